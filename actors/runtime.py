@@ -1,0 +1,88 @@
+"""The Ray runtime: user shards, one shuffler and one analyzer as actors, on this machine or in a cluster."""
+
+import logging
+import os
+from typing import Any
+
+from shuffle_sim.errors import ParameterError, ShuffleSimError
+from shuffle_sim.population import Population
+from shuffle_sim.roles import Deployment, ShardRecord
+from shuffle_sim.runtime import Exchange, Plan, Runtime, worker_blocks
+
+# Before Ray is imported: without these it binds wildcard addresses, reports usage and warns about accelerators.
+for _name, _value in {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DISABLE_IMPORT_WARNING": "1",
+}.items():
+    os.environ.setdefault(_name, _value)
+
+import ray  # noqa: E402
+
+from actors.hosts import AnalyzerActor, ShufflerActor, UserShardActor  # noqa: E402
+
+
+class RayRuntime(Runtime):
+    """Hosts the roles in Ray actors; starts a loopback-only Ray of its own unless one is running, and ends what it started."""
+
+    name = "ray"
+
+    def __init__(self, address: str | None = None) -> None:
+        """Join the cluster at `address` ("auto": the one of this machine); None starts or reuses a local Ray."""
+        self._address = address
+        self._owns_ray = False
+        self._actors: list[Any] = []
+
+    def open(self, deployment: Deployment, population: Population, workers: int) -> Plan:
+        """Start Ray if needed and the actors: one per shard, a shuffler, an analyzer."""
+        self._connect()
+        rows = ray.put(population)  # once, not in every actor's closure
+        self._shards = [UserShardActor.remote(deployment, rows, blocks) for blocks in worker_blocks(deployment, workers)]
+        self._shuffler, self._analyzer = ShufflerActor.remote(deployment), AnalyzerActor.remote(deployment)
+        self._actors = [*self._shards, self._shuffler, self._analyzer]
+        plan: Plan = self._get(self._analyzer.plan.remote())
+        return plan
+
+    def exchange(self, broadcast: bytes) -> Exchange:
+        """One round: references pass from actor to actor, and the driver waits once."""
+        answers = [shard.answer.remote(broadcast) for shard in self._shards]
+        view, shuffled = self._shuffler.shuffle.remote(broadcast, *(frames for frames, _ in answers))
+        plan = self._analyzer.receive.remote(view)
+        next_plan, record, *noted = self._get([plan, shuffled, *(record for _, record in answers)])
+        return Exchange(sum(noted, ShardRecord()), record, next_plan)
+
+    def result(self) -> Any:
+        """The analyzer's result."""
+        return self._get(self._analyzer.result.remote())
+
+    def close(self) -> None:
+        """End the actors, and Ray if it was started here."""
+        for actor in self._actors:
+            ray.kill(actor)
+        self._actors = []
+        if self._owns_ray:
+            ray.shutdown()
+            self._owns_ray = False
+
+    def _connect(self) -> None:
+        if ray.is_initialized():
+            return
+        common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+        if self._address is not None:
+            try:
+                ray.init(address=self._address, **common)
+            except (ConnectionError, RuntimeError, ValueError) as error:
+                raise ParameterError("address", self._address, f"that of a reachable Ray cluster ({error})") from error
+        else:
+            ray.init(include_dashboard=False, _node_ip_address="127.0.0.1", **common)
+        self._owns_ray = True
+
+    @staticmethod
+    def _get(reference: Any) -> Any:
+        try:
+            return ray.get(reference)
+        except ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, ShuffleSimError):
+                raise error.cause from None
+            raise

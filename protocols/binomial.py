@@ -1,0 +1,144 @@
+"""The randomizer R_1D of Cheu et al. (2022), Algorithm 1, and R_vec of Algorithm 2, with faster samplers of their law."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffle_sim.errors import ParameterError, integer, positive, real
+from shuffle_sim.messages import Alphabet, Messages, Tally
+from shuffle_sim.privacy.events import BinomialSumEvent
+from shuffle_sim.randomizer import Floats, Randomizer
+
+
+def randomize_scalar(w: float, width: float, g: int, b: int, p: float, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """R_1D(w) for w in [0, width], line by line of Algorithm 1: g + b bits, the ones first."""
+    scaled = min(w * g / width, float(g))  # in floats w g / width may exceed g by one rounding error
+    floor = int(scaled)
+    eta_1 = int(rng.random() < scaled - floor)
+    rounded = floor + eta_1
+    eta_2 = int(rng.binomial(b, p))
+    ones = rounded + eta_2
+    return np.array([1] * ones + [0] * (g + b - ones), np.uint8)
+
+
+def half_binomial(b: int, size: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.int64]:
+    """Independent draws of Bin(b, 1/2): the number of ones among b random bits."""
+    total = np.zeros(size, np.int64)
+    for used in [64] * (b // 64) + [b % 64] * (b % 64 > 0):
+        words = np.frombuffer(rng.bytes(8 * total.size), np.uint64).reshape(size)
+        total += np.bitwise_count(words >> np.uint64(64 - used))
+    return total
+
+
+@dataclass(frozen=True)
+class BinomialRandomizer(Randomizer):
+    """Per coordinate R_1D on [lower, lower + width], the bits labelled by coordinate.
+
+    Attributes:
+        labels: coordinates d.
+        g: rounding steps over the range.
+        b: noise bits per coordinate.
+        p: their success probability, in (0, 1/2].
+        lower: least value of a coordinate.
+        width: length of its range.
+        norm_bound: l2 bound of the vector, to which longer ones are scaled; None: coordinates are clipped to the range.
+    """
+
+    labels: int
+    g: int
+    b: int
+    p: float
+    lower: float
+    width: float
+    norm_bound: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check every range."""
+        integer("d", self.labels)
+        integer("g", self.g)
+        integer("b", self.b)
+        real("p", self.p, 0.0, 0.5)
+        positive("width", self.width)
+        if self.g + self.b >= 2**31:
+            raise ParameterError("g + b", self.g + self.b, "below 2^31 bits per coordinate")
+
+    @property
+    def alphabet(self) -> Alphabet:
+        """One label per coordinate, one-bit symbols."""
+        return Alphabet(self.labels)
+
+    @property
+    def per_label(self) -> int:
+        """g + b."""
+        return self.g + self.b
+
+    def admit(self, values: Floats) -> tuple[Floats, int]:
+        """Vectors longer than the bound are scaled to it, scalars clipped to the range; and how many users' were."""
+        if self.norm_bound is None:
+            admitted = np.clip(values, self.lower, self.lower + self.width)
+            return admitted, int((admitted != values).reshape(len(values), -1).any(axis=1).sum())
+        norms = np.sqrt(np.einsum("ij,ij->i", values, values))
+        long = ~(norms <= self.norm_bound)  # an overflow to infinity is long, too
+        if not long.any():
+            return values, 0
+        scale = np.ones_like(norms)
+        largest = np.abs(values).max(axis=1)
+        safe = np.where(np.isfinite(norms), norms, largest * np.sqrt(values.shape[1]))
+        scale[long] = self.norm_bound / safe[long]
+        # A norm above the bound by less than rounding shows is not worth a report; the accountant's margin covers it.
+        return values * scale[:, None], int((norms > self.norm_bound * (1 + 1e-12)).sum())
+
+    def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
+        """R_vec(x), line by line of Algorithm 2: shift each coordinate to [0, width] and run R_1D on it."""
+        bits = [randomize_scalar(w, self.width, self.g, self.b, self.p, rng) for w in (np.atleast_1d(x) - self.lower).tolist()]
+        return Messages.from_symbols(self.alphabet, np.array(bits, np.uint8)[None])
+
+    def _rounded(self, xs: Floats, rng: np.random.Generator) -> NDArray[np.int64]:
+        """The stochastically rounded encodings, (users, labels), in [0, g]."""
+        scaled = (xs.reshape(len(xs), self.labels) - self.lower) * (self.g / self.width)
+        np.clip(scaled, 0.0, self.g, out=scaled)
+        floor = np.floor(scaled)
+        # Comparing with the fraction is exact; floor(w + u) is not: at w near g it can give g + 1.
+        floor += rng.random(scaled.shape) < scaled - floor
+        return floor.astype(np.int64)
+
+    def counts(self, xs: Floats, rng: np.random.Generator) -> NDArray[np.int64]:
+        """One-bits per user and coordinate, vectorised."""
+        rounded = self._rounded(xs, rng)
+        if self.p == 0.5 and self.b <= 512:
+            return rounded + half_binomial(self.b, rounded.shape, rng)
+        noise: NDArray[np.int64] = rng.binomial(self.b, self.p, rounded.shape)
+        return rounded + noise
+
+    def tally(self, xs: Floats, rng: np.random.Generator) -> NDArray[np.int64]:
+        """One-bits per coordinate over all users: the sum of binomials of equal p is one binomial."""
+        noise: NDArray[np.int64] = rng.binomial(self.b * len(xs), self.p, self.labels)
+        rounded: NDArray[np.int64] = self._rounded(xs, rng).sum(axis=0)
+        return rounded + noise
+
+    def estimate(self, tally: Tally) -> Floats:
+        """The analyzer: (width/g) (ones - p b R) + R lower for R reports received, shape (labels,).
+
+        With the number of users planned in place of R it would be biased by every dropout (docs/theory.md, "Dropouts").
+        """
+        noise = self.p * self.b * tally.reports
+        return np.asarray((self.width / self.g) * (tally.ones - noise) + tally.reports * self.lower, np.float64)
+
+    def variance(self, reports: int, xs: Floats | None = None) -> Floats:
+        """Variance of each coordinate of the estimate of a sum over `reports` users, shape (labels,).
+
+        (width/g)^2 (sum_i f_i (1 - f_i) + R b p (1 - p)), f_i the fractional parts of the users' scaled values `xs`; without
+        them the rounding part is at its largest, R/4.
+        """
+        noise = np.full(self.labels, reports * self.b * self.p * (1 - self.p))
+        if xs is None:
+            return (self.width / self.g) ** 2 * (noise + reports / 4)
+        scaled = (xs.reshape(reports, self.labels) - self.lower) * (self.g / self.width)
+        fraction = scaled - np.floor(scaled)
+        rounding: Floats = (fraction * (1 - fraction)).sum(axis=0)
+        return (self.width / self.g) ** 2 * (noise + rounding)
+
+    def event(self, users: int) -> BinomialSumEvent:
+        """The release of the view, with the noise of `users` honest users."""
+        return BinomialSumEvent(users, self.b, self.p, self.g, self.labels)

@@ -1,0 +1,7 @@
+"""shuffle-sim: simulate shuffle-model differential privacy with users, shuffler and analyzer apart."""
+
+from shuffle_sim.engine import Result, run
+from shuffle_sim.errors import ParameterError, ShuffleSimError
+from shuffle_sim.privacy.guarantee import Guarantee, Privacy
+
+__all__ = ["Guarantee", "ParameterError", "Privacy", "Result", "ShuffleSimError", "run"]

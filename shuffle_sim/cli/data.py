@@ -1,0 +1,38 @@
+"""From the command line to a table."""
+
+from pathlib import Path
+
+from shuffle_sim.errors import ParameterError
+from shuffle_sim.tables import Bounds, Table, bundled, read
+
+
+def load(table: str | None, file: Path | None, columns: str | None, bounds: list[str] | None) -> Table:
+    """The bundled table or the user's file, whichever is named.
+
+    Raises:
+        ParameterError: both or neither are named, or what is named cannot be used.
+    """
+    if (table is None) == (file is None):
+        raise ParameterError("table, file", (table, file and str(file)), "given one of the two, not both, not neither")
+    if table is not None:
+        if columns or bounds:
+            raise ParameterError("columns, bounds", columns or bounds, "used with --file: bundled tables have their own")
+        return bundled(table)
+    assert file is not None
+    named: dict[str, Bounds] = {}
+    everywhere: Bounds | None = None
+    for text in bounds or []:
+        name, _, limits = text.rpartition("=")
+        if name:
+            named[name] = _bounds(limits)
+        else:
+            everywhere = _bounds(limits)
+    return read(file, [name.strip() for name in columns.split(",")] if columns else None, named, everywhere)
+
+
+def _bounds(text: str) -> Bounds:
+    try:
+        low, high = (float(end) for end in text.split(":"))
+    except ValueError as error:
+        raise ParameterError("bounds", text, "low:high or name=low:high, as in --bounds age=0:120") from error
+    return low, high

@@ -1,0 +1,29 @@
+"""The options that commands share, so that the same thing has the same name in all of them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Epsilon = Annotated[float, typer.Option(help="Privacy parameter epsilon of the whole run.")]
+Delta = Annotated[float, typer.Option(help="Privacy parameter delta of the whole run.")]
+NoiseRatio = Annotated[
+    float | None, typer.Option(help="Noise allowed, as a multiple of the central Gaussian's; the fewest bits are chosen.")
+]
+MaxBits = Annotated[
+    int | None, typer.Option(help="Bits allowed per user and coordinate; the least noise is chosen. Instead of --noise-ratio.")
+]
+HonestFraction = Annotated[float, typer.Option(help="Fraction of users whose noise is counted on, assumed in advance.")]
+RuntimeName = Annotated[str, typer.Option("--runtime", help="inprocess or ray.")]
+Workers = Annotated[int, typer.Option(help="User shards (on Ray: actors).")]
+Fidelity = Annotated[str | None, typer.Option(help="literal, counts or aggregate; by default chosen by cost.")]
+Seed = Annotated[int | None, typer.Option(help="Makes the run reproducible, and therefore not private.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+Plot = Annotated[Path | None, typer.Option(help="Write a picture (.png, .svg or .pdf) there.")]
+TableName = Annotated[str | None, typer.Option("--table", help="breast-cancer, digits, diabetes or wine.")]
+File = Annotated[Path | None, typer.Option(help="Your own .csv, .parquet or .npz file. Instead of --table.")]
+Columns = Annotated[str | None, typer.Option(help="Columns of the file, separated by commas; by default all.")]
+BoundsOption = Annotated[
+    list[str] | None,
+    typer.Option("--bounds", help="Public bounds low:high of every column, or name=low:high of one; repeatable."),
+]

@@ -1,0 +1,45 @@
+"""How results are printed: for people with rich, for machines as JSON."""
+
+import dataclasses
+import json
+import math
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+console = Console(highlight=False)
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON can hold it: dataclasses as objects, arrays as lists, infinity as the string "infinity"."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "infinity" if value > 0 else str(value)
+    return value
+
+
+def emit(value: Any) -> None:
+    """Print `value` as JSON."""
+    print(json.dumps(plain(value), indent=2))
+
+
+def number(value: float) -> str:
+    """A number in the few digits that people read."""
+    return f"{value:,.0f}" if abs(value) >= 100_000 else f"{value:.4g}"
+
+
+def size(count: float) -> str:
+    """Bytes with a unit."""
+    for unit in ("bytes", "kB", "MB", "GB", "TB"):
+        if count < 1000 or unit == "TB":
+            return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:,.1f} {unit}"
+        count /= 1000
+    raise AssertionError("unreachable")

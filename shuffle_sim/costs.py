@@ -1,0 +1,97 @@
+"""What a run costs in communication: counted on the wire where the bits were simulated, by formula everywhere."""
+
+from dataclasses import dataclass
+
+from shuffle_sim.cohort import Cohort
+from shuffle_sim.errors import AccountingError
+from shuffle_sim.randomizer import Randomizer
+from shuffle_sim.wire import frame_bytes
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Communication of a run.
+
+    Attributes:
+        rounds: rounds of interaction.
+        messages_per_user: messages a user sends in a round it answers (the largest over rounds).
+        payload_bits_per_user: their bits, the papers' count; grouped by label, the label costs nothing.
+        label_bits_per_user: what the labels would cost if every message were sent on its own.
+        wire_bytes: bytes from users to the shuffler over the whole run, framing included.
+        view_bytes: bytes from the shuffler to the analyzer over the whole run.
+        broadcast_bytes: bytes of the analyzer's broadcasts.
+        measured: whether wire and view bytes were counted on real frames (literal) or are the formula's.
+    """
+
+    rounds: int = 0
+    messages_per_user: int = 0
+    payload_bits_per_user: int = 0
+    label_bits_per_user: int = 0
+    wire_bytes: int = 0
+    view_bytes: int = 0
+    broadcast_bytes: int = 0
+    measured: bool = True
+
+
+class CostMeter:
+    """Adds up rounds; in literal runs without corrupted users count and formula must agree exactly."""
+
+    def __init__(self) -> None:
+        """Start at nothing."""
+        self._costs = Costs()
+
+    @property
+    def costs(self) -> Costs:
+        """The costs so far."""
+        return self._costs
+
+    def add(
+        self,
+        randomizer: Randomizer,
+        *,
+        counted: tuple[int, int],
+        formula: tuple[int, int],
+        literal: bool,
+        checked: bool,
+        broadcast: int,
+    ) -> None:
+        """Add one round.
+
+        Args:
+            randomizer: of the round.
+            counted: bytes counted, users to shuffler and shuffler to analyzer.
+            formula: what they must be in a literal run of honest users.
+            literal: whether the bits were simulated.
+            checked: whether all users were honest, so that count and formula must agree.
+            broadcast: bytes of the round's broadcast.
+
+        Raises:
+            AccountingError: count and formula differ.
+        """
+        if literal and checked and counted != formula:
+            raise AccountingError(f"wire bytes counted {counted}, by formula {formula}")
+        wire, view = counted if literal else formula
+        messages = randomizer.alphabet.labels * randomizer.per_label
+        c = self._costs
+        self._costs = Costs(
+            c.rounds + 1,
+            max(c.messages_per_user, messages),
+            max(c.payload_bits_per_user, randomizer.report_bits),
+            max(c.label_bits_per_user, messages * randomizer.alphabet.label_bits),
+            c.wire_bytes + wire,
+            c.view_bytes + view,
+            c.broadcast_bytes + broadcast,
+            c.measured and literal,
+        )
+
+
+def users_to_shuffler(randomizer: Randomizer, cohort: Cohort, block_size: int) -> int:
+    """Wire bytes of a literal round by formula: one frame for each block that the cohort has users in."""
+    size = randomizer.report_bytes
+    return sum(frames * frame_bytes(users * size) for users, frames in cohort.frames(block_size).items())
+
+
+def shuffler_to_analyzer(randomizer: Randomizer, reports: int) -> int:
+    """Wire bytes of a literal view by formula: the permuted bits of each label, padded to a byte."""
+    bits = reports * randomizer.per_label * randomizer.alphabet.symbol_bits
+    return frame_bytes(randomizer.alphabet.labels * ((bits + 7) // 8))

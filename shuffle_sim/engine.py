@@ -1,0 +1,213 @@
+"""Runs a protocol: charge the ledger, exchange a round, check the accounts, until the protocol is done."""
+
+import secrets
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from shuffle_sim.adversary import Adversary
+from shuffle_sim.costs import CostMeter, Costs, shuffler_to_analyzer, users_to_shuffler
+from shuffle_sim.errors import AccountingError, ParameterError, integer
+from shuffle_sim.population import InMemory, Population, population_of
+from shuffle_sim.privacy.guarantee import Guarantee
+from shuffle_sim.privacy.ledger import PrivacyLedger
+from shuffle_sim.protocol import Protocol
+from shuffle_sim.randomness import entropy_of
+from shuffle_sim.registry import registered
+from shuffle_sim.roles import FIDELITIES, Deployment
+from shuffle_sim.runtime import Exchange, Runtime
+
+_BLOCKS, _MAX_BLOCK, _BLOCK_BYTES = 16, 65_536, 1 << 24
+_LITERAL_MESSAGES = 10**8  # up to here a literal round takes about a second: simulate every message
+
+
+@dataclass(frozen=True)
+class Accounts:
+    """What became of the reports of a run: asked = accepted + dropped (by reason) + missing, checked after every round.
+
+    Attributes:
+        asked: users asked, summed over rounds.
+        accepted: reports in the views.
+        dropped: reports dropped by the shuffler, by reason.
+        missing: users that stayed silent.
+        corrupted: users that the adversary controlled, whatever they sent.
+        clipped: users whose value was clipped to the domain.
+        nonfinite: users whose value was not finite; they sent the zero vector.
+    """
+
+    asked: int = 0
+    accepted: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    missing: int = 0
+    corrupted: int = 0
+    clipped: int = 0
+    nonfinite: int = 0
+
+    def plus(self, exchange: Exchange) -> "Accounts":
+        """With one more round.
+
+        Raises:
+            AccountingError: if the identity does not hold for the round.
+        """
+        users, shuffler = exchange.users, exchange.shuffler
+        if users.asked != shuffler.accepted + sum(shuffler.dropped.values()) + users.silent:
+            raise AccountingError(f"{users.asked} users asked, but accounted for are {shuffler} and {users.silent} missing")
+        return Accounts(
+            self.asked + users.asked,
+            self.accepted + shuffler.accepted,
+            dict(Counter(self.dropped) + Counter(shuffler.dropped)),
+            self.missing + users.silent,
+            self.corrupted + users.corrupted,
+            self.clipped + users.clipped,
+            self.nonfinite + users.nonfinite,
+        )
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run gives.
+
+    Attributes:
+        value: the protocol's output.
+        privacy: the guarantee of the whole run, from the noise that was really added.
+        promised: the guarantee as planned, before anybody dropped out or misbehaved.
+        rounds: number of rounds.
+        costs: communication.
+        accounts: what became of the reports.
+        fidelity: literal, counts or aggregate.
+        runtime: name of the runtime.
+        workers: user shards.
+        seed: None, or the seed that reproduces the run (which is then not private).
+        ledger: every release, with its cohort.
+    """
+
+    value: Any
+    privacy: Guarantee
+    promised: Guarantee
+    rounds: int
+    costs: Costs
+    accounts: Accounts
+    fidelity: str
+    runtime: str
+    workers: int
+    seed: int | None
+    ledger: PrivacyLedger
+
+    @property
+    def private(self) -> bool:
+        """Whether the output may be published: a seeded run can be reproduced and is not private."""
+        return self.seed is None
+
+
+def default_block_size(users: int, report_bytes: int) -> int:
+    """Users per block: some 16 blocks for a small run, at most 65,536 users and 16 MiB of literal reports each."""
+    return max(1, min(-(-users // _BLOCKS), _MAX_BLOCK, _BLOCK_BYTES // report_bytes))
+
+
+def run(
+    protocol: Protocol[Any],
+    data: Population | ArrayLike,
+    *,
+    runtime: str | Runtime = "inprocess",
+    workers: int = 1,
+    fidelity: str | None = None,
+    seed: int | None = None,
+    adversary: Adversary | None = None,
+    block_size: int | None = None,
+    on_round: Callable[[int, PrivacyLedger, Costs], None] | None = None,
+) -> Result:
+    """Run `protocol` on `data` (first axis: users) with users, shuffler and analyzer apart.
+
+    Same seed, fidelity and block size give bit-identical results on every runtime and any number of workers.
+
+    Args:
+        protocol: what to run.
+        data: the users' rows.
+        runtime: "inprocess", "ray", another registered name, or a runtime.
+        workers: user shards (on Ray: actors).
+        fidelity: "literal" (every message is sent and permuted), "counts" or "aggregate" (the same law, faster); by
+            default literal up to 10^8 messages a round, then aggregate. The result says which.
+        seed: makes the run reproducible, and therefore not private; None takes entropy from the operating system.
+        adversary: what corrupted users do.
+        block_size: users per random stream; by default from the number of users and the size of a report.
+        on_round: called after each round with its index, the ledger and the costs so far.
+
+    Raises:
+        ParameterError: for bad parameters or data, before any actor starts.
+        RoundAbortedError: if a round could not be released.
+    """
+    host = runtime if isinstance(runtime, Runtime) else registered("runtime", runtime)()
+    population = population_of(data)
+    if isinstance(population, InMemory):
+        protocol.check(population.array)
+    elif population.users != protocol.users:
+        raise ParameterError("data", population.users, f"the rows of {protocol.users} users")
+    users = protocol.users
+    integer("workers", workers, 1)
+    if workers > users:
+        raise ParameterError("workers", workers, f"at most the number of users ({users})")
+    first = protocol.plan(protocol.init())
+    if first is None:
+        raise ParameterError("protocol", type(protocol).__name__, "a protocol with at least one round")
+    randomizer = first.randomizer
+    if fidelity is None:
+        messages = first.cohort.size * randomizer.alphabet.labels * randomizer.per_label
+        fidelity = "literal" if messages <= _LITERAL_MESSAGES else "aggregate"
+    if fidelity not in FIDELITIES:
+        raise ParameterError("fidelity", fidelity, f"one of {', '.join(FIDELITIES)}")
+    literal_size = integer("block_size", block_size or default_block_size(users, randomizer.report_bytes))
+    size = literal_size if fidelity == "literal" or block_size else default_block_size(users, 8 * randomizer.alphabet.labels)
+    if fidelity == "literal" and size * randomizer.report_bytes > 1 << 29:
+        raise ParameterError("fidelity", fidelity, f"counts or aggregate: one report has {randomizer.report_bytes:,} bytes")
+    if adversary is not None and not isinstance(adversary, Adversary):
+        raise ParameterError("adversary", adversary, "None or an Adversary")
+    deployment = Deployment(protocol, secrets.token_bytes(16), entropy_of(seed), fidelity, size, adversary)
+    ledger, meter, accounts, rounds = PrivacyLedger(), CostMeter(), Accounts(), 0
+    with host:
+        plan = host.open(deployment, population, workers)
+        while plan is not None:
+            broadcast, cohort, event = plan
+            ledger.charge(cohort, event)
+            exchange = host.exchange(broadcast)
+            accounts = accounts.plus(exchange)
+            ledger.settle(exchange.users.asked - exchange.users.corrupted)
+            _meter(meter, deployment, broadcast, exchange, literal_size)
+            if on_round is not None:
+                on_round(rounds, ledger, meter.costs)
+            plan, rounds = exchange.plan, rounds + 1
+        value = host.result()
+    assumed = _assumptions(protocol, accounts, seed)
+    settled = ledger.guarantee(protocol.delta, assumptions=assumed)
+    promised = protocol.claim or ledger.guarantee(protocol.delta, settled=False, assumptions=assumed)
+    # The paper's theorems hold for honest users; where noise is missing, only the exact accounting speaks.
+    whole = promised if protocol.claim is not None and not accounts.corrupted else settled
+    return Result(value, whole, promised, rounds, meter.costs, accounts, fidelity, host.name, workers, seed, ledger)
+
+
+def _meter(meter: CostMeter, deployment: Deployment, broadcast: bytes, exchange: Exchange, block_size: int) -> None:
+    _, cohort, _, randomizer, _ = deployment.opened(broadcast)
+    meter.add(
+        randomizer,
+        counted=(exchange.shuffler.bytes_in, exchange.shuffler.bytes_out),
+        formula=(
+            users_to_shuffler(randomizer, cohort, block_size),
+            shuffler_to_analyzer(randomizer, exchange.shuffler.accepted),
+        ),
+        literal=deployment.fidelity == "literal",
+        checked=exchange.users.corrupted == 0,
+        broadcast=len(broadcast),
+    )
+
+
+def _assumptions(protocol: Protocol[Any], accounts: Accounts, seed: int | None) -> tuple[str, ...]:
+    fraction = getattr(protocol, "honest_fraction", 1.0)
+    notes = [f"honest fraction {fraction:g} in every round, assumed in advance"]
+    if accounts.corrupted:
+        notes.append(f"{accounts.corrupted} of {accounts.asked} users asked were corrupted and are not counted on")
+    seeded = (
+        "seeded: reproducible, and therefore not private" if seed is not None else "unseeded: entropy of the operating system"
+    )
+    return (*notes, f"randomness {seeded}; simulated by a statistical generator")

@@ -1,0 +1,80 @@
+"""The errors of the simulator: everything it raises on purpose derives from `ShuffleSimError`."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+
+class ShuffleSimError(Exception):
+    """Base of all errors raised on purpose."""
+
+
+class ParameterError(ShuffleSimError, ValueError):
+    """A parameter, or the user's data, is outside what is allowed.
+
+    Raised before any actor starts and before any privacy is spent.
+    """
+
+    def __init__(self, parameter: str, value: object, allowed: str) -> None:
+        """Name the parameter, the value given and the allowed range."""
+        super().__init__(parameter, value, allowed)
+        self.parameter, self.value, self.allowed = parameter, value, allowed
+
+    def __str__(self) -> str:
+        """One line: what, where, and what to do."""
+        return f"{self.parameter} = {self.value!r}: must be {self.allowed}"
+
+
+class FrameError(ShuffleSimError, ValueError):
+    """Bytes from the wire are not a valid frame; `reason` is the name under which the drop is counted."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        """Keep the reason; `detail` is for people."""
+        super().__init__(reason, detail)
+        self.reason, self.detail = reason, detail
+
+    def __str__(self) -> str:
+        """Reason and detail."""
+        return f"{self.reason}: {self.detail}" if self.detail else self.reason
+
+
+class RoundAbortedError(ShuffleSimError, RuntimeError):
+    """A round could not be released; what was charged to the ledger stays charged."""
+
+
+class AccountingError(ShuffleSimError, RuntimeError):
+    """The accounting identity (sent = accepted + dropped + missing) or the cost formula does not hold."""
+
+
+def integer(parameter: str, value: Any, low: int = 1, high: int | None = None) -> int:
+    """`value` as an int in [low, high]; booleans and floats are refused.
+
+    Raises:
+        ParameterError: otherwise.
+    """
+    top = "" if high is None else f" and at most {high}"
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low or (high and value > high):
+        raise ParameterError(parameter, value, f"an integer of at least {low}{top}")
+    return int(value)
+
+
+def real(parameter: str, value: Any, low: float, high: float, *, closed: tuple[bool, bool] = (False, True)) -> float:
+    """`value` as a finite float between `low` and `high`; `closed` says which ends belong to the range.
+
+    Raises:
+        ParameterError: otherwise.
+    """
+    brackets = "[" if closed[0] else "(", "]" if closed[1] else ")"
+    allowed = f"a finite number in {brackets[0]}{low:g}, {high:g}{brackets[1]}"
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating) or not math.isfinite(value):
+        raise ParameterError(parameter, value, allowed)
+    inside = (low <= value if closed[0] else low < value) and (value <= high if closed[1] else value < high)
+    if not inside:
+        raise ParameterError(parameter, value, allowed)
+    return float(value)
+
+
+def positive(parameter: str, value: Any) -> float:
+    """`value` as a finite float above 0, else ParameterError."""
+    return real(parameter, value, 0.0, math.inf, closed=(False, False))

@@ -1,0 +1,184 @@
+"""The accountant: from the events of one user to (epsilon, delta)."""
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from functools import lru_cache
+
+from shuffle_sim.errors import ParameterError, integer, real
+from shuffle_sim.privacy import binomial
+from shuffle_sim.privacy.domination import MIN_VARIANCE, NU, dominating_sigma
+from shuffle_sim.privacy.events import BinomialSumEvent, GaussianEvent, NonPrivateEvent, PrivacyEvent
+from shuffle_sim.privacy.gaussian import delta_gdp, epsilon_gdp
+from shuffle_sim.privacy.guarantee import REPLACE_ONE, Guarantee
+from shuffle_sim.privacy.rounding import delta_many_rounds, delta_one_round, epsilon_many_rounds
+
+EXACT = "exact two-sided binomial accounting (docs: theory, Scalar sum)"
+ONE_ROUND = "binomial-Gaussian domination with the rounding bound (docs: theory, Domination and Rounding)"
+MANY_ROUNDS = "binomial-Gaussian domination, adaptive Gaussian composition (docs: theory, Composition)"
+GAUSSIAN = "analytic Gaussian mechanism (Balle and Wang 2018, Theorem 8)"
+BASIC = "exact binomial accounting per coordinate, basic composition (too little noise for the domination lemma)"
+NOTHING = "no theorem: the release is not private"
+
+
+class ShuffleAccountant:
+    """Composes the releases one user takes part in, with adaptively chosen queries; replace-one neighbours.
+
+    Knows `BinomialSumEvent`, `GaussianEvent` and `NonPrivateEvent` and refuses everything else.
+    """
+
+    neighboring_relation = REPLACE_ONE
+
+    def __init__(self) -> None:
+        """Start with nothing released."""
+        self._events: Counter[PrivacyEvent] = Counter()
+
+    @staticmethod
+    def supports(event: PrivacyEvent) -> bool:
+        """Whether `compose` takes the event."""
+        return type(event) in (BinomialSumEvent, GaussianEvent, NonPrivateEvent)
+
+    def compose(self, event: PrivacyEvent, count: int = 1) -> "ShuffleAccountant":
+        """Add `count` releases of `event` over the same user; returns self.
+
+        Raises:
+            ParameterError: for an event it does not know, or a count below 1.
+        """
+        if not self.supports(event):
+            raise ParameterError("event", event, "a BinomialSumEvent, GaussianEvent or NonPrivateEvent")
+        self._events[event] += integer("count", count)
+        return self
+
+    @property
+    def basis(self) -> str:
+        """The theorem behind the numbers."""
+        return _rule(_key(self._events))
+
+    def get_epsilon(self, target_delta: float) -> float:
+        """The least epsilon proven at `target_delta` (rounded up); infinite where none is.
+
+        Raises:
+            ParameterError: delta outside (0, 1).
+        """
+        real("target_delta", target_delta, 0.0, 1.0, closed=(False, False))
+        return _epsilon(_key(self._events), target_delta)
+
+    def get_delta(self, target_epsilon: float) -> float:
+        """The least delta proven at `target_epsilon` (rounded up)."""
+        real("target_epsilon", target_epsilon, 0.0, math.inf, closed=(True, False))
+        return _delta(_key(self._events), target_epsilon)
+
+    def guarantee(self, target_delta: float, assumptions: tuple[str, ...] = ()) -> Guarantee:
+        """The guarantee at `target_delta` with its basis."""
+        return Guarantee(self.get_epsilon(target_delta), target_delta, REPLACE_ONE, self.basis, assumptions)
+
+
+_Key = tuple[tuple[PrivacyEvent, int], ...]
+
+
+def _key(events: Counter[PrivacyEvent]) -> _Key:
+    return tuple(sorted(events.items(), key=repr))
+
+
+@lru_cache(maxsize=4096)
+def _rule(key: _Key) -> str:
+    kinds = {type(event) for event, _ in key}
+    if not key or NonPrivateEvent in kinds:
+        return NOTHING if key else EXACT
+    if kinds == {GaussianEvent}:
+        return GAUSSIAN
+    if any(isinstance(e, BinomialSumEvent) and binomial.variance(e.trials, e.p) < MIN_VARIANCE for e, _ in key):
+        single = len(key) == 1 and key[0][1] == 1 and isinstance(key[0][0], BinomialSumEvent)
+        return EXACT if single and _coordinates(key) == 1 else BASIC
+    if len(key) == 1 and key[0][1] == 1:
+        return EXACT if _coordinates(key) == 1 else ONE_ROUND
+    return MANY_ROUNDS
+
+
+def _coordinates(key: _Key) -> int:
+    return sum(count * (e.coordinates if isinstance(e, BinomialSumEvent) else 1) for e, count in key)
+
+
+def _gaussian_rounds(key: _Key) -> list[tuple[float, int, int, int]]:
+    """The rounds as `rounding` takes them; a Gaussian round reveals nothing and rounds nothing: d = 0."""
+    rounds = []
+    for event, count in key:
+        if isinstance(event, BinomialSumEvent):
+            sigma = dominating_sigma(event.trials, event.p, event.steps)
+            rounds.append((sigma, event.steps, event.coordinates, count))
+        elif isinstance(event, GaussianEvent):
+            rounds.append((event.noise_multiplier, 1, 0, count))
+    return rounds
+
+
+@lru_cache(maxsize=4096)
+def _epsilon(key: _Key, delta: float) -> float:
+    rule = _rule(key)
+    if not key or rule == NOTHING:
+        return math.inf if key else 0.0
+    event = key[0][0]
+    if rule == EXACT and isinstance(event, BinomialSumEvent):
+        return binomial.epsilon(event.trials, event.p, event.steps, delta)
+    if rule == GAUSSIAN:
+        return epsilon_gdp(delta, _gaussian_mu(key))
+    if rule == BASIC:
+        return _basic_epsilon(key, delta)
+    if rule == MANY_ROUNDS:
+        return epsilon_many_rounds(delta, _gaussian_rounds(key))
+    sigma, g, d, _ = _gaussian_rounds(key)[0]
+    return _least_epsilon(lambda epsilon: delta_one_round(epsilon, sigma, g, d), delta) if delta > d * NU else math.inf
+
+
+@lru_cache(maxsize=4096)
+def _delta(key: _Key, epsilon: float) -> float:
+    rule = _rule(key)
+    if not key or rule == NOTHING:
+        return 1.0 if key else 0.0
+    event = key[0][0]
+    if rule == EXACT and isinstance(event, BinomialSumEvent):
+        return binomial.delta(event.trials, event.p, event.steps, epsilon)
+    if rule == GAUSSIAN:
+        return delta_gdp(epsilon, _gaussian_mu(key))
+    if rule == MANY_ROUNDS:
+        return delta_many_rounds(epsilon, _gaussian_rounds(key))
+    if rule == ONE_ROUND:
+        sigma, g, d, _ = _gaussian_rounds(key)[0]
+        return delta_one_round(epsilon, sigma, g, d)
+    # delta grows as epsilon falls: the least delta whose basic-composition epsilon is enough, by bisection on log delta.
+    low, high = math.log(1e-300), 0.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _basic_epsilon(key, math.exp(middle)) <= epsilon else (middle, high)
+    return math.exp(high)
+
+
+def _gaussian_mu(key: _Key) -> float:
+    return math.sqrt(sum(count / event.noise_multiplier**2 for event, count in key if isinstance(event, GaussianEvent)))
+
+
+def _basic_epsilon(key: _Key, delta: float) -> float:
+    share = delta / _coordinates(key)
+    if share >= 1:
+        return 0.0
+    total = 0.0
+    for event, count in key:
+        if isinstance(event, BinomialSumEvent):
+            total += count * event.coordinates * binomial.epsilon(event.trials, event.p, event.steps, share)
+        elif isinstance(event, GaussianEvent):
+            total += count * epsilon_gdp(share, 1 / event.noise_multiplier)
+    return total
+
+
+def _least_epsilon(delta_of: Callable[[float], float], delta: float) -> float:
+    """The least epsilon whose delta is enough, to 1e-10 above: bisection on a decreasing function."""
+    low, high = 0.0, 1.0
+    if delta_of(0.0) <= delta:
+        return 0.0
+    while delta_of(high) > delta:
+        low, high = high, 2 * high
+        if high > 1e4:
+            return math.inf
+    while high - low > 1e-10 * max(1.0, high):
+        middle = (low + high) / 2
+        low, high = (low, middle) if delta_of(middle) <= delta else (middle, high)
+    return high

@@ -1,0 +1,59 @@
+"""The Gaussian mechanism: exact trade-off (Balle and Wang 2018; Dong, Roth and Su 2019), the yardstick of the field."""
+
+import math
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import log_ndtr
+
+from shuffle_sim.errors import positive, real
+
+
+@overload
+def delta_gdp(epsilon: float, mu: float) -> float: ...
+@overload
+def delta_gdp(epsilon: float, mu: NDArray[np.float64]) -> NDArray[np.float64]: ...
+def delta_gdp(epsilon: float, mu: float | NDArray[np.float64]) -> float | NDArray[np.float64]:
+    """delta of N(mu, 1) against N(0, 1): Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu), for mu >= 0.
+
+    Computed as a product, Phi(a) (1 - e^(epsilon + log Phi(b) - log Phi(a))), so that no tail underflows to a difference.
+    """
+    mu = np.maximum(mu, 1e-300)
+    with np.errstate(over="ignore", invalid="ignore"):
+        upper = log_ndtr(mu / 2 - epsilon / mu)
+        lower = epsilon + log_ndtr(-mu / 2 - epsilon / mu)
+        delta = np.exp(upper) * -np.expm1(np.minimum(lower - upper, 0.0))
+    delta = np.where(np.isfinite(delta), delta, 0.0)
+    return float(delta) if delta.ndim == 0 else delta
+
+
+def mu_of(epsilon: float, delta: float) -> float:
+    """The largest mu whose Gaussian pair is (epsilon, delta)-indistinguishable, within 1e-12 below."""
+    epsilon, delta = (
+        real("epsilon", epsilon, 0.0, math.inf, closed=(True, False)),
+        real("delta", delta, 0, 1, closed=(False, False)),
+    )
+    high = 1.0
+    while delta_gdp(epsilon, high) < delta:
+        high *= 2
+    root: float = brentq(lambda mu: delta_gdp(epsilon, mu) - delta, 1e-12 * high, high, xtol=1e-300, rtol=1e-14, maxiter=500)
+    return root * (1 - 1e-13)
+
+
+def epsilon_gdp(delta: float, mu: float) -> float:
+    """The smallest epsilon >= 0 at which N(mu, 1) against N(0, 1) is (epsilon, delta)-indistinguishable."""
+    if mu <= 0 or delta_gdp(0.0, mu) <= delta:
+        return 0.0
+    high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1
+    root: float = brentq(lambda epsilon: delta_gdp(epsilon, mu) - delta, 0.0, high, xtol=1e-14, rtol=1e-14, maxiter=500)
+    return root * (1 + 1e-13)
+
+
+def sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
+    """Standard deviation of the analytic Gaussian mechanism of l2 sensitivity `sensitivity` at (epsilon, delta).
+
+    Source: Balle and Wang (2018), Theorem 8.
+    """
+    return positive("sensitivity", sensitivity) / mu_of(epsilon, delta)

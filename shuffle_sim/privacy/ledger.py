@@ -1,0 +1,100 @@
+"""The ledger: what was released on whom, and what that means for the worst-off user."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shuffle_sim.cohort import Cohort
+from shuffle_sim.errors import ParameterError
+from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.privacy.events import PrivacyEvent
+from shuffle_sim.privacy.guarantee import Guarantee
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One release: the cohort and the event, as planned or, after the round, as it really was."""
+
+    cohort: Cohort
+    event: PrivacyEvent
+
+
+class PrivacyLedger:
+    """Records every release before it happens; disjoint cohorts compose in parallel, overlapping ones per worst user.
+
+    Whether a run was sequential or fully interactive is read off here, from the cohorts really used.
+    """
+
+    def __init__(self, *, sequential: bool = False) -> None:
+        """Start empty; `sequential` makes `charge` refuse a user who already answered."""
+        self._planned: list[Charge] = []
+        self._settled: dict[int, Charge] = {}
+        self._sequential = sequential
+
+    def charge(self, cohort: Cohort, event: PrivacyEvent) -> None:
+        """Record a release that is about to happen; from now on it counts as spent, whatever becomes of the round.
+
+        Raises:
+            ParameterError: the event is of a kind no accountant knows, or a protocol that claims to be sequentially
+                interactive asks a user a second time.
+        """
+        if not ShuffleAccountant.supports(event):
+            raise ParameterError("event", event, "of a kind the accountant knows")
+        self._planned.append(Charge(cohort, event))
+        if self._sequential and not self.sequentially_interactive:
+            raise ParameterError("cohort", cohort.ranges, "users not asked before: the protocol claims sequential interactivity")
+
+    def settle(self, honest: int) -> None:
+        """Record how many users of the last charge really added their noise."""
+        last = self._planned[-1]
+        self._settled[len(self._planned) - 1] = Charge(last.cohort, last.event.with_honest(honest))
+
+    @property
+    def charges(self) -> tuple[Charge, ...]:
+        """All releases as planned, in order."""
+        return tuple(self._planned)
+
+    @property
+    def sequentially_interactive(self) -> bool:
+        """Whether every user answered in at most one round."""
+        return all(sum(events.values()) <= 1 for _, events in self.users())
+
+    def users(self, *, settled: bool = True) -> Iterator[tuple[int, Counter[PrivacyEvent]]]:
+        """Groups of users with the same history: (first user, events); users never asked are left out."""
+        charges = [self._settled.get(i, c) if settled else c for i, c in enumerate(self._planned)]
+        edges = sorted(
+            (place, step, index)
+            for index, charge in enumerate(charges)
+            for start, stop in charge.cohort.ranges
+            for place, step in ((start, 1), (stop, -1))
+        )
+        active: Counter[PrivacyEvent] = Counter()
+        for position, (place, step, index) in enumerate(edges):
+            active[charges[index].event] += step
+            if not active[charges[index].event]:
+                del active[charges[index].event]
+            if active and (position + 1 == len(edges) or edges[position + 1][0] > place):
+                yield place, Counter(active)
+
+    def guarantee(self, delta: float, *, settled: bool = True, assumptions: tuple[str, ...] = ()) -> Guarantee:
+        """The guarantee of the whole run for its worst-off user at `delta`.
+
+        Args:
+            delta: in (0, 1).
+            settled: with the noise that was really added; False: as planned.
+            assumptions: carried into the guarantee.
+        """
+        worst: Guarantee | None = None
+        seen: set[frozenset[tuple[PrivacyEvent, int]]] = set()
+        for _, events in self.users(settled=settled):
+            key = frozenset(events.items())
+            if key in seen:
+                continue
+            seen.add(key)
+            accountant = ShuffleAccountant()
+            for event, count in events.items():
+                accountant.compose(event, count)
+            found = accountant.guarantee(delta, assumptions)
+            if worst is None or found.epsilon > worst.epsilon:
+                worst = found
+        return worst or ShuffleAccountant().guarantee(delta, assumptions)

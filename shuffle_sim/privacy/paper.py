@@ -1,0 +1,100 @@
+"""The paper's own constants: Cheu, Joseph, Mao, Peng (2022), with the conditions its proofs use.
+
+They are proof devices, far from tight (docs/theory.md): kept for fidelity and for comparison.
+"""
+
+import math
+from dataclasses import dataclass
+
+from shuffle_sim.errors import ParameterError, integer, real
+
+# ln((1 + a)/(1 - a)) <= 3 a holds up to here; the proof of Lemma 3.1 uses it with a = epsilon/(3 g).
+_LOG_BOUND = 0.8585
+_MAX_EPSILON = 15.0
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Parameters (g, b, p) chosen by a theorem."""
+
+    g: int
+    b: int
+    p: float
+
+
+def lemma_3_1(n: int, epsilon: float, delta: float, g: int | None = None) -> Constants:
+    """Parameters of the scalar sum on [0, 1] by Lemma 3.1: g >= sqrt(n), b > 180 g^2 ln(2/delta)/(epsilon^2 n).
+
+    Args:
+        n: users.
+        epsilon: in (0, 15].
+        delta: in (0, 1/2).
+        g: rounding steps; ceil(sqrt n) where not given.
+
+    Raises:
+        ParameterError: outside the lemma's range, or where its proof's hidden condition epsilon/(3 g) <= 0.8585 fails.
+    """
+    integer("n", n)
+    real("epsilon", epsilon, 0.0, _MAX_EPSILON)
+    real("delta", delta, 0.0, 0.5, closed=(False, False))
+    least = math.isqrt(n - 1) + 1
+    steps = least if g is None else integer("g", g, least)
+    if epsilon / (3 * steps) > _LOG_BOUND:
+        raise ParameterError(
+            "epsilon", epsilon, f"at most {3 * steps * _LOG_BOUND:g} at g = {steps}: the proof of Lemma 3.1 needs "
+            f"epsilon/(3 g) <= {_LOG_BOUND}; take g >= {math.ceil(epsilon / (3 * _LOG_BOUND))}"
+        )  # fmt: skip
+    wanted = 90 * steps**2 * math.log(2 / delta) / (epsilon**2 * n)
+    b = math.floor(2 * wanted) + 1
+    return Constants(steps, b, wanted / b)
+
+
+def theorem_3_2(n: int, d: int, epsilon: float, delta: float) -> Constants:
+    """Parameters of the vector sum by Theorem 3.2 (rescaled to a unit ball): Lemma 3.1 at its (epsilon_hat, delta_hat).
+
+    Raises:
+        ParameterError: outside epsilon in (0, 15], delta in (0, 1/2).
+    """
+    integer("n", n)
+    integer("d", d)
+    real("epsilon", epsilon, 0.0, _MAX_EPSILON)
+    real("delta", delta, 0.0, 0.5, closed=(False, False))
+    g = max(math.ceil(2 * math.sqrt(n)), math.ceil(math.sqrt(d)), 4)
+    share = delta / (d + 1)
+    return lemma_3_1(n, epsilon / (18 * math.sqrt(math.log(1 / share))), share, g)
+
+
+def lemma_3_3(epsilons: list[float], deltas: list[float], gamma: float) -> tuple[float, float]:
+    """Advanced composition of independent parts by Lemma 3.3: (epsilon', delta')."""
+    real("gamma", gamma, 0.0, 1.0, closed=(False, False))
+    if len(epsilons) != len(deltas):
+        raise ParameterError("deltas", len(deltas), f"as many as epsilons ({len(epsilons)})")
+    squares = sum(e * e for e in epsilons)
+    linear = sum(e * math.expm1(e) for e in epsilons)
+    return linear + 2 * math.sqrt(math.log(1 / gamma) * squares), sum(deltas) + gamma
+
+
+def robust_epsilon(epsilon: float, honest_fraction: float) -> float:
+    """epsilon of the sums when only a fraction is honest: Claim A.8 and Corollary A.9, epsilon / gamma.
+
+    Raises:
+        ParameterError: outside epsilon in (0, 1], honest fraction in [1/3, 1].
+    """
+    real("epsilon", epsilon, 0.0, 1.0)
+    return epsilon / real("honest_fraction", honest_fraction, 1 / 3, 1.0, closed=(True, True))
+
+
+def interactive_budget(epsilon: float, delta: float, rounds: int) -> tuple[float, float]:
+    """Per-round (epsilon_0, delta_0) of P_GD (Algorithm 5): (epsilon/(2 sqrt(2 T ln(1/delta))), delta/(T + 1)).
+
+    Raises:
+        ParameterError: where composing them does not give back (epsilon, delta), as at epsilon 1, delta 0.1, T 10,000.
+    """
+    real("epsilon", epsilon, 0.0, math.inf, closed=(False, False))
+    real("delta", delta, 0.0, 1.0, closed=(False, False))
+    integer("rounds", rounds)
+    each = epsilon / (2 * math.sqrt(2 * rounds * math.log(1 / delta)))
+    spent = 0.5 * math.sqrt(1 + math.log(rounds + 1) / math.log(1 / delta)) + rounds * each * math.expm1(each) / epsilon
+    if spent > 1:
+        raise ParameterError("delta", delta, f"smaller: composing {rounds} rounds would spend {spent:.3f} of epsilon")
+    return each, delta / (rounds + 1)

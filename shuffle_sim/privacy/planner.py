@@ -1,0 +1,172 @@
+"""Choosing parameters without running anything: the fewest bits at a noise ratio, the least noise at a bit budget.
+
+With p = 1/2 and for given g, the noise is least at the least b that is private; the bits g + b grow with b on both sides.
+So the search runs over b alone, upward from the b that even a Gaussian needs; nothing is ever of size n.
+"""
+
+import math
+from dataclasses import dataclass
+
+from shuffle_sim.errors import ParameterError, integer, positive, real
+from shuffle_sim.privacy import binomial, gaussian
+from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.privacy.binomial import first
+from shuffle_sim.privacy.domination import MIN_VARIANCE, NU, dominating_sigma
+from shuffle_sim.privacy.events import BinomialSumEvent
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.rounding import delta_many_rounds, delta_one_round
+
+P = 0.5  # the best choice, and always available
+_MAX_B = 2**40
+_SCAN = 1000  # values of b tried one by one before the search goes on by doubling and halving
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be summed, and how privately.
+
+    Attributes:
+        n: users in a round.
+        d: coordinates; 1 is the scalar sum on [0, upper], more the vector sum in an l2 ball.
+        privacy: of the whole run.
+        rounds: how many rounds each user answers in.
+        honest_fraction: of the users that add their noise, assumed in advance.
+    """
+
+    n: int
+    d: int
+    privacy: Privacy
+    rounds: int = 1
+    honest_fraction: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the ranges, and that delta is above what the arithmetic can certify."""
+        integer("n", self.n, 1, 2**40)
+        integer("d", self.d)
+        integer("rounds", self.rounds)
+        real("honest_fraction", self.honest_fraction, 0.0, 1.0)
+        floor = 10 * NU * self.d * self.rounds
+        if self.privacy.delta < floor:
+            raise ParameterError(
+                "delta", self.privacy.delta, f"at least {floor:g} for {self.d} coordinates x {self.rounds} rounds"
+            )
+
+    @property
+    def honest(self) -> int:
+        """Users whose noise is counted on."""
+        return math.ceil(self.honest_fraction * self.n - 1e-9)
+
+    @property
+    def central(self) -> float:
+        """Standard deviation of the central analytic Gaussian per round, for sensitivity 1, composed over the rounds."""
+        return math.sqrt(self.rounds) / gaussian.mu_of(self.privacy.epsilon, self.privacy.delta)
+
+    def noise_ratio(self, g: int, b: int) -> float:
+        """Noise of (g, b, 1/2), rounding at its worst included, over the central Gaussian's."""
+        return math.sqrt(self.n * (b + 1)) / (2 * g * self.central)
+
+    def event(self, g: int, b: int) -> BinomialSumEvent:
+        """What one round costs, with the honest users' noise."""
+        return BinomialSumEvent(self.honest, b, P, g, self.d)
+
+    def private(self, g: int, b: int) -> bool:
+        """Whether (g, b, 1/2) keeps the privacy asked for."""
+        trials = self.honest * b
+        if self.d == 1 and self.rounds == 1:
+            return binomial.epsilon(trials, P, g, self.privacy.delta) <= self.privacy.epsilon
+        v = binomial.variance(trials, P)
+        if v < MIN_VARIANCE or not self._enough(math.sqrt(v), g):  # no sigma* is above the noise's own sigma
+            return False
+        return self._enough(dominating_sigma(trials, P, g), g)
+
+    def _enough(self, sigma: float, g: int) -> bool:
+        epsilon, delta = self.privacy.epsilon, self.privacy.delta
+        if self.rounds == 1:
+            return delta_one_round(epsilon, sigma, g, self.d) <= delta
+        return delta_many_rounds(epsilon, [(sigma, g, self.d, self.rounds)]) <= delta
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Parameters for a task, with what they cost and give.
+
+    Attributes:
+        task: the task.
+        g: rounding steps.
+        b: noise bits per user and coordinate.
+        noise_ratio: standard deviation per coordinate (rounding at its worst) over the central analytic Gaussian's.
+        epsilon: proven at the task's delta, at most the epsilon asked for.
+    """
+
+    task: Task
+    g: int
+    b: int
+    noise_ratio: float
+    epsilon: float
+
+    @property
+    def bits(self) -> int:
+        """Bits per user, coordinate and round: g + b."""
+        return self.g + self.b
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of each coordinate of a round's sum, for sensitivity 1 (multiply by upper, or by 2 norm_bound)."""
+        return self.noise_ratio * self.task.central
+
+
+def _plan(task: Task, g: int, b: int) -> Plan:
+    epsilon = ShuffleAccountant().compose(task.event(g, b), task.rounds).get_epsilon(task.privacy.delta)
+    return Plan(task, g, b, task.noise_ratio(g, b), epsilon)
+
+
+def fewest_bits(task: Task, noise_ratio: float) -> Plan:
+    """The fewest bits whose noise is at most `noise_ratio` times the central Gaussian's.
+
+    Raises:
+        ParameterError: the ratio is not above 1, or so close to 1 that no parameters below 2^40 bits reach it.
+    """
+    positive("noise_ratio", noise_ratio)
+    # Even a Gaussian needs honest b g-steps: n (b + 1) <= (2 g ratio central)^2 and honest b >= (2 g central)^2.
+    room = noise_ratio**2 * task.honest / task.n - 1
+    if room <= 1e-9:
+        least = math.sqrt(task.n / task.honest)
+        raise ParameterError("noise_ratio", noise_ratio, f"above {least:g}: the honest users' noise alone must protect")
+
+    def steps(b: int) -> int:
+        return max(1, math.ceil(math.sqrt(task.n * (b + 1)) / (2 * noise_ratio * task.central)))
+
+    def works(b: int) -> bool:
+        return task.private(steps(b), b)
+
+    least_b = max(1, math.floor(0.98 / room))
+    found = next(filter(works, range(least_b, least_b + _SCAN)), None)
+    if found is None:
+        low, high = least_b + _SCAN - 1, 2 * (least_b + _SCAN)
+        while not works(high):
+            low, high = high, 2 * high
+            if high > _MAX_B:
+                raise ParameterError("noise_ratio", noise_ratio, "larger: not reached within 2^40 bits")
+        found = first(works, low, high)
+    return _plan(task, steps(found), found)
+
+
+def least_noise(task: Task, max_bits: int) -> Plan:
+    """The least noise with at most `max_bits` bits per user, coordinate and round.
+
+    Raises:
+        ParameterError: if no parameters within the budget keep the privacy asked for.
+    """
+    integer("max_bits", max_bits, 2)
+
+    def works(b: int) -> bool:
+        return task.private(max_bits - b, b)
+
+    if not works(max_bits - 1):
+        raise ParameterError("max_bits", max_bits, "larger: even one rounding step and all else noise is not private enough")
+    b = first(works, 1, max_bits - 1)
+    candidates = [(max_bits - b, b)]
+    if b > 1 and task.private(1, b - 1):  # one noise bit less, and the most steps that it still protects
+        unsafe = first(lambda g: not task.private(g, b - 1), 1, max_bits - b + 1)
+        candidates.append((unsafe - 1, b - 1))
+    return _plan(task, *min(candidates, key=lambda gb: task.noise_ratio(*gb)))

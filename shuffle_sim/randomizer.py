@@ -1,0 +1,56 @@
+"""The local randomizer: what turns one user's datum into messages."""
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffle_sim.messages import Alphabet, Messages
+
+Floats = NDArray[np.float64]
+
+
+class Randomizer(ABC):
+    """A local randomizer of one-bit messages, public and frozen (subclass it as a frozen dataclass of numbers).
+
+    `randomize` *is* the definition, transcribed from its paper. `counts` and `tally` may sample the same law faster;
+    `shuffle_sim.testing` checks that they do.
+    """
+
+    @property
+    @abstractmethod
+    def alphabet(self) -> Alphabet:
+        """The message space."""
+
+    @property
+    @abstractmethod
+    def per_label(self) -> int:
+        """Messages per label and user: the same for every datum, or their number would leak."""
+
+    @abstractmethod
+    def admit(self, values: Floats) -> tuple[Floats, int]:
+        """Bring values (users, ...) into the domain on the user's side; also says how many had to be clipped."""
+
+    @abstractmethod
+    def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
+        """One user's report on the admitted datum `x`."""
+
+    def counts(self, xs: Floats, rng: np.random.Generator) -> NDArray[np.int64]:
+        """One-bits per user and label, shape (users, labels), each row of the law of `randomize`."""
+        rows = [self.randomize(x, rng).ones_per_label() for x in xs]
+        return np.array(rows, np.int64).reshape(len(rows), self.alphabet.labels)
+
+    def tally(self, xs: Floats, rng: np.random.Generator) -> NDArray[np.int64]:
+        """One-bits per label over all users of `xs`, shape (labels,), of the law of the sum of `counts`."""
+        total: NDArray[np.int64] = self.counts(xs, rng).sum(axis=0)
+        return total
+
+    @property
+    def report_bits(self) -> int:
+        """Payload bits of one user's report (the papers' count)."""
+        return Messages.row_bits(self.alphabet, self.per_label)
+
+    @property
+    def report_bytes(self) -> int:
+        """Bytes of one user's packed report."""
+        return (self.report_bits + 7) // 8

@@ -1,0 +1,37 @@
+"""Where randomness comes from: one independent stream per (round, role, index), the same on any number of workers."""
+
+import secrets
+from enum import IntEnum
+
+import numpy as np
+
+from shuffle_sim.errors import ParameterError, integer
+
+
+class Role(IntEnum):
+    """Who draws; part of every stream's key."""
+
+    USERS = 0  # index: the user block
+    CORRUPTED = 1  # index: the user
+    SHUFFLER = 2  # index: the shuffler shard
+    ADVERSARY = 3  # index: 0
+    DATA = 4  # index: the user block
+
+
+def entropy_of(seed: int | None) -> int:
+    """The run's entropy: the seed, or 128 bits from the operating system.
+
+    Raises:
+        ParameterError: if the seed is not a non-negative integer below 2^128.
+    """
+    if seed is None:
+        return secrets.randbits(128)
+    try:
+        return integer("seed", seed, 0, 2**128 - 1)
+    except ParameterError as error:
+        raise ParameterError("seed", seed, "None or an integer from 0 to 2^128 - 1") from error
+
+
+def stream(entropy: int, round_index: int, role: Role, index: int) -> np.random.Generator:
+    """The generator of one role in one round; nothing else ever uses the same key."""
+    return np.random.Generator(np.random.SFC64(np.random.SeedSequence(entropy, spawn_key=(round_index, role, index))))

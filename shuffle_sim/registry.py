@@ -1,0 +1,34 @@
+"""Protocols and runtimes by name, through entry points: a third party registers exactly as we do."""
+
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from typing import Any
+
+from shuffle_sim.errors import ParameterError, ShuffleSimError
+
+
+def registered(kind: str, name: str) -> Any:
+    """What is registered under `name` in the entry-point group shuffle_sim.<kind>s.
+
+    Args:
+        kind: "protocol" or "runtime".
+        name: as registered.
+
+    Raises:
+        ParameterError: unknown name.
+        ShuffleSimError: the module found in its place is another one (our package names are generic).
+    """
+    found = {entry.name: entry for entry in entry_points(group=f"shuffle_sim.{kind}s")}
+    if name not in found:
+        raise ParameterError(kind, name, f"one of {', '.join(sorted(found))}")
+    entry = found[name]
+    try:
+        return entry.load()
+    except (ImportError, AttributeError) as error:
+        package = entry.module.partition(".")[0]
+        spec = find_spec(package)
+        where = (spec.origin or next(iter(spec.submodule_search_locations or ["?"]))) if spec else "nowhere"
+        raise ShuffleSimError(
+            f"cannot load {entry.value} ({error}): the package {package!r} was found at {where}; "
+            "if that is not ours, it shadows it: rename it or use an environment of its own"
+        ) from error

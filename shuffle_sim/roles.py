@@ -1,0 +1,308 @@
+"""The three roles as plain classes; a runtime hosts and connects them, in process or in actors.
+
+What passes between them is bytes. What a `UserShard` reports beside them (`ShardRecord`) and what a `Shuffler` records
+(`ShuffleRecord`) is the simulator's own view of the run; neither role sees the other's.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffle_sim.adversary import Adversary, Report
+from shuffle_sim.codec import decode
+from shuffle_sim.cohort import Cohort
+from shuffle_sim.errors import FrameError, RoundAbortedError
+from shuffle_sim.messages import Messages, Tally
+from shuffle_sim.population import Population
+from shuffle_sim.privacy.events import PrivacyEvent
+from shuffle_sim.protocol import Protocol, Query, RoundSpec
+from shuffle_sim.randomizer import Floats, Randomizer
+from shuffle_sim.randomness import Role, stream
+from shuffle_sim.shuffling import arrange
+from shuffle_sim.wire import Context, Frame, Kind, check_context, parse, split
+
+FIDELITIES = ("literal", "counts", "aggregate")
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What every role is set up with before the first round.
+
+    Attributes:
+        protocol: the protocol, public.
+        task: 16 bytes that name the run; bound into every frame.
+        entropy: of the run's random streams.
+        fidelity: one of FIDELITIES.
+        block_size: users per block; belongs to the run, never to the number of workers.
+        adversary: what corrupted users do.
+    """
+
+    protocol: Protocol[Any]
+    task: bytes
+    entropy: int
+    fidelity: str
+    block_size: int
+    adversary: Adversary | None = None
+
+    def blocks(self) -> range:
+        """Indices of all user blocks."""
+        return range(-(-self.protocol.users // self.block_size))
+
+    def opened(self, broadcast: bytes) -> tuple[Frame, Cohort, Query, Randomizer, int]:
+        """A broadcast as user shards and the shuffler read it: frame, cohort, query, randomizer, minimum."""
+        frame = parse(broadcast)
+        cohort, query, randomizer, minimum = decode(frame.payload, (Cohort, *self.protocol.speaks))
+        return frame, cohort, query, randomizer, minimum
+
+    def answering(self, frame: Frame) -> Context:
+        """The context of the frames that answer a broadcast."""
+        return Context.of_broadcast(self.task, frame.context.round, frame.payload)
+
+
+@dataclass(frozen=True)
+class ShardRecord:
+    """What one shard of users did in a round: users asked, corrupted, silent, values clipped, values not finite."""
+
+    asked: int = 0
+    corrupted: int = 0
+    silent: int = 0
+    clipped: int = 0
+    nonfinite: int = 0
+
+    def __add__(self, other: "ShardRecord") -> "ShardRecord":
+        """Both shards together."""
+        return ShardRecord(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
+
+
+@dataclass(frozen=True)
+class ShuffleRecord:
+    """What the shuffler did in a round: reports accepted, dropped by reason, bytes received and sent."""
+
+    accepted: int
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+
+class UserShard:
+    """Hosts some blocks of users: answers a broadcast with their frames."""
+
+    def __init__(self, deployment: Deployment, population: Population, blocks: Iterable[int]) -> None:
+        """Take the rows of these blocks."""
+        self._deployment = deployment
+        size, users = deployment.block_size, deployment.protocol.users
+        self._blocks = {b: population.rows(b * size, min((b + 1) * size, users)) for b in blocks}
+
+    def answer(self, broadcast: bytes) -> tuple[bytes, ShardRecord]:
+        """The frames of this shard's users for the round, and the simulator's record of them."""
+        frame, cohort, query, randomizer, _ = self._deployment.opened(broadcast)
+        context = self._deployment.answering(frame)
+        frames: list[bytes] = []
+        record = ShardRecord()
+        for block, rows in self._blocks.items():
+            start = block * self._deployment.block_size
+            parts = list(cohort.within(start, start + len(rows)))
+            if not parts:
+                continue
+            users = np.concatenate([np.arange(low, high) for low, high in parts])
+            # A cohort that takes the whole block needs no copy of its rows.
+            chosen = rows if users.size == len(rows) else rows[users - start]
+            made, noted = self._answer_block(context, block, users, chosen, query, randomizer)
+            frames += (f.tobytes() for f in made)
+            record += noted
+        return b"".join(frames), record
+
+    def _answer_block(
+        self,
+        context: Context,
+        block: int,
+        users: NDArray[np.int64],
+        rows: NDArray[Any],
+        query: Query,
+        randomizer: Randomizer,
+    ) -> tuple[list[Frame], ShardRecord]:
+        deployment = self._deployment
+        values = np.asarray(query(rows), np.float64)
+        finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+        if not finite.all():  # zero before randomizing: silence would leak
+            values = np.where(finite.reshape(-1, *[1] * (values.ndim - 1)), values, 0.0)
+        values, clipped = randomizer.admit(values)
+        rng = stream(deployment.entropy, context.round, Role.USERS, block)
+        bad = self._corrupted(context.round, block, users)
+        honest = values if not bad.any() else values[~bad]
+        frames = [_honest_frame(deployment.fidelity, context, block, honest, randomizer, rng)] if len(honest) else []
+        sent = [self._report(context.round, int(u), x, randomizer) for u, x in zip(users[bad], values[bad], strict=True)]
+        frames += [Frame(Kind.REPORT, context, block, 1, _payload(report)) for report in sent if report is not None]
+        silent = sum(report is None for report in sent)
+        return frames, ShardRecord(users.size, len(sent), silent, clipped, int((~finite).sum()))
+
+    def _corrupted(self, round_index: int, block: int, users: NDArray[np.int64]) -> NDArray[np.bool_]:
+        adversary = self._deployment.adversary
+        if adversary is None:
+            return np.zeros(users.size, bool)
+        rng = stream(self._deployment.entropy, round_index, Role.ADVERSARY, block)
+        return np.isin(users, adversary.corrupt(round_index, users, rng))
+
+    def _report(self, round_index: int, user: int, x: Floats, randomizer: Randomizer) -> Report:
+        assert self._deployment.adversary is not None
+        rng = stream(self._deployment.entropy, round_index, Role.CORRUPTED, user)
+        return self._deployment.adversary.report(user, x, lambda value: randomizer.randomize(value, rng), rng)
+
+
+def _payload(report: Messages | bytes) -> bytes:
+    return report if isinstance(report, bytes) else report.tobytes()
+
+
+def _honest_frame(
+    fidelity: str, context: Context, block: int, values: Floats, randomizer: Randomizer, rng: np.random.Generator
+) -> Frame:
+    if fidelity == "aggregate":
+        return Frame(Kind.TALLY, context, block, len(values), randomizer.tally(values, rng).astype("<i8").tobytes())
+    counts = randomizer.counts(values, rng)
+    if fidelity == "counts":
+        return Frame(Kind.COUNTS, context, block, len(values), counts.astype("<i4").tobytes())
+    return Frame(Kind.REPORTS, context, block, len(values), Messages.from_ones(counts, randomizer.per_label).tobytes())
+
+
+class Shuffler:
+    """Collects the frames of a round, drops what is not valid, permutes uniformly, releases the view once."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        """Start with no round released."""
+        self._deployment = deployment
+        self._released = -1
+
+    def shuffle(self, broadcast: bytes, batches: Iterable[bytes]) -> tuple[bytes, ShuffleRecord]:
+        """The permuted view of the round, and the simulator's record.
+
+        Raises:
+            RoundAbortedError: if fewer than the agreed minimum of reports were accepted, or the round was released before.
+        """
+        frame, cohort, _, randomizer, minimum = self._deployment.opened(broadcast)
+        if frame.context.round <= self._released:
+            raise RoundAbortedError(f"round {frame.context.round} was released before")
+        context = self._deployment.answering(frame)
+        dropped: Counter[str] = Counter()
+        seen: set[tuple[Kind, int]] = set()
+        tallies, received, all_literal = [], 0, True
+        for batch in batches:
+            received += len(batch)
+            for data in split(batch):
+                reports = 1  # what a frame too broken to say counts for
+                try:
+                    answer = parse(data)
+                    reports = answer.reports
+                    check_context(answer, context)
+                    if answer.kind is not Kind.REPORT:
+                        if (answer.kind, answer.index) in seen:
+                            raise FrameError("duplicate-block")
+                        seen.add((answer.kind, answer.index))
+                    tallies.append(_tally(answer, randomizer))
+                    all_literal &= answer.kind in (Kind.REPORTS, Kind.REPORT)
+                except FrameError as error:
+                    dropped[error.reason] += reports
+        accepted = sum(tally.reports for tally in tallies)
+        if accepted < minimum or accepted > cohort.size:
+            raise RoundAbortedError(
+                f"round {frame.context.round}: {accepted} reports accepted, agreed are {minimum} to {cohort.size}; not released"
+            )
+        tally = sum(tallies[1:], tallies[0])
+        view = self._view(context, tally, randomizer, all_literal)
+        self._released = frame.context.round
+        return view, ShuffleRecord(accepted, dict(dropped), received, len(view))
+
+    def _view(self, context: Context, tally: Tally, randomizer: Randomizer, literal: bool) -> bytes:
+        if not literal:
+            return Frame(Kind.VIEW_TALLY, context, 0, tally.reports, tally.ones.astype("<i8").tobytes()).tobytes()
+        rng = stream(self._deployment.entropy, context.round, Role.SHUFFLER, 0)
+        size = tally.reports * randomizer.per_label
+        payload = b"".join(arrange(int(ones), size, rng).tobytes() for ones in tally.ones)
+        return Frame(Kind.VIEW, context, 0, tally.reports, payload).tobytes()
+
+
+def _tally(frame: Frame, randomizer: Randomizer) -> Tally:
+    """What a users' frame adds to the view.
+
+    Raises:
+        FrameError: naming why the frame's reports are dropped.
+    """
+    labels, per_label = randomizer.alphabet.labels, randomizer.per_label
+    if frame.kind in (Kind.REPORTS, Kind.REPORT):
+        if frame.kind is Kind.REPORT and frame.reports != 1:
+            raise FrameError("wrong-count", "a single report counts one user")
+        messages = Messages.from_bytes(randomizer.alphabet, per_label, frame.payload, frame.reports)
+        return Tally.of_ones(messages.ones_per_label(), per_label, frame.reports)
+    if frame.kind is Kind.COUNTS:
+        counts = _integers(frame.payload, "<i4", frame.reports * labels).reshape(frame.reports, labels)
+        if counts.size and (counts.min() < 0 or counts.max() > per_label):
+            raise FrameError("count-out-of-range", f"counts must be 0 to {per_label}")
+        return Tally.of_ones(counts.sum(axis=0, dtype=np.int64), per_label, frame.reports)
+    if frame.kind in (Kind.TALLY, Kind.VIEW_TALLY):
+        ones = _integers(frame.payload, "<i8", labels)
+        if ones.min() < 0 or ones.max() > per_label * frame.reports:
+            raise FrameError("count-out-of-range", f"tallies must be 0 to {per_label * frame.reports}")
+        return Tally.of_ones(ones, per_label, frame.reports)
+    raise FrameError("wrong-kind", f"{frame.kind.name} is not for the shuffler")
+
+
+def _integers(payload: bytes, dtype: str, size: int) -> NDArray[np.integer]:
+    if len(payload) != size * np.dtype(dtype).itemsize:
+        raise FrameError("wrong-length", f"{len(payload)} bytes for {size} integers")
+    return np.frombuffer(payload, dtype)
+
+
+class Analyzer:
+    """Owns the protocol's state: says what the next round asks, and turns each view into an estimate."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        """Start from the protocol's initial state."""
+        self._deployment = deployment
+        self._state = deployment.protocol.init()
+        self._round = 0
+        self._spec: RoundSpec | None = None
+
+    def plan(self) -> tuple[bytes, Cohort, PrivacyEvent] | None:
+        """The next round's broadcast with the cohort and event the ledger is to charge; None when done."""
+        self._spec = self._deployment.protocol.plan(self._state)
+        if self._spec is None:
+            return None
+        payload = self._spec.broadcast()
+        context = Context.of_broadcast(self._deployment.task, self._round, payload)
+        return Frame(Kind.ROUND, context, 0, 0, payload).tobytes(), self._spec.cohort, self._spec.event
+
+    def receive(self, view: bytes) -> None:
+        """Take the view of the planned round and update the state.
+
+        Raises:
+            FrameError: if the view is not one of this round; the state is unchanged then.
+        """
+        if self._spec is None:
+            raise RoundAbortedError("no round is planned")
+        frame = parse(view)
+        check_context(frame, Context.of_broadcast(self._deployment.task, self._round, self._spec.broadcast()))
+        tally = self._read(frame, self._spec.randomizer)
+        if self._deployment.adversary is not None:
+            self._deployment.adversary.observe(tally)
+        self._state = self._deployment.protocol.update(self._state, self._spec.analyze(tally))
+        self._round += 1
+        self._spec = None
+
+    @staticmethod
+    def _read(frame: Frame, randomizer: Randomizer) -> Tally:
+        if frame.kind is Kind.VIEW_TALLY:
+            return _tally(frame, randomizer)
+        if frame.kind is not Kind.VIEW:
+            raise FrameError("wrong-kind", f"{frame.kind.name} is not for the analyzer")
+        labels, size = randomizer.alphabet.labels, frame.reports * randomizer.per_label
+        if len(frame.payload) != labels * ((size + 7) // 8):
+            raise FrameError("wrong-length", f"{len(frame.payload)} bytes for {labels} labels of {size} bits")
+        bits = np.frombuffer(frame.payload, np.uint8).reshape(labels, -1)
+        return Tally.of_ones(np.bitwise_count(bits).sum(axis=1, dtype=np.int64), randomizer.per_label, frame.reports)
+
+    def result(self) -> Any:
+        """The protocol's output."""
+        return self._deployment.protocol.result(self._state)

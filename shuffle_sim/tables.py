@@ -1,0 +1,161 @@
+"""Real tables: the ones bundled with scikit-learn, and the user's own CSV, Parquet or NPZ files.
+
+Private sums need bounds that are public, that is, not computed from the data: for bundled tables they are the ranges their
+descriptions publish, for a user's file the user states them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffle_sim.errors import ParameterError
+from shuffle_sim.randomizer import Floats
+
+Bounds = tuple[float, float]
+
+# Ranges as published in the tables' descriptions (diabetes: every column is scaled to unit sum of squares over 442 people).
+_BREAST_CANCER = """6.981:28.11 9.71:39.28 43.79:188.5 143.5:2501 0.053:0.163 0.019:0.345 0:0.427 0:0.201 0.106:0.304 0.05:0.097
+0.112:2.873 0.36:4.885 0.757:21.98 6.802:542.2 0.002:0.031 0.002:0.135 0:0.396 0:0.053 0.008:0.079 0.001:0.03
+7.93:36.04 12.02:49.54 50.41:251.2 185.2:4254 0.071:0.223 0.027:1.058 0:1.252 0:0.291 0.156:0.664 0.055:0.208"""
+_WINE = """11:14.8 0.74:5.8 1.36:3.23 10.6:30 70:162 0.98:3.88 0.34:5.08 0.13:0.66 0.41:3.58 1.3:13 0.48:1.71 1.27:4 278:1680"""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Named columns, one row a person, with public bounds for every column.
+
+    Attributes:
+        name: of the table or file.
+        columns: names, in order.
+        rows: float64 array of shape (people, columns).
+        lower: public lower bounds, shape (columns,).
+        upper: public upper bounds, shape (columns,).
+        target: what a model may learn to predict, shape (people,), or None.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    rows: Floats
+    lower: Floats
+    upper: Floats
+    target: NDArray[Any] | None = None
+
+    @property
+    def scaling(self) -> str:
+        """The public rule by which `scaled` brings rows into the l2 unit ball."""
+        return (
+            "each column is mapped from its public bounds to [-1, 1] (and clipped there), then divided by the square root of "
+            f"the {len(self.columns)} columns, so every row lies in the l2 ball of radius 1"
+        )
+
+    def scaled(self) -> Floats:
+        """The rows in the l2 unit ball, by `scaling`."""
+        middle, half = (self.upper + self.lower) / 2, (self.upper - self.lower) / 2
+        return np.asarray(np.clip((self.rows - middle) / half, -1.0, 1.0) / np.sqrt(len(self.columns)))
+
+    def means(self, sums: Floats, count: int) -> Floats:
+        """Column means in the table's own units, from sums of `count` scaled rows."""
+        half = (self.upper - self.lower) / 2
+        return np.asarray((self.upper + self.lower) / 2 + half * np.sqrt(len(self.columns)) * sums / count)
+
+    def spread(self, standard_error: float, count: int) -> Floats:
+        """Standard error of each column mean in the table's own units, from that of a sum of `count` scaled rows."""
+        return np.asarray((self.upper - self.lower) / 2 * np.sqrt(len(self.columns)) * standard_error / count)
+
+
+def bundled(name: str) -> Table:
+    """A table bundled with scikit-learn: breast-cancer, digits, diabetes or wine.
+
+    Raises:
+        ParameterError: for another name.
+    """
+    from sklearn import datasets
+
+    loaders = {
+        "breast-cancer": (datasets.load_breast_cancer, _BREAST_CANCER),
+        "digits": (datasets.load_digits, " ".join(["0:16"] * 64)),
+        "diabetes": (datasets.load_diabetes, " ".join(["-0.2:0.2"] * 10)),
+        "wine": (datasets.load_wine, _WINE),
+    }
+    if name not in loaders:
+        raise ParameterError("table", name, f"one of {', '.join(loaders)}")
+    load, published = loaders[name]
+    loaded = load()
+    bounds = np.array([[float(end) for end in pair.split(":")] for pair in published.split()])
+    columns = tuple(str(column) for column in loaded.feature_names)
+    return Table(name, columns, np.asarray(loaded.data, float), bounds[:, 0], bounds[:, 1], np.asarray(loaded.target))
+
+
+def read(path: Path, columns: list[str] | None, bounds: Mapping[str, Bounds], everywhere: Bounds | None) -> Table:
+    """A table from a .csv, .parquet or .npz file.
+
+    Args:
+        path: the file. An .npz holds one array per column, or one array of shape (people, columns) with columns "0", "1", ...
+        columns: which columns, in order; None: all.
+        bounds: public bounds by column.
+        everywhere: public bounds of the columns not in `bounds`.
+
+    Raises:
+        ParameterError: unreadable file, missing column, a column that is not numeric or finite, or without bounds.
+    """
+    found = _columns(path)
+    names = columns or list(found)
+    for name in (*names, *bounds):
+        if name not in found:
+            raise ParameterError("column", name, f"one of {', '.join(found)} (in {path})")
+    chosen = []
+    for name in names:
+        if name not in bounds and everywhere is None:
+            raise ParameterError("bounds", None, f"given for column {name!r}: public limits, not computed from the data")
+        chosen.append(bounds.get(name, everywhere or (0.0, 0.0)))
+        low, high = chosen[-1]
+        if not (np.isfinite([low, high]).all() and low < high):
+            raise ParameterError(f"bounds of {name}", (low, high), "two finite numbers, the lower first")
+        if found[name].dtype.kind not in "fiub":
+            raise ParameterError(f"column {name}", str(found[name].dtype), "numeric")
+        if not np.isfinite(found[name]).all():
+            row = int(np.argmin(np.isfinite(found[name])))
+            raise ParameterError(f"column {name}, row {row}", float(found[name][row]), "finite (no NaN, no infinity, no gaps)")
+    limits = np.array(chosen)
+    rows = np.stack([found[name].astype(float) for name in names], axis=1)
+    if not len(rows):
+        raise ParameterError("file", str(path), "a table with at least one row")
+    return Table(path.name, tuple(names), rows, limits[:, 0], limits[:, 1])
+
+
+def _columns(path: Path) -> dict[str, NDArray[Any]]:
+    """All columns of the file by name."""
+    readers = {".csv": _from_arrow, ".parquet": _from_arrow, ".npz": _from_npz}
+    if path.suffix not in readers:
+        raise ParameterError("file", str(path), f"a {', '.join(readers)} file")
+    try:
+        found = readers[path.suffix](path)
+    except (OSError, ValueError, EOFError, KeyError) as error:
+        raise ParameterError("file", str(path), f"readable ({str(error).splitlines()[0]})") from error
+    lengths = {len(column) for column in found.values()}
+    if len(lengths) != 1:
+        raise ParameterError("file", str(path), "a table whose columns have one length")
+    return found
+
+
+def _from_arrow(path: Path) -> dict[str, NDArray[Any]]:
+    if path.suffix == ".csv":
+        from pyarrow.csv import read_csv as read_table
+    else:
+        from pyarrow.parquet import read_table
+    table = read_table(str(path))
+    return {name: table.column(name).to_numpy() for name in table.column_names}
+
+
+def _from_npz(path: Path) -> dict[str, NDArray[Any]]:
+    with np.load(path, allow_pickle=False) as arrays:
+        found = {name: arrays[name] for name in arrays.files}
+    if len(found) == 1 and (only := next(iter(found.values()))).ndim == 2:
+        return {str(index): only[:, index] for index in range(only.shape[1])}
+    if any(column.ndim != 1 for column in found.values()):
+        raise ValueError("holds arrays that are neither columns nor one table")
+    return found

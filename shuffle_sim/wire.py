@@ -1,0 +1,133 @@
+"""The frames that cross between the roles, byte by byte.
+
+A frame is a 4-byte big-endian length and that many bytes of msgpack: an array
+
+    [version, kind, header (44 bytes), payload (bytes)]
+
+with the header task (16 bytes), parameter hash (16), then round, index and reports as 4-byte big-endian integers. `kind`
+is one of `Kind`; `index` is the user block (users to shuffler) or 0; `reports` is how many users' reports the payload
+carries. The parameter hash is taken of the round's broadcast, so a frame made for other parameters is refused. Every
+field but the payload has a fixed length, so frames of equally many reports have equal lengths.
+Everything read here is untrusted: length first, then one-shot msgpack with limits, exact types, re-encode and compare.
+"""
+
+import hashlib
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+import msgpack
+
+from shuffle_sim.errors import FrameError
+
+VERSION = 1
+MAX_FRAME = 1 << 30  # bytes; a user block is kept far below (engine.default_block_size)
+_HEADER = struct.Struct(">16s16sIII")
+
+
+class Kind(IntEnum):
+    """What a frame carries."""
+
+    ROUND = 0  # analyzer -> all: the round's public specification
+    REPORTS = 1  # users -> shuffler: packed reports of one size (literal)
+    COUNTS = 2  # users -> shuffler: one-bits per user and label (counts)
+    TALLY = 3  # users -> shuffler: one-bits per label over the block (aggregate)
+    REPORT = 4  # users -> shuffler: one report of a user that is not honest, whatever it sent
+    VIEW = 5  # shuffler -> analyzer: the permuted bits, label by label
+    VIEW_TALLY = 6  # shuffler -> analyzer: the tally of the view, where the bits themselves were not simulated
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a frame is bound to: the run, the round and the hash of the round's parameters."""
+
+    task: bytes
+    round: int
+    parameters: bytes
+
+    @classmethod
+    def of_broadcast(cls, task: bytes, round_index: int, broadcast: bytes) -> "Context":
+        """The context of all frames that answer a broadcast."""
+        return cls(task, round_index, hashlib.sha256(broadcast).digest()[:16])
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One frame, decoded."""
+
+    kind: Kind
+    context: Context
+    index: int
+    reports: int
+    payload: bytes
+
+    def tobytes(self) -> bytes:
+        """The frame with its length in front."""
+        c = self.context
+        header = _HEADER.pack(c.task, c.parameters, c.round, self.index, self.reports)
+        body: bytes = msgpack.packb([VERSION, int(self.kind), header, self.payload])
+        return len(body).to_bytes(4, "big") + body
+
+
+def frame_bytes(payload_bytes: int) -> int:
+    """Length of a frame by formula: 4 (length) + 1 (array) + 1 (version) + 1 (kind) + 2 + 44 (header) + payload."""
+    return 53 + (2 if payload_bytes <= 0xFF else 3 if payload_bytes <= 0xFFFF else 5) + payload_bytes
+
+
+def split(batch: bytes, limit: int = MAX_FRAME) -> Iterator[bytes]:
+    """The frames of a batch, each with its length prefix; nothing is allocated before the length is known to fit.
+
+    Raises:
+        FrameError: `truncated` or `oversized`; what follows a broken length cannot be told apart any more.
+    """
+    view, position = memoryview(batch), 0
+    while position < len(view):
+        if position + 4 > len(view):
+            raise FrameError("truncated", "a length prefix is cut off")
+        size = int.from_bytes(view[position : position + 4], "big")
+        if size > limit:
+            raise FrameError("oversized", f"a frame of {size} bytes, at most {limit}")
+        if position + 4 + size > len(view):
+            raise FrameError("truncated", f"a frame of {size} bytes has {len(view) - position - 4}")
+        yield bytes(view[position : position + 4 + size])
+        position += 4 + size
+
+
+def parse(data: bytes, limit: int = MAX_FRAME) -> Frame:
+    """Decode one frame strictly.
+
+    Raises:
+        FrameError: with the reason under which the drop is counted.
+    """
+    if len(data) - 4 > limit:
+        raise FrameError("oversized", f"{len(data) - 4} bytes, at most {limit}")
+    if len(data) < 4 or int.from_bytes(data[:4], "big") != len(data) - 4:
+        raise FrameError("truncated", "the length prefix does not fit the frame")
+    try:
+        fields = msgpack.unpackb(data[4:], max_array_len=4, max_map_len=0, max_str_len=0, max_ext_len=0, max_bin_len=limit)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise FrameError("malformed", "not a msgpack array of the limits") from error
+    if type(fields) is not list or [type(field) for field in fields] != [int, int, bytes, bytes]:
+        raise FrameError("malformed", "wrong fields or types")
+    version, kind, header, payload = fields
+    if version != VERSION:
+        raise FrameError("wrong-version", f"version {version}, this is {VERSION}")
+    if kind not in Kind._value2member_map_ or len(header) != _HEADER.size:
+        raise FrameError("malformed", "unknown kind, or a header of the wrong length")
+    task, parameters, round_index, index, reports = _HEADER.unpack(header)
+    frame = Frame(Kind(kind), Context(task, round_index, parameters), index, reports, payload)
+    if frame.tobytes() != data:
+        raise FrameError("non-canonical", "re-encoding gives other bytes")
+    return frame
+
+
+def check_context(frame: Frame, expected: Context) -> None:
+    """Refuse a frame made for another run, round or set of parameters.
+
+    Raises:
+        FrameError: `wrong-task`, `wrong-round` or `wrong-parameters`.
+    """
+    for name in ("task", "round", "parameters"):
+        if getattr(frame.context, name) != getattr(expected, name):
+            raise FrameError(f"wrong-{name}")
