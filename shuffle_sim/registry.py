@@ -1,10 +1,16 @@
 """Protocols and runtimes by name, through entry points: a third party registers exactly as we do."""
 
-from importlib.metadata import entry_points
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from typing import Any
 
 from shuffle_sim.errors import ParameterError, ShuffleSimError
+
+
+@lru_cache
+def _entries(kind: str) -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=f"shuffle_sim.{kind}s")}
 
 
 def registered(kind: str, name: str) -> Any:
@@ -18,7 +24,7 @@ def registered(kind: str, name: str) -> Any:
         ParameterError: unknown name.
         ShuffleSimError: the module found in its place is another one (our package names are generic).
     """
-    found = {entry.name: entry for entry in entry_points(group=f"shuffle_sim.{kind}s")}
+    found = _entries(kind)
     if name not in found:
         raise ParameterError(kind, name, f"one of {', '.join(sorted(found))}")
     entry = found[name]

@@ -87,12 +87,20 @@ def _rule(key: _Key) -> str:
         return NOTHING if key else EXACT
     if kinds == {GaussianEvent}:
         return GAUSSIAN
-    if any(isinstance(e, BinomialSumEvent) and binomial.variance(e.trials, e.p) < MIN_VARIANCE for e, _ in key):
-        single = len(key) == 1 and key[0][1] == 1 and isinstance(key[0][0], BinomialSumEvent)
-        return EXACT if single and _coordinates(key) == 1 else BASIC
-    if len(key) == 1 and key[0][1] == 1:
-        return EXACT if _coordinates(key) == 1 else ONE_ROUND
-    return MANY_ROUNDS
+    if _coordinates(key) == 1:
+        return EXACT
+    if any(isinstance(e, BinomialSumEvent) and not _dominated(e) for e, _ in key):
+        return BASIC
+    return ONE_ROUND if len(key) == 1 and key[0][1] == 1 else MANY_ROUNDS
+
+
+def _dominated(event: BinomialSumEvent) -> bool:
+    """Whether the domination lemma says anything about the event."""
+    return binomial.variance(event.trials, event.p) >= MIN_VARIANCE and _sigma(event) > 0
+
+
+def _sigma(event: BinomialSumEvent) -> float:
+    return dominating_sigma(event.trials, event.p, event.steps)
 
 
 def _coordinates(key: _Key) -> int:
@@ -104,8 +112,7 @@ def _gaussian_rounds(key: _Key) -> list[tuple[float, int, int, int]]:
     rounds = []
     for event, count in key:
         if isinstance(event, BinomialSumEvent):
-            sigma = dominating_sigma(event.trials, event.p, event.steps)
-            rounds.append((sigma, event.steps, event.coordinates, count))
+            rounds.append((_sigma(event), event.steps, event.coordinates, count))
         elif isinstance(event, GaussianEvent):
             rounds.append((event.noise_multiplier, 1, 0, count))
     return rounds

@@ -165,8 +165,18 @@ def least_noise(task: Task, max_bits: int) -> Plan:
     if not works(max_bits - 1):
         raise ParameterError("max_bits", max_bits, "larger: even one rounding step and all else noise is not private enough")
     b = first(works, 1, max_bits - 1)
-    candidates = [(max_bits - b, b)]
-    if b > 1 and task.private(1, b - 1):  # one noise bit less, and the most steps that it still protects
-        unsafe = first(lambda g: not task.private(g, b - 1), 1, max_bits - b + 1)
-        candidates.append((unsafe - 1, b - 1))
-    return _plan(task, *min(candidates, key=lambda gb: task.noise_ratio(*gb)))
+    g, best = max_bits - b, task.noise_ratio(max_bits - b, b)
+    # Fewer noise bits leave steps over; integers make some of them the better choice, while even a Gaussian could be.
+    for fewer in range(b - 1, 0, -1):
+        if 0.98 * math.sqrt((fewer + 1) / fewer * task.n / task.honest) > best:
+            break
+        better = math.floor(math.sqrt(task.n * (fewer + 1)) / (2 * task.central * best)) + 1
+        if better <= max_bits - fewer and task.private(better, fewer):
+            g, b = _most_steps(task, fewer, better, max_bits - fewer), fewer
+            best = task.noise_ratio(g, b)
+    return _plan(task, g, b)
+
+
+def _most_steps(task: Task, b: int, low: int, high: int) -> int:
+    """The largest g in [low, high] that b noise bits still protect; they do at `low`."""
+    return first(lambda g: not task.private(g, b), low, high + 1) - 1

@@ -1,0 +1,14 @@
+import numpy as np
+import pytest
+
+
+@pytest.fixture(scope="session")
+def ball():
+    """Rows drawn uniformly from the l2 unit ball."""
+
+    def draw(n: int, d: int, seed: int = 0) -> np.ndarray:
+        rng = np.random.default_rng(seed)
+        rows = rng.normal(size=(n, d))
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True) * rng.random((n, 1)) ** (1 / d)
+
+    return draw
