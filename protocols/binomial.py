@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import binom
 
 from shuffle_sim.errors import ParameterError, integer, positive, real
 from shuffle_sim.messages import Alphabet, Messages, Tally
@@ -138,6 +139,23 @@ class BinomialRandomizer(Randomizer):
         fraction = scaled - np.floor(scaled)
         rounding: Floats = (fraction * (1 - fraction)).sum(axis=0)
         return (self.width / self.g) ** 2 * (noise + rounding)
+
+    def worst_pair(self) -> tuple[Floats, Floats]:
+        """Two data at opposite ends of the range in coordinate 0; both are multiples of a rounding step there."""
+        first = np.full(self.labels, self.lower + self.width / 2) if self.norm_bound is not None else np.zeros(self.labels)
+        second = first.copy()
+        first[0], second[0] = self.lower, self.lower + self.width
+        return first, second
+
+    def count_pmf(self, x: Floats, label: int) -> Floats:
+        """Exact law of the number of ones under `label` in one report on `x`, on 0, ..., g + b."""
+        scaled = float(np.clip((np.atleast_1d(x)[label] - self.lower) * self.g / self.width, 0.0, self.g))
+        floor = min(int(scaled), self.g - 1)
+        noise = binom.pmf(np.arange(self.b + 1), self.b, self.p)
+        pmf = np.zeros(self.g + self.b + 1)
+        pmf[floor : floor + self.b + 1] += (1 - (scaled - floor)) * noise
+        pmf[floor + 1 : floor + self.b + 2] += (scaled - floor) * noise
+        return pmf
 
     def event(self, users: int) -> BinomialSumEvent:
         """The release of the view, with the noise of `users` honest users."""

@@ -5,6 +5,8 @@ import sys
 import click
 import typer
 
+from shuffle_sim.cli.audit import audit_command
+from shuffle_sim.cli.plan import plan_command
 from shuffle_sim.cli.sum import sum_command
 from shuffle_sim.errors import ParameterError, ShuffleSimError
 
@@ -16,11 +18,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("sum")(sum_command)
-
-
-@app.callback()
-def _root() -> None:
-    """Keep subcommands even while there is one."""
+app.command("plan")(plan_command)
+app.command("audit")(audit_command)
 
 
 def main() -> None:

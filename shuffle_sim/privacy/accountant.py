@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from shuffle_sim.errors import ParameterError, integer, real
@@ -107,14 +107,20 @@ def _coordinates(key: _Key) -> int:
     return sum(count * (e.coordinates if isinstance(e, BinomialSumEvent) else 1) for e, count in key)
 
 
-def _gaussian_rounds(key: _Key) -> list[tuple[float, int, int, int]]:
-    """The rounds as `rounding` takes them; a Gaussian round reveals nothing and rounds nothing: d = 0."""
+def gaussian_rounds(events: Mapping[PrivacyEvent, int]) -> list[tuple[float, int, int, int]]:
+    """One user's releases as `rounding` takes them: (sigma, g, d, count) of the Gaussian that dominates each.
+
+    A Gaussian release reveals nothing and rounds nothing: d = 0. What is not dominated has sigma 0.
+    """
     rounds = []
-    for event, count in key:
+    for event, count in events.items():
         if isinstance(event, BinomialSumEvent):
-            rounds.append((_sigma(event), event.steps, event.coordinates, count))
+            sigma = _sigma(event) if _dominated(event) else 0.0
+            rounds.append((sigma, event.steps, event.coordinates, count))
         elif isinstance(event, GaussianEvent):
             rounds.append((event.noise_multiplier, 1, 0, count))
+        else:
+            rounds.append((0.0, 1, 0, count))
     return rounds
 
 
@@ -131,8 +137,8 @@ def _epsilon(key: _Key, delta: float) -> float:
     if rule == BASIC:
         return _basic_epsilon(key, delta)
     if rule == MANY_ROUNDS:
-        return epsilon_many_rounds(delta, _gaussian_rounds(key))
-    sigma, g, d, _ = _gaussian_rounds(key)[0]
+        return epsilon_many_rounds(delta, gaussian_rounds(dict(key)))
+    sigma, g, d, _ = gaussian_rounds(dict(key))[0]
     return _least_epsilon(lambda epsilon: delta_one_round(epsilon, sigma, g, d), delta) if delta > d * NU else math.inf
 
 
@@ -147,9 +153,9 @@ def _delta(key: _Key, epsilon: float) -> float:
     if rule == GAUSSIAN:
         return delta_gdp(epsilon, _gaussian_mu(key))
     if rule == MANY_ROUNDS:
-        return delta_many_rounds(epsilon, _gaussian_rounds(key))
+        return delta_many_rounds(epsilon, gaussian_rounds(dict(key)))
     if rule == ONE_ROUND:
-        sigma, g, d, _ = _gaussian_rounds(key)[0]
+        sigma, g, d, _ = gaussian_rounds(dict(key))[0]
         return delta_one_round(epsilon, sigma, g, d)
     # delta grows as epsilon falls: the least delta whose basic-composition epsilon is enough, by bisection on log delta.
     low, high = math.log(1e-300), 0.0

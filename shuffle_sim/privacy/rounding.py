@@ -7,6 +7,7 @@ sub-Gaussian with variance proxy (g + sqrt(d)/2)^2 and never above (g + sqrt d)^
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +57,11 @@ def _grid(epsilon: float, sigma: float, mean: float, top: float) -> tuple[NDArra
         return s, np.log(delta_gdp(epsilon, np.sqrt(s) / sigma))
 
 
-def mu_of_rounds(rounds: list[tuple[float, int, int, int]], tail: float) -> float:
+Rounds = Sequence[tuple[float, int, int, int]]
+"""(sigma, g, d, count) of each kind of round over one user; d = 0 where nothing is rounded."""
+
+
+def mu_of_rounds(rounds: Rounds, tail: float | NDArray[np.float64]) -> NDArray[np.float64]:
     """mu of a Gaussian pair that dominates many rounds over the same user, except with probability `tail`.
 
     Queries may be chosen adaptively: each round's rounding uniforms are drawn after its query is fixed, so the sum of
@@ -64,30 +69,35 @@ def mu_of_rounds(rounds: list[tuple[float, int, int, int]], tail: float) -> floa
     adaptive Gaussian composition holds (Smith and Thakurta 2022; Koskela et al. 2023). The d nu of each round are not in it.
 
     Args:
-        rounds: (sigma, g, d, count) of each kind of round.
-        tail: in (0, 1).
+        rounds: of one user.
+        tail: in (0, 1), one or many.
     """
     mean = proxy = top = 0.0
     for sigma, g, d, count in rounds:
         if sigma <= 0:
-            return math.inf
-        mean += count * (g * g + (d / 4 if d > 1 else 0)) / sigma**2
-        proxy += count * ((g + math.sqrt(d) / 2) ** 2 if d > 1 else 0) / sigma**4
-        top += count * ((g + math.sqrt(d)) ** 2 if d > 1 else g * g) / sigma**2
-    return math.sqrt(min(top, mean + math.sqrt(2 * proxy * math.log(1 / tail))))
+            return np.full_like(np.asarray(tail, float), math.inf)
+        rounded = d > 1
+        mean += count * (g * g + d / 4 * rounded) / sigma**2
+        proxy += count * (g + math.sqrt(d) / 2) ** 2 * rounded / sigma**4
+        top += count * (g + math.sqrt(d) * rounded) ** 2 / sigma**2
+    return np.asarray(np.sqrt(np.minimum(top, mean + np.sqrt(2 * proxy * np.log(1 / np.asarray(tail))))))
 
 
-def delta_many_rounds(epsilon: float, rounds: list[tuple[float, int, int, int]]) -> float:
+def _revealed(rounds: Rounds) -> float:
+    return sum(d * count for _, _, d, count in rounds) * NU
+
+
+def delta_many_rounds(epsilon: float, rounds: Rounds) -> float:
     """delta of adaptively composed rounds over the same user at `epsilon`, minimised over the tail's share."""
-    revealed = sum(d * count for _, _, d, count in rounds) * NU
-    deltas: list[float] = [delta_gdp(epsilon, mu_of_rounds(rounds, tail)) + tail for tail in np.geomspace(1e-16, 0.5, 200)]
-    return min(1.0, min(deltas) + revealed)
+    tails = np.geomspace(1e-16, 0.5, 200)
+    return min(1.0, float((delta_gdp(epsilon, mu_of_rounds(rounds, tails)) + tails).min()) + _revealed(rounds))
 
 
-def epsilon_many_rounds(delta: float, rounds: list[tuple[float, int, int, int]]) -> float:
+def epsilon_many_rounds(delta: float, rounds: Rounds) -> float:
     """epsilon of adaptively composed rounds at `delta`; infinite where delta is below what is revealed."""
-    revealed = sum(d * count for _, _, d, count in rounds) * NU
-    if delta <= revealed:
+    left = delta - _revealed(rounds)
+    if left <= 0:
         return math.inf
-    shares = (delta - revealed) * np.geomspace(1e-4, 0.5, 40)
-    return min(epsilon_gdp(delta - revealed - tail, mu_of_rounds(rounds, tail)) for tail in shares)
+    tails = left * np.geomspace(1e-4, 0.5, 40)
+    pairs = zip(tails.tolist(), mu_of_rounds(rounds, tails).tolist(), strict=True)
+    return min(epsilon_gdp(left - tail, mu) for tail, mu in pairs)
