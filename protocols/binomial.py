@@ -1,5 +1,6 @@
 """The randomizer R_1D of Cheu et al. (2022), Algorithm 1, and R_vec of Algorithm 2, with faster samplers of their law."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,9 @@ from shuffle_sim.errors import ParameterError, integer, positive, real
 from shuffle_sim.messages import Alphabet, Messages, Tally
 from shuffle_sim.privacy.events import BinomialSumEvent
 from shuffle_sim.randomizer import Floats, Randomizer
+
+MAGNITUDES = (1e-100, 1e100)
+"""Bounds of data between which squares neither vanish nor overflow."""
 
 
 def randomize_scalar(w: float, width: float, g: int, b: int, p: float, rng: np.random.Generator) -> NDArray[np.uint8]:
@@ -61,6 +65,9 @@ class BinomialRandomizer(Randomizer):
         integer("b", self.b)
         real("p", self.p, 0.0, 0.5)
         positive("width", self.width)
+        real("lower", self.lower, -math.inf, math.inf)
+        if self.norm_bound is not None:
+            positive("norm_bound", self.norm_bound)
         if self.g + self.b >= 2**31:
             raise ParameterError("g + b", self.g + self.b, "below 2^31 bits per coordinate")
 
@@ -79,16 +86,16 @@ class BinomialRandomizer(Randomizer):
         if self.norm_bound is None:
             admitted = np.clip(values, self.lower, self.lower + self.width)
             return admitted, int((admitted != values).reshape(len(values), -1).any(axis=1).sum())
-        norms = np.sqrt(np.einsum("ij,ij->i", values, values))
-        long = ~(norms <= self.norm_bound)  # an overflow to infinity is long, too
-        if not long.any():
+        with np.errstate(over="ignore"):
+            norms = np.sqrt(np.einsum("ij,ij->i", values, values))
+        long = np.flatnonzero(~(norms <= self.norm_bound))  # an overflow to infinity is long, too
+        if not long.size:
             return values, 0
-        scale = np.ones_like(norms)
-        largest = np.abs(values).max(axis=1)
-        safe = np.where(np.isfinite(norms), norms, largest * np.sqrt(values.shape[1]))
-        scale[long] = self.norm_bound / safe[long]
+        unit = values[long] / np.abs(values[long]).max(axis=1, keepdims=True)
+        admitted = values.copy()
+        admitted[long] = unit * (self.norm_bound / np.sqrt(np.einsum("ij,ij->i", unit, unit)))[:, None]
         # A norm above the bound by less than rounding shows is not worth a report; the accountant's margin covers it.
-        return values * scale[:, None], int((norms > self.norm_bound * (1 + 1e-12)).sum())
+        return admitted, int((norms > self.norm_bound * (1 + 1e-12)).sum())
 
     def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
         """R_vec(x), line by line of Algorithm 2: shift each coordinate to [0, width] and run R_1D on it."""

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from protocols.binomial import BinomialRandomizer
+from protocols.binomial import MAGNITUDES, BinomialRandomizer
 from protocols.sums import BinomialSum, SumState, choose, claim_of
-from shuffle_sim.errors import positive
+from shuffle_sim.errors import real
 from shuffle_sim.privacy import paper
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import P, Task
@@ -32,7 +32,7 @@ class ScalarSum(BinomialSum):
         honest_fraction: float = 1.0,
     ) -> None:
         """Explicit parameters; `calibrate` chooses good ones, `paper` the paper's."""
-        self.upper = self.sensitivity = positive("upper", upper)
+        self.upper = self.sensitivity = real("upper", upper, *MAGNITUDES, closed=(True, True))
         super().__init__(n, BinomialRandomizer(1, g, b, p, 0.0, self.upper), delta, honest_fraction)
 
     @classmethod

@@ -1,6 +1,5 @@
 """What the scalar and the vector sum share: one round over all users, and how its parameters are chosen."""
 
-import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ from protocols.binomial import BinomialRandomizer
 from shuffle_sim.cohort import Cohort
 from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
-from shuffle_sim.privacy.planner import Plan, Task, fewest_bits, least_noise
+from shuffle_sim.privacy.planner import Plan, Task, fewest_bits, honest_users, least_noise
 from shuffle_sim.protocol import Datum, Protocol, RoundSpec, check_rows
 from shuffle_sim.randomizer import Floats
 
@@ -34,10 +33,10 @@ class BinomialSum(Protocol[SumState]):
         """Keep the parameters; subclasses name them."""
         self.n = integer("n", n)
         self.randomizer = randomizer
-        self.honest_fraction = real("honest_fraction", honest_fraction, 0.0, 1.0)
+        self.honest = honest_users(honest_fraction, self.n)
+        self.honest_fraction = honest_fraction
         self._delta = real("delta", delta, 0.0, 1.0, closed=(False, False))
         self._claim: Guarantee | None = None
-        self.honest = math.ceil(self.honest_fraction * self.n - 1e-9)
         randomizer.event(self.honest)  # refuses trials beyond exact arithmetic
 
     @property

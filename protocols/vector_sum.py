@@ -1,8 +1,8 @@
 """P_vec: the vector sum (Cheu et al. 2022, Algorithm 2)."""
 
-from protocols.binomial import BinomialRandomizer
+from protocols.binomial import MAGNITUDES, BinomialRandomizer
 from protocols.sums import BinomialSum, choose, claim_of
-from shuffle_sim.errors import integer, positive
+from shuffle_sim.errors import integer, real
 from shuffle_sim.privacy import paper
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import P, Task
@@ -32,7 +32,7 @@ class VectorSum(BinomialSum):
     ) -> None:
         """Explicit parameters; `calibrate` chooses good ones, `paper` the paper's."""
         self.d = integer("d", d)
-        self.norm_bound = positive("norm_bound", norm_bound)
+        self.norm_bound = real("norm_bound", norm_bound, *MAGNITUDES, closed=(True, True))
         self.sensitivity = 2 * self.norm_bound
         randomizer = BinomialRandomizer(self.d, g, b, p, -self.norm_bound, 2 * self.norm_bound, self.norm_bound)
         super().__init__(n, randomizer, delta, honest_fraction)

@@ -18,7 +18,10 @@ def encode(value: Any) -> bytes:
     Raises:
         TypeError: for anything else, so that nothing is broadcast that a user's shard could not read.
     """
-    packed: bytes = msgpack.packb(_lower(value))
+    try:
+        packed: bytes = msgpack.packb(_lower(value))
+    except (OverflowError, UnicodeError, ValueError, RecursionError) as error:
+        raise TypeError(f"cannot broadcast: {error}") from error
     return packed
 
 
@@ -32,7 +35,7 @@ def decode(data: bytes, vocabulary: tuple[type, ...]) -> Any:
         value = _raise(msgpack.unpackb(data, use_list=False), {cls.__name__: cls for cls in vocabulary})
         if encode(value) != data:
             raise ValueError("not canonical")
-    except (ValueError, TypeError, KeyError, IndexError, msgpack.UnpackException) as error:
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError, msgpack.UnpackException) as error:
         raise FrameError("malformed-broadcast", str(error)) from error
     return value
 
@@ -44,7 +47,7 @@ def _lower(value: Any) -> Any:
         return value
     if type(value) is tuple:
         return ["t", *(_lower(item) for item in value)]
-    if isinstance(value, np.ndarray) and value.dtype.newbyteorder("<").str in _DTYPES:
+    if type(value) is np.ndarray and value.dtype.newbyteorder("<").str in _DTYPES:
         little = value.astype(value.dtype.newbyteorder("<"))
         return ["a", little.dtype.str, list(value.shape), little.tobytes()]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -17,8 +17,8 @@ class Cohort:
         """Refuse empty, negative, unordered or overlapping ranges."""
         end = 0
         for start, stop in self.ranges:
-            if start < end or stop <= start:
-                raise ParameterError("cohort", self.ranges, "disjoint ascending non-empty ranges of users")
+            if type(start) is not int or type(stop) is not int or start < end or stop <= start:
+                raise ParameterError("cohort", self.ranges, "disjoint ascending non-empty ranges of integers")
             end = stop
         if not self.ranges:
             raise ParameterError("cohort", self.ranges, "at least one user")
@@ -41,7 +41,7 @@ class Cohort:
     def within(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """The parts of the cohort inside [start, stop)."""
         for low, high in self.ranges:
-            if low < stop and high > start:
+            if max(low, start) < min(high, stop):
                 yield max(low, start), min(high, stop)
 
     def frames(self, block_size: int) -> Counter[int]:

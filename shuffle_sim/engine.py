@@ -139,6 +139,8 @@ def run(
         ParameterError: for bad parameters or data, before any actor starts.
         RoundAbortedError: if a round could not be released.
     """
+    if not isinstance(protocol, Protocol):
+        raise ParameterError("protocol", protocol, "a protocol, such as VectorSum.calibrate(...)")
     host = runtime if isinstance(runtime, Runtime) else registered("runtime", runtime)()
     population = population_of(data)
     if isinstance(population, InMemory):
@@ -158,8 +160,9 @@ def run(
         fidelity = "literal" if messages <= _LITERAL_MESSAGES else "aggregate"
     if fidelity not in FIDELITIES:
         raise ParameterError("fidelity", fidelity, f"one of {', '.join(FIDELITIES)}")
-    literal_size = integer("block_size", block_size or default_block_size(users, randomizer.report_bytes))
-    size = literal_size if fidelity == "literal" or block_size else default_block_size(users, 8 * randomizer.alphabet.labels)
+    sizes = [default_block_size(users, bytes_each) for bytes_each in (randomizer.report_bytes, 8 * randomizer.alphabet.labels)]
+    literal_size, quick_size = sizes if block_size is None else [integer("block_size", block_size)] * 2
+    size = literal_size if fidelity == "literal" else quick_size
     if fidelity == "literal" and size * randomizer.report_bytes > 1 << 29:
         raise ParameterError("fidelity", fidelity, f"counts or aggregate: one report has {randomizer.report_bytes:,} bytes")
     if adversary is not None and not isinstance(adversary, Adversary):

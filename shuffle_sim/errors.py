@@ -1,6 +1,7 @@
 """The errors of the simulator: everything it raises on purpose derives from `ShuffleSimError`."""
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,8 @@ class ParameterError(ShuffleSimError, ValueError):
 
     def __str__(self) -> str:
         """One line: what, where, and what to do."""
-        return f"{self.parameter} = {self.value!r}: must be {self.allowed}"
+        shown = repr(self.value)
+        return f"{self.parameter} = {shown if len(shown) <= 80 else shown[:77] + '...'}: must be {self.allowed}"
 
 
 class FrameError(ShuffleSimError, ValueError):
@@ -47,15 +49,14 @@ class AccountingError(ShuffleSimError, RuntimeError):
     """The accounting identity (sent = accepted + dropped + missing) or the cost formula does not hold."""
 
 
-def integer(parameter: str, value: Any, low: int = 1, high: int | None = None) -> int:
+def integer(parameter: str, value: Any, low: int = 1, high: int = 2**53) -> int:
     """`value` as an int in [low, high]; booleans and floats are refused.
 
     Raises:
         ParameterError: otherwise.
     """
-    top = "" if high is None else f" and at most {high}"
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low or (high and value > high):
-        raise ParameterError(parameter, value, f"an integer of at least {low}{top}")
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
+        raise ParameterError(parameter, value, f"an integer from {low} to {high}")
     return int(value)
 
 
@@ -67,10 +68,10 @@ def real(parameter: str, value: Any, low: float, high: float, *, closed: tuple[b
     """
     brackets = "[" if closed[0] else "(", "]" if closed[1] else ")"
     allowed = f"a finite number in {brackets[0]}{low:g}, {high:g}{brackets[1]}"
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise ParameterError(parameter, value, allowed)
     inside = (low <= value if closed[0] else low < value) and (value <= high if closed[1] else value < high)
-    if not inside:
+    if not inside or not -sys.float_info.max <= value <= sys.float_info.max:
         raise ParameterError(parameter, value, allowed)
     return float(value)
 

@@ -97,10 +97,11 @@ class Messages:
         reports, _, per_label = symbols.shape
         width = alphabet.symbol_bits
         if width == 1:
-            bits = symbols.reshape(reports, -1).astype(np.uint8)
+            bits = symbols.reshape(reports, alphabet.labels * per_label).astype(np.uint8)
         else:
             shifts = np.arange(width - 1, -1, -1, dtype=np.uint64)
-            bits = ((symbols.astype(np.uint64)[..., None] >> shifts) & np.uint64(1)).astype(np.uint8).reshape(reports, -1)
+            bits = ((symbols.astype(np.uint64)[..., None] >> shifts) & np.uint64(1)).astype(np.uint8)
+            bits = bits.reshape(reports, alphabet.labels * per_label * width)
         return cls(alphabet, per_label, np.packbits(bits, axis=1))
 
     @classmethod

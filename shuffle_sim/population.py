@@ -31,6 +31,8 @@ class InMemory(Population):
         Raises:
             ParameterError: if it is not a rectangular array of numbers with at least one user.
         """
+        if isinstance(data, np.ma.MaskedArray):
+            raise ParameterError("data", type(data).__name__, "without a mask: fill or drop what is masked first")
         try:
             self.array = np.asarray(data)
         except ValueError as error:

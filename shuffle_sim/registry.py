@@ -25,7 +25,7 @@ def registered(kind: str, name: str) -> Any:
         ShuffleSimError: the module found in its place is another one (our package names are generic).
     """
     found = _entries(kind)
-    if name not in found:
+    if name not in list(found):  # a list: what is not a name need not be hashable
         raise ParameterError(kind, name, f"one of {', '.join(sorted(found))}")
     entry = found[name]
     try:

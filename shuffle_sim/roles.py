@@ -53,8 +53,15 @@ class Deployment:
         return range(-(-self.protocol.users // self.block_size))
 
     def opened(self, broadcast: bytes) -> tuple[Frame, Cohort, Query, Randomizer, int]:
-        """A broadcast as user shards and the shuffler read it: frame, cohort, query, randomizer, minimum."""
+        """A broadcast as user shards and the shuffler read it: frame, cohort, query, randomizer, minimum.
+
+        Raises:
+            FrameError: if it is not a broadcast of this run, or its parameter hash is not that of its parameters.
+        """
         frame = parse(broadcast)
+        if frame.kind is not Kind.ROUND:
+            raise FrameError("wrong-kind", f"{frame.kind.name} is not a broadcast")
+        check_context(frame, self.answering(frame))
         cohort, query, randomizer, minimum = decode(frame.payload, (Cohort, *self.protocol.speaks))
         return frame, cohort, query, randomizer, minimum
 
@@ -95,12 +102,23 @@ class UserShard:
         """Take the rows of these blocks."""
         self._deployment = deployment
         size, users = deployment.block_size, deployment.protocol.users
+        self._answered: Context | None = None
         self._blocks = {b: population.rows(b * size, min((b + 1) * size, users)) for b in blocks}
 
     def answer(self, broadcast: bytes) -> tuple[bytes, ShardRecord]:
-        """The frames of this shard's users for the round, and the simulator's record of them."""
+        """The frames of this shard's users for the round, and the simulator's record of them.
+
+        The same broadcast again gives the same bytes again: they are drawn from the same streams.
+
+        Raises:
+            RoundAbortedError: for a round that was answered with other parameters, or an earlier one: that would be a second
+                release.
+        """
         frame, cohort, query, randomizer, _ = self._deployment.opened(broadcast)
         context = self._deployment.answering(frame)
+        if self._answered is not None and context.round <= self._answered.round and context != self._answered:
+            raise RoundAbortedError(f"round {context.round} comes after round {self._answered.round} was answered")
+        self._answered = context
         frames: list[bytes] = []
         record = ShardRecord()
         for block, rows in self._blocks.items():
@@ -186,34 +204,17 @@ class Shuffler:
         if frame.context.round <= self._released:
             raise RoundAbortedError(f"round {frame.context.round} was released before")
         context = self._deployment.answering(frame)
-        dropped: Counter[str] = Counter()
-        seen: set[tuple[Kind, int]] = set()
-        tallies, received, all_literal = [], 0, True
+        inbox = _Inbox(self._deployment, context, cohort, randomizer)
         for batch in batches:
-            received += len(batch)
-            for data in split(batch):
-                reports = 1  # what a frame too broken to say counts for
-                try:
-                    answer = parse(data)
-                    reports = answer.reports
-                    check_context(answer, context)
-                    if answer.kind is not Kind.REPORT:
-                        if (answer.kind, answer.index) in seen:
-                            raise FrameError("duplicate-block")
-                        seen.add((answer.kind, answer.index))
-                    tallies.append(_tally(answer, randomizer))
-                    all_literal &= answer.kind in (Kind.REPORTS, Kind.REPORT)
-                except FrameError as error:
-                    dropped[error.reason] += reports
-        accepted = sum(tally.reports for tally in tallies)
-        if accepted < minimum or accepted > cohort.size:
+            inbox.take(batch)
+        accepted, dropped = inbox.tally.reports, inbox.dropped
+        if accepted < minimum:
             raise RoundAbortedError(
-                f"round {frame.context.round}: {accepted} reports accepted, agreed are {minimum} to {cohort.size}; not released"
+                f"round {frame.context.round}: {accepted} reports accepted, agreed are at least {minimum}; not released"
             )
-        tally = sum(tallies[1:], tallies[0])
-        view = self._view(context, tally, randomizer, all_literal)
+        view = self._view(context, inbox.tally, randomizer, self._deployment.fidelity == "literal")
         self._released = frame.context.round
-        return view, ShuffleRecord(accepted, dict(dropped), received, len(view))
+        return view, ShuffleRecord(accepted, dict(dropped), inbox.received, len(view))
 
     def _view(self, context: Context, tally: Tally, randomizer: Randomizer, literal: bool) -> bytes:
         if not literal:
@@ -224,6 +225,60 @@ class Shuffler:
         return Frame(Kind.VIEW, context, 0, tally.reports, payload).tobytes()
 
 
+class _Inbox:
+    """What the shuffler has received for a round: what is valid is tallied, everything else is dropped and counted."""
+
+    def __init__(self, deployment: Deployment, context: Context, cohort: Cohort, randomizer: Randomizer) -> None:
+        self._deployment, self._context, self._cohort, self._randomizer = deployment, context, cohort, randomizer
+        self._whole = _HONEST_KIND[deployment.fidelity]
+        self._seen: set[int] = set()
+        self._taken: Counter[int] = Counter()
+        self.received = 0
+        self.dropped: Counter[str] = Counter()
+        self.tally = Tally(np.zeros((randomizer.alphabet.labels, randomizer.alphabet.symbols), np.int64), 0)
+
+    def take(self, batch: bytes) -> None:
+        """Add the frames of one shard."""
+        self.received += len(batch)
+        try:
+            for data in split(batch):
+                self._take_frame(data)
+        except FrameError as error:  # where a length is broken, the rest of the batch cannot be told apart any more
+            self.dropped[error.reason] += 1
+
+    def _take_frame(self, data: bytes) -> None:
+        counted = 1  # a frame too broken to say how many reports it carries counts for one
+        try:
+            frame = parse(data)
+            asked = self._asked(frame.index)
+            counted = max(1, min(frame.reports, asked))  # never more than were asked, whatever it claims
+            check_context(frame, self._context)
+            if frame.kind not in (self._whole, Kind.REPORT):
+                raise FrameError("wrong-kind", f"{frame.kind.name} is not for the shuffler of this run")
+            if frame.kind is Kind.REPORT and frame.reports != 1:
+                raise FrameError("wrong-count", "a single report counts one user")
+            if frame.kind is self._whole and frame.index in self._seen:
+                raise FrameError("duplicate-block", f"block {frame.index}")
+            room = asked - self._taken[frame.index]
+            if frame.reports > room:
+                raise FrameError("too-many-reports", f"{frame.reports} of block {frame.index}, {room} to come")
+            tally = _tally(frame, self._randomizer)
+        except FrameError as error:
+            self.dropped[error.reason] += counted
+            return
+        if frame.kind is self._whole:
+            self._seen.add(frame.index)
+        self._taken[frame.index] += frame.reports
+        self.tally += tally
+
+    def _asked(self, block: int) -> int:
+        size = self._deployment.block_size
+        return sum(high - low for low, high in self._cohort.within(block * size, (block + 1) * size))
+
+
+_HONEST_KIND = {"literal": Kind.REPORTS, "counts": Kind.COUNTS, "aggregate": Kind.TALLY}
+
+
 def _tally(frame: Frame, randomizer: Randomizer) -> Tally:
     """What a users' frame adds to the view.
 
@@ -232,8 +287,6 @@ def _tally(frame: Frame, randomizer: Randomizer) -> Tally:
     """
     labels, per_label = randomizer.alphabet.labels, randomizer.per_label
     if frame.kind in (Kind.REPORTS, Kind.REPORT):
-        if frame.kind is Kind.REPORT and frame.reports != 1:
-            raise FrameError("wrong-count", "a single report counts one user")
         messages = Messages.from_bytes(randomizer.alphabet, per_label, frame.payload, frame.reports)
         return Tally.of_ones(messages.ones_per_label(), per_label, frame.reports)
     if frame.kind is Kind.COUNTS:
@@ -246,7 +299,7 @@ def _tally(frame: Frame, randomizer: Randomizer) -> Tally:
         if ones.min() < 0 or ones.max() > per_label * frame.reports:
             raise FrameError("count-out-of-range", f"tallies must be 0 to {per_label * frame.reports}")
         return Tally.of_ones(ones, per_label, frame.reports)
-    raise FrameError("wrong-kind", f"{frame.kind.name} is not for the shuffler")
+    raise FrameError("wrong-kind", f"{frame.kind.name} carries no reports")
 
 
 def _integers(payload: bytes, dtype: str, size: int) -> NDArray[np.integer]:
@@ -284,6 +337,8 @@ class Analyzer:
             raise RoundAbortedError("no round is planned")
         frame = parse(view)
         check_context(frame, Context.of_broadcast(self._deployment.task, self._round, self._spec.broadcast()))
+        if not self._spec.minimum <= frame.reports <= self._spec.cohort.size:
+            raise FrameError("wrong-count", f"{frame.reports} reports of {self._spec.cohort.size} users")
         tally = self._read(frame, self._spec.randomizer)
         if self._deployment.adversary is not None:
             self._deployment.adversary.observe(tally)
@@ -301,6 +356,8 @@ class Analyzer:
         if len(frame.payload) != labels * ((size + 7) // 8):
             raise FrameError("wrong-length", f"{len(frame.payload)} bytes for {labels} labels of {size} bits")
         bits = np.frombuffer(frame.payload, np.uint8).reshape(labels, -1)
+        if size % 8 and bool((bits[:, -1] & (0xFF >> size % 8)).any()):
+            raise FrameError("nonzero-padding", "bits after the last message of a label")
         return Tally.of_ones(np.bitwise_count(bits).sum(axis=1, dtype=np.int64), randomizer.per_label, frame.reports)
 
     def result(self) -> Any:

@@ -11,6 +11,7 @@ from shuffle_sim.errors import ParameterError, integer, real
 # ln((1 + a)/(1 - a)) <= 3 a holds up to here; the proof of Lemma 3.1 uses it with a = epsilon/(3 g).
 _LOG_BOUND = 0.8585
 _MAX_EPSILON = 15.0
+_MIN_DELTA = 1e-100
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,8 @@ def lemma_3_1(n: int, epsilon: float, delta: float, g: int | None = None) -> Con
         ParameterError: outside the lemma's range, or where its proof's hidden condition epsilon/(3 g) <= 0.8585 fails.
     """
     integer("n", n)
-    real("epsilon", epsilon, 0.0, _MAX_EPSILON)
-    real("delta", delta, 0.0, 0.5, closed=(False, False))
+    real("epsilon", epsilon, 1e-6, _MAX_EPSILON)
+    real("delta", delta, _MIN_DELTA, 0.5, closed=(True, False))
     least = math.isqrt(n - 1) + 1
     steps = least if g is None else integer("g", g, least)
     if epsilon / (3 * steps) > _LOG_BOUND:
@@ -57,8 +58,8 @@ def theorem_3_2(n: int, d: int, epsilon: float, delta: float) -> Constants:
     """
     integer("n", n)
     integer("d", d)
-    real("epsilon", epsilon, 0.0, _MAX_EPSILON)
-    real("delta", delta, 0.0, 0.5, closed=(False, False))
+    real("epsilon", epsilon, 1e-4, _MAX_EPSILON)
+    real("delta", delta, _MIN_DELTA, 0.5, closed=(True, False))
     g = max(math.ceil(2 * math.sqrt(n)), math.ceil(math.sqrt(d)), 4)
     share = delta / (d + 1)
     return lemma_3_1(n, epsilon / (18 * math.sqrt(math.log(1 / share))), share, g)

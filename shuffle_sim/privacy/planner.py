@@ -7,7 +7,7 @@ So the search runs over b alone, upward from the b that even a Gaussian needs; n
 import math
 from dataclasses import dataclass
 
-from shuffle_sim.errors import ParameterError, integer, positive, real
+from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy import binomial, gaussian
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.binomial import first
@@ -18,7 +18,21 @@ from shuffle_sim.privacy.rounding import delta_many_rounds, delta_one_round
 
 P = 0.5  # the best choice, and always available
 _MAX_B = 2**40
+_EPSILONS = (1e-4, 64.0)  # below, the parameters leave exact arithmetic; above, nothing is protected
+_BELOW = 64  # values of b looked at below the first that fills a bit budget
 _SCAN = 1000  # values of b tried one by one before the search goes on by doubling and halving
+
+
+def honest_users(honest_fraction: float, n: int) -> int:
+    """How many of n users a fraction is, at least.
+
+    Raises:
+        ParameterError: not in (0, 1], or not even one user.
+    """
+    honest = math.ceil(real("honest_fraction", honest_fraction, 0.0, 1.0) * n - 1e-9)
+    if honest < 1:
+        raise ParameterError("honest_fraction", honest_fraction, f"at least 1/n = {1 / n:g}")
+    return honest
 
 
 @dataclass(frozen=True)
@@ -41,10 +55,13 @@ class Task:
 
     def __post_init__(self) -> None:
         """Check the ranges, and that delta is above what the arithmetic can certify."""
+        if not isinstance(self.privacy, Privacy):
+            raise ParameterError("privacy", self.privacy, "a Privacy(epsilon, delta)")
         integer("n", self.n, 1, 2**40)
-        integer("d", self.d)
-        integer("rounds", self.rounds)
-        real("honest_fraction", self.honest_fraction, 0.0, 1.0)
+        integer("d", self.d, 1, 2**30)
+        integer("rounds", self.rounds, 1, 2**30)
+        real("epsilon", self.privacy.epsilon, *_EPSILONS, closed=(True, True))
+        honest_users(self.honest_fraction, self.n)
         floor = 10 * NU * self.d * self.rounds
         if self.privacy.delta < floor:
             raise ParameterError(
@@ -54,7 +71,7 @@ class Task:
     @property
     def honest(self) -> int:
         """Users whose noise is counted on."""
-        return math.ceil(self.honest_fraction * self.n - 1e-9)
+        return honest_users(self.honest_fraction, self.n)
 
     @property
     def central(self) -> float:
@@ -126,7 +143,7 @@ def fewest_bits(task: Task, noise_ratio: float) -> Plan:
     Raises:
         ParameterError: the ratio is not above 1, or so close to 1 that no parameters below 2^40 bits reach it.
     """
-    positive("noise_ratio", noise_ratio)
+    real("noise_ratio", noise_ratio, 0.0, 1e6)
     # Even a Gaussian needs honest b g-steps: n (b + 1) <= (2 g ratio central)^2 and honest b >= (2 g central)^2.
     room = noise_ratio**2 * task.honest / task.n - 1
     if room <= 1e-9:
@@ -157,7 +174,7 @@ def least_noise(task: Task, max_bits: int) -> Plan:
     Raises:
         ParameterError: if no parameters within the budget keep the privacy asked for.
     """
-    integer("max_bits", max_bits, 2)
+    integer("max_bits", max_bits, 2, 2**31 - 1)
 
     def works(b: int) -> bool:
         return task.private(max_bits - b, b)
@@ -167,7 +184,7 @@ def least_noise(task: Task, max_bits: int) -> Plan:
     b = first(works, 1, max_bits - 1)
     g, best = max_bits - b, task.noise_ratio(max_bits - b, b)
     # Fewer noise bits leave steps over; integers make some of them the better choice, while even a Gaussian could be.
-    for fewer in range(b - 1, 0, -1):
+    for fewer in range(b - 1, max(0, b - _BELOW), -1):
         if 0.98 * math.sqrt((fewer + 1) / fewer * task.n / task.honest) > best:
             break
         better = math.floor(math.sqrt(task.n * (fewer + 1)) / (2 * task.central * best)) + 1
