@@ -4,6 +4,7 @@ Private sums need bounds that are public, that is, not computed from the data: f
 descriptions publish, for a user's file the user states them.
 """
 
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from shuffle_sim.errors import ParameterError
 from shuffle_sim.randomizer import Floats
 
 Bounds = tuple[float, float]
+_LARGEST = 1e100  # of a bound: beyond, differences and squares overflow
 
 # Ranges as published in the tables' descriptions (diabetes: every column is scaled to unit sum of squares over 442 people).
 _BREAST_CANCER = """6.981:28.11 9.71:39.28 43.79:188.5 143.5:2501 0.053:0.163 0.019:0.345 0:0.427 0:0.201 0.106:0.304 0.05:0.097
@@ -106,15 +108,15 @@ def read(path: Path, columns: list[str] | None, bounds: Mapping[str, Bounds], ev
     names = columns or list(found)
     for name in (*names, *bounds):
         if name not in found:
-            raise ParameterError("column", name, f"one of {', '.join(found)} (in {path})")
+            raise ParameterError("column", name, f"one of {', '.join(map(_quoted, found))} (in {path})")
     chosen = []
     for name in names:
         if name not in bounds and everywhere is None:
             raise ParameterError("bounds", None, f"given for column {name!r}: public limits, not computed from the data")
         chosen.append(bounds.get(name, everywhere or (0.0, 0.0)))
         low, high = chosen[-1]
-        if not (np.isfinite([low, high]).all() and low < high):
-            raise ParameterError(f"bounds of {name}", (low, high), "two finite numbers, the lower first")
+        if not -_LARGEST <= low < high <= _LARGEST:
+            raise ParameterError(f"bounds of {name}", (low, high), f"two numbers within +-{_LARGEST:g}, the lower first")
         if found[name].dtype.kind not in "fiub":
             raise ParameterError(f"column {name}", str(found[name].dtype), "numeric")
         if not np.isfinite(found[name]).all():
@@ -122,8 +124,6 @@ def read(path: Path, columns: list[str] | None, bounds: Mapping[str, Bounds], ev
             raise ParameterError(f"column {name}, row {row}", float(found[name][row]), "finite (no NaN, no infinity, no gaps)")
     limits = np.array(chosen)
     rows = np.stack([found[name].astype(float) for name in names], axis=1)
-    if not len(rows):
-        raise ParameterError("file", str(path), "a table with at least one row")
     return Table(path.name, tuple(names), rows, limits[:, 0], limits[:, 1])
 
 
@@ -132,14 +132,25 @@ def _columns(path: Path) -> dict[str, NDArray[Any]]:
     readers = {".csv": _from_arrow, ".parquet": _from_arrow, ".npz": _from_npz}
     if path.suffix not in readers:
         raise ParameterError("file", str(path), f"a {', '.join(readers)} file")
+    if not path.is_file():
+        raise ParameterError("file", str(path), "a file: there is no such file" if not path.exists() else "a file, not a folder")
     try:
         found = readers[path.suffix](path)
-    except (OSError, ValueError, EOFError, KeyError) as error:
-        raise ParameterError("file", str(path), f"readable ({str(error).splitlines()[0]})") from error
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ParameterError("file", str(path), f"a readable {path.suffix} table ({reason})") from error
+    if not found:
+        raise ParameterError("file", str(path), "a table with at least one column")
     lengths = {len(column) for column in found.values()}
+    if lengths == {0}:
+        raise ParameterError("file", str(path), "a table with at least one row")
     if len(lengths) != 1:
         raise ParameterError("file", str(path), "a table whose columns have one length")
     return found
+
+
+def _quoted(name: str) -> str:
+    return name if name.isprintable() else repr(name)
 
 
 def _from_arrow(path: Path) -> dict[str, NDArray[Any]]:
@@ -152,8 +163,17 @@ def _from_arrow(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _from_npz(path: Path) -> dict[str, NDArray[Any]]:
+    if not zipfile.is_zipfile(path):
+        raise ValueError("not an npz archive")
     with np.load(path, allow_pickle=False) as arrays:
-        found = {name: arrays[name] for name in arrays.files}
+        if any(name.removesuffix(".npy") not in arrays.files for name in arrays.zip.namelist()):
+            raise ValueError("holds files that are not arrays")
+        found = {}
+        for name in arrays.files:
+            try:
+                found[name] = arrays[name]
+            except ValueError as error:
+                raise ValueError(f"array {name!r} holds objects or is broken") from error
     if len(found) == 1 and (only := next(iter(found.values()))).ndim == 2:
         return {str(index): only[:, index] for index in range(only.shape[1])}
     if any(column.ndim != 1 for column in found.values()):
