@@ -10,7 +10,7 @@ from scipy.stats import binom
 from shuffle_sim.errors import ParameterError, integer, positive, real
 from shuffle_sim.messages import Alphabet, Messages, Tally
 from shuffle_sim.privacy.events import BinomialSumEvent
-from shuffle_sim.randomizer import Floats, Randomizer
+from shuffle_sim.randomizer import Floats, Randomizer, Scaled, Values, dense
 
 MAGNITUDES = (1e-100, 1e100)
 """Bounds of data between which squares neither vanish nor overflow."""
@@ -81,8 +81,13 @@ class BinomialRandomizer(Randomizer):
         """g + b."""
         return self.g + self.b
 
-    def admit(self, values: Floats) -> tuple[Floats, int]:
+    def admit(self, values: Values) -> tuple[Values, int]:
         """Vectors longer than the bound are scaled to it, scalars clipped to the range; and how many users' were."""
+        if isinstance(values, Scaled) and self.norm_bound is not None:
+            over = values.norms() / self.norm_bound
+            clipped = int((over > 1 + 1e-12).sum())
+            return (values.times(1 / np.maximum(over, 1.0)) if clipped else values), clipped
+        values = dense(values)
         if self.norm_bound is None:
             admitted = np.clip(values, self.lower, self.lower + self.width)
             return admitted, int((admitted != values).reshape(len(values), -1).any(axis=1).sum())
@@ -102,16 +107,16 @@ class BinomialRandomizer(Randomizer):
         bits = [randomize_scalar(w, self.width, self.g, self.b, self.p, rng) for w in (np.atleast_1d(x) - self.lower).tolist()]
         return Messages.from_symbols(self.alphabet, np.array(bits, np.uint8)[None])
 
-    def _rounded(self, xs: Floats, rng: np.random.Generator) -> NDArray[np.int64]:
+    def _rounded(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
         """The stochastically rounded encodings, (users, labels), in [0, g]."""
-        scaled = (xs.reshape(len(xs), self.labels) - self.lower) * (self.g / self.width)
+        scaled = (dense(xs).reshape(len(xs), self.labels) - self.lower) * (self.g / self.width)
         np.clip(scaled, 0.0, self.g, out=scaled)
         floor = np.floor(scaled)
         # Comparing with the fraction is exact; floor(w + u) is not: at w near g it can give g + 1.
         floor += rng.random(scaled.shape) < scaled - floor
         return floor.astype(np.int64)
 
-    def counts(self, xs: Floats, rng: np.random.Generator) -> NDArray[np.int64]:
+    def counts(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
         """One-bits per user and coordinate, vectorised."""
         rounded = self._rounded(xs, rng)
         if self.p == 0.5 and self.b <= 512:
@@ -119,7 +124,7 @@ class BinomialRandomizer(Randomizer):
         noise: NDArray[np.int64] = rng.binomial(self.b, self.p, rounded.shape)
         return rounded + noise
 
-    def tally(self, xs: Floats, rng: np.random.Generator) -> NDArray[np.int64]:
+    def tally(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
         """One-bits per coordinate over all users: the sum of binomials of equal p is one binomial."""
         noise: NDArray[np.int64] = rng.binomial(self.b * len(xs), self.p, self.labels)
         rounded: NDArray[np.int64] = self._rounded(xs, rng).sum(axis=0)

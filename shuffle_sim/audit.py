@@ -25,7 +25,7 @@ from shuffle_sim.protocol import Protocol as ShuffleProtocol
 from shuffle_sim.protocol import RoundSpec
 from shuffle_sim.randomizer import Floats
 from shuffle_sim.randomness import entropy_of
-from shuffle_sim.roles import Deployment, Shuffler, UserShard
+from shuffle_sim.roles import Deployment, Shuffler, UserShard, count_type
 from shuffle_sim.testing import LawError, check_pmf
 from shuffle_sim.wire import Context, Frame, Kind, parse, split
 
@@ -190,7 +190,9 @@ class _Bench:
             seen = [self.messages(frames).symbols.sum(axis=-1, dtype=np.int64) for frames in self.answers("literal", rounds)]
         else:
             seen = [
-                np.concatenate([np.frombuffer(f.payload, "<i4").reshape(-1, labels) for f in frames])
+                np.concatenate(
+                    [np.frombuffer(f.payload, count_type(self.randomizer)).astype(np.int64).reshape(-1, labels) for f in frames]
+                )
                 for frames in self.answers("counts", rounds)
             ]
         return np.array(seen)

@@ -14,7 +14,7 @@ from shuffle_sim.errors import ParameterError
 from shuffle_sim.messages import Tally
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.privacy.guarantee import Guarantee
-from shuffle_sim.randomizer import Floats, Randomizer
+from shuffle_sim.randomizer import Floats, Randomizer, Values
 
 State = TypeVar("State")
 
@@ -23,15 +23,18 @@ class Query(ABC):
     """What a round asks of each user's row; public, and a frozen dataclass of plain values so that it can be broadcast."""
 
     @abstractmethod
-    def __call__(self, rows: Floats) -> Floats:
-        """The values to be summed, one for each row of `rows` (users, ...); row by row, never across users."""
+    def __call__(self, rows: Floats) -> Values:
+        """The values to be summed, one for each row of `rows` (users, ...); row by row, never across users.
+
+        Rows come in Fortran order: columns are contiguous.
+        """
 
 
 @dataclass(frozen=True)
 class Datum(Query):
     """Asks for the datum itself."""
 
-    def __call__(self, rows: Floats) -> Floats:
+    def __call__(self, rows: Floats) -> Values:
         """The rows as they are."""
         return rows
 

@@ -1,6 +1,7 @@
 """The local randomizer: what turns one user's datum into messages."""
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,6 +9,46 @@ from numpy.typing import NDArray
 from shuffle_sim.messages import Alphabet, Messages
 
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Vectors that are multiples of rows, as gradients of linear models are: vector i is factors[i] * rows[i].
+
+    Kept apart, a randomizer can multiply, round and add in one pass.
+
+    Attributes:
+        rows: (users, d).
+        factors: (users,).
+    """
+
+    rows: Floats
+    factors: Floats
+
+    def __len__(self) -> int:
+        """Number of vectors."""
+        return len(self.factors)
+
+    def dense(self) -> Floats:
+        """The vectors, (users, d)."""
+        return self.rows * self.factors[:, None]
+
+    def times(self, factors: Floats) -> "Scaled":
+        """Every vector multiplied by its factor."""
+        return Scaled(self.rows, self.factors * factors)
+
+    def norms(self) -> Floats:
+        """l2 norms of the vectors."""
+        return np.asarray(np.sqrt(np.einsum("ij,ij->i", self.rows, self.rows)) * np.abs(self.factors))
+
+
+Values = Floats | Scaled
+"""One value per user: an array (users, ...), or multiples of rows."""
+
+
+def dense(values: Values) -> Floats:
+    """The values as an array."""
+    return values.dense() if isinstance(values, Scaled) else values
 
 
 class Randomizer(ABC):
@@ -28,19 +69,19 @@ class Randomizer(ABC):
         """Messages per label and user: the same for every datum, or their number would leak."""
 
     @abstractmethod
-    def admit(self, values: Floats) -> tuple[Floats, int]:
+    def admit(self, values: Values) -> tuple[Values, int]:
         """Bring values (users, ...) into the domain on the user's side; also says how many had to be clipped."""
 
     @abstractmethod
     def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
         """One user's report on the admitted datum `x`."""
 
-    def counts(self, xs: Floats, rng: np.random.Generator) -> NDArray[np.int64]:
+    def counts(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
         """One-bits per user and label, shape (users, labels), each row of the law of `randomize`."""
-        rows = [self.randomize(x, rng).ones_per_label() for x in xs]
+        rows = [self.randomize(x, rng).ones_per_label() for x in dense(xs)]
         return np.array(rows, np.int64).reshape(len(rows), self.alphabet.labels)
 
-    def tally(self, xs: Floats, rng: np.random.Generator) -> NDArray[np.int64]:
+    def tally(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
         """One-bits per label over all users of `xs`, shape (labels,), of the law of the sum of `counts`."""
         total: NDArray[np.int64] = self.counts(xs, rng).sum(axis=0)
         return total

@@ -20,7 +20,7 @@ from shuffle_sim.messages import Messages, Tally
 from shuffle_sim.population import Population
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.protocol import Protocol, Query, RoundSpec
-from shuffle_sim.randomizer import Floats, Randomizer
+from shuffle_sim.randomizer import Floats, Randomizer, Scaled, Values, dense
 from shuffle_sim.randomness import Role, stream
 from shuffle_sim.shuffling import arrange
 from shuffle_sim.wire import Context, Frame, Kind, check_context, parse, split
@@ -144,19 +144,29 @@ class UserShard:
         randomizer: Randomizer,
     ) -> tuple[list[Frame], ShardRecord]:
         deployment = self._deployment
-        values = np.asarray(query(rows), np.float64)
-        finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
-        if not finite.all():  # zero before randomizing: silence would leak
-            values = np.where(finite.reshape(-1, *[1] * (values.ndim - 1)), values, 0.0)
-        values, clipped = randomizer.admit(values)
         rng = stream(deployment.entropy, context.round, Role.USERS, block)
         bad = self._corrupted(context.round, block, users)
-        honest = values if not bad.any() else values[~bad]
-        frames = [_honest_frame(deployment.fidelity, context, block, honest, randomizer, rng)] if len(honest) else []
-        sent = [self._report(context.round, int(u), x, randomizer) for u, x in zip(users[bad], values[bad], strict=True)]
-        frames += [Frame(Kind.REPORT, context, block, 1, _payload(report)) for report in sent if report is not None]
-        silent = sum(report is None for report in sent)
-        return frames, ShardRecord(users.size, len(sent), silent, clipped, int((~finite).sum()))
+        honest: list[_Part] = []
+        frames: list[Frame] = []
+        record = ShardRecord()
+        step = chunk_rows(rows)
+        for start in range(0, users.size, step):
+            part = slice(start, start + step)
+            values, clipped, nonfinite = _admitted(query(np.asfortranarray(rows[part])), randomizer)
+            if bad[part].any():
+                xs, which = dense(values), bad[part]
+                sent = [
+                    self._report(context.round, int(u), x, randomizer) for u, x in zip(users[part][which], xs[which], strict=True)
+                ]
+                frames += [Frame(Kind.REPORT, context, block, 1, _payload(report)) for report in sent if report is not None]
+                record += ShardRecord(corrupted=len(sent), silent=sum(report is None for report in sent))
+                values = xs[~which]
+            if len(values):
+                honest.append(_randomized(deployment.fidelity, values, randomizer, rng))
+            record += ShardRecord(asked=bad[part].size, clipped=clipped, nonfinite=nonfinite)
+        if honest:
+            frames.insert(0, _honest_frame(deployment.fidelity, context, block, honest, randomizer))
+        return frames, record
 
     def _corrupted(self, round_index: int, block: int, users: NDArray[np.int64]) -> NDArray[np.bool_]:
         adversary = self._deployment.adversary
@@ -175,15 +185,59 @@ def _payload(report: Messages | bytes) -> bytes:
     return report if isinstance(report, bytes) else report.tobytes()
 
 
-def _honest_frame(
-    fidelity: str, context: Context, block: int, values: Floats, randomizer: Randomizer, rng: np.random.Generator
-) -> Frame:
+_CHUNK_VALUES = 81_920  # doubles of a chunk: it stays in the cache from query to bits
+
+
+def chunk_rows(rows: NDArray[Any]) -> int:
+    """Rows that are asked, randomized and added at a time; depends on the width of a row only, so never on the workers."""
+    return max(64, _CHUNK_VALUES // (rows.size // max(1, len(rows)) or 1))
+
+
+def _admitted(values: Values, randomizer: Randomizer) -> tuple[Values, int, int]:
+    """Values in the randomizer's domain, how many were clipped, and how many were not finite and became zero.
+
+    Zero before randomizing: silence would leak.
+    """
+    nonfinite = 0
+    if isinstance(values, Scaled):
+        finite: NDArray[np.bool_] = np.isfinite(values.factors)
+        if not finite.all():
+            nonfinite = int((~finite).sum())
+            values = Scaled(values.rows, np.where(finite, values.factors, 0.0))
+    else:
+        values = np.asarray(values, np.float64)
+        finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+        if not finite.all():
+            nonfinite = int((~finite).sum())
+            values = np.where(finite.reshape(-1, *[1] * (values.ndim - 1)), values, 0.0)
+    return *randomizer.admit(values), nonfinite
+
+
+_Part = tuple[int, NDArray[Any]]
+"""Users of a chunk, and what they send: packed reports, counts or a tally."""
+
+
+def _randomized(fidelity: str, values: Values, randomizer: Randomizer, rng: np.random.Generator) -> _Part:
     if fidelity == "aggregate":
-        return Frame(Kind.TALLY, context, block, len(values), randomizer.tally(values, rng).astype("<i8").tobytes())
+        return len(values), randomizer.tally(values, rng)
     counts = randomizer.counts(values, rng)
-    if fidelity == "counts":
-        return Frame(Kind.COUNTS, context, block, len(values), counts.astype("<i4").tobytes())
-    return Frame(Kind.REPORTS, context, block, len(values), Messages.from_ones(counts, randomizer.per_label).tobytes())
+    return len(values), counts if fidelity == "counts" else Messages.from_ones(counts, randomizer.per_label).packed
+
+
+def _honest_frame(fidelity: str, context: Context, block: int, parts: list[_Part], randomizer: Randomizer) -> Frame:
+    users = sum(count for count, _ in parts)
+    if fidelity == "aggregate":
+        payload = np.sum([tally for _, tally in parts], axis=0, dtype=np.int64).astype("<i8").tobytes()
+    elif fidelity == "counts":
+        payload = b"".join(counts.astype(count_type(randomizer)).tobytes() for _, counts in parts)
+    else:
+        payload = b"".join(packed.tobytes() for _, packed in parts)
+    return Frame(_HONEST_KIND[fidelity], context, block, users, payload)
+
+
+def count_type(randomizer: Randomizer) -> str:
+    """The little-endian integers in which counts travel."""
+    return "<u2" if randomizer.per_label < 2**16 else "<u4"
 
 
 class Shuffler:
@@ -290,8 +344,8 @@ def _tally(frame: Frame, randomizer: Randomizer) -> Tally:
         messages = Messages.from_bytes(randomizer.alphabet, per_label, frame.payload, frame.reports)
         return Tally.of_ones(messages.ones_per_label(), per_label, frame.reports)
     if frame.kind is Kind.COUNTS:
-        counts = _integers(frame.payload, "<i4", frame.reports * labels).reshape(frame.reports, labels)
-        if counts.size and (counts.min() < 0 or counts.max() > per_label):
+        counts = _integers(frame.payload, count_type(randomizer), frame.reports * labels).reshape(frame.reports, labels)
+        if counts.size and counts.max() > per_label:
             raise FrameError("count-out-of-range", f"counts must be 0 to {per_label}")
         return Tally.of_ones(counts.sum(axis=0, dtype=np.int64), per_label, frame.reports)
     if frame.kind in (Kind.TALLY, Kind.VIEW_TALLY):

@@ -84,7 +84,7 @@ def ones_sent(frames):
         if frame.kind in (Kind.REPORTS, Kind.REPORT):
             total += Messages.from_bytes(RANDOMIZER.alphabet, LABEL, frame.payload, frame.reports).ones_per_label()
         else:
-            total += np.frombuffer(frame.payload, "<i4" if frame.kind is Kind.COUNTS else "<i8").reshape(-1, D).sum(axis=0)
+            total += np.frombuffer(frame.payload, "<u2" if frame.kind is Kind.COUNTS else "<i8").reshape(-1, D).sum(axis=0)
     return total.tolist()
 
 
@@ -134,7 +134,7 @@ def test_each_user_answers_with_its_own_row(ranges):
     payload = encode((cohort, Datum(), replace(RANDOMIZER, b=1, p=1e-12), 1))
     broadcast = Frame(Kind.ROUND, Context.of_broadcast(TASK, 0, payload), 0, 0, payload).tobytes()
     batch, _ = UserShard(deployment, InMemory(rows), deployment.blocks()).answer(broadcast)
-    counts = np.concatenate([np.frombuffer(parse(data).payload, "<i4").reshape(-1, D) for data in split(batch)])
+    counts = np.concatenate([np.frombuffer(parse(data).payload, "<u2").reshape(-1, D) for data in split(batch)])
     assert counts.tolist() == [((rows[user] + 1) * 2).tolist() for low, high in ranges for user in range(low, high)]
 
 
@@ -206,11 +206,10 @@ BAD = {
     "a report more": ("literal", "wrong-length", lambda f: replace(f, payload=f.payload + bytes(RANDOMIZER.report_bytes))),
     "nothing": ("literal", "wrong-length", lambda f: replace(f, payload=b"")),
     "padding": ("literal", "nonzero-padding", lambda f: replace(f, payload=f.payload[:-1] + b"\x01")),
-    "a count too large": ("counts", "count-out-of-range", lambda f: bumped(f, LABEL + 1, "<i4")),
-    "a negative count": ("counts", "count-out-of-range", lambda f: bumped(f, -1, "<i4", -1)),
-    "the largest count": ("counts", "count-out-of-range", lambda f: bumped(f, 2**31 - 1, "<i4")),
-    "a count more": ("counts", "wrong-length", lambda f: replace(f, payload=f.payload + bytes(4))),
-    "half a count": ("counts", "wrong-length", lambda f: replace(f, payload=f.payload[:-2])),
+    "a count too large": ("counts", "count-out-of-range", lambda f: bumped(f, LABEL + 1, "<u2")),
+    "the largest count": ("counts", "count-out-of-range", lambda f: bumped(f, 2**16 - 1, "<u2")),
+    "a count more": ("counts", "wrong-length", lambda f: replace(f, payload=f.payload + bytes(2))),
+    "half a count": ("counts", "wrong-length", lambda f: replace(f, payload=f.payload[:-1])),
     "a tally too large": ("aggregate", "count-out-of-range", lambda f: bumped(f, 5 * LABEL + 1, "<i8")),
     "a negative tally": ("aggregate", "count-out-of-range", lambda f: bumped(f, -1, "<i8", 2)),
     "the least tally": ("aggregate", "count-out-of-range", lambda f: bumped(f, -(2**63), "<i8")),

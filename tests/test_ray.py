@@ -1,0 +1,293 @@
+import gc
+import ipaddress
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from actors.hosts import AnalyzerActor, ShufflerActor, UserShardActor
+from actors.runtime import RayRuntime, ray  # the runtime first: it sets what Ray reads when it is imported
+from protocols import VectorSum
+from shuffle_sim import ParameterError, run
+from shuffle_sim.adversary import Adversary, Dropout
+from shuffle_sim.errors import RoundAbortedError
+from shuffle_sim.population import InMemory, Population
+from shuffle_sim.roles import Deployment, ShardRecord, ShuffleRecord
+from shuffle_sim.wire import Kind, parse, split
+
+pytestmark = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads sockets and processes from /proc")
+
+USERS = 97
+PROTOCOL = VectorSum(n=USERS, d=3, g=4, b=20)
+ROWS = np.random.default_rng(0).normal(size=(USERS, 3)) / 2
+
+
+@pytest.fixture(scope="module", autouse=True)
+def session():
+    """One Ray for all tests here; runs find it running and leave it."""
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the actors' processes do not find this module
+    host = RayRuntime()
+    host._connect()
+    yield
+    host.close()
+
+
+# What the kernel knows of processes and sockets
+
+
+def descendants(root: int) -> set[int]:
+    """Processes started by `root` and theirs, without itself."""
+    parents = {}
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                parents[int(process.name)] = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:  # it has ended meanwhile
+                continue
+    found = {root}
+    while new := {child for child, parent in parents.items() if parent in found} - found:
+        found |= new
+    return found - {root}
+
+
+def alive(processes: set[int]) -> set[int]:
+    return {pid for pid in processes if Path(f"/proc/{pid}").exists()}
+
+
+def hosts() -> list[str]:
+    """The actors of ours that are up, as their processes are called."""
+    return [told for pid in descendants(os.getpid()) if "Host" in (told := command(pid))]
+
+
+def command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    except OSError:
+        return ""
+
+
+def inodes(pid: int) -> set[str]:
+    found = set()
+    try:
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            target = os.readlink(descriptor)
+            if target.startswith("socket:["):
+                found.add(target[8:-1])
+    except OSError:  # closed or ended meanwhile
+        pass
+    return found
+
+
+def address(hexadecimal: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """An address as /proc/net/tcp writes it: little-endian words."""
+    words = bytes.fromhex(hexadecimal)
+    found = ipaddress.ip_address(b"".join(words[i : i + 4][::-1] for i in range(0, len(words), 4)))
+    return getattr(found, "ipv4_mapped", None) or found
+
+
+def listening(processes: set[int]) -> dict[str, str]:
+    """Where these processes listen: {address:port: command}."""
+    owners = {inode: pid for pid in processes for inode in inodes(pid)}
+    found = {}
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            local, state, inode = (line.split()[i] for i in (1, 3, 9))
+            if state == "0A" and inode in owners:
+                host, port = local.split(":")
+                found[f"{address(host)} {int(port, 16)}"] = command(owners[inode])
+    return found
+
+
+def exposed(sockets: dict[str, str]) -> dict[str, str]:
+    return {place: who for place, who in sockets.items() if not ipaddress.ip_address(place.split()[0]).is_loopback}
+
+
+# Same seed, same bits
+
+
+@pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])
+def test_the_same_seed_gives_the_same_bits_in_process_and_on_one_and_four_actors(fidelity):
+    here = [run(PROTOCOL, ROWS, workers=workers, fidelity=fidelity, seed=7) for workers in (1, 5)]
+    there = [run(PROTOCOL, ROWS, runtime="ray", workers=workers, fidelity=fidelity, seed=7) for workers in (1, 4)]
+    assert len({result.value.tobytes() for result in (*here, *there)}) == 1
+    for result in (*here, *there):
+        assert (result.costs, result.accounts, result.privacy) == (here[0].costs, here[0].accounts, here[0].privacy)
+    assert [result.workers for result in there] == [1, 4]
+    assert here[0].accounts.clipped > 0
+    assert run(PROTOCOL, ROWS, fidelity=fidelity, seed=8).value.tobytes() != here[0].value.tobytes()  # not blind
+
+
+# What crosses between actors
+
+
+def test_what_crosses_between_actors_is_bytes():
+    deployment = Deployment(PROTOCOL, b"t" * 16, 5, "literal", 40)
+    shard = UserShardActor.remote(deployment, ray.put(InMemory(ROWS)), range(3))
+    shuffler, analyzer = ShufflerActor.remote(deployment), AnalyzerActor.remote(deployment)
+    try:
+        broadcast, *_ = ray.get(analyzer.plan.remote())
+        frames, noted = ray.get(list(shard.answer.remote(broadcast)))
+        view, record = ray.get(list(shuffler.shuffle.remote(broadcast, frames)))
+        assert [type(crossing) for crossing in (broadcast, frames, view)] == [bytes, bytes, bytes]
+        assert [type(kept) for kept in (noted, record)] == [ShardRecord, ShuffleRecord]
+        sent = [parse(frame) for frame in split(frames)]
+        assert [(frame.kind, frame.reports) for frame in sent] == [(Kind.REPORTS, 40), (Kind.REPORTS, 40), (Kind.REPORTS, 17)]
+        assert len(frames) == record.bytes_in < USERS * (PROTOCOL.randomizer.report_bytes + 4)  # and bits are packed
+        assert (parse(view).kind, record.accepted, noted.asked) == (Kind.VIEW, USERS, USERS)
+        assert ray.get(analyzer.receive.remote(view)) is None
+    finally:
+        for actor in (shard, shuffler, analyzer):
+            ray.kill(actor)
+
+
+# Errors
+
+
+class Everyone(Adversary):
+    """All users are corrupted; what is raised in the shard is raised as a parameter's."""
+
+    def corrupt(self, round_index, users, rng):
+        return users
+
+    def report(self, user, x, call_next, rng):
+        raise ParameterError("report", user, "sent")
+
+
+class Startled(Adversary):
+    def observe(self, tally):
+        raise ParameterError("view", tally.reports, "calm")
+
+
+class Unreadable(Population):
+    users = USERS
+
+    def rows(self, start, stop):
+        raise ParameterError("rows", start, "readable")
+
+
+@pytest.mark.parametrize(
+    ("parameter", "data", "adversary"),
+    [
+        pytest.param("report", ROWS, Everyone(), id="users"),
+        pytest.param("view", ROWS, Startled(), id="analyzer"),
+        # BUG: raised while the actor is built it arrives as ray.exceptions.ActorDiedError (actors/runtime.py, _get)
+        pytest.param("rows", Unreadable(), None, id="users, when built"),
+    ],
+)
+def test_a_parameter_error_in_an_actor_arrives_as_itself(parameter, data, adversary):
+    for runtime in ("inprocess", "ray"):
+        with pytest.raises(ParameterError) as caught:
+            run(PROTOCOL, data, runtime=runtime, adversary=adversary, seed=1)
+        assert type(caught.value) is ParameterError
+        assert caught.value.parameter == parameter
+
+
+def test_an_aborted_round_arrives_as_itself():
+    with pytest.raises(RoundAbortedError, match="0 reports accepted") as caught:
+        run(PROTOCOL, ROWS, runtime="ray", adversary=Dropout(1.0), seed=1)
+    assert type(caught.value) is RoundAbortedError
+
+
+def test_a_run_on_a_ray_that_was_running_leaves_it_running_without_its_actors():
+    run(PROTOCOL, ROWS, runtime="ray", seed=1)
+    assert ray.is_initialized()
+    deadline = time.monotonic() + 5
+    while (left := hosts()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left == []
+
+
+# Sockets and processes
+
+
+def test_rays_processes_listen_only_on_loopback():
+    found = listening(descendants(os.getpid()) | {os.getpid()})
+    assert exposed(found) == {}
+    told = " ".join(found.values())
+    assert "raylet" in told
+    assert "gcs_server" in told
+
+
+def test_an_exposed_socket_would_be_seen():
+    import socket
+
+    for family, wildcard in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
+        with socket.create_server((wildcard, 0), family=family) as server:
+            port = server.getsockname()[1]
+            assert f"{wildcard} {port}" in exposed(listening({os.getpid()}))
+
+
+class Watched(RayRuntime):
+    """Says on stdout which processes it started and where they listen, with its actors up."""
+
+    def exchange(self, broadcast):
+        mine = descendants(os.getpid())
+        print(*sorted(mine))
+        print(exposed(listening(mine | {os.getpid()})))
+        return super().exchange(broadcast)
+
+
+def script(silent: float) -> None:
+    """What `alone` runs in a process of its own."""
+    try:
+        run(PROTOCOL, ROWS, runtime=Watched(), adversary=Dropout(silent))
+    except RoundAbortedError:
+        print("aborted")
+    print("running" if ray.is_initialized() else "ended")
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """Two scripts that import Ray before us, as scripts do, and let the runtime start Ray: {share of silent users: output}."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    code = f"import sys, ray; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_ray; test_ray.script({{}})"
+    started = {
+        silent: subprocess.Popen(
+            [sys.executable, "-c", code.format(silent)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        for silent in (0.1, 1.0)
+    }
+    yield {silent: process.communicate(timeout=60) for silent, process in started.items()}
+    for process in started.values():
+        process.kill()
+
+
+completes_or_aborts = pytest.mark.parametrize("silent", [0.1, 1.0], ids=["completes", "aborts"])
+
+
+@completes_or_aborts
+def test_nothing_of_a_ray_that_a_run_started_is_left(alone, silent):
+    started, _, *rest = alone[silent][0].splitlines()
+    assert rest == (["aborted"] if silent == 1 else []) + ["ended"]
+    processes = {int(pid) for pid in started.split()}
+    assert len(processes) >= 5  # gcs_server, raylet, three actors
+    deadline = time.monotonic() + 5
+    while alive(processes) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert {pid: command(pid) for pid in alive(processes)} == {}
+
+
+@completes_or_aborts
+def test_a_run_with_a_ray_of_its_own_says_nothing_on_stderr(alone, silent):
+    assert alone[silent][1] == ""
+
+
+def test_a_script_that_imports_ray_first_listens_only_on_loopback_too(alone):
+    # BUG: ray._private.ray_constants reads RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER at import: set by actors/runtime.py it comes too late
+    assert alone[0.1][0].splitlines()[1] == "{}"
+
+
+def test_an_aborted_round_says_nothing_on_stderr_where_ray_was_running(capfd):
+    with pytest.raises(RoundAbortedError):
+        run(PROTOCOL, ROWS, runtime="ray", adversary=Dropout(1.0), seed=1)
+    gc.collect()
+    time.sleep(0.5)
+    assert capfd.readouterr().err == ""  # BUG: Ray's "Unhandled error" with a traceback, for each reference not fetched
