@@ -7,6 +7,7 @@ from typing import Any
 
 import ray
 
+from shuffle_sim.errors import ShuffleSimError
 from shuffle_sim.population import Population
 from shuffle_sim.roles import Analyzer, Deployment, ShardRecord, Shuffler, ShuffleRecord, UserShard
 from shuffle_sim.runtime import Plan
@@ -16,12 +17,21 @@ class _UserShardHost:
     """Hosts a `UserShard`: many users."""
 
     def __init__(self, deployment: Deployment, population: Population, blocks: range) -> None:
-        """Build the role here; the population comes once, by reference."""
-        self._shard = UserShard(deployment, population, blocks)
+        """Build the role here; the population comes once, by reference.
+
+        An error is kept for the first call: Ray would make text of it.
+        """
+        self._error: ShuffleSimError | None = None
+        try:
+            self._shard = UserShard(deployment, population, blocks)
+        except ShuffleSimError as error:
+            self._error = error
 
     @ray.method(num_returns=2)
     def answer(self, broadcast: bytes) -> tuple[bytes, ShardRecord]:
         """Two objects: the frames, for the shuffler alone, and the record, for the driver alone."""
+        if self._error is not None:
+            raise self._error
         return self._shard.answer(broadcast)
 
 

@@ -1,26 +1,17 @@
 """The Ray runtime: user shards, one shuffler and one analyzer as actors, on this machine or in a cluster."""
 
 import logging
-import os
+import socket
 from typing import Any
 
+import ray
+from ray._private import ray_constants
+
+from actors.hosts import AnalyzerActor, ShufflerActor, UserShardActor
 from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.population import Population
 from shuffle_sim.roles import Deployment, ShardRecord
 from shuffle_sim.runtime import Exchange, Plan, Runtime, worker_blocks
-
-# Before Ray is imported: without these it binds wildcard addresses, reports usage and warns about accelerators.
-for _name, _value in {
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_DISABLE_IMPORT_WARNING": "1",
-}.items():
-    os.environ.setdefault(_name, _value)
-
-import ray  # noqa: E402
-
-from actors.hosts import AnalyzerActor, ShufflerActor, UserShardActor  # noqa: E402
 
 
 class RayRuntime(Runtime):
@@ -70,12 +61,15 @@ class RayRuntime(Runtime):
             return
         common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         if self._address is not None:
+            _reach(self._address)
             try:
                 ray.init(address=self._address, **common)
             except (ConnectionError, RuntimeError, ValueError) as error:
                 raise ParameterError("address", self._address, f"that of a reachable Ray cluster ({error})") from error
         else:
-            ray.init(include_dashboard=False, _node_ip_address="127.0.0.1", **common)
+            # Read at Ray's import, which may have come before ours: keeps every port on the loopback interface.
+            ray_constants.ENABLE_RAY_CLUSTER = False
+            ray.init(address="local", include_dashboard=False, _node_ip_address="127.0.0.1", **common)
         self._owns_ray = True
 
     @staticmethod
@@ -86,3 +80,18 @@ class RayRuntime(Runtime):
             if isinstance(error.cause, ShuffleSimError):
                 raise error.cause from None
             raise
+
+
+def _reach(address: str) -> None:
+    """Ray tries an unreachable address for two minutes, then ends the process: find out first.
+
+    Raises:
+        ParameterError: nobody listens there.
+    """
+    if address == "auto":
+        return
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.removeprefix("ray://"), int(port)), timeout=5).close()
+    except (OSError, ValueError) as error:
+        raise ParameterError("address", address, f"host:port of a reachable Ray cluster, or auto ({error})") from error

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
 
 from shuffle_sim.errors import ParameterError, integer, positive, real
+from shuffle_sim.kernels import MAX_STEPS, rounded_sum
 from shuffle_sim.messages import Alphabet, Messages, Tally
 from shuffle_sim.privacy.events import BinomialSumEvent
 from shuffle_sim.randomizer import Floats, Randomizer, Scaled, Values, dense
@@ -84,9 +84,12 @@ class BinomialRandomizer(Randomizer):
     def admit(self, values: Values) -> tuple[Values, int]:
         """Vectors longer than the bound are scaled to it, scalars clipped to the range; and how many users' were."""
         if isinstance(values, Scaled) and self.norm_bound is not None:
-            over = values.norms() / self.norm_bound
-            clipped = int((over > 1 + 1e-12).sum())
-            return (values.times(1 / np.maximum(over, 1.0)) if clipped else values), clipped
+            over = values.norms_squared()
+            over *= self.norm_bound**-2.0
+            if over.max(initial=0.0) <= 1 + 1e-12:
+                return values, 0
+            clipped = int(np.count_nonzero(over > 1 + 1e-12))
+            return values.times(1 / np.sqrt(np.maximum(over, 1.0))), clipped
         values = dense(values)
         if self.norm_bound is None:
             admitted = np.clip(values, self.lower, self.lower + self.width)
@@ -126,9 +129,16 @@ class BinomialRandomizer(Randomizer):
 
     def tally(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
         """One-bits per coordinate over all users: the sum of binomials of equal p is one binomial."""
-        noise: NDArray[np.int64] = rng.binomial(self.b * len(xs), self.p, self.labels)
-        rounded: NDArray[np.int64] = self._rounded(xs, rng).sum(axis=0)
-        return rounded + noise
+        if self.norm_bound is not None and self.g <= MAX_STEPS and len(xs):
+            rows, factors = (xs.rows, xs.factors) if isinstance(xs, Scaled) else (xs, None)
+            steps = self.g / self.width
+            sums = rounded_sum(rows.T, factors, steps, -self.lower * steps, rng)
+            return np.asarray(sums + self._noise(len(xs), rng))
+        return np.asarray(self._rounded(xs, rng).sum(axis=0) + self._noise(len(xs), rng))
+
+    def _noise(self, users: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        noise: NDArray[np.int64] = rng.binomial(self.b * users, self.p, self.labels)
+        return noise
 
     def estimate(self, tally: Tally) -> Floats:
         """The analyzer: (width/g) (ones - p b R) + R lower for R reports received, shape (labels,).
@@ -161,6 +171,8 @@ class BinomialRandomizer(Randomizer):
 
     def count_pmf(self, x: Floats, label: int) -> Floats:
         """Exact law of the number of ones under `label` in one report on `x`, on 0, ..., g + b."""
+        from scipy.stats import binom
+
         scaled = float(np.clip((np.atleast_1d(x)[label] - self.lower) * self.g / self.width, 0.0, self.g))
         floor = min(int(scaled), self.g - 1)
         noise = binom.pmf(np.arange(self.b + 1), self.b, self.p)

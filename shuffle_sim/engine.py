@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from shuffle_sim.adversary import Adversary
 from shuffle_sim.costs import CostMeter, Costs, shuffler_to_analyzer, users_to_shuffler
 from shuffle_sim.errors import AccountingError, ParameterError, integer
+from shuffle_sim.kernels import available
 from shuffle_sim.population import InMemory, Population, population_of
 from shuffle_sim.privacy.guarantee import Guarantee
 from shuffle_sim.privacy.ledger import PrivacyLedger
@@ -78,6 +79,7 @@ class Result:
         costs: communication.
         accounts: what became of the reports.
         fidelity: literal, counts or aggregate.
+        kernel: numpy or compiled.
         runtime: name of the runtime.
         workers: user shards.
         seed: None, or the seed that reproduces the run (which is then not private).
@@ -91,6 +93,7 @@ class Result:
     costs: Costs
     accounts: Accounts
     fidelity: str
+    kernel: str
     runtime: str
     workers: int
     seed: int | None
@@ -117,11 +120,12 @@ def run(
     seed: int | None = None,
     adversary: Adversary | None = None,
     block_size: int | None = None,
+    kernel: str | None = None,
     on_round: Callable[[int, PrivacyLedger, Costs], None] | None = None,
 ) -> Result:
     """Run `protocol` on `data` (first axis: users) with users, shuffler and analyzer apart.
 
-    Same seed, fidelity and block size give bit-identical results on every runtime and any number of workers.
+    Same seed, fidelity, block size and kernel give bit-identical results on every runtime and any number of workers.
 
     Args:
         protocol: what to run.
@@ -133,6 +137,8 @@ def run(
         seed: makes the run reproducible, and therefore not private; None takes entropy from the operating system.
         adversary: what corrupted users do.
         block_size: users per random stream; by default from the number of users and the size of a report.
+        kernel: inner loops of the aggregate fidelity, "numpy" or "compiled" (extra `fast`); by default compiled for large
+            rounds where it is installed. The result says which; both have one law, not the same bits.
         on_round: called after each round with its index, the ledger and the costs so far.
 
     Raises:
@@ -167,7 +173,9 @@ def run(
         raise ParameterError("fidelity", fidelity, f"counts or aggregate: one report has {randomizer.report_bytes:,} bytes")
     if adversary is not None and not isinstance(adversary, Adversary):
         raise ParameterError("adversary", adversary, "None or an Adversary")
-    deployment = Deployment(protocol, secrets.token_bytes(16), entropy_of(seed), fidelity, size, adversary)
+    work = first.cohort.size * randomizer.alphabet.labels if fidelity == "aggregate" else 0
+    kernel = available(kernel, work)
+    deployment = Deployment(protocol, secrets.token_bytes(16), entropy_of(seed), fidelity, size, adversary, kernel)
     ledger, meter, accounts, rounds = PrivacyLedger(), CostMeter(), Accounts(), 0
     with host:
         plan = host.open(deployment, population, workers)
@@ -187,7 +195,7 @@ def run(
     promised = protocol.claim or ledger.guarantee(protocol.delta, settled=False, assumptions=assumed)
     # The paper's theorems hold for honest users; where noise is missing, only the exact accounting speaks.
     whole = promised if protocol.claim is not None and not accounts.corrupted else settled
-    return Result(value, whole, promised, rounds, meter.costs, accounts, fidelity, host.name, workers, seed, ledger)
+    return Result(value, whole, promised, rounds, meter.costs, accounts, fidelity, kernel, host.name, workers, seed, ledger)
 
 
 def _meter(meter: CostMeter, deployment: Deployment, broadcast: bytes, exchange: Exchange, block_size: int) -> None:

@@ -25,7 +25,7 @@ class ParameterError(ShuffleSimError, ValueError):
     def __str__(self) -> str:
         """One line: what, where, and what to do."""
         shown = repr(self.value)
-        return f"{self.parameter} = {shown if len(shown) <= 80 else shown[:77] + '...'}: must be {self.allowed}"
+        return f"{self.parameter} = {shown if len(shown) <= 120 else shown[:50] + ' ... ' + shown[-60:]}: must be {self.allowed}"
 
 
 class FrameError(ShuffleSimError, ValueError):

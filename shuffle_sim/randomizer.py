@@ -18,12 +18,14 @@ class Scaled:
     Kept apart, a randomizer can multiply, round and add in one pass.
 
     Attributes:
-        rows: (users, d).
+        rows: (users, d), in Fortran order where speed matters.
         factors: (users,).
+        squared_norms: of the rows, (users,), if they are known.
     """
 
     rows: Floats
     factors: Floats
+    squared_norms: Floats | None = None
 
     def __len__(self) -> int:
         """Number of vectors."""
@@ -35,11 +37,12 @@ class Scaled:
 
     def times(self, factors: Floats) -> "Scaled":
         """Every vector multiplied by its factor."""
-        return Scaled(self.rows, self.factors * factors)
+        return Scaled(self.rows, self.factors * factors, self.squared_norms)
 
-    def norms(self) -> Floats:
-        """l2 norms of the vectors."""
-        return np.asarray(np.sqrt(np.einsum("ij,ij->i", self.rows, self.rows)) * np.abs(self.factors))
+    def norms_squared(self) -> Floats:
+        """Squared l2 norms of the vectors."""
+        rows = np.einsum("ij,ij->i", self.rows, self.rows) if self.squared_norms is None else self.squared_norms
+        return np.asarray(rows * self.factors**2)
 
 
 Values = Floats | Scaled

@@ -16,6 +16,7 @@ from shuffle_sim.adversary import Adversary, Report
 from shuffle_sim.codec import decode
 from shuffle_sim.cohort import Cohort
 from shuffle_sim.errors import FrameError, RoundAbortedError
+from shuffle_sim.kernels import using
 from shuffle_sim.messages import Messages, Tally
 from shuffle_sim.population import Population
 from shuffle_sim.privacy.events import PrivacyEvent
@@ -39,6 +40,7 @@ class Deployment:
         fidelity: one of FIDELITIES.
         block_size: users per block; belongs to the run, never to the number of workers.
         adversary: what corrupted users do.
+        kernel: one of `kernels.KERNELS`.
     """
 
     protocol: Protocol[Any]
@@ -47,6 +49,7 @@ class Deployment:
     fidelity: str
     block_size: int
     adversary: Adversary | None = None
+    kernel: str = "numpy"
 
     def blocks(self) -> range:
         """Indices of all user blocks."""
@@ -129,7 +132,8 @@ class UserShard:
             users = np.concatenate([np.arange(low, high) for low, high in parts])
             # A cohort that takes the whole block needs no copy of its rows.
             chosen = rows if users.size == len(rows) else rows[users - start]
-            made, noted = self._answer_block(context, block, users, chosen, query, randomizer)
+            with using(self._deployment.kernel):
+                made, noted = self._answer_block(context, block, users, chosen, query, randomizer)
             frames += (f.tobytes() for f in made)
             record += noted
         return b"".join(frames), record
@@ -200,13 +204,13 @@ def _admitted(values: Values, randomizer: Randomizer) -> tuple[Values, int, int]
     """
     nonfinite = 0
     if isinstance(values, Scaled):
-        finite: NDArray[np.bool_] = np.isfinite(values.factors)
+        finite = np.isfinite(values.factors)
         if not finite.all():
             nonfinite = int((~finite).sum())
-            values = Scaled(values.rows, np.where(finite, values.factors, 0.0))
+            values = Scaled(values.rows, np.where(finite, values.factors, 0.0), values.squared_norms)
     else:
         values = np.asarray(values, np.float64)
-        finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+        finite = np.asarray(np.isfinite(values.reshape(len(values), -1)).all(axis=1))
         if not finite.all():
             nonfinite = int((~finite).sum())
             values = np.where(finite.reshape(-1, *[1] * (values.ndim - 1)), values, 0.0)

@@ -84,7 +84,11 @@ def ones_sent(frames):
         if frame.kind in (Kind.REPORTS, Kind.REPORT):
             total += Messages.from_bytes(RANDOMIZER.alphabet, LABEL, frame.payload, frame.reports).ones_per_label()
         else:
-            total += np.frombuffer(frame.payload, "<u2" if frame.kind is Kind.COUNTS else "<i8").reshape(-1, D).sum(axis=0)
+            total += (
+                np.frombuffer(frame.payload, "<u2" if frame.kind is Kind.COUNTS else "<i8")
+                .reshape(-1, D)
+                .sum(axis=0, dtype=np.int64)
+            )
     return total.tolist()
 
 

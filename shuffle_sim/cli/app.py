@@ -2,13 +2,15 @@
 
 import sys
 
-import click
 import typer
 
 from shuffle_sim.cli.audit import audit_command
 from shuffle_sim.cli.plan import plan_command
 from shuffle_sim.cli.sum import sum_command
 from shuffle_sim.errors import ParameterError, ShuffleSimError
+
+# Typer brings a click of its own, or uses the one installed: its exceptions are those of the one it uses.
+_UsageError: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 app = typer.Typer(
     name="shuffle-sim",
@@ -30,12 +32,19 @@ def main() -> None:
         code = _fail(str(error), 2)
     except ShuffleSimError as error:
         code = _fail(str(error), 1)
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
-    except (click.Abort, KeyboardInterrupt):
+    except _UsageError as error:
+        code = _usage(error)
+    except (typer.Abort, KeyboardInterrupt):
         code = _fail("interrupted", 130)
     sys.exit(code or 0)
+
+
+def _usage(error: Exception) -> int:
+    message = getattr(error, "format_message", lambda: str(error))()
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(message)
+        return 0
+    return _fail(" ".join(message.split()), 2)
 
 
 def _fail(message: str, code: int) -> int:

@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 from rich.table import Table as Grid
 
-from shuffle_sim.audit import audit
 from shuffle_sim.cli import options as o
 from shuffle_sim.cli.show import console, emit
 from shuffle_sim.privacy.guarantee import Privacy
@@ -26,6 +25,8 @@ def audit_command(
 
     Example: shuffle-sim audit --n 1000 --d 3 --epsilon 1 --delta 1e-6 --repeats 4000
     """
+    from shuffle_sim.audit import audit
+
     privacy = Privacy(epsilon, delta)
     if dimensions == 1:
         protocol = registered("protocol", "scalar-sum").calibrate(n=users, privacy=privacy, noise_ratio=noise_ratio)

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table as Grid
 
 from shuffle_sim.cli import options as o
-from shuffle_sim.cli.show import console, emit, number
+from shuffle_sim.cli.show import check_picture, console, emit, number, save_picture
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy import paper
 from shuffle_sim.privacy.accountant import ShuffleAccountant
@@ -39,8 +39,7 @@ def plan_command(
     task = Task(users, dimensions, Privacy(epsilon, delta), rounds, honest_fraction)
     if noise_ratio is not None and max_bits is not None:
         raise ParameterError("noise_ratio, max_bits", (noise_ratio, max_bits), "given one of the two, not both")
-    if plot is not None and not plot.parent.is_dir():
-        raise ParameterError("plot", str(plot), "in an existing folder")
+    check_picture(plot)
     least = math.sqrt(task.n / task.honest)
     chosen = least_noise(task, max_bits) if max_bits is not None else fewest_bits(task, noise_ratio or 1.05 * least)
     curve = list(dict.fromkeys(fewest_bits(task, ratio * least) for ratio in _CURVE))  # few users: ratios coincide
@@ -51,6 +50,8 @@ def plan_command(
         _print(task, chosen, curve, yardsticks)
     if plot is not None:
         _draw(task, chosen, curve, yardsticks, plot)
+        if not json:
+            console.print(f"Picture: {plot}")
 
 
 def _row(plan: Plan) -> dict[str, Any]:
@@ -139,5 +140,4 @@ def _draw(task: Task, chosen: Plan, curve: list[Plan], yardsticks: list[dict[str
     )
     axes.grid(alpha=0.3, which="both")
     axes.legend()
-    figure.savefig(path, dpi=120)
-    console.print(f"Picture: {path}")
+    save_picture(figure, path)

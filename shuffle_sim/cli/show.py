@@ -3,10 +3,16 @@
 import dataclasses
 import json
 import math
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
+
+from shuffle_sim.errors import ParameterError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 console = Console(highlight=False)
 
@@ -24,6 +30,28 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "infinity" if value > 0 else str(value)
     return value
+
+
+def check_picture(path: Path | None) -> None:
+    """Refuse a picture that could not be written, before anything is run.
+
+    Raises:
+        ParameterError: not a .png, .svg or .pdf file in an existing folder.
+    """
+    if path is not None and (path.suffix not in (".png", ".svg", ".pdf") or not path.parent.is_dir() or path.is_dir()):
+        raise ParameterError("plot", str(path), "a .png, .svg or .pdf file in an existing folder")
+
+
+def save_picture(figure: "Figure", path: Path) -> None:
+    """Write the picture whole or not at all."""
+    part = path.with_name(f".{path.stem}.part{path.suffix}")
+    try:
+        figure.savefig(part, dpi=120)
+        part.replace(path)
+    except OSError as error:
+        raise ParameterError("plot", str(path), f"writable ({error.strerror})") from error
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def emit(value: Any) -> None:

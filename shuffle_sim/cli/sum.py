@@ -8,7 +8,7 @@ from rich.table import Table as Grid
 
 from shuffle_sim.cli import options as o
 from shuffle_sim.cli.data import load
-from shuffle_sim.cli.show import console, emit, number, plain, size
+from shuffle_sim.cli.show import check_picture, console, emit, number, plain, save_picture, size
 from shuffle_sim.engine import Result, run
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.gaussian import sigma
@@ -50,8 +50,7 @@ def sum_command(
     protocol = vector_sum.calibrate(
         n=people, d=d, privacy=privacy, noise_ratio=noise_ratio, max_bits=max_bits, honest_fraction=honest_fraction
     )
-    if plot is not None and not plot.parent.is_dir():
-        raise ParameterError("plot", str(plot), "in an existing folder")
+    check_picture(plot)
     result = run(protocol, rows, runtime=runtime, workers=workers, fidelity=fidelity, seed=seed)
     summary = _summary(source, protocol, result, privacy)
     if json:
@@ -60,6 +59,8 @@ def sum_command(
         _print(source, summary, result)
     if plot is not None:
         _draw(source, summary, plot)
+        if not json:
+            console.print(f"Picture: {plot}")
 
 
 def _summary(table: Table, protocol: Any, result: Result, privacy: Privacy) -> dict[str, Any]:
@@ -151,5 +152,4 @@ def _draw(table: Table, summary: dict[str, Any], path: Path) -> None:
     guarantee = summary["privacy"]
     axes.set_title(f"{table.name}: {summary['people']} people, ε = {guarantee['epsilon']:.3g}, δ = {guarantee['delta']:g}")
     axes.legend(loc="best")
-    figure.savefig(path, dpi=120)
-    console.print(f"Picture: {path}")
+    save_picture(figure, path)

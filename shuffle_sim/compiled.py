@@ -1,0 +1,64 @@
+"""The compiled inner loops; import only where numba is installed. No fast-math: it changes results."""
+
+import numba
+import numpy as np
+
+_jit = numba.njit(cache=True, boundscheck=False, nogil=True)
+
+
+@_jit
+def fill(state, out):
+    """Words of 16 SFC64 generators side by side, so that they fit vector registers: state (4, 16), out (rounds, 16)."""
+    a, b, c, counter = state[0], state[1], state[2], state[3]
+    for k in range(out.shape[0]):
+        row = out[k]
+        for i in range(16):
+            word = a[i] + b[i] + counter[i]
+            counter[i] += np.uint64(1)
+            a[i] = b[i] ^ (b[i] >> np.uint64(11))
+            b[i] = c[i] + (c[i] << np.uint64(3))
+            c[i] = ((c[i] << np.uint64(24)) | (c[i] >> np.uint64(40))) + word
+            row[i] = word
+
+
+@_jit
+def margins_and_norms(columns, theta, margins, norms):
+    """Inner products with theta and squared norms, in pieces that stay in the first-level cache."""
+    d, users = columns.shape
+    for start in range(0, users, 256):
+        m, n = margins[start : start + 256], norms[start : start + 256]
+        for i in range(m.size):
+            m[i] = 0.0
+            n[i] = 0.0
+        for j in range(d):
+            weight, values = theta[j], columns[j, start : start + 256]
+            for i in range(m.size):
+                value = values[i]
+                m[i] += weight * value
+                n[i] += value * value
+
+
+@_jit
+def rounded_sum(columns, multipliers, start, bits, ties, sums):
+    """See `kernels.rounded_sum`; a piece is gone through again only if one of its values is tied."""
+    d, users = columns.shape
+    seen = 0
+    for j in range(d):
+        total = np.int64(0)
+        for s in range(0, users, 256):
+            values, factors, random = columns[j, s : s + 256], multipliers[s : s + 256], bits[j, s : s + 256]
+            part, tied = np.int32(0), np.int32(0)
+            for i in range(values.size):
+                moved = np.int32(values[i] * factors[i] + start) + np.int32(random[i])
+                part += moved >> np.int32(16)
+                tied |= np.int32((moved & np.int32(65535)) == np.int32(65535))
+            total += part
+            if tied:
+                for i in range(values.size):
+                    scaled = values[i] * factors[i] + start
+                    whole = np.int32(scaled)
+                    if (whole + random[i]) & 65535 == 65535:
+                        if ties[seen % ties.size] < scaled - whole:
+                            total += 1
+                        seen += 1
+        sums[j] = total
