@@ -5,7 +5,7 @@ What passes between them is bytes. What a `UserShard` reports beside them (`Shar
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,9 +104,12 @@ class UserShard:
     def __init__(self, deployment: Deployment, population: Population, blocks: Iterable[int]) -> None:
         """Take the rows of these blocks."""
         self._deployment = deployment
-        size, users = deployment.block_size, deployment.protocol.users
+        self._population = population
+        self._hosted = tuple(blocks)
         self._answered: Context | None = None
-        self._blocks = {b: population.rows(b * size, min((b + 1) * size, users)) for b in blocks}
+        self._resident: dict[int, list[tuple[int, Floats]]] = {}
+        if population.resident:
+            self._resident = {block: list(self._chunks(block)) for block in self._hosted}
 
     def answer(self, broadcast: bytes) -> tuple[bytes, ShardRecord]:
         """The frames of this shard's users for the round, and the simulator's record of them.
@@ -124,65 +127,72 @@ class UserShard:
         self._answered = context
         frames: list[bytes] = []
         record = ShardRecord()
-        for block, rows in self._blocks.items():
-            start = block * self._deployment.block_size
-            parts = list(cohort.within(start, start + len(rows)))
-            if not parts:
-                continue
-            users = np.concatenate([np.arange(low, high) for low, high in parts])
-            # A cohort that takes the whole block needs no copy of its rows.
-            chosen = rows if users.size == len(rows) else rows[users - start]
-            with using(self._deployment.kernel):
-                made, noted = self._answer_block(context, block, users, chosen, query, randomizer)
-            frames += (f.tobytes() for f in made)
-            record += noted
+        with using(self._deployment.kernel):
+            for block in self._hosted:
+                if any(cohort.within(*self._span(block))):
+                    made, noted = self._answer_block(context, block, cohort, query, randomizer)
+                    frames += (f.tobytes() for f in made)
+                    record += noted
         return b"".join(frames), record
 
+    def _span(self, block: int) -> tuple[int, int]:
+        size = self._deployment.block_size
+        return block * size, min((block + 1) * size, self._deployment.protocol.users)
+
+    def _chunks(self, block: int) -> Iterator[tuple[int, Floats]]:
+        """The block's rows in pieces that stay in the cache, columns contiguous, each with its first user."""
+        start, stop = self._span(block)
+        if block in self._resident:
+            yield from self._resident[block]
+            return
+        step = chunk_rows(self._population.rows(start, start + 1))
+        for first in range(start, stop, step):
+            yield first, np.asfortranarray(self._population.rows(first, min(first + step, stop)), np.float64)
+
     def _answer_block(
-        self,
-        context: Context,
-        block: int,
-        users: NDArray[np.int64],
-        rows: NDArray[Any],
-        query: Query,
-        randomizer: Randomizer,
+        self, context: Context, block: int, cohort: Cohort, query: Query, randomizer: Randomizer
     ) -> tuple[list[Frame], ShardRecord]:
         deployment = self._deployment
         rng = stream(deployment.entropy, context.round, Role.USERS, block)
-        bad = self._corrupted(context.round, block, users)
+        corrupted = self._corrupted(context.round, block, _users(cohort, *self._span(block)))
         honest: list[_Part] = []
         frames: list[Frame] = []
         record = ShardRecord()
-        step = chunk_rows(rows)
-        for start in range(0, users.size, step):
-            part = slice(start, start + step)
-            values, clipped, nonfinite = _admitted(query(np.asfortranarray(rows[part])), randomizer)
-            if bad[part].any():
-                xs, which = dense(values), bad[part]
-                sent = [
-                    self._report(context.round, int(u), x, randomizer) for u, x in zip(users[part][which], xs[which], strict=True)
-                ]
+        for first, chunk in self._chunks(block):
+            parts = [slice(low - first, high - first) for low, high in cohort.within(first, first + len(chunk))]
+            if not parts:
+                continue
+            whole = parts == [slice(0, len(chunk))]
+            rows = chunk if whole else np.asfortranarray(np.concatenate([chunk[part] for part in parts]))
+            values, clipped, nonfinite = _admitted(query(rows), randomizer)
+            record += ShardRecord(asked=len(rows), clipped=clipped, nonfinite=nonfinite)
+            if corrupted.size:
+                users = _users(cohort, first, first + len(chunk))
+                bad, xs = np.isin(users, corrupted), dense(values)
+                sent = [self._report(context.round, int(u), x, randomizer) for u, x in zip(users[bad], xs[bad], strict=True)]
                 frames += [Frame(Kind.REPORT, context, block, 1, _payload(report)) for report in sent if report is not None]
                 record += ShardRecord(corrupted=len(sent), silent=sum(report is None for report in sent))
-                values = xs[~which]
+                values = xs[~bad]
             if len(values):
                 honest.append(_randomized(deployment.fidelity, values, randomizer, rng))
-            record += ShardRecord(asked=bad[part].size, clipped=clipped, nonfinite=nonfinite)
         if honest:
             frames.insert(0, _honest_frame(deployment.fidelity, context, block, honest, randomizer))
         return frames, record
 
-    def _corrupted(self, round_index: int, block: int, users: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _corrupted(self, round_index: int, block: int, users: NDArray[np.int64]) -> NDArray[np.int64]:
         adversary = self._deployment.adversary
         if adversary is None:
-            return np.zeros(users.size, bool)
-        rng = stream(self._deployment.entropy, round_index, Role.ADVERSARY, block)
-        return np.isin(users, adversary.corrupt(round_index, users, rng))
+            return users[:0]
+        return adversary.corrupt(round_index, users, stream(self._deployment.entropy, round_index, Role.ADVERSARY, block))
 
     def _report(self, round_index: int, user: int, x: Floats, randomizer: Randomizer) -> Report:
         assert self._deployment.adversary is not None
         rng = stream(self._deployment.entropy, round_index, Role.CORRUPTED, user)
         return self._deployment.adversary.report(user, x, lambda value: randomizer.randomize(value, rng), rng)
+
+
+def _users(cohort: Cohort, start: int, stop: int) -> NDArray[np.int64]:
+    return np.concatenate([np.arange(0), *(np.arange(low, high) for low, high in cohort.within(start, stop))])
 
 
 def _payload(report: Messages | bytes) -> bytes:
@@ -204,10 +214,11 @@ def _admitted(values: Values, randomizer: Randomizer) -> tuple[Values, int, int]
     """
     nonfinite = 0
     if isinstance(values, Scaled):
-        finite = np.isfinite(values.factors)
+        finite = np.isfinite(values.norms_squared())
         if not finite.all():
             nonfinite = int((~finite).sum())
-            values = Scaled(values.rows, np.where(finite, values.factors, 0.0), values.squared_norms)
+            rows = np.where(finite[:, None], values.rows, 0.0)
+            values = Scaled(np.asfortranarray(rows), np.where(finite, values.factors, 0.0))
     else:
         values = np.asarray(values, np.float64)
         finite = np.asarray(np.isfinite(values.reshape(len(values), -1)).all(axis=1))
