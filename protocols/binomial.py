@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.errors import ParameterError, integer, positive, real
-from shuffle_sim.kernels import MAX_STEPS, rounded_sum
+from shuffle_sim.kernels import MAX_STEPS, half_binomial, rounded_sum, rounded_values
 from shuffle_sim.messages import Alphabet, Messages, Tally
 from shuffle_sim.privacy.events import BinomialSumEvent
 from shuffle_sim.randomizer import Floats, Randomizer, Scaled, Values, dense
@@ -25,15 +25,6 @@ def randomize_scalar(w: float, width: float, g: int, b: int, p: float, rng: np.r
     eta_2 = int(rng.binomial(b, p))
     ones = rounded + eta_2
     return np.array([1] * ones + [0] * (g + b - ones), np.uint8)
-
-
-def half_binomial(b: int, size: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.int64]:
-    """Independent draws of Bin(b, 1/2): the number of ones among b random bits."""
-    total = np.zeros(size, np.int64)
-    for used in [64] * (b // 64) + [b % 64] * (b % 64 > 0):
-        words = np.frombuffer(rng.bytes(8 * total.size), np.uint64).reshape(size)
-        total += np.bitwise_count(words >> np.uint64(64 - used))
-    return total
 
 
 @dataclass(frozen=True)
@@ -84,10 +75,9 @@ class BinomialRandomizer(Randomizer):
     def admit(self, values: Values) -> tuple[Values, int]:
         """Vectors longer than the bound are scaled to it, scalars clipped to the range; and how many users' were."""
         if isinstance(values, Scaled) and self.norm_bound is not None:
-            over = values.norms_squared()
-            over *= self.norm_bound**-2.0
-            if over.max(initial=0.0) <= 1 + 1e-12:
+            if values.norms_squared.max(initial=0.0) <= self.norm_bound**2 * (1 + 1e-12):
                 return values, 0
+            over = values.norms_squared * self.norm_bound**-2.0
             clipped = int(np.count_nonzero(over > 1 + 1e-12))
             return values.times(1 / np.sqrt(np.maximum(over, 1.0))), clipped
         values = dense(values)
@@ -110,8 +100,10 @@ class BinomialRandomizer(Randomizer):
         bits = [randomize_scalar(w, self.width, self.g, self.b, self.p, rng) for w in (np.atleast_1d(x) - self.lower).tolist()]
         return Messages.from_symbols(self.alphabet, np.array(bits, np.uint8)[None])
 
-    def _rounded(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
+    def _rounded(self, xs: Values, rng: np.random.Generator) -> NDArray[np.integer]:
         """The stochastically rounded encodings, (users, labels), in [0, g]."""
+        if self._quick(xs):
+            return rounded_values(*self._columns(xs), rng).T
         scaled = (dense(xs).reshape(len(xs), self.labels) - self.lower) * (self.g / self.width)
         np.clip(scaled, 0.0, self.g, out=scaled)
         floor = np.floor(scaled)
@@ -119,21 +111,31 @@ class BinomialRandomizer(Randomizer):
         floor += rng.random(scaled.shape) < scaled - floor
         return floor.astype(np.int64)
 
-    def counts(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
+    def _quick(self, xs: Values) -> bool:
+        """Whether the kernels can round the values."""
+        return self.norm_bound is not None and self.g <= MAX_STEPS and len(xs) > 0
+
+    def _columns(self, xs: Values) -> tuple[Floats, Floats | None, float, float]:
+        """The values as the kernels take them: columns, factors, steps per unit, offset in steps."""
+        rows, factors = (xs.rows, xs.factors) if isinstance(xs, Scaled) else (xs, None)
+        steps = self.g / self.width
+        return rows.T, factors, steps, -self.lower * steps
+
+    def counts(self, xs: Values, rng: np.random.Generator) -> NDArray[np.integer]:
         """One-bits per user and coordinate, vectorised."""
         rounded = self._rounded(xs, rng)
         if self.p == 0.5 and self.b <= 512:
-            return rounded + half_binomial(self.b, rounded.shape, rng)
+            # Drawn in the memory order of the roundings, and added in the narrowest type that holds g + b.
+            counts: NDArray[np.integer] = rounded.T.astype(np.uint16 if self.per_label < 2**16 else np.int64)
+            np.add(counts, half_binomial(self.b, counts.shape, rng), out=counts, casting="unsafe")
+            return counts.T
         noise: NDArray[np.int64] = rng.binomial(self.b, self.p, rounded.shape)
         return rounded + noise
 
     def tally(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
         """One-bits per coordinate over all users: the sum of binomials of equal p is one binomial."""
-        if self.norm_bound is not None and self.g <= MAX_STEPS and len(xs):
-            rows, factors = (xs.rows, xs.factors) if isinstance(xs, Scaled) else (xs, None)
-            steps = self.g / self.width
-            sums = rounded_sum(rows.T, factors, steps, -self.lower * steps, rng)
-            return np.asarray(sums + self._noise(len(xs), rng))
+        if self._quick(xs):
+            return np.asarray(rounded_sum(*self._columns(xs), rng) + self._noise(len(xs), rng))
         return np.asarray(self._rounded(xs, rng).sum(axis=0) + self._noise(len(xs), rng))
 
     def _noise(self, users: int, rng: np.random.Generator) -> NDArray[np.int64]:

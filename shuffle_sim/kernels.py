@@ -9,6 +9,7 @@ floats is not. Both implementations have one law; their random bits differ, so a
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from importlib.util import find_spec
 
 import numpy as np
@@ -83,29 +84,72 @@ def rounded_sum(columns: Floats, factors: Floats | None, scale: float, offset: f
     Returns:
         int64 (d,).
     """
-    d, users = columns.shape
-    multipliers = np.full(users, scale * (_LOW + 1)) if factors is None else factors * (scale * (_LOW + 1))
-    start = offset * (_LOW + 1)
-    ties = rng.random(64 + columns.size // 16_384)
-    if _compiled.get() and columns.flags.c_contiguous:
-        from shuffle_sim.compiled import fill
-        from shuffle_sim.compiled import rounded_sum as compiled
+    if not (_compiled.get() and columns.flags.c_contiguous):
+        moved, low, ups = _moved(columns, factors, scale, offset, rng)
+        sums = moved.sum(axis=1, dtype=np.int64) - low.sum(axis=1, dtype=np.int64) >> _BITS
+        return np.asarray(sums + np.bincount(ups // columns.shape[1], minlength=len(columns)))
+    from shuffle_sim.compiled import fill
+    from shuffle_sim.compiled import rounded_sum as compiled
 
-        state = rng.bit_generator.random_raw(64).reshape(4, 16)
-        words = np.empty((columns.size // 64 + 1, 16), np.uint64)
-        fill(state, words)
-        bits = words.view(np.uint16).reshape(-1)[: columns.size].reshape(d, users)
-        sums = np.empty(d, np.int64)
-        compiled(columns, multipliers, start, bits, ties, sums)
-        return sums
-    scaled = columns * multipliers
-    scaled += start
+    words = _scratch(columns.size // 64 + 1)
+    fill(rng.bit_generator.random_raw(64).reshape(4, 16), words)
+    bits = words.view(np.uint16).reshape(-1)[: columns.size].reshape(columns.shape)
+    sums = np.empty(len(columns), np.int64)
+    multipliers = _multipliers(columns, factors, scale)
+    compiled(columns, multipliers, offset * (_LOW + 1), bits, rng.random(64 + columns.size // 16_384), sums)
+    return sums
+
+
+@lru_cache(maxsize=4)
+def _scratch(rounds: int) -> NDArray[np.uint64]:
+    """Memory for random words, kept: fresh pages would cost as much as filling them."""
+    return np.empty((rounds, 16), np.uint64)
+
+
+def rounded_values(
+    columns: Floats, factors: Floats | None, scale: float, offset: float, rng: np.random.Generator
+) -> NDArray[np.int32]:
+    """The stochastically rounded values themselves, int32 (d, users); arguments as of `rounded_sum`."""
+    moved, _, ups = _moved(columns, factors, scale, offset, rng)
+    moved >>= _BITS
+    moved.reshape(-1)[ups] += 1
+    return moved
+
+
+def _multipliers(columns: Floats, factors: Floats | None, scale: float) -> Floats:
+    step = scale * (_LOW + 1)
+    return np.full(columns.shape[1], step) if factors is None else factors * step
+
+
+def _moved(
+    columns: Floats, factors: Floats | None, scale: float, offset: float, rng: np.random.Generator
+) -> tuple[NDArray[np.int32], NDArray[np.uint16], Ints]:
+    """q + r, its low bits, and the flat places of the tied values that go up all the same."""
+    scaled = columns * _multipliers(columns, factors, scale)
+    scaled += offset * (_LOW + 1)
     whole = scaled.astype(np.int32)
     raw = rng.bit_generator.random_raw(columns.size // 4 + 1)
-    moved = whole + raw.view(np.uint16)[: columns.size].reshape(d, users)
+    moved = whole + raw.view(np.uint16)[: columns.size].reshape(columns.shape)
     low = moved.astype(np.uint16)
-    sums = moved.sum(axis=1, dtype=np.int64) - low.sum(axis=1, dtype=np.int64) >> _BITS
     tied = np.flatnonzero(low == _LOW)
-    rest = scaled.ravel()[tied] - whole.ravel()[tied]
-    up = np.resize(ties, tied.size) < rest  # enough were drawn, but with probability below 1e-12
-    return np.asarray(sums + np.bincount(tied[up] // users, minlength=d))
+    up = rng.random(tied.size) < scaled.ravel()[tied] - whole.ravel()[tied]
+    return moved, low, tied[up]
+
+
+def half_binomial(b: int, size: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.integer]:
+    """Independent draws of Bin(b, 1/2): the number of ones among b random bits."""
+    total: NDArray[np.integer] = np.zeros(size, np.uint8 if b < 256 else np.int64)
+    for used in [64] * (b // 64) + [b % 64] * (b % 64 > 0):
+        width = next(bits for bits in (8, 16, 32, 64) if used <= bits)
+        raw = rng.bit_generator.random_raw(total.size * width // 64 + 1).view(f"u{width // 8}")
+        total += np.bitwise_count(raw[: total.size] >> (width - used)).reshape(size)
+    return total
+
+
+def column_sums(rows: NDArray[np.integer]) -> Ints:
+    """Sums of the columns of a narrow array of small integers: many rows are added as one long one."""
+    together = 256
+    whole = len(rows) // together * together
+    long = rows[:whole].reshape(-1, together * rows.shape[1]).sum(axis=0, dtype=np.int64)
+    sums = long.reshape(together, rows.shape[1]).sum(axis=0) + rows[whole:].sum(axis=0, dtype=np.int64)
+    return np.asarray(sums)

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,10 +40,13 @@ class Scaled:
         """Every vector multiplied by its factor."""
         return Scaled(self.rows, self.factors * factors, self.squared_norms)
 
+    @cached_property
     def norms_squared(self) -> Floats:
         """Squared l2 norms of the vectors."""
         rows = np.einsum("ij,ij->i", self.rows, self.rows) if self.squared_norms is None else self.squared_norms
-        return np.asarray(rows * self.factors**2)
+        norms = rows * self.factors
+        norms *= self.factors
+        return norms
 
 
 Values = Floats | Scaled
@@ -79,7 +83,7 @@ class Randomizer(ABC):
     def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
         """One user's report on the admitted datum `x`."""
 
-    def counts(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
+    def counts(self, xs: Values, rng: np.random.Generator) -> NDArray[np.integer]:
         """One-bits per user and label, shape (users, labels), each row of the law of `randomize`."""
         rows = [self.randomize(x, rng).ones_per_label() for x in dense(xs)]
         return np.array(rows, np.int64).reshape(len(rows), self.alphabet.labels)

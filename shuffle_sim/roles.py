@@ -16,7 +16,7 @@ from shuffle_sim.adversary import Adversary, Report
 from shuffle_sim.codec import decode
 from shuffle_sim.cohort import Cohort
 from shuffle_sim.errors import FrameError, RoundAbortedError
-from shuffle_sim.kernels import using
+from shuffle_sim.kernels import column_sums, using
 from shuffle_sim.messages import Messages, Tally
 from shuffle_sim.population import Population
 from shuffle_sim.privacy.events import PrivacyEvent
@@ -24,7 +24,7 @@ from shuffle_sim.protocol import Protocol, Query, RoundSpec
 from shuffle_sim.randomizer import Floats, Randomizer, Scaled, Values, dense
 from shuffle_sim.randomness import Role, stream
 from shuffle_sim.shuffling import arrange
-from shuffle_sim.wire import Context, Frame, Kind, check_context, parse, split
+from shuffle_sim.wire import Context, Frame, Kind, check_context, parse, prefix, split
 
 FIDELITIES = ("literal", "counts", "aggregate")
 
@@ -131,7 +131,7 @@ class UserShard:
             for block in self._hosted:
                 if any(cohort.within(*self._span(block))):
                     made, noted = self._answer_block(context, block, cohort, query, randomizer)
-                    frames += (f.tobytes() for f in made)
+                    frames += made
                     record += noted
         return b"".join(frames), record
 
@@ -151,12 +151,13 @@ class UserShard:
 
     def _answer_block(
         self, context: Context, block: int, cohort: Cohort, query: Query, randomizer: Randomizer
-    ) -> tuple[list[Frame], ShardRecord]:
+    ) -> tuple[list[bytes], ShardRecord]:
+        """The block's frames, in pieces that only want joining."""
         deployment = self._deployment
         rng = stream(deployment.entropy, context.round, Role.USERS, block)
-        corrupted = self._corrupted(context.round, block, _users(cohort, *self._span(block)))
+        corrupted = self._corrupted(context.round, block, cohort)
         honest: list[_Part] = []
-        frames: list[Frame] = []
+        frames: list[bytes] = []
         record = ShardRecord()
         for first, chunk in self._chunks(block):
             parts = [slice(low - first, high - first) for low, high in cohort.within(first, first + len(chunk))]
@@ -170,20 +171,21 @@ class UserShard:
                 users = _users(cohort, first, first + len(chunk))
                 bad, xs = np.isin(users, corrupted), dense(values)
                 sent = [self._report(context.round, int(u), x, randomizer) for u, x in zip(users[bad], xs[bad], strict=True)]
-                frames += [Frame(Kind.REPORT, context, block, 1, _payload(report)) for report in sent if report is not None]
+                frames += [Frame(Kind.REPORT, context, block, 1, _payload(r)).tobytes() for r in sent if r is not None]
                 record += ShardRecord(corrupted=len(sent), silent=sum(report is None for report in sent))
                 values = xs[~bad]
             if len(values):
                 honest.append(_randomized(deployment.fidelity, values, randomizer, rng))
         if honest:
-            frames.insert(0, _honest_frame(deployment.fidelity, context, block, honest, randomizer))
+            frames = _honest_frame(deployment.fidelity, context, block, honest, randomizer) + frames
         return frames, record
 
-    def _corrupted(self, round_index: int, block: int, users: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _corrupted(self, round_index: int, block: int, cohort: Cohort) -> NDArray[np.int64]:
         adversary = self._deployment.adversary
         if adversary is None:
-            return users[:0]
-        return adversary.corrupt(round_index, users, stream(self._deployment.entropy, round_index, Role.ADVERSARY, block))
+            return np.empty(0, np.int64)
+        rng = stream(self._deployment.entropy, round_index, Role.ADVERSARY, block)
+        return adversary.corrupt(round_index, _users(cohort, *self._span(block)), rng)
 
     def _report(self, round_index: int, user: int, x: Floats, randomizer: Randomizer) -> Report:
         assert self._deployment.adversary is not None
@@ -199,7 +201,7 @@ def _payload(report: Messages | bytes) -> bytes:
     return report if isinstance(report, bytes) else report.tobytes()
 
 
-_CHUNK_VALUES = 81_920  # doubles of a chunk: it stays in the cache from query to bits
+_CHUNK_VALUES = 163_840  # doubles of a chunk: it stays in the cache from query to bits
 
 
 def chunk_rows(rows: NDArray[Any]) -> int:
@@ -214,8 +216,8 @@ def _admitted(values: Values, randomizer: Randomizer) -> tuple[Values, int, int]
     """
     nonfinite = 0
     if isinstance(values, Scaled):
-        finite = np.isfinite(values.norms_squared())
-        if not finite.all():
+        if not np.isfinite(values.norms_squared.sum()):
+            finite = np.isfinite(values.norms_squared)
             nonfinite = int((~finite).sum())
             rows = np.where(finite[:, None], values.rows, 0.0)
             values = Scaled(np.asfortranarray(rows), np.where(finite, values.factors, 0.0))
@@ -239,15 +241,15 @@ def _randomized(fidelity: str, values: Values, randomizer: Randomizer, rng: np.r
     return len(values), counts if fidelity == "counts" else Messages.from_ones(counts, randomizer.per_label).packed
 
 
-def _honest_frame(fidelity: str, context: Context, block: int, parts: list[_Part], randomizer: Randomizer) -> Frame:
+def _honest_frame(fidelity: str, context: Context, block: int, parts: list[_Part], randomizer: Randomizer) -> list[bytes]:
     users = sum(count for count, _ in parts)
     if fidelity == "aggregate":
-        payload = np.sum([tally for _, tally in parts], axis=0, dtype=np.int64).astype("<i8").tobytes()
+        pieces = [np.sum([tally for _, tally in parts], axis=0, dtype=np.int64).astype("<i8").tobytes()]
     elif fidelity == "counts":
-        payload = b"".join(counts.astype(count_type(randomizer)).tobytes() for _, counts in parts)
+        pieces = [counts.astype(count_type(randomizer), copy=False).tobytes() for _, counts in parts]
     else:
-        payload = b"".join(packed.tobytes() for _, packed in parts)
-    return Frame(_HONEST_KIND[fidelity], context, block, users, payload)
+        pieces = [packed.tobytes() for _, packed in parts]
+    return [prefix(_HONEST_KIND[fidelity], context, block, users, sum(map(len, pieces))), *pieces]
 
 
 def count_type(randomizer: Randomizer) -> str:
@@ -315,7 +317,7 @@ class _Inbox:
         except FrameError as error:  # where a length is broken, the rest of the batch cannot be told apart any more
             self.dropped[error.reason] += 1
 
-    def _take_frame(self, data: bytes) -> None:
+    def _take_frame(self, data: memoryview) -> None:
         counted = 1  # a frame too broken to say how many reports it carries counts for one
         try:
             frame = parse(data)
@@ -362,7 +364,7 @@ def _tally(frame: Frame, randomizer: Randomizer) -> Tally:
         counts = _integers(frame.payload, count_type(randomizer), frame.reports * labels).reshape(frame.reports, labels)
         if counts.size and counts.max() > per_label:
             raise FrameError("count-out-of-range", f"counts must be 0 to {per_label}")
-        return Tally.of_ones(counts.sum(axis=0, dtype=np.int64), per_label, frame.reports)
+        return Tally.of_ones(column_sums(counts), per_label, frame.reports)
     if frame.kind in (Kind.TALLY, Kind.VIEW_TALLY):
         ones = _integers(frame.payload, "<i8", labels)
         if ones.min() < 0 or ones.max() > per_label * frame.reports:

@@ -64,10 +64,18 @@ class Frame:
 
     def tobytes(self) -> bytes:
         """The frame with its length in front."""
-        c = self.context
-        header = _HEADER.pack(c.task, c.parameters, c.round, self.index, self.reports)
-        body: bytes = msgpack.packb([VERSION, int(self.kind), header, self.payload])
-        return len(body).to_bytes(4, "big") + body
+        return prefix(self.kind, self.context, self.index, self.reports, len(self.payload)) + self.payload
+
+
+def prefix(kind: Kind, context: Context, index: int, reports: int, payload_bytes: int) -> bytes:
+    """The frame up to its payload, which ends it: large payloads need not be copied to be framed or compared."""
+    header = _HEADER.pack(context.task, context.parameters, context.round, index, reports)
+    start: bytes = msgpack.packb([VERSION, int(kind), header, b""])[:-2]  # without the empty payload
+    for code, form, largest in ((0xC4, ">BB", 0xFF), (0xC5, ">BH", 0xFFFF), (0xC6, ">BI", 0xFFFFFFFF)):
+        if payload_bytes <= largest:
+            start += struct.pack(form, code, payload_bytes)
+            break
+    return (len(start) + payload_bytes).to_bytes(4, "big") + start
 
 
 def frame_bytes(payload_bytes: int) -> int:
@@ -75,7 +83,7 @@ def frame_bytes(payload_bytes: int) -> int:
     return 53 + (2 if payload_bytes <= 0xFF else 3 if payload_bytes <= 0xFFFF else 5) + payload_bytes
 
 
-def split(batch: bytes, limit: int = MAX_FRAME) -> Iterator[bytes]:
+def split(batch: bytes, limit: int = MAX_FRAME) -> Iterator[memoryview]:
     """The frames of a batch, each with its length prefix; nothing is allocated before the length is known to fit.
 
     Raises:
@@ -90,11 +98,11 @@ def split(batch: bytes, limit: int = MAX_FRAME) -> Iterator[bytes]:
             raise FrameError("oversized", f"a frame of {size} bytes, at most {limit}")
         if position + 4 + size > len(view):
             raise FrameError("truncated", f"a frame of {size} bytes has {len(view) - position - 4}")
-        yield bytes(view[position : position + 4 + size])
+        yield view[position : position + 4 + size]
         position += 4 + size
 
 
-def parse(data: bytes, limit: int = MAX_FRAME) -> Frame:
+def parse(data: bytes | memoryview, limit: int = MAX_FRAME) -> Frame:
     """Decode one frame strictly.
 
     Raises:
@@ -117,7 +125,8 @@ def parse(data: bytes, limit: int = MAX_FRAME) -> Frame:
         raise FrameError("malformed", "unknown kind, or a header of the wrong length")
     task, parameters, round_index, index, reports = _HEADER.unpack(header)
     frame = Frame(Kind(kind), Context(task, round_index, parameters), index, reports, payload)
-    if frame.tobytes() != data:
+    start = prefix(frame.kind, frame.context, index, reports, len(payload))  # the payload is the frame's end as it is
+    if len(start) + len(payload) != len(data) or bytes(data[: len(start)]) != start:
         raise FrameError("non-canonical", "re-encoding gives other bytes")
     return frame
 

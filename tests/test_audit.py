@@ -116,8 +116,8 @@ class NoiseReused(UserShard):
     """Draws the noise of every odd round from the stream of the round before."""
 
     def _answer_block(self, context, *rest):
-        frames, record = super()._answer_block(replace(context, round=context.round // 2), *rest)
-        return [replace(f, context=context) for f in frames], record
+        pieces, record = super()._answer_block(replace(context, round=context.round // 2), *rest)
+        return [replace(parse(data), context=context).tobytes() for data in split(b"".join(pieces))], record
 
 
 class KeepsOrder(Shuffler):

@@ -1,0 +1,93 @@
+"""The reference job: every user's logistic gradient at theta, clipped to norm 1, summed; with privacy, and without.
+
+Rows are label times features, so that the gradient of user i at theta is -z_i / (1 + exp(<z_i, theta>)).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from protocols.binomial import BinomialRandomizer
+from shuffle_sim.cohort import Cohort
+from shuffle_sim.kernels import margins_and_norms
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.planner import Task, fewest_bits
+from shuffle_sim.protocol import Protocol, Query, RoundSpec, check_rows
+from shuffle_sim.randomizer import Floats, Scaled
+
+D = 10
+
+
+def rows(rng: np.random.Generator, count: int) -> Floats:
+    """Data of `count` users, (count, 10)."""
+    return rng.normal(scale=0.3, size=(count, D))
+
+
+@dataclass(frozen=True)
+class SignedLogistic(Query):
+    """Logistic gradients at theta."""
+
+    theta: Floats
+
+    def __call__(self, rows: Floats) -> Scaled:
+        """Multiples of the rows."""
+        margins, norms = margins_and_norms(rows, self.theta)
+        np.exp(margins, out=margins)
+        margins += 1
+        np.divide(-1, margins, out=margins)
+        return Scaled(rows, margins, norms)
+
+
+class LogisticSum(Protocol[tuple[int, Floats]]):
+    """So many rounds of the job, each at the next theta; the estimates are averaged."""
+
+    def __init__(self, n: int, rounds: int) -> None:
+        """Choose the randomizer."""
+        self.n, self.rounds = n, rounds
+        plan = fewest_bits(Task(n, D, Privacy(1.0, 1e-6)), 1.05)
+        self.randomizer = BinomialRandomizer(D, plan.g, plan.b, 0.5, -1.0, 2.0, 1.0)
+
+    users = property(lambda self: self.n)
+    delta = property(lambda self: 1e-6)
+    speaks = property(lambda self: (SignedLogistic, BinomialRandomizer))
+
+    def check(self, rows: Floats) -> None:
+        """Rows of 10 numbers."""
+        check_rows(rows, (self.n, D))
+
+    def init(self) -> tuple[int, Floats]:
+        """Nothing yet."""
+        return 0, np.zeros(D)
+
+    def plan(self, state: tuple[int, Floats]) -> RoundSpec | None:
+        """The next round."""
+        done, _ = state
+        if done == self.rounds:
+            return None
+        event, theta = self.randomizer.event(self.n), np.full(D, 0.01 * done)
+        return RoundSpec(Cohort.of(0, self.n), SignedLogistic(theta), self.randomizer, event, self.randomizer.estimate)
+
+    def update(self, state: tuple[int, Floats], estimate: Floats) -> tuple[int, Floats]:
+        """Add the estimate."""
+        return state[0] + 1, state[1] + estimate
+
+    def result(self, state: tuple[int, Floats]) -> Floats:
+        """The mean of the estimates."""
+        return state[1] / self.rounds
+
+
+def without_privacy(data: Floats, theta: Floats, block: int = 8192) -> Floats:
+    """The same job in blocked numpy: margins, coefficients, clipping, c @ X."""
+    total = np.zeros(D)
+    for start in range(0, len(data), block):
+        part = data[start : start + block]
+        c = part @ theta
+        np.exp(c, out=c)
+        c += 1
+        np.divide(-1, c, out=c)
+        norms = np.sqrt(np.einsum("ij,ij->i", part, part))
+        norms *= -c
+        np.maximum(norms, 1.0, out=norms)
+        c /= norms
+        total += c @ part
+    return total

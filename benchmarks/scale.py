@@ -1,0 +1,59 @@
+"""The reference job at every fidelity, in one process and on two Ray actors, against the same job without privacy."""
+
+import resource
+import time
+
+import numpy as np
+
+from benchmarks.clock import best
+from benchmarks.reference_job import LogisticSum, rows, without_privacy
+from shuffle_sim import run
+from shuffle_sim.population import Generated
+
+
+def seconds_a_round(n: int, data: object, rounds: int, **how: object) -> float:
+    """Of a run with `rounds` more rounds than another: set-up cancels out."""
+    stamps: list[float] = []
+    run(LogisticSum(n, rounds + 1), data, seed=1, on_round=lambda *_: stamps.append(time.perf_counter()), **how)
+    return float(np.median(np.diff(stamps)))
+
+
+def measure() -> dict[str, object]:
+    n = 2_000_000
+    data = rows(np.random.default_rng(0), n)
+    baseline = best(lambda: without_privacy(data, np.full(10, 0.05)))
+    one = {
+        "aggregate, numpy": seconds_a_round(n, data, 6, fidelity="aggregate", kernel="numpy"),
+        "aggregate, compiled": seconds_a_round(n, data, 6, fidelity="aggregate", kernel="compiled"),
+        "counts": seconds_a_round(n, data, 4, fidelity="counts"),
+    }
+    baseline = min(baseline, best(lambda: without_privacy(data, np.full(10, 0.05))))
+    one_literal = seconds_a_round(100_000, data[:100_000], 3, fidelity="literal")
+    two = {
+        name: seconds_a_round(n, data, 8, fidelity="aggregate", kernel=name, runtime="ray", workers=2)
+        for name in ("numpy", "compiled")
+    }
+    small = data[:10_000]
+    inside = {f: seconds_a_round(10_000, small, 20, fidelity=f, kernel="numpy") for f in ("aggregate", "literal")}
+    on_ray = {
+        f: seconds_a_round(10_000, small, 30, fidelity=f, kernel="numpy", runtime="ray", workers=1)
+        for f in ("aggregate", "literal")
+    }
+    users, before = 10_000_000, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.perf_counter()
+    run(LogisticSum(users, 1), Generated(users, rows), fidelity="aggregate", kernel="compiled", seed=1)
+    generated = time.perf_counter() - start
+    return {
+        "users": n,
+        "baseline_user_rounds_per_second": n / baseline,
+        "speed_over_baseline": {name: baseline / value for name, value in one.items()},
+        "targets": {"aggregate, numpy": 0.5, "aggregate, compiled": 1.0, "counts": 0.25},
+        "literal_user_rounds_per_second": 100_000 / one_literal,
+        "two_actors_over_one_process": {name: one[f"aggregate, {name}"] / value for name, value in two.items()},
+        "two_actors_target": 1.7,
+        "ray_overhead_milliseconds_a_round": {f: 1000 * (on_ray[f] - inside[f]) for f in inside},
+        "ray_overhead_targets": {"aggregate": 5, "literal": 15},
+        "generated_users": users,
+        "generated_seconds": generated,
+        "generated_extra_megabytes": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1000,
+    }
