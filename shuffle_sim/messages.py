@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 from shuffle_sim.errors import FrameError, integer
 
+_UNPACKED = 1 << 19  # messages unpacked to a byte each at a time: they stay in the cache
+
 
 @dataclass(frozen=True)
 class Alphabet:
@@ -110,8 +112,12 @@ class Messages:
         labels = counts.shape[1]
         # A table of the per_label + 1 possible labels' bits: one gather instead of a comparison per bit.
         table = (np.arange(per_label) < np.arange(per_label + 1)[:, None]).astype(np.uint8)
-        bits = table[counts].reshape(counts.shape[0], labels * per_label)
-        return cls(Alphabet(labels), per_label, np.packbits(bits, axis=1))
+        packed = np.empty((len(counts), (labels * per_label + 7) // 8), np.uint8)
+        step = max(1, _UNPACKED // (labels * per_label))
+        for start in range(0, len(counts), step):
+            bits = table[np.ascontiguousarray(counts[start : start + step])]
+            packed[start : start + step] = np.packbits(bits.reshape(len(bits), labels * per_label), axis=1)
+        return cls(Alphabet(labels), per_label, packed)
 
     @classmethod
     def from_bytes(cls, alphabet: Alphabet, per_label: int, payload: bytes, reports: int) -> "Messages":

@@ -1,0 +1,271 @@
+"""P_AGD: sequentially interactive accelerated stochastic approximation (Cheu et al. 2022, Algorithm 4, Theorems 4.3, 4.7).
+
+AC-SA (Lan 2012) takes noisy gradients of a beta-smooth function. A loss with kinks is replaced by its Moreau envelope, whose
+gradient every user computes alone.
+"""
+
+import math
+from dataclasses import dataclass
+
+from protocols.gradients import NOISE_RATIO, FirstOrder, Noise, NoisyMean, OptimiserState, Problem, demand, grid, split
+from protocols.sums import claim_of
+from shuffle_sim.errors import ParameterError, integer, positive, real
+from shuffle_sim.privacy.guarantee import Guarantee, Privacy
+from shuffle_sim.randomizer import Floats
+
+SCHEDULES = ("default", "paper")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Weights a_t and inverse steps L_t of AC-SA, t = 1, ..., T.
+
+    default: a_t = 2/(t+1), L_t = (2/t)(beta + (sigma/R) sqrt(T (T+1)(2T+1)/24)); the gap is at most
+    2 beta R^2/(T (T+1)) + R sigma sqrt(2 (2T+1)/(3 T (T+1))) (docs/theory.md has the proof).
+    paper: a_t = 2/(t+2), L_t = ((T+2)^{3/2} sigma/R + beta)/(t+1), refused where L_t < beta a_t: its proof fails there, and
+    without noise it diverges.
+
+    Attributes:
+        rounds: T.
+        beta: smoothness.
+        sigma: root of the oracle's variance.
+        distance: R, the root mean square distance to start from; for the paper's schedule the diameter D.
+        kind: one of SCHEDULES.
+    """
+
+    rounds: int
+    beta: float
+    sigma: float
+    distance: float
+    kind: str = "default"
+
+    def __post_init__(self) -> None:
+        """Check the ranges, and the paper's condition."""
+        integer("rounds", self.rounds)
+        real("smoothness", self.beta, 0.0, math.inf, closed=(True, False))
+        real("sigma", self.sigma, 0.0, math.inf, closed=(True, False))
+        positive("initial_distance", self.distance)
+        if self.kind not in SCHEDULES:
+            raise ParameterError("schedule", self.kind, f"one of {', '.join(SCHEDULES)}")
+        if self.beta + self.sigma == 0:
+            raise ParameterError("smoothness", self.beta, "above 0 where there is no noise: no step would be too long")
+        last = self.rounds  # the condition is tightest in the last round: L_t/(beta a_t) falls with t
+        if self.kind == "paper" and self.at(last)[1] < self.beta * self.at(last)[0]:
+            least = self.beta * last / (last + 2) * self.distance / (last + 2) ** 1.5
+            raise ParameterError(
+                "sigma", self.sigma, f"at least {least:.4g} for the paper's schedule: below, L_t < beta a_t and it can diverge; "
+                "take schedule='default'"
+            )  # fmt: skip
+
+    def at(self, t: int) -> tuple[float, float]:
+        """(a_t, L_t)."""
+        last = self.rounds
+        if self.kind == "paper":
+            return 2 / (t + 2), ((last + 2) ** 1.5 * self.sigma / self.distance + self.beta) / (t + 1)
+        noise = self.sigma / self.distance * math.sqrt(last * (last + 1) * (2 * last + 1) / 24)
+        return 2 / (t + 1), 2 / t * (self.beta + noise)
+
+    @property
+    def gap(self) -> float:
+        """The proven bound of the default schedule; infinite for the paper's, which states no constants."""
+        if self.kind == "paper":
+            return math.inf
+        steps = self.rounds * (self.rounds + 1)
+        noise = math.sqrt(2 * (2 * self.rounds + 1) / (3 * steps))
+        return 2 * self.beta * self.distance**2 / steps + self.distance * self.sigma * noise
+
+
+def smoothing_for(lipschitz: float, distance: float, rounds: int) -> float:
+    """The envelope's beta = L sqrt(T (T+1))/(2R): balances 2 beta R^2/(T (T+1)) with the envelope's error L^2/(2 beta)."""
+    return lipschitz * math.sqrt(rounds * (rounds + 1)) / (2 * distance)
+
+
+@dataclass(frozen=True)
+class AcceleratedState(OptimiserState):
+    """theta_t and the aggregate theta_ag."""
+
+    theta: Floats
+    aggregate: Floats
+
+
+class ShuffleACSA(FirstOrder[AcceleratedState]):
+    """Each user answers once, in one of T disjoint batches; T accelerated steps.
+
+    Formal guarantee: each round's, by the domination lemma; disjoint batches compose in parallel. Gap: `Schedule.gap`, plus
+    L^2/(2 beta) for the envelope.
+
+    Attributes:
+        schedule: weights and steps.
+    """
+
+    def __init__(
+        self,
+        *,
+        problem: Problem,
+        n: int,
+        schedule: Schedule,
+        mean: NoisyMean,
+        privacy: Privacy,
+        smoothing: float | None = None,
+        choices: dict[str, str] | None = None,
+        claim: Guarantee | None = None,
+    ) -> None:
+        """Explicit parameters; `calibrated` chooses good ones, `paper` the paper's.
+
+        Raises:
+            ParameterError: naming the parameter, its value and the allowed range.
+        """
+        error = 0.0 if smoothing is None else problem.lipschitz**2 / (2 * positive("smoothing", smoothing))
+        super().__init__(
+            problem=problem, n=n, rounds=schedule.rounds, mean=mean, privacy=privacy, smoothing=smoothing,
+            bound=schedule.gap + error, choices={"schedule": "given", **(choices or {})}, claim=claim,
+        )  # fmt: skip
+        self.schedule = schedule
+        if smoothing is None and not problem.smooth:
+            raise ParameterError("smoothing", None, f"above 0: {type(problem.loss).__name__} has kinks")
+
+    def init_at(self, theta: Floats) -> AcceleratedState:
+        """Both sequences start there."""
+        return AcceleratedState(0, theta, theta)
+
+    def point(self, state: AcceleratedState) -> Floats:
+        """theta_md."""
+        weight, _ = self.schedule.at(state.round + 1)
+        return weight * state.theta + (1 - weight) * state.aggregate
+
+    def step(self, state: AcceleratedState, gradient: Floats) -> AcceleratedState:
+        """theta_{t+1} = Proj(theta_t - g_t/L_t), and the aggregate moves a_t towards it."""
+        weight, inverse = self.schedule.at(state.round + 1)
+        theta = self.problem.domain.project(state.theta - gradient / inverse)
+        return AcceleratedState(state.round + 1, theta, weight * theta + (1 - weight) * state.aggregate)
+
+    def result(self, state: AcceleratedState) -> Floats:
+        """theta_ag."""
+        return state.aggregate
+
+    @classmethod
+    def plan_for(
+        cls,
+        n: int,
+        problem: Problem,
+        noise: Noise,
+        distance: float,
+        batch: int | None = None,
+        rounds: int | None = None,
+        smoothing: float | None = None,
+    ) -> tuple[int, int, float]:
+        """(batch, rounds, bound): the smallest bound, before any bits are searched."""
+
+        def bound(size: int, times: int) -> float:
+            sigma = math.sqrt(problem.spread**2 / size + noise.squared(size))
+            beta = smoothing_of(problem, distance, times, smoothing)
+            error = 0.0 if beta is None else problem.lipschitz**2 / (2 * beta)
+            return Schedule(times, problem.smoothness(beta), sigma, distance).gap + error
+
+        best, minus, times = min((bound(b, t), -b, t) for b, t in grid(n, batch, rounds))
+        return -minus, times, best
+
+    @classmethod
+    def calibrated(
+        cls,
+        *,
+        n: int,
+        problem: Problem,
+        privacy: Privacy,
+        batch: int | None = None,
+        rounds: int | None = None,
+        smoothing: float | None = None,
+        schedule: str = "default",
+        initial_distance: float | None = None,
+        noise_ratio: float = NOISE_RATIO,
+        honest_fraction: float = 1.0,
+        tuned_for: str = "shuffle",
+    ) -> "ShuffleACSA":
+        """The batch and the smoothing with the smallest proven bound for the noise really used.
+
+        Args:
+            n: users.
+            problem: loss and domain.
+            privacy: of the whole run.
+            batch: users in a round; chosen where not given.
+            rounds: T; floor(n / batch) where not given.
+            smoothing: beta of the Moreau envelope; chosen for a loss with kinks, none for a smooth one.
+            schedule: "default", or "paper" where it is sound.
+            initial_distance: R, if better known than from the domain.
+            noise_ratio: of the noise over the central Gaussian's.
+            honest_fraction: of the users that add their noise, in every batch.
+            tuned_for: the model whose noise the parameters are chosen for (for baselines).
+        """
+        noise = Noise.of_problem(problem, privacy, noise_ratio, tuned_for, honest_fraction)
+        distance = problem.reach if initial_distance is None else positive("initial_distance", initial_distance)
+        size, times, _ = cls.plan_for(integer("n", n), problem, noise, distance, batch, rounds, smoothing)
+        mean = noise.mean(size)
+        squared = noise.of(mean)
+        sigma = math.sqrt(problem.spread**2 / size + squared)
+        beta = smoothing_of(problem, distance, times, smoothing)
+        chosen = Schedule(
+            times, problem.smoothness(beta), sigma, problem.domain.diameter if schedule == "paper" else distance, schedule
+        )
+        choices = {
+            "tuned_for": f"the {tuned_for} model: rho = {math.sqrt(squared):.4g}, sigma = {sigma:.4g}, R = {distance:.4g}",
+            **({} if batch is not None else {"batch": f"{size}: smallest proven bound {chosen.gap:.4g} before smoothing"}),
+            **({} if rounds is not None else {"rounds": f"{times}: floor(n / batch), each user asked once"}),
+            "schedule": f"{schedule}: beta = {chosen.beta:.4g}",
+            "smoothing": _why(problem, beta, smoothing),
+        }
+        return cls(problem=problem, n=n, schedule=chosen, mean=mean, privacy=privacy, smoothing=beta, choices=choices)
+
+    @classmethod
+    def paper(
+        cls,
+        *,
+        n: int,
+        problem: Problem,
+        privacy: Privacy,
+        batch: int | None = None,
+        rounds: int | None = None,
+        smoothing: float | None = None,
+        schedule: str = "paper",
+    ) -> "ShuffleACSA":
+        """The parameters of Theorem 4.3, or of 4.7 for a loss with kinks; constants of Theorem 3.2; for comparison."""
+        demand(problem, privacy)
+        epsilon, d, diameter = privacy.epsilon, problem.d, problem.domain.diameter
+        log = math.log(d / privacy.delta)
+        integer("n", n)
+        length = problem.lipschitz
+        beta = smoothing
+        if beta is None and not problem.smooth:
+            beta = (epsilon * n) ** (2 / 3) * length / (d ** (1 / 3) * diameter * log ** (2 / 3))
+        smoothness = problem.smoothness(beta)
+        if batch is None and smoothness == 0:
+            raise ParameterError("declared_smoothness", 0.0, "above 0: the batch of Theorem 4.3 grows without bound")
+        size = batch
+        if size is None:
+            size = math.ceil(n**0.6 * d**0.2 * (length * log) ** 0.4 / (epsilon * smoothness * diameter) ** 0.4)
+        size, times = split(n, size, rounds)
+        mean = NoisyMean.paper(size, d, length, epsilon, privacy.delta)
+        sigma = math.sqrt(problem.spread**2 / size + mean.squared_noise)
+        theorem = "Theorem 4.3" if beta is None else "Theorem 4.7"
+        choices = {
+            "batch": f"{size}: " + (theorem if batch is None else "given"),
+            "rounds": f"{times}: floor(n / batch)" if rounds is None else "given",
+            "schedule": f"{schedule}: sigma = {sigma:.4g} of the noise of Theorem 3.2",
+            "smoothing": f"{beta:.4g}: " + ("given" if smoothing is not None else theorem) if beta is not None else "none",
+        }
+        return cls(
+            problem=problem, n=n, schedule=Schedule(times, smoothness, sigma, diameter, schedule), mean=mean, privacy=privacy,
+            smoothing=beta, choices=choices, claim=claim_of(privacy, theorem),
+        )  # fmt: skip
+
+
+def smoothing_of(problem: Problem, distance: float, rounds: int, given: float | None) -> float | None:
+    """The envelope's beta: as given, none for a smooth loss, else the one that minimises the bound."""
+    if given is not None:
+        return positive("smoothing", given)
+    return None if problem.smooth else smoothing_for(problem.lipschitz, distance, rounds)
+
+
+def _why(problem: Problem, beta: float | None, given: float | None) -> str:
+    if given is not None:
+        return "given"
+    return "none: the loss is smooth" if beta is None else f"{beta:.4g}: L sqrt(T (T+1))/(2R) minimises the bound"
