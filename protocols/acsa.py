@@ -7,7 +7,9 @@ gradient every user computes alone.
 import math
 from dataclasses import dataclass
 
-from protocols.gradients import NOISE_RATIO, FirstOrder, Noise, NoisyMean, OptimiserState, Problem, demand, grid, split
+from protocols.noisy_mean import NOISE_RATIO, Noise, NoisyMean
+from protocols.optimiser import FirstOrder, OptimiserState, grid, split
+from protocols.problem import Problem, demand
 from protocols.sums import claim_of
 from shuffle_sim.errors import ParameterError, integer, positive, real
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from protocols.gradients import MODELS, FirstOrder
+from protocols.noisy_mean import MODELS
+from protocols.optimiser import FirstOrder
 from protocols.phases import Phased
 from shuffle_sim.cohort import Cohort
 from shuffle_sim.errors import ParameterError

@@ -5,7 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from protocols.gradients import NOISE_RATIO, Noise, NoisyMean, Problem, demand
+from protocols.noisy_mean import NOISE_RATIO, Noise, NoisyMean
+from protocols.problem import Problem, demand
 from protocols.sgd import Averaged, AverageState
 from protocols.sums import claim_of
 from shuffle_sim.cohort import Cohort

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from protocols.acsa import Schedule, smoothing_of
-from protocols.gradients import DivergedError, Problem, demand, grid, split
+from protocols.optimiser import DivergedError, grid, split
+from protocols.problem import Problem, demand
 from shuffle_sim.errors import ParameterError, integer, positive, real
 from shuffle_sim.population import InMemory
 from shuffle_sim.privacy import gaussian

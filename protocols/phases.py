@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from protocols.acsa import ShuffleACSA
 from protocols.gd import ShuffleGD
-from protocols.gradients import NOISE_RATIO, FirstOrder, Noise, Problem
+from protocols.noisy_mean import NOISE_RATIO, Noise
+from protocols.optimiser import FirstOrder
+from protocols.problem import Problem
 from protocols.sgd import ShuffleSGD
 from shuffle_sim.cohort import Cohort
 from shuffle_sim.errors import ParameterError, integer, positive

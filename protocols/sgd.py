@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protocols.gradients import NOISE_RATIO, FirstOrder, Noise, NoisyMean, OptimiserState, Problem, demand, grid, split
+from protocols.noisy_mean import NOISE_RATIO, Noise, NoisyMean
+from protocols.optimiser import FirstOrder, OptimiserState, grid, split
+from protocols.problem import Problem, demand
 from protocols.sums import claim_of
 from shuffle_sim.errors import integer, positive
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy

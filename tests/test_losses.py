@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from protocols.gradients import Gradient
-from protocols.losses import Absolute, Hinge, Huber, Linear, LinearLoss, Logistic, MeanEstimation, Pinball, Squared
+from protocols.losses import Hinge, Linear, LinearLoss, Logistic, MeanEstimation
+from protocols.problem import Gradient
+from protocols.regression import Absolute, Huber, Pinball, Squared
 from shuffle_sim.codec import decode, encode
 from shuffle_sim.errors import FrameError, ParameterError
 from shuffle_sim.randomizer import dense

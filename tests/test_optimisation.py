@@ -17,10 +17,13 @@ from protocols.acsa import Schedule, ShuffleACSA
 from protocols.baselines import run_baseline
 from protocols.domains import Box, Intersection, L2Ball, Simplex
 from protocols.gd import ShuffleGD
-from protocols.gradients import DivergedError, Noise, NoisyMean, Problem
-from protocols.losses import Absolute, Hinge, Linear, LinearLoss, Logistic, MeanEstimation, Squared
+from protocols.losses import Hinge, Linear, LinearLoss, Logistic, MeanEstimation
+from protocols.noisy_mean import Noise, NoisyMean
+from protocols.optimiser import DivergedError
 from protocols.pan_private import PanPrivateACSA
 from protocols.phases import Phased
+from protocols.problem import Problem
+from protocols.regression import Absolute, Squared
 from protocols.sgd import ShuffleSGD
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.adversary import Dropout
