@@ -103,6 +103,11 @@ class FirstOrder(Protocol[StateT]):
         return (Gradient, BinomialRandomizer, type(self.problem.loss))
 
     @property
+    def claims_sequential(self) -> bool:
+        """Where users answer once, it claims so, and is held to it."""
+        return self.rounds_per_user == 1
+
+    @property
     def rounds_per_user(self) -> int:
         """In how many rounds a user answers at most."""
         return 1

@@ -79,6 +79,11 @@ class Phased(Protocol[PhasedState]):
         return tuple(dict.fromkeys(word for phase in self.phases for word in phase.speaks))
 
     @property
+    def claims_sequential(self) -> bool:
+        """Where users answer once, it claims so, and is held to it."""
+        return self.rounds_per_user == 1
+
+    @property
     def rounds_per_user(self) -> int:
         """In how many rounds a user answers at most."""
         return max(phase.rounds_per_user for phase in self.phases)

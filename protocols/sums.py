@@ -55,6 +55,11 @@ class BinomialSum(Protocol[SumState]):
         return (Datum, BinomialRandomizer)
 
     @property
+    def claims_sequential(self) -> bool:
+        """One round: nobody answers twice."""
+        return True
+
+    @property
     def claim(self) -> Guarantee | None:
         """What the paper's theorem promises, where `paper` set the parameters."""
         return self._claim

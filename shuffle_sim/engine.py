@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from shuffle_sim.adversary import Adversary
 from shuffle_sim.costs import CostMeter, Costs, shuffler_to_analyzer, users_to_shuffler
-from shuffle_sim.errors import AccountingError, ParameterError, integer
+from shuffle_sim.errors import AccountingError, ParameterError, ShuffleSimError, integer
 from shuffle_sim.kernels import available
 from shuffle_sim.population import InMemory, Population, population_of
 from shuffle_sim.privacy.guarantee import Guarantee
@@ -144,6 +144,8 @@ def run(
     Raises:
         ParameterError: for bad parameters or data, before any actor starts.
         RoundAbortedError: if a round could not be released.
+
+    An error that ends a run under way carries what was spent until then as `error.ledger`.
     """
     if not isinstance(protocol, Protocol):
         raise ParameterError("protocol", protocol, "a protocol, such as VectorSum.calibrate(...)")
@@ -153,49 +155,64 @@ def run(
         protocol.check(population.array)
     elif population.users != protocol.users:
         raise ParameterError("data", population.users, f"the rows of {protocol.users} users")
-    users = protocol.users
     integer("workers", workers, 1)
-    if workers > users:
-        raise ParameterError("workers", workers, f"at most the number of users ({users})")
-    first = protocol.plan(protocol.init())
-    if first is None:
-        raise ParameterError("protocol", type(protocol).__name__, "a protocol with at least one round")
-    randomizer = first.randomizer
-    if fidelity is None:
-        messages = first.cohort.size * randomizer.alphabet.labels * randomizer.per_label
-        fidelity = "literal" if messages <= _LITERAL_MESSAGES else "aggregate"
-    if fidelity not in FIDELITIES:
-        raise ParameterError("fidelity", fidelity, f"one of {', '.join(FIDELITIES)}")
-    sizes = [default_block_size(users, bytes_each) for bytes_each in (randomizer.report_bytes, 8 * randomizer.alphabet.labels)]
-    literal_size, quick_size = sizes if block_size is None else [integer("block_size", block_size)] * 2
-    size = literal_size if fidelity == "literal" else quick_size
-    if fidelity == "literal" and size * randomizer.report_bytes > 1 << 29:
-        raise ParameterError("fidelity", fidelity, f"counts or aggregate: one report has {randomizer.report_bytes:,} bytes")
+    if workers > protocol.users:
+        raise ParameterError("workers", workers, f"at most the number of users ({protocol.users})")
     if adversary is not None and not isinstance(adversary, Adversary):
         raise ParameterError("adversary", adversary, "None or an Adversary")
-    work = first.cohort.size * randomizer.alphabet.labels if fidelity == "aggregate" else 0
-    kernel = available(kernel, work)
-    deployment = Deployment(protocol, secrets.token_bytes(16), entropy_of(seed), fidelity, size, adversary, kernel)
-    ledger, meter, accounts, rounds = PrivacyLedger(), CostMeter(), Accounts(), 0
-    with host:
-        plan = host.open(deployment, population, workers)
-        while plan is not None:
-            broadcast, cohort, event = plan
-            ledger.charge(cohort, event)
-            exchange = host.exchange(broadcast)
-            accounts = accounts.plus(exchange)
-            ledger.settle(exchange.users.asked - exchange.users.corrupted)
-            _meter(meter, deployment, broadcast, exchange, literal_size)
-            if on_round is not None:
-                on_round(rounds, ledger, meter.costs)
-            plan, rounds = exchange.plan, rounds + 1
-        value = host.result()
+    deployment, literal_size = _deployment(protocol, fidelity, seed, adversary, block_size, kernel)
+    ledger, meter, accounts, rounds = PrivacyLedger(sequential=protocol.claims_sequential), CostMeter(), Accounts(), 0
+    try:
+        with host:
+            plan = host.open(deployment, population, workers)
+            while plan is not None:
+                broadcast, cohort, event = plan
+                ledger.charge(cohort, event)
+                exchange = host.exchange(broadcast)
+                accounts = accounts.plus(exchange)
+                ledger.settle(min(exchange.users.asked - exchange.users.corrupted, exchange.shuffler.accepted))
+                _meter(meter, deployment, broadcast, exchange, literal_size)
+                if on_round is not None:
+                    on_round(rounds, ledger, meter.costs)
+                plan, rounds = exchange.plan, rounds + 1
+            value = host.result()
+    except ShuffleSimError as error:
+        error.ledger = ledger  # what was spent stays known
+        raise
     assumed = _assumptions(protocol, accounts, seed)
     settled = ledger.guarantee(protocol.delta, assumptions=assumed)
     promised = protocol.claim or ledger.guarantee(protocol.delta, settled=False, assumptions=assumed)
     # The paper's theorems hold for honest users; where noise is missing, only the exact accounting speaks.
     whole = promised if protocol.claim is not None and not accounts.corrupted else settled
-    return Result(value, whole, promised, rounds, meter.costs, accounts, fidelity, kernel, host.name, workers, seed, ledger)
+    how = deployment.fidelity, deployment.kernel, host.name, workers, seed
+    return Result(value, whole, promised, rounds, meter.costs, accounts, *how, ledger)
+
+
+def _deployment(
+    protocol: Protocol[Any],
+    fidelity: str | None,
+    seed: int | None,
+    adversary: Adversary | None,
+    block_size: int | None,
+    kernel: str | None,
+) -> tuple[Deployment, int]:
+    """How the protocol is run, with what was left open chosen by cost; and the block size that a literal run would have."""
+    first = protocol.plan(protocol.init())
+    if first is None:
+        raise ParameterError("protocol", type(protocol).__name__, "a protocol with at least one round")
+    randomizer, labels = first.randomizer, first.randomizer.alphabet.labels
+    if fidelity is None:
+        messages = first.cohort.size * labels * randomizer.per_label
+        fidelity = "literal" if messages <= _LITERAL_MESSAGES else "aggregate"
+    if fidelity not in FIDELITIES:
+        raise ParameterError("fidelity", fidelity, f"one of {', '.join(FIDELITIES)}")
+    sizes = [default_block_size(protocol.users, bytes_each) for bytes_each in (randomizer.report_bytes, 8 * labels)]
+    literal_size, quick_size = sizes if block_size is None else [integer("block_size", block_size)] * 2
+    size = literal_size if fidelity == "literal" else quick_size
+    if fidelity == "literal" and size * randomizer.report_bytes > 1 << 29:
+        raise ParameterError("fidelity", fidelity, f"counts or aggregate: one report has {randomizer.report_bytes:,} bytes")
+    kernel = available(kernel, first.cohort.size * labels if fidelity == "aggregate" else 0)
+    return Deployment(protocol, secrets.token_bytes(16), entropy_of(seed), fidelity, size, adversary, kernel), literal_size
 
 
 def _meter(meter: CostMeter, deployment: Deployment, broadcast: bytes, exchange: Exchange, block_size: int) -> None:

@@ -8,7 +8,13 @@ import numpy as np
 
 
 class ShuffleSimError(Exception):
-    """Base of all errors raised on purpose."""
+    """Base of all errors raised on purpose.
+
+    Attributes:
+        ledger: the `PrivacyLedger` of the run that the error ended, with all that was charged until then; None outside a run.
+    """
+
+    ledger: Any = None
 
 
 class ParameterError(ShuffleSimError, ValueError):

@@ -87,6 +87,11 @@ class Protocol(ABC, Generic[State]):
         """What a theorem of the paper promises for the whole run, where the protocol was set by that theorem."""
         return None
 
+    @property
+    def claims_sequential(self) -> bool:
+        """Whether it claims to be sequentially interactive; the ledger then refuses to charge a user a second time."""
+        return False
+
     @abstractmethod
     def check(self, rows: NDArray[Any]) -> None:
         """Refuse rows of users' data the protocol cannot work on.
