@@ -126,7 +126,7 @@ class BinomialRandomizer(Randomizer):
         rounded = self._rounded(xs, rng)
         if self.p == 0.5 and self.b <= 512:
             # Drawn in the memory order of the roundings, and added in the narrowest type that holds g + b.
-            counts: NDArray[np.integer] = rounded.T.astype(np.uint16 if self.per_label < 2**16 else np.int64)
+            counts: NDArray[np.integer] = rounded.T.astype(np.uint16 if self.per_label < 2**16 else np.int64, copy=False)
             np.add(counts, half_binomial(self.b, counts.shape, rng), out=counts, casting="unsafe")
             return counts.T
         noise: NDArray[np.int64] = rng.binomial(self.b, self.p, rounded.shape)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,7 +92,7 @@ def rounded_sum(columns: Floats, factors: Floats | None, scale: float, offset: f
     from shuffle_sim.compiled import fill
     from shuffle_sim.compiled import rounded_sum as compiled
 
-    words = _scratch(columns.size // 64 + 1)
+    words = _scratch((columns.size // 64 + 1, 16), np.uint64)
     fill(rng.bit_generator.random_raw(64).reshape(4, 16), words)
     bits = words.view(np.uint16).reshape(-1)[: columns.size].reshape(columns.shape)
     sums = np.empty(len(columns), np.int64)
@@ -100,20 +101,20 @@ def rounded_sum(columns: Floats, factors: Floats | None, scale: float, offset: f
     return sums
 
 
-@lru_cache(maxsize=4)
-def _scratch(rounds: int) -> NDArray[np.uint64]:
-    """Memory for random words, kept: fresh pages would cost as much as filling them."""
-    return np.empty((rounds, 16), np.uint64)
+@lru_cache(maxsize=16)
+def _scratch(shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
+    """Memory for intermediate values, kept: fresh pages would cost as much as filling them. Nothing of it is given out."""
+    return np.empty(shape, dtype)
 
 
 def rounded_values(
     columns: Floats, factors: Floats | None, scale: float, offset: float, rng: np.random.Generator
-) -> NDArray[np.int32]:
-    """The stochastically rounded values themselves, int32 (d, users); arguments as of `rounded_sum`."""
+) -> NDArray[np.uint16]:
+    """The stochastically rounded values themselves, uint16 (d, users); arguments as of `rounded_sum`."""
     moved, _, ups = _moved(columns, factors, scale, offset, rng)
     moved >>= _BITS
     moved.reshape(-1)[ups] += 1
-    return moved
+    return moved.astype(np.uint16)
 
 
 def _multipliers(columns: Floats, factors: Floats | None, scale: float) -> Floats:
@@ -124,15 +125,18 @@ def _multipliers(columns: Floats, factors: Floats | None, scale: float) -> Float
 def _moved(
     columns: Floats, factors: Floats | None, scale: float, offset: float, rng: np.random.Generator
 ) -> tuple[NDArray[np.int32], NDArray[np.uint16], Ints]:
-    """q + r, its low bits, and the flat places of the tied values that go up all the same."""
-    scaled = columns * _multipliers(columns, factors, scale)
+    """q + r, its low bits, and the flat places of the tied values that go up all the same; in memory that is used again."""
+    shape = columns.shape
+    scaled, moved, low = _scratch(shape, np.float64), _scratch(shape, np.int32), _scratch(shape, np.uint16)
+    np.multiply(columns, _multipliers(columns, factors, scale), out=scaled)
     scaled += offset * (_LOW + 1)
-    whole = scaled.astype(np.int32)
-    raw = rng.bit_generator.random_raw(columns.size // 4 + 1)
-    moved = whole + raw.view(np.uint16)[: columns.size].reshape(columns.shape)
-    low = moved.astype(np.uint16)
-    tied = np.flatnonzero(low == _LOW)
-    up = rng.random(tied.size) < scaled.ravel()[tied] - whole.ravel()[tied]
+    np.copyto(moved, scaled, casting="unsafe")
+    raw = rng.bit_generator.random_raw(columns.size // 4 + 1).view(np.uint16)[: columns.size].reshape(shape)
+    moved += raw
+    np.copyto(low, moved, casting="unsafe")
+    tied = np.flatnonzero(np.equal(low, _LOW, out=_scratch(shape, np.bool_)))
+    whole = moved.reshape(-1)[tied] - raw.reshape(-1)[tied].astype(np.int32)
+    up = rng.random(tied.size) < scaled.reshape(-1)[tied] - whole
     return moved, low, tied[up]
 
 
