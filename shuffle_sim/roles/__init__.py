@@ -1,0 +1,13 @@
+"""The three roles as plain classes; a runtime hosts and connects them, in process or in actors.
+
+What passes between them is bytes. What a `UserShard` reports beside them (`ShardRecord`) and what a `Shuffler` records
+(`ShuffleRecord`) is the simulator's own view of the run; neither role sees the other's.
+"""
+
+from shuffle_sim.roles.analyzer import Analyzer
+from shuffle_sim.roles.deployment import FIDELITIES, Deployment
+from shuffle_sim.roles.reports import count_type
+from shuffle_sim.roles.shuffler import Shuffler, ShuffleRecord
+from shuffle_sim.roles.users import ShardRecord, UserShard
+
+__all__ = ["FIDELITIES", "Analyzer", "Deployment", "ShardRecord", "ShuffleRecord", "Shuffler", "UserShard", "count_type"]

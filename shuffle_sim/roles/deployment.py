@@ -1,0 +1,58 @@
+"""What every role is set up with, and how it reads a broadcast."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from shuffle_sim.adversary import Adversary
+from shuffle_sim.codec import decode
+from shuffle_sim.cohort import Cohort
+from shuffle_sim.errors import FrameError
+from shuffle_sim.protocol import Protocol, Query
+from shuffle_sim.randomizer import Randomizer
+from shuffle_sim.wire import Context, Frame, Kind, check_context, parse
+
+FIDELITIES = ("literal", "counts", "aggregate")
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What every role is set up with before the first round.
+
+    Attributes:
+        protocol: the protocol, public.
+        task: 16 bytes that name the run; bound into every frame.
+        entropy: of the run's random streams.
+        fidelity: one of FIDELITIES.
+        block_size: users per block; belongs to the run, never to the number of workers.
+        adversary: what corrupted users do.
+        kernel: one of `kernels.KERNELS`.
+    """
+
+    protocol: Protocol[Any]
+    task: bytes
+    entropy: int
+    fidelity: str
+    block_size: int
+    adversary: Adversary | None = None
+    kernel: str = "numpy"
+
+    def blocks(self) -> range:
+        """Indices of all user blocks."""
+        return range(-(-self.protocol.users // self.block_size))
+
+    def opened(self, broadcast: bytes) -> tuple[Frame, Cohort, Query, Randomizer, int]:
+        """A broadcast as user shards and the shuffler read it: frame, cohort, query, randomizer, minimum.
+
+        Raises:
+            FrameError: if it is not a broadcast of this run, or its parameter hash is not that of its parameters.
+        """
+        frame = parse(broadcast)
+        if frame.kind is not Kind.ROUND:
+            raise FrameError("wrong-kind", f"{frame.kind.name} is not a broadcast")
+        check_context(frame, self.answering(frame))
+        cohort, query, randomizer, minimum = decode(frame.payload, (Cohort, *self.protocol.speaks))
+        return frame, cohort, query, randomizer, minimum
+
+    def answering(self, frame: Frame) -> Context:
+        """The context of the frames that answer a broadcast."""
+        return Context.of_broadcast(self.task, frame.context.round, frame.payload)

@@ -1,0 +1,190 @@
+"""The users: a shard hosts some blocks of them and answers for them."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffle_sim.adversary import Report
+from shuffle_sim.cohort import Cohort
+from shuffle_sim.errors import RoundAbortedError
+from shuffle_sim.kernels import using
+from shuffle_sim.messages import Messages
+from shuffle_sim.population import Population
+from shuffle_sim.protocol import Query
+from shuffle_sim.randomizer import Floats, Randomizer, Scaled, Values, dense
+from shuffle_sim.randomness import Role, stream
+from shuffle_sim.roles.deployment import Deployment
+from shuffle_sim.roles.reports import HONEST_KIND, count_type
+from shuffle_sim.wire import Context, Frame, Kind, prefix
+
+
+@dataclass(frozen=True)
+class ShardRecord:
+    """What one shard of users did in a round: users asked, corrupted, silent, values clipped, values not finite."""
+
+    asked: int = 0
+    corrupted: int = 0
+    silent: int = 0
+    clipped: int = 0
+    nonfinite: int = 0
+
+    def __add__(self, other: "ShardRecord") -> "ShardRecord":
+        """Both shards together."""
+        return ShardRecord(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
+
+
+class UserShard:
+    """Hosts some blocks of users: answers a broadcast with their frames."""
+
+    def __init__(self, deployment: Deployment, population: Population, blocks: Iterable[int]) -> None:
+        """Take the rows of these blocks."""
+        self._deployment = deployment
+        self._population = population
+        self._hosted = tuple(blocks)
+        self._answered: Context | None = None
+        self._resident: dict[int, list[tuple[int, Floats]]] = {}
+        if population.resident:
+            self._resident = {block: list(self._chunks(block)) for block in self._hosted}
+
+    def answer(self, broadcast: bytes) -> tuple[bytes, ShardRecord]:
+        """The frames of this shard's users for the round, and the simulator's record of them.
+
+        The same broadcast again gives the same bytes again: they are drawn from the same streams.
+
+        Raises:
+            RoundAbortedError: for a round that was answered with other parameters, or an earlier one: that would be a second
+                release.
+        """
+        frame, cohort, query, randomizer, _ = self._deployment.opened(broadcast)
+        context = self._deployment.answering(frame)
+        if self._answered is not None and context.round <= self._answered.round and context != self._answered:
+            raise RoundAbortedError(f"round {context.round} comes after round {self._answered.round} was answered")
+        self._answered = context
+        frames: list[bytes] = []
+        record = ShardRecord()
+        with using(self._deployment.kernel):
+            for block in self._hosted:
+                if any(cohort.within(*self._span(block))):
+                    made, noted = self._answer_block(context, block, cohort, query, randomizer)
+                    frames += made
+                    record += noted
+        return b"".join(frames), record
+
+    def _span(self, block: int) -> tuple[int, int]:
+        size = self._deployment.block_size
+        return block * size, min((block + 1) * size, self._deployment.protocol.users)
+
+    def _chunks(self, block: int) -> Iterator[tuple[int, Floats]]:
+        """The block's rows in pieces that stay in the cache, columns contiguous, each with its first user."""
+        start, stop = self._span(block)
+        if block in self._resident:
+            yield from self._resident[block]
+            return
+        step = chunk_rows(self._population.rows(start, start + 1))
+        for first in range(start, stop, step):
+            yield first, np.asfortranarray(self._population.rows(first, min(first + step, stop)), np.float64)
+
+    def _answer_block(
+        self, context: Context, block: int, cohort: Cohort, query: Query, randomizer: Randomizer
+    ) -> tuple[list[bytes], ShardRecord]:
+        """The block's frames, in pieces that only want joining."""
+        deployment = self._deployment
+        rng = stream(deployment.entropy, context.round, Role.USERS, block)
+        corrupted = self._corrupted(context.round, block, cohort)
+        honest: list[_Part] = []
+        frames: list[bytes] = []
+        record = ShardRecord()
+        for first, chunk in self._chunks(block):
+            parts = [slice(low - first, high - first) for low, high in cohort.within(first, first + len(chunk))]
+            if not parts:
+                continue
+            whole = parts == [slice(0, len(chunk))]
+            rows = chunk if whole else np.asfortranarray(np.concatenate([chunk[part] for part in parts]))
+            values, clipped, nonfinite = _admitted(query(rows), randomizer)
+            record += ShardRecord(asked=len(rows), clipped=clipped, nonfinite=nonfinite)
+            if corrupted.size:
+                users = _users(cohort, first, first + len(chunk))
+                bad, xs = np.isin(users, corrupted), dense(values)
+                sent = [self._report(context.round, int(u), x, randomizer) for u, x in zip(users[bad], xs[bad], strict=True)]
+                frames += [Frame(Kind.REPORT, context, block, 1, _payload(r)).tobytes() for r in sent if r is not None]
+                record += ShardRecord(corrupted=len(sent), silent=sum(report is None for report in sent))
+                values = xs[~bad]
+            if len(values):
+                honest.append(_randomized(deployment.fidelity, values, randomizer, rng))
+        if honest:
+            frames = _honest_frame(deployment.fidelity, context, block, honest, randomizer) + frames
+        return frames, record
+
+    def _corrupted(self, round_index: int, block: int, cohort: Cohort) -> NDArray[np.int64]:
+        adversary = self._deployment.adversary
+        if adversary is None:
+            return np.empty(0, np.int64)
+        rng = stream(self._deployment.entropy, round_index, Role.ADVERSARY, block)
+        return adversary.corrupt(round_index, _users(cohort, *self._span(block)), rng)
+
+    def _report(self, round_index: int, user: int, x: Floats, randomizer: Randomizer) -> Report:
+        assert self._deployment.adversary is not None
+        rng = stream(self._deployment.entropy, round_index, Role.CORRUPTED, user)
+        return self._deployment.adversary.report(user, x, lambda value: randomizer.randomize(value, rng), rng)
+
+
+def _users(cohort: Cohort, start: int, stop: int) -> NDArray[np.int64]:
+    return np.concatenate([np.arange(0), *(np.arange(low, high) for low, high in cohort.within(start, stop))])
+
+
+def _payload(report: Messages | bytes) -> bytes:
+    return report if isinstance(report, bytes) else report.tobytes()
+
+
+_CHUNK_VALUES = 163_840  # doubles of a chunk: it stays in the cache from query to bits
+
+
+def chunk_rows(rows: NDArray[Any]) -> int:
+    """Rows that are asked, randomized and added at a time; depends on the width of a row only, so never on the workers."""
+    return max(64, _CHUNK_VALUES // (rows.size // max(1, len(rows)) or 1))
+
+
+def _admitted(values: Values, randomizer: Randomizer) -> tuple[Values, int, int]:
+    """Values in the randomizer's domain, how many were clipped, and how many were not finite and became zero.
+
+    Zero before randomizing: silence would leak.
+    """
+    nonfinite = 0
+    if isinstance(values, Scaled):
+        if not np.isfinite(values.norms_squared.sum()):
+            finite = np.isfinite(values.norms_squared)
+            nonfinite = int((~finite).sum())
+            rows = np.where(finite[:, None], values.rows, 0.0)
+            values = Scaled(np.asfortranarray(rows), np.where(finite, values.factors, 0.0))
+    else:
+        values = np.asarray(values, np.float64)
+        finite = np.asarray(np.isfinite(values.reshape(len(values), -1)).all(axis=1))
+        if not finite.all():
+            nonfinite = int((~finite).sum())
+            values = np.where(finite.reshape(-1, *[1] * (values.ndim - 1)), values, 0.0)
+    return *randomizer.admit(values), nonfinite
+
+
+_Part = tuple[int, NDArray[Any]]
+"""Users of a chunk, and what they send: packed reports, counts or a tally."""
+
+
+def _randomized(fidelity: str, values: Values, randomizer: Randomizer, rng: np.random.Generator) -> _Part:
+    if fidelity == "aggregate":
+        return len(values), randomizer.tally(values, rng)
+    counts = randomizer.counts(values, rng)
+    return len(values), counts if fidelity == "counts" else Messages.from_ones(counts, randomizer.per_label).packed
+
+
+def _honest_frame(fidelity: str, context: Context, block: int, parts: list[_Part], randomizer: Randomizer) -> list[bytes]:
+    users = sum(count for count, _ in parts)
+    if fidelity == "aggregate":
+        pieces = [np.sum([tally for _, tally in parts], axis=0, dtype=np.int64).astype("<i8").tobytes()]
+    elif fidelity == "counts":
+        pieces = [counts.astype(count_type(randomizer), copy=False).tobytes() for _, counts in parts]
+    else:
+        pieces = [packed.tobytes() for _, packed in parts]
+    return [prefix(HONEST_KIND[fidelity], context, block, users, sum(map(len, pieces))), *pieces]
