@@ -151,5 +151,5 @@ def _draw(table: Table, summary: dict[str, Any], path: Path) -> None:
     axes.set_xlabel("column mean, on the public range scaled to [-1, 1]")
     guarantee = summary["privacy"]
     axes.set_title(f"{table.name}: {summary['people']} people, ε = {guarantee['epsilon']:.3g}, δ = {guarantee['delta']:g}")
-    axes.legend(loc="best")
+    figure.legend(loc="outside lower center", ncols=2)  # beside the data, not over it
     save_picture(figure, path)
