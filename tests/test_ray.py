@@ -18,8 +18,6 @@ from shuffle_sim.population import InMemory, Population
 from shuffle_sim.roles import Deployment, ShardRecord, ShuffleRecord
 from shuffle_sim.wire import Kind, parse, split
 
-pytestmark = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads sockets and processes from /proc")
-
 USERS = 97
 PROTOCOL = VectorSum(n=USERS, d=3, g=4, b=20)
 ROWS = np.random.default_rng(0).normal(size=(USERS, 3)) / 2
