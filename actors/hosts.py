@@ -3,73 +3,58 @@
 Randomness is drawn in here, so nothing is ever retried: a retry would re-randomize, which is a second release.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import ray
 
 from shuffle_sim.errors import ShuffleSimError
-from shuffle_sim.population import Population
-from shuffle_sim.roles import Analyzer, Deployment, ShardRecord, Shuffler, ShuffleRecord, UserShard
-from shuffle_sim.runtime import Plan
+from shuffle_sim.roles import Analyzer, Shuffler, UserShard
 
 
-class _UserShardHost:
-    """Hosts a `UserShard`: many users."""
+class _Host:
+    """Hosts a role."""
 
-    def __init__(self, deployment: Deployment, population: Population, blocks: range) -> None:
+    role: ClassVar[type]
+
+    def __init__(self, *arguments: Any) -> None:
         """Build the role here; the population comes once, by reference.
 
         An error is kept for the first call: Ray would make text of it.
         """
         self._error: ShuffleSimError | None = None
         try:
-            self._shard = UserShard(deployment, population, blocks)
+            self._hosted = self.role(*arguments)
         except ShuffleSimError as error:
             self._error = error
 
-    @ray.method(num_returns=2)
-    def answer(self, broadcast: bytes) -> tuple[bytes, ShardRecord]:
-        """Two objects: the frames, for the shuffler alone, and the record, for the driver alone."""
+    def call(self, method: str, many: int, *arguments: Any) -> Any:
+        """Call a method of the role; the last `many` arguments, if any, go in as one list (Ray resolves no nested references)."""
         if self._error is not None:
             raise self._error
-        return self._shard.answer(broadcast)
+        alone = len(arguments) - many
+        return getattr(self._hosted, method)(*arguments[:alone], *([list(arguments[alone:])] if many else []))
 
 
-class _ShufflerHost:
-    """Hosts the `Shuffler`."""
+class _UserShardHost(_Host):
+    """Many users."""
 
-    def __init__(self, deployment: Deployment) -> None:
-        """Build the role here."""
-        self._shuffler = Shuffler(deployment)
-
-    @ray.method(num_returns=2)
-    def shuffle(self, broadcast: bytes, *batches: bytes) -> tuple[bytes, ShuffleRecord]:
-        """Two objects: the view, for the analyzer alone, and the record, for the driver alone."""
-        return self._shuffler.shuffle(broadcast, batches)
+    role = UserShard
 
 
-class _AnalyzerHost:
-    """Hosts the `Analyzer`, and with it the protocol's state."""
+class _ShufflerHost(_Host):
+    """A shard of the shuffler."""
 
-    def __init__(self, deployment: Deployment) -> None:
-        """Build the role here."""
-        self._analyzer = Analyzer(deployment)
+    role = Shuffler
 
-    def plan(self) -> Plan:
-        """The first round's plan."""
-        return self._analyzer.plan()
 
-    def receive(self, view: bytes) -> Plan:
-        """Take the view, update, plan on."""
-        self._analyzer.receive(view)
-        return self._analyzer.plan()
+class _AnalyzerHost(_Host):
+    """The analyzer, and with it the protocol's state."""
 
-    def result(self) -> Any:
-        """The protocol's output."""
-        return self._analyzer.result()
+    role = Analyzer
 
 
 _actor: Any = ray.remote(max_restarts=0, max_task_retries=0, num_cpus=0)
 UserShardActor = _actor(_UserShardHost)
 ShufflerActor = _actor(_ShufflerHost)
 AnalyzerActor = _actor(_AnalyzerHost)
+ACTORS: dict[type, Any] = {UserShard: UserShardActor, Shuffler: ShufflerActor, Analyzer: AnalyzerActor}

@@ -2,16 +2,17 @@
 
 import logging
 import socket
+from collections.abc import Sequence
 from typing import Any
 
 import ray
 from ray._private import ray_constants
 
-from actors.hosts import AnalyzerActor, ShufflerActor, UserShardActor
+from actors.hosts import ACTORS
 from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.population import Population
-from shuffle_sim.roles import Deployment, ShardRecord
-from shuffle_sim.runtime import Exchange, Plan, Runtime, worker_blocks
+from shuffle_sim.roles import Deployment
+from shuffle_sim.runtime import Plan, Runtime
 
 
 class RayRuntime(Runtime):
@@ -26,26 +27,24 @@ class RayRuntime(Runtime):
         self._actors: list[Any] = []
 
     def open(self, deployment: Deployment, population: Population, workers: int) -> Plan:
-        """Start Ray if needed and the actors: one per shard, a shuffler, an analyzer."""
+        """Start Ray if needed, and an actor for each role."""
         self._connect()
-        rows = ray.put(population)  # once, not in every actor's closure
-        self._shards = [UserShardActor.remote(deployment, rows, blocks) for blocks in worker_blocks(deployment, workers)]
-        self._shuffler, self._analyzer = ShufflerActor.remote(deployment), AnalyzerActor.remote(deployment)
-        self._actors = [*self._shards, self._shuffler, self._analyzer]
-        plan: Plan = self._get(self._analyzer.plan.remote())
-        return plan
+        return super().open(deployment, population, workers)
 
-    def exchange(self, broadcast: bytes) -> Exchange:
-        """One round: references pass from actor to actor, and the driver waits once."""
-        answers = [shard.answer.remote(broadcast) for shard in self._shards]
-        view, shuffled = self._shuffler.shuffle.remote(broadcast, *(frames for frames, _ in answers))
-        plan = self._analyzer.receive.remote(view)
-        next_plan, record, *noted = self._get([plan, shuffled, *(record for _, record in answers)])
-        return Exchange(sum(noted, ShardRecord()), record, next_plan)
+    def host(self, role: type, *arguments: Any) -> Any:
+        """An actor of its own."""
+        actor = ACTORS[role].remote(*arguments)
+        self._actors.append(actor)
+        return actor
 
-    def result(self) -> Any:
-        """The analyzer's result."""
-        return self._get(self._analyzer.result.remote())
+    def shared(self, population: Population) -> Any:
+        """A reference."""
+        return ray.put(population)  # once, not in every actor's closure
+
+    def call(self, host: Any, method: str, *arguments: Any, many: Sequence[Any] = (), returns: int = 1) -> list[Any]:
+        """References; what they stand for passes from actor to actor."""
+        handles = host.call.options(num_returns=returns, name=method).remote(method, len(many), *arguments, *many)
+        return [handles] if returns == 1 else handles
 
     def close(self) -> None:
         """End the actors, and Ray if it was started here."""
@@ -72,14 +71,15 @@ class RayRuntime(Runtime):
             ray.init(address="local", include_dashboard=False, _node_ip_address="127.0.0.1", **common)
         self._owns_ray = True
 
-    @staticmethod
-    def _get(reference: Any) -> Any:
+    def get(self, handles: list[Any]) -> list[Any]:
+        """Wait for the actors."""
         try:
-            return ray.get(reference)
+            values: list[Any] = ray.get(handles)
         except ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, ShuffleSimError):
                 raise error.cause from None
             raise
+        return values
 
 
 def _reach(address: str) -> None:

@@ -121,6 +121,10 @@ class BinomialRandomizer(Randomizer):
         steps = self.g / self.width
         return rows.T, factors, steps, -self.lower * steps
 
+    def reports(self, xs: Values, rng: np.random.Generator) -> Messages:
+        """All reports at once, the ones first."""
+        return Messages.from_ones(self.counts(xs, rng), self.per_label)
+
     def counts(self, xs: Values, rng: np.random.Generator) -> NDArray[np.integer]:
         """One-bits per user and coordinate, vectorised."""
         rounded = self._rounded(xs, rng)
@@ -148,7 +152,7 @@ class BinomialRandomizer(Randomizer):
         With the number of users planned in place of R it would be biased by every dropout (docs/theory.md, "Dropouts").
         """
         noise = self.p * self.b * tally.reports
-        return np.asarray((self.width / self.g) * (tally.ones - noise) + tally.reports * self.lower, np.float64)
+        return np.asarray((self.width / self.g) * (tally.sums - noise) + tally.reports * self.lower, np.float64)
 
     def variance(self, reports: int, xs: Floats | None = None) -> Floats:
         """Variance of each coordinate of the estimate of a sum over `reports` users, shape (labels,).

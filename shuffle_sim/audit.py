@@ -241,7 +241,7 @@ class _Bench:
             context = Context.of_broadcast(bytes(16), index, public)
             batch = Frame(Kind.REPORTS, context, 0, 2 * half, payload).tobytes()
             view, _ = shuffler.shuffle(Frame(Kind.ROUND, context, 0, 0, public).tobytes(), [batch])
-            first = np.frombuffer(parse(view).payload[: (size + 7) // 8], np.uint8)
+            first = np.frombuffer(parse(view).payload[8 : 8 + (size + 7) // 8], np.uint8)
             seen.append(int(np.unpackbits(first, count=size)[: half * per_label].sum()))
         places = np.arange(half * per_label + 1)
         check_pmf(seen, stats.hypergeom.pmf(places, size, half * per_label, half * per_label))

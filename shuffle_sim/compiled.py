@@ -62,3 +62,39 @@ def rounded_sum(columns, multipliers, start, bits, ties, sums):
                             total += 1
                         seen += 1
         sums[j] = total
+
+
+@_jit
+def into_heaps(row, heap_of, heaps, ends):
+    """Move every message to the next place of its heap; ends (256,): one past the last place of each heap."""
+    for i in range(row.size):
+        ends[heap_of[i]] += 1
+    for k in range(1, ends.size):
+        ends[k] += ends[k - 1]
+    places = np.zeros_like(ends)
+    places[1:] = ends[:-1]
+    for i in range(row.size):
+        heap = heap_of[i]
+        heaps[places[heap]] = row[i]
+        places[heap] += 1
+
+
+@_jit
+def permute_heap(heap, words):
+    """Fisher and Yates with Lemire's bounded integers; False if the random words did not suffice (the heap is not done then)."""
+    used = 0
+    for size in range(heap.size, 1, -1):
+        bound = np.uint64(size)
+        product = np.uint64(words[used]) * bound
+        used += 1
+        if (product & np.uint64(0xFFFFFFFF)) < bound:  # rarely: here words may be refused
+            while (product & np.uint64(0xFFFFFFFF)) < (np.uint64(1 << 32) - bound) % bound:
+                if used + size > words.size:
+                    return False
+                product = np.uint64(words[used]) * bound
+                used += 1
+        j = np.int64(product >> np.uint64(32))
+        last = heap[size - 1]
+        heap[size - 1] = heap[j]
+        heap[j] = last
+    return True

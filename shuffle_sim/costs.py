@@ -1,10 +1,12 @@
 """What a run costs in communication: counted on the wire where the bits were simulated, by formula everywhere."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shuffle_sim.cohort import Cohort
 from shuffle_sim.errors import AccountingError
 from shuffle_sim.randomizer import Randomizer
+from shuffle_sim.roles.piles import hand_bytes
 from shuffle_sim.wire import frame_bytes
 
 
@@ -18,9 +20,10 @@ class Costs:
         payload_bits_per_user: their bits, the papers' count; grouped by label, the label costs nothing.
         label_bits_per_user: what the labels would cost if every message were sent on its own.
         wire_bytes: bytes from users to the shuffler over the whole run, framing included.
+        routed_bytes: bytes between the shuffler's shards over the whole run.
         view_bytes: bytes from the shuffler to the analyzer over the whole run.
         broadcast_bytes: bytes of the analyzer's broadcasts.
-        measured: whether wire and view bytes were counted on real frames (literal) or are the formula's.
+        measured: whether wire, routed and view bytes were counted on real frames (literal) or are the formula's.
     """
 
     rounds: int = 0
@@ -28,6 +31,7 @@ class Costs:
     payload_bits_per_user: int = 0
     label_bits_per_user: int = 0
     wire_bytes: int = 0
+    routed_bytes: int = 0
     view_bytes: int = 0
     broadcast_bytes: int = 0
     measured: bool = True
@@ -49,8 +53,8 @@ class CostMeter:
         self,
         randomizer: Randomizer,
         *,
-        counted: tuple[int, int],
-        formula: tuple[int, int],
+        counted: tuple[int, int, int],
+        formula: tuple[int, int, int],
         literal: bool,
         checked: bool,
         broadcast: int,
@@ -59,7 +63,7 @@ class CostMeter:
 
         Args:
             randomizer: of the round.
-            counted: bytes counted, users to shuffler and shuffler to analyzer.
+            counted: bytes counted, users to shuffler, shard to shard, shuffler to analyzer.
             formula: what they must be in a literal run of honest users.
             literal: whether the bits were simulated.
             checked: whether all users were honest, so that count and formula must agree.
@@ -70,7 +74,7 @@ class CostMeter:
         """
         if literal and checked and counted != formula:
             raise AccountingError(f"wire bytes counted {counted}, by formula {formula}")
-        wire, view = counted if literal else formula
+        wire, routed, view = counted if literal else formula
         messages = randomizer.alphabet.labels * randomizer.per_label
         c = self._costs
         self._costs = Costs(
@@ -79,6 +83,7 @@ class CostMeter:
             max(c.payload_bits_per_user, randomizer.report_bits),
             max(c.label_bits_per_user, messages * randomizer.alphabet.label_bits),
             c.wire_bytes + wire,
+            c.routed_bytes + routed,
             c.view_bytes + view,
             c.broadcast_bytes + broadcast,
             c.measured and literal,
@@ -91,7 +96,6 @@ def users_to_shuffler(randomizer: Randomizer, cohort: Cohort, block_size: int) -
     return sum(frames * frame_bytes(users * size) for users, frames in cohort.frames(block_size).items())
 
 
-def shuffler_to_analyzer(randomizer: Randomizer, reports: int) -> int:
-    """Wire bytes of a literal view by formula: the permuted bits of each label, padded to a byte."""
-    bits = reports * randomizer.per_label * randomizer.alphabet.symbol_bits
-    return frame_bytes(randomizer.alphabet.labels * ((bits + 7) // 8))
+def hands_dealt(randomizer: Randomizer, hands: Sequence[int]) -> int:
+    """Wire bytes between shards, or of a literal view, by formula: a frame for each hand of so many messages under each label."""
+    return sum(frame_bytes(hand_bytes(randomizer, size)) for size in hands)

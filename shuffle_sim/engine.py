@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from shuffle_sim.adversary import Adversary
-from shuffle_sim.costs import CostMeter, Costs, shuffler_to_analyzer, users_to_shuffler
+from shuffle_sim.costs import CostMeter, Costs, hands_dealt, users_to_shuffler
 from shuffle_sim.errors import AccountingError, ParameterError, ShuffleSimError, integer
 from shuffle_sim.kernels import available
 from shuffle_sim.population import InMemory, Population, population_of
@@ -19,9 +19,10 @@ from shuffle_sim.protocol import Protocol
 from shuffle_sim.randomness import entropy_of
 from shuffle_sim.registry import registered
 from shuffle_sim.roles import FIDELITIES, Deployment
+from shuffle_sim.roles.piles import view_hands
 from shuffle_sim.runtime import Exchange, Runtime
 
-_BLOCKS, _MAX_BLOCK, _BLOCK_BYTES = 16, 65_536, 1 << 24
+_BLOCKS, _MAX_BLOCK, _BLOCK_BYTES = 16, 65_536, 1 << 22
 _LITERAL_MESSAGES = 10**8  # up to here a literal round takes about a second: simulate every message
 
 
@@ -59,7 +60,7 @@ class Accounts:
         return Accounts(
             self.asked + users.asked,
             self.accepted + shuffler.accepted,
-            dict(Counter(self.dropped) + Counter(shuffler.dropped)),
+            dict(Counter(self.dropped) + shuffler.dropped),
             self.missing + users.silent,
             self.corrupted + users.corrupted,
             self.clipped + users.clipped,
@@ -82,6 +83,7 @@ class Result:
         kernel: numpy or compiled.
         runtime: name of the runtime.
         workers: user shards.
+        shuffler_shards: of the shuffler.
         seed: None, or the seed that reproduces the run (which is then not private).
         ledger: every release, with its cohort.
     """
@@ -96,6 +98,7 @@ class Result:
     kernel: str
     runtime: str
     workers: int
+    shuffler_shards: int
     seed: int | None
     ledger: PrivacyLedger
 
@@ -106,7 +109,7 @@ class Result:
 
 
 def default_block_size(users: int, report_bytes: int) -> int:
-    """Users per block: some 16 blocks for a small run, at most 65,536 users and 16 MiB of literal reports each."""
+    """Users per block: some 16 blocks for a small run, at most 65,536 users and 4 MiB of literal reports each."""
     return max(1, min(-(-users // _BLOCKS), _MAX_BLOCK, _BLOCK_BYTES // report_bytes))
 
 
@@ -121,6 +124,7 @@ def run(
     adversary: Adversary | None = None,
     block_size: int | None = None,
     kernel: str | None = None,
+    shuffler_shards: int = 1,
     on_round: Callable[[int, PrivacyLedger, Costs], None] | None = None,
 ) -> Result:
     """Run `protocol` on `data` (first axis: users) with users, shuffler and analyzer apart.
@@ -139,6 +143,7 @@ def run(
         block_size: users per random stream; by default from the number of users and the size of a report.
         kernel: inner loops of the aggregate fidelity, "numpy" or "compiled" (extra `fast`); by default compiled for large
             rounds where it is installed. The result says which; both have one law, not the same bits.
+        shuffler_shards: into how many the shuffler of a literal run is split (on Ray: actors).
         on_round: called after each round with its index, the ledger and the costs so far.
 
     Raises:
@@ -160,7 +165,7 @@ def run(
         raise ParameterError("workers", workers, f"at most the number of users ({protocol.users})")
     if adversary is not None and not isinstance(adversary, Adversary):
         raise ParameterError("adversary", adversary, "None or an Adversary")
-    deployment, literal_size = _deployment(protocol, fidelity, seed, adversary, block_size, kernel)
+    deployment, literal_size = _deployment(protocol, fidelity, seed, adversary, block_size, kernel, shuffler_shards)
     ledger, meter, accounts, rounds = PrivacyLedger(sequential=protocol.claims_sequential), CostMeter(), Accounts(), 0
     try:
         with host:
@@ -184,7 +189,7 @@ def run(
     promised = protocol.claim or ledger.guarantee(protocol.delta, settled=False, assumptions=assumed)
     # The paper's theorems hold for honest users; where noise is missing, only the exact accounting speaks.
     whole = promised if protocol.claim is not None and not accounts.corrupted else settled
-    how = deployment.fidelity, deployment.kernel, host.name, workers, seed
+    how = deployment.fidelity, deployment.kernel, host.name, workers, shuffler_shards, seed
     return Result(value, whole, promised, rounds, meter.costs, accounts, *how, ledger)
 
 
@@ -195,6 +200,7 @@ def _deployment(
     adversary: Adversary | None,
     block_size: int | None,
     kernel: str | None,
+    shuffler_shards: int,
 ) -> tuple[Deployment, int]:
     """How the protocol is run, with what was left open chosen by cost; and the block size that a literal run would have."""
     first = protocol.plan(protocol.init())
@@ -212,19 +218,26 @@ def _deployment(
     if fidelity == "literal" and size * randomizer.report_bytes > 1 << 29:
         raise ParameterError("fidelity", fidelity, f"counts or aggregate: one report has {randomizer.report_bytes:,} bytes")
     kernel = available(kernel, first.cohort.size * labels if fidelity == "aggregate" else 0)
-    return Deployment(protocol, secrets.token_bytes(16), entropy_of(seed), fidelity, size, adversary, kernel), literal_size
+    if integer("shuffler_shards", shuffler_shards, 1, 1024) > 1 and fidelity != "literal":
+        allowed = f"1 at {fidelity} fidelity, where no messages are simulated to be shuffled"
+        raise ParameterError("shuffler_shards", shuffler_shards, allowed)
+    task = secrets.token_bytes(16)
+    return Deployment(protocol, task, entropy_of(seed), fidelity, size, adversary, kernel, shuffler_shards), literal_size
 
 
 def _meter(meter: CostMeter, deployment: Deployment, broadcast: bytes, exchange: Exchange, block_size: int) -> None:
     _, cohort, _, randomizer, _ = deployment.opened(broadcast)
+    record, literal = exchange.shuffler, deployment.fidelity == "literal"
+    hands = record.hands if literal else view_hands(randomizer, record.accepted * randomizer.per_label)
     meter.add(
         randomizer,
-        counted=(exchange.shuffler.bytes_in, exchange.shuffler.bytes_out),
+        counted=(record.bytes_in, record.bytes_routed, record.bytes_out),
         formula=(
             users_to_shuffler(randomizer, cohort, block_size),
-            shuffler_to_analyzer(randomizer, exchange.shuffler.accepted),
+            hands_dealt(randomizer, record.routed),
+            hands_dealt(randomizer, hands),
         ),
-        literal=deployment.fidelity == "literal",
+        literal=literal,
         checked=exchange.users.corrupted == 0,
         broadcast=len(broadcast),
     )

@@ -26,7 +26,7 @@ class Alphabet:
     def __post_init__(self) -> None:
         """Refuse an empty alphabet."""
         integer("labels", self.labels)
-        integer("symbols", self.symbols, 2)
+        integer("symbols", self.symbols, 2, 2**62)
 
     @property
     def symbol_bits(self) -> int:
@@ -41,30 +41,21 @@ class Alphabet:
 
 @dataclass(frozen=True)
 class Tally:
-    """How often each symbol came under each label: all that a permuted view says.
+    """The sum of the symbols under each label: all that the analyzers here need of a view.
+
+    Of one-bit messages it is the number of ones, and then all that a permuted view says at all.
 
     Attributes:
-        counts: int64 array of shape (labels, symbols).
+        sums: int64 array of shape (labels,).
         reports: number of reports (users) counted.
     """
 
-    counts: NDArray[np.int64]
+    sums: NDArray[np.int64]
     reports: int
-
-    @property
-    def ones(self) -> NDArray[np.int64]:
-        """Number of one-bits per label, shape (labels,)."""
-        return self.counts[:, 1]
-
-    @classmethod
-    def of_ones(cls, ones: NDArray[np.integer], per_label: int, reports: int) -> "Tally":
-        """The tally of `reports` reports of `per_label` one-bit messages a label, `ones` (labels,) of them ones."""
-        ones = ones.astype(np.int64)
-        return cls(np.stack([per_label * reports - ones, ones], axis=1), reports)
 
     def __add__(self, other: "Tally") -> "Tally":
         """The tally of both batches together."""
-        return Tally(self.counts + other.counts, self.reports + other.reports)
+        return Tally(self.sums + other.sums, self.reports + other.reports)
 
 
 @dataclass(frozen=True)
@@ -97,14 +88,13 @@ class Messages:
     def from_symbols(cls, alphabet: Alphabet, symbols: NDArray[np.integer]) -> "Messages":
         """Pack symbols of shape (reports, labels, per_label)."""
         reports, _, per_label = symbols.shape
-        width = alphabet.symbol_bits
-        if width == 1:
-            bits = symbols.reshape(reports, alphabet.labels * per_label).astype(np.uint8)
-        else:
-            shifts = np.arange(width - 1, -1, -1, dtype=np.uint64)
-            bits = ((symbols.astype(np.uint64)[..., None] >> shifts) & np.uint64(1)).astype(np.uint8)
-            bits = bits.reshape(reports, alphabet.labels * per_label * width)
-        return cls(alphabet, per_label, np.packbits(bits, axis=1))
+        rows = symbols.reshape(reports, alphabet.labels * per_label)
+        if alphabet.symbol_bits > 1:
+            carrier = f">u{_carrier_bytes(alphabet.symbol_bits)}"
+            octets = rows.astype(carrier)[:, :, None].view(np.uint8)
+            bits = np.unpackbits(octets, axis=2)[:, :, -alphabet.symbol_bits :]
+            rows = bits.reshape(reports, rows.shape[1] * alphabet.symbol_bits)
+        return cls(alphabet, per_label, np.packbits(rows.astype(np.uint8, copy=False), axis=1))
 
     @classmethod
     def from_ones(cls, counts: NDArray[np.integer], per_label: int) -> "Messages":
@@ -147,19 +137,32 @@ class Messages:
         width = self.alphabet.symbol_bits
         if width == 1:
             return bits.reshape(shape)
-        weights = np.uint64(1) << np.arange(width - 1, -1, -1, dtype=np.uint64)
-        symbols: NDArray[np.uint64] = (bits.reshape(*shape, width).astype(np.uint64) * weights).sum(-1)
-        return symbols
+        octets = _carrier_bytes(width)
+        padded = np.zeros((bits.size // width, 8 * octets), np.uint8)
+        padded[:, -width:] = bits.reshape(-1, width)
+        return np.packbits(padded, axis=1).view(f">u{octets}").astype(f"u{octets}").reshape(shape)
 
-    def ones_per_label(self) -> NDArray[np.int64]:
-        """Number of one-bits under each label over the whole batch, shape (labels,)."""
+    def sums(self) -> NDArray[np.int64]:
+        """Sum of the symbols under each label over the whole batch, shape (labels,)."""
+        if self.alphabet.symbols > 2:
+            return np.asarray(self.symbols.sum(axis=(0, 2), dtype=np.int64))
         columns = np.zeros(self.row_bits(self.alphabet, self.per_label), np.int64)
         for start in range(0, self.reports, 255):  # 255 rows cannot overflow a uint8: sums of bytes stay in SIMD
             rows = np.unpackbits(self.packed[start : start + 255], axis=1, count=columns.size)
             columns += np.add.reduce(rows, axis=0, dtype=np.uint8)
-        ones: NDArray[np.int64] = columns.reshape(self.alphabet.labels, self.per_label).sum(axis=1)
-        return ones
+        return np.asarray(columns.reshape(self.alphabet.labels, self.per_label).sum(axis=1))
+
+    def row_sums(self) -> NDArray[np.int64]:
+        """Sum of the symbols of each row, shape (reports,)."""
+        if self.alphabet.symbols > 2:
+            return np.asarray(self.symbols.sum(axis=(1, 2), dtype=np.int64))
+        return np.asarray(np.bitwise_count(self.packed).sum(axis=1, dtype=np.int64))
 
     def tobytes(self) -> bytes:
         """All reports, one after the other."""
         return self.packed.tobytes()
+
+
+def _carrier_bytes(width: int) -> int:
+    """Bytes of the machine integer that holds a symbol of `width` bits."""
+    return next(octets for octets in (1, 2, 4, 8) if width <= 8 * octets)

@@ -59,9 +59,10 @@ def dense(values: Values) -> Floats:
 
 
 class Randomizer(ABC):
-    """A local randomizer of one-bit messages, public and frozen (subclass it as a frozen dataclass of numbers).
+    """A local randomizer, public and frozen (subclass it as a frozen dataclass of numbers).
 
-    `randomize` *is* the definition, transcribed from its paper. `counts` and `tally` may sample the same law faster;
+    `randomize` *is* the definition, transcribed from its paper. `reports`, `counts` and `tally` may sample faster what the
+    analyzer makes of it: the law of the sums of symbols, or where it reduces them modulo something, of the sums so reduced.
     `shuffle_sim.testing` checks that they do.
     """
 
@@ -83,15 +84,25 @@ class Randomizer(ABC):
     def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
         """One user's report on the admitted datum `x`."""
 
+    def reports(self, xs: Values, rng: np.random.Generator) -> Messages:
+        """One report for each of `xs`; inside a label the order carries nothing, so it need not be that of `randomize`."""
+        packed = [self.randomize(x, rng).packed for x in dense(xs)]
+        return Messages(self.alphabet, self.per_label, np.concatenate([np.empty((0, self.report_bytes), np.uint8), *packed]))
+
     def counts(self, xs: Values, rng: np.random.Generator) -> NDArray[np.integer]:
-        """One-bits per user and label, shape (users, labels), each row of the law of `randomize`."""
-        rows = [self.randomize(x, rng).ones_per_label() for x in dense(xs)]
+        """Sums of symbols per user and label (of bits: the ones), shape (users, labels), each row of the law of `randomize`."""
+        rows = [self.randomize(x, rng).sums() for x in dense(xs)]
         return np.array(rows, np.int64).reshape(len(rows), self.alphabet.labels)
 
     def tally(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
-        """One-bits per label over all users of `xs`, shape (labels,), of the law of the sum of `counts`."""
+        """Sums of symbols per label over all users of `xs`, shape (labels,), of the law of the sum of `counts`."""
         total: NDArray[np.int64] = self.counts(xs, rng).sum(axis=0)
         return total
+
+    @property
+    def largest_sum(self) -> int:
+        """Of one user's symbols under a label."""
+        return self.per_label * (self.alphabet.symbols - 1)
 
     @property
     def report_bits(self) -> int:

@@ -13,9 +13,10 @@ class Role(IntEnum):
 
     USERS = 0  # index: the user block
     CORRUPTED = 1  # index: the user
-    SHUFFLER = 2  # index: the shuffler shard
+    SHUFFLER = 2  # index: the shuffler shard << 32, plus the frame of the view + 1
     ADVERSARY = 3  # index: 0
     DATA = 4  # index: the user block
+    ROUTER = 5  # index: the shuffler shard << 32, plus the part it has collected
 
 
 def entropy_of(seed: int | None) -> int:

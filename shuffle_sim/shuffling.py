@@ -1,14 +1,18 @@
-"""The shuffler's uniform permutation: the plain one, and the same law drawn faster for one-bit messages.
+"""The shuffler's uniform permutation: the plain one, and the same law drawn faster.
 
 One-bit messages under one label are indistinguishable but for their value. A uniform permutation of N of them, K of them
 ones, is a uniform arrangement of K ones among N places, so drawing the arrangement *is* permuting. `permute` is the plain
-reference (it moves every message); tests hold `arrange` to its law.
+reference (it moves every message); tests hold `arrange` and `permuted` to its law.
 """
+
+from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Bits = NDArray[np.uint8]
+_LONG = 1 << 17  # messages from which moving them heap by heap pays
 
 
 def permute(symbols: NDArray[np.integer], rng: np.random.Generator) -> NDArray[np.integer]:
@@ -26,6 +30,31 @@ def permute(symbols: NDArray[np.integer], rng: np.random.Generator) -> NDArray[n
     return np.stack([rng.permutation(row) for row in by_label])
 
 
+def permuted(row: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
+    """A uniformly random permutation of a row of messages, each of them moved; the row is left alone.
+
+    Where numba is installed and the row is long, in two steps that keep to the cache: each message goes to a uniformly random one
+    of 256 heaps, and every heap is permuted where it lies. How large the heaps are says nothing about what is in them, so that is
+    the uniform permutation again, as with a shuffler's shards.
+
+    Args:
+        row: integers (messages,), or records (messages, bytes), which are moved whole.
+        rng: the shuffler's stream.
+    """
+    if len(row) < _LONG or row.ndim > 1 or find_spec("numba") is None:
+        return np.asarray(rng.permutation(row))
+    from shuffle_sim.compiled import into_heaps, permute_heap
+
+    heap_of = rng.bit_generator.random_raw(len(row) // 8 + 1).view(np.uint8)[: len(row)]
+    moved, ends = np.empty(len(row), row.dtype), np.zeros(256, np.int64)
+    into_heaps(np.ascontiguousarray(row), heap_of, moved, ends)
+    for heap in np.split(moved, ends[:-1]):
+        words = rng.bit_generator.random_raw(heap.size // 2 + heap.size // 64 + 64).view(np.uint32)
+        if not permute_heap(heap, words):
+            rng.shuffle(heap)
+    return moved
+
+
 def arrange(ones: int, size: int, rng: np.random.Generator) -> Bits:
     """A uniformly random arrangement of `ones` ones among `size` places, packed (big-endian, zero padding).
 
@@ -33,7 +62,7 @@ def arrange(ones: int, size: int, rng: np.random.Generator) -> Bits:
     uniformly chosen ones until the number is right. Given its number of ones C, a string of independent equal bits is a
     uniform C-subset, and a uniform subset (superset) of that of the right size is uniform: the result is exact.
     """
-    words, share = (size + 63) // 64, ones / size
+    words, share = (size + 63) // 64, ones / max(size, 1)
     # More precision costs r random words per word; less costs a random flip per surplus bit (about 60 words' time).
     precision = min(range(1, 17), key=lambda r: r * words + 60 * size * abs(share - _nearest(share, r) / 2**r))
     bits = _dyadic(_nearest(share, precision), precision, words, rng).view(np.uint8)[: (size + 7) // 8].copy()
@@ -51,6 +80,23 @@ def arrange(ones: int, size: int, rng: np.random.Generator) -> Bits:
         np.bitwise_xor.at(bits, at[chosen], mask[chosen])
         missing -= chosen.size
     return bits
+
+
+def share_out(ones: int, sizes: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+    """How many of `ones` ones fall into consecutive pieces of these sizes when all places are permuted uniformly.
+
+    Multivariate hypergeometric, without numpy's limit of 10^9 places: independent bits of one probability put a binomial number
+    into each piece; given their total they are a uniform subset, and removing or adding uniformly chosen ones leaves it uniform.
+    """
+    size = int(sizes.sum())
+    if size == 0:
+        return 0 * sizes
+    counts = rng.binomial(sizes, ones / size)
+    surplus = int(counts.sum()) - ones
+    room = counts if surplus > 0 else sizes - counts
+    chosen = rng.choice(max(1, int(room.sum())), abs(surplus), replace=False, shuffle=False)
+    moved = np.bincount(np.searchsorted(np.cumsum(room), chosen, side="right"), minlength=sizes.size)
+    return np.asarray(counts - np.sign(surplus) * moved)
 
 
 def _nearest(share: float, precision: int) -> int:

@@ -12,7 +12,7 @@ from shuffle_sim.audit import audit
 from shuffle_sim.messages import Messages
 from shuffle_sim.protocol import Datum
 from shuffle_sim.roles import Shuffler, UserShard
-from shuffle_sim.wire import Frame, Kind, parse, split
+from shuffle_sim.wire import Kind, parse, split
 
 PRIVACY = Privacy(1.0, 1e-6)
 
@@ -105,8 +105,8 @@ def test_the_double_of_a_defect_without_its_defect_passes():
 class CountDependsOnDatum(UserShard):
     """A user whose bits are mostly ones leaves its last byte away."""
 
-    def answer(self, broadcast):
-        batch, record = super().answer(broadcast)
+    def answer(self, broadcast, blocks=None):
+        batch, record = super().answer(broadcast, blocks)
         frames = [parse(data) for data in split(batch)]
         cut = [replace(f, payload=f.payload[:-1]) if f.kind is Kind.REPORTS else f for f in frames]
         return b"".join(f.tobytes() for f in cut), record
@@ -123,10 +123,12 @@ class NoiseReused(UserShard):
 class KeepsOrder(Shuffler):
     """Hands the ones on before the zeros, as the users listed them."""
 
-    def _view(self, context, tally, randomizer, literal):
-        size = tally.reports * randomizer.per_label
-        bits = np.arange(size) < tally.ones[:, None]
-        return Frame(Kind.VIEW, context, 0, tally.reports, np.packbits(bits, axis=1).tobytes()).tobytes()
+    def view(self, broadcast, start, stop):
+        view, record = super().view(broadcast, start, stop)
+        frame = parse(view)
+        bits = np.unpackbits(np.frombuffer(frame.payload[8:], np.uint8).reshape(3, -1), axis=1)
+        ordered = np.packbits(-np.sort(-bits.astype(np.int8), axis=1), axis=1)
+        return replace(frame, payload=frame.payload[:8] + ordered.tobytes()).tobytes(), record
 
 
 def test_a_message_count_that_depends_on_the_datum_is_caught():

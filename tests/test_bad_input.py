@@ -24,13 +24,13 @@ both = pytest.mark.parametrize("kind", KINDS)
 class NoActors(Runtime):
     name = "no-actors"
 
-    def open(self, deployment, population, workers):
+    def host(self, role, *arguments):
         pytest.fail("an actor was started")
 
-    def exchange(self, broadcast):
+    def call(self, host, method, *arguments, many=(), returns=1):
         pytest.fail("a round was begun")
 
-    def result(self):
+    def get(self, handles):
         pytest.fail("a result was asked for")
 
 

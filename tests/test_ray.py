@@ -132,16 +132,16 @@ def test_what_crosses_between_actors_is_bytes():
     shard = UserShardActor.remote(deployment, ray.put(InMemory(ROWS)), range(3))
     shuffler, analyzer = ShufflerActor.remote(deployment), AnalyzerActor.remote(deployment)
     try:
-        broadcast, *_ = ray.get(analyzer.plan.remote())
-        frames, noted = ray.get(list(shard.answer.remote(broadcast)))
-        view, record = ray.get(list(shuffler.shuffle.remote(broadcast, frames)))
+        broadcast, *_ = ray.get(analyzer.call.remote("plan", 0))
+        frames, noted = ray.get(shard.call.options(num_returns=2).remote("answer", 0, broadcast))
+        view, record = ray.get(shuffler.call.options(num_returns=2).remote("shuffle", 1, broadcast, frames))
         assert [type(crossing) for crossing in (broadcast, frames, view)] == [bytes, bytes, bytes]
         assert [type(kept) for kept in (noted, record)] == [ShardRecord, ShuffleRecord]
         sent = [parse(frame) for frame in split(frames)]
         assert [(frame.kind, frame.reports) for frame in sent] == [(Kind.REPORTS, 40), (Kind.REPORTS, 40), (Kind.REPORTS, 17)]
         assert len(frames) == record.bytes_in < USERS * (PROTOCOL.randomizer.report_bytes + 4)  # and bits are packed
         assert (parse(view).kind, record.accepted, noted.asked) == (Kind.VIEW, USERS, USERS)
-        assert ray.get(analyzer.receive.remote(view)) is None
+        assert ray.get(analyzer.call.remote("receive", 0, view)) is True
         assert len(hosts()) == 3
     finally:
         for actor in (shard, shuffler, analyzer):

@@ -73,16 +73,17 @@ def shuffled(deployment, broadcast, frames):
 
 
 def ones_of(frame):
+    assert int.from_bytes(frame.payload[:8], "big") == frame.reports * LABEL
     if frame.kind is Kind.VIEW_TALLY:
-        return np.frombuffer(frame.payload, "<i8").tolist()
-    return np.unpackbits(np.frombuffer(frame.payload, np.uint8).reshape(D, -1), axis=1).sum(axis=1).tolist()
+        return np.frombuffer(frame.payload[8:], "<i8").tolist()
+    return np.unpackbits(np.frombuffer(frame.payload[8:], np.uint8).reshape(D, -1), axis=1).sum(axis=1).tolist()
 
 
 def ones_sent(frames):
     total = np.zeros(D, np.int64)
     for frame in frames:
         if frame.kind in (Kind.REPORTS, Kind.REPORT):
-            total += Messages.from_bytes(RANDOMIZER.alphabet, LABEL, frame.payload, frame.reports).ones_per_label()
+            total += Messages.from_bytes(RANDOMIZER.alphabet, LABEL, frame.payload, frame.reports).sums()
         else:
             total += (
                 np.frombuffer(frame.payload, "<u2" if frame.kind is Kind.COUNTS else "<i8")
@@ -363,7 +364,7 @@ def test_a_literal_view_has_the_ones_of_the_users_but_not_their_order():
     in_order = np.concatenate(sent).transpose(1, 0, 2).reshape(D, -1)
     view, _ = shuffled(deployment, broadcast, frames)
     assert (view.kind, view.index, view.reports) == (Kind.VIEW, 0, N)
-    bits = np.unpackbits(np.frombuffer(view.payload, np.uint8).reshape(D, -1), axis=1)[:, : N * LABEL]
+    bits = np.unpackbits(np.frombuffer(view.payload[8:], np.uint8).reshape(D, -1), axis=1)[:, : N * LABEL]
     assert np.array_equal(bits.sum(axis=1), in_order.sum(axis=1))
     changed = (bits != in_order).sum(axis=1)
     assert (changed > N * LABEL / 5).all()  # half of some 231 places are expected to differ
@@ -403,6 +404,21 @@ def test_the_view_is_the_same_on_any_number_of_workers(fidelity, adversary):
 # Analyzer
 
 
+def resized(hand, size):
+    """A hand that says it has so many messages under each label."""
+    return size.to_bytes(8, "big") + hand[8:]
+
+
+REJECTED_TALLIES = {
+    "a number more": ("wrong-length", lambda f: replace(f, payload=f.payload + bytes(8))),
+    "no size": ("wrong-length", lambda f: replace(f, payload=f.payload[:7])),
+    "too large": (
+        "count-out-of-range",
+        lambda f: replace(f, payload=f.payload[:8] + np.array([0, 0, N * LABEL + 1], "<i8").tobytes()),
+    ),
+    "of more reports than were said": ("wrong-length", lambda f: replace(f, payload=resized(f.payload, (N + 1) * LABEL))),
+    "the messages themselves": ("wrong-kind", of_kind(Kind.VIEW)),
+}
 REJECTED = {
     "another round": ("wrong-round", of_context(round=1)),
     "another run": ("wrong-task", of_context(task=bytes(16))),
@@ -413,19 +429,20 @@ REJECTED = {
     "a byte more": ("wrong-length", lambda f: replace(f, payload=f.payload + b"\0")),
     "a byte less": ("wrong-length", lambda f: replace(f, payload=f.payload[:-1])),
     "another number of users": ("wrong-length", lambda f: replace(f, reports=f.reports - 1)),
-    "a tally of the wrong length": ("wrong-length", of_kind(Kind.VIEW_TALLY)),
-    "a tally out of range": (
-        "count-out-of-range",
-        lambda f: replace(f, kind=Kind.VIEW_TALLY, payload=np.array([0, 0, N * LABEL + 1], "<i8").tobytes()),
-    ),
+    "a tally": ("wrong-kind", of_kind(Kind.VIEW_TALLY)),
+    "more messages than those of its reports": ("wrong-length", lambda f: replace(f, payload=resized(f.payload, N * LABEL + 1))),
     "ones in the padding": ("nonzero-padding", lambda f: replace(f, payload=f.payload[:-1] + bytes([f.payload[-1] | 1]))),
 }
 
 
-@pytest.mark.parametrize(("reason", "change"), REJECTED.values(), ids=REJECTED)
-def test_the_analyzer_rejects_what_is_not_this_rounds_view_and_keeps_its_state(reason, change):
+@pytest.mark.parametrize(
+    ("fidelity", "reason", "change"),
+    [("literal", *case) for case in REJECTED.values()] + [("aggregate", *case) for case in REJECTED_TALLIES.values()],
+    ids=[*REJECTED, *REJECTED_TALLIES],
+)
+def test_the_analyzer_rejects_what_is_not_this_rounds_view_and_keeps_its_state(fidelity, reason, change):
     watch = Watches()
-    deployment, broadcast, frames = ask(adversary=watch)
+    deployment, broadcast, frames = ask(fidelity, adversary=watch)
     view, _ = shuffled(deployment, broadcast, frames)
     analyzer, untouched = Analyzer(deployment), Analyzer(deployment)
     assert analyzer.plan() == untouched.plan()

@@ -1,5 +1,6 @@
 """The analyzer: owns the protocol's state."""
 
+import hashlib
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,9 @@ from shuffle_sim.errors import FrameError, RoundAbortedError
 from shuffle_sim.messages import Tally
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.protocol import RoundSpec
-from shuffle_sim.randomizer import Randomizer
 from shuffle_sim.roles.deployment import Deployment
-from shuffle_sim.roles.reports import tally_of
-from shuffle_sim.wire import Context, Frame, Kind, check_context, parse
+from shuffle_sim.roles.piles import read_hand, read_tally
+from shuffle_sim.wire import Context, Frame, Kind, check_context, parse, split
 
 
 class Analyzer:
@@ -31,42 +31,78 @@ class Analyzer:
         if self._spec is None:
             return None
         payload = self._spec.broadcast()
-        context = Context.of_broadcast(self._deployment.task, self._round, payload)
-        return Frame(Kind.ROUND, context, 0, 0, payload).tobytes(), self._spec.cohort, self._spec.event
+        self._context = Context.of_broadcast(self._deployment.task, self._round, payload)
+        self._view = _View(self._spec, self._deployment.fidelity == "literal")
+        return Frame(Kind.ROUND, self._context, 0, 0, payload).tobytes(), self._spec.cohort, self._spec.event
 
-    def receive(self, view: bytes) -> None:
-        """Take the view of the planned round and update the state.
+    def receive(self, view: bytes) -> bool:
+        """Take frames of the planned round's view; with the last of them, update the state.
+
+        Returns:
+            Whether the view is complete.
 
         Raises:
-            FrameError: if the view is not one of this round; the state is unchanged then.
+            FrameError: if a frame is not one of this round's view; the state is unchanged then.
+            RoundAbortedError: if no round is planned.
         """
         if self._spec is None:
             raise RoundAbortedError("no round is planned")
-        frame = parse(view)
-        check_context(frame, Context.of_broadcast(self._deployment.task, self._round, self._spec.broadcast()))
-        if not self._spec.minimum <= frame.reports <= self._spec.cohort.size:
-            raise FrameError("wrong-count", f"{frame.reports} reports of {self._spec.cohort.size} users")
-        tally = self._read(frame, self._spec.randomizer)
+        if not view:
+            raise FrameError("truncated", "no view")
+        for data in split(view):
+            frame = parse(data)
+            check_context(frame, self._context)
+            self._view.take(frame)
+        if not self._view.complete:
+            return False
+        tally = self._view.tally
         if self._deployment.adversary is not None:
             self._deployment.adversary.observe(tally)
         self._state = self._deployment.protocol.update(self._state, self._spec.analyze(tally))
         self._round += 1
         self._spec = None
-
-    @staticmethod
-    def _read(frame: Frame, randomizer: Randomizer) -> Tally:
-        if frame.kind is Kind.VIEW_TALLY:
-            return tally_of(frame, randomizer)
-        if frame.kind is not Kind.VIEW:
-            raise FrameError("wrong-kind", f"{frame.kind.name} is not for the analyzer")
-        labels, size = randomizer.alphabet.labels, frame.reports * randomizer.per_label
-        if len(frame.payload) != labels * ((size + 7) // 8):
-            raise FrameError("wrong-length", f"{len(frame.payload)} bytes for {labels} labels of {size} bits")
-        bits = np.frombuffer(frame.payload, np.uint8).reshape(labels, -1)
-        if size % 8 and bool((bits[:, -1] & (0xFF >> size % 8)).any()):
-            raise FrameError("nonzero-padding", "bits after the last message of a label")
-        return Tally.of_ones(np.bitwise_count(bits).sum(axis=1, dtype=np.int64), randomizer.per_label, frame.reports)
+        return True
 
     def result(self) -> Any:
         """The protocol's output."""
         return self._deployment.protocol.result(self._state)
+
+
+class _View:
+    """What the analyzer has of a round's view: frames in any order, each counted once, however often it comes."""
+
+    def __init__(self, spec: RoundSpec, literal: bool) -> None:
+        self._spec, self._literal = spec, literal
+        self._taken: dict[int, bytes] = {}
+        self._size = 0
+        self.tally = Tally(np.zeros(spec.randomizer.alphabet.labels, np.int64), 0)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all messages are there."""
+        return self._size == self.tally.reports * self._spec.randomizer.per_label > 0
+
+    def take(self, frame: Frame) -> None:
+        """Add a frame.
+
+        Raises:
+            FrameError: if it does not belong to the view.
+        """
+        if frame.kind is not (Kind.VIEW if self._literal else Kind.VIEW_TALLY):
+            raise FrameError("wrong-kind", f"{frame.kind.name} is not for the analyzer of this run")
+        digest = hashlib.sha256(frame.payload).digest()
+        if frame.index in self._taken:
+            if self._taken[frame.index] != digest:
+                place = f"frame {frame.index & 0xFFFF} of shard {frame.index >> 16}"
+                raise FrameError("duplicate-block", f"{place} came before with another content")
+            return
+        if not self._spec.minimum <= frame.reports <= self._spec.cohort.size:
+            raise FrameError("wrong-count", f"{frame.reports} reports of {self._spec.cohort.size} users")
+        size, sums = (read_hand if self._literal else read_tally)(frame.payload, self._spec.randomizer)
+        if self._taken and frame.reports != self.tally.reports:
+            raise FrameError("wrong-count", f"{frame.reports} reports, {self.tally.reports} said before")
+        if self._size + size > frame.reports * self._spec.randomizer.per_label:
+            raise FrameError("wrong-length", f"more messages than those of {frame.reports} reports")
+        self._taken[frame.index] = digest
+        self._size += size
+        self.tally = Tally(self.tally.sums + sums, frame.reports)

@@ -11,6 +11,8 @@ from shuffle_sim.protocol import Protocol, Query
 from shuffle_sim.randomizer import Randomizer
 from shuffle_sim.wire import Context, Frame, Kind, check_context, parse
 
+WAVE_BYTES = 1 << 25
+"""Bytes that users send before the shuffler has taken what was sent before."""
 FIDELITIES = ("literal", "counts", "aggregate")
 
 
@@ -26,6 +28,7 @@ class Deployment:
         block_size: users per block; belongs to the run, never to the number of workers.
         adversary: what corrupted users do.
         kernel: one of `kernels.KERNELS`.
+        shuffler_shards: into how many shards the shuffler is split; block i is of shard i modulo their number.
     """
 
     protocol: Protocol[Any]
@@ -35,10 +38,23 @@ class Deployment:
     block_size: int
     adversary: Adversary | None = None
     kernel: str = "numpy"
+    shuffler_shards: int = 1
 
     def blocks(self) -> range:
         """Indices of all user blocks."""
         return range(-(-self.protocol.users // self.block_size))
+
+    def waves(self, broadcast: bytes) -> list[range]:
+        """The blocks to be asked together, in order: what they answer fits the memory, whatever a round carries in all."""
+        _, cohort, _, randomizer, _ = self.opened(broadcast)
+        block_bytes = {
+            "literal": self.block_size * randomizer.report_bytes,
+            "counts": self.block_size * randomizer.alphabet.labels * 8,
+            "aggregate": randomizer.alphabet.labels * 8,
+        }[self.fidelity]
+        low, high = cohort.ranges[0][0] // self.block_size, -(-cohort.stop // self.block_size)
+        step = max(1, WAVE_BYTES // block_bytes)
+        return [range(start, min(start + step, high)) for start in range(low, high, step)]
 
     def opened(self, broadcast: bytes) -> tuple[Frame, Cohort, Query, Randomizer, int]:
         """A broadcast as user shards and the shuffler read it: frame, cohort, query, randomizer, minimum.

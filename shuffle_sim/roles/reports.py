@@ -1,4 +1,4 @@
-"""What a users' frame carries at each fidelity, and what it adds to the view."""
+"""What a users' frame carries at each fidelity, and how it is read."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,31 +14,39 @@ HONEST_KIND = {"literal": Kind.REPORTS, "counts": Kind.COUNTS, "aggregate": Kind
 
 
 def count_type(randomizer: Randomizer) -> str:
-    """The little-endian integers in which counts travel."""
-    return "<u2" if randomizer.per_label < 2**16 else "<u4"
+    """The little-endian integers in which a user's sums of symbols travel."""
+    return next(f"<u{size}" for size in (2, 4, 8) if randomizer.largest_sum < 256**size)
 
 
-def tally_of(frame: Frame, randomizer: Randomizer) -> Tally:
-    """What a users' frame adds to the view.
+def read_reports(frame: Frame, randomizer: Randomizer) -> Messages | Tally:
+    """What a users' frame carries.
 
     Raises:
         FrameError: naming why the frame's reports are dropped.
     """
-    labels, per_label = randomizer.alphabet.labels, randomizer.per_label
     if frame.kind in (Kind.REPORTS, Kind.REPORT):
-        messages = Messages.from_bytes(randomizer.alphabet, per_label, frame.payload, frame.reports)
-        return Tally.of_ones(messages.ones_per_label(), per_label, frame.reports)
+        return Messages.from_bytes(randomizer.alphabet, randomizer.per_label, frame.payload, frame.reports)
     if frame.kind is Kind.COUNTS:
+        labels = randomizer.alphabet.labels
         counts = _integers(frame.payload, count_type(randomizer), frame.reports * labels).reshape(frame.reports, labels)
-        if counts.size and counts.max() > per_label:
-            raise FrameError("count-out-of-range", f"counts must be 0 to {per_label}")
-        return Tally.of_ones(column_sums(counts), per_label, frame.reports)
-    if frame.kind in (Kind.TALLY, Kind.VIEW_TALLY):
-        ones = _integers(frame.payload, "<i8", labels)
-        if ones.min() < 0 or ones.max() > per_label * frame.reports:
-            raise FrameError("count-out-of-range", f"tallies must be 0 to {per_label * frame.reports}")
-        return Tally.of_ones(ones, per_label, frame.reports)
+        if counts.size and counts.max() > randomizer.largest_sum:
+            raise FrameError("count-out-of-range", f"counts must be 0 to {randomizer.largest_sum}")
+        return Tally(column_sums(counts), frame.reports)
+    if frame.kind is Kind.TALLY:
+        return Tally(read_sums(frame.payload, randomizer, frame.reports), frame.reports)
     raise FrameError("wrong-kind", f"{frame.kind.name} carries no reports")
+
+
+def read_sums(payload: bytes, randomizer: Randomizer, reports: int) -> NDArray[np.int64]:
+    """Sums of symbols per label over so many reports, shape (labels,).
+
+    Raises:
+        FrameError: `wrong-length`, or `count-out-of-range` if so many reports cannot have these sums.
+    """
+    sums = _integers(payload, "<i8", randomizer.alphabet.labels)
+    if sums.min() < 0 or sums.max() > randomizer.largest_sum * reports:
+        raise FrameError("count-out-of-range", f"tallies must be 0 to {randomizer.largest_sum * reports}")
+    return sums.astype(np.int64)
 
 
 def _integers(payload: bytes, dtype: str, size: int) -> NDArray[np.integer]:

@@ -1,93 +1,210 @@
-"""The shuffler: collects, checks, permutes, releases once."""
+"""The shuffler: collects, checks, permutes, releases once. It may be split into shards.
+
+A shard takes the reports of the blocks that are its own, sends every message to a uniformly random shard, permutes what it then
+holds, and the view is what the shards release, one after the other. That is the uniform permutation again: given how many
+messages each shard holds, which ones they are is a uniformly random choice, and so is their order (docs/theory.md, "Shards").
+"""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-
-import numpy as np
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from shuffle_sim.cohort import Cohort
 from shuffle_sim.errors import FrameError, RoundAbortedError
-from shuffle_sim.messages import Tally
 from shuffle_sim.randomizer import Randomizer
 from shuffle_sim.randomness import Role, stream
 from shuffle_sim.roles.deployment import Deployment
-from shuffle_sim.roles.reports import HONEST_KIND, tally_of
-from shuffle_sim.shuffling import arrange
+from shuffle_sim.roles.piles import Pile, pile_of
+from shuffle_sim.roles.reports import HONEST_KIND, read_reports
 from shuffle_sim.wire import Context, Frame, Kind, check_context, parse, split
 
 
 @dataclass(frozen=True)
 class ShuffleRecord:
-    """What the shuffler did in a round: reports accepted, dropped by reason, bytes received and sent."""
+    """What the shuffler, or a shard of it, did in a round or in a part of one.
 
-    accepted: int
-    dropped: Mapping[str, int] = field(default_factory=dict)
+    Attributes:
+        accepted: reports.
+        dropped: reports by reason.
+        bytes_in: received from users.
+        bytes_routed: sent to other shards.
+        bytes_out: sent to the analyzer.
+        shares: messages under each label that each shard got.
+        routed: messages under each label in each frame to another shard.
+        hands: messages under each label in each frame of the view.
+    """
+
+    accepted: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
     bytes_in: int = 0
+    bytes_routed: int = 0
     bytes_out: int = 0
+    shares: Counter[int] = field(default_factory=Counter)
+    routed: tuple[int, ...] = ()
+    hands: tuple[int, ...] = ()
+
+    def __add__(self, other: "ShuffleRecord") -> "ShuffleRecord":
+        """Both together."""
+        return ShuffleRecord(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
 
 
 class Shuffler:
-    """Collects the frames of a round, drops what is not valid, permutes uniformly, releases the view once."""
+    """A shard of the shuffler; by default all of it. A round is collected in one or more parts, released once, then viewed."""
 
-    def __init__(self, deployment: Deployment) -> None:
+    def __init__(self, deployment: Deployment, shard: int = 0) -> None:
         """Start with no round released."""
-        self._deployment = deployment
+        self._deployment, self._shard = deployment, shard
         self._released = -1
+        self._round: _Round | None = None
 
     def shuffle(self, broadcast: bytes, batches: Iterable[bytes]) -> tuple[bytes, ShuffleRecord]:
-        """The permuted view of the round, and the simulator's record.
+        """A whole round of a shuffler that is one shard: the permuted view, and the simulator's record.
 
         Raises:
             RoundAbortedError: if fewer than the agreed minimum of reports were accepted, or the round was released before.
         """
-        frame, cohort, _, randomizer, minimum = self._deployment.opened(broadcast)
-        if frame.context.round <= self._released:
-            raise RoundAbortedError(f"round {frame.context.round} was released before")
-        context = self._deployment.answering(frame)
-        inbox = _Inbox(self._deployment, context, cohort, randomizer)
-        for batch in batches:
-            inbox.take(batch)
-        accepted, dropped = inbox.tally.reports, inbox.dropped
-        if accepted < minimum:
-            raise RoundAbortedError(
-                f"round {frame.context.round}: {accepted} reports accepted, agreed are at least {minimum}; not released"
-            )
-        view = self._view(context, inbox.tally, randomizer, self._deployment.fidelity == "literal")
-        self._released = frame.context.round
-        return view, ShuffleRecord(accepted, dict(dropped), inbox.received, len(view))
+        *_, collected = self.collect(broadcast, batches)
+        released = self.release(broadcast, [collected])
+        view, sent = self.view(broadcast, 0, len(released.hands))
+        return view, collected + released + sent
 
-    def _view(self, context: Context, tally: Tally, randomizer: Randomizer, literal: bool) -> bytes:
-        if not literal:
-            return Frame(Kind.VIEW_TALLY, context, 0, tally.reports, tally.ones.astype("<i8").tobytes()).tobytes()
-        rng = stream(self._deployment.entropy, context.round, Role.SHUFFLER, 0)
-        size = tally.reports * randomizer.per_label
-        payload = b"".join(arrange(int(ones), size, rng).tobytes() for ones in tally.ones)
-        return Frame(Kind.VIEW, context, 0, tally.reports, payload).tobytes()
+    def collect(self, broadcast: bytes, batches: Iterable[bytes]) -> tuple[Any, ...]:
+        """Take reports of users, and send every message to a uniformly random shard.
+
+        Returns:
+            A frame for each shard, empty for this one, which keeps its own; and last the simulator's record of this part.
+
+        Raises:
+            RoundAbortedError: if the round was released before.
+        """
+        now, shards = self._at(broadcast), self._deployment.shuffler_shards
+        arrived = now.pile if shards == 1 else pile_of(now.randomizer, self._deployment.fidelity)
+        before = arrived.size
+        record = now.inbox.take(batches, arrived)
+        if shards == 1:
+            return b"", replace(record, shares=Counter({0: arrived.size - before}))
+        rng = stream(self._deployment.entropy, now.context.round, Role.ROUTER, self._shard << 32 | now.parts)
+        arrived.deal(arrived.shares(shards, rng), rng)
+        hands = [arrived.hand(target, rng) for target in range(shards)]
+        now.pile.take(hands[self._shard])
+        frames = [Frame(Kind.ROUTED, now.context, self._shard << 16 | now.parts, 0, hand).tobytes() for hand in hands]
+        frames[self._shard] = b""
+        now.parts += 1
+        routed = tuple(size for target, size in enumerate(arrived.dealt) if target != self._shard)
+        shares = Counter(dict(enumerate(arrived.dealt)))
+        return *frames, replace(record, shares=shares, routed=routed, bytes_routed=sum(map(len, frames)))
+
+    def accept(self, broadcast: bytes, frames: Iterable[bytes]) -> None:
+        """Take the messages that other shards sent here.
+
+        Raises:
+            FrameError: if a frame is not one of those, or came before.
+        """
+        now = self._at(broadcast)
+        for frame in (parse(data) for data in frames if data):
+            check_context(frame, now.context)
+            if frame.kind is not Kind.ROUTED:
+                raise FrameError("wrong-kind", f"{frame.kind.name} does not come from another shard")
+            if frame.index in now.routed:
+                raise FrameError("duplicate-block", f"part {frame.index & 0xFFFF} of shard {frame.index >> 16}")
+            now.pile.take(frame.payload)
+            now.routed.add(frame.index)
+
+    def release(self, broadcast: bytes, records: Iterable[ShuffleRecord]) -> ShuffleRecord:
+        """End the round and permute: nothing is taken any more, and the view can be had.
+
+        Args:
+            broadcast: of the round.
+            records: of all that was collected, by all shards.
+
+        Raises:
+            RoundAbortedError: if all shards together accepted fewer reports than agreed, messages on their way here are missing,
+                or the round was released before.
+        """
+        now = self._at(broadcast)
+        collected = sum(records, ShuffleRecord())
+        if collected.accepted < now.minimum:
+            short = f"{collected.accepted} reports accepted, agreed are at least {now.minimum}"
+            raise RoundAbortedError(f"round {now.context.round}: {short}; not released")
+        if now.pile.size != collected.shares[self._shard]:
+            lost = f"shard {self._shard} holds {now.pile.size} of {collected.shares[self._shard]} messages"
+            raise RoundAbortedError(f"round {now.context.round}: {lost}; not released")
+        now.accepted = collected.accepted
+        now.pile.deal(now.pile.view(), stream(self._deployment.entropy, now.context.round, Role.SHUFFLER, self._shard << 32))
+        self._released = now.context.round
+        return ShuffleRecord(hands=tuple(now.pile.dealt))
+
+    def view(self, broadcast: bytes, start: int, stop: int) -> tuple[bytes, ShuffleRecord]:
+        """Frames start, ..., stop - 1 of this shard's part of the view; asked again, the same bytes again.
+
+        Raises:
+            RoundAbortedError: if the round is not released.
+        """
+        now = self._round
+        if now is None or self._released != now.context.round or now.broadcast != broadcast:
+            raise RoundAbortedError("no view of a round that is not released")
+        kind = Kind.VIEW if self._deployment.fidelity == "literal" else Kind.VIEW_TALLY
+        frames = []
+        for index in range(start, stop):
+            place = self._shard << 32 | index + 1
+            hand = now.pile.hand(index, stream(self._deployment.entropy, now.context.round, Role.SHUFFLER, place))
+            frames.append(Frame(kind, now.context, self._shard << 16 | index, now.accepted, hand).tobytes())
+        view = b"".join(frames)
+        return view, ShuffleRecord(bytes_out=len(view))
+
+    def _at(self, broadcast: bytes) -> "_Round":
+        """The round under way, begun with the first call that names it; rounds only go forward."""
+        if self._round is None or self._round.broadcast != broadcast:
+            begun = _Round(self._deployment, broadcast, self._shard)
+            last, asked = -1 if self._round is None else self._round.context.round, begun.context.round
+            if self._released < asked <= last:
+                raise RoundAbortedError(f"round {asked} is asked for while round {last} is under way with other parameters")
+            if asked <= self._released:
+                raise RoundAbortedError(f"round {asked} was released before")
+            self._round = begun
+        if self._round.context.round <= self._released:
+            raise RoundAbortedError(f"round {self._released} was released before")
+        return self._round
+
+
+class _Round:
+    """One round in the shuffler's hands."""
+
+    def __init__(self, deployment: Deployment, broadcast: bytes, shard: int) -> None:
+        frame, cohort, _, self.randomizer, self.minimum = deployment.opened(broadcast)
+        self.broadcast, self.context = broadcast, deployment.answering(frame)
+        self.inbox = _Inbox(deployment, self.context, cohort, self.randomizer, shard)
+        self.pile = pile_of(self.randomizer, deployment.fidelity)
+        self.routed: set[int] = set()
+        self.parts = 0
+        self.accepted = 0
 
 
 class _Inbox:
-    """What the shuffler has received for a round: what is valid is tallied, everything else is dropped and counted."""
+    """What the shard has received for a round: what is valid goes on a pile, everything else is dropped and counted."""
 
-    def __init__(self, deployment: Deployment, context: Context, cohort: Cohort, randomizer: Randomizer) -> None:
+    def __init__(self, deployment: Deployment, context: Context, cohort: Cohort, randomizer: Randomizer, shard: int) -> None:
         self._deployment, self._context, self._cohort, self._randomizer = deployment, context, cohort, randomizer
+        self._shard = shard
         self._whole = HONEST_KIND[deployment.fidelity]
         self._seen: set[int] = set()
         self._taken: Counter[int] = Counter()
-        self.received = 0
-        self.dropped: Counter[str] = Counter()
-        self.tally = Tally(np.zeros((randomizer.alphabet.labels, randomizer.alphabet.symbols), np.int64), 0)
 
-    def take(self, batch: bytes) -> None:
-        """Add the frames of one shard."""
-        self.received += len(batch)
-        try:
-            for data in split(batch):
-                self._take_frame(data)
-        except FrameError as error:  # where a length is broken, the rest of the batch cannot be told apart any more
-            self.dropped[error.reason] += 1
+    def take(self, batches: Iterable[bytes], pile: Pile) -> ShuffleRecord:
+        """Put the reports of these batches on the pile."""
+        before, received = self._taken.total(), 0
+        dropped: Counter[str] = Counter()
+        for batch in batches:
+            received += len(batch)
+            try:
+                for data in split(batch):
+                    self._take_frame(data, pile, dropped)
+            except FrameError as error:  # where a length is broken, the rest of the batch cannot be told apart any more
+                dropped[error.reason] += 1
+        return ShuffleRecord(self._taken.total() - before, dropped, received)
 
-    def _take_frame(self, data: memoryview) -> None:
+    def _take_frame(self, data: memoryview, pile: Pile, dropped: Counter[str]) -> None:
         counted = 1  # a frame too broken to say how many reports it carries counts for one
         try:
             frame = parse(data)
@@ -96,6 +213,8 @@ class _Inbox:
             check_context(frame, self._context)
             if frame.kind not in (self._whole, Kind.REPORT):
                 raise FrameError("wrong-kind", f"{frame.kind.name} is not for the shuffler of this run")
+            if frame.index % self._deployment.shuffler_shards != self._shard:
+                raise FrameError("wrong-shard", f"block {frame.index} is not of shard {self._shard}")
             if frame.kind is Kind.REPORT and frame.reports != 1:
                 raise FrameError("wrong-count", "a single report counts one user")
             if frame.kind is self._whole and frame.index in self._seen:
@@ -103,14 +222,14 @@ class _Inbox:
             room = asked - self._taken[frame.index]
             if frame.reports > room:
                 raise FrameError("too-many-reports", f"{frame.reports} of block {frame.index}, {room} to come")
-            tally = tally_of(frame, self._randomizer)
+            reports = read_reports(frame, self._randomizer)
         except FrameError as error:
-            self.dropped[error.reason] += counted
+            dropped[error.reason] += counted
             return
         if frame.kind is self._whole:
             self._seen.add(frame.index)
         self._taken[frame.index] += frame.reports
-        self.tally += tally
+        pile.add(reports)
 
     def _asked(self, block: int) -> int:
         size = self._deployment.block_size

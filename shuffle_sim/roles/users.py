@@ -49,8 +49,12 @@ class UserShard:
         if population.resident:
             self._resident = {block: list(self._chunks(block)) for block in self._hosted}
 
-    def answer(self, broadcast: bytes) -> tuple[bytes, ShardRecord]:
+    def answer(self, broadcast: bytes, blocks: range | None = None) -> tuple[bytes, ShardRecord]:
         """The frames of this shard's users for the round, and the simulator's record of them.
+
+        Args:
+            broadcast: the round's.
+            blocks: only users of these blocks, or all.
 
         The same broadcast again gives the same bytes again: they are drawn from the same streams.
 
@@ -67,7 +71,7 @@ class UserShard:
         record = ShardRecord()
         with using(self._deployment.kernel):
             for block in self._hosted:
-                if any(cohort.within(*self._span(block))):
+                if (blocks is None or block in blocks) and any(cohort.within(*self._span(block))):
                     made, noted = self._answer_block(context, block, cohort, query, randomizer)
                     frames += made
                     record += noted
@@ -175,8 +179,7 @@ _Part = tuple[int, NDArray[Any]]
 def _randomized(fidelity: str, values: Values, randomizer: Randomizer, rng: np.random.Generator) -> _Part:
     if fidelity == "aggregate":
         return len(values), randomizer.tally(values, rng)
-    counts = randomizer.counts(values, rng)
-    return len(values), counts if fidelity == "counts" else Messages.from_ones(counts, randomizer.per_label).packed
+    return len(values), (randomizer.counts(values, rng) if fidelity == "counts" else randomizer.reports(values, rng).packed)
 
 
 def _honest_frame(fidelity: str, context: Context, block: int, parts: list[_Part], randomizer: Randomizer) -> list[bytes]:
