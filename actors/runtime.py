@@ -7,12 +7,16 @@ from typing import Any
 
 import ray
 from ray._private import ray_constants
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.hosts import ACTORS
 from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.population import Population
 from shuffle_sim.roles import Deployment
 from shuffle_sim.runtime import Plan, Runtime
+
+
+_all_nodes: Any = ray.nodes
 
 
 class RayRuntime(Runtime):
@@ -29,11 +33,13 @@ class RayRuntime(Runtime):
     def open(self, deployment: Deployment, population: Population, workers: int) -> Plan:
         """Start Ray if needed, and an actor for each role."""
         self._connect()
+        self._nodes = [node["NodeID"] for node in _all_nodes() if node["Alive"]]
         return super().open(deployment, population, workers)
 
     def host(self, role: type, *arguments: Any) -> Any:
-        """An actor of its own."""
-        actor = ACTORS[role].remote(*arguments)
+        """An actor of its own, on the nodes of the cluster in turn."""
+        node = self._nodes[len(self._actors) % len(self._nodes)]
+        actor = ACTORS[role].options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True)).remote(*arguments)
         self._actors.append(actor)
         return actor
 

@@ -81,6 +81,8 @@ class BinomialRandomizer(Randomizer):
             clipped = int(np.count_nonzero(over > 1 + 1e-12))
             return values.times(1 / np.sqrt(np.maximum(over, 1.0))), clipped
         values = dense(values)
+        if values.size != len(values) * self.labels:
+            raise ParameterError("data.shape", values.shape, f"{self.labels} number(s) for each user")
         if self.norm_bound is None:
             admitted = np.clip(values, self.lower, self.lower + self.width)
             return admitted, int((admitted != values).reshape(len(values), -1).any(axis=1).sum())

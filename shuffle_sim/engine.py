@@ -23,6 +23,7 @@ from shuffle_sim.roles.piles import view_hands
 from shuffle_sim.runtime import Exchange, Runtime
 
 _BLOCKS, _MAX_BLOCK, _BLOCK_BYTES = 16, 65_536, 1 << 22
+_LARGEST_FRAME = 1 << 29  # bytes that a block of users may send at once
 _LITERAL_MESSAGES = 10**8  # up to here a literal round takes about a second: simulate every message
 
 
@@ -215,8 +216,11 @@ def _deployment(
     sizes = [default_block_size(protocol.users, bytes_each) for bytes_each in (randomizer.report_bytes, 8 * labels)]
     literal_size, quick_size = sizes if block_size is None else [integer("block_size", block_size)] * 2
     size = literal_size if fidelity == "literal" else quick_size
-    if fidelity == "literal" and size * randomizer.report_bytes > 1 << 29:
-        raise ParameterError("fidelity", fidelity, f"counts or aggregate: one report has {randomizer.report_bytes:,} bytes")
+    each = {"literal": randomizer.report_bytes, "counts": 8 * labels, "aggregate": 0}[fidelity]
+    if min(size, protocol.users) * each > _LARGEST_FRAME:
+        name, given = ("fidelity", fidelity) if size == 1 else ("block_size", size)
+        fits = "counts or aggregate" if size == 1 else f"at most {_LARGEST_FRAME // each}"
+        raise ParameterError(name, given, f"{fits}: {each:,} bytes a user must fit a frame of {_LARGEST_FRAME >> 20} MiB")
     kernel = available(kernel, first.cohort.size * labels if fidelity == "aggregate" else 0)
     if integer("shuffler_shards", shuffler_shards, 1, 1024) > 1 and fidelity != "literal":
         allowed = f"1 at {fidelity} fidelity, where no messages are simulated to be shuffled"

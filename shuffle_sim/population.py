@@ -112,23 +112,25 @@ def _from_pages(start: int, stop: int, size: int, page_rows: Callable[[int], NDA
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-class NpyFiles(Population):
-    """Rows in .npy files, one after the other, mapped into memory by the shards that need them."""
+class Files(Population):
+    """Rows in files, one after the other, each read by the shards that need it."""
+
+    suffix: str
 
     def __init__(self, paths: Sequence[str | Path]) -> None:
-        """Read the files' headers, not their rows.
+        """Read what the files say of themselves, not their rows.
 
         Raises:
-            ParameterError: no file, a missing or truncated one, or rows of different shapes.
+            ParameterError: no file, a missing or truncated one, or rows of different shapes or not of numbers.
         """
         self._paths = [Path(path) for path in paths]
         if not self._paths:
-            raise ParameterError("paths", paths, "at least one .npy file")
-        arrays = [_mapped(path) for path in self._paths]
-        for path, array in zip(self._paths, arrays, strict=True):
-            if array.ndim == 0 or array.shape[1:] != arrays[0].shape[1:] or array.dtype.kind not in "fiub":
-                raise ParameterError("file", str(path), f"rows of numbers of shape {arrays[0].shape[1:]}, as in the first file")
-        self._ends = np.cumsum([len(array) for array in arrays]).tolist()
+            raise ParameterError("paths", paths, f"at least one {self.suffix} file")
+        shapes = [self._shape(path) for path in self._paths]
+        for path, shape in zip(self._paths, shapes, strict=True):
+            if shape[1:] != shapes[0][1:]:
+                raise ParameterError("file", str(path), f"rows of shape {shapes[0][1:]}, as in the first file")
+        self._ends = np.cumsum([shape[0] for shape in shapes]).tolist()
         if not self._ends[-1]:
             raise ParameterError("paths", paths, "files with at least one row")
 
@@ -142,17 +144,95 @@ class NpyFiles(Population):
         parts, first = [], 0
         for path, end in zip(self._paths, self._ends, strict=True):
             if first < stop and end > start:
-                parts.append(np.array(_mapped(path)[max(0, start - first) : stop - first]))
+                parts.append(self._part(path, max(0, start - first), min(stop, end) - first))
             first = end
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
+    @abstractmethod
+    def _shape(self, path: Path) -> tuple[int, ...]:
+        """Of the file's rows together."""
 
-def _mapped(path: Path) -> NDArray[Any]:
-    try:
-        mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise ParameterError("file", str(path), f"a whole .npy file ({error})") from error
-    return mapped
+    @abstractmethod
+    def _part(self, path: Path, start: int, stop: int) -> NDArray[Any]:
+        """Rows of one file."""
+
+
+class NpyFiles(Files):
+    """Rows in .npy files, mapped into memory."""
+
+    suffix = ".npy"
+
+    def _shape(self, path: Path) -> tuple[int, ...]:
+        array = self._mapped(path)
+        if array.ndim == 0 or array.dtype.kind not in "fiub":
+            raise ParameterError("file", str(path), "rows of numbers")
+        return array.shape
+
+    def _part(self, path: Path, start: int, stop: int) -> NDArray[Any]:
+        return np.array(self._mapped(path)[start:stop])
+
+    @staticmethod
+    def _mapped(path: Path) -> NDArray[Any]:
+        try:
+            mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise ParameterError("file", str(path), f"a whole .npy file ({error})") from error
+        return mapped
+
+
+class ParquetFiles(Files):
+    """Rows in Parquet files, read one row group at a time; missing values are not finite, and sent as zero."""
+
+    suffix = ".parquet"
+
+    def __init__(self, paths: Sequence[str | Path], columns: Sequence[str] | None = None) -> None:
+        """Take these columns, in this order; by default all. One column alone gives rows that are numbers."""
+        self._columns = None if columns is None else list(columns)
+        self._group: tuple[Path, int, NDArray[Any]] | None = None
+        super().__init__(paths)
+
+    def _shape(self, path: Path) -> tuple[int, ...]:
+        import pyarrow.types as kinds
+
+        file = self._opened(path)
+        types = {field.name: field.type for field in file.schema_arrow}
+        if self._columns is None:
+            self._columns = list(types)
+        for name in self._columns:
+            kind = types.get(name)
+            if kind is None or not (kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_boolean(kind)):
+                raise ParameterError(f"column {name} of {path}", str(kind), "there, and of numbers")
+        return file.metadata.num_rows, *([len(self._columns)] if len(self._columns) > 1 else [])
+
+    def _part(self, path: Path, start: int, stop: int) -> NDArray[Any]:
+        metadata, first, parts = self._opened(path).metadata, 0, []
+        for group in range(metadata.num_row_groups):
+            end = first + metadata.row_group(group).num_rows
+            if first < stop and end > start:
+                parts.append(self._rows_of_group(path, group)[max(0, start - first) : stop - first])
+            first = end
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _rows_of_group(self, path: Path, group: int) -> NDArray[Any]:
+        if self._group is None or self._group[:2] != (path, group):
+            table = self._opened(path).read_row_group(group, columns=self._columns)
+            columns = [np.asarray(table[name].to_numpy(), np.float64) for name in self._columns or ()]
+            self._group = path, group, columns[0] if len(columns) == 1 else np.column_stack(columns)
+        return self._group[2]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the row group that is kept."""
+        return {**self.__dict__, "_group": None}
+
+    @staticmethod
+    def _opened(path: Path) -> Any:
+        import pyarrow
+        import pyarrow.parquet
+
+        try:
+            return pyarrow.parquet.ParquetFile(path)
+        except (OSError, pyarrow.ArrowException) as error:
+            raise ParameterError("file", str(path), f"a whole Parquet file ({error})") from error
 
 
 def population_of(data: "Population | ArrayLike") -> Population:

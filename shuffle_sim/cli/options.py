@@ -5,6 +5,10 @@ from typing import Annotated
 
 import typer
 
+from shuffle_sim.errors import ParameterError
+from shuffle_sim.registry import registered
+from shuffle_sim.runtime import Runtime
+
 Epsilon = Annotated[float, typer.Option(help="Privacy parameter epsilon of the whole run.")]
 Delta = Annotated[float, typer.Option(help="Privacy parameter delta of the whole run.")]
 NoiseRatio = Annotated[
@@ -15,6 +19,9 @@ MaxBits = Annotated[
 ]
 HonestFraction = Annotated[float, typer.Option(help="Fraction of users whose noise is counted on, assumed in advance.")]
 RuntimeName = Annotated[str, typer.Option("--runtime", help="inprocess or ray.")]
+Address = Annotated[
+    str | None, typer.Option(help="With --runtime ray: host:port of a running Ray cluster to join, or auto for this machine's.")
+]
 Workers = Annotated[int, typer.Option(help="User shards (on Ray: actors).")]
 Fidelity = Annotated[str | None, typer.Option(help="literal, counts or aggregate; by default chosen by cost.")]
 Seed = Annotated[int | None, typer.Option(help="Makes the run reproducible, and therefore not private.")]
@@ -27,3 +34,19 @@ BoundsOption = Annotated[
     list[str] | None,
     typer.Option("--bounds", help="Public bounds low:high of every column, or name=low:high of one; repeatable."),
 ]
+
+
+def runtime_of(name: str, address: str | None) -> Runtime:
+    """The runtime of that name, joining the cluster at the address if one is given.
+
+    Raises:
+        ParameterError: an unknown name, or one that joins nothing.
+    """
+    kind = registered("runtime", name)
+    if address is None:
+        host: Runtime = kind()
+        return host
+    if name != "ray":
+        raise ParameterError("address", address, "used with --runtime ray")
+    joined: Runtime = kind(address)
+    return joined

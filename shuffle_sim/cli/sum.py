@@ -28,6 +28,7 @@ def sum_command(
     max_bits: o.MaxBits = None,
     honest_fraction: o.HonestFraction = 1.0,
     runtime: o.RuntimeName = "inprocess",
+    address: o.Address = None,
     workers: o.Workers = 1,
     fidelity: o.Fidelity = None,
     seed: o.Seed = None,
@@ -51,7 +52,7 @@ def sum_command(
         n=people, d=d, privacy=privacy, noise_ratio=noise_ratio, max_bits=max_bits, honest_fraction=honest_fraction
     )
     check_picture(plot)
-    result = run(protocol, rows, runtime=runtime, workers=workers, fidelity=fidelity, seed=seed)
+    result = run(protocol, rows, runtime=o.runtime_of(runtime, address), workers=workers, fidelity=fidelity, seed=seed)
     summary = _summary(source, protocol, result, privacy)
     if json:
         emit(summary)
