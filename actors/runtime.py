@@ -15,7 +15,6 @@ from shuffle_sim.population import Population
 from shuffle_sim.roles import Deployment
 from shuffle_sim.runtime import Plan, Runtime
 
-
 _all_nodes: Any = ray.nodes
 
 
