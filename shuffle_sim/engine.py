@@ -22,7 +22,7 @@ from shuffle_sim.roles import FIDELITIES, Deployment
 from shuffle_sim.roles.piles import view_hands
 from shuffle_sim.runtime import Exchange, Runtime
 
-_BLOCKS, _MAX_BLOCK, _BLOCK_BYTES = 16, 65_536, 1 << 22
+_BLOCKS, _MAX_BLOCK, _BLOCK_BYTES = 16, 65_536, 1 << 21
 _LARGEST_FRAME = 1 << 29  # bytes that a block of users may send at once
 _LITERAL_MESSAGES = 10**8  # up to here a literal round takes about a second: simulate every message
 
@@ -110,7 +110,7 @@ class Result:
 
 
 def default_block_size(users: int, report_bytes: int) -> int:
-    """Users per block: some 16 blocks for a small run, at most 65,536 users and 4 MiB of literal reports each."""
+    """Users per block: some 16 blocks for a small run, at most 65,536 users and 2 MiB of literal reports each."""
     return max(1, min(-(-users // _BLOCKS), _MAX_BLOCK, _BLOCK_BYTES // report_bytes))
 
 

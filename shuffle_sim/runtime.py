@@ -12,7 +12,7 @@ from shuffle_sim.population import Population
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.roles import Analyzer, Deployment, ShardRecord, Shuffler, ShuffleRecord, UserShard
 
-_HANDS = 8  # frames of a view that are asked for together
+_HANDS = 4  # frames of a view that are asked for together
 Plan = tuple[bytes, Cohort, PrivacyEvent] | None
 
 

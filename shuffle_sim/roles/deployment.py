@@ -11,7 +11,7 @@ from shuffle_sim.protocol import Protocol, Query
 from shuffle_sim.randomizer import Randomizer
 from shuffle_sim.wire import Context, Frame, Kind, check_context, parse
 
-WAVE_BYTES = 1 << 25
+WAVE_BYTES = 1 << 23
 """Bytes that users send before the shuffler has taken what was sent before."""
 FIDELITIES = ("literal", "counts", "aggregate")
 

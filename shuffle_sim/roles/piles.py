@@ -16,7 +16,7 @@ from shuffle_sim.randomizer import Randomizer
 from shuffle_sim.roles.reports import read_sums
 from shuffle_sim.shuffling import arrange, permuted, share_out
 
-HAND_BYTES = 1 << 22
+HAND_BYTES = 1 << 21
 """Largest hand of a view: whoever holds one needs little memory."""
 _SIZE = 8  # bytes in front of a hand: how many messages it has under each label
 
