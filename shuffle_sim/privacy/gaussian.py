@@ -5,7 +5,6 @@ from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from shuffle_sim.errors import positive, real
@@ -35,6 +34,8 @@ def mu_of(epsilon: float, delta: float) -> float:
         real("epsilon", epsilon, 0.0, math.inf, closed=(True, False)),
         real("delta", delta, 0, 1, closed=(False, False)),
     )
+    from scipy.optimize import brentq  # heavy, and not needed by users' shards and shufflers
+
     high = 1.0
     while delta_gdp(epsilon, high) < delta:
         high *= 2
@@ -44,6 +45,8 @@ def mu_of(epsilon: float, delta: float) -> float:
 
 def epsilon_gdp(delta: float, mu: float) -> float:
     """The smallest epsilon >= 0 at which N(mu, 1) against N(0, 1) is (epsilon, delta)-indistinguishable."""
+    from scipy.optimize import brentq
+
     if mu <= 0 or delta_gdp(0.0, mu) <= delta:
         return 0.0
     high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1

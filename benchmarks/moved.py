@@ -1,0 +1,24 @@
+"""Messages that are really moved: the shuffler's permutation against numpy's of as many uint8, for symbols of 1 to 8 bytes."""
+
+import numpy as np
+
+from benchmarks.clock import best
+from shuffle_sim.shuffling import permuted
+
+MESSAGES = (1_000_000, 5_800_000, 50_000_000)
+
+
+def measure() -> dict[str, object]:
+    rng = np.random.Generator(np.random.SFC64(0))
+    found = {}
+    for count in MESSAGES:
+        bits = rng.integers(0, 2, count, np.uint8)
+        reference = best(lambda bits=bits: rng.permutation(bits))
+        for kind in (np.uint8, np.uint32, np.uint64):
+            symbols = bits.astype(kind)
+            moved = best(lambda symbols=symbols: permuted(symbols, rng))
+            found[f"{count} messages of {symbols.itemsize} bytes"] = {
+                "over_numpys_permutation_of_uint8": reference / moved,
+                "over_numpys_permutation_of_the_same": best(lambda symbols=symbols: rng.permutation(symbols)) / moved,
+            }
+    return {"speed": found, "target": 4.0}
