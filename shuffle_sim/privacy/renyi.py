@@ -156,7 +156,7 @@ def _dual(a: _Floats, moment: _Floats, exact: _Floats, d: int, curvature: float)
         first, second = np.exp(multipliers)
         price = first * s[:, None] + second * s
         ranges = price[1:, 1:] - price[:-1, :-1]
-        slack = (first * steps[:, None] ** 2 + second * steps**2) / 4 + ranges**2 / 8
+        slack: _Floats = (first * steps[:, None] ** 2 + second * steps**2) / 4 + ranges**2 / 8
 
         def cells(table: _Floats) -> _Floats:
             left = table - price
