@@ -158,7 +158,8 @@ def test_the_accountants_delta_covers_whole_mechanisms_with_rounding_and_is_with
         truth = worst_found(n * b, 0.5, g, d, epsilon, rng)
         assert found >= truth
         factors[d].append(found / truth)
-    # Never below, and never above twice the exact delta: all 50, deltas from 0.3 down to 1e-17. Exact in one dimension.
+    # Never below, and never above twice the exact delta: all 50, deltas from 0.14 down to 1e-17. Found: 1 + 2e-10 in one
+    # dimension, 1.46 in two, 1.67 in three.
     assert sum(map(len, factors.values())) == 50
     assert max(factors[1]) < 1 + 1e-6
     assert max(factors[2] + factors[3]) < 2

@@ -66,6 +66,23 @@ def test_moment_and_exact_factor_are_what_they_are_called(m, p, g, theta):
         assert exact == pytest.approx(brute, abs=1e-3)
 
 
+def test_a_cell_is_bounded_for_every_function_that_is_linear_in_each_coordinate():
+    # The worst case of a convex one; where its values follow the prices the bound is nearly met, and no part of it can go.
+    rng = np.random.default_rng(9)
+    a, prices = np.array([0.2, 1.0]), np.array([0.5, 0.8])
+    costs = prices[0] * a[:, None] ** 2 + prices[1] * a**2
+    closest = math.inf
+    for tilt in (0.0, 0.5, 1.0, 1.5):
+        for table in (tilt * costs, tilt * costs + rng.normal(size=(2, 2))):
+            bound = float(renyi._cells(table, a, prices)[0, 0])
+            for _ in range(300):
+                x, y = rng.uniform(0, 1, 2)
+                value = np.array([1 - x, x]) @ np.exp(table) @ np.array([1 - y, y])
+                here = prices @ (a[0] + (a[1] - a[0]) * np.array([x, y])) ** 2
+                closest = min(closest, bound - math.log(value) + here)
+    assert 0 <= closest < 0.02
+
+
 @pytest.mark.parametrize("cells", [3, 8, 48])
 @pytest.mark.parametrize(("m", "p", "g", "d", "order"), [(100, 0.5, 1, 3, 60), (100, 0.5, 3, 2, 25), (150, 0.2, 2, 3, 20)])
 def test_the_dual_bounds_the_supremum_between_the_grid_points_however_coarse(m, p, g, d, order, cells, monkeypatch):
@@ -97,7 +114,7 @@ def test_no_pair_of_the_ball_exceeds_the_bound_at_any_p(m, p, g, d):
     laws = [[[law(m, p, g, w) for w in g / 2 * (1 + v)] for v in pair] for pair in pairs]
     for epsilon in (0.1, 0.7, 1.5, 3.0):
         truth = max(hockey_stick(*both, epsilon) for both in laws)
-        assert truth <= delta_few_coins(epsilon, m, p, g, d) <= 60 * truth
+        assert truth <= delta_few_coins(epsilon, m, p, g, d) <= (2.1 if epsilon < 3 else 5) * truth
 
 
 def test_every_order_and_window_gives_a_bound():

@@ -148,22 +148,24 @@ def _tables(log_p: _Floats, log_q: _Floats, theta: float) -> tuple[_Floats, _Flo
 
 def _dual(a: _Floats, moment: _Floats, exact: _Floats, d: int, curvature: float) -> float:
     """An upper bound of max log K + (d - 1) log M over a, a' in the ball of radius g/2, by its Lagrange dual."""
-    s, steps = a * a, np.diff(a)
-    budget = s[-1]
-    leads = s[1:, None] + s[1:] >= 2 * budget / d * (1 - 1e-12)
+    budget = a[-1] ** 2
+    leads = a[1:, None] ** 2 + a[1:] ** 2 >= 2 * budget / d * (1 - 1e-12)
 
-    def bound(multipliers: _Floats) -> float:
-        first, second = np.exp(multipliers)
-        price = first * s[:, None] + second * s
-        ranges = price[1:, 1:] - price[:-1, :-1]
-        slack: _Floats = (first * steps[:, None] ** 2 + second * steps**2) / 4 + ranges**2 / 8
+    def bound(log_prices: _Floats) -> float:
+        prices = np.exp(log_prices)
+        return float(prices.sum() * budget + _cells(exact, a, prices)[leads].max() + (d - 1) * _cells(moment, a, prices).max())
 
-        def cells(table: _Floats) -> _Floats:
-            left = table - price
-            corners: _Floats = np.maximum(left[1:], left[:-1])
-            return slack + np.maximum(corners[:, 1:], corners[:, :-1])
+    start = np.full(2, math.log(2 * curvature))
+    return float(minimize(bound, start, method="Nelder-Mead", options={"xatol": 1e-2, "fatol": 3e-3}).fun)
 
-        return float((first + second) * budget + cells(exact)[leads].max() + (d - 1) * cells(moment).max())
 
-    found = minimize(bound, np.full(2, math.log(2 * curvature)), method="Nelder-Mead", options={"xatol": 1e-2, "fatol": 3e-3})
-    return float(found.fun)
+def _cells(table: _Floats, a: _Floats, prices: _Floats) -> _Floats:
+    """Upper bounds of log f(a, a') - prices . (a^2, a'^2) on the cells of a grid, from log f at its points; f convex in each."""
+    first, second = prices[0] * a[:, None] ** 2, prices[1] * a**2
+    left = table - first - second
+    left = np.maximum(left[1:], left[:-1])
+    corners = np.maximum(left[:, 1:], left[:, :-1])
+    steps = np.diff(a) ** 2
+    apart = (prices[0] * steps[:, None] + prices[1] * steps) / 4
+    bounds: _Floats = corners + apart + (np.diff(first, axis=0) ** 2 + np.diff(second) ** 2) / 8
+    return bounds
