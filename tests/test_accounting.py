@@ -33,7 +33,9 @@ def test_each_rule_is_named_and_used():
         ([(VECTOR, 3)], rules.MANY_ROUNDS),
         ([(VECTOR, 1), (SCALAR, 1)], rules.MANY_ROUNDS),
         ([(GaussianEvent(4.0), 7)], rules.GAUSSIAN),
-        ([(BinomialSumEvent(3, 4, 0.5, 2, 2), 1)], rules.BASIC),
+        ([(BinomialSumEvent(300, 4, 0.01, 2, 2), 1)], rules.BASIC),
+        ([(BinomialSumEvent(3, 4, 0.5, 2, 2), 1)], rules.BASIC + rules.FEW_COINS),
+        ([(BinomialSumEvent(10, 10, 0.5, 2, 2), 1)], rules.ONE_ROUND + rules.FEW_COINS),
         ([(VECTOR, 1), (NonPrivateEvent(), 1)], rules.NOTHING),
     ]
     for events, basis in cases:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from shuffle_sim.errors import ParameterError, integer, real
-from shuffle_sim.privacy import binomial
+from shuffle_sim.privacy import binomial, renyi
 from shuffle_sim.privacy.domination import MIN_VARIANCE, NU, dominating_sigma
 from shuffle_sim.privacy.events import BinomialSumEvent, GaussianEvent, NonPrivateEvent, PrivacyEvent
 from shuffle_sim.privacy.gaussian import delta_gdp, epsilon_gdp
@@ -16,6 +16,7 @@ from shuffle_sim.privacy.rounding import delta_many_rounds, delta_one_round, eps
 EXACT = "exact two-sided binomial accounting (docs: theory, Scalar sum)"
 ONE_ROUND = "binomial-Gaussian domination with the rounding bound (docs: theory, Domination and Rounding)"
 MANY_ROUNDS = "binomial-Gaussian domination, adaptive Gaussian composition (docs: theory, Composition)"
+FEW_COINS = "; or, where that says less, the Renyi bound of the whole round with its rounding (docs: theory, Few coins)"
 GAUSSIAN = "analytic Gaussian mechanism (Balle and Wang 2018, Theorem 8)"
 BASIC = "exact binomial accounting per coordinate, basic composition (too little noise for the domination lemma)"
 NOTHING = "no theorem: the release is not private"
@@ -52,7 +53,8 @@ class ShuffleAccountant:
     @property
     def basis(self) -> str:
         """The theorem behind the numbers."""
-        return _rule(_key(self._events))
+        key = _key(self._events)
+        return _rule(key) + (FEW_COINS if _few_coins(key) else "")
 
     def get_epsilon(self, target_delta: float) -> float:
         """The least epsilon proven at `target_delta` (rounded up); infinite where none is.
@@ -61,12 +63,16 @@ class ShuffleAccountant:
             ParameterError: delta outside (0, 1).
         """
         real("target_delta", target_delta, 0.0, 1.0, closed=(False, False))
-        return _epsilon(_key(self._events), target_delta)
+        key = _key(self._events)
+        few = _few_coins(key)
+        return min(_epsilon(key, target_delta), renyi.epsilon_few_coins(target_delta, *few) if few else math.inf)
 
     def get_delta(self, target_epsilon: float) -> float:
         """The least delta proven at `target_epsilon` (rounded up)."""
         real("target_epsilon", target_epsilon, 0.0, math.inf, closed=(True, False))
-        return _delta(_key(self._events), target_epsilon)
+        key = _key(self._events)
+        few = _few_coins(key)
+        return min(_delta(key, target_epsilon), renyi.delta_few_coins(target_epsilon, *few) if few else 1.0)
 
     def guarantee(self, target_delta: float, assumptions: tuple[str, ...] = ()) -> Guarantee:
         """The guarantee at `target_delta` with its basis."""
@@ -92,6 +98,14 @@ def _rule(key: _Key) -> str:
     if any(isinstance(e, BinomialSumEvent) and not _dominated(e) for e, _ in key):
         return BASIC
     return ONE_ROUND if len(key) == 1 and key[0][1] == 1 else MANY_ROUNDS
+
+
+def _few_coins(key: _Key) -> tuple[int, float, int, int] | None:
+    """(m, p, g, d) of the only round there is, if `renyi` says something about it."""
+    if len(key) == 1 and key[0][1] == 1 and isinstance(event := key[0][0], BinomialSumEvent):
+        shape = (event.trials, event.p, event.steps, event.coordinates)
+        return shape if renyi.applies(*shape) else None
+    return None
 
 
 def _dominated(event: BinomialSumEvent) -> bool:

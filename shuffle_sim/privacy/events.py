@@ -27,7 +27,8 @@ class BinomialSumEvent(PrivacyEvent):
         honest: users whose noise is counted on.
         bits: noise bits b of each of them, per coordinate.
         p: success probability of a noise bit.
-        steps: rounding steps g over the range; the l2 distance of two users' vectors is at most g steps before rounding.
+        steps: rounding steps g over the range; before rounding a user's vector lies in the ball of radius g/2 around the middle
+            of [0, g]^d, so that two of them are at most g apart.
         coordinates: d.
     """
 
