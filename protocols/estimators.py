@@ -1,8 +1,8 @@
 """Scikit-learn estimators: linear models that are trained by a shuffle protocol on bounded rows.
 
 All bounds are public parameters, never taken from the data. Every user divides its row by `feature_bound` (clipping it to the
-unit ball first, if it is longer) and maps its target from `target_bounds` to [-1, 1]; `radius`, `ridge` and `threshold` are in these
-units. `coef_` and `intercept_` are in those of the data.
+unit ball first, if it is longer) and maps its target from `target_bounds` to [-1, 1]; `radius`, `ridge` and `threshold` are in
+these units. `coef_` and `intercept_` are in those of the data.
 """
 
 import dataclasses
@@ -36,7 +36,11 @@ from shuffle_sim.errors import ParameterError, integer, positive, real
 from shuffle_sim.randomizer import Floats
 from shuffle_sim.runtime import Runtime
 
-PROTOCOLS: dict[str, Optimiser] = {"gd": ShuffleGD, "sgd": ShuffleSGD, "acsa": ShuffleACSA}
+STEPS = ("rounds", "batch", "eta")
+PROTOCOLS: dict[str, tuple[Optimiser, tuple[str, ...]]] = {
+    "gd": (ShuffleGD, ("rounds", "eta")), "sgd": (ShuffleSGD, STEPS), "acsa": (ShuffleACSA, ("rounds", "batch")),
+}  # fmt: skip
+"""The optimisers, with those of STEPS that each takes without phases."""
 LOSSES: dict[str, tuple[type[Regression], tuple[str, ...]]] = {
     "squared": (Squared, ()), "huber": (Huber, ("threshold",)), "absolute": (Absolute, ()), "pinball": (Pinball, ("quantile",)),
 }  # fmt: skip
@@ -65,6 +69,7 @@ class ShuffleLinearModel(BaseEstimator):
         phases: run the protocol in phases on disjoint users, for a ridge above 0 (`Phased`).
         rounds: of training; chosen by the proven bound where not given, for "gd" at most GD_ROUNDS.
         batch: users in a round of "sgd" or "acsa"; chosen by the proven bound where not given.
+        eta: step of "gd" or "sgd"; chosen by the proven bound where not given.
         radius: l2 bound of all parameters together, intercepts included.
         feature_bound: l2 bound of a row; longer rows are clipped on the user's side.
         ridge: adds ridge/2 times the squared l2 norm of all parameters, intercepts included, to the average loss.
@@ -94,6 +99,7 @@ class ShuffleLinearModel(BaseEstimator):
     phases: bool = False
     rounds: int | None = None
     batch: int | None = None
+    eta: float | None = None
     radius: float = 10.0
     feature_bound: float = 1.0
     ridge: float = 0.0
@@ -133,7 +139,7 @@ class ShuffleLinearModel(BaseEstimator):
         protocol = self._protocol(n, Problem(loss(math.sqrt(1 + constant)), domain, ridge=self.ridge))
         seed = _seed(self.random_state)
         order = np.random.default_rng(seed).permutation(n)  # batches of neighbouring rows would be no sample
-        host = {"runtime": self.runtime, "workers": self.workers, "fidelity": self.fidelity}
+        host: dict[str, Any] = {"runtime": self.runtime, "workers": self.workers, "fidelity": self.fidelity}
         self.result_ = run(protocol, users[order], seed=seed, **host)
         self.protocol_, self.privacy_, self.costs_ = protocol, self.result_.privacy, self.result_.costs
         self.n_iter_, self.clipped_ = self.result_.rounds, int(np.count_nonzero((norms > bound) | outside))
@@ -146,17 +152,19 @@ class ShuffleLinearModel(BaseEstimator):
     def _protocol(self, n: int, problem: Problem) -> Phased | FirstOrder[Any]:
         if self.protocol not in PROTOCOLS:
             raise ParameterError("protocol", self.protocol, f"one of {', '.join(PROTOCOLS)}")
-        kind, privacy, rounds = PROTOCOLS[self.protocol], Privacy(self.epsilon, self.delta), self.rounds
-        noise = {"noise_ratio": self.noise_ratio, "honest_fraction": self.honest_fraction}
+        kind, takes = PROTOCOLS[self.protocol]
+        given: dict[str, Any] = {name: getattr(self, name) for name in STEPS if getattr(self, name) is not None}
+        for name, value in given.items():
+            if self.phases or name not in takes:
+                raise ParameterError(name, value, f"None: not a parameter of {self.protocol}" + " in phases" * self.phases)
+        privacy = Privacy(self.epsilon, self.delta)
+        noise: dict[str, Any] = {"noise_ratio": self.noise_ratio, "honest_fraction": self.honest_fraction}
         if self.phases:
-            for name in ("rounds", "batch"):
-                if getattr(self, name) is not None:
-                    raise ParameterError(name, getattr(self, name), "None with phases, which choose their own")
             return Phased.calibrated(n=n, problem=problem, privacy=privacy, optimiser=kind, **noise)
-        if kind is ShuffleGD and rounds is None:
+        if kind is ShuffleGD and self.rounds is None:
             expected = Noise.of_problem(problem, privacy, self.noise_ratio, "shuffle", self.honest_fraction)
-            rounds = min(GD_ROUNDS, kind.plan_for(n, problem, expected, problem.reach)[1])
-        return kind.calibrated(n=n, problem=problem, privacy=privacy, batch=self.batch, rounds=rounds, **noise)
+            given["rounds"] = min(GD_ROUNDS, kind.plan_for(n, problem, expected, problem.reach)[1])
+        return kind.calibrated(n=n, problem=problem, privacy=privacy, **given, **noise)
 
     def _scores(self, X: Any) -> Floats:
         """<row, coefficients> + intercept; rows are not clipped here: the model is public and linear."""
@@ -206,7 +214,7 @@ class ShuffleClassifier(ClassifierMixin, ShuffleLinearModel):
         check_classification_targets(y)
         classes = np.unique(y if self.classes is None else np.asarray(self.classes))
         if len(classes) < 2:
-            raise ParameterError("classes", classes.tolist(), "at least 2 different classes")
+            raise ParameterError("classes", classes.tolist(), "at least 2 classes, not 1 class")
         unknown = ~np.isin(y, classes)
         if unknown.any():
             raise ParameterError(f"y[{np.argmax(unknown)}]", y[unknown][0], f"one of the classes {classes.tolist()}")
