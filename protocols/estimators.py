@@ -70,7 +70,7 @@ class ShuffleLinearModel(BaseEstimator):
         rounds: of training; chosen by the proven bound where not given, for "gd" at most GD_ROUNDS.
         batch: users in a round of "sgd" or "acsa"; chosen by the proven bound where not given.
         eta: step of "gd" or "sgd"; chosen by the proven bound where not given.
-        radius: l2 bound of all parameters together, intercepts included.
+        radius: l2 bound of all parameters together, intercepts included; by default 10, for the regressor 2.
         feature_bound: l2 bound of a row; longer rows are clipped on the user's side.
         ridge: adds ridge/2 times the squared l2 norm of all parameters, intercepts included, to the average loss.
         fit_intercept: whether a constant is fitted.
@@ -134,6 +134,7 @@ class ShuffleLinearModel(BaseEstimator):
                 raise ParameterError(name, getattr(self, name), "True or False")
         constant = int(self.fit_intercept)
         norms = np.hypot.reduce(X, axis=1)  # does not overflow
+        beyond = norms > bound * (1 + 1e-9)  # a rounding error is not outside
         users = np.column_stack([X / np.maximum(norms, bound)[:, None], np.ones((n, constant)), labels])
         domain = L2Ball(outputs * (columns + constant), self.radius)
         protocol = self._protocol(n, Problem(loss(math.sqrt(1 + constant)), domain, ridge=self.ridge))
@@ -142,7 +143,7 @@ class ShuffleLinearModel(BaseEstimator):
         host: dict[str, Any] = {"runtime": self.runtime, "workers": self.workers, "fidelity": self.fidelity}
         self.result_ = run(protocol, users[order], seed=seed, **host)
         self.protocol_, self.privacy_, self.costs_ = protocol, self.result_.privacy, self.result_.costs
-        self.n_iter_, self.clipped_ = self.result_.rounds, int(np.count_nonzero((norms > bound) | outside))
+        self.n_iter_, self.clipped_ = self.result_.rounds, int(np.count_nonzero(beyond | outside))
         if self.clipped_ > CLIPPED * n:
             told = f"{self.clipped_} of {n} rows are outside the public bounds and were clipped to them; state wider ones"
             warnings.warn(told, ClippingWarning, stacklevel=3)
@@ -160,6 +161,8 @@ class ShuffleLinearModel(BaseEstimator):
         privacy = Privacy(self.epsilon, self.delta)
         noise: dict[str, Any] = {"noise_ratio": self.noise_ratio, "honest_fraction": self.honest_fraction}
         if self.phases:
+            if not problem.ridge > 0:
+                raise ParameterError("ridge", self.ridge, "above 0 in phases: they need strong convexity")
             return Phased.calibrated(n=n, problem=problem, privacy=privacy, optimiser=kind, **noise)
         if kind is ShuffleGD and self.rounds is None:
             expected = Noise.of_problem(problem, privacy, self.noise_ratio, "shuffle", self.honest_fraction)
@@ -274,6 +277,7 @@ class ShuffleRegressor(RegressorMixin, ShuffleLinearModel):
         target_bounds: public (low, high); targets beyond are clipped on the user's side.
     """
 
+    radius: float = 2.0
     loss: str = "squared"
     threshold: float = 0.1
     quantile: float = 0.5

@@ -1,4 +1,4 @@
-"""Scikit-learn estimators: its own checks, agreement with its models as the noise vanishes, privacy as stated, clipping, refusals.
+"""Scikit-learn estimators: its own checks, its models where the noise vanishes, privacy as stated, clipping, refusals.
 
 Seeds are fixed, so every figure here is deterministic; where a law is compared, the false-alarm rate is stated.
 """
@@ -18,7 +18,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
-from protocols import ShuffleSGD
+from protocols import Phased, ShuffleSGD
 from protocols.estimators import (
     LOSSES,
     PROTOCOLS,
@@ -96,20 +96,20 @@ def distance(model, reference):
 
 
 @pytest.mark.parametrize(
-    ("estimator", "data", "reference", "curvature"),
+    ("estimator", "data", "reference", "curvature", "radius"),
     [
-        (ShuffleLogisticRegression, people(5_000, 2), logistic_reference, 0.5),
-        (ShuffleLogisticRegression, people(5_000, 3), logistic_reference, 1.0),
-        (ShuffleRegressor, measured(5_000), ridge_reference, 2.0),
+        (ShuffleLogisticRegression, people(5_000, 2), logistic_reference, 0.5, 5.0),
+        (ShuffleLogisticRegression, people(5_000, 3), logistic_reference, 1.0, 5.0),
+        (ShuffleRegressor, measured(5_000), ridge_reference, 2.0, 1.0),  # its noise grows with the radius
     ],
     ids=["logistic", "multinomial", "ridge"],
 )
-def test_as_noise_vanishes_smooth_models_are_scikit_learn_s(estimator, data, reference, curvature):
+def test_as_noise_vanishes_smooth_models_are_scikit_learn_s(estimator, data, reference, curvature, radius):
     """The tolerance is a theorem: for eta = 1/beta the iterates approach by 1 - eta lambda each, so that their average is off by
     1/(eta lambda T) of the distance at most; noise of length rho a round moves it by rho/(lambda sqrt T) in the root mean square
     (4 times that: false alarm below 1e-4 for these dimensions)."""
     ridge, rounds, eta = 0.2, 300, 1 / (curvature + 0.2)
-    model = estimator(epsilon=64, ridge=ridge, rounds=rounds, eta=eta, radius=5, random_state=1).fit(*data)
+    model = estimator(epsilon=64, ridge=ridge, rounds=rounds, eta=eta, radius=radius, random_state=1).fit(*data)
     found = reference(*data, ridge)
     rho = math.sqrt(model.protocol_.mean.squared_noise) / np.linalg.norm(found.coef_)
     tolerance = 1 / (eta * ridge * rounds) + 4 * rho / (ridge * math.sqrt(rounds))
@@ -148,9 +148,9 @@ def test_the_regressor_answers_in_the_units_of_the_data():
 # What it does at an epsilon people use
 
 
-@pytest.mark.parametrize(("estimator", "loss"), [(ShuffleLogisticRegression, None), (ShuffleLinearSVC, None)])
+@pytest.mark.parametrize("estimator", CLASSIFIERS)
 @pytest.mark.parametrize("classes", [2, 4])
-def test_with_twenty_thousand_users_accuracy_at_epsilon_1_is_within_three_points_of_scikit_learn(estimator, loss, classes):
+def test_with_twenty_thousand_users_accuracy_at_epsilon_1_is_within_three_points_of_scikit_learn(estimator, classes):
     x, y = people(20_000, classes, seed=5)
     model = estimator(random_state=3).fit(x[:15_000], y[:15_000])
     reference = LogisticRegression().fit(x[:15_000], y[:15_000])
@@ -162,26 +162,35 @@ def test_with_twenty_thousand_users_accuracy_at_epsilon_1_is_within_three_points
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_every_loss_of_the_regressor_finds_its_quantile_or_mean(loss):
-    """Targets with a few outliers: median-like losses ignore them, pinball leaves its quantile below the prediction."""
+    """Symmetric noise: half of the targets lie below the prediction, or the share that pinball is asked for."""
     x, y = measured(20_000)
-    model = ShuffleRegressor(loss=loss, quantile=0.8, radius=2, random_state=1, rounds=60).fit(x, y)
-    assert model.score(x, y) > (0.3 if loss == "pinball" else 0.6)
-    below = np.mean(y < model.predict(x))
-    assert abs(below - (0.8 if loss == "pinball" else 0.5)) < 0.12
+    protocol = "gd" if loss in ("squared", "huber") else "acsa"  # kinks take more and shorter steps
+    model = ShuffleRegressor(loss=loss, quantile=0.8, protocol=protocol, radius=2, random_state=1).fit(x, y)
     assert model.privacy_.epsilon <= 1
+    assert model.score(x, y) > 0.6
+    assert abs(np.mean(y < model.predict(x)) - (0.8 if loss == "pinball" else 0.5)) < 0.12
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("phases", [False, True])
-def test_every_protocol_trains_and_is_as_interactive_as_it_says(estimator, protocol, phases):
+def test_every_protocol_trains_and_is_as_interactive_as_it_says(estimator, protocol):
+    trained(estimator, protocol, {})
+
+
+@pytest.mark.parametrize(("estimator", "protocol"), list(zip(ESTIMATORS, PROTOCOLS, strict=True)))
+def test_every_protocol_trains_in_phases(estimator, protocol):
+    model = trained(estimator, protocol, {"phases": True, "ridge": 0.5})
+    assert isinstance(model.protocol_, Phased)
+
+
+def trained(estimator, protocol, parameters):
     x, y = data_for(estimator, 3000)
-    parameters = {"phases": True, "ridge": 0.5} if phases else {}
     model = estimator(protocol=protocol, epsilon=4.0, radius=3, random_state=1, **parameters).fit(x, y)
     assert model.result_.ledger.sequentially_interactive == (protocol != "gd")
     assert model.privacy_.epsilon <= 4.0
     assert model.n_iter_ == model.result_.rounds == model.costs_.rounds
     assert model.score(x, y) > (0.0 if estimator is ShuffleRegressor else np.bincount(y).max() / len(y))
+    return model
 
 
 # Privacy
@@ -232,7 +241,7 @@ def test_power_a_bound_for_one_class_would_be_seen():
 
 
 def test_one_vector_for_all_classes_costs_no_more_noise_than_composing_over_them():
-    """K releases at 1/sqrt(K) of the Gaussian budget each carry, per coordinate, what one release of the stacked gradient does."""
+    """K releases at 1/sqrt(K) of the Gaussian budget each carry, per coordinate, what a stacked one does."""
     model = ShuffleLinearSVC(random_state=1, rounds=10).fit(*people(classes=4))
     one = NoisyMean.calibrated(Task(400, 5, Privacy(1.0, 1e-6), rounds=40), math.sqrt(2))
     assert model.protocol_.mean.squared_noise / 20 <= 1.06 * one.squared_noise / 5
@@ -348,10 +357,14 @@ def test_bounds_never_come_from_the_data():
 # Life in scikit-learn
 
 
+def halved(rows):
+    return rows / 2
+
+
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_pipelines_searches_pickles_and_clones(estimator):
     x, y = data_for(estimator)
-    pipeline = make_pipeline(FunctionTransformer(np.multiply, kw_args={"x2": 0.5}), estimator(random_state=1, rounds=3))
+    pipeline = make_pipeline(FunctionTransformer(halved), estimator(random_state=1, rounds=3))
     scores = cross_val_score(pipeline, x, y, cv=3)
     assert scores.shape == (3,)
     assert np.isfinite(scores).all()
@@ -386,7 +399,8 @@ def test_public_classes_may_be_more_than_occur(estimator):
     assert any("taken from y" in each for each in taken.privacy_.assumptions)
     given = estimator(random_state=1, rounds=2, classes=["maybe", "no", "yes"]).fit(x, names)
     assert given.classes_.tolist() == ["maybe", "no", "yes"]
-    assert given.coef_.shape == given.decision_function(x).shape[1:] + (4,) == (3, 4)
+    assert given.coef_.shape == (3, 4)
+    assert given.decision_function(x).shape == (400, 3)
     assert any("(given)" in each for each in given.privacy_.assumptions)
     with pytest.raises(ParameterError, match=r"y\[\d+\] = .*'yes'.*one of the classes"):
         estimator(classes=["no", "maybe"]).fit(x, names)
@@ -428,7 +442,7 @@ def refused(estimator, name, data):
     assert not hasattr(estimator, "result_")
 
 
-@pytest.mark.parametrize(("name", "value"), BAD, ids=lambda each: str(each))
+@pytest.mark.parametrize(("name", "value"), BAD, ids=str)
 @pytest.mark.parametrize("estimator", [ShuffleLogisticRegression, ShuffleRegressor])
 def test_bad_parameters_are_refused_by_name_before_any_release(estimator, name, value):
     refused(estimator(**{name: value}), name, data_for(estimator))
