@@ -151,7 +151,7 @@ class ShuffleLinearModel(BaseEstimator):
         return theta[:, :columns] / bound, theta[:, columns:].sum(axis=1)
 
     def _protocol(self, n: int, problem: Problem) -> Phased | FirstOrder[Any]:
-        if self.protocol not in PROTOCOLS:
+        if self.protocol not in tuple(PROTOCOLS):  # whatever its type
             raise ParameterError("protocol", self.protocol, f"one of {', '.join(PROTOCOLS)}")
         kind, takes = PROTOCOLS[self.protocol]
         given: dict[str, Any] = {name: getattr(self, name) for name in STEPS if getattr(self, name) is not None}
@@ -164,10 +164,13 @@ class ShuffleLinearModel(BaseEstimator):
             if not problem.ridge > 0:
                 raise ParameterError("ridge", self.ridge, "above 0 in phases: they need strong convexity")
             return Phased.calibrated(n=n, problem=problem, privacy=privacy, optimiser=kind, **noise)
-        if kind is ShuffleGD and self.rounds is None:
-            expected = Noise.of_problem(problem, privacy, self.noise_ratio, "shuffle", self.honest_fraction)
-            given["rounds"] = min(GD_ROUNDS, kind.plan_for(n, problem, expected, problem.reach)[1])
-        return kind.calibrated(n=n, problem=problem, privacy=privacy, **given, **noise)
+        if self.protocol != "gd" or self.rounds is not None:
+            return kind.calibrated(n=n, problem=problem, privacy=privacy, **given, **noise)
+        expected = Noise.of_problem(problem, privacy, self.noise_ratio, "shuffle", self.honest_fraction)
+        rounds = min(GD_ROUNDS, ShuffleGD.plan_for(n, problem, expected, problem.reach)[1])
+        made = ShuffleGD.calibrated(n=n, problem=problem, privacy=privacy, rounds=rounds, **given, **noise)
+        made.choices["rounds"] = f"{rounds}: fewest within 5 % of the best bound, up to {GD_ROUNDS}"
+        return made
 
     def _scores(self, X: Any) -> Floats:
         """<row, coefficients> + intercept; rows are not clipped here: the model is public and linear."""
@@ -300,7 +303,7 @@ class ShuffleRegressor(RegressorMixin, ShuffleLinearModel):
             ParameterError: naming the parameter, its value and what is allowed, before any release.
         """
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        if self.loss not in LOSSES:
+        if self.loss not in tuple(LOSSES):
             raise ParameterError("loss", self.loss, f"one of {', '.join(LOSSES)}")
         kind, names = LOSSES[self.loss]
         loss = partial(kind, labels=1.0, **{name: getattr(self, name) for name in names})

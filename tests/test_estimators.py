@@ -34,6 +34,7 @@ from shuffle_sim import ParameterError, Privacy
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.planner import Task
 from shuffle_sim.randomizer import dense
+from shuffle_sim.runtime import InProcessRuntime
 
 CLASSIFIERS = [ShuffleLogisticRegression, ShuffleLinearSVC]
 ESTIMATORS = [*CLASSIFIERS, ShuffleRegressor]
@@ -177,7 +178,14 @@ def test_every_protocol_trains_and_is_as_interactive_as_it_says(estimator, proto
     trained(estimator, protocol, {})
 
 
-@pytest.mark.parametrize(("estimator", "protocol"), list(zip(ESTIMATORS, PROTOCOLS, strict=True)))
+@pytest.mark.parametrize(
+    ("estimator", "protocol"),
+    [
+        (ShuffleRegressor, "acsa"),
+        pytest.param(ShuffleLogisticRegression, "gd", marks=pytest.mark.slow),
+        pytest.param(ShuffleLinearSVC, "sgd", marks=pytest.mark.slow),
+    ],
+)
 def test_every_protocol_trains_in_phases(estimator, protocol):
     model = trained(estimator, protocol, {"phases": True, "ridge": 0.5})
     assert isinstance(model.protocol_, Phased)
@@ -298,6 +306,14 @@ def test_a_seed_reproduces_and_its_absence_is_private(estimator):
     assert not drawn[0].result_.private
 
 
+def test_what_was_chosen_is_recorded():
+    data = people(30)
+    chosen, asked = (ShuffleLogisticRegression(rounds=rounds).fit(*data).protocol_.choices["rounds"] for rounds in (None, 3))
+    assert "best bound" in chosen
+    assert asked == "given"
+    assert ShuffleLogisticRegression().fit(*people(1000)).n_iter_ == 100
+
+
 def test_batches_are_a_sample_though_the_rows_are_sorted():
     x, y = people(2000)
     order = np.argsort(y, kind="stable")
@@ -308,7 +324,7 @@ def test_batches_are_a_sample_though_the_rows_are_sorted():
 def test_workers_and_fidelity_are_handed_on():
     x, y = people(60)
     alone = ShuffleLogisticRegression(random_state=1, rounds=3).fit(x, y)
-    two = clone(alone).set_params(workers=2).fit(x, y)
+    two = clone(alone).set_params(workers=2, runtime=InProcessRuntime()).fit(x, y)
     assert np.array_equal(alone.coef_, two.coef_)
     assert (alone.result_.workers, two.result_.workers) == (1, 2)
     literal = clone(alone).set_params(fidelity="literal", noise_ratio=2.0).fit(x, y)
@@ -327,12 +343,12 @@ def test_rows_beyond_the_bound_train_as_if_clipped_before_and_are_counted(estima
     x[0] = 1e300
     norms = np.hypot.reduce(x, axis=1)
     with pytest.warns(ClippingWarning, match="public bounds"):
-        long = estimator(random_state=1).fit(x, y)
+        long = estimator(random_state=1, rounds=10).fit(x, y)
     assert long.clipped_ == np.count_nonzero(norms > 1)
-    short = estimator(random_state=1).fit(x / np.maximum(norms, 1)[:, None] * (1 - 1e-12), y)
+    short = estimator(random_state=1, rounds=10).fit(x / np.maximum(norms, 1)[:, None] * (1 - 1e-12), y)
     assert short.clipped_ == 0
     assert np.allclose(long.coef_, short.coef_, atol=1e-6)
-    wide = estimator(random_state=1, feature_bound=3.0).fit(x, y)
+    wide = estimator(random_state=1, rounds=10, feature_bound=3.0).fit(x, y)
     assert wide.clipped_ == 1  # few: no warning
     assert not np.allclose(long.coef_, wide.coef_)
 
@@ -424,7 +440,7 @@ def test_probabilities_are_those_of_the_scores(classes):
 # Bad input
 
 BAD = [
-    ("epsilon", 0.0), ("epsilon", -1.0), ("epsilon", math.nan), ("epsilon", 1e9), ("epsilon", "1"),
+    ("epsilon", 0.0), ("epsilon", -1.0), ("epsilon", math.nan), ("epsilon", 1e9), ("epsilon", "1"), ("protocol", ["gd"]),
     ("delta", 0.0), ("delta", 1.0), ("delta", 1e-30), ("protocol", "adam"), ("phases", "yes"), ("rounds", 0), ("rounds", 2.5),
     ("batch", 10), ("eta", 0.0), ("eta", math.inf), ("radius", 0.0), ("radius", math.inf), ("feature_bound", 0.0),
     ("feature_bound", math.nan), ("feature_bound", None), ("ridge", -1.0), ("ridge", math.nan), ("fit_intercept", "no"),
