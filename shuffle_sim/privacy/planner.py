@@ -6,6 +6,7 @@ So the search runs over b alone, upward from the b that even a Gaussian needs; n
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy import binomial, gaussian
@@ -73,7 +74,7 @@ class Task:
         """Users whose noise is counted on."""
         return honest_users(self.honest_fraction, self.n)
 
-    @property
+    @cached_property
     def central(self) -> float:
         """Standard deviation of the central analytic Gaussian per round, for sensitivity 1, composed over the rounds."""
         return math.sqrt(self.rounds) / gaussian.mu_of(self.privacy.epsilon, self.privacy.delta)
