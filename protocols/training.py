@@ -26,14 +26,14 @@ RADIUS = {True: 20.0, False: 5.0}
 
 COMPARED = {
     "sequential": ("shuffle", ("shuffle-sgd", "shuffle-acsa")),
-    "fully interactive": ("shuffle", ("shuffle-gd",)),
+    "interactive": ("shuffle", ("shuffle-gd",)),
     "central": ("central", ("shuffle-gd",)),
     "local": ("local", ("shuffle-sgd", "shuffle-acsa", "shuffle-gd")),
     "not private": ("none", ("shuffle-gd",)),
 }
 """Ways to train side by side: who adds the noise, and the optimisers of which the one with the smallest proven bound is taken."""
 
-_PASSES = 10  # of the search for a noise ratio that fits the bits
+_PASSES, _CREEP = 12, 1.01  # of the search for a noise ratio that fits the bits
 _HYPER = ("calibrated", "paper")
 
 Optimiser = FirstOrder[Any] | Phased
@@ -140,13 +140,17 @@ class Trainer:
             if key not in inspect.signature(make).parameters:
                 raise ParameterError(key, common[key], f"left out: {name}{' in phases' * (phases is not None)} does not take it")
         made: Optimiser = make(**common, **ratio)
-        for _ in range(_PASSES):
-            if self.max_bits is None or (ratio != {"noise_ratio": NOISE_RATIO} and self._fits(made)):
-                return made
-            # Another ratio may choose other batches, which need another ratio.
-            ratio = {"noise_ratio": max(self._least(mean, repeats) for mean, repeats in _means(made))}
+        for attempt in range(_PASSES if self.max_bits is not None else 0):
+            # Another ratio may choose other batches, which need another ratio; and `fewest_bits` may miss by some bits.
+            ratio = {"noise_ratio": max(self._least(mean, repeats) for mean, repeats in _means(made)) * _CREEP**attempt}
             made = make(**common, **ratio)
-        raise ParameterError("max_bits", self.max_bits, "larger, or used with --batch: no ratio of the noise was found to fit")
+            if all(mean.g + mean.b <= (self.max_bits or 0) for mean, _ in _means(made)):
+                return made
+        if self.max_bits is not None:
+            raise ParameterError(
+                "max_bits", self.max_bits, "larger, or used with --batch: no ratio of the noise was found to fit"
+            )
+        return made
 
     def compared(self, n: int, rounds: int | None = None) -> dict[str, tuple[str, Optimiser]]:
         """The ways of COMPARED for n users, as (who adds the noise, protocol); `rounds` for the fully interactive ones."""
@@ -175,9 +179,6 @@ class Trainer:
             return float(self.loss.value(np.full_like(labels, margin), labels).mean())
 
         return float(minimize_scalar(mean_loss, bounds=(-reach, reach), method="bounded", options={"xatol": 1e-6}).x)
-
-    def _fits(self, made: Optimiser) -> bool:
-        return all(mean.g + mean.b <= (self.max_bits or 0) for mean, _ in _means(made))
 
     def _least(self, mean: NoisyMean, repeats: int) -> float:
         task = Task(mean.batch, self.d, self.privacy, repeats, self.honest_fraction)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from shuffle_sim.errors import ParameterError, real
 from shuffle_sim.randomizer import Floats
+from shuffle_sim.randomness import entropy_of
 from shuffle_sim.tables import Table, numeric
 
 _SHOWN = 12  # classes named in an error
@@ -97,7 +98,7 @@ def held_out(rows: Floats, fraction: float, seed: int | None) -> tuple[Floats, F
     count = round(fraction * len(rows))
     if not 0 < count < len(rows):
         raise ParameterError("test_fraction", fraction, f"such that of {len(rows)} people some are held out and some are not")
-    shuffled = np.random.default_rng(seed).permutation(rows)
+    shuffled = np.random.default_rng(entropy_of(seed)).permutation(rows)
     return shuffled[count:], shuffled[:count]
 
 

@@ -13,12 +13,9 @@ from shuffle_sim.errors import integer
 from shuffle_sim.labelled import Labelled
 from shuffle_sim.randomness import entropy_of
 
-TRUST = {
-    "shuffle": "a shuffler that permutes; the analyzer sees no more",
-    "central": "a curator who sees all data",
-    "local": "nobody",
-    "none": "everybody",
-}
+TRUST = {"shuffle": "shuffler", "central": "curator", "local": "nobody", "none": "everyone"}
+"""Who must be trusted in each model."""
+
 _FLOAT = 64  # bits of a number sent in the clear, or noisy, by the baselines
 
 
@@ -111,36 +108,33 @@ def _print(summary: dict[str, Any]) -> None:
     )
     console.print(f"Public scaling: {summary['scaling']}.\n")
     names = [name for name in summary["constant"] if name != "training_loss"]
-    heads = [name.replace("_", " ") for name in names]
-    grid = Grid("", *heads, "epsilon", "bits per user", "rounds", "trusted", box=None, header_style="bold", pad_edge=False)
+    heads = [name.replace("_", "\n") for name in names]
+    grid = Grid("", *heads, "epsilon", "bits per\nuser", "rounds", "trusted", box=None, header_style="bold", pad_edge=False)
     for row in summary["ways"]:
         epsilon = row["privacy"].epsilon
-        grid.add_row(
-            row["way"],
-            *(_told(row["scores"][name]) for name in names),
-            "-" if np.isinf(epsilon) else f"{epsilon:.4f}",
-            f"{row['bits_per_user']:,}",
-            f"{row['rounds']:,}",
-            row["trust"],
-        )
-    grid.add_row("best constant", *(_told(summary["constant"][name]) for name in names), *["-"] * 4)
+        scores = [_told(row["scores"][name]) for name in names]
+        spent = "none" if np.isinf(epsilon) else f"{epsilon:.4f}"
+        grid.add_row(row["way"], *scores, spent, f"{row['bits_per_user']:,}", f"{row['rounds']:,}", row["trust"])
+    grid.add_row("best constant", *(_told(summary["constant"][name]) for name in names))
     console.print(grid)
     console.print(
-        f"\nMean and standard deviation over {repeats} split(s), the same for all; scores are the simulator's own view.\n"
-        "Optimisers, by the smallest proven bound of the excess loss: "
-        + "; ".join(f"{row['way']}: {row['optimiser']} ({number(row['excess_bound'])})" for row in summary["ways"])
-        + "\nPrivate ways, by: " + "; ".join(dict.fromkeys(row["privacy"].basis for row in summary["ways"]))
-    )  # fmt: skip
+        f"\nMean±standard deviation over {repeats} split(s), the same for all; scores are the simulator's own view.\n"
+        "Of several optimisers the one with the smallest proven bound of the excess loss was taken:"
+    )
+    for row in summary["ways"]:
+        console.print(
+            f"  {row['way']}: {row['optimiser']}, bound {number(row['excess_bound'])}; epsilon by {row['privacy'].basis}"
+        )
     vacuous = [row["way"] for row in summary["ways"] if row["excess_bound"] > summary["constant"]["held_out_loss"]["mean"]]
     if vacuous:
         console.print(
-            f"The proven bound is above the loss of a constant for: {', '.join(vacuous)}. With so few people, "
-            "nothing is promised there at this epsilon; how good the models are, only the people held out can tell."
+            f"The bound is above the loss of a constant for: {', '.join(vacuous)}. With so few people, nothing is promised "
+            "there; how good the models are, only the people held out can tell."
         )
 
 
 def _told(score: dict[str, Any]) -> str:
-    return f"{number(score['mean'])} ± {score['std']:.2g}"
+    return f"{number(score['mean'])}±{score['std']:.2g}"
 
 
 def _draw(summary: dict[str, Any], path: Path) -> None:
@@ -163,7 +157,7 @@ def _draw(summary: dict[str, Any], path: Path) -> None:
     bits = [row["bits_per_user"] for row in ways]
     right.barh(places, bits, color=["tab:orange" if row["model"] == "shuffle" else "lightgray" for row in ways])
     right.set_xscale("log")
-    right.set_xlim(min(bits) / 5, max(bits) * 30)
+    right.set_xlim(min(bits) / 5, max(bits) * 1000)
     for place, count in zip(places, bits, strict=True):
         right.text(count * 1.2, place, f"{count:,}", va="center")
     right.set_xlabel("bits per user, whole run")

@@ -71,6 +71,7 @@ def train_command(
         ridge=ridge, norm_bound=norm_bound, noise_ratio=noise_ratio, max_bits=max_bits, honest_fraction=honest_fraction,
     )  # fmt: skip
     rows = labelled(source, classes=trainer.loss.classification, positive=positive or ())
+    registered("runtime", runtime)
     check_picture(plot)
     check_path("model_out", model_out, (".json",))
     where: dict[str, Any] = {"runtime": runtime, "workers": workers, "fidelity": fidelity}
@@ -170,9 +171,9 @@ def _print(split: Split, summary: dict[str, Any], result: Result) -> None:
         f"{c.payload_bits_per_user:,}; on the wire {size(c.wire_bytes)} in all ({'measured' if c.measured else 'by formula'})"
     )
     console.print(
-        f"[bold]Reports[/]  {a.asked:,} asked = {a.accepted:,} accepted + {sum(a.dropped.values()):,} dropped + {a.missing:,} missing; "
-        f"{clipped['cells']:,} cells and {clipped['labels']:,} labels outside the public bounds and {clipped['gradients']:,} "
-        "gradients above the norm bound were clipped"
+        f"[bold]Reports[/]  {a.asked:,} asked = {a.accepted:,} accepted + {sum(a.dropped.values()):,} dropped + "
+        f"{a.missing:,} missing; clipped were {clipped['cells']:,} cells and {clipped['labels']:,} labels outside the public "
+        f"bounds and {clipped['gradients']:,} gradients above the norm bound"
     )
     console.print("[bold]Chose[/]")
     for name, why in told["choices"].items():
