@@ -239,24 +239,24 @@ def t_statistic(worse: list[float], better: list[float]) -> float:
 
 
 def test_a_curator_costs_less_loss_than_no_trust_and_the_shuffler_lies_between(told):
-    """Paired t-tests over 8 splits at t > 4.8 (7 degrees of freedom): false alarm 1e-3 where two ways are alike."""
+    """Paired t-tests over 16 splits at t > 3.73 (15 degrees of freedom): false alarm 1e-3 where two ways are alike on this table."""
     found = told(
-        "--table", "digits", *EVEN, "--compare", "--repeats", "8", "--rounds", "50", "--seed", "5", "--noise-ratio", "1.2"
+        "--table", "digits", *EVEN, "--compare", "--repeats", "16", "--rounds", "50", "--seed", "11", "--noise-ratio", "1.2"
     )
     losses = {row["way"]: row["scores"]["held_out_loss"]["values"] for row in found["ways"]}
-    assert t_statistic(losses["local"], losses["central"]) > 4.8
-    assert t_statistic(losses["local"], losses["interactive"]) > 4.8
-    assert t_statistic(losses["sequential"], losses["interactive"]) > 4.8
-    assert t_statistic(losses["interactive"], losses["not private"]) > 4.8
+    assert t_statistic(losses["local"], losses["central"]) > 3.73
+    assert t_statistic(losses["local"], losses["interactive"]) > 3.73
+    assert t_statistic(losses["sequential"], losses["interactive"]) > 3.73
+    assert t_statistic(losses["interactive"], losses["not private"]) > 3.73
     # Power: the local model's noise under the central model's name would not pass.
     trainer = Trainer.of("logistic", 65, Privacy(1.0, 1e-5), noise_ratio=1.2)
     rows = labelled(bundled("digits"), classes=True, positive=list("02468"))
     planted = []
-    for seed in range(8):
+    for seed in range(16):
         split = Split.of(rows, trainer, 0.2, seed)
         protocol = trainer.protocol("shuffle-gd", len(split.train), rounds=50, tuned_for="central")
         planted.append(split.scores(trainer.baseline(protocol, split.train, "local", seed).value)["held_out_loss"])
-    assert t_statistic(losses["local"], planted) < 4.8
+    assert t_statistic(losses["local"], planted) < 3.73
 
 
 def test_compare_for_people_names_optimisers_bounds_and_trust(train):

@@ -134,7 +134,7 @@ def _print(summary: dict[str, Any]) -> None:
 
 
 def _told(score: dict[str, Any]) -> str:
-    return f"{number(score['mean'])}±{score['std']:.2g}"
+    return f"{number(score['mean'])}±{score['std']:.1g}"
 
 
 def _draw(summary: dict[str, Any], path: Path) -> None:

@@ -188,8 +188,8 @@ def _print_bound(summary: dict[str, Any]) -> None:
     console.print(f"\n[bold]Bound[/]    expected excess loss over the best model in the ball at most {number(bound)}, proven")
     if bound > constant:
         console.print(
-            f"         more than the loss of a constant ({number(constant)}): nothing is promised for so few people at this "
-            "epsilon, and what is better than the bound is this table's kindness"
+            f"         more than the loss of a constant ({number(constant)}): with so few people, nothing is promised at this "
+            "epsilon; how good the model is, only the people held out can tell"
         )
 
 
@@ -207,7 +207,7 @@ def _draw(summary: dict[str, Any], path: Path) -> None:
     figure = Figure(figsize=(7, 5), layout="constrained")
     upper, lower = figure.subplots(2, sharex=True, height_ratios=(2, 1))
     upper.plot(
-        rounds, [moment["loss"] for moment in history], "-", marker="." if len(rounds) < 30 else "", label="training, by round"
+        rounds, [moment["loss"] for moment in history], "-", marker="." if len(rounds) < 30 else "", label="training, where gradients were asked"
     )
     upper.axhline(summary["scores"]["held_out_loss"], color="tab:green", label="held out, result")
     upper.axhline(summary["constant"]["held_out_loss"], color="gray", ls="--", label="held out, best constant")
