@@ -239,7 +239,7 @@ def t_statistic(worse: list[float], better: list[float]) -> float:
 
 
 def test_a_curator_costs_less_loss_than_no_trust_and_the_shuffler_lies_between(told):
-    """Paired t-tests over 16 splits at t > 3.73 (15 degrees of freedom): false alarm 1e-3 where two ways are alike on this table."""
+    """Paired t-tests over 16 splits at t > 3.73 (15 degrees of freedom): false alarm 1e-3 each where two ways are alike here."""
     found = told(
         "--table", "digits", *EVEN, "--compare", "--repeats", "16", "--rounds", "50", "--seed", "11", "--noise-ratio", "1.2"
     )

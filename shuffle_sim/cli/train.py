@@ -206,14 +206,13 @@ def _draw(summary: dict[str, Any], path: Path) -> None:
     rounds = [moment["round"] for moment in history]
     figure = Figure(figsize=(7, 5), layout="constrained")
     upper, lower = figure.subplots(2, sharex=True, height_ratios=(2, 1))
-    upper.plot(
-        rounds, [moment["loss"] for moment in history], "-", marker="." if len(rounds) < 30 else "", label="training, where gradients were asked"
-    )
+    style = {"marker": "." if len(rounds) < 30 else ""}
+    upper.plot(rounds, [moment["loss"] for moment in history], label="training, where asked", **style)
     upper.axhline(summary["scores"]["held_out_loss"], color="tab:green", label="held out, result")
     upper.axhline(summary["constant"]["held_out_loss"], color="gray", ls="--", label="held out, best constant")
     upper.set_ylabel("mean loss")
     upper.set_title(f"{summary['table']}: {summary['protocol']['name']}, ε = {privacy['epsilon']:.3g}, δ = {privacy['delta']:g}")
-    lower.plot(rounds, [moment["epsilon"] for moment in history], "k-", marker="." if len(rounds) < 30 else "")
+    lower.plot(rounds, [moment["epsilon"] for moment in history], color="black", **style)
     lower.set(xlabel="round", ylabel="ε spent", ylim=(0, None))
     for axes in (upper, lower):
         axes.grid(alpha=0.3)
