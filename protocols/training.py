@@ -97,6 +97,11 @@ class Trainer:
         radius = RADIUS[self.loss.classification] if self.radius is None else positive("radius", self.radius)
         return Problem(self.loss, L2Ball(self.d, radius), ridge=self.ridge, norm_bound=self.norm_bound)
 
+    @property
+    def clips(self) -> bool:
+        """Whether gradients may be clipped: no proven bound of the excess loss holds then."""
+        return self.problem.lipschitz < self.loss.lipschitz(self.problem.domain.radius)
+
     def protocol(
         self,
         name: str,

@@ -148,6 +148,16 @@ def test_people_are_told_of_the_bound_the_choices_and_whose_view_it_is(train):
     assert [word for word in words if word not in flat] == []
 
 
+def test_clipped_gradients_are_counted_and_no_bound_is_claimed_for_them(told, train):
+    asked = (*CANCER, "--rounds", "5", "--norm-bound", "0.1")
+    found = told(*asked)
+    assert found["clipped"]["gradients"] > 5 * 400
+    assert found["protocol"]["excess_bound"] == "infinity"
+    assert "none is proven" in train(*asked)[1]
+    ways = told(*asked, "--compare", "--repeats", "1")["ways"]
+    assert {row["excess_bound"] for row in ways} == {"infinity"}
+
+
 def test_help_shows_an_example_and_the_options(train):
     code, output, _ = train("--help")
     assert code == 0

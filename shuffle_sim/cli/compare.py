@@ -1,5 +1,6 @@
 """Ways to train side by side: sequential and fully interactive shuffling, central, local and not private."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,10 @@ def compare(
                 bar.step(len(rows) * repeats + done, f"runs  {way}")
                 bits, result = _run(trainer, model, protocol, split, each, where)
                 scores.append(split.scores(result.value))
-            rows.append(_row(way, model, protocol, result, bits) | {"scores": _spread(scores)})
+            rows.append(
+                _row(way, model, protocol, result, bits)
+                | {"excess_bound": math.inf if trainer.clips else protocol.bound, "scores": _spread(scores)}
+            )
     summary = {
         "table": source.table.name,
         "people": {"asked": len(splits[0].train), "held_out": len(splits[0].test)},
@@ -83,7 +87,6 @@ def _row(way: str, model: str, protocol: Any, result: Any, bits: int) -> dict[st
         "rounds": result.rounds,
         "rounds_per_user": protocol.rounds_per_user,
         "bits_per_user": bits,
-        "excess_bound": protocol.bound,
         "privacy": result.privacy,
     }
 

@@ -1,6 +1,7 @@
 """`shuffle-sim train`: a linear model by shuffle-private convex optimisation, alone or beside other ways to train it."""
 
 import json as codec
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -129,7 +130,7 @@ def _summary(split: Split, protocol: Any, result: Result, moments: list[Moment])
             "name": type(protocol).__name__,
             "rounds": result.rounds,
             "rounds_per_user": each,
-            "excess_bound": protocol.bound,
+            "excess_bound": math.inf if split.trainer.clips else protocol.bound,
             "choices": protocol.choices,
         },
         "privacy": plain(result.privacy),
@@ -182,7 +183,7 @@ def _print(split: Split, summary: dict[str, Any], result: Result) -> None:
 
 def _print_bound(summary: dict[str, Any]) -> None:
     bound, constant = summary["protocol"]["excess_bound"], summary["constant"]["held_out_loss"]
-    if bound == float("inf"):
+    if bound == math.inf:
         console.print("\n[bold]Bound[/]    none is proven for these parameters")
         return
     console.print(f"\n[bold]Bound[/]    expected excess loss over the best model in the ball at most {number(bound)}, proven")
