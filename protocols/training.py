@@ -2,6 +2,8 @@
 
 import dataclasses
 import inspect
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,30 +134,23 @@ class Trainer:
             raise ParameterError("hyper", hyper, f"one of {', '.join(_HYPER)}")
         common = {"n": n, "problem": self.problem, "privacy": self.privacy}
         common |= {key: value for key, value in given.items() if value is not None}
-        make, ratio = getattr(optimiser, hyper), {}
+        make = getattr(optimiser, hyper)
         if phases is not None:
             make = Phased.calibrated
             common |= {"optimiser": optimiser, **({"phases": phases} if phases else {})}
         if hyper == "calibrated":
-            common |= {"honest_fraction": self.honest_fraction, "tuned_for": tuned_for}
-            ratio = {"noise_ratio": NOISE_RATIO if self.noise_ratio is None else self.noise_ratio}
+            default = NOISE_RATIO / math.sqrt(self.honest_fraction)  # honest users' noise alone must protect
+            ratio = default if self.noise_ratio is None else self.noise_ratio
+            common |= {"honest_fraction": self.honest_fraction, "tuned_for": tuned_for, "noise_ratio": ratio}
         elif (phases, self.noise_ratio, self.max_bits, self.honest_fraction) != (None, None, None, 1.0):
             raise ParameterError("hyper", hyper, "used without phases, noise_ratio, max_bits and honest_fraction")
         for key in common:
             if key not in inspect.signature(make).parameters:
                 raise ParameterError(key, common[key], f"left out: {name}{' in phases' * (phases is not None)} does not take it")
-        made: Optimiser = make(**common, **ratio)
-        for attempt in range(_PASSES if self.max_bits is not None else 0):
-            # Another ratio may choose other batches, which need another ratio; and `fewest_bits` may miss by some bits.
-            ratio = {"noise_ratio": max(self._least(mean, repeats) for mean, repeats in _means(made)) * _CREEP**attempt}
-            made = make(**common, **ratio)
-            if all(mean.g + mean.b <= (self.max_bits or 0) for mean, _ in _means(made)):
-                return made
-        if self.max_bits is not None:
-            raise ParameterError(
-                "max_bits", self.max_bits, "larger, or used with --batch: no ratio of the noise was found to fit"
-            )
-        return made
+        made: Optimiser = make(**common)
+        if self.max_bits is None:
+            return made
+        return self._within(self.max_bits, made, lambda ratio: make(**common | {"noise_ratio": ratio}))
 
     def compared(self, n: int, rounds: int | None = None) -> dict[str, tuple[str, Optimiser]]:
         """The ways of COMPARED for n users, as (who adds the noise, protocol); `rounds` for the fully interactive ones."""
@@ -185,9 +180,15 @@ class Trainer:
 
         return float(minimize_scalar(mean_loss, bounds=(-reach, reach), method="bounded", options={"xatol": 1e-6}).x)
 
-    def _least(self, mean: NoisyMean, repeats: int) -> float:
-        task = Task(mean.batch, self.d, self.privacy, repeats, self.honest_fraction)
-        return least_noise(task, self.max_bits or 0).noise_ratio
+    def _within(self, bits: int, made: Optimiser, make: Callable[[float], Optimiser]) -> Optimiser:
+        """With at most `bits` per user, coordinate and round, and about the least noise that they allow."""
+        for attempt in range(_PASSES):
+            # Another ratio may choose other batches, which need another ratio; and `fewest_bits` may miss by some bits.
+            tasks = (Task(mean.batch, self.d, self.privacy, repeats, self.honest_fraction) for mean, repeats in _means(made))
+            made = make(max(least_noise(task, bits).noise_ratio for task in tasks) * _CREEP**attempt)
+            if all(mean.g + mean.b <= bits for mean, _ in _means(made)):
+                return made
+        raise ParameterError("max_bits", bits, "larger, or used with --batch: no ratio of the noise was found to fit")
 
 
 def _means(made: Optimiser) -> list[tuple[NoisyMean, int]]:

@@ -182,6 +182,12 @@ def test_what_is_given_is_taken():
     assert made(rounds=7, trainer={"norm_bound": 0.1}).mean.norm_bound == 0.1
 
 
+def test_noise_is_by_default_enough_for_the_honest_fraction_alone():
+    careful = made("shuffle-gd", rounds=3, trainer={"honest_fraction": 0.8})
+    assert careful.mean.honest == 364
+    assert careful.mean.squared_noise > made("shuffle-gd", rounds=3).mean.squared_noise
+
+
 @pytest.mark.parametrize(("name", "bits"), [("shuffle-sgd", 60), ("shuffle-acsa", 30)])
 def test_bits_allowed_are_not_exceeded_and_more_bits_give_less_noise(name, bits):
     few, many = (made(name, trainer={"max_bits": allowed}, batch=60).mean for allowed in (bits, 4 * bits))
