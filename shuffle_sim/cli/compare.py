@@ -31,7 +31,7 @@ def compare(
         seeds = [int(each) for each in np.random.SeedSequence(entropy_of(seed)).generate_state(repeats)]
     splits = [Split.of(source, trainer, test_fraction, each) for each in seeds]
     ways = trainer.compared(len(splits[0].train), rounds)
-    where |= {"fidelity": where["fidelity"] or "aggregate"}
+    where = where | {"fidelity": where["fidelity"] or "aggregate"}
     rows: list[dict[str, Any]] = []
     with Bar("comparing", len(ways) * repeats) as bar:
         for way, (model, protocol) in ways.items():
@@ -55,7 +55,7 @@ def compare(
         "asked_for": trainer.privacy,
         "repeats": repeats,
         "seed": seed,
-        "run": where,
+        "run": where | {"runtime": where["runtime"].name},
         "constant": _spread([split.constant() for split in splits]),
         "ways": rows,
     }

@@ -49,6 +49,7 @@ def train_command(
     honest_fraction: o.HonestFraction = 1.0,
     test_fraction: o.TestFraction = 0.2,
     runtime: o.RuntimeName = "inprocess",
+    address: o.Address = None,
     workers: o.Workers = 1,
     fidelity: o.Fidelity = None,
     seed: o.Seed = None,
@@ -72,10 +73,10 @@ def train_command(
         ridge=ridge, norm_bound=norm_bound, noise_ratio=noise_ratio, max_bits=max_bits, honest_fraction=honest_fraction,
     )  # fmt: skip
     rows = labelled(source, classes=trainer.loss.classification, positive=positive or ())
-    registered("runtime", runtime)
+    host = o.runtime_of(runtime, address)
     check_picture(plot)
     check_path("model_out", model_out, (".json",))
-    where: dict[str, Any] = {"runtime": runtime, "workers": workers, "fidelity": fidelity}
+    where: dict[str, Any] = {"runtime": host, "workers": workers, "fidelity": fidelity}
     given = {"hyper": hyper, "batch": batch, "eta": eta, "smoothing": smoothing, "phases": phases}
     if compare:
         for name, value in {"protocol": protocol, "model_out": model_out, **given}.items():
