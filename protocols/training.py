@@ -181,7 +181,7 @@ class Trainer:
         return float(minimize_scalar(mean_loss, bounds=(-reach, reach), method="bounded", options={"xatol": 1e-6}).x)
 
     def _within(self, bits: int, made: Optimiser, make: Callable[[float], Optimiser]) -> Optimiser:
-        """With at most `bits` per user, coordinate and round, and about the least noise that they allow."""
+        """With at most `bits` per user, coordinate and round; the least noise they allow, or more where the batch changes too."""
         for attempt in range(_PASSES):
             # Another ratio may choose other batches, which need another ratio; and `fewest_bits` may miss by some bits.
             tasks = (Task(mean.batch, self.d, self.privacy, repeats, self.honest_fraction) for mean, repeats in _means(made))
