@@ -15,7 +15,7 @@ from shuffle_sim.kernels import available
 from shuffle_sim.population import InMemory, Population, population_of
 from shuffle_sim.privacy.guarantee import Guarantee
 from shuffle_sim.privacy.ledger import PrivacyLedger
-from shuffle_sim.protocol import Protocol
+from shuffle_sim.protocol import Protocol, Query
 from shuffle_sim.randomness import entropy_of
 from shuffle_sim.registry import registered
 from shuffle_sim.roles import FIDELITIES, Deployment
@@ -126,7 +126,7 @@ def run(
     block_size: int | None = None,
     kernel: str | None = None,
     shuffler_shards: int = 1,
-    on_round: Callable[[int, PrivacyLedger, Costs], None] | None = None,
+    on_round: Callable[[int, PrivacyLedger, Costs, Query], None] | None = None,
 ) -> Result:
     """Run `protocol` on `data` (first axis: users) with users, shuffler and analyzer apart.
 
@@ -145,7 +145,7 @@ def run(
         kernel: inner loops of the aggregate fidelity, "numpy" or "compiled" (extra `fast`); by default compiled for large
             rounds where it is installed. The result says which; both have one law, not the same bits.
         shuffler_shards: into how many the shuffler of a literal run is split (on Ray: actors).
-        on_round: called after each round with its index, the ledger and the costs so far.
+        on_round: called after each round with its index, the ledger and the costs so far, and what was asked.
 
     Raises:
         ParameterError: for bad parameters or data, before any actor starts.
@@ -179,7 +179,7 @@ def run(
                 ledger.settle(min(exchange.users.asked - exchange.users.corrupted, exchange.shuffler.accepted))
                 _meter(meter, deployment, broadcast, exchange, literal_size)
                 if on_round is not None:
-                    on_round(rounds, ledger, meter.costs)
+                    on_round(rounds, ledger, meter.costs, deployment.opened(broadcast)[2])
                 plan, rounds = exchange.plan, rounds + 1
             value = host.result()
     except ShuffleSimError as error:

@@ -1,4 +1,4 @@
-"""Protocols and runtimes by name, through entry points: a third party registers exactly as we do."""
+"""Protocols, losses and runtimes by name, through entry points: a third party registers exactly as we do."""
 
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
@@ -10,14 +10,15 @@ from shuffle_sim.errors import ParameterError, ShuffleSimError
 
 @lru_cache
 def _entries(kind: str) -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=f"shuffle_sim.{kind}s")}
+    plural = f"{kind}es" if kind.endswith("s") else f"{kind}s"
+    return {entry.name: entry for entry in entry_points(group=f"shuffle_sim.{plural}")}
 
 
 def registered(kind: str, name: str) -> Any:
-    """What is registered under `name` in the entry-point group shuffle_sim.<kind>s.
+    """What is registered under `name` in the entry-point group shuffle_sim.<kind>s (losses: shuffle_sim.losses).
 
     Args:
-        kind: "protocol" or "runtime".
+        kind: "protocol", "loss", "trainer" or "runtime".
         name: as registered.
 
     Raises:

@@ -23,6 +23,7 @@ _LARGEST = 1e100  # of a bound: beyond, differences and squares overflow
 _BREAST_CANCER = """6.981:28.11 9.71:39.28 43.79:188.5 143.5:2501 0.053:0.163 0.019:0.345 0:0.427 0:0.201 0.106:0.304 0.05:0.097
 0.112:2.873 0.36:4.885 0.757:21.98 6.802:542.2 0.002:0.031 0.002:0.135 0:0.396 0:0.053 0.008:0.079 0.001:0.03
 7.93:36.04 12.02:49.54 50.41:251.2 185.2:4254 0.071:0.223 0.027:1.058 0:1.252 0:0.291 0.156:0.664 0.055:0.208"""
+_DIABETES_TARGET = (25.0, 346.0)
 _WINE = """11:14.8 0.74:5.8 1.36:3.23 10.6:30 70:162 0.98:3.88 0.34:5.08 0.13:0.66 0.41:3.58 1.3:13 0.48:1.71 1.27:4 278:1680"""
 
 
@@ -36,7 +37,8 @@ class Table:
         rows: float64 array of shape (people, columns).
         lower: public lower bounds, shape (columns,).
         upper: public upper bounds, shape (columns,).
-        target: what a model may learn to predict, shape (people,), or None.
+        target: what a model may learn to predict, shape (people,): names of classes or real numbers; or None.
+        target_bounds: public bounds of a real target, or None.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Table:
     lower: Floats
     upper: Floats
     target: NDArray[Any] | None = None
+    target_bounds: Bounds | None = None
 
     @property
     def scaling(self) -> str:
@@ -53,6 +56,11 @@ class Table:
             "each column is mapped from its public bounds to [-1, 1] (and clipped there), then divided by the square root of "
             f"the {len(self.columns)} columns, so every row lies in the l2 ball of radius 1"
         )
+
+    @property
+    def clipped_cells(self) -> int:
+        """How many cells lie outside the public bounds."""
+        return int(((self.rows < self.lower) | (self.rows > self.upper)).sum())
 
     def scaled(self) -> Floats:
         """The rows in the l2 unit ball, by `scaling`."""
@@ -89,10 +97,15 @@ def bundled(name: str) -> Table:
     loaded = load()
     bounds = np.array([[float(end) for end in pair.split(":")] for pair in published.split()])
     columns = tuple(str(column) for column in loaded.feature_names)
-    return Table(name, columns, np.asarray(loaded.data, float), bounds[:, 0], bounds[:, 1], np.asarray(loaded.target))
+    real = name == "diabetes"
+    target = loaded.target if real else loaded.target_names[loaded.target]
+    limits = bounds[:, 0], bounds[:, 1]
+    return Table(name, columns, np.asarray(loaded.data, float), *limits, target, _DIABETES_TARGET if real else None)
 
 
-def read(path: Path, columns: list[str] | None, bounds: Mapping[str, Bounds], everywhere: Bounds | None) -> Table:
+def read(
+    path: Path, columns: list[str] | None, bounds: Mapping[str, Bounds], everywhere: Bounds | None, target: str | None = None
+) -> Table:
     """A table from a .csv, .parquet or .npz file.
 
     Args:
@@ -100,31 +113,46 @@ def read(path: Path, columns: list[str] | None, bounds: Mapping[str, Bounds], ev
         columns: which columns, in order; None: all.
         bounds: public bounds by column.
         everywhere: public bounds of the columns not in `bounds`.
+        target: the column that a model may learn to predict; not among the others.
 
     Raises:
         ParameterError: unreadable file, missing column, a column that is not numeric or finite, or without bounds.
     """
     found = _columns(path)
-    names = columns or list(found)
-    for name in (*names, *bounds):
+    names = columns or [name for name in found if name != target]
+    for name in (*names, *bounds, *([] if target is None else [target])):
         if name not in found:
             raise ParameterError("column", name, f"one of {', '.join(map(_quoted, found))} (in {path})")
-    chosen = []
-    for name in names:
-        if name not in bounds and everywhere is None:
-            raise ParameterError("bounds", None, f"given for column {name!r}: public limits, not computed from the data")
-        chosen.append(bounds.get(name, everywhere or (0.0, 0.0)))
-        low, high = chosen[-1]
-        if not -_LARGEST <= low < high <= _LARGEST:
-            raise ParameterError(f"bounds of {name}", (low, high), f"two numbers within +-{_LARGEST:g}, the lower first")
-        if found[name].dtype.kind not in "fiub":
-            raise ParameterError(f"column {name}", str(found[name].dtype), "numeric")
-        if not np.isfinite(found[name]).all():
-            row = int(np.argmin(np.isfinite(found[name])))
-            raise ParameterError(f"column {name}, row {row}", float(found[name][row]), "finite (no NaN, no infinity, no gaps)")
-    limits = np.array(chosen)
-    rows = np.stack([found[name].astype(float) for name in names], axis=1)
-    return Table(path.name, tuple(names), rows, limits[:, 0], limits[:, 1])
+    if not names or target in names:
+        raise ParameterError("columns", names, f"at least one, and not the label {target!r}")
+    limits = np.array([_limits(name, bounds.get(name, everywhere)) for name in names])
+    rows = np.stack([numeric(name, found[name]) for name in names], axis=1)
+    labels = None if target is None else found[target]
+    reach = None if target is None else bounds.get(target, everywhere)
+    return Table(path.name, tuple(names), rows, limits[:, 0], limits[:, 1], labels, reach and _limits(str(target), reach))
+
+
+def _limits(name: str, bounds: Bounds | None) -> Bounds:
+    """The public bounds of a column, checked."""
+    if bounds is None:
+        raise ParameterError("bounds", None, f"given for column {name!r}: public limits, not computed from the data")
+    if not -_LARGEST <= bounds[0] < bounds[1] <= _LARGEST:
+        raise ParameterError(f"bounds of {name}", bounds, f"two numbers within +-{_LARGEST:g}, the lower first")
+    return bounds
+
+
+def numeric(name: str, column: NDArray[Any]) -> Floats:
+    """A column as finite floats.
+
+    Raises:
+        ParameterError: naming the column, and the first row that is not finite.
+    """
+    if column.dtype.kind not in "fiub":
+        raise ParameterError(f"column {name}", str(column.dtype), "numeric")
+    if not np.isfinite(column).all():
+        row = int(np.argmin(np.isfinite(column)))
+        raise ParameterError(f"column {name}, row {row}", float(column[row]), "finite (no NaN, no infinity, no gaps)")
+    return np.asarray(column, float)
 
 
 def _columns(path: Path) -> dict[str, NDArray[Any]]:

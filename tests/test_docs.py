@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = ["docs/tutorial.md", "docs/howto.md", "docs/optimisation.md", "docs/estimators.md", "README.md"]
+PAGES = [*sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md")), "README.md"]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

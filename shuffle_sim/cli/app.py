@@ -7,6 +7,7 @@ import typer
 from shuffle_sim.cli.audit import audit_command
 from shuffle_sim.cli.plan import plan_command
 from shuffle_sim.cli.sum import sum_command
+from shuffle_sim.cli.train import train_command
 from shuffle_sim.errors import ParameterError, ShuffleSimError
 
 # Typer brings a click of its own, or uses the one installed: its exceptions are those of the one it uses.
@@ -20,6 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("sum")(sum_command)
+app.command("train")(train_command)
 app.command("plan")(plan_command)
 app.command("audit")(audit_command)
 

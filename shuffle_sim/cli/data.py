@@ -6,8 +6,8 @@ from shuffle_sim.errors import ParameterError
 from shuffle_sim.tables import Bounds, Table, bundled, read
 
 
-def load(table: str | None, file: Path | None, columns: str | None, bounds: list[str] | None) -> Table:
-    """The bundled table or the user's file, whichever is named.
+def load(table: str | None, file: Path | None, columns: str | None, bounds: list[str] | None, label: str | None = None) -> Table:
+    """The bundled table or the user's file, whichever is named; in a file, `label` names the column to predict.
 
     Raises:
         ParameterError: both or neither are named, or what is named cannot be used.
@@ -15,8 +15,10 @@ def load(table: str | None, file: Path | None, columns: str | None, bounds: list
     if (table is None) == (file is None):
         raise ParameterError("table, file", (table, file and str(file)), "given one of the two, not both, not neither")
     if table is not None:
-        if columns or bounds:
-            raise ParameterError("columns, bounds", columns or bounds, "used with --file: bundled tables have their own")
+        if columns or bounds or label:
+            raise ParameterError(
+                "columns, bounds, label", columns or bounds or label, "used with --file: bundled tables have their own"
+            )
         return bundled(table)
     assert file is not None
     named: dict[str, Bounds] = {}
@@ -27,7 +29,7 @@ def load(table: str | None, file: Path | None, columns: str | None, bounds: list
             named[name] = _bounds(limits)
         else:
             everywhere = _bounds(limits)
-    return read(file, [name.strip() for name in columns.split(",")] if columns else None, named, everywhere)
+    return read(file, [name.strip() for name in columns.split(",")] if columns else None, named, everywhere, label)
 
 
 def _bounds(text: str) -> Bounds:

@@ -34,6 +34,18 @@ BoundsOption = Annotated[
     list[str] | None,
     typer.Option("--bounds", help="Public bounds low:high of every column, or name=low:high of one; repeatable."),
 ]
+Label = Annotated[str | None, typer.Option("--label", help="Column of the file to predict.")]
+Positive = Annotated[
+    list[str] | None,
+    typer.Option("--positive", help="Class that becomes +1, all others -1; repeatable. By default, of two classes the last."),
+]
+Loss = Annotated[str, typer.Option(help="logistic or hinge for classes; squared, huber, absolute or pinball for numbers.")]
+Quantile = Annotated[float | None, typer.Option(help="Of the pinball loss.")]
+Threshold = Annotated[float | None, typer.Option(help="Of the Huber loss, for labels in [-1, 1].")]
+Radius = Annotated[float | None, typer.Option(help="Of the l2 ball of the parameters; by default 20 for classes, 5 for numbers.")]
+Ridge = Annotated[float, typer.Option(help="Public ridge; makes the objective strongly convex.")]
+NormBound = Annotated[float | None, typer.Option(help="Longer gradients are clipped to it; by default the loss's own bound.")]
+TestFraction = Annotated[float, typer.Option(help="Fraction of the people who are held out and never asked.")]
 
 
 def runtime_of(name: str, address: str | None) -> Runtime:

@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,18 +40,38 @@ def check_picture(path: Path | None) -> None:
     Raises:
         ParameterError: not a .png, .svg or .pdf file in an existing folder.
     """
-    if path is not None and (path.suffix not in (".png", ".svg", ".pdf") or not path.parent.is_dir() or path.is_dir()):
-        raise ParameterError("plot", str(path), "a .png, .svg or .pdf file in an existing folder")
+    check_path("plot", path, (".png", ".svg", ".pdf"))
+
+
+def check_path(option: str, path: Path | None, kinds: tuple[str, ...]) -> None:
+    """Refuse a file that could not be written, before anything is run.
+
+    Raises:
+        ParameterError: not of one of the kinds, or not in an existing folder.
+    """
+    if path is not None and (path.suffix not in kinds or not path.parent.is_dir() or path.is_dir()):
+        raise ParameterError(option, str(path), f"a {' or '.join(kinds)} file in an existing folder")
 
 
 def save_picture(figure: "Figure", path: Path) -> None:
     """Write the picture whole or not at all."""
+    with whole("plot", path) as part:
+        figure.savefig(part, dpi=120)
+
+
+@contextmanager
+def whole(option: str, path: Path) -> Iterator[Path]:
+    """A file beside `path` to write to, which takes its place when all is written, or else vanishes.
+
+    Raises:
+        ParameterError: naming the option, if it cannot be written.
+    """
     part = path.with_name(f".{path.stem}.part{path.suffix}")
     try:
-        figure.savefig(part, dpi=120)
+        yield part
         part.replace(path)
     except OSError as error:
-        raise ParameterError("plot", str(path), f"writable ({error.strerror})") from error
+        raise ParameterError(option, str(path), f"writable ({error.strerror})") from error
     finally:
         part.unlink(missing_ok=True)
 

@@ -78,7 +78,7 @@ def _summary(table: Table, protocol: Any, result: Result, privacy: Privacy) -> d
         "people": protocol.n,
         "columns": list(table.columns),
         "true": table.rows.mean(axis=0),
-        "clipped_cells": int(((table.rows < table.lower) | (table.rows > table.upper)).sum()),
+        "clipped_cells": table.clipped_cells,
         "private": table.means(result.value, count),
         "standard_error": table.spread(protocol.standard_error, count),
         "half_range": half,
