@@ -5,6 +5,7 @@ Users are asked for gradients of the loss alone; the analyzer adds the ridge's g
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -99,12 +100,12 @@ class Problem:
         """Distance from the start to the minimiser at most."""
         return min(self.domain.reach(self.origin), self.domain.diameter)
 
-    @property
+    @cached_property
     def lipschitz(self) -> float:
         """L of what users send."""
         return self.loss.lipschitz(self.domain.radius) if self.norm_bound is None else self.norm_bound
 
-    @property
+    @cached_property
     def objective_lipschitz(self) -> float:
         """L of the objective, with the ridge."""
         return self.lipschitz + self.ridge * self.domain.radius
