@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffle_sim.errors import ParameterError, integer, positive, real
+from shuffle_sim.errors import integer, positive, real
 from shuffle_sim.kernels import MAX_STEPS, half_binomial, rounded_sum, rounded_values
 from shuffle_sim.messages import Alphabet, Messages, Tally
 from shuffle_sim.privacy.events import BinomialSumEvent
@@ -59,8 +59,7 @@ class BinomialRandomizer(Randomizer):
         real("lower", self.lower, -math.inf, math.inf)
         if self.norm_bound is not None:
             positive("norm_bound", self.norm_bound)
-        if self.g + self.b >= 2**31:
-            raise ParameterError("g + b", self.g + self.b, "below 2^31 bits per coordinate")
+        integer("g + b", self.g + self.b, high=2**53)
 
     @property
     def alphabet(self) -> Alphabet:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from shuffle_sim.errors import ParameterError, positive
+from shuffle_sim.kernels import margins_and_norms
 from shuffle_sim.protocol import check_rows
 from shuffle_sim.randomizer import Floats, Scaled, Values
 
@@ -136,9 +137,9 @@ class LinearLoss(Loss):
     def gradients(self, theta: Floats, rows: Floats, smoothing: float | None = None) -> Values:
         """Multiples of the features."""
         x, y = rows[:, :-1], rows[:, -1]
-        if smoothing is None:
-            return Scaled(x, self.derivative(x @ theta, y))
-        return Scaled(x, self.prox(x @ theta, y, np.einsum("ij,ij->i", x, x), smoothing))
+        margins, norms = margins_and_norms(x, theta)
+        factors = self.derivative(margins, y) if smoothing is None else self.prox(margins, y, norms, smoothing)
+        return Scaled(x, factors, norms)
 
     def lipschitz(self, radius: float) -> float:
         """||x|| times the slope over the margins that ||theta|| <= radius allows."""
@@ -198,8 +199,11 @@ class Logistic(LinearLoss):
         return np.asarray(np.logaddexp(0.0, -labels * margins))
 
     def derivative(self, margins: Floats, labels: Floats) -> Floats:
-        """-y sigmoid(-y margin)."""
-        return np.asarray(-labels * expit(-labels * margins))
+        """-y sigmoid(-y margin); numpy's exponential takes a quarter of the time of scipy's expit."""
+        with np.errstate(over="ignore"):  # 1/infinity is the limit
+            odds = np.exp(labels * margins)
+        odds += 1
+        return np.asarray(-labels / odds)
 
     def second(self, margins: Floats, labels: Floats) -> Floats | None:
         """sigmoid(margin) sigmoid(-margin)."""
