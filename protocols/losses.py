@@ -22,6 +22,7 @@ from shuffle_sim.randomizer import Floats, Scaled, Values
 
 _ROUNDING = 1 + 1e-9  # rows scaled to the bound may exceed it by a rounding error
 _NEWTON, _TOLERANCE = 60, 1e-14
+_GRID = 257
 
 
 class Loss(ABC):
@@ -53,6 +54,9 @@ class Loss(ABC):
     def strong_convexity(self) -> float:
         """lambda; 0 for the loss of a linear model, which is flat across x."""
         return 0.0
+
+    def verify(self, radius: float) -> None:
+        """Refuse a loss that is not what it states where ||theta|| <= radius; nothing to hold against it here."""
 
     @abstractmethod
     def check(self, rows: NDArray[Any], d: int) -> None:
@@ -125,6 +129,28 @@ class LinearLoss(Loss):
             newton = c - excess / (1 + step * bend) if bend is not None else low
             c = np.where(done, c, np.where((newton > low) & (newton < high), newton, (low + high) / 2))
         return np.asarray(c)
+
+    def verify(self, radius: float) -> None:
+        """Hold the stated constants against the loss itself, on a grid of the margins that ||theta|| <= radius allows.
+
+        Raises:
+            ParameterError: if it is not convex, or steeper or more curved than it states.
+        """
+        reach = self.features * radius
+        margins, bound = np.linspace(-reach, reach, _GRID), 1.0 if math.isinf(self.label_bound) else self.label_bound
+        slope, curvature = self.slope(reach), self.curvature()
+        for label in (-1.0, 1.0) if self.classification else (-bound, 0.0, bound):
+            slopes = np.asarray(self.derivative(margins, np.full(_GRID, label)), np.float64)
+            rises = np.diff(slopes) / (margins[1] - margins[0])
+            slack = 1e-6 * (1 + float(np.abs(slopes).max(initial=0.0))) / reach
+            for bad, allowed in (
+                (~np.isfinite(slopes), "of finite derivative"),
+                (rises < -slack, "convex: its derivative must not fall"),
+                (np.abs(slopes) > slope * _ROUNDING, f"no steeper than its slope, {slope:g}"),
+                (rises > (math.inf if curvature is None else curvature + slack), f"no more curved than {curvature}"),
+            ):
+                if bad.any():
+                    raise ParameterError("loss", self, f"{allowed} (margin {margins[np.argmax(bad)]:g}, label {label:g})")
 
     def columns(self, d: int) -> int:
         """d features and the label."""

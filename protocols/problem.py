@@ -79,6 +79,7 @@ class Problem:
         if not 0 < self.lipschitz < math.inf:
             allowed = "finite and above 0: bound the features, the labels and the domain, or give norm_bound"
             raise ParameterError("lipschitz", self.lipschitz, allowed)
+        self.loss.verify(self.domain.radius)
         if self.start is not None:
             start = np.asarray(self.start, np.float64)
             if start.shape != (self.d,) or not np.isfinite(start).all():

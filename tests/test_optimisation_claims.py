@@ -94,13 +94,13 @@ def test_phases_of_acsa_find_the_optimum_of_an_independent_solver():
 
 @dataclasses.dataclass(frozen=True)
 class Cracked(LinearLoss):
-    """The absolute value of the margin, NaN (a root of a negative number) where the margin leaves [-0.1, 0.1]."""
+    """Linear, but NaN where the label is 0.5 and the margin leaves [-0.1, 0.1]."""
 
     def value(self, margins, labels):
-        return np.abs(margins)
+        return -margins
 
     def derivative(self, margins, labels):
-        return np.where(np.abs(margins) > 0.1, np.nan, -1.0)
+        return np.where((np.abs(margins) > 0.1) & (labels == 0.5), np.nan, -1.0)
 
     def slope(self, reach):
         return 1.0
@@ -111,7 +111,7 @@ class Cracked(LinearLoss):
 
 @pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])
 def test_a_loss_that_turns_nan_stops_the_run_and_keeps_what_was_spent(fidelity):
-    rows = np.tile(np.array([1.0, 0.0, 0.0, 1.0]), (300, 1))
+    rows = np.tile(np.array([1.0, 0.0, 0.0, 0.5]), (300, 1))
     problem = Problem(Cracked(), L2Ball(D, 1.0))
     protocol = ShuffleGD.calibrated(n=300, problem=problem, privacy=Privacy(8.0, 1e-6), rounds=5, eta=0.5)
     with pytest.raises(NotFiniteError, match=r"round 1: .* every user") as caught:
@@ -142,3 +142,35 @@ def test_the_papers_interactive_constants_run_where_arithmetic_is_exact():
         run(protocol, rows, seed=1, fidelity="literal")
     with pytest.raises(ParameterError, match="n b"):  # T = n rounds: more coins than doubles count exactly
         ShuffleGD.paper(n=2000, problem=problem, privacy=PRIVACY)
+
+
+@dataclasses.dataclass(frozen=True)
+class Own(LinearLoss):
+    """max(margin, 0)^2/2, with constants that can be misstated, or a wave that makes it non-convex."""
+
+    steepness: float = 1.0
+    bend: float = 1.0
+    wave: float = 0.0
+
+    def value(self, margins, labels):
+        return np.maximum(margins, 0) ** 2 / 2 - self.wave * np.cos(9 * margins) / 9
+
+    def derivative(self, margins, labels):
+        return np.maximum(margins, 0.0) + self.wave * np.sin(9 * margins)
+
+    def slope(self, reach):
+        return self.steepness * reach
+
+    def curvature(self):
+        return self.bend
+
+
+def test_a_loss_that_is_not_what_it_states_is_refused():
+    assert Problem(Own(), L2Ball(D, 2.0)).lipschitz == 2.0
+    for loss, match in (
+        (Own(wave=0.3, steepness=9.0, bend=9.0), "convex.*margin"),
+        (Own(steepness=0.9), "no steeper than its slope, 1.8"),
+        (Own(bend=0.9), "no more curved than 0.9"),
+    ):
+        with pytest.raises(ParameterError, match=match):
+            Problem(loss, L2Ball(D, 2.0))
