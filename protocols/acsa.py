@@ -72,9 +72,13 @@ class Schedule:
         """The proven bound of the default schedule; infinite for the paper's, which states no constants."""
         if self.kind == "paper":
             return math.inf
-        steps = self.rounds * (self.rounds + 1)
-        noise = math.sqrt(2 * (2 * self.rounds + 1) / (3 * steps))
-        return 2 * self.beta * self.distance**2 / steps + self.distance * self.sigma * noise
+        return gap_of(self.rounds, self.beta, self.sigma, self.distance)
+
+
+def gap_of(rounds: int, beta: float, sigma: float, distance: float) -> float:
+    """The proven bound of the default schedule: 2 beta R^2/(T (T+1)) + R sigma sqrt(2 (2T+1)/(3 T (T+1)))."""
+    steps = rounds * (rounds + 1)
+    return 2 * beta * distance**2 / steps + distance * sigma * math.sqrt(2 * (2 * rounds + 1) / (3 * steps))
 
 
 def smoothing_for(lipschitz: float, distance: float, rounds: int) -> float:
@@ -162,7 +166,7 @@ class ShuffleACSA(FirstOrder[AcceleratedState]):
             sigma = math.sqrt(problem.spread**2 / size + noise.squared(size))
             beta = smoothing_of(problem, distance, times, smoothing)
             error = 0.0 if beta is None else problem.lipschitz**2 / (2 * beta)
-            return Schedule(times, problem.smoothness(beta), sigma, distance).gap + error
+            return gap_of(times, problem.smoothness(beta), sigma, distance) + error
 
         best, minus, times = min((bound(b, t), -b, t) for b, t in grid(n, batch, rounds))
         return -minus, times, best

@@ -59,8 +59,7 @@ class BinomialRandomizer(Randomizer):
         real("lower", self.lower, -math.inf, math.inf)
         if self.norm_bound is not None:
             positive("norm_bound", self.norm_bound)
-        if self.g + self.b >= 2**31:
-            raise ParameterError("g + b", self.g + self.b, "below 2^31 bits per coordinate")
+        integer("g + b", self.g + self.b, high=2**53)
 
     @property
     def alphabet(self) -> Alphabet:

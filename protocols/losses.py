@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from shuffle_sim.errors import ParameterError, positive
+from shuffle_sim.kernels import margins_and_norms
 from shuffle_sim.protocol import check_rows
 from shuffle_sim.randomizer import Floats, Scaled, Values
 
 _ROUNDING = 1 + 1e-9  # rows scaled to the bound may exceed it by a rounding error
 _NEWTON, _TOLERANCE = 60, 1e-14
+_GRID = 257
 
 
 class Loss(ABC):
@@ -52,6 +54,9 @@ class Loss(ABC):
     def strong_convexity(self) -> float:
         """lambda; 0 for the loss of a linear model, which is flat across x."""
         return 0.0
+
+    def verify(self, radius: float) -> None:
+        """Refuse a loss that is not what it states where ||theta|| <= radius; nothing to hold against it here."""
 
     @abstractmethod
     def check(self, rows: NDArray[Any], d: int) -> None:
@@ -125,6 +130,28 @@ class LinearLoss(Loss):
             c = np.where(done, c, np.where((newton > low) & (newton < high), newton, (low + high) / 2))
         return np.asarray(c)
 
+    def verify(self, radius: float) -> None:
+        """Hold the stated constants against the loss itself, on a grid of the margins that ||theta|| <= radius allows.
+
+        Raises:
+            ParameterError: if it is not convex, or steeper or more curved than it states.
+        """
+        reach = self.features * radius
+        margins, bound = np.linspace(-reach, reach, _GRID), 1.0 if math.isinf(self.label_bound) else self.label_bound
+        slope, curvature = self.slope(reach), self.curvature()
+        for label in (-1.0, 1.0) if self.classification else (-bound, 0.0, bound):
+            slopes = np.asarray(self.derivative(margins, np.full(_GRID, label)), np.float64)
+            rises = np.diff(slopes) / (margins[1] - margins[0])
+            slack = 1e-6 * (1 + float(np.abs(slopes).max(initial=0.0))) / reach
+            for bad, allowed in (
+                (~np.isfinite(slopes), "of finite derivative"),
+                (rises < -slack, "convex: its derivative must not fall"),
+                (np.abs(slopes) > slope * _ROUNDING, f"no steeper than its slope, {slope:g}"),
+                (rises > (math.inf if curvature is None else curvature + slack), f"no more curved than {curvature}"),
+            ):
+                if bad.any():
+                    raise ParameterError("loss", self, f"{allowed} (margin {margins[np.argmax(bad)]:g}, label {label:g})")
+
     def columns(self, d: int) -> int:
         """d features and the label."""
         return d + 1
@@ -136,9 +163,9 @@ class LinearLoss(Loss):
     def gradients(self, theta: Floats, rows: Floats, smoothing: float | None = None) -> Values:
         """Multiples of the features."""
         x, y = rows[:, :-1], rows[:, -1]
-        if smoothing is None:
-            return Scaled(x, self.derivative(x @ theta, y))
-        return Scaled(x, self.prox(x @ theta, y, np.einsum("ij,ij->i", x, x), smoothing))
+        margins, norms = margins_and_norms(x, theta)
+        factors = self.derivative(margins, y) if smoothing is None else self.prox(margins, y, norms, smoothing)
+        return Scaled(x, factors, norms)
 
     def lipschitz(self, radius: float) -> float:
         """||x|| times the slope over the margins that ||theta|| <= radius allows."""
@@ -198,8 +225,11 @@ class Logistic(LinearLoss):
         return np.asarray(np.logaddexp(0.0, -labels * margins))
 
     def derivative(self, margins: Floats, labels: Floats) -> Floats:
-        """-y sigmoid(-y margin)."""
-        return np.asarray(-labels * expit(-labels * margins))
+        """-y sigmoid(-y margin); numpy's exponential takes a quarter of the time of scipy's expit."""
+        with np.errstate(over="ignore"):  # 1/infinity is the limit
+            odds = np.exp(labels * margins)
+        odds += 1
+        return np.asarray(-labels / odds)
 
     def second(self, margins: Floats, labels: Floats) -> Floats | None:
         """sigmoid(margin) sigmoid(-margin)."""

@@ -5,6 +5,7 @@ Users are asked for gradients of the loss alone; the analyzer adds the ridge's g
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -78,6 +79,7 @@ class Problem:
         if not 0 < self.lipschitz < math.inf:
             allowed = "finite and above 0: bound the features, the labels and the domain, or give norm_bound"
             raise ParameterError("lipschitz", self.lipschitz, allowed)
+        self.loss.verify(self.domain.radius)
         if self.start is not None:
             start = np.asarray(self.start, np.float64)
             if start.shape != (self.d,) or not np.isfinite(start).all():
@@ -99,12 +101,12 @@ class Problem:
         """Distance from the start to the minimiser at most."""
         return min(self.domain.reach(self.origin), self.domain.diameter)
 
-    @property
+    @cached_property
     def lipschitz(self) -> float:
         """L of what users send."""
         return self.loss.lipschitz(self.domain.radius) if self.norm_bound is None else self.norm_bound
 
-    @property
+    @cached_property
     def objective_lipschitz(self) -> float:
         """L of the objective, with the ridge."""
         return self.lipschitz + self.ridge * self.domain.radius

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from shuffle_sim.adversary import Adversary
 from shuffle_sim.costs import CostMeter, Costs, hands_dealt, users_to_shuffler
-from shuffle_sim.errors import AccountingError, ParameterError, ShuffleSimError, integer
+from shuffle_sim.errors import AccountingError, NotFiniteError, ParameterError, ShuffleSimError, integer
 from shuffle_sim.kernels import available
 from shuffle_sim.population import InMemory, Population, population_of
 from shuffle_sim.privacy.guarantee import Guarantee
@@ -150,6 +150,7 @@ def run(
     Raises:
         ParameterError: for bad parameters or data, before any actor starts.
         RoundAbortedError: if a round could not be released.
+        NotFiniteError: if what a round asked for was finite for no user.
 
     An error that ends a run under way carries what was spent until then as `error.ledger`.
     """
@@ -178,6 +179,8 @@ def run(
                 accounts = accounts.plus(exchange)
                 ledger.settle(min(exchange.users.asked - exchange.users.corrupted, exchange.shuffler.accepted))
                 _meter(meter, deployment, broadcast, exchange, literal_size)
+                if exchange.users.nonfinite == exchange.users.asked:
+                    raise NotFiniteError(rounds)
                 if on_round is not None:
                     on_round(rounds, ledger, meter.costs, deployment.opened(broadcast)[2])
                 plan, rounds = exchange.plan, rounds + 1

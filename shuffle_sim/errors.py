@@ -51,6 +51,15 @@ class RoundAbortedError(ShuffleSimError, RuntimeError):
     """A round could not be released; what was charged to the ledger stays charged."""
 
 
+class NotFiniteError(ShuffleSimError, ArithmeticError):
+    """What a round asked for was finite for none of its users, who all sent zeros: the query, or the loss in it, is at fault."""
+
+    def __init__(self, round_index: int) -> None:
+        """Name the round."""
+        super().__init__(f"round {round_index}: the value asked for is NaN or infinite for every user; check the loss")
+        self.round = round_index
+
+
 class AccountingError(ShuffleSimError, RuntimeError):
     """The accounting identity (sent = accepted + dropped + missing) or the cost formula does not hold."""
 

@@ -319,7 +319,7 @@ def test_papers_constants_run_and_carry_its_theorems():
         result = run(protocol, rows, seed=1, fidelity="aggregate")
         assert result.privacy.epsilon == protocol.privacy.epsilon
         assert np.isfinite(result.value).all()
-    with pytest.raises(ParameterError, match="bits"):  # at epsilon 1 its per-round budget asks for billions of bits a user
+    with pytest.raises(ParameterError, match="n b"):  # at epsilon 1 and n rounds it asks for 5.6e16 coins a coordinate
         ShuffleGD.paper(n=2000, problem=problem, privacy=PRIVACY)
     sgd = ShuffleSGD.paper(n=2000, problem=problem, privacy=PRIVACY)
     scale = math.sqrt(D) * math.log(D / 1e-6)

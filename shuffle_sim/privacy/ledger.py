@@ -30,6 +30,7 @@ class PrivacyLedger:
         self._planned: list[Charge] = []
         self._settled: dict[int, Charge] = {}
         self._sequential = sequential
+        self._asked: list[tuple[int, int]] = []  # disjoint ranges, neighbours merged: as batches come in order, one
 
     def charge(self, cohort: Cohort, event: PrivacyEvent) -> None:
         """Record a release that is about to happen; from now on it counts as spent, whatever becomes of the round.
@@ -41,8 +42,19 @@ class PrivacyLedger:
         if not ShuffleAccountant.supports(event):
             raise ParameterError("event", event, "of a kind the accountant knows")
         self._planned.append(Charge(cohort, event))
-        if self._sequential and not self.sequentially_interactive:
+        if self._sequential and not self._first_time(cohort):
             raise ParameterError("cohort", cohort.ranges, "users not asked before: the protocol claims sequential interactivity")
+
+    def _first_time(self, cohort: Cohort) -> bool:
+        """Whether nobody of the cohort was asked before; from now on they were."""
+        merged: list[tuple[int, int]] = []
+        for start, stop in sorted((*self._asked, *cohort.ranges)):
+            end = merged[-1][1] if merged else 0
+            if start < end:
+                return False
+            merged.append((merged.pop()[0] if merged and start == end else start, stop))
+        self._asked = merged
+        return True
 
     def settle(self, honest: int) -> None:
         """Record how many users of the last charge really added their noise."""
