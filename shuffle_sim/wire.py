@@ -5,7 +5,7 @@ A frame is a 4-byte big-endian length and that many bytes of msgpack: an array
     [version, kind, header (44 bytes), payload (bytes)]
 
 with the header task (16 bytes), parameter hash (16), then round, index and reports as 4-byte big-endian integers. `kind`
-is one of `Kind`; `index` is the user block (from users), the shard << 16 plus the place of the frame (from the shuffler) or 0;
+is one of `Kind`; `index` is the user block (from users; of a report or packet the user), the shard << 16 plus the place of the frame (from the shuffler) or 0;
 `reports` is how many users' reports the payload carries, and in a frame of a view how many are in the whole view. The
 parameter hash is taken of the round's broadcast, so a frame made for other parameters is refused. Every field but the payload has
 a fixed length, so frames of equally many reports have equal lengths.
@@ -34,10 +34,11 @@ class Kind(IntEnum):
     REPORTS = 1  # users -> shuffler: packed reports of one size (literal)
     COUNTS = 2  # users -> shuffler: sums of symbols per user and label (counts)
     TALLY = 3  # users -> shuffler: sums of symbols per label over the block (aggregate)
-    REPORT = 4  # users -> shuffler: one report of a user that is not honest, whatever it sent
+    REPORT = 4  # inside a PACKET: one user's report
     VIEW = 5  # shuffler -> analyzer: permuted messages, label by label
     VIEW_TALLY = 6  # shuffler -> analyzer: the tally of the view, where the messages themselves were not simulated
     ROUTED = 7  # shuffler shard -> shuffler shard: messages that go to a uniformly random shard
+    PACKET = 8  # users -> shuffler: what a user that is not honest put on the wire, with the sender as the transport knows it
 
 
 @dataclass(frozen=True)
