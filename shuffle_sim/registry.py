@@ -1,4 +1,4 @@
-"""Protocols and runtimes by name, through entry points: a third party registers exactly as we do."""
+"""Protocols, runtimes and attacks by name, through entry points: a third party registers exactly as we do."""
 
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
@@ -17,7 +17,7 @@ def registered(kind: str, name: str) -> Any:
     """What is registered under `name` in the entry-point group shuffle_sim.<kind>s.
 
     Args:
-        kind: "protocol" or "runtime".
+        kind: "protocol", "runtime" or "attack".
         name: as registered.
 
     Raises:

@@ -24,6 +24,7 @@ from shuffle_sim.errors import FrameError
 
 VERSION = 1
 MAX_FRAME = 1 << 30  # bytes; a user block is kept far below (engine.default_block_size)
+_SMALL = 1024  # bytes: whatever they unpack to is small, too
 _HEADER = struct.Struct(">16s16sIII")
 
 
@@ -115,6 +116,8 @@ def parse(data: bytes | memoryview, limit: int = MAX_FRAME) -> Frame:
         raise FrameError("oversized", f"{len(data) - 4} bytes, at most {limit}")
     if len(data) < 4 or int.from_bytes(data[:4], "big") != len(data) - 4:
         raise FrameError("truncated", "the length prefix does not fit the frame")
+    if len(data) > _SMALL and not _shaped(data):
+        raise FrameError("malformed", "not two small integers, a header and bytes")
     try:
         fields = msgpack.unpackb(data[4:], max_array_len=4, max_map_len=0, max_str_len=0, max_ext_len=0, max_bin_len=limit)
     except (ValueError, msgpack.UnpackException) as error:
@@ -132,6 +135,14 @@ def parse(data: bytes | memoryview, limit: int = MAX_FRAME) -> Frame:
     if len(start) + len(payload) != len(data) or bytes(data[: len(start)]) != start:
         raise FrameError("non-canonical", "re-encoding gives other bytes")
     return frame
+
+
+def _shaped(data: bytes | memoryview) -> bool:
+    """Whether the bytes open as a frame does, so that unpacking makes four objects of them and no more.
+
+    Nested arrays, a byte each, would become seventy times as large.
+    """
+    return data[4] == 0x94 and max(data[5], data[6]) < 0x80 and data[7:9] == b"\xc4\x2c" and 0xC4 <= data[53] <= 0xC6
 
 
 def check_context(frame: Frame, expected: Context) -> None:
