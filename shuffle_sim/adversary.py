@@ -103,11 +103,12 @@ class Adversary:
         """The adversaries it consists of, outermost first."""
         return (self,)
 
-    def check(self, spec: RoundSpec) -> None:
-        """Refuse a protocol that the attack does not apply to, before anything starts.
+    def check(self, spec: RoundSpec, row: Floats) -> None:
+        """Refuse a protocol or data that the attack does not apply to, before anything starts.
 
         Args:
             spec: of the first round.
+            row: a user's.
 
         Raises:
             ParameterError: naming what does not fit.

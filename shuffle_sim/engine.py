@@ -171,6 +171,7 @@ def run(
     if adversary is not None and not isinstance(adversary, Adversary):
         raise ParameterError("adversary", adversary, "None or an Adversary")
     deployment, literal_size = _deployment(protocol, fidelity, seed, adversary, block_size, kernel, shuffler_shards)
+    _check(adversary, protocol, population)
     ledger, meter, accounts, rounds = PrivacyLedger(sequential=protocol.claims_sequential), CostMeter(), Accounts(), 0
     try:
         with host:
@@ -214,8 +215,6 @@ def _deployment(
     first = protocol.plan(protocol.init())
     if first is None:
         raise ParameterError("protocol", type(protocol).__name__, "a protocol with at least one round")
-    for member in adversary.members if adversary else ():
-        member.check(first)
     randomizer, labels = first.randomizer, first.randomizer.alphabet.labels
     if fidelity is None:
         messages = first.cohort.size * labels * randomizer.per_label
@@ -236,6 +235,13 @@ def _deployment(
         raise ParameterError("shuffler_shards", shuffler_shards, allowed)
     task = secrets.token_bytes(16)
     return Deployment(protocol, task, entropy_of(seed), fidelity, size, adversary, kernel, shuffler_shards), literal_size
+
+
+def _check(adversary: Adversary | None, protocol: Protocol[Any], population: Population) -> None:
+    spec = protocol.plan(protocol.init())
+    if adversary is not None and spec is not None:
+        for member in adversary.members:
+            member.check(spec, population.rows(0, 1)[0])
 
 
 def _meter(meter: CostMeter, deployment: Deployment, broadcast: bytes, exchange: Exchange, block_size: int) -> None:

@@ -17,7 +17,7 @@ def registered(kind: str, name: str) -> Any:
     """What is registered under `name` in the entry-point group shuffle_sim.<kind>s.
 
     Args:
-        kind: "protocol", "runtime" or "attack".
+        kind: "protocol", "runtime", "attack" or "victim".
         name: as registered.
 
     Raises:

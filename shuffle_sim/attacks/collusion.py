@@ -28,7 +28,7 @@ class Noiseless(Protocol):
 class NoNoise(Coalition):
     """They encode their value and leave out the noise."""
 
-    def check(self, spec: RoundSpec) -> None:
+    def check(self, spec: RoundSpec, row: Floats) -> None:
         """Needs a randomizer that says what it is without noise."""
         if not isinstance(spec.randomizer, Noiseless):
             raise ParameterError("attack", "no-noise", "used on a randomizer with a method noiseless(x, rng)")

@@ -10,6 +10,7 @@ from scipy.special import ndtri
 
 from shuffle_sim.adversary import Coalition, Scene
 from shuffle_sim.errors import ParameterError, integer, real
+from shuffle_sim.protocol import RoundSpec
 from shuffle_sim.randomizer import Floats
 
 
@@ -22,11 +23,14 @@ class LabelFlip(Coalition):
         self.column = integer("column", column, -(2**31), 2**31)
         self.about = real("about", about, -math.inf, math.inf)
 
+    def check(self, spec: RoundSpec, row: Floats) -> None:
+        """Needs the column."""
+        if not -row.size <= self.column < row.size:
+            raise ParameterError("column", self.column, f"one of the {row.size} columns of a row")
+
     def rows(self, scene: Scene, rows: Floats, rng: np.random.Generator) -> Floats:
         """The rows with the other label."""
         flipped = rows.reshape(len(rows), -1).copy()
-        if not -flipped.shape[1] <= self.column < flipped.shape[1]:
-            raise ParameterError("column", self.column, f"one of the {flipped.shape[1]} columns of a row")
         flipped[:, self.column] = 2 * self.about - flipped[:, self.column]
         return flipped.reshape(rows.shape)
 
