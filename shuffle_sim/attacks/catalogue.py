@@ -18,16 +18,24 @@ def attack(spec: Spec) -> Adversary:
         ParameterError: unknown name (the known ones are listed), an unknown or missing parameter, or one outside its range.
     """
     name, options = _parsed(spec) if isinstance(spec, str) else _taken(spec)
-    kind = registered("attack", name)
-    known = inspect.signature(kind).parameters
+    known = parameters(name)
     for key in options:
         if key not in known:
             raise ParameterError(f"attack {name}: {key}", options[key], f"one of {', '.join(known) or 'no parameters'}")
     for key, parameter in known.items():
         if parameter.default is parameter.empty and key not in options:
             raise ParameterError(f"attack {name}: {key}", None, f"given, as in {name}:{key}=0.1")
-    made: Adversary = kind(**options)
+    made: Adversary = registered("attack", name)(**options)
     return made
+
+
+def parameters(name: str) -> Mapping[str, inspect.Parameter]:
+    """The parameters of the attack of that name.
+
+    Raises:
+        ParameterError: unknown name.
+    """
+    return inspect.signature(registered("attack", name)).parameters
 
 
 def attacks(specs: Iterable[Spec]) -> Adversary | None:

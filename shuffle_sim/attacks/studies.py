@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from shuffle_sim.adversary import Adversary
-from shuffle_sim.attacks.catalogue import attack
+from shuffle_sim.attacks.catalogue import attack, parameters
 from shuffle_sim.audit import empirical_epsilon
 from shuffle_sim.engine import run
 from shuffle_sim.errors import ParameterError, integer, real
@@ -162,8 +162,16 @@ def _displacement(protocol: Any, name: str, datum: str, fraction: float, repeats
 
 
 def at_fraction(name: str, fraction: float) -> Adversary:
-    """The attack "name" or "name:key=value" on a fraction of the users."""
-    return attack(f"{name}{',' if ':' in name else ':'}fraction={fraction!r}")
+    """The attack "name" or "name:key=value" on a fraction of the users; of dropouts, at this rate.
+
+    Raises:
+        ParameterError: for what `attack` refuses, and for a text that has a fraction of its own.
+    """
+    kind, _, options = name.partition(":")
+    share = "rate" if "rate" in parameters(kind) else "fraction"
+    if f"{share}=" in options:
+        raise ParameterError("attack", name, f"without {share}: it is what the study sets")
+    return attack(f"{name}{',' if options else ':'}{share}={fraction!r}")
 
 
 @dataclass(frozen=True)

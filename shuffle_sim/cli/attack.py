@@ -99,7 +99,7 @@ def _privacy(users: int | None, d: int | None, privacy: Privacy, ratio: float | 
     rows = privacy_study(protocol, fractions, repeats=asked.get("repeats", 4000), seed=asked.get("seed"))
     note = (
         f"n = {protocol.n:,}, d = {d or 1}, g = {protocol.g}, b = {protocol.b}, delta {privacy.delta:g}. Empirical: lower bound "
-        "from samples of the implemented randomizer, confidence 0.9999 a row; where it exceeds exact, the implementation is wrong."
+        "from samples of the implemented randomizer, confidence 0.9999 a row; above exact, the implementation would be wrong."
     )
     return {"rows": rows, "note": note}
 

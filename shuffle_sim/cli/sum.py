@@ -132,11 +132,11 @@ def _print(table: Table, summary: dict[str, Any], result: Result) -> None:
         console.print(
             f"         the paper's constants: {paper['ratio']:,.0f} x this noise with {paper['bits']:,} bits per user and column"
         )
-    a = result.accounts
+    a, cells = result.accounts, summary["clipped_cells"]
     extra = f" + {a.extra} extra" if a.extra else ""
     console.print(
         f"[bold]Reports[/]  {a.asked} asked{extra} = {a.accepted} accepted + {sum(a.dropped.values())} dropped + "
-        f"{a.missing} missing; {a.clipped} rows above the norm bound, {summary['clipped_cells']} cells outside the public bounds were clipped"
+        f"{a.missing} missing; {a.clipped} rows above the norm bound, {cells} cells outside the public bounds were clipped"
     )
     if a.corrupted:
         reasons = "".join(f", {count} {reason}" for reason, count in a.dropped.items())
