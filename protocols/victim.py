@@ -4,6 +4,7 @@ import numpy as np
 
 from protocols.domains import L2Ball
 from protocols.losses import Logistic
+from protocols.noisy_mean import NOISE_RATIO
 from protocols.problem import Problem
 from protocols.sgd import ShuffleSGD
 from shuffle_sim.attacks.studies import Victim
@@ -11,7 +12,7 @@ from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.randomizer import Floats
 
 
-def logistic(n: int, d: int, privacy: Privacy, seed: int = 0) -> Victim:
+def logistic(n: int, d: int, privacy: Privacy, noise_ratio: float | None = None, seed: int = 0) -> Victim:
     """Logistic regression by sequential SGD on synthetic people: features in the unit ball, label by the sign of the first two.
 
     The error is that of classification, on 20,000 others. The labels of one in ten are noise, so no model comes below 0.05.
@@ -26,7 +27,9 @@ def logistic(n: int, d: int, privacy: Privacy, seed: int = 0) -> Victim:
         return np.column_stack([features, np.where(noisy, rng.choice([-1.0, 1.0], count), labels)])
 
     # The smallest proven bound is at batches of some twenty people, in which a third of attackers may be half of a batch.
-    protocol = ShuffleSGD.calibrated(n=n, problem=Problem(Logistic(), L2Ball(d, 4.0)), privacy=privacy, batch=min(n, 100))
+    problem, batch = Problem(Logistic(), L2Ball(d, 4.0)), min(n, 100)
+    ratio = NOISE_RATIO if noise_ratio is None else noise_ratio
+    protocol = ShuffleSGD.calibrated(n=n, problem=problem, privacy=privacy, batch=batch, noise_ratio=ratio)
     rows, others = people(n), people(20_000)
 
     def error(theta: Floats) -> float:

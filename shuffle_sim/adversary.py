@@ -126,7 +126,7 @@ class Adversary:
         return self.corrupt(scene.round, scene.users, rng)
 
     def rows(self, scene: Scene, rows: Floats, rng: np.random.Generator) -> Floats:
-        """The corrupted users' rows as the query shall see them; must not be changed in place."""
+        """The corrupted users' rows as the query shall see them."""
         return rows
 
     def values(self, scene: Scene, xs: Floats, rng: np.random.Generator) -> Floats:

@@ -132,9 +132,10 @@ def empirical_epsilon(
         randomizer: as implemented; says its worst pair (`Auditable`).
         honest: users whose reports the analyzer does not know: the rest of the view tells it nothing.
         delta: at which the bound holds, with confidence 1 - 1e-4.
-        repeats: a tenth of the samples a side.
+        repeats: a tenth of the samples a side, at least 100.
         seed: to reproduce it.
     """
+    integer("repeats", repeats, 100)
     if not isinstance(randomizer, Auditable):
         raise ParameterError("randomizer", type(randomizer).__name__, "one with worst_pair and count_pmf")
     rng, pair = np.random.default_rng(entropy_of(seed)), randomizer.worst_pair()

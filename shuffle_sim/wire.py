@@ -5,10 +5,10 @@ A frame is a 4-byte big-endian length and that many bytes of msgpack: an array
     [version, kind, header (44 bytes), payload (bytes)]
 
 with the header task (16 bytes), parameter hash (16), then round, index and reports as 4-byte big-endian integers. `kind`
-is one of `Kind`; `index` is the user block (from users; of a report or packet the user), the shard << 16 plus the place of the frame (from the shuffler) or 0;
-`reports` is how many users' reports the payload carries, and in a frame of a view how many are in the whole view. The
-parameter hash is taken of the round's broadcast, so a frame made for other parameters is refused. Every field but the payload has
-a fixed length, so frames of equally many reports have equal lengths.
+is one of `Kind`; `index` is the user block (from users; of a report or packet the user), the shard << 16 plus the place of the
+frame (from the shuffler) or 0; `reports` is how many users' reports the payload carries, and in a frame of a view how many are
+in the whole view. The parameter hash is taken of the round's broadcast, so a frame made for other parameters is refused. Every
+field but the payload has a fixed length, so frames of equally many reports have equal lengths.
 Everything read here is untrusted: length first, then one-shot msgpack with limits, exact types, re-encode and compare.
 """
 

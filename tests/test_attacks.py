@@ -24,7 +24,7 @@ from protocols.victim import logistic
 from shuffle_sim import Privacy, run
 from shuffle_sim.adversary import Adversary, Chain, Coalition, Dropout, Scene
 from shuffle_sim.attacks import inputs
-from shuffle_sim.attacks.catalogue import attack
+from shuffle_sim.attacks.catalogue import attack, attacks
 from shuffle_sim.attacks.collusion import Collude
 from shuffle_sim.attacks.dropouts import ChosenDropout
 from shuffle_sim.attacks.studies import manipulation_study, privacy_study, reach, training_study
@@ -104,8 +104,11 @@ def everything() -> Adversary:
 @pytest.mark.parametrize("fidelity", FIDELITIES)
 def test_all_attacks_at_once_give_the_same_bits_on_any_number_of_workers(fidelity):
     results = [run(PROTOCOL, ROWS, fidelity=fidelity, seed=5, adversary=everything(), workers=w, block_size=16) for w in (1, 3)]
+    if fidelity == "literal":  # and in three shards of the shuffler
+        options = {"seed": 5, "block_size": 16, "shuffler_shards": 3}
+        results.append(run(PROTOCOL, ROWS, fidelity=fidelity, adversary=everything(), **options))
     assert len({r.value.tobytes() for r in results}) == 1
-    assert balanced(results[0]) == balanced(results[1])
+    assert all(balanced(r) == balanced(results[0]) for r in results)
     assert len(results[0].accounts.dropped) >= 5
 
 
@@ -158,6 +161,13 @@ def test_the_first_of_a_chain_wraps_the_second():
     run(PROTOCOL, ROWS, seed=1, adversary=Chain(Says("a", log), Chain(Says("b", log), Says("c", log))))
     words = [("values", w) for w in "abc"] + [("before", w) for w in "abc"] + [("after", w) for w in "cba"]
     assert log == words
+
+
+def test_a_chain_of_nobody_corrupts_nobody():
+    assert attacks([]) is None
+    alone, chained = (run(PROTOCOL, ROWS, seed=1, adversary=adversary) for adversary in (None, Chain()))
+    assert alone.value.tobytes() == chained.value.tobytes()
+    assert alone.accounts == chained.accounts
 
 
 @pytest.mark.parametrize(
@@ -303,7 +313,7 @@ class FirstFive(Collude):
 
     def told(self, round_index, reports, sums):
         assert reports == 5
-        self.rest.append(int(self.views[-1].ones[0]) - sums[0])
+        self.rest.append(int(self.views[-1].sums[0]) - sums[0])
 
 
 @pytest.mark.parametrize("fidelity", FIDELITIES)
@@ -397,7 +407,7 @@ def test_values_that_are_no_numbers_are_claimed_as_zero():
 @pytest.mark.parametrize(("g", "b", "p"), [(4, 9, 0.5), (7, 3, 0.2), (1, 1, 0.01), (44, 14, 0.5)])
 def test_the_reach_is_the_farthest_that_any_report_goes(g, b, p):
     randomizer = VectorSum(n=N, d=1, g=g, b=b, p=p, norm_bound=2.0).randomizer
-    every = [randomizer.estimate(Tally.of_ones(np.array([ones]), g + b, 1))[0] / 2.0 for ones in range(g + b + 1)]
+    every = [randomizer.estimate(Tally(np.array([ones]), 1))[0] / 2.0 for ones in range(g + b + 1)]
     assert reach(g, b, p) == pytest.approx((max(every), -min(every)))
     if p == 0.5:
         assert reach(g, b, p) == pytest.approx((1 + b / g, 1 + b / g))
@@ -443,7 +453,7 @@ def test_no_attacker_counts_for_more_than_one_report(name):
     result = run(PROTOCOL, ROWS, seed=9, adversary=Chain(cruel, Keeps()), fidelity="counts", block_size=50)
     with_attack = seen["tally"]
     run(PROTOCOL, ROWS, seed=9, adversary=Chain(silent, Keeps()), fidelity="counts", block_size=50)
-    added = with_attack.ones - seen["tally"].ones
+    added = with_attack.sums - seen["tally"].sums
     assert with_attack.reports - seen["tally"].reports <= result.accounts.corrupted
     assert added.min() >= 0
     assert added.max() <= result.accounts.corrupted * PROTOCOL.randomizer.per_label
@@ -618,6 +628,9 @@ def test_the_command_measures_prints_and_draws(study, options, columns, tmp_path
     [
         (["attack", "--fraction", "1.2"], "fraction = 1.2"),
         (["attack", "--fraction", "0"], "fraction = 0.0"),
+        (["attack", "--repeats", "0"], "repeats = 0"),
+        (["attack", "--n", "0"], "n = 0"),
+        (["attack", "--study", "manipulation", "--fraction", "1e-9"], "so large that some of 1000 users are corrupted"),
         (["attack", "--study", "training", "--attack", "signflip"], "attack = 'signflip': must be one of alie"),
         (["attack", "--study", "training", "--attack", "alie:fraction=1"], "must be without fraction"),
         (["attack", "--attack", "ones"], "used with --study training"),

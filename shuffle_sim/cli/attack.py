@@ -17,6 +17,7 @@ from shuffle_sim.registry import registered
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_RATIO = 1.1  # noise of a sum over the central Gaussian's, where nothing is asked
 _HONEST = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 1 / 3)
 _ATTACKERS = (0.02, 0.05, 0.1, 0.2)
 _NAMES = ("label-flip", "sign-flip", "alie", "ipm:scale=10", "oppose")
@@ -36,7 +37,7 @@ def attack_command(
     dimensions: Annotated[int | None, typer.Option("--d", help="Coordinates; by default 1, 10 and 5.")] = None,
     epsilon: o.Epsilon = 1.0,
     delta: o.Delta = 1e-6,
-    noise_ratio: o.NoiseRatio = 1.1,
+    noise_ratio: o.NoiseRatio = None,
     attack: o.Attacks = None,
     fraction: Annotated[
         list[float] | None, typer.Option(help="Fraction of honest users (privacy) or of attackers; repeatable.")
@@ -58,9 +59,10 @@ def attack_command(
     for each in fraction or []:
         real("fraction", each, 0.0, 1.0, closed=(study is Study.TRAINING, True))
     asked = {"attack": attack, "fraction": fraction, "repeats": repeats, "seed": seed}
-    make, show, draw = _STUDIES[study]
+    n, d, make, show, draw = _STUDIES[study]
+    size = n if users is None else users, d if dimensions is None else dimensions
     with console.status("attacking ..."):
-        found = make(users, dimensions, Privacy(epsilon, delta), noise_ratio, {k: v for k, v in asked.items() if v is not None})
+        found = make(*size, Privacy(epsilon, delta), noise_ratio, {k: v for k, v in asked.items() if v is not None})
     if json:
         emit({"study": str(study), **found})
     else:
@@ -85,20 +87,18 @@ def _grid(*names: str) -> Grid:
     return grid
 
 
-def _sum(users: int, dimensions: int, privacy: Privacy, noise_ratio: float | None) -> Any:
-    if dimensions == 1:
-        return registered("protocol", "scalar-sum").calibrate(n=users, privacy=privacy, noise_ratio=noise_ratio)
-    return registered("protocol", "vector-sum").calibrate(n=users, d=dimensions, privacy=privacy, noise_ratio=noise_ratio)
-
-
-def _privacy(users: int | None, d: int | None, privacy: Privacy, ratio: float | None, asked: dict[str, Any]) -> dict[str, Any]:
+def _privacy(n: int, d: int, privacy: Privacy, ratio: float | None, asked: dict[str, Any]) -> dict[str, Any]:
     from shuffle_sim.attacks.studies import privacy_study
 
-    protocol = _sum(users or 1000, d or 1, privacy, ratio)
+    common = {"n": n, "privacy": privacy, "noise_ratio": _RATIO if ratio is None else ratio}
+    if d == 1:
+        protocol = registered("protocol", "scalar-sum").calibrate(**common)
+    else:
+        protocol = registered("protocol", "vector-sum").calibrate(d=d, **common)
     fractions = asked.get("fraction", _HONEST)
     rows = privacy_study(protocol, fractions, repeats=asked.get("repeats", 4000), seed=asked.get("seed"))
     note = (
-        f"n = {protocol.n:,}, d = {d or 1}, g = {protocol.g}, b = {protocol.b}, delta {privacy.delta:g}. Empirical: lower bound "
+        f"n = {n:,}, d = {d}, g = {protocol.g}, b = {protocol.b}, delta {privacy.delta:g}. Empirical: lower bound "
         "from samples of the implemented randomizer, confidence 0.9999 a row; above exact, the implementation would be wrong."
     )
     return {"rows": rows, "note": note}
@@ -130,14 +130,11 @@ def _draw_privacy(axes: "Axes", found: dict[str, Any]) -> None:
     axes.legend()
 
 
-def _manipulation(
-    users: int | None, d: int | None, privacy: Privacy, ratio: float | None, asked: dict[str, Any]
-) -> dict[str, Any]:
+def _manipulation(n: int, d: int, privacy: Privacy, ratio: float | None, asked: dict[str, Any]) -> dict[str, Any]:
     from shuffle_sim.attacks.studies import manipulation_study, reach
 
-    n, d = users or 1000, d or 10
     vector_sum = registered("protocol", "vector-sum")
-    protocol = vector_sum.calibrate(n=n, d=d, privacy=privacy, noise_ratio=ratio)
+    protocol = vector_sum.calibrate(n=n, d=d, privacy=privacy, noise_ratio=_RATIO if ratio is None else ratio)
     fractions = asked.get("fraction", [0.1])
     if len(fractions) != 1:
         raise ParameterError("fraction", fractions, "one fraction: the displacement is told by corrupted user")
@@ -185,10 +182,10 @@ def _draw_manipulation(axes: "Axes", found: dict[str, Any]) -> None:
     axes.figure.legend(loc="outside lower center", ncols=2)
 
 
-def _training(users: int | None, d: int | None, privacy: Privacy, _: float | None, asked: dict[str, Any]) -> dict[str, Any]:
+def _training(n: int, d: int, privacy: Privacy, ratio: float | None, asked: dict[str, Any]) -> dict[str, Any]:
     from shuffle_sim.attacks.studies import training_study
 
-    victim = registered("victim", "logistic")(users or 10_000, d or 5, privacy)
+    victim = registered("victim", "logistic")(n, d, privacy, ratio)
     names, fractions = asked.get("attack", list(_NAMES)), asked.get("fraction", _ATTACKERS)
     rows = training_study(victim, names, fractions, repeats=asked.get("repeats", 3), seed=asked.get("seed"))
     protocol = victim.protocol
@@ -210,18 +207,19 @@ def _draw_training(axes: "Axes", found: dict[str, Any]) -> None:
     honest, *rows = found["rows"]
     for name in dict.fromkeys(row.attack for row in rows):
         line = [honest, *sorted((row for row in rows if row.attack == name), key=lambda row: row.fraction)]
-        axes.errorbar(
-            [r.fraction for r in line], [r.error for r in line], yerr=[1.96 * r.spread for r in line], fmt="o-", label=name
-        )
+        axes.errorbar([r.fraction for r in line], [r.error for r in line], yerr=[r.spread for r in line], fmt="o-", label=name)
     axes.set_xlabel("fraction of attackers")
-    axes.set_ylabel("classification error, held out")
+    axes.set_ylabel("classification error, held out (bars: s.e.)")
     axes.set_ylim(0, 1)
     axes.figure.legend(loc="outside lower center", ncols=3)
 
 
-_Make = Callable[[int | None, int | None, Privacy, float | None, dict[str, Any]], dict[str, Any]]
-_STUDIES: dict[Study, tuple[_Make, Callable[[dict[str, Any]], Grid], Callable[["Axes", dict[str, Any]], None]]] = {
-    Study.PRIVACY: (_privacy, _show_privacy, _draw_privacy),
-    Study.MANIPULATION: (_manipulation, _show_manipulation, _draw_manipulation),
-    Study.TRAINING: (_training, _show_training, _draw_training),
+_Make = Callable[[int, int, Privacy, float | None, dict[str, Any]], dict[str, Any]]
+_Show = Callable[[dict[str, Any]], Grid]
+_Draw = Callable[["Axes", dict[str, Any]], None]
+_STUDIES: dict[Study, tuple[int, int, _Make, _Show, _Draw]] = {
+    Study.PRIVACY: (1000, 1, _privacy, _show_privacy, _draw_privacy),
+    Study.MANIPULATION: (1000, 10, _manipulation, _show_manipulation, _draw_manipulation),
+    Study.TRAINING: (10_000, 5, _training, _show_training, _draw_training),
 }
+"""By study: default users and coordinates, what measures it, prints it and draws it."""

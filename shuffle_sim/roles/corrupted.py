@@ -55,13 +55,15 @@ def corrupted(adversary: Adversary, scene: Scene, context: Context, entropy: int
     for member in adversary.members:
         chosen = member.corrupt(scene.round, block, lasting) if member.lasting else member.select(scene, rng)
         squad.append((member, np.intersect1d(chosen, scene.users)))
-    acts = Corrupted(np.unique(np.concatenate([users for _, users in squad])))
-    mute = [users for member, users in squad if member.silent]
-    active = np.setdiff1d(acts.users, np.concatenate(mute)) if mute else acts.users
+    nobody = scene.users[:0]
+    acts = Corrupted(np.unique(np.concatenate([nobody, *(users for _, users in squad)])))
+    active = np.setdiff1d(acts.users, np.concatenate([nobody, *(users for member, users in squad if member.silent)]))
     acts.silent = acts.users.size - active.size
     if active.size:
+        controlled = [(member, set(users.tolist())) for member, users in squad]
         for user, x in zip(active.tolist(), _claimed(squad, scene, active, rng), strict=True):
-            _act(acts, squad, scene, context, user, x, stream(entropy, scene.round, Role.CORRUPTED, user))
+            mine = [member for member, users in controlled if user in users]
+            _act(acts, mine, scene, context, user, x, stream(entropy, scene.round, Role.CORRUPTED, user))
     return acts
 
 
@@ -71,24 +73,19 @@ def _claimed(squad: Squad, scene: Scene, active: Users, rng: np.random.Generator
     for member, users in squad:
         theirs = np.isin(active, users)
         if theirs.any():
-            rows = _replaced(rows, theirs, member.rows(scene, rows[theirs], rng))
-    xs = scene.admitted(scene.ask(np.asfortranarray(rows)))
+            rows[theirs] = member.rows(scene, rows[theirs], rng)
+    xs = scene.admitted(scene.ask(np.asfortranarray(rows))).copy()
     for member, users in squad:
         theirs = np.isin(active, users)
         if theirs.any():
-            xs = _replaced(xs, theirs, scene.admitted(member.values(scene, xs[theirs], rng)))
+            xs[theirs] = scene.admitted(member.values(scene, xs[theirs], rng))
     return xs
 
 
-def _replaced(array: Floats, where: np.ndarray[tuple[int], np.dtype[np.bool_]], by: Floats) -> Floats:
-    changed = array.astype(np.result_type(array, by))
-    changed[where] = by
-    return changed
-
-
-def _act(acts: Corrupted, squad: Squad, scene: Scene, context: Context, user: int, x: Floats, rng: np.random.Generator) -> None:
-    """One user's report, from the innermost hook to the outermost, and what becomes of it on the wire."""
-    mine = [member for member, users in squad if user in users]
+def _act(
+    acts: Corrupted, mine: list[Adversary], scene: Scene, context: Context, user: int, x: Floats, rng: np.random.Generator
+) -> None:
+    """One user's report, from the innermost of its adversaries to the outermost, and what becomes of it on the wire."""
     call_next = CallNext(scene, lambda value: scene.randomizer.randomize(value, rng))
     for member in reversed(mine):
         call_next = _wrapped(member, user, call_next, rng)
@@ -103,7 +100,7 @@ def _act(acts: Corrupted, squad: Squad, scene: Scene, context: Context, user: in
     acts.packets += [Frame(Kind.PACKET, context, user, 1, packet).tobytes() for packet in packets]
     if any(member.colludes for member in mine) and isinstance(report, Messages):
         acts.told += 1
-        acts.sums.update({label: int(total) for label, total in enumerate(report.ones_per_label()) if total})
+        acts.sums.update({label: int(total) for label, total in enumerate(report.sums()) if total})
 
 
 def _wrapped(member: Adversary, user: int, inner: CallNext, rng: np.random.Generator) -> CallNext:

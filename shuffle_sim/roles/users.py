@@ -12,7 +12,6 @@ from shuffle_sim.adversary import Scene
 from shuffle_sim.cohort import Cohort
 from shuffle_sim.errors import RoundAbortedError
 from shuffle_sim.kernels import using
-from shuffle_sim.messages import Messages
 from shuffle_sim.population import Population
 from shuffle_sim.protocol import Query
 from shuffle_sim.randomizer import Floats, Randomizer, Scaled, Values, dense
