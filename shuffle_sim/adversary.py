@@ -17,7 +17,7 @@ from shuffle_sim.randomizer import Floats, Randomizer, dense
 
 Users = NDArray[np.int64]
 Report = Messages | bytes | None
-_FAR = 1e90  # beyond every domain, and its square is finite
+_FAR = 1e150  # beyond every domain, and its square is finite
 
 
 @dataclass(frozen=True)

@@ -364,6 +364,8 @@ def test_input_attacks_compute_what_their_papers_say():
     spread = inputs.Gaussian(0.1, 0.5).values(known, np.zeros((20_000, 3)), rng)
     assert stats.kstest(spread.ravel() / 0.5, "norm").pvalue > 1e-6
     assert stats.kstest(spread.ravel() / 0.45, "norm").pvalue < 1e-6  # power
+    vast = ScalarSum(n=9, g=4, b=2, upper=1e100).randomizer
+    assert inputs.SignFlip(0.1).values(scene_of(xs, vast), np.array([1e99]), rng) == pytest.approx([9e99])
     unit = ScalarSum(n=9, g=4, b=2, upper=3.0).randomizer
     numbers = np.array([0.0, 1.0, 3.0])
     assert inputs.SignFlip(0.1).values(scene_of(numbers, unit), numbers, rng) == pytest.approx([3.0, 2.0, 0.0])
