@@ -20,6 +20,11 @@ Report = Messages | bytes | None
 _FAR = 1e150  # beyond every domain, and its square is finite
 
 
+def payload_of(report: Report) -> bytes:
+    """The report's bytes; none for silence."""
+    return report.tobytes() if isinstance(report, Messages) else report or b""
+
+
 @dataclass(frozen=True)
 class Scene:
     """What corrupted users know when they act: all that is public about the round, and the data of their own block.

@@ -518,6 +518,10 @@ def test_privacy_by_honest_fraction_is_in_order_and_exact():
         assert row.paper * (1 + 1e-9) >= row.proven >= row.exact > row.empirical > 0
         assert row.paper == pytest.approx(rows[0].proven / row.fraction)
     assert [row.proven for row in rows] == sorted(row.proven for row in rows)
+    careful = ScalarSum(
+        n=60, g=protocol.g, b=protocol.b, honest_fraction=0.5
+    )  # what was assumed does not count, what is there does
+    assert [row.proven for row in privacy_study(careful, fractions, repeats=100, seed=1)] == [row.proven for row in rows]
     vector = privacy_study(VectorSum(n=60, d=3, g=4, b=40), [1.0, 0.2], repeats=1000, seed=1)
     assert vector[1].paper is None  # below 1/3 the theorem says nothing
     assert all(row.proven >= row.exact > row.empirical for row in vector)

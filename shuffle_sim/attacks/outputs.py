@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from shuffle_sim.adversary import CallNext, Coalition, Report, Scene
+from shuffle_sim.adversary import CallNext, Coalition, Report, Scene, payload_of
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.messages import Messages
 from shuffle_sim.randomizer import Floats
@@ -19,10 +19,6 @@ def _same(scene: Scene, largest: Floats | bool) -> Messages:
     alphabet, per_label = scene.randomizer.alphabet, scene.randomizer.per_label
     symbols = np.broadcast_to(np.asarray(largest, np.uint64).reshape(-1, 1), (alphabet.labels, per_label))
     return Messages.from_symbols(alphabet, (symbols * np.uint64(alphabet.symbols - 1))[None])
-
-
-def _payload(report: Report) -> bytes:
-    return report.tobytes() if isinstance(report, Messages) else report or b""
 
 
 class Ones(Coalition):
@@ -59,7 +55,7 @@ class ExtraBits(Coalition):
 
     def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
         """Ones at the end."""
-        return _payload(call_next(x)) + b"\xff" * self.count
+        return payload_of(call_next(x)) + b"\xff" * self.count
 
 
 class MissingBits(Coalition):
@@ -67,7 +63,7 @@ class MissingBits(Coalition):
 
     def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
         """Cut short."""
-        return _payload(call_next(x))[:-1]
+        return payload_of(call_next(x))[:-1]
 
 
 class WrongLabels(Coalition):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -68,10 +68,11 @@ def privacy_study(
 
 
 def _sum_of(protocol: Protocol[Any]) -> tuple[RoundSpec, BinomialSumEvent]:
+    """The one round of a sum, and its event with everybody's noise."""
     spec = protocol.plan(protocol.init())
     if spec is None or not isinstance(spec.event, BinomialSumEvent):
         raise ParameterError("protocol", type(protocol).__name__, "a binomial sum")
-    return spec, spec.event
+    return spec, replace(spec.event, honest=spec.cohort.size)
 
 
 def _proven(event: PrivacyEvent, delta: float) -> float:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from shuffle_sim.adversary import Adversary, CallNext, Report, Scene, Users
+from shuffle_sim.adversary import Adversary, CallNext, Scene, Users, payload_of
 from shuffle_sim.messages import Messages
 from shuffle_sim.randomizer import Floats
 from shuffle_sim.randomness import Role, stream
@@ -93,7 +93,7 @@ def _act(
     if report is None:
         acts.silent += 1
         return
-    packets: tuple[bytes, ...] = (Frame(Kind.REPORT, context, user, 1, _payload(report)).tobytes(),)
+    packets: tuple[bytes, ...] = (Frame(Kind.REPORT, context, user, 1, payload_of(report)).tobytes(),)
     for member in reversed(mine):
         packets = tuple(sent for packet in packets for sent in member.send(scene, user, packet, rng))
     acts.silent += not packets
@@ -105,7 +105,3 @@ def _act(
 
 def _wrapped(member: Adversary, user: int, inner: CallNext, rng: np.random.Generator) -> CallNext:
     return CallNext(inner.scene, lambda value: member.report(user, value, inner, rng))
-
-
-def _payload(report: Report) -> bytes:
-    return report.tobytes() if isinstance(report, Messages) else report or b""
