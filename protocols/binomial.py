@@ -98,7 +98,14 @@ class BinomialRandomizer(Randomizer):
 
     def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
         """R_vec(x), line by line of Algorithm 2: shift each coordinate to [0, width] and run R_1D on it."""
-        bits = [randomize_scalar(w, self.width, self.g, self.b, self.p, rng) for w in (np.atleast_1d(x) - self.lower).tolist()]
+        return self._each(x, self.p, rng)
+
+    def noiseless(self, x: Floats, rng: np.random.Generator) -> Messages:
+        """What a user sends that leaves all its noise bits zero: rounded at random as in R_vec(x)."""
+        return self._each(x, 0.0, rng)
+
+    def _each(self, x: Floats, p: float, rng: np.random.Generator) -> Messages:
+        bits = [randomize_scalar(w, self.width, self.g, self.b, p, rng) for w in (np.atleast_1d(x) - self.lower).tolist()]
         return Messages.from_symbols(self.alphabet, np.array(bits, np.uint8)[None])
 
     def _rounded(self, xs: Values, rng: np.random.Generator) -> NDArray[np.integer]:

@@ -23,7 +23,7 @@ from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.events import BinomialSumEvent
 from shuffle_sim.protocol import Protocol as ShuffleProtocol
 from shuffle_sim.protocol import RoundSpec
-from shuffle_sim.randomizer import Floats
+from shuffle_sim.randomizer import Floats, Randomizer
 from shuffle_sim.randomness import entropy_of
 from shuffle_sim.roles import Deployment, Shuffler, UserShard, count_type
 from shuffle_sim.testing import LawError, check_pmf
@@ -116,11 +116,39 @@ def audit(
     delta, event = protocol.delta, spec.event
     theorem = protocol.claim.epsilon if protocol.claim else ShuffleAccountant().compose(event).get_epsilon(delta)
     exact = binomial.epsilon(event.trials, event.p, event.steps, delta)
-    empirical = bench.empirical_epsilon(event.honest, delta)
+    empirical = empirical_epsilon(spec.randomizer, event.honest, delta, repeats=repeats, seed=bench.entropy)
     ordered = theorem * (1 + 1e-9) >= exact >= empirical
     words = f"theorem {theorem:.4f}, exact {exact:.4f}, empirical {empirical:.4f}"
     checks.append(Check("theorem >= exact >= empirical lower bound", ordered, "" if ordered else words))
     return AuditReport(theorem, exact, empirical, delta, repeats, tuple(checks))
+
+
+def empirical_epsilon(
+    randomizer: Randomizer, honest: int, delta: float, *, repeats: int = 4000, seed: int | None = None
+) -> float:
+    """Clopper-Pearson lower bound of epsilon from tallies of the worst pair, best threshold chosen on other samples.
+
+    Args:
+        randomizer: as implemented; says its worst pair (`Auditable`).
+        honest: users whose reports the analyzer does not know: the rest of the view tells it nothing.
+        delta: at which the bound holds, with confidence 1 - 1e-4.
+        repeats: a tenth of the samples a side, at least 100.
+        seed: to reproduce it.
+    """
+    integer("repeats", repeats, 100)
+    if not isinstance(randomizer, Auditable):
+        raise ParameterError("randomizer", type(randomizer).__name__, "one with worst_pair and count_pmf")
+    rng, pair = np.random.default_rng(entropy_of(seed)), randomizer.worst_pair()
+    others = np.repeat(pair[0][None], honest - 1, axis=0)
+    rows = [np.concatenate([x[None], others]) for x in pair]
+    half = 5 * repeats
+    low, high = (np.array([randomizer.tally(r, rng)[0] for _ in range(2 * half)]) for r in rows)
+    if np.median(low) > np.median(high):
+        low, high = high, low
+    thresholds = np.unique(np.quantile(np.concatenate([low, high]), np.linspace(0.002, 0.998, 250)).round())
+    tests = [(high, low, t) for t in thresholds] + [(-low, -high, -t) for t in thresholds]
+    a, b, t = max(tests, key=lambda test: _clopper_pearson(test[0][:half], test[1][:half], test[2], delta))
+    return max(0.0, _clopper_pearson(a[half:], b[half:], t, delta))
 
 
 def _held(name: str, check: Callable[[], None]) -> Check:
@@ -245,20 +273,6 @@ class _Bench:
             seen.append(int(np.unpackbits(first, count=size)[: half * per_label].sum()))
         places = np.arange(half * per_label + 1)
         check_pmf(seen, stats.hypergeom.pmf(places, size, half * per_label, half * per_label))
-
-    def empirical_epsilon(self, honest: int, delta: float) -> float:
-        """Clopper-Pearson lower bound of epsilon from tallies of the worst pair, best threshold chosen on other samples."""
-        rng = np.random.default_rng(self.entropy)
-        others = np.repeat(self.pair[0][None], honest - 1, axis=0)
-        rows = [np.concatenate([x[None], others]) for x in self.pair]
-        half = 5 * self.repeats
-        low, high = (np.array([self.randomizer.tally(r, rng)[0] for _ in range(2 * half)]) for r in rows)
-        if np.median(low) > np.median(high):
-            low, high = high, low
-        thresholds = np.unique(np.quantile(np.concatenate([low, high]), np.linspace(0.002, 0.998, 250)).round())
-        tests = [(high, low, t) for t in thresholds] + [(-low, -high, -t) for t in thresholds]
-        a, b, t = max(tests, key=lambda test: _clopper_pearson(test[0][:half], test[1][:half], test[2], delta))
-        return max(0.0, _clopper_pearson(a[half:], b[half:], t, delta))
 
 
 def _clopper_pearson(likely: NDArray[Any], unlikely: NDArray[Any], threshold: float, delta: float) -> float:

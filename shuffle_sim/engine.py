@@ -29,13 +29,14 @@ _LITERAL_MESSAGES = 10**8  # up to here a literal round takes about a second: si
 
 @dataclass(frozen=True)
 class Accounts:
-    """What became of the reports of a run: asked = accepted + dropped (by reason) + missing, checked after every round.
+    """What became of the reports of a run: asked + extra = accepted + dropped (by reason) + missing, checked after every round.
 
     Attributes:
         asked: users asked, summed over rounds.
         accepted: reports in the views.
         dropped: reports dropped by the shuffler, by reason.
         missing: users that stayed silent.
+        extra: what corrupted users sent beyond one packet each.
         corrupted: users that the adversary controlled, whatever they sent.
         clipped: users whose value was clipped to the domain.
         nonfinite: users whose value was not finite; they sent the zero vector.
@@ -45,6 +46,7 @@ class Accounts:
     accepted: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)
     missing: int = 0
+    extra: int = 0
     corrupted: int = 0
     clipped: int = 0
     nonfinite: int = 0
@@ -56,13 +58,15 @@ class Accounts:
             AccountingError: if the identity does not hold for the round.
         """
         users, shuffler = exchange.users, exchange.shuffler
-        if users.asked != shuffler.accepted + sum(shuffler.dropped.values()) + users.silent:
-            raise AccountingError(f"{users.asked} users asked, but accounted for are {shuffler} and {users.silent} missing")
+        if users.asked + users.extra != shuffler.accepted + sum(shuffler.dropped.values()) + users.silent:
+            sent = f"{users.asked} users asked and {users.extra} extra packets"
+            raise AccountingError(f"{sent}, but accounted for are {shuffler} and {users.silent} missing")
         return Accounts(
             self.asked + users.asked,
             self.accepted + shuffler.accepted,
             dict(Counter(self.dropped) + shuffler.dropped),
             self.missing + users.silent,
+            self.extra + users.extra,
             self.corrupted + users.corrupted,
             self.clipped + users.clipped,
             self.nonfinite + users.nonfinite,
@@ -168,6 +172,7 @@ def run(
     if adversary is not None and not isinstance(adversary, Adversary):
         raise ParameterError("adversary", adversary, "None or an Adversary")
     deployment, literal_size = _deployment(protocol, fidelity, seed, adversary, block_size, kernel, shuffler_shards)
+    _check(adversary, protocol, population)
     ledger, meter, accounts, rounds = PrivacyLedger(sequential=protocol.claims_sequential), CostMeter(), Accounts(), 0
     try:
         with host:
@@ -177,7 +182,10 @@ def run(
                 ledger.charge(cohort, event)
                 exchange = host.exchange(broadcast)
                 accounts = accounts.plus(exchange)
-                ledger.settle(min(exchange.users.asked - exchange.users.corrupted, exchange.shuffler.accepted))
+                ledger.settle(exchange.shuffler.accepted - exchange.shuffler.singles)
+                if adversary is not None:
+                    for member in adversary.members:
+                        member.told(rounds, exchange.users.told, exchange.users.sums)
                 _meter(meter, deployment, broadcast, exchange, literal_size)
                 if exchange.users.nonfinite == exchange.users.asked:
                     raise NotFiniteError(rounds)
@@ -230,6 +238,13 @@ def _deployment(
         raise ParameterError("shuffler_shards", shuffler_shards, allowed)
     task = secrets.token_bytes(16)
     return Deployment(protocol, task, entropy_of(seed), fidelity, size, adversary, kernel, shuffler_shards), literal_size
+
+
+def _check(adversary: Adversary | None, protocol: Protocol[Any], population: Population) -> None:
+    spec = protocol.plan(protocol.init())
+    if adversary is not None and spec is not None:
+        for member in adversary.members:
+            member.check(spec, population.rows(0, 1)[0])
 
 
 def _meter(meter: CostMeter, deployment: Deployment, broadcast: bytes, exchange: Exchange, block_size: int) -> None:

@@ -14,9 +14,10 @@ class Role(IntEnum):
     USERS = 0  # index: the user block
     CORRUPTED = 1  # index: the user
     SHUFFLER = 2  # index: the shuffler shard << 32, plus the frame of the view + 1
-    ADVERSARY = 3  # index: 0
+    ADVERSARY = 3  # index: the user block
     DATA = 4  # index: the user block
     ROUTER = 5  # index: the shuffler shard << 32, plus the part it has collected
+    COALITION = 6  # index: the user block, in round 0: who is corrupted for the whole run
 
 
 def entropy_of(seed: int | None) -> int:

@@ -1,4 +1,4 @@
-"""Protocols, losses and runtimes by name, through entry points: a third party registers exactly as we do."""
+"""Protocols, losses, runtimes and attacks by name, through entry points: a third party registers exactly as we do."""
 
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
@@ -18,7 +18,7 @@ def registered(kind: str, name: str) -> Any:
     """What is registered under `name` in the entry-point group shuffle_sim.<kind>s (losses: shuffle_sim.losses).
 
     Args:
-        kind: "protocol", "loss", "trainer" or "runtime".
+        kind: "protocol", "loss", "trainer", "runtime", "attack" or "victim".
         name: as registered.
 
     Raises:

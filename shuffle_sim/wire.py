@@ -5,10 +5,10 @@ A frame is a 4-byte big-endian length and that many bytes of msgpack: an array
     [version, kind, header (44 bytes), payload (bytes)]
 
 with the header task (16 bytes), parameter hash (16), then round, index and reports as 4-byte big-endian integers. `kind`
-is one of `Kind`; `index` is the user block (from users), the shard << 16 plus the place of the frame (from the shuffler) or 0;
-`reports` is how many users' reports the payload carries, and in a frame of a view how many are in the whole view. The
-parameter hash is taken of the round's broadcast, so a frame made for other parameters is refused. Every field but the payload has
-a fixed length, so frames of equally many reports have equal lengths.
+is one of `Kind`; `index` is the user block (from users; of a report or packet the user), the shard << 16 plus the place of the
+frame (from the shuffler) or 0; `reports` is how many users' reports the payload carries, and in a frame of a view how many are
+in the whole view. The parameter hash is taken of the round's broadcast, so a frame made for other parameters is refused. Every
+field but the payload has a fixed length, so frames of equally many reports have equal lengths.
 Everything read here is untrusted: length first, then one-shot msgpack with limits, exact types, re-encode and compare.
 """
 
@@ -24,6 +24,7 @@ from shuffle_sim.errors import FrameError
 
 VERSION = 1
 MAX_FRAME = 1 << 30  # bytes; a user block is kept far below (engine.default_block_size)
+_SMALL = 1024  # bytes: whatever they unpack to is small, too
 _HEADER = struct.Struct(">16s16sIII")
 
 
@@ -34,10 +35,11 @@ class Kind(IntEnum):
     REPORTS = 1  # users -> shuffler: packed reports of one size (literal)
     COUNTS = 2  # users -> shuffler: sums of symbols per user and label (counts)
     TALLY = 3  # users -> shuffler: sums of symbols per label over the block (aggregate)
-    REPORT = 4  # users -> shuffler: one report of a user that is not honest, whatever it sent
+    REPORT = 4  # inside a PACKET: one user's report
     VIEW = 5  # shuffler -> analyzer: permuted messages, label by label
     VIEW_TALLY = 6  # shuffler -> analyzer: the tally of the view, where the messages themselves were not simulated
     ROUTED = 7  # shuffler shard -> shuffler shard: messages that go to a uniformly random shard
+    PACKET = 8  # users -> shuffler: what a user that is not honest put on the wire, with the sender as the transport knows it
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,8 @@ def parse(data: bytes | memoryview, limit: int = MAX_FRAME) -> Frame:
         raise FrameError("oversized", f"{len(data) - 4} bytes, at most {limit}")
     if len(data) < 4 or int.from_bytes(data[:4], "big") != len(data) - 4:
         raise FrameError("truncated", "the length prefix does not fit the frame")
+    if len(data) > _SMALL and not _shaped(data):
+        raise FrameError("malformed", "not two small integers, a header and bytes")
     try:
         fields = msgpack.unpackb(data[4:], max_array_len=4, max_map_len=0, max_str_len=0, max_ext_len=0, max_bin_len=limit)
     except (ValueError, msgpack.UnpackException) as error:
@@ -131,6 +135,14 @@ def parse(data: bytes | memoryview, limit: int = MAX_FRAME) -> Frame:
     if len(start) + len(payload) != len(data) or bytes(data[: len(start)]) != start:
         raise FrameError("non-canonical", "re-encoding gives other bytes")
     return frame
+
+
+def _shaped(data: bytes | memoryview) -> bool:
+    """Whether the bytes open as a frame does, so that unpacking makes four objects of them and no more.
+
+    Nested arrays, a byte each, would become seventy times as large.
+    """
+    return data[4] == 0x94 and max(data[5], data[6]) < 0x80 and data[7:9] == b"\xc4\x2c" and 0xC4 <= data[53] <= 0xC6
 
 
 def check_context(frame: Frame, expected: Context) -> None:

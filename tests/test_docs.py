@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = [*sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md")), "README.md"]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGES = [str(page.relative_to(ROOT)) for page in (*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md") if BLOCK.search(page.read_text())]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -12,7 +12,9 @@ from actors.hosts import AnalyzerActor, ShufflerActor, UserShardActor
 from actors.runtime import RayRuntime, ray
 from protocols import VectorSum
 from shuffle_sim import ParameterError, run
-from shuffle_sim.adversary import Adversary, Dropout
+from shuffle_sim.adversary import Adversary, Chain, Dropout
+from shuffle_sim.attacks.catalogue import attacks
+from shuffle_sim.attacks.collusion import Collude
 from shuffle_sim.errors import RoundAbortedError
 from shuffle_sim.population import InMemory, Population
 from shuffle_sim.roles import Deployment, ShardRecord, ShuffleRecord
@@ -193,6 +195,32 @@ def test_an_aborted_round_arrives_as_itself():
     with pytest.raises(RoundAbortedError, match="0 reports accepted") as caught:
         run(PROTOCOL, ROWS, runtime="ray", adversary=Dropout(1.0), seed=1)
     assert type(caught.value) is RoundAbortedError
+
+
+class Listens(Collude):
+    """Keeps what the colluders told, where the run was started."""
+
+    def __init__(self):
+        super().__init__(0.2)
+        self.heard = []
+
+    def told(self, round_index, reports, sums):
+        self.heard.append((round_index, reports, dict(sums)))
+
+
+def test_attacks_by_name_do_on_ray_what_they_do_in_process():
+    names = ["dropout:rate=0.1", "cut-off:rate=0.3", "alie:fraction=0.2", "oppose:fraction=0.1", "twice:fraction=0.1"]
+    results, heard = [], []
+    for runtime, workers in (("inprocess", 1), ("ray", 2)):
+        listener = Listens()
+        adversary = Chain(attacks([*names, "garbage:fraction=0.1"]), listener)
+        results.append(run(PROTOCOL, ROWS, runtime=runtime, workers=workers, adversary=adversary, seed=3, block_size=20))
+        heard.append(listener.heard)
+    first, second = results
+    assert first.value.tobytes() == second.value.tobytes()
+    assert (first.accounts, first.privacy) == (second.accounts, second.privacy)
+    assert heard[0] == heard[1]
+    assert heard[0][0][1] > 5
 
 
 # Sockets and processes

@@ -264,9 +264,10 @@ def test_a_block_counts_once_whatever_the_kinds_of_its_frames():
 def single(change):
     """The report of user 0, alone in its frame, changed."""
     deployment, broadcast, frames = ask(adversary=Sends(1, lambda honest: honest))
-    (one,) = (f for f in frames if f.kind is Kind.REPORT)
-    rest = [f for f in frames if f is not one]
-    return rest, shuffled(deployment, broadcast, [*rest, change(one)])
+    (packet,) = (f for f in frames if f.kind is Kind.PACKET)
+    rest = [f for f in frames if f is not packet]
+    changed = replace(packet, payload=change(parse(packet.payload)).tobytes())
+    return rest, shuffled(deployment, broadcast, [*rest, changed])
 
 
 ONE = {
@@ -348,7 +349,8 @@ def test_an_empty_round_is_not_released():
 
 def test_more_reports_than_users_are_dropped():
     deployment, broadcast, frames = ask()
-    extra = Frame(Kind.REPORT, frames[0].context, 0, 1, bytes(RANDOMIZER.report_bytes))
+    report = Frame(Kind.REPORT, frames[0].context, 0, 1, bytes(RANDOMIZER.report_bytes))
+    extra = replace(report, kind=Kind.PACKET, payload=report.tobytes())
     view, record = shuffled(deployment, broadcast, [*frames, extra])
     assert record.dropped == {"too-many-reports": 1}
     assert view.reports == 21

@@ -4,6 +4,7 @@ import sys
 
 import typer
 
+from shuffle_sim.cli.attack import attack_command
 from shuffle_sim.cli.audit import audit_command
 from shuffle_sim.cli.plan import plan_command
 from shuffle_sim.cli.sum import sum_command
@@ -24,6 +25,7 @@ app.command("sum")(sum_command)
 app.command("train")(train_command)
 app.command("plan")(plan_command)
 app.command("audit")(audit_command)
+app.command("attack")(attack_command)
 
 
 def main() -> None:

@@ -25,6 +25,10 @@ Address = Annotated[
 Workers = Annotated[int, typer.Option(help="User shards (on Ray: actors).")]
 Fidelity = Annotated[str | None, typer.Option(help="literal, counts or aggregate; by default chosen by cost.")]
 Seed = Annotated[int | None, typer.Option(help="Makes the run reproducible, and therefore not private.")]
+Attacks = Annotated[
+    list[str] | None,
+    typer.Option("--attack", help="name or name:key=value,... as in dropout:rate=0.1 or sign-flip:fraction=0.05; repeatable."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Plot = Annotated[Path | None, typer.Option(help="Write a picture (.png, .svg or .pdf) there.")]
 TableName = Annotated[str | None, typer.Option("--table", help="breast-cancer, digits, diabetes or wine.")]

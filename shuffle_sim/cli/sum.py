@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table as Grid
 
+from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.cli import options as o
 from shuffle_sim.cli.data import load
 from shuffle_sim.cli.show import check_picture, console, emit, number, plain, save_picture, size
@@ -32,6 +33,7 @@ def sum_command(
     workers: o.Workers = 1,
     fidelity: o.Fidelity = None,
     seed: o.Seed = None,
+    attack: o.Attacks = None,
     json: o.Json = False,
     plot: o.Plot = None,
 ) -> None:
@@ -52,7 +54,8 @@ def sum_command(
         n=people, d=d, privacy=privacy, noise_ratio=noise_ratio, max_bits=max_bits, honest_fraction=honest_fraction
     )
     check_picture(plot)
-    result = run(protocol, rows, runtime=o.runtime_of(runtime, address), workers=workers, fidelity=fidelity, seed=seed)
+    host, adversary = o.runtime_of(runtime, address), attacks(attack or [])
+    result = run(protocol, rows, runtime=host, workers=workers, fidelity=fidelity, seed=seed, adversary=adversary)
     summary = _summary(source, protocol, result, privacy)
     if json:
         emit(summary)
@@ -129,11 +132,15 @@ def _print(table: Table, summary: dict[str, Any], result: Result) -> None:
         console.print(
             f"         the paper's constants: {paper['ratio']:,.0f} x this noise with {paper['bits']:,} bits per user and column"
         )
-    a = result.accounts
+    a, cells = result.accounts, summary["clipped_cells"]
+    extra = f" + {a.extra} extra" if a.extra else ""
     console.print(
-        f"[bold]Reports[/]  {a.asked} asked = {a.accepted} accepted + {sum(a.dropped.values())} dropped + {a.missing} missing; "
-        f"{a.clipped} rows above the norm bound, {summary['clipped_cells']} cells outside the public bounds were clipped"
+        f"[bold]Reports[/]  {a.asked} asked{extra} = {a.accepted} accepted + {sum(a.dropped.values())} dropped + "
+        f"{a.missing} missing; {a.clipped} rows above the norm bound, {cells} cells outside the public bounds were clipped"
     )
+    if a.corrupted:
+        reasons = "".join(f", {count} {reason}" for reason, count in a.dropped.items())
+        console.print(f"[bold]Attack[/]   {a.corrupted} users corrupted{reasons and '; dropped: ' + reasons[2:]}")
 
 
 def _draw(table: Table, summary: dict[str, Any], path: Path) -> None:

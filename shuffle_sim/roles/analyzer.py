@@ -57,7 +57,8 @@ class Analyzer:
             return False
         tally = self._view.tally
         if self._deployment.adversary is not None:
-            self._deployment.adversary.observe(tally)
+            for member in self._deployment.adversary.members:
+                member.observe(tally)
         self._state = self._deployment.protocol.update(self._state, self._spec.analyze(tally))
         self._round += 1
         self._spec = None

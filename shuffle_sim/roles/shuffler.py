@@ -26,6 +26,7 @@ class ShuffleRecord:
 
     Attributes:
         accepted: reports.
+        singles: of them, those that came one by one, from corrupted users: their noise is not counted on.
         dropped: reports by reason.
         bytes_in: received from users.
         bytes_routed: sent to other shards.
@@ -36,6 +37,7 @@ class ShuffleRecord:
     """
 
     accepted: int = 0
+    singles: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
     bytes_in: int = 0
     bytes_routed: int = 0
@@ -190,10 +192,11 @@ class _Inbox:
         self._whole = HONEST_KIND[deployment.fidelity]
         self._seen: set[int] = set()
         self._taken: Counter[int] = Counter()
+        self._senders: set[int] = set()
 
     def take(self, batches: Iterable[bytes], pile: Pile) -> ShuffleRecord:
         """Put the reports of these batches on the pile."""
-        before, received = self._taken.total(), 0
+        before, singles, received = self._taken.total(), len(self._senders), 0
         dropped: Counter[str] = Counter()
         for batch in batches:
             received += len(batch)
@@ -202,34 +205,50 @@ class _Inbox:
                     self._take_frame(data, pile, dropped)
             except FrameError as error:  # where a length is broken, the rest of the batch cannot be told apart any more
                 dropped[error.reason] += 1
-        return ShuffleRecord(self._taken.total() - before, dropped, received)
+        return ShuffleRecord(self._taken.total() - before, len(self._senders) - singles, dropped, received)
 
     def _take_frame(self, data: memoryview, pile: Pile, dropped: Counter[str]) -> None:
         counted = 1  # a frame too broken to say how many reports it carries counts for one
         try:
             frame = parse(data)
-            asked = self._asked(frame.index)
-            counted = max(1, min(frame.reports, asked))  # never more than were asked, whatever it claims
+            if frame.kind is Kind.PACKET:
+                self._take_packet(frame, pile)
+                return
+            counted = max(1, min(frame.reports, self._asked(frame.index)))  # never more than were asked, whatever it claims
             check_context(frame, self._context)
-            if frame.kind not in (self._whole, Kind.REPORT):
+            if frame.kind is not self._whole:
                 raise FrameError("wrong-kind", f"{frame.kind.name} is not for the shuffler of this run")
-            if frame.index % self._deployment.shuffler_shards != self._shard:
-                raise FrameError("wrong-shard", f"block {frame.index} is not of shard {self._shard}")
-            if frame.kind is Kind.REPORT and frame.reports != 1:
-                raise FrameError("wrong-count", "a single report counts one user")
-            if frame.kind is self._whole and frame.index in self._seen:
+            if frame.index in self._seen:
                 raise FrameError("duplicate-block", f"block {frame.index}")
-            room = asked - self._taken[frame.index]
-            if frame.reports > room:
-                raise FrameError("too-many-reports", f"{frame.reports} of block {frame.index}, {room} to come")
-            reports = read_reports(frame, self._randomizer)
+            self._add(frame, frame.index, pile)
+            self._seen.add(frame.index)
         except FrameError as error:
             dropped[error.reason] += counted
-            return
-        if frame.kind is self._whole:
-            self._seen.add(frame.index)
-        self._taken[frame.index] += frame.reports
-        pile.add(reports)
+
+    def _take_packet(self, packet: Frame, pile: Pile) -> None:
+        """What one user sent on its own: counts for one report at most, whatever is inside."""
+        check_context(packet, self._context)
+        sender, frame = packet.index, parse(packet.payload)
+        check_context(frame, self._context)
+        if frame.kind is not Kind.REPORT:
+            raise FrameError("wrong-kind", f"a user on its own sent {frame.kind.name}")
+        if packet.reports != 1 or frame.reports != 1:
+            raise FrameError("wrong-count", "a user on its own counts for one")
+        if frame.index != sender or not any(self._cohort.within(sender, sender + 1)):
+            raise FrameError("wrong-sender", f"{sender} sent as {frame.index}, or was not asked")
+        if sender in self._senders:
+            raise FrameError("too-many-reports", f"user {sender} was counted already")
+        self._add(frame, sender // self._deployment.block_size, pile)
+        self._senders.add(sender)
+
+    def _add(self, frame: Frame, block: int, pile: Pile) -> None:
+        if block % self._deployment.shuffler_shards != self._shard:
+            raise FrameError("wrong-shard", f"block {block} is not of shard {self._shard}")
+        room = self._asked(block) - self._taken[block]
+        if frame.reports > room:
+            raise FrameError("too-many-reports", f"{frame.reports} of block {block}, {room} to come")
+        pile.add(read_reports(frame, self._randomizer))
+        self._taken[block] += frame.reports
 
     def _asked(self, block: int) -> int:
         size = self._deployment.block_size

@@ -1,35 +1,50 @@
 """The users: a shard hosts some blocks of them and answers for them."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffle_sim.adversary import Report
+from shuffle_sim.adversary import Scene
 from shuffle_sim.cohort import Cohort
 from shuffle_sim.errors import RoundAbortedError
 from shuffle_sim.kernels import using
-from shuffle_sim.messages import Messages
 from shuffle_sim.population import Population
 from shuffle_sim.protocol import Query
 from shuffle_sim.randomizer import Floats, Randomizer, Scaled, Values, dense
 from shuffle_sim.randomness import Role, stream
+from shuffle_sim.roles.corrupted import Corrupted, corrupted
 from shuffle_sim.roles.deployment import Deployment
 from shuffle_sim.roles.reports import HONEST_KIND, count_type
-from shuffle_sim.wire import Context, Frame, Kind, prefix
+from shuffle_sim.wire import Context, prefix
 
 
 @dataclass(frozen=True)
 class ShardRecord:
-    """What one shard of users did in a round: users asked, corrupted, silent, values clipped, values not finite."""
+    """What one shard of users did in a round, in numbers.
+
+    Attributes:
+        asked: users.
+        corrupted: of them.
+        silent: users that sent nothing.
+        extra: packets that corrupted users sent beyond one each.
+        told: reports that colluders told the analyzer.
+        clipped: users whose value was clipped.
+        nonfinite: users whose value was not finite.
+        sums: of the symbols that colluders told, by label.
+    """
 
     asked: int = 0
     corrupted: int = 0
     silent: int = 0
+    extra: int = 0
+    told: int = 0
     clipped: int = 0
     nonfinite: int = 0
+    sums: Counter[int] = field(default_factory=Counter)
 
     def __add__(self, other: "ShardRecord") -> "ShardRecord":
         """Both shards together."""
@@ -97,10 +112,10 @@ class UserShard:
         """The block's frames, in pieces that only want joining."""
         deployment = self._deployment
         rng = stream(deployment.entropy, context.round, Role.USERS, block)
-        corrupted = self._corrupted(context.round, block, cohort)
+        bad = self._corrupted(context, block, cohort, query, randomizer)
         honest: list[_Part] = []
-        frames: list[bytes] = []
-        record = ShardRecord()
+        frames = bad.packets
+        record = ShardRecord(corrupted=bad.users.size, silent=bad.silent, extra=bad.extra, told=bad.told, sums=bad.sums)
         for first, chunk in self._chunks(block):
             parts = [slice(low - first, high - first) for low, high in cohort.within(first, first + len(chunk))]
             if not parts:
@@ -109,38 +124,30 @@ class UserShard:
             rows = chunk if whole else np.asfortranarray(np.concatenate([chunk[part] for part in parts]))
             values, clipped, nonfinite = _admitted(query(rows), randomizer)
             record += ShardRecord(asked=len(rows), clipped=clipped, nonfinite=nonfinite)
-            if corrupted.size:
-                users = _users(cohort, first, first + len(chunk))
-                bad, xs = np.isin(users, corrupted), dense(values)
-                sent = [self._report(context.round, int(u), x, randomizer) for u, x in zip(users[bad], xs[bad], strict=True)]
-                frames += [Frame(Kind.REPORT, context, block, 1, _payload(r)).tobytes() for r in sent if r is not None]
-                record += ShardRecord(corrupted=len(sent), silent=sum(report is None for report in sent))
-                values = xs[~bad]
+            if bad.users.size:
+                values = dense(values)[~np.isin(_users(cohort, first, first + len(chunk)), bad.users)]
             if len(values):
                 honest.append(_randomized(deployment.fidelity, values, randomizer, rng))
         if honest:
             frames = _honest_frame(deployment.fidelity, context, block, honest, randomizer) + frames
         return frames, record
 
-    def _corrupted(self, round_index: int, block: int, cohort: Cohort) -> NDArray[np.int64]:
+    def _corrupted(self, context: Context, block: int, cohort: Cohort, query: Query, randomizer: Randomizer) -> Corrupted:
         adversary = self._deployment.adversary
         if adversary is None:
-            return np.empty(0, np.int64)
-        rng = stream(self._deployment.entropy, round_index, Role.ADVERSARY, block)
-        return adversary.corrupt(round_index, _users(cohort, *self._span(block)), rng)
+            return Corrupted(np.empty(0, np.int64))
+        everyone = np.arange(*self._span(block))
+        asked = _users(cohort, *self._span(block))
 
-    def _report(self, round_index: int, user: int, x: Floats, randomizer: Randomizer) -> Report:
-        assert self._deployment.adversary is not None
-        rng = stream(self._deployment.entropy, round_index, Role.CORRUPTED, user)
-        return self._deployment.adversary.report(user, x, lambda value: randomizer.randomize(value, rng), rng)
+        def rows() -> Floats:
+            return np.asarray(np.concatenate([chunk for _, chunk in self._chunks(block)])[asked - everyone[0]])
+
+        scene = Scene(context.round, block, asked, query, randomizer, rows)
+        return corrupted(adversary, scene, context, self._deployment.entropy, everyone)
 
 
 def _users(cohort: Cohort, start: int, stop: int) -> NDArray[np.int64]:
     return np.concatenate([np.arange(0), *(np.arange(low, high) for low, high in cohort.within(start, stop))])
-
-
-def _payload(report: Messages | bytes) -> bytes:
-    return report if isinstance(report, bytes) else report.tobytes()
 
 
 _CHUNK_VALUES = 163_840  # doubles of a chunk: it stays in the cache from query to bits

@@ -1,0 +1,1 @@
+"""The library of attacks by name: dropouts, collusion, manipulated inputs and outputs, and the studies that measure them."""

@@ -1,0 +1,39 @@
+"""Users whose noise protects nobody: they share what they know with the analyzer, or add no noise."""
+
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from shuffle_sim.adversary import CallNext, Coalition, Report
+from shuffle_sim.errors import ParameterError
+from shuffle_sim.messages import Messages
+from shuffle_sim.protocol import RoundSpec
+from shuffle_sim.randomizer import Floats
+
+
+class Collude(Coalition):
+    """They follow the protocol, and tell the analyzer their messages, which subtracts them from the view (`told`)."""
+
+    colludes = True
+
+
+@runtime_checkable
+class Noiseless(Protocol):
+    """A randomizer that can be run without its noise."""
+
+    def noiseless(self, x: Floats, rng: np.random.Generator) -> Messages:
+        """A report on `x` whose noise is zero."""
+
+
+class NoNoise(Coalition):
+    """They encode their value and leave out the noise."""
+
+    def check(self, spec: RoundSpec, row: Floats) -> None:
+        """Needs a randomizer that says what it is without noise."""
+        if not isinstance(spec.randomizer, Noiseless):
+            raise ParameterError("attack", "no-noise", "used on a randomizer with a method noiseless(x, rng)")
+
+    def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
+        """The encoding alone."""
+        randomizer = call_next.scene.randomizer
+        return randomizer.noiseless(x, rng) if isinstance(randomizer, Noiseless) else None

@@ -1,0 +1,53 @@
+"""Users that stay silent. `adversary.Dropout` is the plainest: independently, after the query is seen."""
+
+import numpy as np
+
+from shuffle_sim.adversary import Coalition, Dropout, Scene, Users
+from shuffle_sim.errors import ParameterError
+
+
+class Leave(Coalition):
+    """Each user is gone for the whole run with probability `fraction`, whatever is asked."""
+
+    silent = True
+
+
+class Blackout(Dropout):
+    """Correlated: each block, which one actor hosts, is silent as a whole with probability `rate` in each round."""
+
+    def corrupt(self, round_index: int, users: Users, rng: np.random.Generator) -> Users:
+        """All or none."""
+        return users if rng.random() < self.rate else users[:0]
+
+
+class CutOff(Dropout):
+    """Mid-round: each block breaks off with probability `rate`; the users up to a random place have sent, the rest have not."""
+
+    def corrupt(self, round_index: int, users: Users, rng: np.random.Generator) -> Users:
+        """What comes after the place."""
+        return users[rng.integers(users.size) :] if rng.random() < self.rate else users[:0]
+
+
+class ChosenDropout(Dropout):
+    """Adversarially chosen once the query is seen: in each block the share `rate` of the users with the most telling values.
+
+    Attributes:
+        rate: share of the users.
+        by: "largest" or "smallest" sum of the value's coordinates, or "norm": farthest from zero.
+    """
+
+    ORDERS = ("largest", "smallest", "norm")
+
+    def __init__(self, rate: float, by: str = "largest") -> None:
+        """Refuse an unknown order."""
+        super().__init__(rate)
+        if by not in self.ORDERS:
+            raise ParameterError("by", by, f"one of {', '.join(self.ORDERS)}")
+        self.by = by
+
+    def select(self, scene: Scene, rng: np.random.Generator) -> Users:
+        """The first in that order."""
+        values = scene.honest.reshape(scene.users.size, -1)
+        score = np.linalg.norm(values, axis=1) if self.by == "norm" else values.sum(axis=1)
+        order = np.argsort(score if self.by == "smallest" else -score, kind="stable")
+        return np.sort(scene.users[order[: round(self.rate * scene.users.size)]])

@@ -1,0 +1,130 @@
+"""Manipulated inputs, by the field's names: users lie about their row or value and then follow the protocol.
+
+Whatever they claim is clipped to the domain by the randomizer itself, so none of them counts for more than an honest user could.
+"""
+
+import math
+
+import numpy as np
+from scipy.special import ndtri
+
+from shuffle_sim.adversary import Coalition, Scene
+from shuffle_sim.errors import ParameterError, integer, real
+from shuffle_sim.protocol import RoundSpec
+from shuffle_sim.randomizer import Floats
+
+
+class LabelFlip(Coalition):
+    """The label in `column` of the row, reflected about `about`: 0 for labels -1 and 1, 0.5 for 0 and 1."""
+
+    def __init__(self, fraction: float, column: int = -1, about: float = 0.0) -> None:
+        """By default the last column, where losses have their label."""
+        super().__init__(fraction)
+        self.column = integer("column", column, -(2**31), 2**31)
+        self.about = real("about", about, -math.inf, math.inf)
+
+    def check(self, spec: RoundSpec, row: Floats) -> None:
+        """Needs the column."""
+        if not -row.size <= self.column < row.size:
+            raise ParameterError("column", self.column, f"one of the {row.size} columns of a row")
+
+    def rows(self, scene: Scene, rows: Floats, rng: np.random.Generator) -> Floats:
+        """The rows with the other label."""
+        flipped = rows.reshape(len(rows), -1).copy()
+        flipped[:, self.column] = 2 * self.about - flipped[:, self.column]
+        return flipped.reshape(rows.shape)
+
+
+class SignFlip(Coalition):
+    """The value reflected about the middle of the domain: -x for vectors of a ball."""
+
+    def values(self, scene: Scene, xs: Floats, rng: np.random.Generator) -> Floats:
+        """The mirror images."""
+        return 2 * scene.center(xs[0]) - xs
+
+
+class Scaling(Coalition):
+    """The value `factor` times as far from the middle of the domain (model replacement: Bagdasaryan et al. 2020)."""
+
+    def __init__(self, fraction: float, factor: float = 10.0) -> None:
+        """A negative factor flips the sign, too."""
+        super().__init__(fraction)
+        self.factor = real("factor", factor, -math.inf, math.inf, closed=(False, False))
+
+    def values(self, scene: Scene, xs: Floats, rng: np.random.Generator) -> Floats:
+        """The stretched values."""
+        center = scene.center(xs[0])
+        return center + self.factor * (xs - center)
+
+
+class Gaussian(Coalition):
+    """Noise of standard deviation `std` about the middle of the domain in place of the value."""
+
+    def __init__(self, fraction: float, std: float = 1.0) -> None:
+        """Refuse a negative std."""
+        super().__init__(fraction)
+        self.std = real("std", std, 0.0, math.inf, closed=(True, False))
+
+    def values(self, scene: Scene, xs: Floats, rng: np.random.Generator) -> Floats:
+        """Independent noise."""
+        return scene.center(xs[0]) + self.std * rng.normal(size=xs.shape)
+
+
+class Knowing(Coalition):
+    """Computes its value from others': those of the coalition in the block (`knows="own"`) or of the whole block ("all")."""
+
+    def __init__(self, fraction: float, knows: str = "own") -> None:
+        """Refuse another word."""
+        super().__init__(fraction)
+        if knows not in ("own", "all"):
+            raise ParameterError("knows", knows, "own or all")
+        self.knows = knows
+
+    def known(self, scene: Scene, xs: Floats) -> Floats:
+        """The values it knows."""
+        return xs if self.knows == "own" else scene.honest
+
+
+class ALIE(Knowing):
+    """A little is enough (Baruch, Baruch and Goldberg 2019): mean - z std of the known values, coordinate by coordinate.
+
+    By default z = Phi^-1(0.5 / (1 - fraction)), their largest that still hides in the majority.
+    """
+
+    def __init__(self, fraction: float, z: float | None = None, knows: str = "own") -> None:
+        """Refuse a z that cannot be derived."""
+        super().__init__(fraction, knows)
+        if z is None and self.fraction >= 0.5:
+            raise ParameterError("z", z, "given where half of the users or more are corrupted")
+        self.z = float(ndtri(0.5 / (1 - self.fraction))) if z is None else real("z", z, -math.inf, math.inf)
+
+    def values(self, scene: Scene, xs: Floats, rng: np.random.Generator) -> Floats:
+        """The same value for all."""
+        known = self.known(scene, xs)
+        return np.broadcast_to(known.mean(axis=0) - self.z * known.std(axis=0), xs.shape)
+
+
+class IPM(Knowing):
+    """Inner-product manipulation (Xie, Koyejo and Gupta 2020): -scale times the mean of the known values, about the middle."""
+
+    def __init__(self, fraction: float, scale: float = 1.0, knows: str = "own") -> None:
+        """Refuse a scale that is not a number."""
+        super().__init__(fraction, knows)
+        self.scale = real("scale", scale, -math.inf, math.inf, closed=(False, False))
+
+    def values(self, scene: Scene, xs: Floats, rng: np.random.Generator) -> Floats:
+        """The same value for all."""
+        center = scene.center(xs[0])
+        return np.broadcast_to(center - self.scale * (self.known(scene, xs).mean(axis=0) - center), xs.shape)
+
+
+class Mimic(Knowing):
+    """All send the value of the first user they know (Karimireddy, He and Jaggi 2022): hides what others have to say."""
+
+    def __init__(self, fraction: float, knows: str = "all") -> None:
+        """By default they look at the whole block."""
+        super().__init__(fraction, knows)
+
+    def values(self, scene: Scene, xs: Floats, rng: np.random.Generator) -> Floats:
+        """Copies."""
+        return np.broadcast_to(self.known(scene, xs)[0], xs.shape)

@@ -1,0 +1,154 @@
+"""Manipulated outputs: users that do not run the randomizer but send what they like.
+
+A report that is well formed is accepted, and moves the sum by the alphabet's reach at most; everything else is dropped by reason.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from shuffle_sim.adversary import CallNext, Coalition, Report, Scene, payload_of
+from shuffle_sim.errors import ParameterError, integer
+from shuffle_sim.messages import Messages
+from shuffle_sim.randomizer import Floats
+from shuffle_sim.wire import Kind, parse
+
+
+def _same(scene: Scene, largest: Floats | bool) -> Messages:
+    """The report with the largest symbol under the labels where `largest` holds, and zero under the others."""
+    alphabet, per_label = scene.randomizer.alphabet, scene.randomizer.per_label
+    symbols = np.broadcast_to(np.asarray(largest, np.uint64).reshape(-1, 1), (alphabet.labels, per_label))
+    return Messages.from_symbols(alphabet, (symbols * np.uint64(alphabet.symbols - 1))[None])
+
+
+class Ones(Coalition):
+    """Every message is the largest symbol: the highest estimate that a report can make."""
+
+    def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
+        """All ones."""
+        return _same(call_next.scene, True)
+
+
+class Zeros(Coalition):
+    """Every message is zero: the lowest estimate that a report can make."""
+
+    def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
+        """All zeros."""
+        return _same(call_next.scene, False)
+
+
+class Oppose(Coalition):
+    """Under each label the extreme on the far side of the value: the sign flip at the largest reach that a report has."""
+
+    def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
+        """Ones where the value is below the middle."""
+        return _same(call_next.scene, np.atleast_1d(x < call_next.scene.center(x)))
+
+
+class ExtraBits(Coalition):
+    """The report with `count` bytes more."""
+
+    def __init__(self, fraction: float, count: int = 1) -> None:
+        """At least one."""
+        super().__init__(fraction)
+        self.count = integer("count", count, 1, 2**28)
+
+    def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
+        """Ones at the end."""
+        return payload_of(call_next(x)) + b"\xff" * self.count
+
+
+class MissingBits(Coalition):
+    """The report without its last byte."""
+
+    def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
+        """Cut short."""
+        return payload_of(call_next(x))[:-1]
+
+
+class WrongLabels(Coalition):
+    """Every message under the label that follows its own: well formed, as labels are places on the wire."""
+
+    def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
+        """The labels moved on by one."""
+        honest = call_next(x)
+        return Messages.from_symbols(honest.alphabet, np.roll(honest.symbols, 1, 1)) if isinstance(honest, Messages) else honest
+
+
+class OutOfRange(Coalition):
+    """Every bit of the report set, its padding, and symbols beyond the alphabet."""
+
+    def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
+        """Bytes of ones."""
+        return b"\xff" * call_next.scene.randomizer.report_bytes
+
+
+class Garbage(Coalition):
+    """Random bytes in place of the whole frame, up to twice as many."""
+
+    def send(self, scene: Scene, user: int, packet: bytes, rng: np.random.Generator) -> tuple[bytes, ...]:
+        """Of a random length."""
+        return (rng.bytes(int(rng.integers(2 * len(packet) + 1))),)
+
+
+class Oversized(Coalition):
+    """A report of `size` bytes, whatever was asked."""
+
+    def __init__(self, fraction: float, size: int = 1 << 20) -> None:
+        """One megabyte by default."""
+        super().__init__(fraction)
+        self.size = integer("size", size, 1, 2**28)
+
+    def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
+        """Zeros."""
+        return bytes(self.size)
+
+
+class Twice(Coalition):
+    """The same report `times` times."""
+
+    def __init__(self, fraction: float, times: int = 2) -> None:
+        """At least two."""
+        super().__init__(fraction)
+        self.times = integer("times", times, 2, 1000)
+
+    def send(self, scene: Scene, user: int, packet: bytes, rng: np.random.Generator) -> tuple[bytes, ...]:
+        """Copies."""
+        return (packet,) * self.times
+
+
+class Impostor(Coalition):
+    """Frames that claim to be more than one user's report: a whole block's, another user's, or so many users'."""
+
+    CLAIMS = ("block", "user", "count")
+
+    def __init__(self, fraction: float, claim: str = "block") -> None:
+        """Refuse an unknown claim."""
+        super().__init__(fraction)
+        if claim not in self.CLAIMS:
+            raise ParameterError("claim", claim, f"one of {', '.join(self.CLAIMS)}")
+        self.claim = claim
+
+    def send(self, scene: Scene, user: int, packet: bytes, rng: np.random.Generator) -> tuple[bytes, ...]:
+        """The honest frame with another header."""
+        frame = parse(packet)
+        changed = {
+            "block": replace(frame, kind=Kind.REPORTS, index=scene.block, reports=scene.users.size),
+            "user": replace(frame, index=user + 1),
+            "count": replace(frame, reports=2**32 - 1),
+        }
+        return (changed[self.claim].tobytes(),)
+
+
+class Replay(Coalition):
+    """The frame of the last round it answered once more, in place of this round's; the first is honest."""
+
+    def __init__(self, fraction: float) -> None:
+        """Nothing sent yet."""
+        super().__init__(fraction)
+        self._last: dict[int, tuple[int, bytes]] = {}
+
+    def send(self, scene: Scene, user: int, packet: bytes, rng: np.random.Generator) -> tuple[bytes, ...]:
+        """What was kept; it stays the same where a round is answered again."""
+        kept, sent = self._last.setdefault(user, (scene.round, packet))
+        return (packet if kept == scene.round else sent,)

@@ -1,0 +1,231 @@
+"""What attacks do, measured: to privacy by honest fraction, to a sum by corrupted user, to a trained model by their share."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from shuffle_sim.adversary import Adversary
+from shuffle_sim.attacks.catalogue import attack, parameters
+from shuffle_sim.audit import empirical_epsilon
+from shuffle_sim.engine import run
+from shuffle_sim.errors import ParameterError, integer, real
+from shuffle_sim.privacy import binomial, paper
+from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.privacy.events import BinomialSumEvent, PrivacyEvent
+from shuffle_sim.privacy.planner import honest_users
+from shuffle_sim.protocol import Protocol, RoundSpec
+from shuffle_sim.randomizer import Floats
+from shuffle_sim.randomness import entropy_of
+
+
+@dataclass(frozen=True)
+class PrivacyRow:
+    """Privacy at one honest fraction, all at the protocol's delta.
+
+    Attributes:
+        fraction: of the users, honest.
+        honest: users.
+        paper: the epsilon planned divided by the fraction (appendix A.3), None where that theorem says nothing.
+        proven: recomputed for the noise of the honest users.
+        exact: of the worst pair, by exact arithmetic.
+        empirical: lower bound from samples of the implemented randomizer, with confidence 1 - 1e-4.
+    """
+
+    fraction: float
+    honest: int
+    paper: float | None
+    proven: float
+    exact: float
+    empirical: float
+
+
+def privacy_study(
+    protocol: Protocol[Any], fractions: Sequence[float], *, repeats: int = 4000, seed: int | None = None
+) -> list[PrivacyRow]:
+    """Privacy of a one-round binomial sum when only a fraction of its users adds noise that the analyzer does not know.
+
+    Raises:
+        ParameterError: fractions outside (0, 1], or a protocol of another kind.
+    """
+    spec, event = _sum_of(protocol)
+    honest = [honest_users(fraction, spec.cohort.size) for fraction in fractions]
+    entropy, delta = entropy_of(seed), protocol.delta
+    planned = _proven(event, delta)
+    return [
+        PrivacyRow(
+            fraction,
+            users,
+            _by_paper(planned, fraction),
+            _proven(event.with_honest(users), delta),
+            binomial.epsilon(users * event.bits, event.p, event.steps, delta),
+            empirical_epsilon(spec.randomizer, users, delta, repeats=repeats, seed=(entropy + index) % 2**128),
+        )
+        for index, (fraction, users) in enumerate(zip(fractions, honest, strict=True))
+    ]
+
+
+def _sum_of(protocol: Protocol[Any]) -> tuple[RoundSpec, BinomialSumEvent]:
+    """The one round of a sum, and its event with everybody's noise."""
+    spec = protocol.plan(protocol.init())
+    if spec is None or not isinstance(spec.event, BinomialSumEvent):
+        raise ParameterError("protocol", type(protocol).__name__, "a binomial sum")
+    return spec, replace(spec.event, honest=spec.cohort.size)
+
+
+def _proven(event: PrivacyEvent, delta: float) -> float:
+    return ShuffleAccountant().compose(event).get_epsilon(delta)
+
+
+def _by_paper(planned: float, fraction: float) -> float | None:
+    try:
+        return paper.robust_epsilon(planned, fraction)
+    except ParameterError:
+        return None
+
+
+def reach(g: int, b: int, p: float = 0.5) -> tuple[float, float]:
+    """How far a report can move a coordinate of a vector sum up and down from datum 0, in norm bounds.
+
+    1 + 2 b (1 - p)/g and 1 + 2 b p/g, both 1 + b/g at p = 1/2. All d coordinates at once, in l2: sqrt(d) times as far.
+    """
+    return 1 + 2 * b * (1 - p) / g, 1 + 2 * b * p / g
+
+
+@dataclass(frozen=True)
+class BiasRow:
+    """How far a corrupted user moves a vector sum from what it should have added, l2, in norm bounds.
+
+    Attributes:
+        attack: as `catalogue.attack` takes it, without the fraction.
+        datum: what all users hold: "zero" or "edge" (length 1 along the first coordinate).
+        expected: by closed form.
+        observed: length of the mean displacement over the repeats, for each corrupted user.
+        error: standard error of the displacement by formula, root of the sum over coordinates.
+    """
+
+    attack: str
+    datum: str
+    expected: float
+    observed: float
+    error: float
+
+
+def manipulation_study(protocol: Any, *, fraction: float = 0.02, repeats: int = 10, seed: int | None = None) -> list[BiasRow]:
+    """Displacement of a vector sum by each attack that has a closed form, for users who all hold the same datum.
+
+    Args:
+        protocol: a `VectorSum`.
+        fraction: of the users that attack.
+        repeats: runs of each attack.
+        seed: to reproduce it.
+
+    Raises:
+        ParameterError: naming the parameter, its value and the allowed range.
+    """
+    _, event = _sum_of(protocol)
+    integer("repeats", repeats)
+    real("fraction", fraction, 0.0, 1.0)
+    up, down = reach(event.steps, event.bits, event.p)
+    root, d = math.sqrt(event.coordinates), event.coordinates
+    cases = [
+        ("sign-flip", "edge", 2.0),
+        ("scaling:factor=-10", "edge", 2.0),
+        ("ipm:scale=10", "edge", 2.0),
+        ("wrong-labels", "edge", math.sqrt(2) if d > 1 else 0.0),
+        ("no-noise", "zero", root * (down - 1)),
+        ("zeros", "zero", root * down),
+        ("ones", "zero", root * up),
+        ("twice", "zero", 0.0),
+    ]
+    entropy = entropy_of(seed)
+    return [
+        BiasRow(name, datum, expected, *_displacement(protocol, name, datum, fraction, repeats, entropy + 1000 * index))
+        for index, (name, datum, expected) in enumerate(cases)
+    ]
+
+
+def _displacement(protocol: Any, name: str, datum: str, fraction: float, repeats: int, entropy: int) -> tuple[float, float]:
+    rows = np.zeros((protocol.n, protocol.d))
+    rows[:, 0] = protocol.norm_bound if datum == "edge" else 0.0
+    moved, corrupted = np.zeros(protocol.d), 0
+    for index in range(repeats):
+        adversary, seed = at_fraction(name, fraction), (entropy + index) % 2**128
+        result = run(protocol, rows, adversary=adversary, fidelity="aggregate", seed=seed)
+        moved += result.value - rows.sum(axis=0)
+        corrupted += result.accounts.corrupted
+    if not corrupted:
+        raise ParameterError("fraction", fraction, f"so large that some of {protocol.n} users are corrupted")
+    scale = corrupted * protocol.norm_bound
+    return float(np.linalg.norm(moved)) / scale, protocol.standard_error * math.sqrt(protocol.d * repeats) / scale
+
+
+def at_fraction(name: str, fraction: float) -> Adversary:
+    """The attack "name" or "name:key=value" on a fraction of the users; of dropouts, at this rate.
+
+    Raises:
+        ParameterError: for what `attack` refuses, and for a text that has a fraction of its own.
+    """
+    kind, _, options = name.partition(":")
+    share = "rate" if "rate" in parameters(kind) else "fraction"
+    if f"{share}=" in options:
+        raise ParameterError("attack", name, f"without {share}: it is what the study sets")
+    return attack(f"{name}{',' if options else ':'}{share}={fraction!r}")
+
+
+@dataclass(frozen=True)
+class Victim:
+    """A model to be trained under attack.
+
+    Attributes:
+        protocol: that trains it.
+        rows: of the users.
+        error: of a result, on data held out.
+    """
+
+    protocol: Protocol[Any]
+    rows: Floats
+    error: Callable[[Any], float]
+
+
+@dataclass(frozen=True)
+class TrainingRow:
+    """A model trained under attack.
+
+    Attributes:
+        attack: by name.
+        fraction: of the users that attack.
+        error: mean of the model's error over the repeats.
+        spread: its standard error.
+        epsilon: stated for the honest users, the worst of the repeats.
+    """
+
+    attack: str
+    fraction: float
+    error: float
+    spread: float
+    epsilon: float
+
+
+def training_study(
+    victim: Victim, attacks: Sequence[str], fractions: Sequence[float], *, repeats: int = 5, seed: int | None = None
+) -> list[TrainingRow]:
+    """The error of a model with no attackers, first, then by attack and fraction of attackers; the same seeds for all of them.
+
+    Raises:
+        ParameterError: fractions outside [0, 1], unknown attacks: before anything is trained.
+    """
+    integer("repeats", repeats, 2)
+    cases = [(name, fraction, at_fraction(name, fraction)) for name in attacks for fraction in fractions if fraction]
+    entropy = entropy_of(seed)
+    seeds = [(entropy + index) % 2**128 for index in range(repeats)]
+    return [_trained(victim, *case, seeds) for case in [("none", 0.0, None), *cases]]
+
+
+def _trained(victim: Victim, name: str, fraction: float, adversary: Adversary | None, seeds: list[int]) -> TrainingRow:
+    runs = [run(victim.protocol, victim.rows, adversary=adversary, fidelity="aggregate", seed=seed) for seed in seeds]
+    errors = [victim.error(result.value) for result in runs]
+    spread = float(np.std(errors, ddof=1)) / math.sqrt(len(seeds))
+    return TrainingRow(name, fraction, float(np.mean(errors)), spread, max(result.privacy.epsilon for result in runs))

@@ -1,0 +1,107 @@
+"""The corrupted users of a block: what their adversaries make of their rows, values and reports, and put on the wire."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from shuffle_sim.adversary import Adversary, CallNext, Scene, Users, payload_of
+from shuffle_sim.messages import Messages
+from shuffle_sim.randomizer import Floats
+from shuffle_sim.randomness import Role, stream
+from shuffle_sim.wire import Context, Frame, Kind
+
+Squad = list[tuple[Adversary, Users]]
+"""Each adversary with the users it controls in this block and round."""
+
+
+@dataclass
+class Corrupted:
+    """What the corrupted users of a block did.
+
+    Attributes:
+        users: they, ascending.
+        packets: what they put on the wire, each as the shuffler receives it: told by whom, whatever is inside.
+        silent: how many put nothing there.
+        told: reports that colluders told the analyzer.
+        sums: of the symbols in them, by label.
+    """
+
+    users: Users
+    packets: list[bytes] = field(default_factory=list)
+    silent: int = 0
+    told: int = 0
+    sums: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def extra(self) -> int:
+        """Packets beyond one a user."""
+        return len(self.packets) - (self.users.size - self.silent)
+
+
+def corrupted(adversary: Adversary, scene: Scene, context: Context, entropy: int, block: Users) -> Corrupted:
+    """Let the corrupted users of a block act.
+
+    Args:
+        adversary: of the run.
+        scene: what its users know.
+        context: of the frames that answer the broadcast.
+        entropy: of the run.
+        block: all users of the block, asked or not.
+    """
+    rng = stream(entropy, scene.round, Role.ADVERSARY, scene.block)
+    lasting = stream(entropy, 0, Role.COALITION, scene.block)
+    squad: Squad = []
+    for member in adversary.members:
+        chosen = member.corrupt(scene.round, block, lasting) if member.lasting else member.select(scene, rng)
+        squad.append((member, np.intersect1d(chosen, scene.users)))
+    nobody = scene.users[:0]
+    acts = Corrupted(np.unique(np.concatenate([nobody, *(users for _, users in squad)])))
+    active = np.setdiff1d(acts.users, np.concatenate([nobody, *(users for member, users in squad if member.silent)]))
+    acts.silent = acts.users.size - active.size
+    if active.size:
+        controlled = [(member, set(users.tolist())) for member, users in squad]
+        for user, x in zip(active.tolist(), _claimed(squad, scene, active, rng), strict=True):
+            mine = [member for member, users in controlled if user in users]
+            _act(acts, mine, scene, context, user, x, stream(entropy, scene.round, Role.CORRUPTED, user))
+    return acts
+
+
+def _claimed(squad: Squad, scene: Scene, active: Users, rng: np.random.Generator) -> Floats:
+    """The values of the `active` users after what their adversaries do to rows and values."""
+    rows = scene.rows[np.searchsorted(scene.users, active)]
+    for member, users in squad:
+        theirs = np.isin(active, users)
+        if theirs.any():
+            rows[theirs] = member.rows(scene, rows[theirs], rng)
+    xs = scene.admitted(scene.ask(np.asfortranarray(rows))).copy()
+    for member, users in squad:
+        theirs = np.isin(active, users)
+        if theirs.any():
+            xs[theirs] = scene.admitted(member.values(scene, xs[theirs], rng))
+    return xs
+
+
+def _act(
+    acts: Corrupted, mine: list[Adversary], scene: Scene, context: Context, user: int, x: Floats, rng: np.random.Generator
+) -> None:
+    """One user's report, from the innermost of its adversaries to the outermost, and what becomes of it on the wire."""
+    call_next = CallNext(scene, lambda value: scene.randomizer.randomize(value, rng))
+    for member in reversed(mine):
+        call_next = _wrapped(member, user, call_next, rng)
+    report = call_next(x)
+    if report is None:
+        acts.silent += 1
+        return
+    packets: tuple[bytes, ...] = (Frame(Kind.REPORT, context, user, 1, payload_of(report)).tobytes(),)
+    for member in reversed(mine):
+        packets = tuple(sent for packet in packets for sent in member.send(scene, user, packet, rng))
+    acts.silent += not packets
+    acts.packets += [Frame(Kind.PACKET, context, user, 1, packet).tobytes() for packet in packets]
+    if any(member.colludes for member in mine) and isinstance(report, Messages):
+        acts.told += 1
+        acts.sums.update({label: int(total) for label, total in enumerate(report.sums()) if total})
+
+
+def _wrapped(member: Adversary, user: int, inner: CallNext, rng: np.random.Generator) -> CallNext:
+    return CallNext(inner.scene, lambda value: member.report(user, value, inner, rng))
