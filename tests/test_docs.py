@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PAGES = [str(page.relative_to(ROOT)) for page in (*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md") if BLOCK.search(page.read_text())]
+PAGES = [*sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/*.md") if BLOCK.search(page.read_text())), "README.md"]
 
 
 @pytest.mark.parametrize("page", PAGES)
