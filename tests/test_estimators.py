@@ -149,16 +149,25 @@ def test_the_regressor_answers_in_the_units_of_the_data():
 # What it does at an epsilon people use
 
 
-@pytest.mark.parametrize("estimator", CLASSIFIERS)
-@pytest.mark.parametrize("classes", [2, 4])
-def test_with_twenty_thousand_users_accuracy_at_epsilon_1_is_within_three_points_of_scikit_learn(estimator, classes):
+@pytest.mark.parametrize(
+    ("estimator", "counterpart", "classes", "short"),
+    [
+        (ShuffleLogisticRegression, LogisticRegression(), 2, 0.01),
+        (ShuffleLogisticRegression, LogisticRegression(), 4, 0.01),
+        (ShuffleLinearSVC, LinearSVC(loss="hinge", max_iter=100_000), 2, 0.01),
+        (ShuffleLinearSVC, LinearSVC(loss="hinge", max_iter=100_000), 4, 0.03),  # optimisation's, not privacy's: docs
+    ],
+)
+def test_accuracy_at_epsilon_1_with_fifteen_thousand_users_is_near_scikit_learn_s(estimator, counterpart, classes, short):
+    """Held-out accuracy falls short of the counterpart's by no more than stated, for each of three seeds."""
     x, y = people(20_000, classes, seed=5)
-    model = estimator(random_state=3).fit(x[:15_000], y[:15_000])
-    reference = LogisticRegression().fit(x[:15_000], y[:15_000])
-    assert model.privacy_.epsilon <= 1
-    assert model.score(x[15_000:], y[15_000:]) > reference.score(x[15_000:], y[15_000:]) - 0.03
-    majority = np.bincount(y[15_000:]).max() / 5_000
-    assert majority < reference.score(x[15_000:], y[15_000:]) - 0.1  # power: learning nothing fails
+    train, test = slice(15_000), slice(15_000, None)
+    reference = counterpart.fit(x[train], y[train]).score(x[test], y[test])
+    for seed in (3, 4, 5):
+        model = estimator(random_state=seed).fit(x[train], y[train])
+        assert model.privacy_.epsilon <= 1
+        assert model.score(x[test], y[test]) > reference - short
+    assert np.bincount(y[test]).max() / 5_000 < reference - 0.1  # power: learning nothing fails
 
 
 @pytest.mark.parametrize("loss", LOSSES)
