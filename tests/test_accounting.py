@@ -139,6 +139,25 @@ def test_a_protocol_that_claims_sequential_interactivity_but_reuses_a_user_is_ca
     assert len(ledger.charges) == 3  # refused, but never uncounted
 
 
+@given(st.lists(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 6)), min_size=1, max_size=3), max_size=12))
+@settings(deadline=None)
+def test_a_sequential_ledger_refuses_exactly_the_charge_that_asks_somebody_again(cohorts):
+    """Against a set of users, in any order and with gaps."""
+    ledger, asked = PrivacyLedger(sequential=True), set()
+    for parts in cohorts:
+        users = {user for start, size in parts for user in range(start, start + size)}
+        starts = sorted(user for user in users if user - 1 not in users)
+        stops = sorted(user + 1 for user in users if user + 1 not in users)
+        cohort = Cohort(tuple(zip(starts, stops, strict=True)))
+        if users & asked:
+            with pytest.raises(ParameterError, match="sequential"):
+                ledger.charge(cohort, VECTOR)  # refused, but counted
+        else:
+            ledger.charge(cohort, VECTOR)
+        asked |= users
+        assert ledger.sequentially_interactive is (sum(each.cohort.size for each in ledger.charges) == len(asked))
+
+
 def test_a_charge_counts_as_spent_even_if_the_round_never_settles():
     ledger = PrivacyLedger()
     ledger.charge(Cohort.of(0, 10_000), VECTOR)

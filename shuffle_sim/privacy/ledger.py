@@ -47,14 +47,16 @@ class PrivacyLedger:
 
     def _first_time(self, cohort: Cohort) -> bool:
         """Whether nobody of the cohort was asked before; from now on they were."""
-        merged: list[tuple[int, int]] = []
+        merged, first = [(-1, -1)], True
         for start, stop in sorted((*self._asked, *cohort.ranges)):
-            end = merged[-1][1] if merged else 0
-            if start < end:
-                return False
-            merged.append((merged.pop()[0] if merged and start == end else start, stop))
-        self._asked = merged
-        return True
+            begin, end = merged[-1]
+            first &= start >= end
+            if start <= end:
+                merged[-1] = begin, max(end, stop)
+            else:
+                merged.append((start, stop))
+        self._asked = merged[1:]
+        return first
 
     def settle(self, honest: int) -> None:
         """Record how many users of the last charge really added their noise."""
