@@ -9,6 +9,7 @@ from scipy.stats import binom
 from shuffle_sim.privacy import renyi
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.binomial import delta as exact_in_one_dimension
+from shuffle_sim.privacy.binomial import epsilon as exact_epsilon_in_one_dimension
 from shuffle_sim.privacy.domination import dominating_sigma
 from shuffle_sim.privacy.events import BinomialSumEvent
 from shuffle_sim.privacy.renyi import applies, delta_few_coins, epsilon_few_coins
@@ -151,11 +152,21 @@ def test_what_no_epsilon_can_cover_is_said():
     assert delta_few_coins(50.0, 10, 0.5, 2, 2) >= exact_in_one_dimension(10, 0.5, 2, 50.0) > 1e-3
 
 
+@pytest.mark.parametrize(("m", "p", "g", "d"), [(1, 0.5, 1, 2), (512, 2e-4, 1, 2), (512, 0.5, 16, 1000), (16, 0.5, 16, 3)])
+def test_the_corners_of_its_range_are_numbers_and_never_below_an_axis(m, p, g, d):
+    assert applies(m, p, g, d)
+    for epsilon in (0.0, 1e-9, 30.0, 1e300):
+        assert exact_in_one_dimension(m, p, g, epsilon) * (1 - 1e-9) <= delta_few_coins(epsilon, m, p, g, d) <= 1.0
+    for delta in (1e-300, 1e-6, 0.999):
+        assert epsilon_few_coins(delta, m, p, g, d) >= exact_epsilon_in_one_dimension(m, p, g, delta) * (1 - 1e-9) >= 0
+
+
 def test_it_is_for_few_coins_in_two_dimensions_or_more():
     assert applies(100, 0.5, 2, 2)
     assert not applies(100, 0.5, 2, 1)
     assert not applies(renyi.MOST_COINS + 1, 0.5, 2, 2)
     assert not applies(100, 0.0, 2, 2)
+    assert not applies(500, 1e-300, 2, 2)
     assert not applies(100, 0.5, renyi.MOST_STEPS + 1, 2)
     assert not applies(3, 0.5, 4, 2)
 

@@ -27,9 +27,11 @@ from shuffle_sim.privacy.binomial import lower_tail, upper_tail, variance
 
 MOST_COINS = 512
 MOST_STEPS = 16
+LEAST_VARIANCE = 0.1
 _CELLS = 48  # per axis of the grid over half the range
 _FINER = 1.05  # ratio of neighbouring orders theta
-# Doubles are good to 1e-10 here; this also covers norms that exceed their bound by a rounding error.
+_ORDERS = range(-60, 190)  # theta from 0.05 to 1e4
+# Doubles are good to 1e-12 theta here; this also covers norms that exceed their bound by a rounding error.
 _INFLATE = 1e-6
 _Floats = NDArray[np.float64]
 _Value = Callable[[float, float, float], float]
@@ -38,7 +40,7 @@ _Value = Callable[[float, float, float], float]
 
 def applies(m: int, p: float, g: int, d: int) -> bool:
     """Whether there are two coordinates or more, some noise, and few enough coins and steps."""
-    return d > 1 and p > 0 and m <= MOST_COINS and g <= min(MOST_STEPS, m)
+    return d > 1 and m <= MOST_COINS and g <= min(MOST_STEPS, m) and variance(m, p) >= LEAST_VARIANCE
 
 
 @lru_cache(maxsize=4096)
@@ -80,7 +82,7 @@ def _least(value: _Value, epsilon: float, delta: float, m: int, p: float, g: int
         revealed = d * _outside(m, p, g, low, high)
 
         def at(i: int, low: int = low, high: int = high, revealed: float = revealed) -> float:
-            return value(_FINER**i, _bound(m, p, g, d, i, low, high), revealed)
+            return value(_FINER**i, _bound(m, p, g, d, i, low, high), revealed) if i in _ORDERS else math.inf
 
         # Up to a monotone function `at` is convex in theta; neighbouring windows have neighbouring orders.
         here = at(order)
