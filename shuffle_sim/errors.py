@@ -51,6 +51,10 @@ class RoundAbortedError(ShuffleSimError, RuntimeError):
     """A round could not be released; what was charged to the ledger stays charged."""
 
 
+class CheckpointError(ShuffleSimError, RuntimeError):
+    """The checkpoint cannot be written any more; the run ends before its next release, and what is on disk stays good."""
+
+
 class AccountingError(ShuffleSimError, RuntimeError):
     """The accounting identity (sent = accepted + dropped + missing) or the cost formula does not hold."""
 

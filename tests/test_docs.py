@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = ["docs/tutorial.md", "docs/howto.md", "docs/optimisation.md", "README.md"]
+PAGES = ["docs/tutorial.md", "docs/howto.md", "docs/optimisation.md", "docs/faults.md", "README.md"]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -25,6 +25,11 @@ Address = Annotated[
 Workers = Annotated[int, typer.Option(help="User shards (on Ray: actors).")]
 Fidelity = Annotated[str | None, typer.Option(help="literal, counts or aggregate; by default chosen by cost.")]
 Seed = Annotated[int | None, typer.Option(help="Makes the run reproducible, and therefore not private.")]
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(help="Keep the run in this folder, so that it can be resumed. It holds the run's randomness: keep it secret."),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder of --checkpoint.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Plot = Annotated[Path | None, typer.Option(help="Write a picture (.png, .svg or .pdf) there.")]
 TableName = Annotated[str | None, typer.Option("--table", help="breast-cancer, digits, diabetes or wine.")]

@@ -32,6 +32,8 @@ def sum_command(
     workers: o.Workers = 1,
     fidelity: o.Fidelity = None,
     seed: o.Seed = None,
+    checkpoint: o.Checkpoint = None,
+    resume: o.Resume = False,
     json: o.Json = False,
     plot: o.Plot = None,
 ) -> None:
@@ -52,7 +54,10 @@ def sum_command(
         n=people, d=d, privacy=privacy, noise_ratio=noise_ratio, max_bits=max_bits, honest_fraction=honest_fraction
     )
     check_picture(plot)
-    result = run(protocol, rows, runtime=o.runtime_of(runtime, address), workers=workers, fidelity=fidelity, seed=seed)
+    where = o.runtime_of(runtime, address)
+    result = run(
+        protocol, rows, runtime=where, workers=workers, fidelity=fidelity, seed=seed, checkpoint=checkpoint, resume=resume
+    )
     summary = _summary(source, protocol, result, privacy)
     if json:
         emit(summary)
