@@ -4,11 +4,13 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from numpy.typing import ArrayLike
 
 from shuffle_sim.adversary import Adversary
+from shuffle_sim.checkpoint import journal_of
 from shuffle_sim.costs import CostMeter, Costs, hands_dealt, users_to_shuffler
 from shuffle_sim.errors import AccountingError, NotFiniteError, ParameterError, ShuffleSimError, integer
 from shuffle_sim.kernels import available
@@ -130,6 +132,8 @@ def run(
     block_size: int | None = None,
     kernel: str | None = None,
     shuffler_shards: int = 1,
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
     on_round: Callable[[int, PrivacyLedger, Costs, Query], None] | None = None,
 ) -> Result:
     """Run `protocol` on `data` (first axis: users) with users, shuffler and analyzer apart.
@@ -149,14 +153,20 @@ def run(
         kernel: inner loops of the aggregate fidelity, "numpy" or "compiled" (extra `fast`); by default compiled for large
             rounds where it is installed. The result says which; both have one law, not the same bits.
         shuffler_shards: into how many the shuffler of a literal run is split (on Ray: actors).
-        on_round: called after each round with its index, the ledger and the costs so far, and what was asked.
+        checkpoint: a folder in which to keep the run, so that it can be resumed after a death at any moment. It holds the
+            run's entropy, which undoes all privacy: it is readable by its owner only.
+        resume: go on with the run in `checkpoint`, with the same result and guarantee as if it had never stopped. All that
+            decides what is sent must be as it was; runtime and workers may be others.
+        on_round: called after each round, and each one replayed, with its index, the ledger and the costs so far, and what was
+            asked.
 
     Raises:
         ParameterError: for bad parameters or data, before any actor starts.
         RoundAbortedError: if a round could not be released.
         NotFiniteError: if what a round asked for was finite for no user.
+        CheckpointError: the disk does not take the checkpoint any more; nothing was released after what it holds.
 
-    An error that ends a run under way carries what was spent until then as `error.ledger`.
+    An error that ends a run under way carries what was spent until then as `error.ledger`; a note on it, as on Ctrl-C, says it.
     """
     if not isinstance(protocol, Protocol):
         raise ParameterError("protocol", protocol, "a protocol, such as VectorSum.calibrate(...)")
@@ -166,35 +176,40 @@ def run(
         protocol.check(population.array)
     elif population.users != protocol.users:
         raise ParameterError("data", population.users, f"the rows of {protocol.users} users")
-    integer("workers", workers, 1)
-    if workers > protocol.users:
+    if integer("workers", workers, 1) > protocol.users:
         raise ParameterError("workers", workers, f"at most the number of users ({protocol.users})")
     if adversary is not None and not isinstance(adversary, Adversary):
         raise ParameterError("adversary", adversary, "None or an Adversary")
     deployment, literal_size = _deployment(protocol, fidelity, seed, adversary, block_size, kernel, shuffler_shards)
     _check(adversary, protocol, population)
     ledger, meter, accounts, rounds = PrivacyLedger(sequential=protocol.claims_sequential), CostMeter(), Accounts(), 0
+    journal = journal_of(checkpoint, resume, deployment, population, seed)
+    deployment = journal.deployment
     try:
-        with host:
+        with journal, host:
             plan = host.open(deployment, population, workers)
             while plan is not None:
                 broadcast, cohort, event = plan
                 ledger.charge(cohort, event)
-                exchange = host.exchange(broadcast)
+                exchange = journal.charge(broadcast, cohort, event)
+                if exchange is not None:
+                    plan = host.recall(broadcast, exchange.tally)
+                else:
+                    exchange, plan = host.exchange(broadcast)
+                    journal.settle(exchange)
                 accounts = accounts.plus(exchange)
                 ledger.settle(exchange.shuffler.accepted - exchange.shuffler.singles)
-                if adversary is not None:
-                    for member in adversary.members:
-                        member.told(rounds, exchange.users.told, exchange.users.sums)
+                for member in adversary.members if adversary is not None else ():
+                    member.told(rounds, exchange.users.told, exchange.users.sums)
                 _meter(meter, deployment, broadcast, exchange, literal_size)
                 if exchange.users.nonfinite == exchange.users.asked:
                     raise NotFiniteError(rounds)
                 if on_round is not None:
                     on_round(rounds, ledger, meter.costs, deployment.opened(broadcast)[2])
-                plan, rounds = exchange.plan, rounds + 1
+                rounds += 1
             value = host.result()
-    except ShuffleSimError as error:
-        error.ledger = ledger  # what was spent stays known
+    except BaseException as error:
+        _note(error, ledger, protocol.delta)
         raise
     assumed = _assumptions(protocol, accounts, seed)
     settled = ledger.guarantee(protocol.delta, assumptions=assumed)
@@ -263,6 +278,14 @@ def _meter(meter: CostMeter, deployment: Deployment, broadcast: bytes, exchange:
         checked=exchange.users.corrupted == 0,
         broadcast=len(broadcast),
     )
+
+
+def _note(error: BaseException, ledger: PrivacyLedger, delta: float) -> None:
+    """What was spent stays known."""
+    if isinstance(error, ShuffleSimError):
+        error.ledger = ledger
+    if ledger.charges:
+        error.add_note(f"spent until then, {len(ledger.charges)} round(s) charged: {ledger.guarantee(delta)}")
 
 
 def _assumptions(protocol: Protocol[Any], accounts: Accounts, seed: int | None) -> tuple[str, ...]:
