@@ -1,6 +1,6 @@
 """The actors: each hosts one role, and only passes bytes and records on.
 
-Randomness is drawn in here, so nothing is ever retried: a retry would re-randomize, which is a second release.
+Ray retries nothing: where an actor is lost, the runtime puts the roles back and sends the same bytes again.
 """
 
 from typing import Any, ClassVar

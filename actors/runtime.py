@@ -2,7 +2,8 @@
 
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import ray
@@ -13,9 +14,20 @@ from actors.hosts import ACTORS
 from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.population import Population
 from shuffle_sim.roles import Deployment
-from shuffle_sim.runtime import Plan, Runtime
+from shuffle_sim.runtime import HostLostError, Plan, Runtime
+from shuffle_sim.signals import unbroken
 
 _all_nodes: Any = ray.nodes
+_LOST = (
+    ray.exceptions.RayActorError,
+    ray.exceptions.WorkerCrashedError,
+    ray.exceptions.NodeDiedError,
+    ray.exceptions.LocalRayletDiedError,
+    ray.exceptions.ObjectLostError,
+    ray.exceptions.OutOfMemoryError,
+    ray.exceptions.ObjectStoreFullError,
+)
+"""What Ray raises where an actor is gone, or what it made."""
 
 
 class RayRuntime(Runtime):
@@ -51,18 +63,30 @@ class RayRuntime(Runtime):
         handles = host.call.options(num_returns=returns, name=method).remote(method, len(many), *arguments, *many)
         return [handles] if returns == 1 else handles
 
+    def alive(self, host: Any) -> bool:
+        """Whether the actor answers."""
+        try:
+            ray.get(host.__ray_ready__.remote())
+        except ray.exceptions.RayActorError:
+            return False
+        return True
+
     def close(self) -> None:
         """End the actors, and Ray if it was started here."""
-        for actor in self._actors:
-            ray.kill(actor)
-        self._actors = []
-        if self._owns_ray:
-            ray.shutdown()
-            self._owns_ray = False
+        with unbroken():
+            for actor in self._actors:
+                ray.kill(actor)
+            self._actors = []
+            if self._owns_ray:
+                ray.shutdown()
+                self._owns_ray = False
 
     def _connect(self) -> None:
-        if ray.is_initialized():
-            return
+        if not ray.is_initialized():
+            with unbroken(), _without_handler():  # half a Ray could not be ended
+                self._start()
+
+    def _start(self) -> None:
         common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         if self._address is not None:
             _reach(self._address)
@@ -80,11 +104,28 @@ class RayRuntime(Runtime):
         """Wait for the actors."""
         try:
             values: list[Any] = ray.get(handles)
-        except ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, ShuffleSimError):
-                raise error.cause from None
+        except ray.exceptions.RayError as error:
+            cause = getattr(error, "cause", None) or error
+            if isinstance(cause, ShuffleSimError):
+                raise cause from None
+            if isinstance(cause, _LOST) and not getattr(cause, "actor_init_failed", False):
+                raise HostLostError(str(cause).partition("\n")[0]) from error
             raise
         return values
+
+
+@contextmanager
+def _without_handler() -> Iterator[None]:
+    """Ray's start sets a SIGTERM handler first, which would end the process in the middle of it: it is set afterwards."""
+    handlers: list[Any] = []
+    setter: Any = ray._private.utils.set_sigterm_handler
+    ray._private.utils.set_sigterm_handler = handlers.append
+    try:
+        yield
+    finally:
+        ray._private.utils.set_sigterm_handler = setter
+        for handler in handlers:
+            setter(handler)
 
 
 def _reach(address: str) -> None:

@@ -4,15 +4,19 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from numpy.typing import ArrayLike
 
 from shuffle_sim.adversary import Adversary
+from shuffle_sim.checkpoint import Journal, journal_of
+from shuffle_sim.cohort import Cohort
 from shuffle_sim.costs import CostMeter, Costs, hands_dealt, users_to_shuffler
 from shuffle_sim.errors import AccountingError, NotFiniteError, ParameterError, ShuffleSimError, integer
 from shuffle_sim.kernels import available
 from shuffle_sim.population import InMemory, Population, population_of
+from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.privacy.guarantee import Guarantee
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol import Protocol, Query
@@ -20,7 +24,7 @@ from shuffle_sim.randomness import entropy_of
 from shuffle_sim.registry import registered
 from shuffle_sim.roles import FIDELITIES, Deployment
 from shuffle_sim.roles.piles import view_hands
-from shuffle_sim.runtime import Exchange, Runtime
+from shuffle_sim.runtime import Exchange, Plan, Runtime
 
 _BLOCKS, _MAX_BLOCK, _BLOCK_BYTES = 16, 65_536, 1 << 21
 _LARGEST_FRAME = 1 << 29  # bytes that a block of users may send at once
@@ -130,6 +134,8 @@ def run(
     block_size: int | None = None,
     kernel: str | None = None,
     shuffler_shards: int = 1,
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
     on_round: Callable[[int, PrivacyLedger, Costs, Query], None] | None = None,
 ) -> Result:
     """Run `protocol` on `data` (first axis: users) with users, shuffler and analyzer apart.
@@ -149,14 +155,20 @@ def run(
         kernel: inner loops of the aggregate fidelity, "numpy" or "compiled" (extra `fast`); by default compiled for large
             rounds where it is installed. The result says which; both have one law, not the same bits.
         shuffler_shards: into how many the shuffler of a literal run is split (on Ray: actors).
-        on_round: called after each round with its index, the ledger and the costs so far, and what was asked.
+        checkpoint: a folder in which to keep the run, so that it can be resumed after a death at any moment. It holds the
+            run's entropy, which undoes all privacy: it is readable by its owner only.
+        resume: go on with the run in `checkpoint`, with the same result and guarantee as if it had never stopped. All that
+            decides what is sent must be as it was; runtime and workers may be others.
+        on_round: called after each round with its index, the ledger and the costs so far, and what was asked; also after
+            those replayed.
 
     Raises:
         ParameterError: for bad parameters or data, before any actor starts.
         RoundAbortedError: if a round could not be released.
         NotFiniteError: if what a round asked for was finite for no user.
+        CheckpointError: the disk does not take the checkpoint any more; nothing was released after what it holds.
 
-    An error that ends a run under way carries what was spent until then as `error.ledger`.
+    An error that ends a run under way carries what was spent until then as `error.ledger`; a note on it, as on Ctrl-C, says it.
     """
     if not isinstance(protocol, Protocol):
         raise ParameterError("protocol", protocol, "a protocol, such as VectorSum.calibrate(...)")
@@ -174,13 +186,15 @@ def run(
     deployment, literal_size = _deployment(protocol, fidelity, seed, adversary, block_size, kernel, shuffler_shards)
     _check(adversary, protocol, population)
     ledger, meter, accounts, rounds = PrivacyLedger(sequential=protocol.claims_sequential), CostMeter(), Accounts(), 0
+    journal = journal_of(checkpoint, resume, deployment, population, seed)
+    deployment = journal.deployment
     try:
-        with host:
+        with journal, host:
             plan = host.open(deployment, population, workers)
             while plan is not None:
                 broadcast, cohort, event = plan
                 ledger.charge(cohort, event)
-                exchange = host.exchange(broadcast)
+                exchange, plan = _exchange(journal, host, plan)
                 accounts = accounts.plus(exchange)
                 ledger.settle(exchange.shuffler.accepted - exchange.shuffler.singles)
                 if adversary is not None:
@@ -191,10 +205,10 @@ def run(
                     raise NotFiniteError(rounds)
                 if on_round is not None:
                     on_round(rounds, ledger, meter.costs, deployment.opened(broadcast)[2])
-                plan, rounds = exchange.plan, rounds + 1
+                rounds += 1
             value = host.result()
-    except ShuffleSimError as error:
-        error.ledger = ledger  # what was spent stays known
+    except BaseException as error:
+        _note(error, ledger, protocol.delta)
         raise
     assumed = _assumptions(protocol, accounts, seed)
     settled = ledger.guarantee(protocol.delta, assumptions=assumed)
@@ -263,6 +277,25 @@ def _meter(meter: CostMeter, deployment: Deployment, broadcast: bytes, exchange:
         checked=exchange.users.corrupted == 0,
         broadcast=len(broadcast),
     )
+
+
+def _exchange(journal: Journal, host: Runtime, plan: tuple[bytes, Cohort, PrivacyEvent]) -> tuple[Exchange, Plan]:
+    """A round and the next plan; charged in the journal first, and not run again if the journal says that it is over."""
+    broadcast = plan[0]
+    known = journal.charge(*plan)
+    if known is not None:
+        return known, host.recall(broadcast, known.tally)
+    exchange, following = host.exchange(broadcast)
+    journal.settle(exchange)
+    return exchange, following
+
+
+def _note(error: BaseException, ledger: PrivacyLedger, delta: float) -> None:
+    """What was spent stays known."""
+    if isinstance(error, ShuffleSimError):
+        error.ledger = ledger
+    if ledger.charges:
+        error.add_note(f"spent until then, {len(ledger.charges)} round(s) charged: {ledger.guarantee(delta)}")
 
 
 def _assumptions(protocol: Protocol[Any], accounts: Accounts, seed: int | None) -> tuple[str, ...]:

@@ -60,6 +60,10 @@ class NotFiniteError(ShuffleSimError, ArithmeticError):
         self.round = round_index
 
 
+class CheckpointError(ShuffleSimError, RuntimeError):
+    """The checkpoint cannot be written any more; the run ends before its next release, and what is on disk stays good."""
+
+
 class AccountingError(ShuffleSimError, RuntimeError):
     """The accounting identity (sent = accepted + dropped + missing) or the cost formula does not hold."""
 

@@ -2,27 +2,36 @@
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from shuffle_sim.cohort import Cohort
+from shuffle_sim.errors import RoundAbortedError, ShuffleSimError
+from shuffle_sim.messages import Tally
 from shuffle_sim.population import Population
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.roles import Analyzer, Deployment, ShardRecord, Shuffler, ShuffleRecord, UserShard
 
 _HANDS = 4  # frames of a view that are asked for together
+ATTEMPTS = 6
+"""How often a round is begun before it is aborted, if every time a role is lost."""
 Plan = tuple[bytes, Cohort, PrivacyEvent] | None
+_Value = TypeVar("_Value")
+
+
+class HostLostError(ShuffleSimError, RuntimeError):
+    """Where a role lived is gone, and what it knew with it."""
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """What one round leaves behind for the driver: the records of both sides, and the next plan."""
+    """What one round leaves behind for the driver: the records of both sides, and the tally of the view."""
 
     users: ShardRecord
     shuffler: ShuffleRecord
-    plan: Plan
+    tally: Tally
 
 
 def worker_blocks(deployment: Deployment, workers: int) -> list[range]:
@@ -36,34 +45,56 @@ class Runtime(ABC):
 
     How a round goes is said here, once, in calls of the roles' methods; a runtime says where a role lives, and how it is called.
     What a call gives is a handle: it may be passed on to the next call, and only `get` waits for it.
+
+    A round is a transaction. Where a role is lost, all are put back to where they were at its beginning, and it is run again:
+    everything is drawn from the same streams, so the same bytes are sent again.
     """
 
     name: str
 
     def open(self, deployment: Deployment, population: Population, workers: int) -> Plan:
         """Set the roles up; returns the first round's plan."""
-        self._deployment = deployment
-        rows = self.shared(population)
-        self._shards = [self.host(UserShard, deployment, rows, blocks) for blocks in worker_blocks(deployment, workers)]
+        self._deployment, self._rows = deployment, self.shared(population)
+        self._asked: list[bytes] = []
+        self._over: list[Tally] = []
+        self._blocks = worker_blocks(deployment, workers)
+        self._shards = [self._shard(blocks) for blocks in self._blocks]
         self._shufflers = [self.host(Shuffler, deployment, shard) for shard in range(deployment.shuffler_shards)]
         self._analyzer = self.host(Analyzer, deployment)
-        plan: Plan = self.get(self.call(self._analyzer, "plan"))[0]
+        plan: Plan = self._surely(lambda: self._first("plan"))
         return plan
 
-    def exchange(self, broadcast: bytes) -> Exchange:
-        """One round: users answer the broadcast, the shuffler permutes, the analyzer updates and plans on."""
+    def recall(self, broadcast: bytes, tally: Tally) -> Plan:
+        """A round that was over before the run was resumed: the analyzer updates and plans on, and nothing is sent to it."""
+        self._asked.append(broadcast)
+        plan: Plan = self._surely(lambda: self._recalled(broadcast, tally))
+        self._over.append(tally)
+        return plan
+
+    def exchange(self, broadcast: bytes) -> tuple[Exchange, Plan]:
+        """One round: users answer the broadcast, the shuffler permutes, the analyzer updates and plans on.
+
+        Raises:
+            RoundAbortedError: if roles are lost again and again.
+        """
+        self._asked.append(broadcast)
+        exchange, plan = self._surely(lambda: self._round(broadcast))
+        self._over.append(exchange.tally)
+        return exchange, plan
+
+    def _round(self, broadcast: bytes) -> tuple[Exchange, Plan]:
         waves = self._deployment.waves(broadcast)
         if len(waves) > 1 or len(self._shufflers) > 1:
             return self._streamed(broadcast, waves)
         frames, noted = self._answers(broadcast, waves[0])
         view, shuffled = self.call(self._shufflers[0], "shuffle", broadcast, many=frames, returns=2)
         received = self.call(self._analyzer, "receive", view)
-        plan, record, _, *users = self.get([*self.call(self._analyzer, "plan"), shuffled, *received, *noted])
-        return Exchange(sum(users, ShardRecord()), record, plan)
+        plan, tally, record, _, *users = self.get([*self._planned(), shuffled, *received, *noted])
+        return Exchange(sum(users, ShardRecord()), record, tally), plan
 
     def result(self) -> Any:
         """The protocol's output."""
-        return self.get(self.call(self._analyzer, "result"))[0]
+        return self._surely(lambda: self._first("result"))
 
     def close(self) -> None:
         """End what was started."""
@@ -96,12 +127,64 @@ class Runtime(ABC):
         """The population as roles are given it."""
         return population
 
+    def alive(self, host: Any) -> bool:
+        """Whether a role is still there."""
+        return True
+
+    def _shard(self, blocks: range) -> Any:
+        return self.host(UserShard, self._deployment, self._rows, blocks, tuple(self._asked))
+
+    def _surely(self, step: Callable[[], _Value]) -> _Value:
+        """What the step gives; where a role is lost, all are put back and it is taken again."""
+        for attempt in range(ATTEMPTS):
+            try:
+                if attempt:
+                    self._put_back()
+                return step()
+            except HostLostError as error:
+                lost = error
+        raise RoundAbortedError(f"round {len(self._over)}: a role was lost in each of {ATTEMPTS} attempts: {lost}") from lost
+
+    def _put_back(self) -> None:
+        """Every role as it was at the beginning of the round: users only answer again, the others may have seen some of it."""
+        shards = zip(self._shards, self._blocks, strict=True)
+        self._shards = [shard if self.alive(shard) else self._shard(blocks) for shard, blocks in shards]
+        last = self._asked[-1] if self._asked else None
+        self._shufflers = [
+            self._anew(host, Shuffler, self._deployment, shard, last) for shard, host in enumerate(self._shufflers)
+        ]
+        self._analyzer = self._anew(self._analyzer, Analyzer, self._deployment, tuple(self._over))
+        self._first("plan")
+
+    def _anew(self, host: Any, role: type, *arguments: Any) -> Any:
+        """The role built again, where it was if that is still there."""
+        if not self.alive(host):
+            return self.host(role, *arguments)
+        self.get(self.call(host, "__init__", *arguments))
+        return host
+
+    def _recalled(self, broadcast: bytes, tally: Tally) -> Plan:
+        if self._deployment.adversary is not None:  # users that misbehave may remember what they did
+            for blocks in self._deployment.waves(broadcast):
+                self.get(self._answers(broadcast, blocks)[1])
+        self.call(self._analyzer, "recall", tally)
+        plan: Plan = self._first("plan")
+        return plan
+
+    def _first(self, method: str) -> Any:
+        """What a method of the analyzer gives."""
+        return self.get(self.call(self._analyzer, method))[0]
+
+    def _planned(self) -> list[Any]:
+        """Handles of the next plan and of the tally that it follows from."""
+        return [*self.call(self._analyzer, "plan"), *self.call(self._analyzer, "tally")]
+
     def _answers(self, broadcast: bytes, blocks: range) -> tuple[list[Any], list[Any]]:
         """Handles of the frames and of the records of all user shards for these blocks."""
         answers = [self.call(shard, "answer", broadcast, blocks, returns=2) for shard in self._shards]
         return [frames for frames, _ in answers], [noted for _, noted in answers]
 
-    def _streamed(self, broadcast: bytes, waves: list[range]) -> Exchange:
+    def _streamed(self, broadcast: bytes, waves: list[range]) -> tuple[Exchange, Plan]:
         """A round that is too large to be anywhere at once, or whose shuffler has several shards: wave by wave."""
         collected = self._windowed(self._collected(broadcast, blocks) for blocks in waves)
         users = [record for record in collected if isinstance(record, ShardRecord)]
@@ -114,9 +197,9 @@ class Runtime(ABC):
             for start in range(0, len(record.hands), _HANDS)
         ]
         viewed = self._windowed(self._viewed(broadcast, *piece) for piece in pieces)
-        (plan,) = self.get(self.call(self._analyzer, "plan"))
+        plan, tally = self.get(self._planned())
         sent = [record for record in viewed if isinstance(record, ShuffleRecord)]
-        return Exchange(sum(users, ShardRecord()), sum([*records, *released, *sent], ShuffleRecord()), plan)
+        return Exchange(sum(users, ShardRecord()), sum([*records, *released, *sent], ShuffleRecord()), tally), plan
 
     def _collected(self, broadcast: bytes, blocks: range) -> list[Any]:
         """Users of these blocks answer, and the shuffler's shards have their messages: handles of all records."""

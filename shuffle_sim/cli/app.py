@@ -10,6 +10,7 @@ from shuffle_sim.cli.plan import plan_command
 from shuffle_sim.cli.sum import sum_command
 from shuffle_sim.cli.train import train_command
 from shuffle_sim.errors import ParameterError, ShuffleSimError
+from shuffle_sim.signals import TerminatedError, stoppable
 
 # Typer brings a click of its own, or uses the one installed: its exceptions are those of the one it uses.
 _UsageError: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
@@ -31,15 +32,18 @@ app.command("attack")(attack_command)
 def main() -> None:
     """Run the command; errors raised on purpose become one line and a non-zero exit code."""
     try:
-        code = app(standalone_mode=False)
+        with stoppable():
+            code = app(standalone_mode=False)
     except ParameterError as error:
-        code = _fail(str(error), 2)
+        code = _fail(error, 2)
     except ShuffleSimError as error:
-        code = _fail(str(error), 1)
+        code = _fail(error, 1)
     except _UsageError as error:
         code = _usage(error)
-    except (typer.Abort, KeyboardInterrupt):
-        code = _fail("interrupted", 130)
+    except (typer.Abort, KeyboardInterrupt) as stopped:
+        cause = stopped.__cause__ or stopped  # Typer makes an Abort of a KeyboardInterrupt
+        terminated = isinstance(cause, TerminatedError)
+        code = _fail(cause, *((143, "terminated") if terminated else (130, "interrupted")))
     sys.exit(code or 0)
 
 
@@ -48,9 +52,11 @@ def _usage(error: Exception) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         print(message)
         return 0
-    return _fail(" ".join(message.split()), 2)
+    return _fail(error, 2, " ".join(message.split()))
 
 
-def _fail(message: str, code: int) -> int:
-    print(f"shuffle-sim: error: {message}", file=sys.stderr)
+def _fail(error: BaseException, code: int, message: str | None = None) -> int:
+    """One line: what happened and, as notes on the error, what was spent."""
+    notes = getattr(error, "__notes__", [])
+    print("shuffle-sim: error: " + "; ".join([message or str(error), *notes]), file=sys.stderr)
     return code

@@ -29,6 +29,11 @@ Attacks = Annotated[
     list[str] | None,
     typer.Option("--attack", help="name or name:key=value,... as in dropout:rate=0.1 or sign-flip:fraction=0.05; repeatable."),
 ]
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(help="Keep the run in this folder, so that it can be resumed. It holds the run's randomness: keep it secret."),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder of --checkpoint.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Plot = Annotated[Path | None, typer.Option(help="Write a picture (.png, .svg or .pdf) there.")]
 TableName = Annotated[str | None, typer.Option("--table", help="breast-cancer, digits, diabetes or wine.")]

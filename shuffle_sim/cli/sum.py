@@ -34,6 +34,8 @@ def sum_command(
     fidelity: o.Fidelity = None,
     seed: o.Seed = None,
     attack: o.Attacks = None,
+    checkpoint: o.Checkpoint = None,
+    resume: o.Resume = False,
     json: o.Json = False,
     plot: o.Plot = None,
 ) -> None:
@@ -55,7 +57,10 @@ def sum_command(
     )
     check_picture(plot)
     host, adversary = o.runtime_of(runtime, address), attacks(attack or [])
-    result = run(protocol, rows, runtime=host, workers=workers, fidelity=fidelity, seed=seed, adversary=adversary)
+    result = run(
+        protocol, rows, runtime=host, workers=workers, fidelity=fidelity, seed=seed, adversary=adversary,
+        checkpoint=checkpoint, resume=resume,
+    )  # fmt: skip
     summary = _summary(source, protocol, result, privacy)
     if json:
         emit(summary)

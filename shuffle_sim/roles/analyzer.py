@@ -1,6 +1,7 @@
 """The analyzer: owns the protocol's state."""
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,15 @@ from shuffle_sim.wire import Context, Frame, Kind, check_context, parse, split
 class Analyzer:
     """Owns the protocol's state: says what the next round asks, and turns each view into an estimate."""
 
-    def __init__(self, deployment: Deployment) -> None:
-        """Start from the protocol's initial state."""
+    def __init__(self, deployment: Deployment, over: Iterable[Tally] = ()) -> None:
+        """Start from the protocol's initial state, and take again the tallies of the rounds that are over."""
         self._deployment = deployment
         self._state = deployment.protocol.init()
         self._round = 0
+        self._tally: Tally | None = None
+        for tally in over:
+            self.plan()
+            self.recall(tally)
         self._spec: RoundSpec | None = None
 
     def plan(self) -> tuple[bytes, Cohort, PrivacyEvent] | None:
@@ -55,14 +60,23 @@ class Analyzer:
             self._view.take(frame)
         if not self._view.complete:
             return False
-        tally = self._view.tally
+        self.recall(self._view.tally)
+        return True
+
+    def recall(self, tally: Tally) -> None:
+        """Update the state from a view of the planned round that was read before."""
+        if self._spec is None:
+            raise RoundAbortedError("no round is planned")
         if self._deployment.adversary is not None:
             for member in self._deployment.adversary.members:
                 member.observe(tally)
         self._state = self._deployment.protocol.update(self._state, self._spec.analyze(tally))
         self._round += 1
-        self._spec = None
-        return True
+        self._spec, self._tally = None, tally
+
+    def tally(self) -> Tally | None:
+        """What the last view said that was complete."""
+        return self._tally
 
     def result(self) -> Any:
         """The protocol's output."""

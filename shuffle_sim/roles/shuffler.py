@@ -54,11 +54,11 @@ class ShuffleRecord:
 class Shuffler:
     """A shard of the shuffler; by default all of it. A round is collected in one or more parts, released once, then viewed."""
 
-    def __init__(self, deployment: Deployment, shard: int = 0) -> None:
-        """Start with no round released."""
+    def __init__(self, deployment: Deployment, shard: int = 0, last: bytes | None = None) -> None:
+        """Start with no round released; `last` is the broadcast of the one that may have been before this role was put here."""
         self._deployment, self._shard = deployment, shard
         self._released = -1
-        self._round: _Round | None = None
+        self._round = None if last is None else _Round(deployment, last, shard)
 
     def shuffle(self, broadcast: bytes, batches: Iterable[bytes]) -> tuple[bytes, ShuffleRecord]:
         """A whole round of a shuffler that is one shard: the permuted view, and the simulator's record.

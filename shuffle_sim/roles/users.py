@@ -54,8 +54,14 @@ class ShardRecord:
 class UserShard:
     """Hosts some blocks of users: answers a broadcast with their frames."""
 
-    def __init__(self, deployment: Deployment, population: Population, blocks: Iterable[int]) -> None:
-        """Take the rows of these blocks."""
+    def __init__(
+        self, deployment: Deployment, population: Population, blocks: Iterable[int], asked: Iterable[bytes] = ()
+    ) -> None:
+        """Take the rows of these blocks.
+
+        `asked` are the broadcasts that were answered before this role was put here: no other is answered for their rounds.
+        Users that misbehave answer them again, in silence: they may remember what they did.
+        """
         self._deployment = deployment
         self._population = population
         self._hosted = tuple(blocks)
@@ -63,6 +69,12 @@ class UserShard:
         self._resident: dict[int, list[tuple[int, Floats]]] = {}
         if population.resident:
             self._resident = {block: list(self._chunks(block)) for block in self._hosted}
+        for broadcast in asked:
+            if deployment.adversary is None:
+                self._answered = deployment.answering(deployment.opened(broadcast)[0])
+            else:
+                for block in self._hosted:
+                    self.answer(broadcast, range(block, block + 1))
 
     def answer(self, broadcast: bytes, blocks: range | None = None) -> tuple[bytes, ShardRecord]:
         """The frames of this shard's users for the round, and the simulator's record of them.

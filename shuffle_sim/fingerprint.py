@@ -1,0 +1,69 @@
+"""What a value is, in 32 bytes: type and state, whatever its place in memory, so that two runs can be told apart."""
+
+import hashlib
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+import numpy as np
+
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+
+
+def fingerprint(value: Any) -> bytes:
+    """SHA-256 over the value and all that it is made of; equal for equal values in any process.
+
+    Arrays count with every element, objects by what pickle would keep of them, files by name, size and time of change,
+    functions by name, code and what they close over, classes by name.
+
+    Raises:
+        TypeError: for a value that cannot be taken apart, as pickle could not.
+    """
+    found = hashlib.sha256(type(value).__qualname__.encode() + b"\0")
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        found.update(f"{value.dtype.descr}{value.shape}".encode())
+        found.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
+    elif type(value) in _PLAIN:
+        found.update(repr(value).encode("utf-8", "surrogatepass"))
+    elif isinstance(value, dict | set | frozenset):
+        items = value.items() if isinstance(value, dict) else value
+        found.update(b"".join(sorted(map(fingerprint, items))))
+    else:
+        for part in _parts(value):
+            found.update(fingerprint(part))
+    return found.digest()
+
+
+def _parts(value: Any) -> list[Any]:
+    for kinds, parts in _TAKEN_APART:
+        if isinstance(value, kinds):
+            return parts(value)
+    reduced = value.__reduce_ex__(4)
+    if isinstance(reduced, str):
+        return [reduced]
+    make, arguments, state, *items = (*reduced, None, None, None)[:5]
+    if isinstance(state, dict):  # what is only remembered of earlier questions is no part of the value
+        cached = {name for kind in type(value).__mro__ for name, held in vars(kind).items() if isinstance(held, cached_property)}
+        state = {name: held for name, held in state.items() if name not in cached}
+    return [getattr(make, "__qualname__", ""), arguments, state, *(list(each or ()) for each in items)]
+
+
+def _of_function(function: FunctionType) -> list[Any]:
+    closed = [cell.cell_contents for cell in function.__closure__ or ()]
+    return [function.__module__, function.__qualname__, function.__code__, function.__defaults__, function.__kwdefaults__, closed]
+
+
+def _of_path(path: Path) -> list[Any]:
+    status = path.stat() if path.exists() else None
+    return [str(path.resolve()), status and status.st_size, status and status.st_mtime_ns]
+
+
+_TAKEN_APART: tuple[tuple[type | tuple[type, ...], Callable[[Any], list[Any]]], ...] = (
+    ((tuple, list), list),
+    (type, lambda kind: [kind.__module__, kind.__qualname__]),
+    (FunctionType, _of_function),
+    (CodeType, lambda code: [code.co_code, code.co_names, code.co_consts]),
+    (Path, _of_path),
+)

@@ -1,0 +1,51 @@
+"""Ctrl-C and SIGTERM: both end a run in the same orderly way, and wait while something must not be broken off."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class TerminatedError(KeyboardInterrupt):
+    """SIGTERM has arrived."""
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """In the block SIGTERM is raised as `TerminatedError`, as Ctrl-C is as KeyboardInterrupt; for programs, not for libraries."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise TerminatedError
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def unbroken() -> Iterator[None]:
+    """Ctrl-C and SIGTERM that arrive in the block take effect at its end.
+
+    Handlers are put back as they were, unless there was none and the block has set one. Signals reach the main thread only:
+    in others there is nothing to do.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    arrived: list[int] = []
+
+    def wait(number: int, frame: FrameType | None) -> None:
+        arrived.append(number)
+
+    before = {number: signal.signal(number, wait) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if callable(handler) or signal.getsignal(number) is wait:
+                signal.signal(number, handler)
+        if arrived:
+            signal.raise_signal(arrived[0])

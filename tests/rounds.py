@@ -1,0 +1,67 @@
+"""Runs of many small rounds, for tests that stop them; and all of a result that must not depend on having been stopped."""
+
+import numpy as np
+
+from protocols import ShuffleGD, ShuffleSGD
+from protocols.domains import L2Ball
+from protocols.losses import Logistic
+from protocols.noisy_mean import NoisyMean
+from protocols.problem import Problem
+from shuffle_sim import Privacy
+from shuffle_sim.adversary import Adversary
+
+USERS, ROUNDS = 60, 6
+PROBLEM = Problem(Logistic(), L2Ball(2, 1.0))
+PRIVACY = Privacy(50.0, 1e-3)
+
+
+def rows():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(USERS, 2))
+    x /= np.maximum(1.0, np.linalg.norm(x, axis=1, keepdims=True))
+    return np.c_[x, np.where(x[:, 0] + rng.normal(size=USERS) > 0, 1.0, -1.0)]
+
+
+def interactive(rounds=ROUNDS, eta=0.5):
+    """Every user answers in every round."""
+    mean = NoisyMean(USERS, 2, PROBLEM.lipschitz, g=4, b=12)
+    return ShuffleGD(problem=PROBLEM, n=USERS, rounds=rounds, eta=eta, mean=mean, privacy=PRIVACY)
+
+
+def sequential(rounds=ROUNDS, eta=0.5):
+    """Every user answers once."""
+    mean = NoisyMean(USERS // rounds, 2, PROBLEM.lipschitz, g=4, b=12)
+    return ShuffleSGD(problem=PROBLEM, n=USERS, rounds=rounds, eta=eta, mean=mean, privacy=PRIVACY)
+
+
+PROTOCOLS = {"interactive": interactive, "sequential": sequential}
+
+
+def told(result):
+    """Everything a run says but how it was hosted."""
+    value = np.asarray(result.value).tobytes()
+    charged = result.ledger.charges
+    return value, result.privacy, result.promised, result.rounds, result.costs, result.accounts, charged, result.fidelity
+
+
+class Remembers(Adversary):
+    """A third of the users send again what they sent when they were first asked."""
+
+    def __init__(self):
+        self.first = {}
+
+    def corrupt(self, round_index, users, rng):
+        return users[users % 3 == 0]
+
+    def report(self, user, x, call_next, rng):
+        return self.first.setdefault(user, call_next(x))
+
+
+def records(journal):
+    """The records of a checkpoint, each with its head of 40 bytes: the beginning, then charges and outcomes by turns."""
+    data, found = journal.read_bytes(), []
+    while data:
+        size = 40 + int.from_bytes(data[:4], "big")
+        found.append(data[:size])
+        data = data[size:]
+    return found

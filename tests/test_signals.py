@@ -1,0 +1,185 @@
+"""Ctrl-C and SIGTERM, at any moment: one line that says what was spent, no process left, no torn file."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rounds import interactive, records, rows, told
+
+from shuffle_sim import run
+from shuffle_sim.checkpoint import FILE
+from shuffle_sim.runtime import InProcessRuntime
+from shuffle_sim.signals import TerminatedError, stoppable, unbroken
+
+MANY = 100
+SCRIPT = """
+import sys
+from rounds import *
+from shuffle_sim import run
+from shuffle_sim.cli import app
+def work(standalone_mode):
+    print("begun", flush=True)
+    run(interactive({rounds}), rows(), seed=5, runtime={runtime!r}, workers=2, checkpoint={folder!r})
+app.app = work
+app.main()
+"""
+
+
+class Watched:
+    """A program under way in a session of its own, and all processes that come of it, by a mark in their environment."""
+
+    def __init__(self, folder, runtime, rounds):
+        self.mark = f"SHUFFLE_SIM_TEST={os.getpid()}-{folder.name}"
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), **dict([self.mark.split("=")])}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT.format(runtime=runtime, folder=str(folder), rounds=rounds)],
+            env={name: value for name, value in environment.items() if not name.startswith("RAY_")},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+        self.process.stdout.readline()
+
+    def stop(self, number):
+        """Ctrl-C goes to all processes of the terminal, SIGTERM to the one that is named."""
+        if number == signal.SIGINT:
+            os.killpg(self.process.pid, number)
+        else:
+            self.process.send_signal(number)
+        _, told = self.process.communicate(timeout=60)
+        return told, self.process.returncode
+
+    def left(self, grace=5.0):
+        """What is left of it, after a grace of some seconds."""
+        deadline = time.monotonic() + grace
+        while (found := self._alive()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return found
+
+    def _alive(self):
+        found = {}
+        for process in Path("/proc").iterdir():
+            try:
+                if process.name.isdigit() and self.mark.encode() in (process / "environ").read_bytes().split(b"\0"):
+                    found[process.name] = (process / "cmdline").read_text().replace("\0", " ")[:80]
+            except OSError:  # it has ended meanwhile
+                continue
+        return found
+
+
+def stopped(folder, runtime, rounds, number, delay):
+    """Stop the run after `delay` seconds of work; nothing may be left, and it can go on."""
+    watched = Watched(folder, runtime, rounds)
+    time.sleep(delay)
+    message, code = watched.stop(number)
+    assert watched.left() == {}
+    if code == 0:
+        return False
+    words = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}[number]
+    assert (code, len(message.splitlines())) == (128 + number, 1), message
+    found = re.match(rf"shuffle-sim: error: {words}(; spent until then, (\d+) round\(s\) charged: epsilon \d.*)?$", message)
+    charged = len(records(folder / FILE)) // 2 if (folder / FILE).exists() else 0
+    assert charged <= int(found[2] or 0) <= charged + 1  # what is on disk, and one that was about to be
+    return True
+
+
+NUMBERS = {"Ctrl-C": signal.SIGINT, "SIGTERM": signal.SIGTERM}
+stops = pytest.mark.parametrize("number", NUMBERS.values(), ids=NUMBERS)
+
+
+@stops
+def test_a_run_in_process_is_stopped_at_random_moments_and_goes_on(number, tmp_path):
+    alone, rng, hits = told(run(interactive(MANY), rows(), seed=5)), np.random.default_rng(number), 0
+    for attempt in range(4):
+        folder = tmp_path / str(attempt)
+        hits += stopped(folder, "inprocess", MANY, number, rng.uniform(0, 0.3))
+        resume = (folder / FILE).exists()
+        assert told(run(interactive(MANY), rows(), seed=5, checkpoint=folder, resume=resume)) == alone
+    assert hits >= 2
+
+
+def stopped_on_ray(folder, number, delay):
+    assert stopped(folder, "ray", 100_000, number, delay)
+
+
+def test_a_run_on_ray_is_stopped_as_ray_starts_and_under_way_and_nothing_is_left(tmp_path):
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(stopped_on_ray, (tmp_path / "a", tmp_path / "b"), NUMBERS.values(), (7.0, 0.8)))
+
+
+@pytest.mark.slow
+@stops
+@pytest.mark.parametrize("seed", range(10))
+def test_a_run_on_ray_is_stopped_at_random_moments_and_nothing_is_left(number, seed, tmp_path):
+    stopped_on_ray(tmp_path, number, np.random.default_rng(seed).uniform(0, 8))
+
+
+# The handlers
+
+
+def test_in_the_block_sigterm_is_an_exception_and_afterwards_what_it_was():
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(TerminatedError), stoppable():
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+@stops
+def test_a_signal_waits_until_the_block_is_over(number):
+    def work():
+        with stoppable():
+            with unbroken():
+                signal.raise_signal(number)
+                signal.raise_signal(number)
+                done.append("block")
+            done.append("after")
+
+    done = []
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        work()
+    assert done == ["block"]
+    assert isinstance(stopped.value, TerminatedError) == (number == signal.SIGTERM)
+
+
+def test_a_handler_set_in_the_block_stays_where_there_was_none():
+    def ours(number, frame):
+        raise AssertionError
+
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    try:
+        with unbroken():
+            signal.signal(signal.SIGTERM, ours)
+        assert signal.getsignal(signal.SIGTERM) is ours
+        with unbroken():
+            signal.signal(signal.SIGTERM, lambda number, frame: None)
+        assert signal.getsignal(signal.SIGTERM) is ours
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def test_other_threads_have_nothing_to_wait_for():
+    def in_thread():
+        with unbroken():
+            done.append(signal.getsignal(signal.SIGINT))
+
+    done, before = [], signal.getsignal(signal.SIGINT)
+    thread = threading.Thread(target=in_thread)
+    thread.start()
+    thread.join()
+    assert done == [before]
+
+
+def test_an_interrupted_run_says_what_was_spent_before_it_goes_on_up():
+    class Interrupted(InProcessRuntime):
+        def exchange(self, broadcast):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        run(interactive(), rows(), runtime=Interrupted(), seed=5)
+    assert re.match(r"spent until then, 1 round\(s\) charged: epsilon \d", *stopped.value.__notes__)
