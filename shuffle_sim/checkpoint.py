@@ -242,7 +242,7 @@ def _identity(deployment: Deployment, population: Population, seed: int | None) 
             name: f"{type(value).__qualname__} {fingerprint(value).hex()[:32]}"
             for name, value in (("protocol", deployment.protocol), ("data", population), ("adversary", deployment.adversary))
         }
-    except (TypeError, RecursionError) as error:
+    except TypeError as error:
         raise ParameterError("checkpoint", str(error), "used with a protocol, data and adversary that pickle can take") from error
     libraries = ["shuffle-sim", "numpy", *(["numba"] if deployment.kernel == "compiled" else [])]
     return (
