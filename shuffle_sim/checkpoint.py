@@ -242,7 +242,7 @@ def _identity(deployment: Deployment, population: Population, seed: int | None) 
             name: f"{type(value).__qualname__} {fingerprint(value).hex()[:32]}"
             for name, value in (("protocol", deployment.protocol), ("data", population), ("adversary", deployment.adversary))
         }
-    except (TypeError, RecursionError) as error:
+    except TypeError as error:
         raise ParameterError("checkpoint", str(error), "used with a protocol, data and adversary that pickle can take") from error
     libraries = ["shuffle-sim", "numpy", *(["numba"] if deployment.kernel == "compiled" else [])]
     return (
@@ -258,16 +258,14 @@ def _identity(deployment: Deployment, population: Population, seed: int | None) 
 
 
 def _lowered(record: ShardRecord | ShuffleRecord) -> tuple[Any, ...]:
-    """Its fields, counters as sorted pairs."""
-    return tuple(tuple(sorted(field.items())) if isinstance(field, Counter) else field for field in vars(record).values())
+    """The fields as the codec takes them."""
+    return tuple(tuple(sorted(value.items())) if isinstance(value, Counter) else value for value in vars(record).values())
 
 
 def _raised(kind: type[_Record], fields: tuple[Any, ...]) -> _Record:
-    """The record again."""
-    values: list[Any] = [
-        Counter(dict(f)) if isinstance(e, Counter) else f for e, f in zip(vars(kind()).values(), fields, strict=True)
-    ]
-    return kind(*values)
+    counted = {name for name, value in vars(kind()).items() if isinstance(value, Counter)}
+    named: dict[str, Any] = dict(zip(vars(kind()), fields, strict=True))
+    return kind(**named | {name: Counter(dict(named[name])) for name in counted})
 
 
 def _chained(before: bytes, body: bytes) -> bytes:

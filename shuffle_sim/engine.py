@@ -10,11 +10,13 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from shuffle_sim.adversary import Adversary
-from shuffle_sim.checkpoint import journal_of
+from shuffle_sim.checkpoint import Journal, journal_of
+from shuffle_sim.cohort import Cohort
 from shuffle_sim.costs import CostMeter, Costs, hands_dealt, users_to_shuffler
 from shuffle_sim.errors import AccountingError, NotFiniteError, ParameterError, ShuffleSimError, integer
 from shuffle_sim.kernels import available
 from shuffle_sim.population import InMemory, Population, population_of
+from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.privacy.guarantee import Guarantee
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol import Protocol, Query
@@ -22,7 +24,7 @@ from shuffle_sim.randomness import entropy_of
 from shuffle_sim.registry import registered
 from shuffle_sim.roles import FIDELITIES, Deployment
 from shuffle_sim.roles.piles import view_hands
-from shuffle_sim.runtime import Exchange, Runtime
+from shuffle_sim.runtime import Exchange, Plan, Runtime
 
 _BLOCKS, _MAX_BLOCK, _BLOCK_BYTES = 16, 65_536, 1 << 21
 _LARGEST_FRAME = 1 << 29  # bytes that a block of users may send at once
@@ -157,8 +159,8 @@ def run(
             run's entropy, which undoes all privacy: it is readable by its owner only.
         resume: go on with the run in `checkpoint`, with the same result and guarantee as if it had never stopped. All that
             decides what is sent must be as it was; runtime and workers may be others.
-        on_round: called after each round, and each one replayed, with its index, the ledger and the costs so far, and what was
-            asked.
+        on_round: called after each round with its index, the ledger and the costs so far, and what was asked; also after
+            those replayed.
 
     Raises:
         ParameterError: for bad parameters or data, before any actor starts.
@@ -191,12 +193,7 @@ def run(
             while plan is not None:
                 broadcast, cohort, event = plan
                 ledger.charge(cohort, event)
-                exchange = journal.charge(broadcast, cohort, event)
-                if exchange is not None:
-                    plan = host.recall(broadcast, exchange.tally)
-                else:
-                    exchange, plan = host.exchange(broadcast)
-                    journal.settle(exchange)
+                exchange, plan = _exchange(journal, host, plan)
                 accounts = accounts.plus(exchange)
                 ledger.settle(exchange.shuffler.accepted - exchange.shuffler.singles)
                 for member in adversary.members if adversary is not None else ():
@@ -278,6 +275,17 @@ def _meter(meter: CostMeter, deployment: Deployment, broadcast: bytes, exchange:
         checked=exchange.users.corrupted == 0,
         broadcast=len(broadcast),
     )
+
+
+def _exchange(journal: Journal, host: Runtime, plan: tuple[bytes, Cohort, PrivacyEvent]) -> tuple[Exchange, Plan]:
+    """A round and the next plan; charged in the journal first, and not run again if the journal says that it is over."""
+    broadcast = plan[0]
+    known = journal.charge(*plan)
+    if known is not None:
+        return known, host.recall(broadcast, known.tally)
+    exchange, following = host.exchange(broadcast)
+    journal.settle(exchange)
+    return exchange, following
 
 
 def _note(error: BaseException, ledger: PrivacyLedger, delta: float) -> None:

@@ -12,27 +12,34 @@ import numpy as np
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 
-def fingerprint(value: Any) -> bytes:
+def fingerprint(value: Any, within: tuple[int, ...] = ()) -> bytes:
     """SHA-256 over the value and all that it is made of; equal for equal values in any process.
 
     Arrays count with every element, objects by what pickle would keep of them, files by name, size and time of change,
     functions by name, code and what they close over, classes by name.
 
+    Args:
+        value: anything that pickle takes.
+        within: identities of what it was found in; a value found in itself counts by where.
+
     Raises:
         TypeError: for a value that cannot be taken apart, as pickle could not.
     """
     found = hashlib.sha256(type(value).__qualname__.encode() + b"\0")
+    below = (*within, id(value))
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         found.update(f"{value.dtype.descr}{value.shape}".encode())
         found.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
     elif type(value) in _PLAIN:
         found.update(repr(value).encode("utf-8", "surrogatepass"))
+    elif id(value) in within:
+        found.update(f"found in itself at {within.index(id(value))}".encode())
     elif isinstance(value, dict | set | frozenset):
         items = value.items() if isinstance(value, dict) else value
-        found.update(b"".join(sorted(map(fingerprint, items))))
+        found.update(b"".join(sorted(fingerprint(item, below) for item in items)))
     else:
         for part in _parts(value):
-            found.update(fingerprint(part))
+            found.update(fingerprint(part, below))
     return found.digest()
 
 

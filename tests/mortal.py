@@ -193,7 +193,7 @@ def violations(result, diary, alone):
     if told(result) != told(alone):
         found.append("another result, guarantee, cost or account than a run left alone")
     a = result.accounts
-    if a.asked != a.accepted + sum(a.dropped.values()) + a.missing:
+    if a.asked + a.extra != a.accepted + sum(a.dropped.values()) + a.missing:
         found.append("reports are not accounted for")
     given = defaultdict(set)
     for line in diary.lines():

@@ -9,13 +9,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from mortal import Chaotic, Diary, Frail, chaos, every_death, violations
-from rounds import PROTOCOLS, Remembers, rows
+from rounds import PROTOCOLS, Remembers, records, rows, told
 from test_ray import command, descendants, exposed, listening
 
 from actors.runtime import RayRuntime, ray
 from shuffle_sim import run
 from shuffle_sim.adversary import Dropout
-from shuffle_sim.checkpoint import Checkpoint
+from shuffle_sim.attacks.catalogue import attack, parameters
+from shuffle_sim.checkpoint import FILE, Checkpoint
 from shuffle_sim.errors import ShuffleSimError
 from shuffle_sim.privacy.ledger import PrivacyLedger
 
@@ -52,6 +53,26 @@ def test_users_that_remember_what_they_sent_do_so_where_another_actor_takes_them
     result = chaos(Frail, diary, PROTOCOLS["interactive"](9), rows(), adversary=Remembers(), **how)
     alone = run(PROTOCOLS["interactive"](9), rows(), adversary=Remembers(), **how)
     assert (diary.died, violations(result, diary, alone)) == (2, [])
+
+
+ATTACKS = ["replay", "collude", "no-noise", "dropout", "leave", "blackout", "mimic", "alie", "sign-flip", "twice", "garbage"]
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_attackers_go_on_where_another_actor_takes_them_and_where_a_run_is_resumed(name, tmp_path):
+    def attacked():
+        (parameter,) = {"rate", "fraction"} & set(parameters(name))
+        return attack({"name": name, parameter: 0.3})
+
+    protocol, how = PROTOCOLS["interactive"], {"seed": 5, "fidelity": "literal", "block_size": 7}
+    alone = run(protocol(9), rows(), adversary=attacked(), **how)
+    diary = Diary(tmp_path, [("UserShard 1", 3, "answer", "after"), ("UserShard 0", 6, "answer", "before")])
+    result = chaos(Frail, diary, protocol(9), rows(), adversary=attacked(), **how)
+    assert (diary.died, violations(result, diary, alone)) == (2, [])
+    assert alone.accounts.corrupted > 0
+    (tmp_path / FILE).write_bytes(b"".join(records(tmp_path / FILE)[: 1 + 2 * 5]))  # as it was after five rounds
+    resumed = run(protocol(9), rows(), workers=3, adversary=attacked(), checkpoint=tmp_path, resume=True, **how)
+    assert told(resumed) == told(alone)
 
 
 def test_every_round_survives_a_death_at_a_random_step(tmp_path):

@@ -599,6 +599,13 @@ def test_what_cannot_be_taken_apart_is_refused_before_anything_is_run(tmp_path):
     adversary.lock = threading.Lock()
     with pytest.raises(ParameterError, match="pickle"):
         run(interactive(), rows(), adversary=adversary, checkpoint=tmp_path / "run")
-    adversary.lock = adversary
-    with pytest.raises(ParameterError, match="pickle"):
-        run(interactive(), rows(), adversary=adversary, checkpoint=tmp_path / "run")
+
+
+def test_a_value_that_is_found_in_itself_has_a_fingerprint():
+    def looped(rate):
+        adversary = Dropout(rate)
+        adversary.mine = [{"and": adversary}]
+        return adversary
+
+    assert same(lambda: looped(0.1))
+    assert fingerprint(looped(0.1)) != fingerprint(looped(0.2))

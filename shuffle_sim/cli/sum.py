@@ -56,9 +56,11 @@ def sum_command(
         n=people, d=d, privacy=privacy, noise_ratio=noise_ratio, max_bits=max_bits, honest_fraction=honest_fraction
     )
     check_picture(plot)
-    where, adversary = o.runtime_of(runtime, address), attacks(attack or [])
-    how: dict[str, Any] = {"runtime": where, "workers": workers, "fidelity": fidelity, "seed": seed, "adversary": adversary}
-    result = run(protocol, rows, **how, checkpoint=checkpoint, resume=resume)
+    host, adversary = o.runtime_of(runtime, address), attacks(attack or [])
+    result = run(
+        protocol, rows, runtime=host, workers=workers, fidelity=fidelity, seed=seed, adversary=adversary,
+        checkpoint=checkpoint, resume=resume,
+    )  # fmt: skip
     summary = _summary(source, protocol, result, privacy)
     if json:
         emit(summary)
