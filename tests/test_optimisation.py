@@ -27,6 +27,7 @@ from protocols.regression import Absolute, Squared
 from protocols.sgd import ShuffleSGD
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.adversary import Dropout
+from shuffle_sim.messages import Tally
 from shuffle_sim.privacy.events import GaussianEvent
 
 M, D = 40, 3
@@ -417,7 +418,7 @@ def test_dropouts_bias_nothing_and_show_in_epsilon():
     spec = protocol.plan(state)
     reports = n // 2
     ones = spec.randomizer.tally(spec.query(rows[:reports]), np.random.default_rng(0))
-    estimate = spec.analyze(type("View", (), {"ones": ones, "reports": reports})())
+    estimate = spec.analyze(Tally(ones, reports))
     error = np.sqrt(spec.randomizer.variance(reports)) / reports
     assert (np.abs(estimate + rows[0]) < 6 * error).all()
     result = run(protocol, rows, adversary=Dropout(0.5), seed=1, fidelity="counts")
