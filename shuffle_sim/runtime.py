@@ -3,14 +3,14 @@
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
 from shuffle_sim.cohort import Cohort
 from shuffle_sim.population import Population
 from shuffle_sim.privacy.events import PrivacyEvent
-from shuffle_sim.roles import Analyzer, Deployment, ShardRecord, Shuffler, ShuffleRecord, UserShard
+from shuffle_sim.roles import Analyzer, Deployment, Directory, ShardRecord, Shuffler, ShuffleRecord, UserShard, ViewRecord
 
 _HANDS = 4  # frames of a view that are asked for together
 Plan = tuple[bytes, Cohort, PrivacyEvent] | None
@@ -23,6 +23,7 @@ class Exchange:
     users: ShardRecord
     shuffler: ShuffleRecord
     plan: Plan
+    analyzer: ViewRecord = field(default_factory=ViewRecord)
 
 
 def worker_blocks(deployment: Deployment, workers: int) -> list[range]:
@@ -47,6 +48,8 @@ class Runtime(ABC):
         self._shards = [self.host(UserShard, deployment, rows, blocks) for blocks in worker_blocks(deployment, workers)]
         self._shufflers = [self.host(Shuffler, deployment, shard) for shard in range(deployment.shuffler_shards)]
         self._analyzer = self.host(Analyzer, deployment)
+        if deployment.security != "none":
+            self._introduce()
         plan: Plan = self.get(self.call(self._analyzer, "plan"))[0]
         return plan
 
@@ -59,7 +62,21 @@ class Runtime(ABC):
         view, shuffled = self.call(self._shufflers[0], "shuffle", broadcast, many=frames, returns=2)
         received = self.call(self._analyzer, "receive", view)
         plan, record, _, *users = self.get([*self.call(self._analyzer, "plan"), shuffled, *received, *noted])
-        return Exchange(sum(users, ShardRecord()), record, plan)
+        return Exchange(sum(users, ShardRecord()), record, plan, self._found())
+
+    def _introduce(self) -> None:
+        """Every role makes its keys, and learns everybody's public ones."""
+        roles = [*self._shards, *self._shufflers, self._analyzer]
+        *keys, analyzer = self.get([key for role in roles for key in self.call(role, "introduce")])
+        directory = Directory(tuple(keys[: len(self._shards)]), tuple(keys[len(self._shards) :]), (analyzer,))
+        self.get([done for role in roles for done in self.call(role, "meet", directory)])
+
+    def _found(self) -> ViewRecord:
+        """What the analyzer found in the last view, where only it can know."""
+        if self._deployment.security != "onion":
+            return ViewRecord()
+        record: ViewRecord = self.get(self.call(self._analyzer, "found"))[0]
+        return record
 
     def result(self) -> Any:
         """The protocol's output."""
@@ -116,7 +133,7 @@ class Runtime(ABC):
         viewed = self._windowed(self._viewed(broadcast, *piece) for piece in pieces)
         (plan,) = self.get(self.call(self._analyzer, "plan"))
         sent = [record for record in viewed if isinstance(record, ShuffleRecord)]
-        return Exchange(sum(users, ShardRecord()), sum([*records, *released, *sent], ShuffleRecord()), plan)
+        return Exchange(sum(users, ShardRecord()), sum([*records, *released, *sent], ShuffleRecord()), plan, self._found())
 
     def _collected(self, broadcast: bytes, blocks: range) -> list[Any]:
         """Users of these blocks answer, and the shuffler's shards have their messages: handles of all records."""

@@ -10,7 +10,11 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PAGES = [str(page.relative_to(ROOT)) for page in (*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md") if BLOCK.search(page.read_text())]
+PAGES = [
+    str(page.relative_to(ROOT))
+    for page in (*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md")
+    if BLOCK.search(page.read_text())
+]
 
 
 @pytest.mark.parametrize("page", PAGES)
