@@ -32,6 +32,7 @@ def sum_command(
     address: o.Address = None,
     workers: o.Workers = 1,
     fidelity: o.Fidelity = None,
+    security: o.Security = "none",
     seed: o.Seed = None,
     attack: o.Attacks = None,
     json: o.Json = False,
@@ -55,7 +56,8 @@ def sum_command(
     )
     check_picture(plot)
     host, adversary = o.runtime_of(runtime, address), attacks(attack or [])
-    result = run(protocol, rows, runtime=host, workers=workers, fidelity=fidelity, seed=seed, adversary=adversary)
+    how = {"workers": workers, "fidelity": fidelity, "seed": seed, "security": security}
+    result = run(protocol, rows, runtime=host, adversary=adversary, **how)
     summary = _summary(source, protocol, result, privacy)
     if json:
         emit(summary)
