@@ -56,8 +56,9 @@ def sum_command(
     )
     check_picture(plot)
     host, adversary = o.runtime_of(runtime, address), attacks(attack or [])
-    how = {"workers": workers, "fidelity": fidelity, "seed": seed, "security": security}
-    result = run(protocol, rows, runtime=host, adversary=adversary, **how)
+    result = run(
+        protocol, rows, runtime=host, workers=workers, fidelity=fidelity, seed=seed, adversary=adversary, security=security
+    )
     summary = _summary(source, protocol, result, privacy)
     if json:
         emit(summary)
@@ -94,7 +95,8 @@ def _summary(table: Table, protocol: Any, result: Result, privacy: Privacy) -> d
         "costs": plain(result.costs),
         "wire_bytes_per_user": result.costs.wire_bytes / result.accounts.asked,
         "accounts": plain(result.accounts),
-        "run": {"fidelity": result.fidelity, "runtime": result.runtime, "workers": result.workers, "seed": result.seed},
+        "run": {"fidelity": result.fidelity, "runtime": result.runtime, "workers": result.workers, "seed": result.seed}
+        | {"security": result.security},
     }
 
 
