@@ -32,6 +32,7 @@ def sum_command(
     address: o.Address = None,
     workers: o.Workers = 1,
     fidelity: o.Fidelity = None,
+    security: o.Security = "none",
     seed: o.Seed = None,
     attack: o.Attacks = None,
     checkpoint: o.Checkpoint = None,
@@ -58,7 +59,7 @@ def sum_command(
     check_picture(plot)
     host, adversary = o.runtime_of(runtime, address), attacks(attack or [])
     result = run(
-        protocol, rows, runtime=host, workers=workers, fidelity=fidelity, seed=seed, adversary=adversary,
+        protocol, rows, runtime=host, workers=workers, fidelity=fidelity, seed=seed, adversary=adversary, security=security,
         checkpoint=checkpoint, resume=resume,
     )  # fmt: skip
     summary = _summary(source, protocol, result, privacy)
@@ -97,7 +98,8 @@ def _summary(table: Table, protocol: Any, result: Result, privacy: Privacy) -> d
         "costs": plain(result.costs),
         "wire_bytes_per_user": result.costs.wire_bytes / result.accounts.asked,
         "accounts": plain(result.accounts),
-        "run": {"fidelity": result.fidelity, "runtime": result.runtime, "workers": result.workers, "seed": result.seed},
+        "run": {"fidelity": result.fidelity, "runtime": result.runtime, "workers": result.workers, "seed": result.seed}
+        | {"security": result.security},
     }
 
 
