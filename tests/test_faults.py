@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -52,7 +53,7 @@ class Cursed(Diary):
     def dies(self, who, at, method, when):
         dead = (who, at, method, when) in self.deaths
         if dead:
-            (self.folder / f"{time.monotonic_ns()} dead").touch()
+            (self.folder / f"{uuid4()} dead").touch()
         return dead
 
 
