@@ -87,3 +87,17 @@ def test_any_n_is_planned_and_close_to_what_was_asked(n):
 def test_bad_input_is_refused(call):
     with pytest.raises(ParameterError):
         call()
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "rounds", "ratio"),
+    [(1438, 31, 50, 1.034), (10_000, 10, 1, 1.05), (569, 30, 1, 1.05), (300, 1, 1, 1.1), (5000, 3, 7, 1.2)],
+)
+def test_the_least_noise_is_never_above_that_of_the_fewest_bits(n, d, rounds, ratio):
+    what = Task(n, d, Privacy(1.0, 1e-5), rounds)
+    fewest = fewest_bits(what, ratio)
+    for budget in (fewest.bits, fewest.bits + 1, fewest.bits + 7, fewest.bits * 5 // 4):
+        least = least_noise(what, budget)
+        assert least.noise_ratio <= fewest.noise_ratio
+        assert least.bits <= budget
+        assert least.epsilon <= 1.0
