@@ -76,7 +76,7 @@ def test_the_key_schedule_written_here_gives_the_vectors_of_the_rfc():
 
 
 def test_open_takes_a_box_made_of_the_rfcs_key_and_nonce(monkeypatch):
-    # The RFC's ciphertext carries associated data, which the single-shot interface has not: here it has none, all else is the RFC's.
+    # The ciphertext of the RFC carries associated data, which the single-shot interface has not: here none, all else is the same.
     monkeypatch.setattr("shuffle_sim.sealing.info", lambda purpose, context: V["info"])
     pair = owner_of(V["skRm"])
     box = pair.public.key_id + V["enc"] + AESGCM(V["key"]).encrypt(V["base_nonce"], V["pt"], b"")
