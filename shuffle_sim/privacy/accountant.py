@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from typing import Any
 
 from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy import binomial, renyi
@@ -12,6 +13,7 @@ from shuffle_sim.privacy.events import BinomialSumEvent, GaussianEvent, NonPriva
 from shuffle_sim.privacy.gaussian import delta_gdp, epsilon_gdp
 from shuffle_sim.privacy.guarantee import REPLACE_ONE, Guarantee
 from shuffle_sim.privacy.rounding import delta_many_rounds, delta_one_round, epsilon_many_rounds
+from shuffle_sim.privacy.theorems import THEOREMS, Theorem
 
 EXACT = "exact two-sided binomial accounting (docs: theory, Scalar sum)"
 ONE_ROUND = "binomial-Gaussian domination with the rounding bound (docs: theory, Domination and Rounding)"
@@ -19,13 +21,16 @@ MANY_ROUNDS = "binomial-Gaussian domination, adaptive Gaussian composition (docs
 FEW_COINS = "; or, where that says less, the Renyi bound of the whole round with its rounding (docs: theory, Few coins)"
 GAUSSIAN = "analytic Gaussian mechanism (Balle and Wang 2018, Theorem 8)"
 BASIC = "exact binomial accounting per coordinate, basic composition (too little noise for the domination lemma)"
+MIXED = "basic composition of releases of several kinds"
 NOTHING = "no theorem: the release is not private"
+
+_KNOWN = (BinomialSumEvent, GaussianEvent, NonPrivateEvent, *THEOREMS)
 
 
 class ShuffleAccountant:
     """Composes the releases one user takes part in, with adaptively chosen queries; replace-one neighbours.
 
-    Knows `BinomialSumEvent`, `GaussianEvent` and `NonPrivateEvent` and refuses everything else.
+    Knows `BinomialSumEvent`, `GaussianEvent`, `NonPrivateEvent` and the kinds in `THEOREMS`, and refuses everything else.
     """
 
     neighboring_relation = REPLACE_ONE
@@ -37,7 +42,7 @@ class ShuffleAccountant:
     @staticmethod
     def supports(event: PrivacyEvent) -> bool:
         """Whether `compose` takes the event."""
-        return type(event) in (BinomialSumEvent, GaussianEvent, NonPrivateEvent)
+        return type(event) in _KNOWN
 
     def compose(self, event: PrivacyEvent, count: int = 1) -> "ShuffleAccountant":
         """Add `count` releases of `event` over the same user; returns self.
@@ -46,15 +51,16 @@ class ShuffleAccountant:
             ParameterError: for an event it does not know, or a count below 1.
         """
         if not self.supports(event):
-            raise ParameterError("event", event, "a BinomialSumEvent, GaussianEvent or NonPrivateEvent")
+            raise ParameterError("event", event, f"one of {', '.join(kind.__name__ for kind in _KNOWN)}")
         self._events[event] += integer("count", count)
         return self
 
     @property
     def basis(self) -> str:
         """The theorem behind the numbers."""
-        key = _key(self._events)
-        return _rule(key) + (FEW_COINS if _few_coins(key) else "")
+        groups = _groups(_key(self._events))
+        names = {_theorem(group).basis(group) for group in groups}
+        return names.pop() if len(names) == 1 else NOTHING if NOTHING in names else MIXED
 
     def get_epsilon(self, target_delta: float) -> float:
         """The least epsilon proven at `target_delta` (rounded up); infinite where none is.
@@ -63,16 +69,14 @@ class ShuffleAccountant:
             ParameterError: delta outside (0, 1).
         """
         real("target_delta", target_delta, 0.0, 1.0, closed=(False, False))
-        key = _key(self._events)
-        few = _few_coins(key)
-        return min(_epsilon(key, target_delta), renyi.epsilon_few_coins(target_delta, *few) if few else math.inf)
+        groups = _groups(_key(self._events))
+        return sum(_theorem(group).epsilon(group, target_delta / len(groups)) for group in groups)
 
     def get_delta(self, target_epsilon: float) -> float:
         """The least delta proven at `target_epsilon` (rounded up)."""
         real("target_epsilon", target_epsilon, 0.0, math.inf, closed=(True, False))
-        key = _key(self._events)
-        few = _few_coins(key)
-        return min(_delta(key, target_epsilon), renyi.delta_few_coins(target_epsilon, *few) if few else 1.0)
+        groups = _groups(_key(self._events))
+        return min(1.0, sum(_theorem(group).delta(group, target_epsilon / len(groups)) for group in groups))
 
     def guarantee(self, target_delta: float, assumptions: tuple[str, ...] = ()) -> Guarantee:
         """The guarantee at `target_delta` with its basis."""
@@ -84,6 +88,37 @@ _Key = tuple[tuple[PrivacyEvent, int], ...]
 
 def _key(events: Counter[PrivacyEvent]) -> _Key:
     return tuple(sorted(events.items(), key=repr))
+
+
+def _groups(key: _Key) -> list[_Key]:
+    """The releases by theorem: each kind that has its own, and all the rest together."""
+    groups: dict[type[PrivacyEvent] | None, _Key] = {}
+    for event, count in key:
+        kind = type(event) if type(event) in THEOREMS else None
+        groups[kind] = (*groups.get(kind, ()), (event, count))
+    return list(groups.values()) or [()]
+
+
+class _BinomialAndGaussian(Theorem[PrivacyEvent]):
+    """Releases without a theorem of their own: exact where there is one, else dominated by Gaussians."""
+
+    def basis(self, events: _Key) -> str:
+        return _rule(events) + (FEW_COINS if _few_coins(events) else "")
+
+    def epsilon(self, events: _Key, delta: float) -> float:
+        few = _few_coins(events)
+        return min(_epsilon(events, delta), renyi.epsilon_few_coins(delta, *few) if few else math.inf)
+
+    def delta(self, events: _Key, epsilon: float) -> float:
+        few = _few_coins(events)
+        return min(_delta(events, epsilon), renyi.delta_few_coins(epsilon, *few) if few else 1.0)
+
+
+_REST = _BinomialAndGaussian()
+
+
+def _theorem(key: _Key) -> Theorem[Any]:
+    return THEOREMS.get(type(key[0][0]), _REST) if key else _REST
 
 
 @lru_cache(maxsize=4096)

@@ -1,8 +1,13 @@
 """Privacy events: what the release of one round costs one user, as immutable data (the vocabulary of dp_accounting)."""
 
+import math
 from dataclasses import dataclass, replace
 
 from shuffle_sim.errors import integer, positive, real
+from shuffle_sim.privacy import blanket, laplace
+
+LEAST_MIXED = 19
+"""Honest users from which the analysis of split and mix holds."""
 
 
 @dataclass(frozen=True)
@@ -66,3 +71,78 @@ class GaussianEvent(PrivacyEvent):
     def __post_init__(self) -> None:
         """Check the range."""
         positive("noise_multiplier", self.noise_multiplier)
+
+
+@dataclass(frozen=True)
+class SplitMixEvent(PrivacyEvent):
+    """Per-coordinate sums modulo q with discrete Laplace noise in shares, every share of a sum in m messages.
+
+    Attributes:
+        honest: users whose noise is counted on.
+        planned: users whose shares add up to discrete Laplace noise; each share has shape 1/planned.
+        rate: of that noise, pmf ~ e^{-rate |z|}.
+        steps: rounding steps k over the range; the l2 distance of two users' vectors is at most k steps before rounding.
+        messages: m, each user's messages per coordinate.
+        modulus: q.
+        coordinates: d.
+    """
+
+    honest: int
+    planned: int
+    rate: float
+    steps: int
+    messages: int
+    modulus: int
+    coordinates: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        integer("honest", self.honest)
+        integer("planned", self.planned)
+        real("rate", self.rate, laplace.MIN_RATE, math.inf, closed=(True, False))
+        integer("steps", self.steps)
+        integer("messages", self.messages, 3)
+        integer("modulus", self.modulus, 2, 2**62)
+        integer("d", self.coordinates)
+
+    @property
+    def shape(self) -> float:
+        """Of the honest users' noise, at most 1: what is more is post-processing."""
+        return min(1.0, self.honest / self.planned)
+
+    @property
+    def security(self) -> float:
+        """s: the messages of two inputs with the same sum are within 2^-s in total variation (Balle et al. 2020).
+
+        From m = (2 s + log2 q)/(log2 honest - log2 e) + 1, for 19 honest users or more; below, nothing is promised.
+        """
+        if self.honest < LEAST_MIXED:
+            return 0.0
+        return max(0.0, ((self.messages - 1) * math.log2(self.honest / math.e) - math.log2(self.modulus)) / 2)
+
+    def with_honest(self, honest: int) -> PrivacyEvent:
+        """Never more than was counted on."""
+        return replace(self, honest=min(honest, self.honest)) if honest else NonPrivateEvent()
+
+
+@dataclass(frozen=True)
+class BlanketEvent(PrivacyEvent):
+    """One message a user by randomised response: kept with probability 1 - gamma, else one of `symbols` drawn uniformly.
+
+    Attributes:
+        honest: users whose randomness is counted on.
+        gamma: probability of a uniform message.
+        symbols: K.
+    """
+
+    honest: int
+    gamma: float
+    symbols: int
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        blanket.check(self.honest, self.gamma, self.symbols)
+
+    def with_honest(self, honest: int) -> PrivacyEvent:
+        """Never more than was counted on."""
+        return replace(self, honest=min(honest, self.honest)) if honest else NonPrivateEvent()

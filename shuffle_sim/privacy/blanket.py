@@ -1,0 +1,96 @@
+"""The privacy blanket of k-ary randomised response (Balle, Bell, Gascon and Nissim 2019), by exact sums.
+
+Every user keeps its symbol with probability 1 - gamma and else draws one of K uniformly. Tell the attacker who drew, and all data
+but one user's: what is left is that user's message among M uniform ones, M ~ Bin(n - 1, gamma). With N and N' the numbers
+of the two symbols in question among the M + 1 messages, uniform and independent, the hockey-stick divergence is exactly
+
+    delta(epsilon) = E [ (c N + gamma) - e^epsilon (c N' + gamma) ]_+,    c = (1 - gamma) K / (M + 1),
+
+(c N + gamma is the likelihood ratio of the histogram to that of M + 1 uniform messages). More blanket is post-processing, so the
+M of a bucket may all be counted as its least: the sum is rounded upward.
+"""
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import gammaln, xlogy
+from scipy.stats import binom
+
+from shuffle_sim.errors import integer, real
+
+_BUCKETS = 32
+_TAIL = 1e-13  # of each binomial; what lies beyond counts as revealed
+
+
+def check(users: int, gamma: float, symbols: int) -> None:
+    """Refuse what is no randomised response.
+
+    Raises:
+        ParameterError: no user, gamma not in (0, 1], fewer than two symbols.
+    """
+    integer("n", users, 1)
+    real("gamma", gamma, 0.0, 1.0)
+    integer("symbols", symbols, 2, 2**16)
+
+
+def delta(users: int, gamma: float, symbols: int, epsilon: float) -> float:
+    """delta of one round of `users` honest users at `epsilon`; never below the blanket's exact one."""
+    check(users, gamma, symbols)
+    real("epsilon", epsilon, 0.0, math.inf, closed=(True, False))
+    low, high = (int(x) for x in binom.ppf([_TAIL, 1 - _TAIL], users - 1, gamma))
+    edges = np.unique(np.linspace(low, high + 1, _BUCKETS + 1).astype(int))
+    weights = np.diff(binom.cdf(edges - 1, users - 1, gamma))
+    factor = math.exp(min(epsilon, 700.0))
+    gains = [_gain(int(least) + 1, gamma, symbols, factor) for least in edges[:-1]]
+    # Outside the window, and in its first bucket's lower edge, at most everything is revealed.
+    return min(1.0, float(weights @ gains) * (1 + 1e-9) + 4 * _TAIL)
+
+
+def _gain(messages: int, gamma: float, symbols: int, factor: float) -> float:
+    """E [(c N + gamma) - factor (c N' + gamma)]_+ for so many uniform messages."""
+    c = (1 - gamma) * symbols / messages
+    top = int(binom.ppf(1 - _TAIL, messages, 1 / symbols)) + 1
+    n = np.arange(min(top, messages) + 1)
+    mine, other = n[:, None], n[None, :]
+    gain = np.maximum((c * mine + gamma) - factor * (c * other + gamma), 0.0)
+    # What is cut off has N or N' above `top`: the gain is at most c N + gamma there, whose mean beyond is below 4 K _TAIL.
+    return float((gain * _pair(messages, symbols, mine, other)).sum()) + 4 * symbols * _TAIL
+
+
+def _pair(messages: int, symbols: int, mine: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.float64]:
+    """P(N = mine, N' = other): trinomial."""
+    rest = messages - mine - other
+    inside = rest >= 0
+    rest = np.maximum(rest, 0)
+    log = gammaln(messages + 1) - gammaln(mine + 1) - gammaln(other + 1) - gammaln(rest + 1)
+    log = log - (mine + other) * math.log(symbols) + xlogy(rest, 1 - 2 / symbols)
+    return np.where(inside, np.exp(log), 0.0)
+
+
+@lru_cache(maxsize=256)
+def epsilon(users: int, gamma: float, symbols: int, delta_: float) -> float:
+    """The smallest epsilon at `delta_`, rounded up; never above that of one user's own randomised response."""
+    check(users, gamma, symbols)
+    real("delta", delta_, 0.0, 1.0, closed=(False, False))
+    high = math.log1p((1 - gamma) * symbols / gamma)
+    if delta(users, gamma, symbols, 0.0) <= delta_:
+        return 0.0
+    if delta(users, gamma, symbols, high) > delta_:
+        return high  # one user's own randomised response is that private without any others
+    root: float = brentq(lambda e: math.log(delta(users, gamma, symbols, e) / delta_), 0.0, high, xtol=1e-10)
+    return root + 2e-10
+
+
+def theorem(users: int, steps: int, epsilon: float, delta_: float) -> float:
+    """gamma of Theorem 3.1 of the paper, K = steps + 1: max(14 K ln(2/delta) / ((n - 1) epsilon^2), 27 K / ((n - 1) epsilon)).
+
+    Raises:
+        ParameterError: epsilon not in (0, 1], where the theorem speaks.
+    """
+    integer("n", users, 2)
+    real("epsilon", epsilon, 0.0, 1.0)
+    k = integer("steps", steps) + 1
+    return max(14 * k * math.log(2 / delta_) / ((users - 1) * epsilon**2), 27 * k / ((users - 1) * epsilon))
