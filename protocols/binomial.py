@@ -6,14 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.encoding import SumRandomizer, admitted, round_at_random
 from shuffle_sim.errors import ParameterError, integer, positive, real
 from shuffle_sim.kernels import MAX_STEPS, half_binomial, rounded_sum, rounded_values
 from shuffle_sim.messages import Alphabet, Messages, Tally
 from shuffle_sim.privacy.events import BinomialSumEvent
-from shuffle_sim.randomizer import Floats, Randomizer, Scaled, Values, dense
-
-MAGNITUDES = (1e-100, 1e100)
-"""Bounds of data between which squares neither vanish nor overflow."""
+from shuffle_sim.randomizer import Floats, Scaled, Values, dense
 
 
 def randomize_scalar(w: float, width: float, g: int, b: int, p: float, rng: np.random.Generator) -> NDArray[np.uint8]:
@@ -28,7 +26,7 @@ def randomize_scalar(w: float, width: float, g: int, b: int, p: float, rng: np.r
 
 
 @dataclass(frozen=True)
-class BinomialRandomizer(Randomizer):
+class BinomialRandomizer(SumRandomizer):
     """Per coordinate R_1D on [lower, lower + width], the bits labelled by coordinate.
 
     Attributes:
@@ -73,28 +71,7 @@ class BinomialRandomizer(Randomizer):
 
     def admit(self, values: Values) -> tuple[Values, int]:
         """Vectors longer than the bound are scaled to it, scalars clipped to the range; and how many users' were."""
-        if isinstance(values, Scaled) and self.norm_bound is not None:
-            if values.norms_squared.max(initial=0.0) <= self.norm_bound**2 * (1 + 1e-12):
-                return values, 0
-            over = values.norms_squared * self.norm_bound**-2.0
-            clipped = int(np.count_nonzero(over > 1 + 1e-12))
-            return values.times(1 / np.sqrt(np.maximum(over, 1.0))), clipped
-        values = dense(values)
-        if values.size != len(values) * self.labels:
-            raise ParameterError("data.shape", values.shape, f"{self.labels} number(s) for each user")
-        if self.norm_bound is None:
-            admitted = np.clip(values, self.lower, self.lower + self.width)
-            return admitted, int((admitted != values).reshape(len(values), -1).any(axis=1).sum())
-        with np.errstate(over="ignore"):
-            norms = np.sqrt(np.einsum("ij,ij->i", values, values))
-        long = np.flatnonzero(~(norms <= self.norm_bound))  # an overflow to infinity is long, too
-        if not long.size:
-            return values, 0
-        unit = values[long] / np.abs(values[long]).max(axis=1, keepdims=True)
-        admitted = values.copy()
-        admitted[long] = unit * (self.norm_bound / np.sqrt(np.einsum("ij,ij->i", unit, unit)))[:, None]
-        # A norm above the bound by less than rounding shows is not worth a report; the accountant's margin covers it.
-        return admitted, int((norms > self.norm_bound * (1 + 1e-12)).sum())
+        return admitted(values, self.labels, self.lower, self.width, self.norm_bound)
 
     def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
         """R_vec(x), line by line of Algorithm 2: shift each coordinate to [0, width] and run R_1D on it."""
@@ -112,12 +89,7 @@ class BinomialRandomizer(Randomizer):
         """The stochastically rounded encodings, (users, labels), in [0, g]."""
         if self._quick(xs):
             return rounded_values(*self._columns(xs), rng).T
-        scaled = (dense(xs).reshape(len(xs), self.labels) - self.lower) * (self.g / self.width)
-        np.clip(scaled, 0.0, self.g, out=scaled)
-        floor = np.floor(scaled)
-        # Comparing with the fraction is exact; floor(w + u) is not: at w near g it can give g + 1.
-        floor += rng.random(scaled.shape) < scaled - floor
-        return floor.astype(np.int64)
+        return round_at_random((dense(xs).reshape(len(xs), self.labels) - self.lower) * (self.g / self.width), self.g, rng)
 
     def _quick(self, xs: Values) -> bool:
         """Whether the kernels can round the values."""

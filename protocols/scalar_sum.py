@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from protocols.binomial import MAGNITUDES, BinomialRandomizer
+from protocols.binomial import BinomialRandomizer
+from protocols.encoding import MAGNITUDES
 from protocols.sums import BinomialSum, SumState, choose, claim_of
 from shuffle_sim.errors import real
 from shuffle_sim.privacy import paper

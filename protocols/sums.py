@@ -1,4 +1,4 @@
-"""What the scalar and the vector sum share: one round over all users, and how its parameters are chosen."""
+"""What all sums share: one round over all users; and how the parameters of the binomial ones are chosen."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.binomial import BinomialRandomizer
+from protocols.encoding import SumRandomizer
 from shuffle_sim.cohort import Cohort
 from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
@@ -23,13 +24,13 @@ class SumState:
     estimate: Floats | None = None
 
 
-class BinomialSum(Protocol[SumState]):
-    """A sum over all users in one round, by a `BinomialRandomizer`."""
+class OneRoundSum(Protocol[SumState]):
+    """A sum over all users in one round."""
 
     sensitivity: float
     """l2 distance of two users' data at most: what the central Gaussian needs."""
 
-    def __init__(self, n: int, randomizer: BinomialRandomizer, delta: float, honest_fraction: float) -> None:
+    def __init__(self, n: int, randomizer: SumRandomizer, delta: float, honest_fraction: float) -> None:
         """Keep the parameters; subclasses name them."""
         self.n = integer("n", n)
         self.randomizer = randomizer
@@ -37,7 +38,7 @@ class BinomialSum(Protocol[SumState]):
         self.honest_fraction = honest_fraction
         self._delta = real("delta", delta, 0.0, 1.0, closed=(False, False))
         self._claim: Guarantee | None = None
-        randomizer.event(self.honest)  # refuses trials beyond exact arithmetic
+        randomizer.event(self.honest)  # refuses what the accountant cannot do
 
     @property
     def users(self) -> int:
@@ -52,7 +53,7 @@ class BinomialSum(Protocol[SumState]):
     @property
     def speaks(self) -> tuple[type, ...]:
         """What a round may broadcast."""
-        return (Datum, BinomialRandomizer)
+        return (Datum, type(self.randomizer))
 
     @property
     def claims_sequential(self) -> bool:
@@ -63,21 +64,6 @@ class BinomialSum(Protocol[SumState]):
     def claim(self) -> Guarantee | None:
         """What the paper's theorem promises, where `paper` set the parameters."""
         return self._claim
-
-    @property
-    def g(self) -> int:
-        """Rounding steps over the range."""
-        return self.randomizer.g
-
-    @property
-    def b(self) -> int:
-        """Noise bits per user and coordinate."""
-        return self.randomizer.b
-
-    @property
-    def p(self) -> float:
-        """Success probability of a noise bit."""
-        return self.randomizer.p
 
     @property
     def standard_error(self) -> float:
@@ -114,6 +100,27 @@ class BinomialSum(Protocol[SumState]):
         if state.estimate is None:
             raise ParameterError("state", state, "that of a finished round")
         return state.estimate
+
+
+class BinomialSum(OneRoundSum):
+    """By a `BinomialRandomizer`."""
+
+    randomizer: BinomialRandomizer
+
+    @property
+    def g(self) -> int:
+        """Rounding steps over the range."""
+        return self.randomizer.g
+
+    @property
+    def b(self) -> int:
+        """Noise bits per user and coordinate."""
+        return self.randomizer.b
+
+    @property
+    def p(self) -> float:
+        """Success probability of a noise bit."""
+        return self.randomizer.p
 
 
 def choose(task: Task, noise_ratio: float | None, max_bits: int | None) -> Plan:

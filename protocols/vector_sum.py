@@ -1,6 +1,7 @@
 """P_vec: the vector sum (Cheu et al. 2022, Algorithm 2)."""
 
-from protocols.binomial import MAGNITUDES, BinomialRandomizer
+from protocols.binomial import BinomialRandomizer
+from protocols.encoding import MAGNITUDES
 from protocols.sums import BinomialSum, choose, claim_of
 from shuffle_sim.errors import integer, real
 from shuffle_sim.privacy import paper

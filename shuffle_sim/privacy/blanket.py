@@ -16,12 +16,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import gammaln, xlogy
+from scipy.special import betaincc
 from scipy.stats import binom
 
 from shuffle_sim.errors import integer, real
 
-_BUCKETS = 32
+_BUCKETS, _PLACES = 24, 1500  # of the numbers of uniform messages, and of those of one symbol
 _TAIL = 1e-13  # of each binomial; what lies beyond counts as revealed
 
 
@@ -50,24 +50,33 @@ def delta(users: int, gamma: float, symbols: int, epsilon: float) -> float:
 
 
 def _gain(messages: int, gamma: float, symbols: int, factor: float) -> float:
-    """E [(c N + gamma) - factor (c N' + gamma)]_+ for so many uniform messages."""
+    """E [(c N + gamma) - factor (c N' + gamma)]_+ for so many uniform messages, rounded upward.
+
+    Given N = a, N' is binomial among the other messages, and E [A - B N']_+ = A P(N' <= t) - B E[N'; N' <= t] for t = A/B.
+    """
     c = (1 - gamma) * symbols / messages
-    top = int(binom.ppf(1 - _TAIL, messages, 1 / symbols)) + 1
-    n = np.arange(min(top, messages) + 1)
-    mine, other = n[:, None], n[None, :]
-    gain = np.maximum((c * mine + gamma) - factor * (c * other + gamma), 0.0)
-    # What is cut off has N or N' above `top`: the gain is at most c N + gamma there, whose mean beyond is below 4 K _TAIL.
-    return float((gain * _pair(messages, symbols, mine, other)).sum()) + 4 * symbols * _TAIL
+    low, high = (int(x) for x in binom.ppf([_TAIL, 1 - _TAIL], messages, 1 / symbols))
+    edges = np.unique(np.linspace(low, high + 1, min(high + 1 - low, _PLACES) + 1).astype(np.int64))
+    weights = np.diff(binom.cdf(edges - 1, messages, 1 / symbols))
+    a = edges[1:] - 1  # the gain grows with N: all of a bucket count as its last
+    others = messages - a
+    A, B = c * a + gamma - factor * gamma, factor * c
+    t = np.floor(A / B)
+    if symbols == 2:  # the others are all of the second symbol
+        gains = np.maximum(A - B * others, 0.0)
+    else:
+        p = 1 / (symbols - 1)
+        mean = others * p * _tail(t - 1, others - 1, p)
+        error = 1e-11 + 1e-14 * math.sqrt(messages)
+        gains = np.where(t >= 0, A * _tail(t, others, p) * (1 + error) - B * mean * (1 - error), 0.0)
+    # What is cut off has N outside the window; below, the gain is less than inside; above, its mean is below 4 K _TAIL.
+    return float(weights @ np.maximum(gains, 0.0)) + 5 * symbols * _TAIL
 
 
-def _pair(messages: int, symbols: int, mine: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.float64]:
-    """P(N = mine, N' = other): trinomial."""
-    rest = messages - mine - other
-    inside = rest >= 0
-    rest = np.maximum(rest, 0)
-    log = gammaln(messages + 1) - gammaln(mine + 1) - gammaln(other + 1) - gammaln(rest + 1)
-    log = log - (mine + other) * math.log(symbols) + xlogy(rest, 1 - 2 / symbols)
-    return np.where(inside, np.exp(log), 0.0)
+def _tail(k: NDArray[np.float64], m: NDArray[np.int64], p: float) -> NDArray[np.float64]:
+    """P(Bin(m, p) <= k)."""
+    inside = np.clip(k, 0, np.maximum(m - 1, 0))
+    return np.where(k < 0, 0.0, np.where(k >= m, 1.0, betaincc(inside + 1, np.maximum(m - inside, 1), p)))
 
 
 @lru_cache(maxsize=256)

@@ -110,20 +110,33 @@ def delta_zcdp(rho: float, epsilon: float) -> float:
 
     inf over alpha > 1 of e^{(alpha - 1)(alpha rho - epsilon)} (1 - 1/alpha)^alpha / (alpha - 1); every alpha gives a bound.
     """
-    positive("rho", rho)
+    return math.exp(_log_delta_zcdp(positive("rho", rho), epsilon))
 
+
+def _log_delta_zcdp(rho: float, epsilon: float) -> float:
     def log_bound(x: float) -> float:
         extra = math.exp(x)  # alpha - 1
         return extra * ((1 + extra) * rho - epsilon) + (1 + extra) * math.log1p(-1 / (1 + extra)) - x
 
     best = minimize_scalar(log_bound, bounds=(math.log(1e-6), math.log(1e6)), method="bounded", options={"xatol": 1e-9})
-    return min(1.0, math.exp(min(0.0, float(best.fun))))
+    return min(0.0, float(best.fun))
 
 
 def epsilon_zcdp(rho: float, delta_: float) -> float:
-    """The smallest epsilon that `delta_zcdp` proves at `delta_`."""
-    if delta_zcdp(rho, 0.0) <= delta_:
+    """The smallest epsilon that `delta_zcdp` proves at `delta_`, rounded up."""
+    target = math.log(delta_)
+    if _log_delta_zcdp(positive("rho", rho), 0.0) <= target:
         return 0.0
-    high = rho + 2 * math.sqrt(rho * math.log(1 / delta_))  # the classical conversion is never better
-    root: float = brentq(lambda e: math.log(delta_zcdp(rho, e) / delta_), 0.0, high * (1 + 1e-9), xtol=1e-13, rtol=1e-13)
+    high = rho + 2 * math.sqrt(-rho * target)  # the classical conversion is never better
+    root: float = brentq(lambda e: _log_delta_zcdp(rho, e) - target, 0.0, high * (1 + 1e-9), xtol=1e-13, rtol=1e-13)
     return root * (1 + 1e-7)  # the minimiser is found to 1e-9
+
+
+def rho_zcdp(epsilon: float, delta_: float) -> float:
+    """The largest rho that `delta_zcdp` proves (epsilon, delta_)-private, rounded down."""
+    positive("epsilon", epsilon)
+    target = math.log(real("delta", delta_, 0.0, 1.0, closed=(False, False)))
+    # At the lower end the classical conversion is private, at the upper one the divergence alone is not.
+    ends = math.log(min(epsilon / 2, epsilon**2 / (-16 * target))), math.log(epsilon - 2 * target + 1)
+    root: float = brentq(lambda x: _log_delta_zcdp(math.exp(x), epsilon) - target, *ends, xtol=1e-13)
+    return math.exp(root) * (1 - 1e-6)
