@@ -62,12 +62,11 @@ def pure_epsilon(shape: float, rate: float, shift: int) -> float:
     check(shape, rate, shift)
     if shape == 1 or shift == 0:
         return rate * shift
-    # Far out P itself is lost in rounding; the losses of steps of 1 fall with the distance, so the last one seen bounds the rest.
+    # Far out P itself is lost in rounding; the losses of steps of 1 fall with the distance, so those last seen bound the rest.
     law = pmf(shape, rate, shift)
-    seen = int(np.searchsorted(-law, -1e-4 * law[0]))
-    far = min(shift, max(seen - 1, 1))
-    step = math.log(law[far - 1] / law[far]) if far > 1 else math.log(law[0] / law[1])
-    return (math.log(law[0] / law[far]) + (shift - far) * step) * (1 + 1e-9)
+    far = min(shift, max(1, int(np.searchsorted(-law, -1e-4 * law[0])) - 1))
+    slope = math.log(law[far // 2] / law[far]) / (far - far // 2)
+    return (math.log(law[0] / law[far]) + (shift - far) * slope) * (1 + 1e-9)
 
 
 def delta(shape: float, rate: float, shift: int, epsilon: float) -> float:
