@@ -148,6 +148,11 @@ class BinomialRandomizer(SumRandomizer):
         rounding: Floats = (fraction * (1 - fraction)).sum(axis=0)
         return (self.width / self.g) ** 2 * (noise + rounding)
 
+    def manipulation(self, attackers: int, reports: int) -> float:
+        """Only ones: each moves every coordinate by (width/g) (g + b (1 - p)) + lower."""
+        each = (self.width / self.g) * (self.g + self.b * (1 - self.p)) + self.lower
+        return attackers * math.sqrt(self.labels) * each
+
     def worst_pair(self) -> tuple[Floats, Floats]:
         """Two data at opposite ends of the range in coordinate 0; both are multiples of a rounding step there."""
         first = np.full(self.labels, self.lower + self.width / 2) if self.norm_bound is not None else np.zeros(self.labels)

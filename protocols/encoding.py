@@ -26,6 +26,10 @@ class SumRandomizer(Randomizer):
         """Variance of each coordinate of the estimate, shape (labels,): on the users' values `xs`, or at its largest."""
 
     @abstractmethod
+    def manipulation(self, attackers: int, reports: int) -> float:
+        """How far (l2) so many malicious users can move the estimate of a sum over `reports` users, from the datum 0."""
+
+    @abstractmethod
     def event(self, users: int) -> PrivacyEvent:
         """The release of the view, with the noise of `users` honest users."""
 

@@ -95,6 +95,10 @@ class SingleMessageRandomizer(SumRandomizer):
         each = (1 - gamma) * (fraction * (1 - fraction) + gamma * (u - k / 2) ** 2) + gamma * k * (k + 2) / 12
         return np.asarray(each.mean(axis=0) * reports * (self.width / k / (1 - gamma)) ** 2)
 
+    def manipulation(self, attackers: int, reports: int) -> float:
+        """The largest symbol: each moves the sum by width (1 - gamma/2)/(1 - gamma)."""
+        return attackers * self.width * (1 - self.gamma / 2) / (1 - self.gamma)
+
     def event(self, users: int) -> BlanketEvent:
         """The release of the view, with the blanket of `users` honest users."""
         return BlanketEvent(users, self.gamma, self.steps + 1)

@@ -144,6 +144,10 @@ class SplitMixRandomizer(SumRandomizer):
         rounding = (fraction * (1 - fraction)).sum(axis=0) * (reports / len(fraction))
         return np.asarray((self.width / self.steps) ** 2 * (noise + rounding))
 
+    def manipulation(self, attackers: int, reports: int) -> float:
+        """A single one can add any number modulo q: to wherever the estimate can lie, half the modulus from the honest sum."""
+        return math.sqrt(self.labels) * self.modulus / 2 * self.width / self.steps if attackers else 0.0
+
     def event(self, users: int) -> SplitMixEvent:
         """The release of the view, with the shares of noise of `users` honest users."""
         return SplitMixEvent(users, self.planned, self.rate, self.steps, self.messages, self.modulus, self.labels)
