@@ -130,6 +130,10 @@ class SplitMixRandomizer(SumRandomizer):
         fixed = round_at_random(self._scaled(xs), self.steps, rng).sum(axis=0)
         return np.asarray((fixed + self.noise(len(xs), fixed.shape, rng)) % self.modulus)
 
+    def reduced(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Modulo q."""
+        return sums % self.modulus
+
     def estimate(self, tally: Tally) -> Floats:
         """(width/k) z + R lower, z the sum modulo q as the number nearest to [0, R k]."""
         span = tally.reports * self.steps

@@ -99,6 +99,10 @@ class Randomizer(ABC):
         total: NDArray[np.int64] = self.counts(xs, rng).sum(axis=0)
         return total
 
+    def reduced(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Sums of symbols as far as the analyzer looks at them: as they are, or modulo something."""
+        return sums
+
     @property
     def largest_sum(self) -> int:
         """Of one user's symbols under a label."""
