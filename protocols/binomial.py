@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.encoding import SumRandomizer, admitted, round_at_random
+from protocols.encoding import SumRandomizer, admitted, opposite_ends, round_at_random
 from shuffle_sim.errors import ParameterError, integer, positive, real
 from shuffle_sim.kernels import MAX_STEPS, half_binomial, rounded_sum, rounded_values
 from shuffle_sim.messages import Alphabet, Messages, Tally
@@ -154,11 +154,12 @@ class BinomialRandomizer(SumRandomizer):
         return attackers * math.sqrt(self.labels) * each
 
     def worst_pair(self) -> tuple[Floats, Floats]:
-        """Two data at opposite ends of the range in coordinate 0; both are multiples of a rounding step there."""
-        first = np.full(self.labels, self.lower + self.width / 2) if self.norm_bound is not None else np.zeros(self.labels)
-        second = first.copy()
-        first[0], second[0] = self.lower, self.lower + self.width
-        return first, second
+        """Two data at opposite ends of the range in coordinate 0, where neither is rounded at random."""
+        return opposite_ends(self.labels, self.lower, self.width, self.norm_bound)
+
+    def count_index(self, sums: NDArray[np.int64], reports: int) -> NDArray[np.int64]:
+        """The number of ones itself."""
+        return sums
 
     def count_pmf(self, x: Floats, label: int) -> Floats:
         """Exact law of the number of ones under `label` in one report on `x`, on 0, ..., g + b."""
@@ -171,6 +172,14 @@ class BinomialRandomizer(SumRandomizer):
         pmf[floor : floor + self.b + 1] += (1 - (scaled - floor)) * noise
         pmf[floor + 1 : floor + self.b + 2] += (scaled - floor) * noise
         return pmf
+
+    def total_law(self, sums: NDArray[np.int64], users: int) -> tuple[NDArray[np.int64], Floats]:
+        """The noise alone, Bin(users b, p), within 12 standard deviations."""
+        from scipy.stats import binom
+
+        mean, spread = users * self.b * self.p, 12 * math.sqrt(users * self.b * self.p * (1 - self.p)) + 12
+        places = np.arange(max(0, math.floor(mean - spread)), math.ceil(mean + spread) + 1)
+        return sums - places[0], binom.pmf(places, users * self.b, self.p)
 
     def event(self, users: int) -> BinomialSumEvent:
         """The release of the view, with the noise of `users` honest users."""

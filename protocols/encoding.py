@@ -70,3 +70,11 @@ def round_at_random(scaled: Floats, steps: int, rng: np.random.Generator) -> NDA
     floor = np.floor(scaled)
     # Comparing with the fraction is exact; floor(w + u) is not: at w near the top it can give one step too many.
     return (floor + (rng.random(scaled.shape) < scaled - floor)).astype(np.int64)
+
+
+def opposite_ends(labels: int, lower: float, width: float, norm_bound: float | None) -> tuple[Floats, Floats]:
+    """Two data at opposite ends of the range in coordinate 0; both are multiples of a rounding step there."""
+    first = np.full(labels, lower + width / 2) if norm_bound is not None else np.zeros(labels)
+    second = first.copy()
+    first[0], second[0] = lower, lower + width
+    return first, second

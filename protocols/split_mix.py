@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.encoding import MAGNITUDES, SumRandomizer, admitted, round_at_random
+from protocols.encoding import MAGNITUDES, SumRandomizer, admitted, opposite_ends, round_at_random
 from protocols.sums import OneRoundSum, SumState
 from shuffle_sim.errors import ParameterError, integer, positive, real
 from shuffle_sim.messages import Alphabet, Messages, Tally
+from shuffle_sim.privacy import laplace
 from shuffle_sim.privacy.events import LEAST_MIXED, SplitMixEvent
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.laplace import MIN_RATE, rho_zcdp
@@ -147,6 +148,35 @@ class SplitMixRandomizer(SumRandomizer):
         fraction = np.full((1, self.labels), 0.5) if xs is None else self._scaled(xs) % 1.0
         rounding = (fraction * (1 - fraction)).sum(axis=0) * (reports / len(fraction))
         return np.asarray((self.width / self.steps) ** 2 * (noise + rounding))
+
+    def worst_pair(self) -> tuple[Floats, Floats]:
+        """Two data at opposite ends of the range in coordinate 0, where neither is rounded at random."""
+        return opposite_ends(self.labels, self.lower, self.width, self.norm_bound)
+
+    @property
+    def _reach(self) -> int:
+        """Noise of larger size has a probability below e^-42."""
+        return math.ceil(42 / self.rate)
+
+    def count_index(self, sums: NDArray[np.int64], reports: int) -> NDArray[np.int64]:
+        """Sums modulo q, counted from the lowest that noise makes of 0."""
+        return (sums + reports * self._reach) % self.modulus
+
+    def count_pmf(self, x: Floats, label: int) -> Floats:
+        """Exact law of `count_index` of one report on `x`: rounding, and a share of noise."""
+        scaled = float(np.clip(self._scaled(np.atleast_1d(x)[None])[0, label], 0.0, self.steps))
+        floor = min(int(scaled), self.steps - 1)
+        half = laplace.pmf(1 / self.planned, self.rate, self._reach)
+        noise = np.concatenate([half[:0:-1], half])
+        pmf = np.zeros(self.steps + len(noise))
+        pmf[floor : floor + len(noise)] += (1 - (scaled - floor)) * noise
+        pmf[floor + 1 : floor + 1 + len(noise)] += (scaled - floor) * noise
+        return pmf
+
+    def total_law(self, sums: NDArray[np.int64], users: int) -> tuple[NDArray[np.int64], Floats]:
+        """The noise alone, of shape users/planned."""
+        half = laplace.pmf(users / self.planned, self.rate, self._reach)
+        return self.count_index(sums, 1), np.concatenate([half[:0:-1], half])
 
     def manipulation(self, attackers: int, reports: int) -> float:
         """A single one can add any number modulo q: to wherever the estimate can lie, half the modulus from the honest sum."""

@@ -13,14 +13,15 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
+from scipy.signal import fftconvolve
 
 from shuffle_sim.cohort import Cohort
 from shuffle_sim.errors import FrameError, ParameterError, integer
-from shuffle_sim.messages import Messages
+from shuffle_sim.messages import Alphabet, Messages
 from shuffle_sim.population import InMemory
-from shuffle_sim.privacy import binomial
+from shuffle_sim.privacy import binomial, laplace
 from shuffle_sim.privacy.accountant import ShuffleAccountant
-from shuffle_sim.privacy.events import BinomialSumEvent
+from shuffle_sim.privacy.events import BinomialSumEvent, PrivacyEvent, SplitMixEvent
 from shuffle_sim.protocol import Protocol as ShuffleProtocol
 from shuffle_sim.protocol import RoundSpec
 from shuffle_sim.randomizer import Floats, Randomizer
@@ -42,7 +43,20 @@ class Auditable(Protocol):
         """Two data that are hardest to tell apart, differing in label 0, where neither is rounded at random."""
 
     def count_pmf(self, x: Floats, label: int) -> Floats:
-        """Exact law of the number of ones under `label` in one report on the admitted datum `x`."""
+        """Exact law of `count_index` under `label` of one report on the admitted datum `x`, from 0 on."""
+
+    def count_index(self, sums: NDArray[np.int64], reports: int) -> NDArray[np.int64]:
+        """Sums of the symbols of so many reports (of bits: the ones), counted from the lowest that can be."""
+
+    def total_law(self, sums: NDArray[np.int64], users: int) -> tuple[NDArray[np.int64], Floats]:
+        """Sums under label 0 of `users` who all hold the first of the worst pair, as indices of their exact law, and that law."""
+
+
+_EXACT: dict[type[PrivacyEvent], Callable[[Any, float], float]] = {
+    BinomialSumEvent: lambda event, delta: binomial.epsilon(event.trials, event.p, event.steps, delta),
+    SplitMixEvent: lambda event, delta: laplace.epsilon(event.shape, event.rate, event.steps, delta),
+}
+"""epsilon of the worst pair's sum, by the kind of the release."""
 
 
 @dataclass(frozen=True)
@@ -102,20 +116,24 @@ def audit(
     """
     integer("repeats", repeats, 1000)
     spec = protocol.plan(protocol.init())
-    if spec is None or not isinstance(spec.randomizer, Auditable) or not isinstance(spec.event, BinomialSumEvent):
-        raise ParameterError("protocol", type(protocol).__name__, "one whose randomizer has worst_pair and count_pmf")
+    if spec is None or not isinstance(spec.randomizer, Auditable) or type(spec.event) not in _EXACT:
+        raise ParameterError(
+            "protocol", type(protocol).__name__, "one whose randomizer has worst_pair, count_pmf and count_index"
+        )
+    event: Any = spec.event
     bench = _Bench(protocol, spec, entropy_of(seed), repeats, shard, shuffler)
     checks = [
         _held("every report has the same size, whatever the datum", bench.sizes),
         _held("each user's report has its exact law (literal)", lambda: bench.reports("literal")),
         _held("each user's report has its exact law (counts)", lambda: bench.reports("counts")),
         _held("the tally of the users has its exact law (aggregate)", bench.tallies),
+        _held("the noise of all honest users together has its exact law", lambda: bench.whole(event.honest)),
         _held("two rounds over the same data draw independent noise", bench.rounds),
         _held("the shuffler keeps no order", bench.order),
     ]
-    delta, event = protocol.delta, spec.event
+    delta = protocol.delta
     theorem = protocol.claim.epsilon if protocol.claim else ShuffleAccountant().compose(event).get_epsilon(delta)
-    exact = binomial.epsilon(event.trials, event.p, event.steps, delta)
+    exact = _EXACT[type(event)](event, delta)
     empirical = empirical_epsilon(spec.randomizer, event.honest, delta, repeats=repeats, seed=bench.entropy)
     ordered = theorem * (1 + 1e-9) >= exact >= empirical
     words = f"theorem {theorem:.4f}, exact {exact:.4f}, empirical {empirical:.4f}"
@@ -142,7 +160,7 @@ def empirical_epsilon(
     others = np.repeat(pair[0][None], honest - 1, axis=0)
     rows = [np.concatenate([x[None], others]) for x in pair]
     half = 5 * repeats
-    low, high = (np.array([randomizer.tally(r, rng)[0] for _ in range(2 * half)]) for r in rows)
+    low, high = (randomizer.count_index(np.array([randomizer.tally(r, rng)[0] for _ in range(2 * half)]), 1) for r in rows)
     if np.median(low) > np.median(high):
         low, high = high, low
     thresholds = np.unique(np.quantile(np.concatenate([low, high]), np.linspace(0.002, 0.998, 250)).round())
@@ -212,7 +230,7 @@ class _Bench:
             raise LawError(f"reports of sizes {sorted(sizes)}")
 
     def counts(self, fidelity: str, rounds: int) -> NDArray[np.int64]:
-        """Ones per round, user and label, (rounds, users, labels)."""
+        """Sums per round, user and label, (rounds, users, labels), as indices of the exact law."""
         labels = self.randomizer.alphabet.labels
         if fidelity == "literal":
             seen = [self.messages(frames).symbols.sum(axis=-1, dtype=np.int64) for frames in self.answers("literal", rounds)]
@@ -223,7 +241,7 @@ class _Bench:
                 )
                 for frames in self.answers("counts", rounds)
             ]
-        return np.array(seen)
+        return self.law.count_index(np.array(seen), 1)
 
     def reports(self, fidelity: str) -> None:
         counts = self.counts(fidelity, self.repeats)
@@ -239,8 +257,13 @@ class _Bench:
         seen = np.array([sum(int(np.frombuffer(f.payload, "<i8")[0]) for f in round_frames) for round_frames in frames])
         pmf = np.ones(1)
         for x in self.values[: self.users]:
-            pmf = np.convolve(pmf, self.law.count_pmf(x, 0))
-        check_pmf(seen, pmf)
+            pmf = _convolved(pmf, self.law.count_pmf(x, 0))
+        check_pmf(self.law.count_index(seen, self.users), pmf)
+
+    def whole(self, honest: int) -> None:
+        rng = np.random.default_rng([self.entropy, 1])
+        rows = np.repeat(self.pair[0][None], honest, axis=0)
+        check_pmf(*self.law.total_law(np.array([self.randomizer.tally(rows, rng)[0] for _ in range(self.repeats)]), honest))
 
     def rounds(self) -> None:
         # Under independence the difference of two rounds has the law of the difference of independent draws.
@@ -249,18 +272,19 @@ class _Bench:
             pmf = self.law.count_pmf(self.values[user], 0)
             difference = counts[0::2, user, 0] - counts[1::2, user, 0] + len(pmf) - 1
             try:
-                check_pmf(difference, np.convolve(pmf, pmf[::-1]))
+                check_pmf(difference, _convolved(pmf, pmf[::-1]))
             except LawError as error:
                 raise LawError(f"user {user}: {error}") from error
 
     def order(self) -> None:
-        """Half of the users send only ones, half only zeros; the ones in the view's first half must be hypergeometric."""
-        labels, per_label = self.randomizer.alphabet.labels, self.randomizer.per_label
+        """Half of the users send only the largest symbol, half only 0; in the view's first half it must be hypergeometric."""
+        alphabet, per_label = self.randomizer.alphabet, self.randomizer.per_label
         half = self.users // 2
         if half == 0 or self.protocol.users < 2:
             return
-        counts = np.repeat([per_label, 0], half)[:, None] * np.ones(labels, np.int64)
-        payload = Messages.from_ones(counts, per_label).tobytes()
+        symbols = np.zeros((2 * half, alphabet.labels, per_label), np.int64)
+        symbols[:half] = alphabet.symbols - 1
+        payload = Messages.from_symbols(alphabet, symbols).tobytes()
         public = RoundSpec(Cohort.of(0, 2 * half), self.spec.query, self.randomizer, self.spec.event, lambda _: None).broadcast()
         deployment = Deployment(self.protocol, bytes(16), self.entropy, "literal", _USERS)
         shuffler = self.shuffler(deployment)
@@ -269,10 +293,15 @@ class _Bench:
             context = Context.of_broadcast(bytes(16), index, public)
             batch = Frame(Kind.REPORTS, context, 0, 2 * half, payload).tobytes()
             view, _ = shuffler.shuffle(Frame(Kind.ROUND, context, 0, 0, public).tobytes(), [batch])
-            first = np.frombuffer(parse(view).payload[8 : 8 + (size + 7) // 8], np.uint8)
-            seen.append(int(np.unpackbits(first, count=size)[: half * per_label].sum()))
+            rows = Messages.from_bytes(Alphabet(1, alphabet.symbols), size, parse(view).payload[8:], alphabet.labels).symbols
+            seen.append(int(np.count_nonzero(rows[0, 0, : half * per_label])))
         places = np.arange(half * per_label + 1)
         check_pmf(seen, stats.hypergeom.pmf(places, size, half * per_label, half * per_label))
+
+
+def _convolved(first: Floats, second: Floats) -> Floats:
+    """The law of a sum; long ones by Fourier transforms, to 1e-16."""
+    return np.convolve(first, second) if min(len(first), len(second)) < 4096 else np.maximum(fftconvolve(first, second), 0.0)
 
 
 def _clopper_pearson(likely: NDArray[Any], unlikely: NDArray[Any], threshold: float, delta: float) -> float:

@@ -32,6 +32,12 @@ def check_pmf(draws: ArrayLike, pmf: Floats, *, false_alarm: float = FALSE_ALARM
     if values.size and (values.min() < 0 or values.max() >= len(pmf) or (np.asarray(pmf)[np.unique(values)] == 0).any()):
         raise LawError("a draw has probability 0")
     observed, expected = _pool(np.bincount(values, minlength=len(pmf)), np.asarray(pmf) * values.size)
+    mode = int(np.argmax(pmf))
+    if len(expected) < 2 and pmf[mode] > 0.5:  # all but a constant: how often it is one is all that so many draws can show
+        hits, law = int((values == mode).sum()), stats.binom(values.size, min(pmf[mode], 1.0))
+        if 2 * min(law.cdf(hits), law.sf(hits - 1)) < false_alarm:
+            raise LawError(f"{hits} of {values.size} draws where {law.mean():.1f} are expected")
+        return
     _judge(float(((observed - expected) ** 2 / expected).sum()), len(expected) - 1, false_alarm, "the law differs from the pmf")
 
 
