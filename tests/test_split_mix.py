@@ -10,6 +10,7 @@ from protocols.single_message import SingleMessageRandomizer, SingleMessageSum
 from protocols.split_mix import SplitAndMixSum, SplitAndMixVectorSum, SplitMixRandomizer, messages_for
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.adversary import Dropout
+from shuffle_sim.audit import audit
 from shuffle_sim.messages import Tally
 from shuffle_sim.privacy import laplace
 from shuffle_sim.privacy.gaussian import sigma
@@ -118,6 +119,35 @@ def test_the_planted_defects_of_the_noise_are_caught():
         check_pmf(Wrong(*fields).noise(1, (60_000,), rng) + 63, pmf / pmf.sum())
     with pytest.raises(LawError):
         check_randomizer(Forgetful(2, 6, 128, 4, 3, 0.5, -1.0, 2.0, 1.0), XS)
+
+
+@dataclass(frozen=True)
+class HalfTheShares(SplitMixRandomizer):
+    def noise(self, users, shape, rng):
+        success = -math.expm1(-self.rate)
+        law = users / self.planned / 2, success
+        return rng.negative_binomial(*law, shape) - rng.negative_binomial(*law, shape)
+
+
+@dataclass(frozen=True)
+class Same(SplitMixRandomizer):
+    pass
+
+
+@pytest.mark.parametrize(("kind", "passes"), [(Same, True), (Wrong, False), (HalfTheShares, False)])
+def test_the_audit_passes_at_the_point_and_catches_wrong_shares(kind, passes):
+    protocol = SplitAndMixSum.calibrate(n=10_000, privacy=POINT)
+    protocol.randomizer = kind(*(getattr(protocol.randomizer, name) for name in protocol.randomizer.__dataclass_fields__))
+    report = audit(protocol, repeats=1000, seed=1)
+    assert report.passed is passes
+    if passes:
+        assert 0.7 < report.empirical <= report.exact <= report.theorem <= 1.0
+    else:
+        assert "the noise of all honest users together has its exact law" in [c.name for c in report.checks if not c.passed]
+
+
+def test_the_audit_passes_on_vectors():
+    assert audit(SplitAndMixVectorSum.calibrate(n=1000, d=2, privacy=POINT), repeats=1000, seed=2).passed
 
 
 def test_the_shares_of_all_users_add_up_to_discrete_laplace_noise():
