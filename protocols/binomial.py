@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.encoding import SumRandomizer, admitted, opposite_ends, round_at_random
-from shuffle_sim.errors import ParameterError, integer, positive, real
+from shuffle_sim.errors import integer, positive, real
 from shuffle_sim.kernels import MAX_STEPS, half_binomial, rounded_sum, rounded_values
 from shuffle_sim.messages import Alphabet, Messages, Tally
 from shuffle_sim.privacy.events import BinomialSumEvent

@@ -29,14 +29,14 @@ from shuffle_sim.fingerprint import fingerprint
 from shuffle_sim.messages import Tally
 from shuffle_sim.population import Population
 from shuffle_sim.privacy.events import PrivacyEvent
-from shuffle_sim.roles import Deployment, ShardRecord, ShuffleRecord
+from shuffle_sim.roles import Deployment, ShardRecord, ShuffleRecord, ViewRecord
 from shuffle_sim.runtime import Exchange
 
 FILE = "run.journal"
 FORMAT = 1
 _SIZE = struct.Struct(">II")  # length of the record and its complement: a damaged length is not taken for a cut record
 _HASH = hashlib.sha256().digest_size
-_Record = TypeVar("_Record", ShardRecord, ShuffleRecord)
+_Record = TypeVar("_Record", ShardRecord, ShuffleRecord, ViewRecord)
 
 
 class Journal:
@@ -115,8 +115,8 @@ class Checkpoint(Journal):
                 raise ParameterError(name, asked.hex(), f"the one that was charged for the round ({charged.hex()})")
         if not self._records:
             return None
-        users, shuffler, tally = self._decoded(self._records.popleft())
-        return Exchange(_raised(ShardRecord, users), _raised(ShuffleRecord, shuffler), tally)
+        users, shuffler, tally, found = self._decoded(self._records.popleft())
+        return Exchange(_raised(ShardRecord, users), _raised(ShuffleRecord, shuffler), tally, _raised(ViewRecord, found))
 
     def settle(self, exchange: Exchange) -> None:
         """Write the round's records and tally.
@@ -124,7 +124,7 @@ class Checkpoint(Journal):
         Raises:
             CheckpointError: the disk does not take it; the round stays charged, and resumed it gives the same again.
         """
-        outcome = _lowered(exchange.users), _lowered(exchange.shuffler), exchange.tally
+        outcome = _lowered(exchange.users), _lowered(exchange.shuffler), exchange.tally, _lowered(exchange.analyzer)
         self._append(encode(outcome), "the outcome of a round; the round stays charged")
 
     def close(self) -> None:
@@ -252,12 +252,13 @@ def _identity(deployment: Deployment, population: Population, seed: int | None) 
         ("block size", str(deployment.block_size)),
         ("kernel", deployment.kernel),
         ("shuffler shards", str(deployment.shuffler_shards)),
+        ("security", deployment.security),
         # Other versions may draw other bits from the same streams: that would be a second release.
         ("software", ", ".join(f"{name} {version(name)}" for name in libraries) + f", {platform.machine()}"),
     )
 
 
-def _lowered(record: ShardRecord | ShuffleRecord) -> tuple[Any, ...]:
+def _lowered(record: ShardRecord | ShuffleRecord | ViewRecord) -> tuple[Any, ...]:
     """Its fields, counters as sorted pairs."""
     return tuple(tuple(sorted(field.items())) if isinstance(field, Counter) else field for field in vars(record).values())
 

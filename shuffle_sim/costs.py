@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from shuffle_sim.cohort import Cohort
 from shuffle_sim.errors import AccountingError
 from shuffle_sim.randomizer import Randomizer
+from shuffle_sim.roles.onion import bundle_bytes, hand_of_boxes_bytes
 from shuffle_sim.roles.piles import hand_bytes
+from shuffle_sim.sealing import SEAL, SIGNATURE
 from shuffle_sim.wire import frame_bytes
 
 
@@ -23,6 +25,7 @@ class Costs:
         routed_bytes: bytes between the shuffler's shards over the whole run.
         view_bytes: bytes from the shuffler to the analyzer over the whole run.
         broadcast_bytes: bytes of the analyzer's broadcasts.
+        sealing_bytes: how many of all these are seals and signatures; by formula.
         measured: whether wire, routed and view bytes were counted on real frames (literal) or are the formula's.
     """
 
@@ -34,6 +37,7 @@ class Costs:
     routed_bytes: int = 0
     view_bytes: int = 0
     broadcast_bytes: int = 0
+    sealing_bytes: int = 0
     measured: bool = True
 
 
@@ -58,6 +62,7 @@ class CostMeter:
         literal: bool,
         checked: bool,
         broadcast: int,
+        sealing: int = 0,
     ) -> None:
         """Add one round.
 
@@ -68,6 +73,7 @@ class CostMeter:
             literal: whether the bits were simulated.
             checked: whether all users were honest, so that count and formula must agree.
             broadcast: bytes of the round's broadcast.
+            sealing: bytes of seals and signatures, by formula.
 
         Raises:
             AccountingError: count and formula differ.
@@ -86,16 +92,36 @@ class CostMeter:
             c.routed_bytes + routed,
             c.view_bytes + view,
             c.broadcast_bytes + broadcast,
+            c.sealing_bytes + sealing,
             c.measured and literal,
         )
 
 
-def users_to_shuffler(randomizer: Randomizer, cohort: Cohort, block_size: int) -> int:
-    """Wire bytes of a literal round by formula: one frame for each block that the cohort has users in."""
+def users_to_shuffler(randomizer: Randomizer, cohort: Cohort, block_size: int, security: str = "none") -> int:
+    """Wire bytes of a literal round by formula: a frame for each block that the cohort has users in; onion: for each user."""
+    if security == "onion":
+        return cohort.size * frame_bytes(SEAL + bundle_bytes(randomizer))
     size = randomizer.report_bytes
-    return sum(frames * frame_bytes(users * size) for users, frames in cohort.frames(block_size).items())
+    return sum(frames * _wrapped(frame_bytes(users * size), security) for users, frames in cohort.frames(block_size).items())
 
 
-def hands_dealt(randomizer: Randomizer, hands: Sequence[int]) -> int:
+def hands_dealt(randomizer: Randomizer, hands: Sequence[int], security: str = "none") -> int:
     """Wire bytes between shards, or of a literal view, by formula: a frame for each hand of so many messages under each label."""
-    return sum(frame_bytes(hand_bytes(randomizer, size)) for size in hands)
+    size_of = hand_of_boxes_bytes if security == "onion" else hand_bytes
+    return sum(_wrapped(frame_bytes(size_of(randomizer, size)), security) for size in hands)
+
+
+def sealing(randomizer: Randomizer, cohort: Cohort, block_size: int, hands: Sequence[int], security: str) -> int:
+    """Bytes that seals and signatures add to a literal round, by formula; `hands`: those between shards and of the view."""
+    if security == "onion":
+        labels = randomizer.alphabet.labels
+        return SEAL * (cohort.size * (1 + labels * randomizer.per_label) + labels * sum(hands))
+    protected, plain = (
+        users_to_shuffler(randomizer, cohort, block_size, each) + hands_dealt(randomizer, hands, each)
+        for each in (security, "none")
+    )
+    return protected - plain
+
+
+def _wrapped(frame: int, security: str) -> int:
+    return frame_bytes(SEAL + SIGNATURE + frame) if security == "transport" else frame

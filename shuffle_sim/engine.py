@@ -1,5 +1,6 @@
 """Runs a protocol: charge the ledger, exchange a round, check the accounts, until the protocol is done."""
 
+import math
 import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -11,8 +12,8 @@ from numpy.typing import ArrayLike
 
 from shuffle_sim.adversary import Adversary
 from shuffle_sim.checkpoint import journal_of
-from shuffle_sim.costs import CostMeter, Costs, hands_dealt, users_to_shuffler
-from shuffle_sim.errors import AccountingError, NotFiniteError, ParameterError, ShuffleSimError, integer
+from shuffle_sim.costs import CostMeter, Costs, hands_dealt, sealing, users_to_shuffler
+from shuffle_sim.errors import AccountingError, NotFiniteError, ParameterError, ShuffleSimError, integer, positive
 from shuffle_sim.kernels import available
 from shuffle_sim.population import InMemory, Population, population_of
 from shuffle_sim.privacy.guarantee import Guarantee
@@ -20,9 +21,10 @@ from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol import Protocol, Query
 from shuffle_sim.randomness import entropy_of
 from shuffle_sim.registry import registered
-from shuffle_sim.roles import FIDELITIES, Deployment
+from shuffle_sim.roles import FIDELITIES, SECURITIES, Deployment
 from shuffle_sim.roles.piles import view_hands
 from shuffle_sim.runtime import Exchange, Runtime
+from shuffle_sim.sealing import sealing_time
 
 _BLOCKS, _MAX_BLOCK, _BLOCK_BYTES = 16, 65_536, 1 << 21
 _LARGEST_FRAME = 1 << 29  # bytes that a block of users may send at once
@@ -42,6 +44,7 @@ class Accounts:
         corrupted: users that the adversary controlled, whatever they sent.
         clipped: users whose value was clipped to the domain.
         nonfinite: users whose value was not finite; they sent the zero vector.
+        dropped_messages: messages of accepted reports dropped by the analyzer, by reason: what only it can open (onion).
     """
 
     asked: int = 0
@@ -52,6 +55,7 @@ class Accounts:
     corrupted: int = 0
     clipped: int = 0
     nonfinite: int = 0
+    dropped_messages: Mapping[str, int] = field(default_factory=dict)
 
     def plus(self, exchange: Exchange) -> "Accounts":
         """With one more round.
@@ -72,6 +76,7 @@ class Accounts:
             self.corrupted + users.corrupted,
             self.clipped + users.clipped,
             self.nonfinite + users.nonfinite,
+            dict(Counter(self.dropped_messages) + exchange.analyzer.dropped),
         )
 
 
@@ -93,6 +98,7 @@ class Result:
         shuffler_shards: of the shuffler.
         seed: None, or the seed that reproduces the run (which is then not private).
         ledger: every release, with its cohort.
+        security: none, transport or onion.
     """
 
     value: Any
@@ -108,6 +114,7 @@ class Result:
     shuffler_shards: int
     seed: int | None
     ledger: PrivacyLedger
+    security: str = "none"
 
     @property
     def private(self) -> bool:
@@ -134,6 +141,8 @@ def run(
     shuffler_shards: int = 1,
     checkpoint: str | Path | None = None,
     resume: bool = False,
+    security: str = "none",
+    sealing_seconds: float = 600.0,
     on_round: Callable[[int, PrivacyLedger, Costs, Query], None] | None = None,
 ) -> Result:
     """Run `protocol` on `data` (first axis: users) with users, shuffler and analyzer apart.
@@ -157,6 +166,10 @@ def run(
             run's entropy, which undoes all privacy: it is readable by its owner only.
         resume: go on with the run in `checkpoint`, with the same result and guarantee as if it had never stopped. All that
             decides what is sent must be as it was; runtime and workers may be others.
+        security: "none"; "transport": every frame is signed by its sender and sealed to its recipient; "onion": every message is
+            sealed to the analyzer and every user's bundle of them to the shuffler, which cannot read what it permutes. Keys are
+            drawn from the operating system's entropy; results are those of "none".
+        sealing_seconds: a round of onion that would take longer than this is refused with the estimate.
         on_round: called after each round, and each one replayed, with its index, the ledger and the costs so far, and what was
             asked.
 
@@ -180,7 +193,8 @@ def run(
         raise ParameterError("workers", workers, f"at most the number of users ({protocol.users})")
     if adversary is not None and not isinstance(adversary, Adversary):
         raise ParameterError("adversary", adversary, "None or an Adversary")
-    deployment, literal_size = _deployment(protocol, fidelity, seed, adversary, block_size, kernel, shuffler_shards)
+    deployment, literal_size = _deployment(protocol, fidelity, seed, adversary, block_size, kernel, shuffler_shards, security)
+    _affordable(deployment, workers, sealing_seconds)
     _check(adversary, protocol, population)
     ledger, meter, accounts, rounds = PrivacyLedger(sequential=protocol.claims_sequential), CostMeter(), Accounts(), 0
     journal = journal_of(checkpoint, resume, deployment, population, seed)
@@ -217,7 +231,7 @@ def run(
     # The paper's theorems hold for honest users; where noise is missing, only the exact accounting speaks.
     whole = promised if protocol.claim is not None and not accounts.corrupted else settled
     how = deployment.fidelity, deployment.kernel, host.name, workers, shuffler_shards, seed
-    return Result(value, whole, promised, rounds, meter.costs, accounts, *how, ledger)
+    return Result(value, whole, promised, rounds, meter.costs, accounts, *how, ledger, security)
 
 
 def _deployment(
@@ -228,12 +242,21 @@ def _deployment(
     block_size: int | None,
     kernel: str | None,
     shuffler_shards: int,
+    security: str,
 ) -> tuple[Deployment, int]:
     """How the protocol is run, with what was left open chosen by cost; and the block size that a literal run would have."""
     first = protocol.plan(protocol.init())
     if first is None:
         raise ParameterError("protocol", type(protocol).__name__, "a protocol with at least one round")
     randomizer, labels = first.randomizer, first.randomizer.alphabet.labels
+    if security not in SECURITIES:
+        raise ParameterError("security", security, f"one of {', '.join(SECURITIES)}")
+    if security == "onion" and fidelity not in (None, "literal"):
+        raise ParameterError(
+            "security", security, f"none or transport at {fidelity} fidelity: no messages are there to be sealed"
+        )
+    if fidelity is None and security == "onion":
+        fidelity = "literal"
     if fidelity is None:
         messages = first.cohort.size * labels * randomizer.per_label
         fidelity = "literal" if messages <= _LITERAL_MESSAGES else "aggregate"
@@ -252,7 +275,9 @@ def _deployment(
         allowed = f"1 at {fidelity} fidelity, where no messages are simulated to be shuffled"
         raise ParameterError("shuffler_shards", shuffler_shards, allowed)
     task = secrets.token_bytes(16)
-    return Deployment(protocol, task, entropy_of(seed), fidelity, size, adversary, kernel, shuffler_shards), literal_size
+    return Deployment(
+        protocol, task, entropy_of(seed), fidelity, size, adversary, kernel, shuffler_shards, security
+    ), literal_size
 
 
 def _check(adversary: Adversary | None, protocol: Protocol[Any], population: Population) -> None:
@@ -270,14 +295,32 @@ def _meter(meter: CostMeter, deployment: Deployment, broadcast: bytes, exchange:
         randomizer,
         counted=(record.bytes_in, record.bytes_routed, record.bytes_out),
         formula=(
-            users_to_shuffler(randomizer, cohort, block_size),
-            hands_dealt(randomizer, record.routed),
-            hands_dealt(randomizer, hands),
+            users_to_shuffler(randomizer, cohort, block_size, deployment.security),
+            hands_dealt(randomizer, record.routed, deployment.security),
+            hands_dealt(randomizer, hands, deployment.security),
         ),
         literal=literal,
         checked=exchange.users.corrupted == 0,
         broadcast=len(broadcast),
+        sealing=sealing(randomizer, cohort, block_size, (*record.routed, *hands), deployment.security),
     )
+    found, messages = exchange.analyzer, sum(record.hands) * randomizer.alphabet.labels
+    if deployment.security == "onion" and found.opened + found.dropped.total() != messages:
+        raise AccountingError(f"{messages} messages in the view, but accounted for are {found}")
+
+
+def _affordable(deployment: Deployment, workers: int, most: float) -> None:
+    """Refuse an onion whose first round would take too long to seal and open."""
+    positive("sealing_seconds", most)
+    if deployment.security != "onion":
+        return
+    spec = deployment.protocol.plan(deployment.protocol.init())
+    assert spec is not None
+    users, messages = spec.cohort.size, spec.randomizer.alphabet.labels * spec.randomizer.per_label
+    seconds = sealing_time(users * messages, users, workers)
+    if seconds > most:
+        allowed = f"another, or sealing_seconds above {math.ceil(seconds)}: about {seconds:,.0f} s to seal and open"
+        raise ParameterError("security", "onion", f"{allowed} {users * messages:,} messages in a round on this machine")
 
 
 def _note(error: BaseException, ledger: PrivacyLedger, delta: float) -> None:

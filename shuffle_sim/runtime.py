@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ from shuffle_sim.errors import RoundAbortedError, ShuffleSimError
 from shuffle_sim.messages import Tally
 from shuffle_sim.population import Population
 from shuffle_sim.privacy.events import PrivacyEvent
-from shuffle_sim.roles import Analyzer, Deployment, ShardRecord, Shuffler, ShuffleRecord, UserShard
+from shuffle_sim.roles import Analyzer, Deployment, Directory, ShardRecord, Shuffler, ShuffleRecord, UserShard, ViewRecord
 
 _HANDS = 4  # frames of a view that are asked for together
 ATTEMPTS = 6
@@ -32,6 +32,7 @@ class Exchange:
     users: ShardRecord
     shuffler: ShuffleRecord
     tally: Tally
+    analyzer: ViewRecord = field(default_factory=ViewRecord)
 
 
 def worker_blocks(deployment: Deployment, workers: int) -> list[range]:
@@ -61,7 +62,7 @@ class Runtime(ABC):
         self._shards = [self._shard(blocks) for blocks in self._blocks]
         self._shufflers = [self.host(Shuffler, deployment, shard) for shard in range(deployment.shuffler_shards)]
         self._analyzer = self.host(Analyzer, deployment)
-        plan: Plan = self._surely(lambda: self._first("plan"))
+        plan: Plan = self._surely(self._begun)
         return plan
 
     def recall(self, broadcast: bytes, tally: Tally) -> Plan:
@@ -90,7 +91,7 @@ class Runtime(ABC):
         view, shuffled = self.call(self._shufflers[0], "shuffle", broadcast, many=frames, returns=2)
         received = self.call(self._analyzer, "receive", view)
         plan, tally, record, _, *users = self.get([*self._planned(), shuffled, *received, *noted])
-        return Exchange(sum(users, ShardRecord()), record, tally), plan
+        return Exchange(sum(users, ShardRecord()), record, tally, self._found()), plan
 
     def result(self) -> Any:
         """The protocol's output."""
@@ -154,7 +155,7 @@ class Runtime(ABC):
             self._anew(host, Shuffler, self._deployment, shard, last) for shard, host in enumerate(self._shufflers)
         ]
         self._analyzer = self._anew(self._analyzer, Analyzer, self._deployment, tuple(self._over))
-        self._first("plan")
+        self._begun()
 
     def _anew(self, host: Any, role: type, *arguments: Any) -> Any:
         """The role built again, where it was if that is still there."""
@@ -174,6 +175,21 @@ class Runtime(ABC):
     def _first(self, method: str) -> Any:
         """What a method of the analyzer gives."""
         return self.get(self.call(self._analyzer, method))[0]
+
+    def _begun(self) -> Plan:
+        """The first plan, or after a loss the current one, of roles that know each other's keys where traffic is protected."""
+        if self._deployment.security != "none":
+            roles = [*self._shards, *self._shufflers, self._analyzer]
+            *keys, analyzer = self.get([key for role in roles for key in self.call(role, "introduce")])
+            directory = Directory(tuple(keys[: len(self._shards)]), tuple(keys[len(self._shards) :]), (analyzer,))
+            self.get([done for role in roles for done in self.call(role, "meet", directory)])
+        plan: Plan = self._first("plan")
+        return plan
+
+    def _found(self) -> ViewRecord:
+        """What the analyzer found in the last view, where only it can know."""
+        found: ViewRecord = self._first("found") if self._deployment.security == "onion" else ViewRecord()
+        return found
 
     def _planned(self) -> list[Any]:
         """Handles of the next plan and of the tally that it follows from."""
@@ -199,7 +215,7 @@ class Runtime(ABC):
         viewed = self._windowed(self._viewed(broadcast, *piece) for piece in pieces)
         plan, tally = self.get(self._planned())
         sent = [record for record in viewed if isinstance(record, ShuffleRecord)]
-        return Exchange(sum(users, ShardRecord()), sum([*records, *released, *sent], ShuffleRecord()), tally), plan
+        return Exchange(sum(users, ShardRecord()), sum([*records, *released, *sent], ShuffleRecord()), tally, self._found()), plan
 
     def _collected(self, broadcast: bytes, blocks: range) -> list[Any]:
         """Users of these blocks answer, and the shuffler's shards have their messages: handles of all records."""

@@ -40,6 +40,9 @@ class Kind(IntEnum):
     VIEW_TALLY = 6  # shuffler -> analyzer: the tally of the view, where the messages themselves were not simulated
     ROUTED = 7  # shuffler shard -> shuffler shard: messages that go to a uniformly random shard
     PACKET = 8  # users -> shuffler: what a user that is not honest put on the wire, with the sender as the transport knows it
+    SEALED = 9  # transport: any of the frames that roles send each other, signed and sealed
+    BUNDLE = 10  # onion, users -> shuffler: one user's sealed messages, sealed together
+    BOXES = 11  # onion, shuffler -> analyzer: permuted sealed messages, label by label
 
 
 @dataclass(frozen=True)

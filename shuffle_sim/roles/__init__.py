@@ -4,10 +4,23 @@ What passes between them is bytes. What a `UserShard` reports beside them (`Shar
 (`ShuffleRecord`) is the simulator's own view of the run; neither role sees the other's.
 """
 
-from shuffle_sim.roles.analyzer import Analyzer
-from shuffle_sim.roles.deployment import FIDELITIES, Deployment
+from shuffle_sim.roles.analyzer import Analyzer, ViewRecord
+from shuffle_sim.roles.channel import Directory
+from shuffle_sim.roles.deployment import FIDELITIES, SECURITIES, Deployment
 from shuffle_sim.roles.reports import count_type
 from shuffle_sim.roles.shuffler import Shuffler, ShuffleRecord
 from shuffle_sim.roles.users import ShardRecord, UserShard
 
-__all__ = ["FIDELITIES", "Analyzer", "Deployment", "ShardRecord", "ShuffleRecord", "Shuffler", "UserShard", "count_type"]
+__all__ = [
+    "FIDELITIES",
+    "SECURITIES",
+    "Analyzer",
+    "Deployment",
+    "Directory",
+    "ShardRecord",
+    "ShuffleRecord",
+    "Shuffler",
+    "UserShard",
+    "ViewRecord",
+    "count_type",
+]

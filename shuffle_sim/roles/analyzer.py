@@ -1,22 +1,45 @@
 """The analyzer: owns the protocol's state."""
 
 import hashlib
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from shuffle_sim.cohort import Cohort
 from shuffle_sim.errors import FrameError, RoundAbortedError
 from shuffle_sim.messages import Tally
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.protocol import RoundSpec
+from shuffle_sim.randomizer import Randomizer
+from shuffle_sim.roles.channel import Keyed
 from shuffle_sim.roles.deployment import Deployment
+from shuffle_sim.roles.onion import Opener
 from shuffle_sim.roles.piles import read_hand, read_tally
+from shuffle_sim.sealing import Purpose
 from shuffle_sim.wire import Context, Frame, Kind, check_context, parse, split
 
+Reader = Callable[[bytes, Randomizer], tuple[int, NDArray[np.int64]]]
+"""From a frame's payload and the randomizer to how many messages there are under each label, and the sums of their symbols."""
 
-class Analyzer:
+
+@dataclass(frozen=True)
+class ViewRecord:
+    """What the analyzer found in a round's view where messages are sealed to it; nothing where they are not.
+
+    Attributes:
+        opened: messages.
+        dropped: messages by reason; in the sums they count as 0.
+    """
+
+    opened: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+
+
+class Analyzer(Keyed):
     """Owns the protocol's state: says what the next round asks, and turns each view into an estimate."""
 
     def __init__(self, deployment: Deployment, over: Iterable[Tally] = ()) -> None:
@@ -25,6 +48,7 @@ class Analyzer:
         self._state = deployment.protocol.init()
         self._round = 0
         self._tally: Tally | None = None
+        self._found = ViewRecord()
         for tally in over:
             self.plan()
             self.recall(tally)
@@ -37,7 +61,9 @@ class Analyzer:
             return None
         payload = self._spec.broadcast()
         self._context = Context.of_broadcast(self._deployment.task, self._round, payload)
-        self._view = _View(self._spec, self._deployment.fidelity == "literal")
+        self._opener = Opener(self._keys, self._context) if self._deployment.security == "onion" else None
+        read = self._opener.read if self._opener else read_hand if self._deployment.fidelity == "literal" else read_tally
+        self._view = _View(self._spec, self._deployment.view_kind, read)
         return Frame(Kind.ROUND, self._context, 0, 0, payload).tobytes(), self._spec.cohort, self._spec.event
 
     def receive(self, view: bytes) -> bool:
@@ -57,7 +83,7 @@ class Analyzer:
         for data in split(view):
             frame = parse(data)
             check_context(frame, self._context)
-            self._view.take(frame)
+            self._view.take(self._opened(frame, Purpose.VIEW, self._directory.shufflers, frame.index >> 16))
         if not self._view.complete:
             return False
         self.recall(self._view.tally)
@@ -73,10 +99,16 @@ class Analyzer:
         self._state = self._deployment.protocol.update(self._state, self._spec.analyze(tally))
         self._round += 1
         self._spec, self._tally = None, tally
+        if self._opener is not None:
+            self._found = ViewRecord(self._opener.opened, self._opener.dropped)
 
     def tally(self) -> Tally | None:
         """What the last view said that was complete."""
         return self._tally
+
+    def found(self) -> ViewRecord:
+        """The simulator's record of the last view."""
+        return self._found
 
     def result(self) -> Any:
         """The protocol's output."""
@@ -86,8 +118,8 @@ class Analyzer:
 class _View:
     """What the analyzer has of a round's view: frames in any order, each counted once, however often it comes."""
 
-    def __init__(self, spec: RoundSpec, literal: bool) -> None:
-        self._spec, self._literal = spec, literal
+    def __init__(self, spec: RoundSpec, kind: Kind, read: Reader) -> None:
+        self._spec, self._kind, self._read = spec, kind, read
         self._taken: dict[int, bytes] = {}
         self._size = 0
         self.tally = Tally(np.zeros(spec.randomizer.alphabet.labels, np.int64), 0)
@@ -103,7 +135,7 @@ class _View:
         Raises:
             FrameError: if it does not belong to the view.
         """
-        if frame.kind is not (Kind.VIEW if self._literal else Kind.VIEW_TALLY):
+        if frame.kind is not self._kind:
             raise FrameError("wrong-kind", f"{frame.kind.name} is not for the analyzer of this run")
         digest = hashlib.sha256(frame.payload).digest()
         if frame.index in self._taken:
@@ -113,7 +145,7 @@ class _View:
             return
         if not self._spec.minimum <= frame.reports <= self._spec.cohort.size:
             raise FrameError("wrong-count", f"{frame.reports} reports of {self._spec.cohort.size} users")
-        size, sums = (read_hand if self._literal else read_tally)(frame.payload, self._spec.randomizer)
+        size, sums = self._read(frame.payload, self._spec.randomizer)
         if self._taken and frame.reports != self.tally.reports:
             raise FrameError("wrong-count", f"{frame.reports} reports, {self.tally.reports} said before")
         if self._size + size > frame.reports * self._spec.randomizer.per_label:

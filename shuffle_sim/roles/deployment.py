@@ -9,11 +9,13 @@ from shuffle_sim.cohort import Cohort
 from shuffle_sim.errors import FrameError
 from shuffle_sim.protocol import Protocol, Query
 from shuffle_sim.randomizer import Randomizer
+from shuffle_sim.roles.onion import bundle_bytes
 from shuffle_sim.wire import Context, Frame, Kind, check_context, parse
 
 WAVE_BYTES = 1 << 23
 """Bytes that users send before the shuffler has taken what was sent before."""
 FIDELITIES = ("literal", "counts", "aggregate")
+SECURITIES = ("none", "transport", "onion")
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Deployment:
         adversary: what corrupted users do.
         kernel: one of `kernels.KERNELS`.
         shuffler_shards: into how many shards the shuffler is split; block i is of shard i modulo their number.
+        security: one of SECURITIES.
     """
 
     protocol: Protocol[Any]
@@ -39,6 +42,12 @@ class Deployment:
     adversary: Adversary | None = None
     kernel: str = "numpy"
     shuffler_shards: int = 1
+    security: str = "none"
+
+    @property
+    def view_kind(self) -> Kind:
+        """What the frames of a view are."""
+        return Kind.VIEW_TALLY if self.fidelity != "literal" else Kind.BOXES if self.security == "onion" else Kind.VIEW
 
     def blocks(self) -> range:
         """Indices of all user blocks."""
@@ -48,13 +57,17 @@ class Deployment:
         """The blocks to be asked together, in order: what they answer fits the memory, whatever a round carries in all."""
         _, cohort, _, randomizer, _ = self.opened(broadcast)
         block_bytes = {
-            "literal": self.block_size * randomizer.report_bytes,
+            "literal": self.block_size * self.report_wire(randomizer),
             "counts": self.block_size * randomizer.alphabet.labels * 8,
             "aggregate": randomizer.alphabet.labels * 8,
         }[self.fidelity]
         low, high = cohort.ranges[0][0] // self.block_size, -(-cohort.stop // self.block_size)
         step = max(1, WAVE_BYTES // block_bytes)
         return [range(start, min(start + step, high)) for start in range(low, high, step)]
+
+    def report_wire(self, randomizer: Randomizer) -> int:
+        """Bytes of a literal report as it travels, about."""
+        return bundle_bytes(randomizer) if self.security == "onion" else randomizer.report_bytes
 
     def opened(self, broadcast: bytes) -> tuple[Frame, Cohort, Query, Randomizer, int]:
         """A broadcast as user shards and the shuffler read it: frame, cohort, query, randomizer, minimum.

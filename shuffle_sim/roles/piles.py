@@ -18,7 +18,8 @@ from shuffle_sim.shuffling import arrange, permuted, share_out
 
 HAND_BYTES = 1 << 21
 """Largest hand of a view: whoever holds one needs little memory."""
-_SIZE = 8  # bytes in front of a hand: how many messages it has under each label
+SIZE = 8
+"""Bytes in front of a hand: how many messages it has under each label."""
 
 
 class Pile(ABC):
@@ -31,7 +32,7 @@ class Pile(ABC):
         self.dealt: list[int] = []  # sizes of the hands
 
     @abstractmethod
-    def add(self, reports: Messages | Tally) -> None:
+    def add(self, reports: Messages | Tally | NDArray[np.uint8]) -> None:
         """Put users' reports on the pile."""
 
     @abstractmethod
@@ -49,7 +50,7 @@ class Pile(ABC):
 
     def hand(self, index: int, rng: np.random.Generator) -> bytes:
         """One of the hands dealt, label by label, its size in front; the same generator gives the same bytes again."""
-        return self.dealt[index].to_bytes(_SIZE, "big") + self._hand(index, rng)
+        return self.dealt[index].to_bytes(SIZE, "big") + self._hand(index, rng)
 
     def shares(self, shards: int, rng: np.random.Generator) -> list[int]:
         """How many messages each shard gets when each message goes to a uniformly random one."""
@@ -76,7 +77,7 @@ class BitPile(Pile):
         super().__init__(randomizer)
         self._ones = np.zeros(randomizer.alphabet.labels, np.int64)
 
-    def add(self, reports: Messages | Tally) -> None:
+    def add(self, reports: Messages | Tally | NDArray[np.uint8]) -> None:
         """Count them."""
         assert isinstance(reports, Messages)
         self._ones += reports.sums()
@@ -103,7 +104,7 @@ class SymbolPile(Pile):
         super().__init__(randomizer)
         self._held: list[NDArray[np.integer]] = []
 
-    def add(self, reports: Messages | Tally) -> None:
+    def add(self, reports: Messages | Tally | NDArray[np.uint8]) -> None:
         """Keep them by label."""
         assert isinstance(reports, Messages)
         self._hold(reports.symbols.transpose(1, 0, 2).reshape(reports.alphabet.labels, -1))
@@ -135,8 +136,9 @@ class TallyPile(Pile):
         super().__init__(randomizer)
         self._sums = np.zeros(randomizer.alphabet.labels, np.int64)
 
-    def add(self, reports: Messages | Tally) -> None:
+    def add(self, reports: Messages | Tally | NDArray[np.uint8]) -> None:
         """Add them up."""
+        assert isinstance(reports, Messages | Tally)
         self._sums += reports.sums if isinstance(reports, Tally) else reports.sums()
         self.size += reports.reports * self.randomizer.per_label
 
@@ -158,7 +160,7 @@ class TallyPile(Pile):
 
 
 def pile_of(randomizer: Randomizer, fidelity: str) -> Pile:
-    """An empty pile for a round."""
+    """An empty pile for a round whose messages can be read."""
     if fidelity != "literal":
         return TallyPile(randomizer)
     return (BitPile if randomizer.alphabet.symbols == 2 else SymbolPile)(randomizer)
@@ -174,7 +176,7 @@ def view_hands(randomizer: Randomizer, size: int) -> list[int]:
 
 def hand_bytes(randomizer: Randomizer, size: int) -> int:
     """Bytes of a hand of so many messages under each label, by formula."""
-    return _SIZE + randomizer.alphabet.labels * ((size * randomizer.alphabet.symbol_bits + 7) // 8)
+    return SIZE + randomizer.alphabet.labels * ((size * randomizer.alphabet.symbol_bits + 7) // 8)
 
 
 def read_hand(payload: bytes, randomizer: Randomizer) -> tuple[int, NDArray[np.int64]]:
@@ -193,17 +195,22 @@ def read_tally(payload: bytes, randomizer: Randomizer) -> tuple[int, NDArray[np.
     Raises:
         FrameError: `wrong-length`, or `count-out-of-range` if so many messages cannot have these sums.
     """
-    size, rest = _parted(payload)
+    size, rest = parted(payload)
     return size, read_sums(rest, randomizer, size // randomizer.per_label)
 
 
-def _parted(payload: bytes) -> tuple[int, bytes]:
-    if len(payload) < _SIZE:
+def parted(payload: bytes) -> tuple[int, bytes]:
+    """The size in front of a hand, and the rest.
+
+    Raises:
+        FrameError: `wrong-length` if there is no size.
+    """
+    if len(payload) < SIZE:
         raise FrameError("wrong-length", f"{len(payload)} bytes")
-    return int.from_bytes(payload[:_SIZE], "big"), payload[_SIZE:]
+    return int.from_bytes(payload[:SIZE], "big"), payload[SIZE:]
 
 
 def _messages(payload: bytes, randomizer: Randomizer) -> Messages:
     """The messages of a hand; their rows are the labels."""
-    size, rest = _parted(payload)
+    size, rest = parted(payload)
     return Messages.from_bytes(Alphabet(1, randomizer.alphabet.symbols), size, rest, randomizer.alphabet.labels)

@@ -6,7 +6,7 @@ messages each shard holds, which ones they are is a uniformly random choice, and
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,9 +14,12 @@ from shuffle_sim.cohort import Cohort
 from shuffle_sim.errors import FrameError, RoundAbortedError
 from shuffle_sim.randomizer import Randomizer
 from shuffle_sim.randomness import Role, stream
+from shuffle_sim.roles.channel import Keyed
 from shuffle_sim.roles.deployment import Deployment
+from shuffle_sim.roles.onion import BoxPile, read_bundle
 from shuffle_sim.roles.piles import Pile, pile_of
 from shuffle_sim.roles.reports import HONEST_KIND, read_reports
+from shuffle_sim.sealing import BOX_ID, Purpose
 from shuffle_sim.wire import Context, Frame, Kind, check_context, parse, split
 
 
@@ -51,14 +54,14 @@ class ShuffleRecord:
         return ShuffleRecord(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
 
 
-class Shuffler:
+class Shuffler(Keyed):
     """A shard of the shuffler; by default all of it. A round is collected in one or more parts, released once, then viewed."""
 
     def __init__(self, deployment: Deployment, shard: int = 0, last: bytes | None = None) -> None:
         """Start with no round released; `last` is the broadcast of the one that may have been before this role was put here."""
         self._deployment, self._shard = deployment, shard
         self._released = -1
-        self._round = None if last is None else _Round(deployment, last, shard)
+        self._round = None if last is None else _Round(deployment, last, shard, self._read)
 
     def shuffle(self, broadcast: bytes, batches: Iterable[bytes]) -> tuple[bytes, ShuffleRecord]:
         """A whole round of a shuffler that is one shard: the permuted view, and the simulator's record.
@@ -81,16 +84,22 @@ class Shuffler:
             RoundAbortedError: if the round was released before.
         """
         now, shards = self._at(broadcast), self._deployment.shuffler_shards
-        arrived = now.pile if shards == 1 else pile_of(now.randomizer, self._deployment.fidelity)
+        arrived = now.pile if shards == 1 else now.empty()
         before = arrived.size
         record = now.inbox.take(batches, arrived)
         if shards == 1:
             return b"", replace(record, shares=Counter({0: arrived.size - before}))
+        place = self._shard << 16 | now.parts
         rng = stream(self._deployment.entropy, now.context.round, Role.ROUTER, self._shard << 32 | now.parts)
         arrived.deal(arrived.shares(shards, rng), rng)
         hands = [arrived.hand(target, rng) for target in range(shards)]
         now.pile.take(hands[self._shard])
-        frames = [Frame(Kind.ROUTED, now.context, self._shard << 16 | now.parts, 0, hand).tobytes() for hand in hands]
+        frames = [
+            self._closed(
+                Frame(Kind.ROUTED, now.context, place, 0, hand).tobytes(), Purpose.ROUTED, self._directory.shufflers[target:]
+            )
+            for target, hand in enumerate(hands)
+        ]
         frames[self._shard] = b""
         now.parts += 1
         routed = tuple(size for target, size in enumerate(arrived.dealt) if target != self._shard)
@@ -106,11 +115,12 @@ class Shuffler:
         now = self._at(broadcast)
         for frame in (parse(data) for data in frames if data):
             check_context(frame, now.context)
-            if frame.kind is not Kind.ROUTED:
-                raise FrameError("wrong-kind", f"{frame.kind.name} does not come from another shard")
+            inner = self._opened(frame, Purpose.ROUTED, self._directory.shufflers, frame.index >> 16)
+            if inner.kind is not Kind.ROUTED:
+                raise FrameError("wrong-kind", f"{inner.kind.name} does not come from another shard")
             if frame.index in now.routed:
                 raise FrameError("duplicate-block", f"part {frame.index & 0xFFFF} of shard {frame.index >> 16}")
-            now.pile.take(frame.payload)
+            now.pile.take(inner.payload)
             now.routed.add(frame.index)
 
     def release(self, broadcast: bytes, records: Iterable[ShuffleRecord]) -> ShuffleRecord:
@@ -146,19 +156,27 @@ class Shuffler:
         now = self._round
         if now is None or self._released != now.context.round or now.broadcast != broadcast:
             raise RoundAbortedError("no view of a round that is not released")
-        kind = Kind.VIEW if self._deployment.fidelity == "literal" else Kind.VIEW_TALLY
         frames = []
         for index in range(start, stop):
             place = self._shard << 32 | index + 1
             hand = now.pile.hand(index, stream(self._deployment.entropy, now.context.round, Role.SHUFFLER, place))
-            frames.append(Frame(kind, now.context, self._shard << 16 | index, now.accepted, hand).tobytes())
-        view = b"".join(frames)
+            frames.append(Frame(self._deployment.view_kind, now.context, self._shard << 16 | index, now.accepted, hand).tobytes())
+        view = self._closed(b"".join(frames), Purpose.VIEW, self._directory.analyzer)
         return view, ShuffleRecord(bytes_out=len(view))
+
+    def _read(self, frame: Frame) -> Frame:
+        """What a users' frame holds, once it is out of its seals."""
+        if self._deployment.security != "onion":
+            senders = self._directory.users
+            return self._opened(frame, Purpose.BATCH, senders, frame.index % max(1, len(senders)))
+        if frame.kind is not Kind.BUNDLE:
+            raise FrameError("not-sealed", f"{frame.kind.name} came in the clear")
+        return replace(frame, payload=self._keys.open(frame.payload, Purpose.BUNDLE, frame.context))
 
     def _at(self, broadcast: bytes) -> "_Round":
         """The round under way, begun with the first call that names it; rounds only go forward."""
         if self._round is None or self._round.broadcast != broadcast:
-            begun = _Round(self._deployment, broadcast, self._shard)
+            begun = _Round(self._deployment, broadcast, self._shard, self._read)
             last, asked = -1 if self._round is None else self._round.context.round, begun.context.round
             if self._released < asked <= last:
                 raise RoundAbortedError(f"round {asked} is asked for while round {last} is under way with other parameters")
@@ -173,23 +191,38 @@ class Shuffler:
 class _Round:
     """One round in the shuffler's hands."""
 
-    def __init__(self, deployment: Deployment, broadcast: bytes, shard: int) -> None:
+    def __init__(self, deployment: Deployment, broadcast: bytes, shard: int, read: Callable[[Frame], Frame]) -> None:
         frame, cohort, _, self.randomizer, self.minimum = deployment.opened(broadcast)
+        self._fidelity, self.onion = deployment.fidelity, deployment.security == "onion"
         self.broadcast, self.context = broadcast, deployment.answering(frame)
-        self.inbox = _Inbox(deployment, self.context, cohort, self.randomizer, shard)
-        self.pile = pile_of(self.randomizer, deployment.fidelity)
+        self.inbox = _Inbox(deployment, self.context, cohort, self.randomizer, shard, read)
+        self.pile = self.empty()
         self.routed: set[int] = set()
         self.parts = 0
         self.accepted = 0
+
+    def empty(self) -> Pile:
+        """A pile of what the round's messages are here."""
+        return BoxPile(self.randomizer) if self.onion else pile_of(self.randomizer, self._fidelity)
 
 
 class _Inbox:
     """What the shard has received for a round: what is valid goes on a pile, everything else is dropped and counted."""
 
-    def __init__(self, deployment: Deployment, context: Context, cohort: Cohort, randomizer: Randomizer, shard: int) -> None:
+    def __init__(
+        self,
+        deployment: Deployment,
+        context: Context,
+        cohort: Cohort,
+        randomizer: Randomizer,
+        shard: int,
+        read: Callable[[Frame], Frame],
+    ) -> None:
         self._deployment, self._context, self._cohort, self._randomizer = deployment, context, cohort, randomizer
-        self._shard = shard
-        self._whole = HONEST_KIND[deployment.fidelity]
+        self._shard, self._read = shard, read
+        onion = deployment.security == "onion"
+        self._whole, self._single = (Kind.BUNDLE,) * 2 if onion else (HONEST_KIND[deployment.fidelity], Kind.REPORT)
+        self._boxes: set[bytes] = set()
         self._seen: set[int] = set()
         self._taken: Counter[int] = Counter()
         self._senders: set[int] = set()
@@ -211,14 +244,20 @@ class _Inbox:
         counted = 1  # a frame too broken to say how many reports it carries counts for one
         try:
             frame = parse(data)
-            if frame.kind is Kind.PACKET:
+            if frame.kind is Kind.PACKET and self._deployment.security != "transport":
                 self._take_packet(frame, pile)
                 return
             counted = max(1, min(frame.reports, self._asked(frame.index)))  # never more than were asked, whatever it claims
             check_context(frame, self._context)
+            frame = self._once(frame)
+            if frame.kind is Kind.PACKET:
+                self._take_packet(frame, pile)
+                return
             if frame.kind is not self._whole:
                 raise FrameError("wrong-kind", f"{frame.kind.name} is not for the shuffler of this run")
-            if frame.index in self._seen:
+            if frame.kind is Kind.BUNDLE and frame.reports != 1:
+                raise FrameError("wrong-count", "a bundle counts for one user")
+            if frame.index in self._seen and frame.kind is not Kind.BUNDLE:
                 raise FrameError("duplicate-block", f"block {frame.index}")
             self._add(frame, frame.index, pile)
             self._seen.add(frame.index)
@@ -230,7 +269,7 @@ class _Inbox:
         check_context(packet, self._context)
         sender, frame = packet.index, parse(packet.payload)
         check_context(frame, self._context)
-        if frame.kind is not Kind.REPORT:
+        if frame.kind is not self._single:
             raise FrameError("wrong-kind", f"a user on its own sent {frame.kind.name}")
         if packet.reports != 1 or frame.reports != 1:
             raise FrameError("wrong-count", "a user on its own counts for one")
@@ -238,6 +277,8 @@ class _Inbox:
             raise FrameError("wrong-sender", f"{sender} sent as {frame.index}, or was not asked")
         if sender in self._senders:
             raise FrameError("too-many-reports", f"user {sender} was counted already")
+        if frame.kind is Kind.BUNDLE:
+            frame = self._once(frame)
         self._add(frame, sender // self._deployment.block_size, pile)
         self._senders.add(sender)
 
@@ -247,8 +288,18 @@ class _Inbox:
         room = self._asked(block) - self._taken[block]
         if frame.reports > room:
             raise FrameError("too-many-reports", f"{frame.reports} of block {block}, {room} to come")
-        pile.add(read_reports(frame, self._randomizer))
+        pile.add((read_bundle if frame.kind is Kind.BUNDLE else read_reports)(frame, self._randomizer))
         self._taken[block] += frame.reports
+
+    def _once(self, frame: Frame) -> Frame:
+        """A frame out of its seals, if the box did not come before."""
+        box = frame.payload[:BOX_ID] if frame.kind in (Kind.SEALED, Kind.BUNDLE) else None
+        if box in self._boxes:
+            raise FrameError("replayed", "the same box came before")
+        frame = self._read(frame)
+        if box is not None:
+            self._boxes.add(box)
+        return frame
 
     def _asked(self, block: int) -> int:
         size = self._deployment.block_size

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -10,16 +10,20 @@ from numpy.typing import NDArray
 
 from shuffle_sim.adversary import Scene
 from shuffle_sim.cohort import Cohort
-from shuffle_sim.errors import RoundAbortedError
+from shuffle_sim.errors import FrameError, RoundAbortedError
 from shuffle_sim.kernels import using
+from shuffle_sim.messages import Messages
 from shuffle_sim.population import Population
 from shuffle_sim.protocol import Query
 from shuffle_sim.randomizer import Floats, Randomizer, Scaled, Values, dense
 from shuffle_sim.randomness import Role, stream
+from shuffle_sim.roles.channel import Keyed
 from shuffle_sim.roles.corrupted import Corrupted, corrupted
 from shuffle_sim.roles.deployment import Deployment
+from shuffle_sim.roles.onion import bundles
 from shuffle_sim.roles.reports import HONEST_KIND, count_type
-from shuffle_sim.wire import Context, prefix
+from shuffle_sim.sealing import Purpose, Sealer
+from shuffle_sim.wire import Context, Frame, Kind, parse, prefix, split
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ class ShardRecord:
         return ShardRecord(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
 
 
-class UserShard:
+class UserShard(Keyed):
     """Hosts some blocks of users: answers a broadcast with their frames."""
 
     def __init__(
@@ -102,7 +106,39 @@ class UserShard:
                     made, noted = self._answer_block(context, block, cohort, query, randomizer)
                     frames += made
                     record += noted
-        return b"".join(frames), record
+        batch = b"".join(frames)
+        if self._deployment.security == "onion":
+            batch = b"".join(self._bundled(parse(data), randomizer) for data in split(batch))
+        return self._closed(batch, Purpose.BATCH, self._directory.shufflers), record
+
+    def _bundled(self, frame: Frame, randomizer: Randomizer) -> bytes:
+        """A frame's reports as each user sends them: a bundle of sealed messages, sealed to the shuffler.
+
+        What a user that is not honest sends goes the same way if it is a report; else it is what the bundle holds.
+        """
+        if frame.kind is not Kind.PACKET:
+            reports = Messages.from_bytes(randomizer.alphabet, randomizer.per_label, frame.payload, frame.reports)
+            sealer, bundle = self._sealers(frame.context, frame.index)
+            sent = (replace(frame, kind=Kind.BUNDLE, reports=1, payload=bundle.seal(each)) for each in bundles(reports, sealer))
+            return b"".join(each.tobytes() for each in sent)
+        try:
+            inner = parse(frame.payload)
+        except FrameError:
+            return frame.tobytes()  # no frame at all: the shuffler will see it
+        sealer, bundle = self._sealers(inner.context, frame.index // self._deployment.block_size)
+        try:
+            reports = Messages.from_bytes(randomizer.alphabet, randomizer.per_label, inner.payload, 1)
+            (content,) = bundles(reports, sealer)
+        except FrameError:
+            content = inner.payload
+        kind = Kind.BUNDLE if inner.kind is Kind.REPORT else inner.kind
+        return replace(frame, payload=replace(inner, kind=kind, payload=bundle.seal(content)).tobytes()).tobytes()
+
+    def _sealers(self, context: Context, block: int) -> tuple[Sealer, Sealer]:
+        """For messages to the analyzer, and for bundles to the shuffler of a block."""
+        (analyzer,), shufflers = self._directory.analyzer, self._directory.shufflers
+        shuffler = shufflers[block % len(shufflers)]
+        return Sealer(analyzer, Purpose.MESSAGE, context), Sealer(shuffler, Purpose.BUNDLE, context)
 
     def _span(self, block: int) -> tuple[int, int]:
         size = self._deployment.block_size

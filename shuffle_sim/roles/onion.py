@@ -1,0 +1,158 @@
+"""Onion: every message sealed to the analyzer, and a user's bundle of them sealed to the shuffler.
+
+The shuffler opens the bundle, checks how many messages it has, and moves sealed boxes of one size that it cannot read. The
+analyzer opens the boxes and cannot tell whose they are. A message says its label itself; the boxes of one label are permuted
+among themselves, as in the plain mode, and one that was put under another label is dropped: a malicious user has no more
+messages under a label than an honest one. Lengths are the same for all honest reports of a round, so nothing is padded.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffle_sim.errors import FrameError
+from shuffle_sim.messages import Alphabet, Messages, Tally
+from shuffle_sim.randomizer import Randomizer
+from shuffle_sim.roles.piles import HAND_BYTES, SIZE, Pile, parted
+from shuffle_sim.sealing import BOX_ID, SEAL, KeyPair, Purpose, Sealer
+from shuffle_sim.shuffling import permuted
+from shuffle_sim.wire import Context, Frame
+
+Boxes = NDArray[np.uint8]
+
+
+def message_bytes(alphabet: Alphabet) -> int:
+    """Bytes of a message before it is sealed: label and symbol as one big-endian number."""
+    return max(1, (alphabet.label_bits + alphabet.symbol_bits + 7) // 8)
+
+
+def box_bytes(alphabet: Alphabet) -> int:
+    """Bytes of a sealed message."""
+    return SEAL + message_bytes(alphabet)
+
+
+def bundle_bytes(randomizer: Randomizer) -> int:
+    """Bytes of a user's sealed messages, before they are sealed together."""
+    return randomizer.alphabet.labels * randomizer.per_label * box_bytes(randomizer.alphabet)
+
+
+def bundles(reports: Messages, sealer: Sealer) -> Iterator[bytes]:
+    """Each user's messages, sealed one by one and joined, label by label."""
+    alphabet, width = reports.alphabet, message_bytes(reports.alphabet)
+    for rows in reports.symbols.tolist():
+        numbers = (label << alphabet.symbol_bits | symbol for label, symbols in enumerate(rows) for symbol in symbols)
+        yield b"".join(sealer.seal(number.to_bytes(width, "big")) for number in numbers)
+
+
+def read_bundle(frame: Frame, randomizer: Randomizer) -> Boxes:
+    """A user's boxes, (labels, per_label, bytes).
+
+    Raises:
+        FrameError: `wrong-length` if it is not the right number of boxes of the right size.
+    """
+    if len(frame.payload) != bundle_bytes(randomizer):
+        raise FrameError("wrong-length", f"a bundle of {len(frame.payload)} bytes, not {bundle_bytes(randomizer)}")
+    return np.frombuffer(frame.payload, np.uint8).reshape(randomizer.alphabet.labels, randomizer.per_label, -1)
+
+
+class BoxPile(Pile):
+    """Sealed messages, each held and moved; nothing of them can be read here."""
+
+    def __init__(self, randomizer: Randomizer) -> None:
+        """Nothing held."""
+        super().__init__(randomizer)
+        self._held: list[Boxes] = []
+
+    def add(self, reports: Messages | Tally | Boxes) -> None:
+        """Keep a user's boxes."""
+        assert isinstance(reports, np.ndarray)
+        self._held.append(reports)
+        self.size += reports.shape[1]
+
+    def take(self, payload: bytes) -> None:
+        """Keep the boxes of a hand."""
+        self.add(read_boxes(payload, self.randomizer))
+
+    def view(self) -> list[int]:
+        """Hands of at most HAND_BYTES."""
+        return box_hands(self.randomizer, self.size)
+
+    def _cut(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
+        empty = np.empty((self.randomizer.alphabet.labels, 0, box_bytes(self.randomizer.alphabet)), np.uint8)
+        rows = [permuted(row, rng) for row in np.concatenate([empty, *self._held], axis=1)]
+        self._held = []
+        self._hands = np.split(np.stack(rows), np.cumsum(sizes)[:-1], axis=1)
+
+    def _hand(self, index: int, rng: np.random.Generator) -> bytes:
+        return self._hands[index].tobytes()
+
+
+def box_hands(randomizer: Randomizer, size: int) -> list[int]:
+    """Into hands of which sizes so many boxes under each label are cut to be released."""
+    largest = max(1, HAND_BYTES // (randomizer.alphabet.labels * box_bytes(randomizer.alphabet)))
+    whole, rest = divmod(size, largest)
+    return [largest] * whole + [rest] * (rest > 0)
+
+
+def hand_of_boxes_bytes(randomizer: Randomizer, size: int) -> int:
+    """Bytes of a hand of so many boxes under each label, by formula."""
+    return SIZE + size * randomizer.alphabet.labels * box_bytes(randomizer.alphabet)
+
+
+def read_boxes(payload: bytes, randomizer: Randomizer) -> Boxes:
+    """The boxes of a hand, (labels, size, bytes).
+
+    Raises:
+        FrameError: `wrong-length`.
+    """
+    size, rest = parted(payload)
+    if len(payload) != hand_of_boxes_bytes(randomizer, size):
+        raise FrameError("wrong-length", f"{len(rest)} bytes for {size} boxes under each label")
+    return np.frombuffer(rest, np.uint8).reshape(randomizer.alphabet.labels, size, -1)
+
+
+class Opener:
+    """The analyzer's side: opens boxes, drops what is not a message of the round, and counts it by reason.
+
+    Attributes:
+        opened: messages opened.
+        dropped: messages by reason; in the sums they count as 0.
+    """
+
+    def __init__(self, keys: KeyPair, context: Context) -> None:
+        """Nothing opened."""
+        self._keys, self._context = keys, context
+        self._seen: set[bytes] = set()
+        self.opened = 0
+        self.dropped: Counter[str] = Counter()
+
+    def read(self, payload: bytes, randomizer: Randomizer) -> tuple[int, NDArray[np.int64]]:
+        """Of a hand how many boxes it has under each label, and the sums of the symbols in those that open.
+
+        Raises:
+            FrameError: `wrong-length` if it is not a hand.
+        """
+        boxes = read_boxes(payload, randomizer)
+        sums = np.zeros(len(boxes), np.int64)
+        for label, row in enumerate(boxes):
+            for box in row:
+                try:
+                    sums[label] += self._symbol(box.tobytes(), label, randomizer.alphabet)
+                    self.opened += 1
+                except FrameError as error:
+                    self.dropped[error.reason] += 1
+        return boxes.shape[1], sums
+
+    def _symbol(self, box: bytes, label: int, alphabet: Alphabet) -> int:
+        if box[:BOX_ID] in self._seen:
+            raise FrameError("replayed", "the same box came before")
+        plain = self._keys.open(box, Purpose.MESSAGE, self._context)
+        self._seen.add(box[:BOX_ID])
+        said, symbol = divmod(int.from_bytes(plain, "big"), 1 << alphabet.symbol_bits)
+        if said != label:
+            raise FrameError("wrong-label", f"label {said} among those of {label}")
+        if symbol >= alphabet.symbols:
+            raise FrameError("symbol-out-of-range", f"symbols must be below {alphabet.symbols}")
+        return symbol
