@@ -301,3 +301,25 @@ def test_a_run_with_a_ray_of_its_own_says_nothing_on_stderr(alone, silent):
 
 def test_a_script_that_imports_ray_first_listens_only_on_loopback_too(alone):
     assert alone[0.1][0].splitlines()[1] == "{}"
+
+
+# Traffic under seal
+
+
+@pytest.mark.parametrize("security", ["transport", "onion"])
+def test_sealed_traffic_between_actors_gives_the_bits_of_plain_traffic_in_process(security):
+    few, rows = VectorSum(n=40, d=2, g=2, b=3), ROWS[:40, :2]
+    plain = run(few, rows, seed=5, fidelity="literal", shuffler_shards=2)
+    sealed = run(few, rows, runtime="ray", workers=2, shuffler_shards=2, seed=5, fidelity="literal", security=security)
+    assert np.array_equal(sealed.value, plain.value)
+    assert sealed.costs.sealing_bytes > 0
+    assert sealed.accounts.asked == sealed.accounts.accepted == 40
+
+
+def test_private_keys_stay_in_their_actors():
+    deployment = Deployment(PROTOCOL, bytes(16), 1, "literal", 10, security="onion")
+    shuffler = ShufflerActor.remote(deployment, 0)
+    assert len(ray.get(shuffler.call.remote("introduce", 0)).sealing) == 32
+    with pytest.raises(ray.exceptions.RayError, match="does not leave its role"):
+        ray.get(shuffler.call.remote("__getattribute__", 0, "_keys"))
+    ray.kill(shuffler)

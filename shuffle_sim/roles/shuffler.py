@@ -96,7 +96,9 @@ class Shuffler(Keyed):
         now.pile.take(hands[self._shard])
         frames = [
             self._closed(
-                Frame(Kind.ROUTED, now.context, place, 0, hand).tobytes(), Purpose.ROUTED, self._directory.shufflers[target:]
+                Frame(Kind.ROUTED, now.context, place, 0, hand).tobytes(),
+                Purpose.ROUTED,
+                self._directory.shufflers[target : target + 1],
             )
             for target, hand in enumerate(hands)
         ]
