@@ -24,6 +24,7 @@ Address = Annotated[
 ]
 Workers = Annotated[int, typer.Option(help="User shards (on Ray: actors).")]
 Fidelity = Annotated[str | None, typer.Option(help="literal, counts or aggregate; by default chosen by cost.")]
+Security = Annotated[str, typer.Option(help="none, transport (each hop sealed) or onion (each message sealed to the analyzer).")]
 Seed = Annotated[int | None, typer.Option(help="Makes the run reproducible, and therefore not private.")]
 Attacks = Annotated[
     list[str] | None,

@@ -32,6 +32,7 @@ def sum_command(
     address: o.Address = None,
     workers: o.Workers = 1,
     fidelity: o.Fidelity = None,
+    security: o.Security = "none",
     seed: o.Seed = None,
     attack: o.Attacks = None,
     checkpoint: o.Checkpoint = None,
@@ -58,7 +59,7 @@ def sum_command(
     check_picture(plot)
     where, adversary = o.runtime_of(runtime, address), attacks(attack or [])
     how: dict[str, Any] = {"runtime": where, "workers": workers, "fidelity": fidelity, "seed": seed, "adversary": adversary}
-    result = run(protocol, rows, **how, checkpoint=checkpoint, resume=resume)
+    result = run(protocol, rows, **how, security=security, checkpoint=checkpoint, resume=resume)
     summary = _summary(source, protocol, result, privacy)
     if json:
         emit(summary)
