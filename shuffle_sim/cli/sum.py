@@ -96,7 +96,8 @@ def _summary(table: Table, protocol: Any, result: Result, privacy: Privacy) -> d
         "costs": plain(result.costs),
         "wire_bytes_per_user": result.costs.wire_bytes / result.accounts.asked,
         "accounts": plain(result.accounts),
-        "run": {"fidelity": result.fidelity, "runtime": result.runtime, "workers": result.workers, "seed": result.seed},
+        "run": {"fidelity": result.fidelity, "runtime": result.runtime, "workers": result.workers, "seed": result.seed}
+        | {"security": result.security},
     }
 
 
