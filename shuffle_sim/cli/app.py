@@ -7,6 +7,7 @@ import typer
 from shuffle_sim.cli.attack import attack_command
 from shuffle_sim.cli.audit import audit_command
 from shuffle_sim.cli.axis import compare_command
+from shuffle_sim.cli.cost import cost_command
 from shuffle_sim.cli.plan import plan_command
 from shuffle_sim.cli.sum import sum_command
 from shuffle_sim.cli.train import train_command
@@ -29,6 +30,7 @@ app.command("plan")(plan_command)
 app.command("audit")(audit_command)
 app.command("attack")(attack_command)
 app.command("compare")(compare_command)
+app.command("cost")(cost_command)
 
 
 def main() -> None:
