@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-NAMES = ("literal_round", "planning", "startup", "scale", "moved", "growth", "memory", "training")
+NAMES = ("literal_round", "planning", "startup", "scale", "moved", "growth", "memory", "training", "onion")
 
 
 def machine() -> dict[str, object]:
