@@ -348,6 +348,14 @@ def test_a_role_that_is_lost_gets_new_keys_and_the_round_its_result(security, me
     assert result.accounts.dropped == {}
 
 
+@pytest.mark.parametrize("security", ["transport", "onion"])
+def test_users_that_misbehave_come_back_before_they_have_met_anybody(security):
+    flaky = Flaky("answer")
+    sealed = run(VECTOR, ROWS, seed=1, fidelity="literal", security=security, adversary=Garbage(), runtime=flaky)
+    assert flaky.lost
+    assert sealed.accounts.accepted + sum(sealed.accounts.dropped.values()) == N
+
+
 def test_a_sealed_run_is_resumed_with_what_its_analyzer_dropped(tmp_path):
     whole, again = (
         run(VECTOR, ROWS, seed=1, security="onion", adversary=Garbage(), checkpoint=tmp_path, resume=resume)

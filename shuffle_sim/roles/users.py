@@ -78,7 +78,7 @@ class UserShard(Keyed):
                 self._answered = deployment.answering(deployment.opened(broadcast)[0])
             else:
                 for block in self._hosted:
-                    self.answer(broadcast, range(block, block + 1))
+                    self._answer(broadcast, range(block, block + 1))
 
     def answer(self, broadcast: bytes, blocks: range | None = None) -> tuple[bytes, ShardRecord]:
         """The frames of this shard's users for the round, and the simulator's record of them.
@@ -87,12 +87,20 @@ class UserShard(Keyed):
             broadcast: the round's.
             blocks: only users of these blocks, or all.
 
-        The same broadcast again gives the same bytes again: they are drawn from the same streams.
+        The same broadcast again gives the same bytes again, if in new boxes: they are drawn from the same streams.
 
         Raises:
             RoundAbortedError: for a round that was answered with other parameters, or an earlier one: that would be a second
                 release.
         """
+        batch, record = self._answer(broadcast, blocks)
+        if self._deployment.security == "onion":
+            randomizer = self._deployment.opened(broadcast)[3]
+            batch = b"".join(self._bundled(parse(data), randomizer) for data in split(batch))
+        return self._closed(batch, Purpose.BATCH, self._directory.shufflers), record
+
+    def _answer(self, broadcast: bytes, blocks: range | None) -> tuple[bytes, ShardRecord]:
+        """The frames before they are sealed."""
         frame, cohort, query, randomizer, _ = self._deployment.opened(broadcast)
         context = self._deployment.answering(frame)
         if self._answered is not None and context.round <= self._answered.round and context != self._answered:
@@ -106,10 +114,7 @@ class UserShard(Keyed):
                     made, noted = self._answer_block(context, block, cohort, query, randomizer)
                     frames += made
                     record += noted
-        batch = b"".join(frames)
-        if self._deployment.security == "onion":
-            batch = b"".join(self._bundled(parse(data), randomizer) for data in split(batch))
-        return self._closed(batch, Purpose.BATCH, self._directory.shufflers), record
+        return b"".join(frames), record
 
     def _bundled(self, frame: Frame, randomizer: Randomizer) -> bytes:
         """A frame's reports as each user sends them: a bundle of sealed messages, sealed to the shuffler.
