@@ -10,6 +10,7 @@ from protocols import VectorSum
 from protocols.split_mix import SplitAndMixSum, SplitMixRandomizer
 from shuffle_sim import ParameterError, run
 from shuffle_sim.adversary import Adversary
+from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.costs import users_to_shuffler
 from shuffle_sim.errors import FrameError, RoundAbortedError
 from shuffle_sim.population import InMemory
@@ -365,3 +366,20 @@ def test_a_sealed_run_is_resumed_with_what_its_analyzer_dropped(tmp_path):
     assert whole.accounts == again.accounts
     with pytest.raises(ParameterError, match="security"):
         run(VECTOR, ROWS, seed=1, fidelity="literal", adversary=Garbage(), checkpoint=tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("security", ["transport", "onion"])
+@pytest.mark.parametrize(
+    "attack",
+    ["ones", "extra-bits", "missing-bits", "wrong-labels", "out-of-range", "garbage", "oversized", "twice", "impostor", "replay"],
+)
+def test_every_attack_of_the_library_is_accounted_for_under_seal_as_in_the_clear(attack, security):
+    # The engine stops a run in which what was sent is not accounted for.
+    plain, sealed = (
+        run(VECTOR, ROWS, seed=3, fidelity="literal", adversary=attacks([f"{attack}:fraction=0.5"]), security=each).accounts
+        for each in ("none", security)
+    )
+    assert (sealed.asked, sealed.extra, sealed.corrupted) == (plain.asked, plain.extra, plain.corrupted)
+    assert plain.corrupted > 0
+    unseen = sum(sealed.dropped_messages.values())
+    assert sealed.accepted == plain.accepted or (security == "onion" and (unseen or sealed.accepted < plain.accepted))
