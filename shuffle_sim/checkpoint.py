@@ -252,14 +252,15 @@ def _identity(deployment: Deployment, population: Population, seed: int | None) 
         ("block size", str(deployment.block_size)),
         ("kernel", deployment.kernel),
         ("shuffler shards", str(deployment.shuffler_shards)),
+        ("security", deployment.security),
         # Other versions may draw other bits from the same streams: that would be a second release.
         ("software", ", ".join(f"{name} {version(name)}" for name in libraries) + f", {platform.machine()}"),
     )
 
 
 def _lowered(record: ShardRecord | ShuffleRecord | ViewRecord) -> tuple[Any, ...]:
-    """The fields as the codec takes them."""
-    return tuple(tuple(sorted(value.items())) if isinstance(value, Counter) else value for value in vars(record).values())
+    """Its fields, counters as sorted pairs."""
+    return tuple(tuple(sorted(field.items())) if isinstance(field, Counter) else field for field in vars(record).values())
 
 
 def _raised(kind: type[_Record], fields: tuple[Any, ...]) -> _Record:

@@ -93,27 +93,6 @@ class Runtime(ABC):
         plan, tally, record, _, *users = self.get([*self._planned(), shuffled, *received, *noted])
         return Exchange(sum(users, ShardRecord()), record, tally, self._found()), plan
 
-    def _begun(self) -> Plan:
-        self._introduce()
-        plan: Plan = self._first("plan")
-        return plan
-
-    def _introduce(self) -> None:
-        """Where traffic is protected every role makes its keys, and learns everybody's public ones."""
-        if self._deployment.security == "none":
-            return
-        roles = [*self._shards, *self._shufflers, self._analyzer]
-        *keys, analyzer = self.get([key for role in roles for key in self.call(role, "introduce")])
-        directory = Directory(tuple(keys[: len(self._shards)]), tuple(keys[len(self._shards) :]), (analyzer,))
-        self.get([done for role in roles for done in self.call(role, "meet", directory)])
-
-    def _found(self) -> ViewRecord:
-        """What the analyzer found in the last view, where only it can know."""
-        if self._deployment.security != "onion":
-            return ViewRecord()
-        record: ViewRecord = self.get(self.call(self._analyzer, "found"))[0]
-        return record
-
     def result(self) -> Any:
         """The protocol's output."""
         return self._surely(lambda: self._first("result"))
@@ -197,6 +176,21 @@ class Runtime(ABC):
         """What a method of the analyzer gives."""
         return self.get(self.call(self._analyzer, method))[0]
 
+    def _begun(self) -> Plan:
+        """The first plan, or after a loss the current one, of roles that know each other's keys where traffic is protected."""
+        if self._deployment.security != "none":
+            roles = [*self._shards, *self._shufflers, self._analyzer]
+            *keys, analyzer = self.get([key for role in roles for key in self.call(role, "introduce")])
+            directory = Directory(tuple(keys[: len(self._shards)]), tuple(keys[len(self._shards) :]), (analyzer,))
+            self.get([done for role in roles for done in self.call(role, "meet", directory)])
+        plan: Plan = self._first("plan")
+        return plan
+
+    def _found(self) -> ViewRecord:
+        """What the analyzer found in the last view, where only it can know."""
+        found: ViewRecord = self._first("found") if self._deployment.security == "onion" else ViewRecord()
+        return found
+
     def _planned(self) -> list[Any]:
         """Handles of the next plan and of the tally that it follows from."""
         return [*self.call(self._analyzer, "plan"), *self.call(self._analyzer, "tally")]
@@ -221,8 +215,7 @@ class Runtime(ABC):
         viewed = self._windowed(self._viewed(broadcast, *piece) for piece in pieces)
         plan, tally = self.get(self._planned())
         sent = [record for record in viewed if isinstance(record, ShuffleRecord)]
-        shuffled = sum([*records, *released, *sent], ShuffleRecord())
-        return Exchange(sum(users, ShardRecord()), shuffled, tally, self._found()), plan
+        return Exchange(sum(users, ShardRecord()), sum([*records, *released, *sent], ShuffleRecord()), tally, self._found()), plan
 
     def _collected(self, broadcast: bytes, blocks: range) -> list[Any]:
         """Users of these blocks answer, and the shuffler's shards have their messages: handles of all records."""

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from protocols import ScalarSum, VectorSum
+from protocols.single_message import SingleMessageSum
 from protocols.split_mix import SplitAndMixSum
 from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.cli.app import app
 from shuffle_sim.cli.axis import ways
 from shuffle_sim.forecast import corollary, forecast
@@ -156,3 +158,21 @@ def test_compare_names_what_is_wrong(words, name):
     with pytest.raises(ParameterError) as caught:
         app(["compare", *words], standalone_mode=False)
     assert caught.value.parameter == name
+
+
+@pytest.mark.parametrize("name", ["tight", "single message"])
+def test_attackers_of_the_library_move_the_sum_as_far_as_the_table_says(name):
+    """Twenty of 2,000 users send only ones, or the largest symbol; false-alarm rate 1e-6."""
+    protocol = (
+        ScalarSum.calibrate(n=2000, privacy=POINT, noise_ratio=1.1)
+        if name == "tight"
+        else SingleMessageSum(n=2000, steps=1, gamma=0.2)
+    )
+    runs = [
+        run(protocol, np.zeros(2000), fidelity="counts", seed=i, adversary=attacks(["ones:fraction=0.01"])) for i in range(40)
+    ]
+    attackers = np.mean([each.accounts.corrupted for each in runs])
+    moved = np.mean([each.value for each in runs])
+    spread = protocol.standard_error + protocol.randomizer.manipulation(1, 2000) * math.sqrt(20)
+    assert abs(moved - protocol.randomizer.manipulation(1, 2000) * attackers) < 4.9 * spread / math.sqrt(40)
+    assert moved > 0.7 * protocol.randomizer.manipulation(20, 2000)

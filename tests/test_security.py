@@ -10,11 +10,13 @@ from protocols import VectorSum
 from protocols.split_mix import SplitAndMixSum, SplitMixRandomizer
 from shuffle_sim import ParameterError, run
 from shuffle_sim.adversary import Adversary
+from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.costs import users_to_shuffler
 from shuffle_sim.errors import FrameError, RoundAbortedError
 from shuffle_sim.population import InMemory
 from shuffle_sim.roles import Analyzer, Deployment, Directory, Shuffler, UserShard
 from shuffle_sim.roles.onion import BoxPile, box_bytes, bundle_bytes, read_boxes
+from shuffle_sim.runtime import HostLostError, InProcessRuntime
 from shuffle_sim.sealing import SEAL, KeyPair, Purpose, Sealer
 from shuffle_sim.testing import LawError, check_pmf
 from shuffle_sim.wire import Context, Frame, Kind, frame_bytes, parse, split
@@ -317,3 +319,67 @@ def test_the_refusal_of_a_long_round_says_how_long_it_would_take():
     large = VectorSum(n=100_000, d=10, g=10, b=40)
     with pytest.raises(ParameterError, match=r"sealing_seconds above \d+: about [\d,]+ s to seal and open 50,000,000 messages"):
         run(large, np.zeros((100_000, 10)), security="onion")
+
+
+class Flaky(InProcessRuntime):
+    """Loses the role that is called with `method` for the first time, when it has done what it was asked."""
+
+    def __init__(self, method):
+        self.method, self.lost = method, []
+
+    def call(self, host, method, *arguments, many=(), returns=1):
+        values = super().call(host, method, *arguments, many=many, returns=returns)
+        if method == self.method and not self.lost:
+            self.lost.append(host)
+            raise HostLostError(method)
+        return values
+
+    def alive(self, host):
+        return host not in self.lost
+
+
+@pytest.mark.parametrize("security", ["transport", "onion"])
+@pytest.mark.parametrize("method", ["answer", "shuffle", "receive"])
+def test_a_role_that_is_lost_gets_new_keys_and_the_round_its_result(security, method):
+    flaky = Flaky(method)
+    result = run(VECTOR, ROWS, seed=4, fidelity="literal", security=security, runtime=flaky)
+    assert flaky.lost
+    assert np.array_equal(result.value, run(VECTOR, ROWS, seed=4, fidelity="literal").value)
+    assert result.accounts.accepted == N
+    assert result.accounts.dropped == {}
+
+
+@pytest.mark.parametrize("security", ["transport", "onion"])
+def test_users_that_misbehave_come_back_before_they_have_met_anybody(security):
+    flaky = Flaky("answer")
+    sealed = run(VECTOR, ROWS, seed=1, fidelity="literal", security=security, adversary=Garbage(), runtime=flaky)
+    assert flaky.lost
+    assert sealed.accounts.accepted + sum(sealed.accounts.dropped.values()) == N
+
+
+def test_a_sealed_run_is_resumed_with_what_its_analyzer_dropped(tmp_path):
+    whole, again = (
+        run(VECTOR, ROWS, seed=1, security="onion", adversary=Garbage(), checkpoint=tmp_path, resume=resume)
+        for resume in (False, True)
+    )
+    assert np.array_equal(whole.value, again.value)
+    assert whole.accounts == again.accounts
+    with pytest.raises(ParameterError, match="security"):
+        run(VECTOR, ROWS, seed=1, fidelity="literal", adversary=Garbage(), checkpoint=tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("security", ["transport", "onion"])
+@pytest.mark.parametrize(
+    "attack",
+    ["ones", "extra-bits", "missing-bits", "wrong-labels", "out-of-range", "garbage", "oversized", "twice", "impostor", "replay"],
+)
+def test_every_attack_of_the_library_is_accounted_for_under_seal_as_in_the_clear(attack, security):
+    # The engine stops a run in which what was sent is not accounted for.
+    plain, sealed = (
+        run(VECTOR, ROWS, seed=3, fidelity="literal", adversary=attacks([f"{attack}:fraction=0.5"]), security=each).accounts
+        for each in ("none", security)
+    )
+    assert (sealed.asked, sealed.extra, sealed.corrupted) == (plain.asked, plain.extra, plain.corrupted)
+    assert plain.corrupted > 0
+    unseen = sum(sealed.dropped_messages.values())
+    assert sealed.accepted == plain.accepted or (security == "onion" and (unseen or sealed.accepted < plain.accepted))

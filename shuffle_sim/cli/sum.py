@@ -57,11 +57,9 @@ def sum_command(
         n=people, d=d, privacy=privacy, noise_ratio=noise_ratio, max_bits=max_bits, honest_fraction=honest_fraction
     )
     check_picture(plot)
-    host, adversary = o.runtime_of(runtime, address), attacks(attack or [])
-    result = run(
-        protocol, rows, runtime=host, workers=workers, fidelity=fidelity, seed=seed, adversary=adversary, security=security,
-        checkpoint=checkpoint, resume=resume,
-    )  # fmt: skip
+    where, adversary = o.runtime_of(runtime, address), attacks(attack or [])
+    how: dict[str, Any] = {"runtime": where, "workers": workers, "fidelity": fidelity, "seed": seed, "adversary": adversary}
+    result = run(protocol, rows, **how, security=security, checkpoint=checkpoint, resume=resume)
     summary = _summary(source, protocol, result, privacy)
     if json:
         emit(summary)

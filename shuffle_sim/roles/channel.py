@@ -5,6 +5,7 @@
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from shuffle_sim.errors import FrameError
 from shuffle_sim.roles.deployment import Deployment
@@ -31,12 +32,15 @@ class Keyed:
     """A role with keys; it makes them itself, and only the public ones leave it."""
 
     _deployment: Deployment
-    _keys: KeyPair
     _directory = Directory()
 
+    @cached_property
+    def _keys(self) -> KeyPair:
+        """Made here, when they are first asked for."""
+        return KeyPair()
+
     def introduce(self) -> PublicKeys:
-        """Make the role's keys; returns the public ones."""
-        self._keys = KeyPair()
+        """The role's public keys."""
         return self._keys.public
 
     def meet(self, directory: Directory) -> None:

@@ -78,7 +78,7 @@ class UserShard(Keyed):
                 self._answered = deployment.answering(deployment.opened(broadcast)[0])
             else:
                 for block in self._hosted:
-                    self.answer(broadcast, range(block, block + 1))
+                    self._answer(broadcast, range(block, block + 1))
 
     def answer(self, broadcast: bytes, blocks: range | None = None) -> tuple[bytes, ShardRecord]:
         """The frames of this shard's users for the round, and the simulator's record of them.
@@ -87,12 +87,20 @@ class UserShard(Keyed):
             broadcast: the round's.
             blocks: only users of these blocks, or all.
 
-        The same broadcast again gives the same bytes again: they are drawn from the same streams.
+        The same broadcast again gives the same bytes again, if in new boxes: they are drawn from the same streams.
 
         Raises:
             RoundAbortedError: for a round that was answered with other parameters, or an earlier one: that would be a second
                 release.
         """
+        batch, record = self._answer(broadcast, blocks)
+        if self._deployment.security == "onion":
+            randomizer = self._deployment.opened(broadcast)[3]
+            batch = b"".join(self._bundled(parse(data), randomizer) for data in split(batch))
+        return self._closed(batch, Purpose.BATCH, self._directory.shufflers), record
+
+    def _answer(self, broadcast: bytes, blocks: range | None) -> tuple[bytes, ShardRecord]:
+        """The frames before they are sealed."""
         frame, cohort, query, randomizer, _ = self._deployment.opened(broadcast)
         context = self._deployment.answering(frame)
         if self._answered is not None and context.round <= self._answered.round and context != self._answered:
@@ -110,6 +118,35 @@ class UserShard(Keyed):
         if self._deployment.security == "onion":
             batch = b"".join(self._bundled(parse(data), randomizer) for data in split(batch))
         return self._closed(batch, Purpose.BATCH, self._directory.shufflers), record
+
+    def _bundled(self, frame: Frame, randomizer: Randomizer) -> bytes:
+        """A frame's reports as each user sends them: a bundle of sealed messages, sealed to the shuffler.
+
+        What a user that is not honest sends goes the same way if it is a report; else it is what the bundle holds.
+        """
+        if frame.kind is not Kind.PACKET:
+            reports = Messages.from_bytes(randomizer.alphabet, randomizer.per_label, frame.payload, frame.reports)
+            sealer, bundle = self._sealers(frame.context, frame.index)
+            sent = (replace(frame, kind=Kind.BUNDLE, reports=1, payload=bundle.seal(each)) for each in bundles(reports, sealer))
+            return b"".join(each.tobytes() for each in sent)
+        try:
+            inner = parse(frame.payload)
+        except FrameError:
+            return frame.tobytes()  # no frame at all: the shuffler will see it
+        sealer, bundle = self._sealers(inner.context, frame.index // self._deployment.block_size)
+        try:
+            reports = Messages.from_bytes(randomizer.alphabet, randomizer.per_label, inner.payload, 1)
+            (content,) = bundles(reports, sealer)
+        except FrameError:
+            content = inner.payload
+        kind = Kind.BUNDLE if inner.kind is Kind.REPORT else inner.kind
+        return replace(frame, payload=replace(inner, kind=kind, payload=bundle.seal(content)).tobytes()).tobytes()
+
+    def _sealers(self, context: Context, block: int) -> tuple[Sealer, Sealer]:
+        """For messages to the analyzer, and for bundles to the shuffler of a block."""
+        (analyzer,), shufflers = self._directory.analyzer, self._directory.shufflers
+        shuffler = shufflers[block % len(shufflers)]
+        return Sealer(analyzer, Purpose.MESSAGE, context), Sealer(shuffler, Purpose.BUNDLE, context)
 
     def _bundled(self, frame: Frame, randomizer: Randomizer) -> bytes:
         """A frame's reports as each user sends them: a bundle of sealed messages, sealed to the shuffler.
