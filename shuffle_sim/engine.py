@@ -11,7 +11,8 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from shuffle_sim.adversary import Adversary
-from shuffle_sim.checkpoint import journal_of
+from shuffle_sim.checkpoint import Journal, journal_of
+from shuffle_sim.cohort import Cohort
 from shuffle_sim.costs import CostMeter, Costs, hands_dealt, sealing, users_to_shuffler
 from shuffle_sim.errors import AccountingError, NotFiniteError, ParameterError, ShuffleSimError, integer, positive
 from shuffle_sim.kernels import available
@@ -24,7 +25,7 @@ from shuffle_sim.randomness import entropy_of
 from shuffle_sim.registry import registered
 from shuffle_sim.roles import FIDELITIES, SECURITIES, Deployment
 from shuffle_sim.roles.piles import view_hands
-from shuffle_sim.runtime import Exchange, Runtime
+from shuffle_sim.runtime import Exchange, Plan, Runtime
 from shuffle_sim.sealing import sealing_time
 
 _BLOCKS, _MAX_BLOCK, _BLOCK_BYTES = 16, 65_536, 1 << 21
@@ -144,8 +145,6 @@ def run(
     sealing_seconds: float = 600.0,
     checkpoint: str | Path | None = None,
     resume: bool = False,
-    security: str = "none",
-    sealing_seconds: float = 600.0,
     on_round: Callable[[int, PrivacyLedger, Costs, Query], None] | None = None,
 ) -> Result:
     """Run `protocol` on `data` (first axis: users) with users, shuffler and analyzer apart.
@@ -173,12 +172,8 @@ def run(
             run's entropy, which undoes all privacy: it is readable by its owner only.
         resume: go on with the run in `checkpoint`, with the same result and guarantee as if it had never stopped. All that
             decides what is sent must be as it was; runtime and workers may be others.
-        security: "none"; "transport": every frame is signed by its sender and sealed to its recipient; "onion": every message is
-            sealed to the analyzer and every user's bundle of them to the shuffler, which cannot read what it permutes. Keys are
-            drawn from the operating system's entropy; results are those of "none".
-        sealing_seconds: a round of onion that would take longer than this is refused with the estimate.
-        on_round: called after each round, and each one replayed, with its index, the ledger and the costs so far, and what was
-            asked.
+        on_round: called after each round with its index, the ledger and the costs so far, and what was asked; also after
+            those replayed.
 
     Raises:
         ParameterError: for bad parameters or data, before any actor starts.
@@ -201,7 +196,8 @@ def run(
     if adversary is not None and not isinstance(adversary, Adversary):
         raise ParameterError("adversary", adversary, "None or an Adversary")
     deployment, literal_size = _deployment(protocol, fidelity, seed, adversary, block_size, kernel, shuffler_shards, security)
-    _affordable(deployment, workers, sealing_seconds)
+    if security == "onion":
+        _affordable(deployment, workers, sealing_seconds)
     _check(adversary, protocol, population)
     ledger, meter, accounts, rounds = PrivacyLedger(sequential=protocol.claims_sequential), CostMeter(), Accounts(), 0
     journal = journal_of(checkpoint, resume, deployment, population, seed)
@@ -314,8 +310,6 @@ def _meter(meter: CostMeter, deployment: Deployment, broadcast: bytes, exchange:
 def _affordable(deployment: Deployment, workers: int, most: float) -> None:
     """Refuse an onion whose first round would take too long to seal and open."""
     positive("sealing_seconds", most)
-    if deployment.security != "onion":
-        return
     spec = deployment.protocol.plan(deployment.protocol.init())
     assert spec is not None
     users, messages = spec.cohort.size, spec.randomizer.alphabet.labels * spec.randomizer.per_label
@@ -323,6 +317,17 @@ def _affordable(deployment: Deployment, workers: int, most: float) -> None:
     if seconds > most:
         allowed = f"another, or sealing_seconds above {math.ceil(seconds)}: about {seconds:,.0f} s to seal and open"
         raise ParameterError("security", "onion", f"{allowed} {users * messages:,} messages in a round on this machine")
+
+
+def _exchange(journal: Journal, host: Runtime, plan: tuple[bytes, Cohort, PrivacyEvent]) -> tuple[Exchange, Plan]:
+    """A round and the next plan; charged in the journal first, and not run again if the journal says that it is over."""
+    broadcast = plan[0]
+    known = journal.charge(*plan)
+    if known is not None:
+        return known, host.recall(broadcast, known.tally)
+    exchange, following = host.exchange(broadcast)
+    journal.settle(exchange)
+    return exchange, following
 
 
 def _note(error: BaseException, ledger: PrivacyLedger, delta: float) -> None:

@@ -74,7 +74,7 @@ def test_every_bundled_table_is_summed_within_its_predicted_error(tmp_path, tabl
     accounts = told["accounts"]
     assert accounts["asked"] == accounts["accepted"] == people
     assert (accounts["missing"], accounts["dropped"], accounts["clipped"]) == (0, {}, 0)
-    assert told["run"] == {"fidelity": "literal", "runtime": "inprocess", "workers": 1, "seed": 7}
+    assert told["run"] == {"fidelity": "literal", "runtime": "inprocess", "workers": 1, "seed": 7, "security": "none"}
     noise = told["noise"]
     assert 1 < noise["standard_error_of_sum"] / noise["central"] <= 1.05
     assert noise["paper"]["ratio"] > 100
@@ -97,7 +97,7 @@ def test_privacy_bits_workers_and_fidelity_are_those_asked_for(tmp_path):
     assert 1.5 < told["privacy"]["epsilon"] <= 2
     assert told["privacy"]["delta"] == 1e-6
     assert told["parameters"]["g"] + told["parameters"]["b"] <= 40
-    assert told["run"] == {"fidelity": "aggregate", "runtime": "inprocess", "workers": 3, "seed": 7}
+    assert told["run"] == {"fidelity": "aggregate", "runtime": "inprocess", "workers": 3, "seed": 7, "security": "none"}
     assert not told["costs"]["measured"]
 
 

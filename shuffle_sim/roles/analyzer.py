@@ -48,7 +48,6 @@ class Analyzer(Keyed):
         self._state = deployment.protocol.init()
         self._round = 0
         self._tally: Tally | None = None
-        self._found = ViewRecord()
         for tally in over:
             self.plan()
             self.recall(tally)
@@ -102,8 +101,6 @@ class Analyzer(Keyed):
         self._state = self._deployment.protocol.update(self._state, self._spec.analyze(tally))
         self._round += 1
         self._spec, self._tally = None, tally
-        if self._opener is not None:
-            self._found = ViewRecord(self._opener.opened, self._opener.dropped)
 
     def tally(self) -> Tally | None:
         """What the last view said that was complete."""

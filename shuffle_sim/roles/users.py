@@ -114,39 +114,7 @@ class UserShard(Keyed):
                     made, noted = self._answer_block(context, block, cohort, query, randomizer)
                     frames += made
                     record += noted
-        batch = b"".join(frames)
-        if self._deployment.security == "onion":
-            batch = b"".join(self._bundled(parse(data), randomizer) for data in split(batch))
-        return self._closed(batch, Purpose.BATCH, self._directory.shufflers), record
-
-    def _bundled(self, frame: Frame, randomizer: Randomizer) -> bytes:
-        """A frame's reports as each user sends them: a bundle of sealed messages, sealed to the shuffler.
-
-        What a user that is not honest sends goes the same way if it is a report; else it is what the bundle holds.
-        """
-        if frame.kind is not Kind.PACKET:
-            reports = Messages.from_bytes(randomizer.alphabet, randomizer.per_label, frame.payload, frame.reports)
-            sealer, bundle = self._sealers(frame.context, frame.index)
-            sent = (replace(frame, kind=Kind.BUNDLE, reports=1, payload=bundle.seal(each)) for each in bundles(reports, sealer))
-            return b"".join(each.tobytes() for each in sent)
-        try:
-            inner = parse(frame.payload)
-        except FrameError:
-            return frame.tobytes()  # no frame at all: the shuffler will see it
-        sealer, bundle = self._sealers(inner.context, frame.index // self._deployment.block_size)
-        try:
-            reports = Messages.from_bytes(randomizer.alphabet, randomizer.per_label, inner.payload, 1)
-            (content,) = bundles(reports, sealer)
-        except FrameError:
-            content = inner.payload
-        kind = Kind.BUNDLE if inner.kind is Kind.REPORT else inner.kind
-        return replace(frame, payload=replace(inner, kind=kind, payload=bundle.seal(content)).tobytes()).tobytes()
-
-    def _sealers(self, context: Context, block: int) -> tuple[Sealer, Sealer]:
-        """For messages to the analyzer, and for bundles to the shuffler of a block."""
-        (analyzer,), shufflers = self._directory.analyzer, self._directory.shufflers
-        shuffler = shufflers[block % len(shufflers)]
-        return Sealer(analyzer, Purpose.MESSAGE, context), Sealer(shuffler, Purpose.BUNDLE, context)
+        return b"".join(frames), record
 
     def _bundled(self, frame: Frame, randomizer: Randomizer) -> bytes:
         """A frame's reports as each user sends them: a bundle of sealed messages, sealed to the shuffler.
