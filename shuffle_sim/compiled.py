@@ -65,6 +65,29 @@ def rounded_sum(columns, multipliers, start, bits, ties, sums):
 
 
 @_jit
+def rounded_values(columns, multipliers, start, bits, ties, out):
+    """See `kernels.rounded_values`; a piece is gone through again only if one of its values is tied."""
+    d, users = columns.shape
+    seen = 0
+    for j in range(d):
+        for s in range(0, users, 256):
+            values, factors, random = columns[j, s : s + 256], multipliers[s : s + 256], bits[j, s : s + 256]
+            rounded, tied = out[j, s : s + 256], np.int32(0)
+            for i in range(values.size):
+                moved = np.int32(values[i] * factors[i] + start) + np.int32(random[i])
+                rounded[i] = np.uint16(moved >> np.int32(16))
+                tied |= np.int32((moved & np.int32(65535)) == np.int32(65535))
+            if tied:
+                for i in range(values.size):
+                    scaled = values[i] * factors[i] + start
+                    whole = np.int32(scaled)
+                    if (whole + random[i]) & 65535 == 65535:
+                        if ties[seen % ties.size] < scaled - whole:
+                            rounded[i] += np.uint16(1)
+                        seen += 1
+
+
+@_jit
 def into_heaps(row, heap_of, heaps, ends):
     """Move every message to the next place of its heap; ends (256,): one past the last place of each heap."""
     for i in range(row.size):

@@ -161,7 +161,7 @@ def run(
         seed: makes the run reproducible, and therefore not private; None takes entropy from the operating system.
         adversary: what corrupted users do.
         block_size: users per random stream; by default from the number of users and the size of a report.
-        kernel: inner loops of the aggregate fidelity, "numpy" or "compiled" (extra `fast`); by default compiled for large
+        kernel: inner loops of the faster fidelities, "numpy" or "compiled" (extra `fast`); by default compiled for large
             rounds where it is installed. The result says which; both have one law, not the same bits.
         shuffler_shards: into how many the shuffler of a literal run is split (on Ray: actors).
         security: "none"; "transport": every frame is signed by its sender and sealed to its recipient; "onion": every message is
@@ -268,7 +268,7 @@ def _deployment(
         name, given = ("fidelity", fidelity) if size == 1 else ("block_size", size)
         fits = "counts or aggregate" if size == 1 else f"at most {_LARGEST_FRAME // each}"
         raise ParameterError(name, given, f"{fits}: {each:,} bytes a user must fit a frame of {_LARGEST_FRAME >> 20} MiB")
-    kernel = available(kernel, first.cohort.size * labels if fidelity == "aggregate" else 0)
+    kernel = available(kernel, 0 if fidelity == "literal" else first.cohort.size * labels)
     if integer("shuffler_shards", shuffler_shards, 1, 1024) > 1 and fidelity != "literal":
         allowed = f"1 at {fidelity} fidelity, where no messages are simulated to be shuffled"
         raise ParameterError("shuffler_shards", shuffler_shards, allowed)

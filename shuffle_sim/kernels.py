@@ -1,4 +1,4 @@
-"""The inner loops of the aggregate fidelity, in numpy, and compiled with numba (extra `fast`) where it is installed.
+"""The inner loops of the faster fidelities, in numpy, and compiled with numba (extra `fast`) where it is installed.
 
 Sums of stochastically rounded values: floor(s) plus a Bernoulli of its fraction, s >= 0. Only 16 random bits decide a value:
 with q = floor(2^16 s), phi the rest and r a random 16-bit integer, the rounded value is floor((q + r + [phi > u]) / 2^16) for a
@@ -89,16 +89,21 @@ def rounded_sum(columns: Floats, factors: Floats | None, scale: float, offset: f
         moved, low, ups = _moved(columns, factors, scale, offset, rng)
         sums = moved.sum(axis=1, dtype=np.int64) - low.sum(axis=1, dtype=np.int64) >> _BITS
         return np.asarray(sums + np.bincount(ups // columns.shape[1], minlength=len(columns)))
-    from shuffle_sim.compiled import fill
     from shuffle_sim.compiled import rounded_sum as compiled
 
-    words = _scratch((columns.size // 64 + 1, 16), np.uint64)
-    fill(rng.bit_generator.random_raw(64).reshape(4, 16), words)
-    bits = words.view(np.uint16).reshape(-1)[: columns.size].reshape(columns.shape)
     sums = np.empty(len(columns), np.int64)
-    multipliers = _multipliers(columns, factors, scale)
-    compiled(columns, multipliers, offset * (_LOW + 1), bits, rng.random(64 + columns.size // 16_384), sums)
+    compiled(columns, _multipliers(columns, factors, scale), offset * (_LOW + 1), *_random(columns.shape, rng), sums)
     return sums
+
+
+def _random(shape: tuple[int, int], rng: np.random.Generator) -> tuple[NDArray[np.uint16], Floats]:
+    """What a compiled rounding needs: 16 bits for every value, and uniforms for the tied ones."""
+    from shuffle_sim.compiled import fill
+
+    size = shape[0] * shape[1]
+    words = _scratch((size // 64 + 1, 16), np.uint64)
+    fill(rng.bit_generator.random_raw(64).reshape(4, 16), words)
+    return words.view(np.uint16).reshape(-1)[:size].reshape(shape), rng.random(64 + size // 16_384)
 
 
 @lru_cache(maxsize=16)
@@ -111,6 +116,12 @@ def rounded_values(
     columns: Floats, factors: Floats | None, scale: float, offset: float, rng: np.random.Generator
 ) -> NDArray[np.uint16]:
     """The stochastically rounded values themselves, uint16 (d, users); arguments as of `rounded_sum`."""
+    if _compiled.get() and columns.flags.c_contiguous:
+        from shuffle_sim.compiled import rounded_values as compiled
+
+        values = np.empty(columns.shape, np.uint16)
+        compiled(columns, _multipliers(columns, factors, scale), offset * (_LOW + 1), *_random(columns.shape, rng), values)
+        return values
     moved, _, ups = _moved(columns, factors, scale, offset, rng)
     moved >>= _BITS
     moved.reshape(-1)[ups] += 1

@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
 from protocols import VectorSum
 from shuffle_sim import ParameterError, compiled, kernels, run
-from shuffle_sim.kernels import KERNELS, rounded_sum, using
+from shuffle_sim.kernels import KERNELS, rounded_sum, rounded_values, using
 from shuffle_sim.testing import LawError, check_pmf, check_same_law
 
 
@@ -33,11 +34,28 @@ def test_a_rounded_sum_has_its_exact_law(kernel, with_factors):
         check_pmf(draws - int(np.floor(scaled).sum()), bernoulli_sum_pmf(scaled % 1 * 0.9))
 
 
-def test_numpy_and_compiled_have_one_law_in_a_run(ball):
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_rounded_values_have_their_exact_law_one_by_one(kernel):
+    rng = np.random.default_rng(4)
+    columns = np.ascontiguousarray(rng.uniform(-1, 1, (2, 300)))
+    with using(kernel):
+        draws = np.array([rounded_values(columns, None, 9.0, 9.0, rng) for _ in range(4000)], np.int64)
+    scaled = columns * 9.0 + 9.0
+    up = draws - np.floor(scaled).astype(np.int64)
+    assert set(np.unique(up)) == {0, 1}
+    z = (up.mean(axis=0) - scaled % 1) / np.sqrt((scaled % 1) * (1 - scaled % 1) / 4000)
+    assert (z**2).sum() < chi2.isf(1e-6, z.size)  # false alarm 1e-6
+    check_pmf(up[:, 0].sum(axis=1), bernoulli_sum_pmf(scaled[0] % 1))  # and independent
+    wrong = up.mean(axis=0) - (scaled % 1) * 0.98  # power: fractions a fiftieth off
+    assert (wrong**2 / ((scaled % 1) * (1 - scaled % 1) / 4000)).sum() > chi2.isf(1e-6, z.size)
+
+
+@pytest.mark.parametrize("fidelity", ["counts", "aggregate"])
+def test_numpy_and_compiled_have_one_law_in_a_run(ball, fidelity):
     rows, protocol = ball(64, 2), VectorSum(n=64, d=2, g=5, b=6)
 
     def tallies(kernel):
-        runs = (run(protocol, rows, fidelity="aggregate", kernel=kernel, seed=s, block_size=64) for s in range(2000))
+        runs = (run(protocol, rows, fidelity=fidelity, kernel=kernel, seed=s, block_size=64) for s in range(2000))
         return np.array([round((r.value[0] + 64) * 5 / 2 + 64 * 3 - 64 * 5 / 2) for r in runs])
 
     check_same_law(tallies("numpy"), tallies("compiled"))
@@ -67,6 +85,9 @@ def test_a_tie_is_decided_by_what_the_sixteen_bits_left_over(phi):
         bits = np.full((1, 5), 65535, np.uint16)
         compiled.rounded_sum(columns, np.full(5, 65536.0), 0.0, bits, np.full(64, uniform), sums)
         assert sums[0] == expected
+        values = np.empty((1, 5), np.uint16)
+        compiled.rounded_values(columns, np.full(5, 65536.0), 0.0, bits, np.full(64, uniform), values)
+        assert values.sum() == expected
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
