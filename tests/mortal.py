@@ -125,7 +125,7 @@ class Frail(InProcessRuntime):
         return Life(self.diary, who_is(role, arguments), super().host(role, *arguments), self._die)
 
     def _die(self):
-        self.dead.add(id(self.now))
+        self.dead.add(self.now)
         raise HostLostError("dead")
 
     dead: set
@@ -135,7 +135,7 @@ class Frail(InProcessRuntime):
         return super().open(*arguments)
 
     def alive(self, host):
-        return id(host) not in self.dead
+        return host not in self.dead
 
     def call(self, host, method, *arguments, many=(), returns=1):
         if not self.alive(host):
