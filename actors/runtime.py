@@ -119,7 +119,8 @@ def _without_handlers() -> Iterator[None]:
     """Ray's start would end the process in the middle of it at a SIGTERM: by a handler that it sets first, and by one of its
     C++ part, set when it connects. The first is set afterwards; while it connects signals are held back, and then ours are back.
     """
-    utils, worker = ray._private.utils, ray._private.worker
+    utils: Any = ray._private.utils
+    worker: Any = ray._private.worker
     setter, connect = utils.set_sigterm_handler, worker.connect
     handlers: list[Any] = []
 

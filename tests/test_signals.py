@@ -167,9 +167,9 @@ def test_a_handler_set_in_the_block_stays_where_there_was_none():
 def test_signals_held_back_arrive_at_the_end_and_find_pythons_handlers():
     def work():
         with stoppable(), held_back():
+            libc.signal(signal.SIGTERM, signal.SIG_IGN)  # what a library would set below Python
             os.kill(os.getpid(), signal.SIGTERM)
             done.append("block")
-            libc.signal(signal.SIGTERM, signal.SIG_IGN)  # what a library would set below Python
 
     done, libc = [], ctypes.CDLL(None)
     with pytest.raises(TerminatedError):
