@@ -104,6 +104,8 @@ class Life:
             self.role.__init__(*arguments)
             self._watch()
             return None
+        if method in ("introduce", "meet", "found"):
+            return getattr(self.role, method)(*arguments)
         at = self.role._round if self.who.startswith("Analyzer") else parse(arguments[0]).context.round
         self.dies(method, at, "before")
         given = getattr(self.role, method)(*arguments)
