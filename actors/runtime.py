@@ -15,7 +15,7 @@ from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.population import Population
 from shuffle_sim.roles import Deployment
 from shuffle_sim.runtime import HostLostError, Plan, Runtime
-from shuffle_sim.signals import unbroken
+from shuffle_sim.signals import held_back, unbroken
 
 _all_nodes: Any = ray.nodes
 _LOST = (
@@ -83,7 +83,7 @@ class RayRuntime(Runtime):
 
     def _connect(self) -> None:
         if not ray.is_initialized():
-            with unbroken(), _without_handler():  # half a Ray could not be ended
+            with unbroken(), _without_handlers():  # half a Ray could not be ended
                 self._start()
 
     def _start(self) -> None:
@@ -115,15 +115,24 @@ class RayRuntime(Runtime):
 
 
 @contextmanager
-def _without_handler() -> Iterator[None]:
-    """Ray's start sets a SIGTERM handler first, which would end the process in the middle of it: it is set afterwards."""
+def _without_handlers() -> Iterator[None]:
+    """Ray's start would end the process in the middle of it at a SIGTERM: by a handler that it sets first, and by one of its
+    C++ part, set when it connects. The first is set afterwards; while it connects signals are held back, and then ours are back.
+    """
+    utils: Any = ray._private.utils
+    worker: Any = ray._private.worker
+    setter, connect = utils.set_sigterm_handler, worker.connect
     handlers: list[Any] = []
-    setter: Any = ray._private.utils.set_sigterm_handler
-    ray._private.utils.set_sigterm_handler = handlers.append
+
+    def connected(*arguments: Any, **options: Any) -> Any:
+        with held_back():
+            return connect(*arguments, **options)
+
+    utils.set_sigterm_handler, worker.connect = handlers.append, connected
     try:
         yield
     finally:
-        ray._private.utils.set_sigterm_handler = setter
+        utils.set_sigterm_handler, worker.connect = setter, connect
         for handler in handlers:
             setter(handler)
 

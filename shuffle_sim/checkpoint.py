@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import os
 import platform
+import secrets
 import struct
 from collections import Counter, deque
 from collections.abc import Iterator
@@ -215,6 +216,29 @@ def journal_of(
     if resume:
         raise ParameterError("resume", resume, "used with the folder of a checkpoint")
     return Journal(deployment)
+
+
+def split_seed(folder: str | Path | None, resume: bool, seed: int | None) -> int | None:
+    """The seed by which people are held out before the run: the run's; without one, drawn once and kept beside the checkpoint.
+
+    Raises:
+        ParameterError: the folder cannot be used, or holds none to resume with.
+    """
+    if folder is None or seed is not None:
+        return seed
+    kept = Path(folder) / "split"
+    try:
+        if not resume and not kept.exists():
+            kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            part = kept.with_suffix(".part")
+            part.touch(mode=0o600)
+            part.write_text(str(secrets.randbits(128)))
+            part.replace(kept)
+        return int(kept.read_text())
+    except (OSError, ValueError) as error:
+        raise ParameterError(
+            "checkpoint", str(folder), f"a folder that can be used, with its file {kept.name} ({error})"
+        ) from error
 
 
 def _locked(folder: Path, *, create: bool) -> int:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+_STOPS = (signal.SIGINT, signal.SIGTERM)
+
 
 class TerminatedError(KeyboardInterrupt):
     """SIGTERM has arrived."""
@@ -40,7 +42,7 @@ def unbroken() -> Iterator[None]:
     def wait(number: int, frame: FrameType | None) -> None:
         arrived.append(number)
 
-    before = {number: signal.signal(number, wait) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, wait) for number in _STOPS}
     try:
         yield
     finally:
@@ -49,3 +51,19 @@ def unbroken() -> Iterator[None]:
                 signal.signal(number, handler)
         if arrived:
             signal.raise_signal(arrived[0])
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """The system itself holds Ctrl-C and SIGTERM back from this thread; for blocks in which others set handlers below Python's.
+
+    Processes started in the block would inherit that. Python's handlers are put back at its end.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for number in _STOPS:
+                signal.signal(number, signal.getsignal(number))
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

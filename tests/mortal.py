@@ -104,6 +104,8 @@ class Life:
             self.role.__init__(*arguments)
             self._watch()
             return None
+        if method in ("introduce", "meet", "found"):
+            return getattr(self.role, method)(*arguments)
         at = self.role._round if self.who.startswith("Analyzer") else parse(arguments[0]).context.round
         self.dies(method, at, "before")
         given = getattr(self.role, method)(*arguments)
@@ -125,7 +127,7 @@ class Frail(InProcessRuntime):
         return Life(self.diary, who_is(role, arguments), super().host(role, *arguments), self._die)
 
     def _die(self):
-        self.dead.add(id(self.now))
+        self.dead.add(self.now)
         raise HostLostError("dead")
 
     dead: set
@@ -135,7 +137,7 @@ class Frail(InProcessRuntime):
         return super().open(*arguments)
 
     def alive(self, host):
-        return id(host) not in self.dead
+        return host not in self.dead
 
     def call(self, host, method, *arguments, many=(), returns=1):
         if not self.alive(host):

@@ -55,6 +55,15 @@ def test_users_that_remember_what_they_sent_do_so_where_another_actor_takes_them
     assert (diary.died, violations(result, diary, alone)) == (2, [])
 
 
+@pytest.mark.parametrize("security", ["transport", "onion"])
+@pytest.mark.parametrize("shards", [1, 2])
+def test_roles_lost_at_every_step_of_a_protected_run_change_nothing_but_the_seals(security, shards, tmp_path):
+    """Sealing draws fresh randomness and roles put back make new keys: the sealed bytes differ, what is in them does not."""
+    died, found = survived(Frail, tmp_path, "sequential", shards, 3, 20, security=security)
+    assert died == {1: 10, 2: 16}[shards]
+    assert [each for each in found if "other bytes" not in each] == []
+
+
 ATTACKS = ["replay", "collude", "no-noise", "dropout", "leave", "blackout", "mimic", "alie", "sign-flip", "twice", "garbage"]
 
 

@@ -342,6 +342,7 @@ OTHER = {
     "fidelity": {"fidelity": "counts"},
     "block size": {"block_size": 7},
     "shuffler shards": {"shuffler_shards": 2},
+    "security": {"security": "transport"},
 }
 
 

@@ -1,15 +1,18 @@
 import json
 import math
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from rounds import records
 
 from protocols.losses import Logistic
 from protocols.training import Trainer
 from shuffle_sim import Privacy, run
+from shuffle_sim.checkpoint import FILE
 from shuffle_sim.cli.app import main
 from shuffle_sim.cli.learning import MOMENTS, Moment, Split, Watch
 from shuffle_sim.errors import ParameterError, ShuffleSimError
@@ -360,3 +363,22 @@ def test_bad_input_gives_one_line_and_exit_code_2_and_writes_nothing(train, tmp_
 def test_another_thing_than_a_linear_loss_is_refused():
     with pytest.raises(ParameterError, match="a LinearLoss"):
         Trainer("logistic", 3, Privacy(1.0, 1e-5))
+
+
+def test_training_that_is_resumed_gives_the_model_of_one_left_alone(train, told, tmp_path):
+    how = ("--table", "breast-cancer", "--fidelity", "aggregate", "--noise-ratio", "1.3", "--rounds", "20", "--checkpoint", "run")
+    first = told(*how)
+    journal, found = tmp_path / "run" / FILE, records(tmp_path / "run" / FILE)
+    journal.write_bytes(b"".join(found[:10]))  # as it was in the middle of the fifth round
+    assert told(*how, "--resume") == first
+    assert journal.read_bytes() == b"".join(found)
+    assert stat.S_IMODE((tmp_path / "run" / "split").stat().st_mode) == 0o600
+    for arguments in (
+        (*how,),
+        (*how, "--resume", "--compare"),
+        (*how, "--resume", "--rounds", "21"),
+        (*how[:-1], "no", "--resume"),
+    ):
+        code, _, errors = train(*arguments)
+        assert (code, len(errors.splitlines())) == (2, 1)
+    assert not (tmp_path / "no").exists()

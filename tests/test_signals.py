@@ -1,5 +1,6 @@
 """Ctrl-C and SIGTERM, at any moment: one line that says what was spent, no process left, no torn file."""
 
+import ctypes
 import os
 import re
 import signal
@@ -17,7 +18,7 @@ from rounds import interactive, records, rows, told
 from shuffle_sim import run
 from shuffle_sim.checkpoint import FILE
 from shuffle_sim.runtime import InProcessRuntime
-from shuffle_sim.signals import TerminatedError, stoppable, unbroken
+from shuffle_sim.signals import TerminatedError, held_back, stoppable, unbroken
 
 MANY = 100
 SCRIPT = """
@@ -151,7 +152,7 @@ def test_a_handler_set_in_the_block_stays_where_there_was_none():
     def ours(number, frame):
         raise AssertionError
 
-    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Ray, if it was started before, left one of its own
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         with unbroken():
             signal.signal(signal.SIGTERM, ours)
@@ -161,6 +162,19 @@ def test_a_handler_set_in_the_block_stays_where_there_was_none():
         assert signal.getsignal(signal.SIGTERM) is ours
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_signals_held_back_arrive_at_the_end_and_find_pythons_handlers():
+    def work():
+        with stoppable(), held_back():
+            libc.signal(signal.SIGTERM, signal.SIG_IGN)  # what a library would set below Python
+            os.kill(os.getpid(), signal.SIGTERM)
+            done.append("block")
+
+    done, libc = [], ctypes.CDLL(None)
+    with pytest.raises(TerminatedError):
+        work()
+    assert done == ["block"]
 
 
 def test_other_threads_have_nothing_to_wait_for():

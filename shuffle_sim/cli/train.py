@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table as Grid
 
+from shuffle_sim.checkpoint import split_seed
 from shuffle_sim.cli import compare as others
 from shuffle_sim.cli import options as o
 from shuffle_sim.cli.data import load
@@ -53,6 +54,8 @@ def train_command(
     workers: o.Workers = 1,
     fidelity: o.Fidelity = None,
     seed: o.Seed = None,
+    checkpoint: o.Checkpoint = None,
+    resume: o.Resume = False,
     compare: Annotated[bool, typer.Option("--compare", help="Beside central, local and non-private training.")] = False,
     repeats: Annotated[int | None, typer.Option(help="Splits and runs of every way with --compare; default 5.")] = None,
     json: o.Json = False,
@@ -79,19 +82,19 @@ def train_command(
     where: dict[str, Any] = {"runtime": host, "workers": workers, "fidelity": fidelity}
     given = {"hyper": hyper, "batch": batch, "eta": eta, "smoothing": smoothing, "phases": phases}
     if compare:
-        for name, value in {"protocol": protocol, "model_out": model_out, **given}.items():
+        for name, value in {"protocol": protocol, "model_out": model_out, "checkpoint": checkpoint, **given}.items():
             if value is not None:
                 raise ParameterError(name, str(value), "left out with --compare, which chooses for every way to train")
         others.compare(rows, trainer, test_fraction, 5 if repeats is None else repeats, rounds, seed, where, json, plot)
         return
     if repeats is not None:
         raise ParameterError("repeats", repeats, "given with --compare")
-    split = Split.of(rows, trainer, test_fraction, seed)
+    split = Split.of(rows, trainer, test_fraction, split_seed(checkpoint, resume, seed))
     given |= {"hyper": hyper or _HYPER, "rounds": rounds}
     made = trainer.protocol(protocol or _PROTOCOL, len(split.train), **given)
     with Bar("training", made.rounds) as bar:
         watch = Watch(split, made.rounds, delta, bar.moment)
-        result = run(made, split.train, **where, seed=seed, on_round=watch)
+        result = run(made, split.train, **where, seed=seed, checkpoint=checkpoint, resume=resume, on_round=watch)
     summary = _summary(split, made, result, watch.moments)
     if json:
         emit(summary)

@@ -48,10 +48,10 @@ class Analyzer(Keyed):
         self._state = deployment.protocol.init()
         self._round = 0
         self._tally: Tally | None = None
-        for tally in over:
-            self.plan()
-            self.recall(tally)
         self._spec: RoundSpec | None = None
+        for tally in over:
+            self._spec = deployment.protocol.plan(self._state)
+            self.recall(tally)
         self._found = ViewRecord()
 
     def plan(self) -> tuple[bytes, Cohort, PrivacyEvent] | None:

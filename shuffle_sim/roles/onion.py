@@ -110,7 +110,7 @@ def read_boxes(payload: bytes, randomizer: Randomizer) -> Boxes:
     size, rest = parted(payload)
     if len(payload) != hand_of_boxes_bytes(randomizer, size):
         raise FrameError("wrong-length", f"{len(rest)} bytes for {size} boxes under each label")
-    return np.frombuffer(rest, np.uint8).reshape(randomizer.alphabet.labels, size, -1)
+    return np.frombuffer(rest, np.uint8).reshape(randomizer.alphabet.labels, size, box_bytes(randomizer.alphabet))
 
 
 class Opener:
