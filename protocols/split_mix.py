@@ -76,6 +76,9 @@ class SplitMixRandomizer(SumRandomizer):
         real("lower", self.lower, -math.inf, math.inf)
         if self.norm_bound is not None:
             positive("norm_bound", self.norm_bound)
+        if self.planned * self.messages * self.modulus >= 2**63:
+            allowed = f"at most {2**63 // (self.planned * self.messages)}: sums over {self.planned} users must fit 63 bits"
+            raise ParameterError("modulus", self.modulus, allowed)
         self.event(self.planned)
 
     @property

@@ -1,6 +1,6 @@
 """What a run costs in communication: counted on the wire where the bits were simulated, by formula everywhere."""
 
-from collections.abc import Sequence
+from collections import Counter
 from dataclasses import dataclass
 
 from shuffle_sim.cohort import Cohort
@@ -105,17 +105,17 @@ def users_to_shuffler(randomizer: Randomizer, cohort: Cohort, block_size: int, s
     return sum(frames * _wrapped(frame_bytes(users * size), security) for users, frames in cohort.frames(block_size).items())
 
 
-def hands_dealt(randomizer: Randomizer, hands: Sequence[int], security: str = "none") -> int:
-    """Wire bytes between shards, or of a literal view, by formula: a frame for each hand of so many messages under each label."""
+def hands_dealt(randomizer: Randomizer, hands: Counter[int], security: str = "none") -> int:
+    """Wire bytes between shards, or of a literal view, by formula: a frame for each hand; {messages under each label: hands}."""
     size_of = hand_of_boxes_bytes if security == "onion" else hand_bytes
-    return sum(_wrapped(frame_bytes(size_of(randomizer, size)), security) for size in hands)
+    return sum(count * _wrapped(frame_bytes(size_of(randomizer, size)), security) for size, count in hands.items())
 
 
-def sealing(randomizer: Randomizer, cohort: Cohort, block_size: int, hands: Sequence[int], security: str) -> int:
+def sealing(randomizer: Randomizer, cohort: Cohort, block_size: int, hands: Counter[int], security: str) -> int:
     """Bytes that seals and signatures add to a literal round, by formula; `hands`: those between shards and of the view."""
     if security == "onion":
-        labels = randomizer.alphabet.labels
-        return SEAL * (cohort.size * (1 + labels * randomizer.per_label) + labels * sum(hands))
+        labels, dealt = randomizer.alphabet.labels, sum(size * count for size, count in hands.items())
+        return SEAL * (cohort.size * (1 + labels * randomizer.per_label) + labels * dealt)
     protected, plain = (
         users_to_shuffler(randomizer, cohort, block_size, each) + hands_dealt(randomizer, hands, each)
         for each in (security, "none")

@@ -59,13 +59,15 @@ class Accounts:
     nonfinite: int = 0
     dropped_messages: Mapping[str, int] = field(default_factory=dict)
 
-    def plus(self, exchange: Exchange) -> "Accounts":
+    def plus(self, exchange: Exchange, asked: int) -> "Accounts":
         """With one more round.
 
         Raises:
-            AccountingError: if the identity does not hold for the round.
+            AccountingError: if the identity does not hold for the round of `asked` users.
         """
         users, shuffler = exchange.users, exchange.shuffler
+        if users.asked != asked:
+            raise AccountingError(f"{asked} users are in the cohort, {users.asked} were asked: the data has not the rows it said")
         if users.asked + users.extra != shuffler.accepted + sum(shuffler.dropped.values()) + users.silent:
             sent = f"{users.asked} users asked and {users.extra} extra packets"
             raise AccountingError(f"{sent}, but accounted for are {shuffler} and {users.silent} missing")
@@ -208,9 +210,8 @@ def run(
             while plan is not None:
                 broadcast, cohort, event = plan
                 ledger.charge(cohort, event)
-                exchange, plan = _exchange(journal, host, plan)
-                accounts = accounts.plus(exchange)
-                ledger.settle(exchange.shuffler.accepted - exchange.shuffler.singles)
+                exchange, plan = _exchange(journal, host, plan, ledger)
+                accounts = accounts.plus(exchange, cohort.size)
                 for member in adversary.members if adversary is not None else ():
                     member.told(rounds, exchange.users.told, exchange.users.sums)
                 _meter(meter, deployment, broadcast, exchange, literal_size)
@@ -227,7 +228,8 @@ def run(
     settled = ledger.guarantee(protocol.delta, assumptions=assumed)
     promised = protocol.claim or ledger.guarantee(protocol.delta, settled=False, assumptions=assumed)
     # The paper's theorems hold for honest users; where noise is missing, only the exact accounting speaks.
-    whole = promised if protocol.claim is not None and not accounts.corrupted else settled
+    complete = not accounts.corrupted and accounts.accepted == accounts.asked
+    whole = promised if protocol.claim is not None and complete else settled
     how = deployment.fidelity, deployment.kernel, host.name, workers, shuffler_shards, seed
     return Result(value, whole, promised, rounds, meter.costs, accounts, *how, ledger, security)
 
@@ -288,19 +290,19 @@ def _check(adversary: Adversary | None, protocol: Protocol[Any], population: Pop
 def _meter(meter: CostMeter, deployment: Deployment, broadcast: bytes, exchange: Exchange, block_size: int) -> None:
     _, cohort, _, randomizer, _ = deployment.opened(broadcast)
     record, literal = exchange.shuffler, deployment.fidelity == "literal"
-    hands = record.hands if literal else view_hands(randomizer, record.accepted * randomizer.per_label)
+    hands = Counter(record.hands) if literal else view_hands(randomizer, record.accepted * randomizer.per_label)
     meter.add(
         randomizer,
         counted=(record.bytes_in, record.bytes_routed, record.bytes_out),
         formula=(
             users_to_shuffler(randomizer, cohort, block_size, deployment.security),
-            hands_dealt(randomizer, record.routed, deployment.security),
+            hands_dealt(randomizer, Counter(record.routed), deployment.security),
             hands_dealt(randomizer, hands, deployment.security),
         ),
         literal=literal,
         checked=exchange.users.corrupted == 0,
         broadcast=len(broadcast),
-        sealing=sealing(randomizer, cohort, block_size, (*record.routed, *hands), deployment.security),
+        sealing=sealing(randomizer, cohort, block_size, Counter(record.routed) + hands, deployment.security),
     )
     found, messages = exchange.analyzer, sum(record.hands) * randomizer.alphabet.labels
     if deployment.security == "onion" and found.opened + found.dropped.total() != messages:
@@ -319,13 +321,19 @@ def _affordable(deployment: Deployment, workers: int, most: float) -> None:
         raise ParameterError("security", "onion", f"{allowed} {users * messages:,} messages in a round on this machine")
 
 
-def _exchange(journal: Journal, host: Runtime, plan: tuple[bytes, Cohort, PrivacyEvent]) -> tuple[Exchange, Plan]:
-    """A round and the next plan; charged in the journal first, and not run again if the journal says that it is over."""
+def _exchange(
+    journal: Journal, host: Runtime, plan: tuple[bytes, Cohort, PrivacyEvent], ledger: PrivacyLedger
+) -> tuple[Exchange, Plan]:
+    """A round and the next plan; charged in the journal first, and not run again if the journal says that it is over.
+
+    What was really added is known to the ledger before anything else may fail.
+    """
     broadcast = plan[0]
     known = journal.charge(*plan)
+    exchange, following = (known, None) if known is not None else host.exchange(broadcast)
+    ledger.settle(exchange.shuffler.accepted - exchange.shuffler.singles)
     if known is not None:
         return known, host.recall(broadcast, known.tally)
-    exchange, following = host.exchange(broadcast)
     journal.settle(exchange)
     return exchange, following
 
@@ -335,7 +343,8 @@ def _note(error: BaseException, ledger: PrivacyLedger, delta: float) -> None:
     if isinstance(error, ShuffleSimError):
         error.ledger = ledger
     if ledger.charges:
-        error.add_note(f"spent until then, {len(ledger.charges)} round(s) charged: {ledger.guarantee(delta)}")
+        known = "" if ledger.settled else "; the last with the noise planned: how much was added is not known"
+        error.add_note(f"spent until then, {len(ledger.charges)} round(s) charged: {ledger.guarantee(delta)}{known}")
 
 
 def _assumptions(protocol: Protocol[Any], accounts: Accounts, seed: int | None) -> tuple[str, ...]:

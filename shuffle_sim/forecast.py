@@ -5,6 +5,7 @@ depend on what it sees (none of ours does in what it sends) may ask otherwise in
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -139,11 +140,12 @@ def _messages(spec: RoundSpec) -> int:
 def _round(spec: RoundSpec, index: int, security: str, block_size: int) -> list[list[int]]:
     """(payload, framing, sealing) of each hop of a round."""
     randomizer, users = spec.randomizer, spec.cohort.size
-    hands = (box_hands if security == "onion" else view_hands)(randomizer, users * randomizer.per_label)
+    size = users * randomizer.per_label
+    hands = Counter(box_hands(randomizer, size)) if security == "onion" else view_hands(randomizer, size)
     payload = -(-users * randomizer.report_bits // 8)
     sent = users_to_shuffler(randomizer, spec.cohort, block_size, security)
     viewed = hands_dealt(randomizer, hands, security)
-    seals = [sealing(randomizer, spec.cohort, block_size, (), security)]
+    seals = [sealing(randomizer, spec.cohort, block_size, Counter(), security)]
     seals.append(sealing(randomizer, spec.cohort, block_size, hands, security) - seals[0])
     public = spec.broadcast()
     told = len(Frame(Kind.ROUND, Context.of_broadcast(bytes(16), index, public), 0, 0, public).tobytes())

@@ -6,6 +6,7 @@ uniform u, and u matters only if the low bits of q + r are all ones, once in 65,
 floats is not. Both implementations have one law; their random bits differ, so a run names the one it used.
 """
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -106,10 +107,20 @@ def _random(shape: tuple[int, int], rng: np.random.Generator) -> tuple[NDArray[n
     return words.view(np.uint16).reshape(-1)[:size].reshape(shape), rng.random(64 + size // 16_384)
 
 
-@lru_cache(maxsize=16)
+class _Kept(threading.local):
+    """Scratch memory of this thread: runs in other threads have their own."""
+
+    def __init__(self) -> None:
+        self.array = lru_cache(maxsize=16)(np.empty)
+
+
+_kept = _Kept()
+
+
 def _scratch(shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
     """Memory for intermediate values, kept: fresh pages would cost as much as filling them. Nothing of it is given out."""
-    return np.empty(shape, dtype)
+    array: NDArray[Any] = _kept.array(shape, dtype)
+    return array
 
 
 def rounded_values(

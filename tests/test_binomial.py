@@ -51,7 +51,7 @@ def exact_delta(m: int, p: float, shift: int, epsilon: float) -> mpmath.mpf:
 @given(m=st.integers(1, 80), p=st.floats(0.02, 0.98), shift=st.integers(1, 20), epsilon=st.floats(0.0, 6.0))
 def test_delta_is_the_definition_rounded_outward(m, p, shift, epsilon):
     with mpmath.workdps(40):
-        truth = exact_delta(m, p, shift, epsilon)
+        truth = min(exact_delta(m, p, shift, epsilon), mpmath.mpf(1))  # forty digits may add up to a little more than one
         found = binomial.delta(m, p, shift, epsilon)
         assert truth <= found <= truth + mpmath.mpf(1e-10)
 

@@ -1,6 +1,7 @@
 """Ctrl-C and SIGTERM, at any moment: one line that says what was spent, no process left, no torn file."""
 
 import ctypes
+import importlib
 import os
 import re
 import signal
@@ -17,6 +18,7 @@ from rounds import interactive, records, rows, told
 
 from shuffle_sim import run
 from shuffle_sim.checkpoint import FILE
+from shuffle_sim.cli import app
 from shuffle_sim.runtime import InProcessRuntime
 from shuffle_sim.signals import TerminatedError, held_back, stoppable, unbroken
 
@@ -197,3 +199,20 @@ def test_an_interrupted_run_says_what_was_spent_before_it_goes_on_up():
     with pytest.raises(KeyboardInterrupt) as stopped:
         run(interactive(), rows(), runtime=Interrupted(), seed=5)
     assert re.match(r"spent until then, 1 round\(s\) charged: epsilon \d", *stopped.value.__notes__)
+
+
+@pytest.mark.parametrize(
+    ("stop", "code", "word"), [(KeyboardInterrupt, 130, "interrupted"), (TerminatedError, 143, "terminated")]
+)
+def test_the_command_tells_what_was_spent_when_it_is_stopped(stop, code, word, monkeypatch, capsys):
+    def stopped(*arguments, **options):
+        error = stop()
+        error.add_note("spent until then, 3 round(s) charged: epsilon 0.5")
+        raise error
+
+    monkeypatch.setattr(importlib.import_module("shuffle_sim.cli.sum"), "run", stopped)
+    monkeypatch.setattr(sys, "argv", ["shuffle-sim", "sum", "--table", "wine"])
+    with pytest.raises(SystemExit) as ended:
+        app.main()
+    assert ended.value.code == code
+    assert capsys.readouterr().err == f"shuffle-sim: error: {word}; spent until then, 3 round(s) charged: epsilon 0.5\n"

@@ -1,6 +1,9 @@
 """The command `shuffle-sim` and how its errors are told: one clear line, exit code 2 for bad input."""
 
 import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
 
 import typer
 
@@ -24,13 +27,34 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("sum")(sum_command)
-app.command("train")(train_command)
-app.command("plan")(plan_command)
-app.command("audit")(audit_command)
-app.command("attack")(attack_command)
-app.command("compare")(compare_command)
-app.command("cost")(cost_command)
+
+
+class _StoppedError(Exception):
+    """Ctrl-C or SIGTERM in a command: of a KeyboardInterrupt Typer would make a bare exit code, and what was spent be lost."""
+
+
+def _stopped(command: Callable[..., None]) -> Callable[..., None]:
+    @wraps(command)
+    def told(*arguments: Any, **options: Any) -> None:
+        try:
+            command(*arguments, **options)
+        except KeyboardInterrupt as stopped:
+            raise _StoppedError from stopped
+
+    return told
+
+
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "sum": sum_command,
+    "train": train_command,
+    "plan": plan_command,
+    "audit": audit_command,
+    "attack": attack_command,
+    "compare": compare_command,
+    "cost": cost_command,
+}
+for _name, _command in _COMMANDS.items():
+    app.command(_name)(_stopped(_command))
 
 
 def main() -> None:
@@ -44,8 +68,8 @@ def main() -> None:
         code = _fail(error, 1)
     except _UsageError as error:
         code = _usage(error)
-    except (typer.Abort, KeyboardInterrupt) as stopped:
-        cause = stopped.__cause__ or stopped  # Typer makes an Abort of a KeyboardInterrupt
+    except (_StoppedError, typer.Abort, KeyboardInterrupt) as stopped:
+        cause = stopped.__cause__ or stopped
         terminated = isinstance(cause, TerminatedError)
         code = _fail(cause, *((143, "terminated") if terminated else (130, "interrupted")))
     sys.exit(code or 0)

@@ -64,6 +64,11 @@ class PrivacyLedger:
         self._settled[len(self._planned) - 1] = Charge(last.cohort, last.event.with_honest(honest))
 
     @property
+    def settled(self) -> bool:
+        """Whether it is known of the last charge how many users added their noise."""
+        return not self._planned or len(self._planned) - 1 in self._settled
+
+    @property
     def charges(self) -> tuple[Charge, ...]:
         """All releases as planned, in order."""
         return tuple(self._planned)

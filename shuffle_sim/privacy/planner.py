@@ -20,6 +20,7 @@ from shuffle_sim.privacy.rounding import delta_many_rounds, delta_one_round
 P = 0.5  # the best choice, and always available
 _MAX_B = 2**40
 _EPSILONS = (1e-4, 64.0)  # below, the parameters leave exact arithmetic; above, nothing is protected
+_BELOW = 64  # values of b looked at below the first that fills a bit budget
 _SCAN = 1000  # values of b tried one by one before the search goes on by doubling and halving
 
 
@@ -176,17 +177,31 @@ def least_noise(task: Task, max_bits: int) -> Plan:
     """
     integer("max_bits", max_bits, 2, 2**31 - 1)
 
-    if not task.private(1, max_bits - 1):
+    def works(b: int) -> bool:
+        return task.private(max_bits - b, b)
+
+    if not works(max_bits - 1):
         raise ParameterError("max_bits", max_bits, "larger: even one rounding step and all else noise is not private enough")
-    most = first(lambda g: not task.private(g, max_bits - g), 2, max_bits) - 1
-    g, b = most, max_bits - most
-    best, enough = math.inf, b
-    # More steps are better but for the integers: with the least b of each, down to where not even a bit less would help.
-    for steps in range(most, 0, -1):
-        enough = first(partial(task.private, steps), 1, enough)
-        ratio = task.noise_ratio(steps, enough)
-        if ratio < best:
-            best, g, b = ratio, steps, enough
-        elif task.noise_ratio(steps, enough - 1) >= best:
+    b = first(works, 1, max_bits - 1)
+    g, best = max_bits - b, task.noise_ratio(max_bits - b, b)
+    # Fewer noise bits leave steps over; integers make some of them the better choice, while even a Gaussian could be.
+    for fewer in range(b - 1, max(0, b - _BELOW), -1):
+        if 0.98 * math.sqrt((fewer + 1) / fewer * task.n / task.honest) > best:
             break
+        better = math.floor(math.sqrt(task.n * (fewer + 1)) / (2 * task.central * best)) + 1
+        if better <= max_bits - fewer and task.private(better, fewer):
+            g, b = _most_steps(task, fewer, better, max_bits - fewer), fewer
+            best = task.noise_ratio(g, b)
+    # With many rounds rounding has a price of its own, and a few steps more or fewer with just enough noise bits may do better.
+    for steps in range(max(1, g - 2), g + 3):
+        enough = b if task.private(steps, b) else max_bits - steps
+        if enough > 0 and task.private(steps, enough):
+            least = first(partial(task.private, steps), max(1, enough * 9 // 10), enough)
+            if task.noise_ratio(steps, least) < best:
+                best, g, b = task.noise_ratio(steps, least), steps, least
     return _plan(task, g, b)
+
+
+def _most_steps(task: Task, b: int, low: int, high: int) -> int:
+    """The largest g in [low, high] that b noise bits still protect; they do at `low`."""
+    return first(lambda g: not task.private(g, b), low, high + 1) - 1

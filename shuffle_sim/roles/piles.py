@@ -5,6 +5,7 @@ held as numbers of ones, so a pile of any size takes no memory; other symbols ar
 """
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ class Pile(ABC):
 
     def view(self) -> list[int]:
         """Sizes of the hands in which the whole pile is released."""
-        return view_hands(self.randomizer, self.size)
+        return list(view_hands(self.randomizer, self.size).elements())
 
     @abstractmethod
     def _cut(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
@@ -166,12 +167,12 @@ def pile_of(randomizer: Randomizer, fidelity: str) -> Pile:
     return (BitPile if randomizer.alphabet.symbols == 2 else SymbolPile)(randomizer)
 
 
-def view_hands(randomizer: Randomizer, size: int) -> list[int]:
-    """Into hands of which sizes so many messages under each label are cut to be released."""
+def view_hands(randomizer: Randomizer, size: int) -> Counter[int]:
+    """Into how many hands of which sizes so many messages under each label are cut to be released, the largest first."""
     alphabet = randomizer.alphabet
     largest = max(8, 8 * HAND_BYTES // (alphabet.labels * alphabet.symbol_bits) // 8 * 8)
     whole, rest = divmod(size, largest)
-    return [largest] * whole + [rest] * (rest > 0)
+    return +Counter({largest: whole}) + Counter([rest] * (rest > 0))
 
 
 def hand_bytes(randomizer: Randomizer, size: int) -> int:
