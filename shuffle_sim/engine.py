@@ -3,11 +3,11 @@
 import math
 import secrets
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from shuffle_sim.adversary import Adversary
@@ -18,11 +18,11 @@ from shuffle_sim.errors import AccountingError, NotFiniteError, ParameterError, 
 from shuffle_sim.kernels import available
 from shuffle_sim.population import InMemory, Population, population_of
 from shuffle_sim.privacy.events import PrivacyEvent
-from shuffle_sim.privacy.guarantee import Guarantee
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol import Protocol, Query
 from shuffle_sim.randomness import entropy_of
 from shuffle_sim.registry import registered
+from shuffle_sim.result import Accounts, Result
 from shuffle_sim.roles import FIDELITIES, SECURITIES, Deployment
 from shuffle_sim.roles.piles import view_hands
 from shuffle_sim.runtime import Exchange, Plan, Runtime
@@ -31,99 +31,6 @@ from shuffle_sim.sealing import sealing_time
 _BLOCKS, _MAX_BLOCK, _BLOCK_BYTES = 16, 65_536, 1 << 21
 _LARGEST_FRAME = 1 << 29  # bytes that a block of users may send at once
 _LITERAL_MESSAGES = 10**8  # up to here a literal round takes about a second: simulate every message
-
-
-@dataclass(frozen=True)
-class Accounts:
-    """What became of the reports of a run: asked + extra = accepted + dropped (by reason) + missing, checked after every round.
-
-    Attributes:
-        asked: users asked, summed over rounds.
-        accepted: reports in the views.
-        dropped: reports dropped by the shuffler, by reason.
-        missing: users that stayed silent.
-        extra: what corrupted users sent beyond one packet each.
-        corrupted: users that the adversary controlled, whatever they sent.
-        clipped: users whose value was clipped to the domain.
-        nonfinite: users whose value was not finite; they sent the zero vector.
-        dropped_messages: messages of accepted reports dropped by the analyzer, by reason: what only it can open (onion).
-    """
-
-    asked: int = 0
-    accepted: int = 0
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    missing: int = 0
-    extra: int = 0
-    corrupted: int = 0
-    clipped: int = 0
-    nonfinite: int = 0
-    dropped_messages: Mapping[str, int] = field(default_factory=dict)
-
-    def plus(self, exchange: Exchange, asked: int) -> "Accounts":
-        """With one more round.
-
-        Raises:
-            AccountingError: if the identity does not hold for the round of `asked` users.
-        """
-        users, shuffler = exchange.users, exchange.shuffler
-        if users.asked != asked:
-            raise AccountingError(f"{asked} users are in the cohort, {users.asked} were asked: the data has not the rows it said")
-        if users.asked + users.extra != shuffler.accepted + sum(shuffler.dropped.values()) + users.silent:
-            sent = f"{users.asked} users asked and {users.extra} extra packets"
-            raise AccountingError(f"{sent}, but accounted for are {shuffler} and {users.silent} missing")
-        return Accounts(
-            self.asked + users.asked,
-            self.accepted + shuffler.accepted,
-            dict(Counter(self.dropped) + shuffler.dropped),
-            self.missing + users.silent,
-            self.extra + users.extra,
-            self.corrupted + users.corrupted,
-            self.clipped + users.clipped,
-            self.nonfinite + users.nonfinite,
-            dict(Counter(self.dropped_messages) + exchange.analyzer.dropped),
-        )
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a run gives.
-
-    Attributes:
-        value: the protocol's output.
-        privacy: the guarantee of the whole run, from the noise that was really added.
-        promised: the guarantee as planned, before anybody dropped out or misbehaved.
-        rounds: number of rounds.
-        costs: communication.
-        accounts: what became of the reports.
-        fidelity: literal, counts or aggregate.
-        kernel: numpy or compiled.
-        runtime: name of the runtime.
-        workers: user shards.
-        shuffler_shards: of the shuffler.
-        seed: None, or the seed that reproduces the run (which is then not private).
-        ledger: every release, with its cohort.
-        security: none, transport or onion.
-    """
-
-    value: Any
-    privacy: Guarantee
-    promised: Guarantee
-    rounds: int
-    costs: Costs
-    accounts: Accounts
-    fidelity: str
-    kernel: str
-    runtime: str
-    workers: int
-    shuffler_shards: int
-    seed: int | None
-    ledger: PrivacyLedger
-    security: str = "none"
-
-    @property
-    def private(self) -> bool:
-        """Whether the output may be published: a seeded run can be reproduced and is not private."""
-        return self.seed is None
 
 
 def default_block_size(users: int, report_bytes: int) -> int:
@@ -188,11 +95,7 @@ def run(
     if not isinstance(protocol, Protocol):
         raise ParameterError("protocol", protocol, "a protocol, such as VectorSum.calibrate(...)")
     host = runtime if isinstance(runtime, Runtime) else registered("runtime", runtime)()
-    population = population_of(data)
-    if isinstance(population, InMemory):
-        protocol.check(population.array)
-    elif population.users != protocol.users:
-        raise ParameterError("data", population.users, f"the rows of {protocol.users} users")
+    population = _suited(protocol, data)
     if integer("workers", workers, 1) > protocol.users:
         raise ParameterError("workers", workers, f"at most the number of users ({protocol.users})")
     if adversary is not None and not isinstance(adversary, Adversary):
@@ -278,6 +181,27 @@ def _deployment(
     return Deployment(
         protocol, task, entropy_of(seed), fidelity, size, adversary, kernel, shuffler_shards, security
     ), literal_size
+
+
+def _suited(protocol: Protocol[Any], data: Population | ArrayLike) -> Population:
+    """The population, if the protocol can work on it; where not all rows are in memory, the first stands for all."""
+    population = population_of(data)
+    if isinstance(population, InMemory):
+        protocol.check(population.array)
+        return population
+    if population.users != protocol.users:
+        raise ParameterError("data", population.users, f"the rows of {protocol.users} users")
+    if protocol.users >= 2**32:
+        raise ParameterError("users", protocol.users, "below 2^32: frames count them in 4 bytes")
+    spec, row = protocol.plan(protocol.init()), np.asfortranarray(population.rows(0, 1), np.float64)
+    try:
+        if spec is not None:
+            spec.randomizer.admit(spec.query(row))
+    except (ValueError, TypeError, IndexError) as error:
+        if isinstance(error, ParameterError):
+            raise
+        raise ParameterError("data", row.shape, f"rows that the protocol can read ({error})") from error
+    return population
 
 
 def _check(adversary: Adversary | None, protocol: Protocol[Any], population: Population) -> None:

@@ -1,5 +1,6 @@
 """Users, shuffler and analyzer at work: what is dropped and why, what is refused, what the view is and is not."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -12,12 +13,13 @@ from shuffle_sim.adversary import Adversary, Dropout
 from shuffle_sim.codec import encode
 from shuffle_sim.cohort import Cohort
 from shuffle_sim.costs import users_to_shuffler
-from shuffle_sim.errors import FrameError, ParameterError, RoundAbortedError, ShuffleSimError
+from shuffle_sim.errors import AccountingError, FrameError, ParameterError, RoundAbortedError, ShuffleSimError
 from shuffle_sim.messages import Messages
-from shuffle_sim.population import InMemory
+from shuffle_sim.population import InMemory, Population
+from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.protocol import Datum
 from shuffle_sim.roles import FIDELITIES, Analyzer, Deployment, ShardRecord, Shuffler, UserShard
-from shuffle_sim.runtime import worker_blocks
+from shuffle_sim.runtime import InProcessRuntime, worker_blocks
 from shuffle_sim.wire import Context, Frame, Kind, parse, split
 
 N, D, BLOCK = 21, 3, 8  # blocks of 8, 8 and 5 users
@@ -579,3 +581,51 @@ def test_same_seed_same_bits_on_1_2_3_and_7_workers(fidelity, adversary):
 def test_a_dropout_rate_outside_the_unit_interval_is_refused(rate):
     with pytest.raises(ParameterError, match="rate"):
         Dropout(rate)
+
+
+@pytest.mark.parametrize(
+    "told", [5, (1, 2), (Cohort.of(0, 3), Datum()), ("x", 1, 2, 3), (Cohort.of(0, N), Datum(), RANDOMIZER, 0)]
+)
+def test_a_broadcast_that_is_none_is_refused_by_name(told):
+    payload = encode(told)
+    broadcast = Frame(Kind.ROUND, Context.of_broadcast(TASK, 0, payload), 0, 0, payload).tobytes()
+    with pytest.raises(FrameError, match="malformed-broadcast"):
+        deploy().opened(broadcast)
+
+
+class FewerRows(Population):
+    """Says that it has all rows, and gives fewer."""
+
+    users = property(lambda self: N)
+
+    def rows(self, start, stop):
+        return ROWS[start : min(stop, N - 3)]
+
+
+@pytest.mark.parametrize("fidelity", FIDELITIES)
+def test_data_with_fewer_rows_than_it_said_is_not_passed_over(fidelity):
+    with pytest.raises(AccountingError, match=f"{N} users are in the cohort, {N - 3} were asked") as lost:
+        run(PROTOCOL, FewerRows(), fidelity=fidelity, seed=1)
+    assert lost.value.ledger.settled  # and what was added is known
+
+
+def test_the_papers_claim_is_not_made_where_honest_reports_were_lost():
+    class Loses(InProcessRuntime):
+        def call(self, host, method, *arguments, many=(), returns=1):
+            many = [b"".join(list(split(batch))[:-1]) + b"\0\0\0\1x" for batch in many]
+            return super().call(host, method, *arguments, many=many, returns=returns)
+
+    protocol = ScalarSum.paper(n=40, privacy=Privacy(1.0, 0.1))
+    whole = run(protocol, np.zeros(40), fidelity="counts", seed=1, block_size=39)
+    assert whole.privacy == whole.promised
+    lost = run(protocol, np.zeros(40), fidelity="counts", seed=1, block_size=39, runtime=Loses())
+    assert lost.accounts.dropped == {"malformed": 1}
+    assert "theory" in lost.privacy.basis
+
+
+def test_runs_in_threads_do_not_share_their_scratch_memory():
+    protocol, rows = VectorSum(n=4000, d=20, g=30, b=9), np.random.default_rng(1).normal(size=(4000, 20)) / 9
+    alone = [run(protocol, rows, fidelity="aggregate", seed=seed).value.tobytes() for seed in range(12)]
+    with ThreadPoolExecutor(4) as pool:
+        together = pool.map(lambda seed: run(protocol, rows, fidelity="aggregate", seed=seed).value.tobytes(), range(12))
+    assert list(together) == alone

@@ -25,11 +25,16 @@ def load(table: str | None, file: Path | None, columns: str | None, bounds: list
     everywhere: Bounds | None = None
     for text in bounds or []:
         name, _, limits = text.rpartition("=")
+        if name in named or (not name and everywhere is not None):
+            raise ParameterError("bounds", text, "given once for a column, and once for all others")
         if name:
             named[name] = _bounds(limits)
         else:
             everywhere = _bounds(limits)
-    return read(file, [name.strip() for name in columns.split(",")] if columns else None, named, everywhere, label)
+    chosen = [name.strip() for name in columns.split(",")] if columns else None
+    if chosen is not None and len(set(chosen)) < len(chosen):
+        raise ParameterError("columns", columns, "different ones: each is released once")
+    return read(file, chosen, named, everywhere, label)
 
 
 def _bounds(text: str) -> Bounds:

@@ -14,11 +14,12 @@ from shuffle_sim.cli import options as o
 from shuffle_sim.cli.data import load
 from shuffle_sim.cli.learning import Bar, Moment, Split, Watch
 from shuffle_sim.cli.show import check_path, check_picture, console, emit, number, plain, save_picture, size, whole
-from shuffle_sim.engine import Result, run
+from shuffle_sim.engine import run
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.labelled import labelled
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.registry import registered
+from shuffle_sim.result import Result
 
 _PROTOCOL, _HYPER = "shuffle-gd", "calibrated"
 

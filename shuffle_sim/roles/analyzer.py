@@ -18,7 +18,7 @@ from shuffle_sim.randomizer import Randomizer
 from shuffle_sim.roles.channel import Keyed
 from shuffle_sim.roles.deployment import Deployment
 from shuffle_sim.roles.onion import Opener
-from shuffle_sim.roles.piles import read_hand, read_tally
+from shuffle_sim.roles.piles import parted, read_hand, read_tally
 from shuffle_sim.sealing import Purpose
 from shuffle_sim.wire import Context, Frame, Kind, check_context, parse, split
 
@@ -145,11 +145,11 @@ class _View:
             return
         if not self._spec.minimum <= frame.reports <= self._spec.cohort.size:
             raise FrameError("wrong-count", f"{frame.reports} reports of {self._spec.cohort.size} users")
-        size, sums = self._read(frame.payload, self._spec.randomizer)
         if self._taken and frame.reports != self.tally.reports:
             raise FrameError("wrong-count", f"{frame.reports} reports, {self.tally.reports} said before")
-        if self._size + size > frame.reports * self._spec.randomizer.per_label:
+        if self._size + parted(frame.payload)[0] > frame.reports * self._spec.randomizer.per_label:
             raise FrameError("wrong-length", f"more messages than those of {frame.reports} reports")
+        size, sums = self._read(frame.payload, self._spec.randomizer)  # last: what is opened counts as seen
         self._taken[frame.index] = digest
         self._size += size
         self.tally = Tally(self.tally.sums + sums, frame.reports)

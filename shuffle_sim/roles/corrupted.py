@@ -14,6 +14,8 @@ from shuffle_sim.wire import Context, Frame, Kind
 Squad = list[tuple[Adversary, Users]]
 """Each adversary with the users it controls in this block and round."""
 
+_LARGEST_PACKET = 1 << 24  # bytes of a user's packet that are carried on; the shuffler drops what is longer as cut off
+
 
 @dataclass
 class Corrupted:
@@ -93,12 +95,13 @@ def _act(
     if report is None:
         acts.silent += 1
         return
-    packets: tuple[bytes, ...] = (Frame(Kind.REPORT, context, user, 1, payload_of(report)).tobytes(),)
+    own = Frame(Kind.REPORT, context, user, 1, payload_of(report)).tobytes()
+    packets: tuple[bytes, ...] = (own,)
     for member in reversed(mine):
         packets = tuple(sent for packet in packets for sent in member.send(scene, user, packet, rng))
     acts.silent += not packets
-    acts.packets += [Frame(Kind.PACKET, context, user, 1, packet).tobytes() for packet in packets]
-    if any(member.colludes for member in mine) and isinstance(report, Messages):
+    acts.packets += [Frame(Kind.PACKET, context, user, 1, packet[:_LARGEST_PACKET]).tobytes() for packet in packets]
+    if any(member.colludes for member in mine) and isinstance(report, Messages) and own in packets:
         acts.told += 1
         acts.sums.update({label: int(total) for label, total in enumerate(report.sums()) if total})
 

@@ -12,6 +12,7 @@ from shuffle_sim.randomizer import Randomizer
 from shuffle_sim.roles.onion import bundle_bytes
 from shuffle_sim.wire import Context, Frame, Kind, check_context, parse
 
+_TOLD = (Cohort, Query, Randomizer, int)
 WAVE_BYTES = 1 << 23
 """Bytes that users send before the shuffler has taken what was sent before."""
 FIDELITIES = ("literal", "counts", "aggregate")
@@ -79,8 +80,10 @@ class Deployment:
         if frame.kind is not Kind.ROUND:
             raise FrameError("wrong-kind", f"{frame.kind.name} is not a broadcast")
         check_context(frame, self.answering(frame))
-        cohort, query, randomizer, minimum = decode(frame.payload, (Cohort, *self.protocol.speaks))
-        return frame, cohort, query, randomizer, minimum
+        told = decode(frame.payload, (Cohort, *self.protocol.speaks))
+        if type(told) is not tuple or len(told) != len(_TOLD) or not all(map(isinstance, told, _TOLD)) or told[3] < 1:
+            raise FrameError("malformed-broadcast", "not a cohort, a query, a randomizer and a minimum")
+        return frame, *told
 
     def answering(self, frame: Frame) -> Context:
         """The context of the frames that answer a broadcast."""
