@@ -146,7 +146,9 @@ def _reach(address: str) -> None:
     if address == "auto":
         return
     host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ParameterError("address", address, "host:port of a reachable Ray cluster, or auto")
     try:
         socket.create_connection((host.removeprefix("ray://"), int(port)), timeout=5).close()
-    except (OSError, ValueError) as error:
+    except (OSError, OverflowError) as error:
         raise ParameterError("address", address, f"host:port of a reachable Ray cluster, or auto ({error})") from error

@@ -151,7 +151,8 @@ class Phased(Protocol[PhasedState]):
         noise = Noise.of_problem(problem, privacy, noise_ratio, tuned_for, honest_fraction)
         strong = problem.strong_convexity
         if strong <= 0:
-            raise ParameterError("strong_convexity", strong, "above 0: take a ridge, or the optimiser without phases")
+            allowed = "above 0 for phases: take a ridge (--ridge), or the optimiser without phases"
+            raise ParameterError("strong_convexity", strong, allowed)
         counts = range(1, MAX_PHASES + 1) if phases is None else [integer("phases", phases, 1, integer("n", n))]
         ratios = GROWTHS if growth is None else [positive("growth", growth)]
         first = min(problem.reach, 2 * problem.objective_lipschitz / strong)

@@ -21,7 +21,7 @@ from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import Task, least_noise
 from shuffle_sim.randomizer import Floats
-from shuffle_sim.registry import registered
+from shuffle_sim.registry import names, registered
 
 RADIUS = {True: 20.0, False: 5.0}
 """Of the ball, where not given: for losses of classes, and for others."""
@@ -127,9 +127,10 @@ class Trainer:
         Raises:
             ParameterError: for what is not an optimiser, does not fit together or is not possible.
         """
-        optimiser = registered("protocol", name)
-        if not issubclass(optimiser, FirstOrder):
-            raise ParameterError("protocol", name, "an optimiser, such as shuffle-sgd, shuffle-acsa or shuffle-gd")
+        optimiser = registered("protocol", name) if name in names("protocol") else None
+        if optimiser is None or not issubclass(optimiser, FirstOrder):
+            known = [each for each in names("protocol") if issubclass(registered("protocol", each), FirstOrder)]
+            raise ParameterError("protocol", name, f"an optimiser: one of {', '.join(known)}")
         if hyper not in _HYPER:
             raise ParameterError("hyper", hyper, f"one of {', '.join(_HYPER)}")
         common = {"n": n, "problem": self.problem, "privacy": self.privacy}
@@ -155,10 +156,10 @@ class Trainer:
     def compared(self, n: int, rounds: int | None = None) -> dict[str, tuple[str, Optimiser]]:
         """The ways of COMPARED for n users, as (who adds the noise, protocol); `rounds` for the fully interactive ones."""
         found = {}
-        for way, (model, names) in COMPARED.items():
+        for way, (model, optimisers) in COMPARED.items():
             tried = [
                 self.protocol(name, n, tuned_for=model, rounds=rounds if name == "shuffle-gd" else None)
-                for name in names
+                for name in optimisers
             ]  # fmt: skip
             found[way] = model, min(tried, key=lambda each: each.bound)
         return found

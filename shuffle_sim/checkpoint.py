@@ -34,7 +34,7 @@ from shuffle_sim.roles import Deployment, ShardRecord, ShuffleRecord, ViewRecord
 from shuffle_sim.runtime import Exchange
 
 FILE = "run.journal"
-FORMAT = 1
+FORMAT = 2
 _SIZE = struct.Struct(">II")  # length of the record and its complement: a damaged length is not taken for a cut record
 _HASH = hashlib.sha256().digest_size
 _Record = TypeVar("_Record", ShardRecord, ShuffleRecord, ViewRecord)
@@ -82,7 +82,7 @@ class Checkpoint(Journal):
         self._lock = _locked(folder, create=not resume)
         try:
             if self._path.exists() != resume:
-                allowed = "a folder with a run to resume" if resume else "a folder without a run, or resumed (resume=True)"
+                allowed = "a folder with a run to resume" if resume else "a folder without a run, or given with --resume"
                 raise ParameterError("checkpoint", str(folder), allowed)
             identity = _identity(deployment, population, seed)
             head = (FORMAT, *identity, ("task", deployment.task), ("entropy", deployment.entropy.to_bytes(16, "big")))
@@ -270,8 +270,8 @@ def _identity(deployment: Deployment, population: Population, seed: int | None) 
         raise ParameterError("checkpoint", str(error), "used with a protocol, data and adversary that pickle can take") from error
     libraries = ["shuffle-sim", "numpy", *(["numba"] if deployment.kernel == "compiled" else [])]
     return (
+        ("seed", str(seed)),  # first: of another seed, data that are split or drawn by it differ, too
         *prints.items(),
-        ("seed", str(seed)),
         ("fidelity", deployment.fidelity),
         ("block size", str(deployment.block_size)),
         ("kernel", deployment.kernel),

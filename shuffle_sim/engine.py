@@ -30,6 +30,8 @@ from shuffle_sim.sealing import sealing_time
 
 _BLOCKS, _MAX_BLOCK, _BLOCK_BYTES = 16, 65_536, 1 << 21
 _LARGEST_FRAME = 1 << 29  # bytes that a block of users may send at once
+SEALING_SECONDS = 600.0
+"""A round of onion that would take longer is refused, where nothing else is said."""
 _LITERAL_MESSAGES = 10**8  # up to here a literal round takes about a second: simulate every message
 
 
@@ -51,7 +53,7 @@ def run(
     kernel: str | None = None,
     shuffler_shards: int = 1,
     security: str = "none",
-    sealing_seconds: float = 600.0,
+    sealing_seconds: float = SEALING_SECONDS,
     checkpoint: str | Path | None = None,
     resume: bool = False,
     on_round: Callable[[int, PrivacyLedger, Costs, Query], None] | None = None,

@@ -65,6 +65,7 @@ class Forecast:
         hops: users to shuffler, shuffler to analyzer, analyzer to all.
         batch: users in a round (the largest).
         seconds: about what sealing and opening takes on this machine, one worker; 0 without onion.
+        slowest: of that, the round that takes longest.
     """
 
     users: int
@@ -80,6 +81,7 @@ class Forecast:
     hops: tuple[Hop, ...]
     batch: int
     seconds: float
+    slowest: float
 
 
 def forecast(protocol: Protocol[Any], *, security: str = "none", block_size: int | None = None) -> Forecast:
@@ -97,12 +99,12 @@ def forecast(protocol: Protocol[Any], *, security: str = "none", block_size: int
         raise ParameterError("security", security, f"one of {', '.join(SECURITIES)}")
     ledger, specs = PrivacyLedger(), list(_rounds(protocol))
     totals = np.zeros((3, 3), np.int64)  # hop, kind of byte
-    seconds = 0.0
+    seconds = [0.0]
     for index, spec in enumerate(specs):
         ledger.charge(spec.cohort, spec.event)
         totals += _round(spec, index, security, block_size or default_block_size(protocol.users, spec.randomizer.report_bytes))
         if security == "onion":
-            seconds += sealing_time(spec.cohort.size * _messages(spec), spec.cohort.size, 1)
+            seconds.append(sealing_time(spec.cohort.size * _messages(spec), spec.cohort.size, 1))
     asked = sum(spec.cohort.size for spec in specs)
     participation = max(sum(events.values()) for _, events in ledger.users())
     widest = max(specs, key=_messages)
@@ -112,7 +114,7 @@ def forecast(protocol: Protocol[Any], *, security: str = "none", block_size: int
     return Forecast(
         protocol.users, len(specs), asked, participation, ledger.sequentially_interactive, _messages(widest), bits,
         _messages(widest) * widest.randomizer.alphabet.label_bits, bits * participation, hops[0].wire / asked * participation,
-        hops, max(spec.cohort.size for spec in specs), seconds,
+        hops, max(spec.cohort.size for spec in specs), sum(seconds), max(seconds),
     )  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,10 +73,8 @@ def labelled(table: Table, *, classes: bool, positive: Sequence[str] = ()) -> La
     if positive:
         raise ParameterError("positive", list(positive), "given for losses of classes: logistic or hinge")
     if table.target_bounds is None:
-        raise ParameterError(
-            "label", _named(sorted(set(_texts(table.target).tolist()))), "a number with public bounds, for this loss"
-        )
-    target, (low, high) = numeric("label", table.target), table.target_bounds
+        raise ParameterError("label", _named(sorted(set(_texts(table).tolist()))), "a number with public bounds, for this loss")
+    target, (low, high) = numeric(table.target_name, table.target), table.target_bounds
     labels = (target - (low + high) / 2) * (2 / (high - low))
     return Labelled(
         table,
@@ -103,7 +100,7 @@ def held_out(rows: Floats, fraction: float, seed: int | None) -> tuple[Floats, F
 
 
 def _classes(table: Table, positive: Sequence[str]) -> tuple[Floats, str]:
-    texts = _texts(table.target)
+    texts = _texts(table)
     found = sorted(set(texts.tolist()))
     for name in positive:
         if name not in found:
@@ -120,12 +117,13 @@ def _classes(table: Table, positive: Sequence[str]) -> tuple[Floats, str]:
     return np.where(np.isin(texts, chosen), 1.0, -1.0), f"{' '.join(chosen)} = +1, {_named(others)} = -1"
 
 
-def _texts(target: NDArray[Any] | None) -> NDArray[np.str_]:
+def _texts(table: Table) -> NDArray[np.str_]:
     """Labels as text; gaps are refused."""
-    values = np.asarray(target)
+    values = np.asarray(table.target)
     gaps = [value is None or (isinstance(value, float) and math.isnan(value)) for value in values.tolist()]
     if any(gaps):
-        raise ParameterError(f"label, row {gaps.index(True)}", None, "given: nobody can learn from a row without a label")
+        where = f"column {table.target_name}, row {gaps.index(True) + 1}"
+        raise ParameterError(where, None, "given: nobody can learn from a row without a label (the first row is 1)")
     return values.astype(str)
 
 

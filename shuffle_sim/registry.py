@@ -14,6 +14,11 @@ def _entries(kind: str) -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=f"shuffle_sim.{plural}")}
 
 
+def names(kind: str) -> list[str]:
+    """The names registered under a kind, in order."""
+    return sorted(_entries(kind))
+
+
 def registered(kind: str, name: str) -> Any:
     """What is registered under `name` in the entry-point group shuffle_sim.<kind>s (losses: shuffle_sim.losses).
 
@@ -27,7 +32,7 @@ def registered(kind: str, name: str) -> Any:
     """
     found = _entries(kind)
     if name not in list(found):  # a list: what is not a name need not be hashable
-        raise ParameterError(kind, name, f"one of {', '.join(sorted(found))}")
+        raise ParameterError(kind, name, f"one of {', '.join(names(kind))}")
     entry = found[name]
     try:
         return entry.load()

@@ -39,6 +39,7 @@ class Table:
         upper: public upper bounds, shape (columns,).
         target: what a model may learn to predict, shape (people,): names of classes or real numbers; or None.
         target_bounds: public bounds of a real target, or None.
+        target_name: what messages call it.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Table:
     upper: Floats
     target: NDArray[Any] | None = None
     target_bounds: Bounds | None = None
+    target_name: str = "label"
 
     @property
     def scaling(self) -> str:
@@ -129,7 +131,8 @@ def read(
     rows = np.stack([numeric(name, found[name]) for name in names], axis=1)
     labels = None if target is None else found[target]
     reach = None if target is None else bounds.get(target, everywhere)
-    return Table(path.name, tuple(names), rows, limits[:, 0], limits[:, 1], labels, reach and _limits(str(target), reach))
+    target_bounds = reach and _limits(str(target), reach)
+    return Table(path.name, tuple(names), rows, limits[:, 0], limits[:, 1], labels, target_bounds, target or "label")
 
 
 def _limits(name: str, bounds: Bounds | None) -> Bounds:
@@ -151,7 +154,9 @@ def numeric(name: str, column: NDArray[Any]) -> Floats:
         raise ParameterError(f"column {name}", str(column.dtype), "numeric")
     if not np.isfinite(column).all():
         row = int(np.argmin(np.isfinite(column)))
-        raise ParameterError(f"column {name}, row {row}", float(column[row]), "finite (no NaN, no infinity, no gaps)")
+        raise ParameterError(
+            f"column {name}, row {row + 1}", float(column[row]), "finite (no NaN, no infinity, no gaps; the first row is 1)"
+        )
     return np.asarray(column, float)
 
 

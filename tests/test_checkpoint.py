@@ -346,6 +346,11 @@ OTHER = {
 }
 
 
+def test_of_another_seed_the_seed_is_named_and_not_the_data_that_it_split(stopped):
+    with pytest.raises(ParameterError, match="its seed is 5, this run's is 6"):
+        run(interactive(), rows()[::-1], seed=6, fidelity="literal", checkpoint=stopped, resume=True)
+
+
 @pytest.mark.parametrize("field", [*OTHER, "no seed", "a later round's parameter"])
 def test_a_checkpoint_of_another_run_is_refused_by_the_field_that_differs(field, stopped):
     before = (stopped / FILE).read_bytes()
@@ -439,7 +444,7 @@ def test_a_checkpoint_rolled_back_by_hand_sends_the_same_bytes_again(stopped, tm
 @pytest.mark.parametrize(
     ("folder", "resume", "message"),
     [
-        ("run", False, "a folder without a run, or resumed"),
+        ("run", False, "a folder without a run, or given with --resume"),
         ("nothing", True, "No such file"),
         ("empty", True, "a folder with a run to resume"),
         ("file", False, "File exists|Not a directory"),

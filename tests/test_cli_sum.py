@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -167,6 +168,11 @@ def test_the_bare_command_shows_its_help_and_no_traceback(tmp_path):
     assert "sum" in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     assert done.returncode in (0, 2)
+
+
+def test_version_is_that_of_the_package(tmp_path):
+    done = subprocess.run([SCRIPT, "--version"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"shuffle-sim {version('shuffle-sim')}\n", "")
 
 
 # Bad input

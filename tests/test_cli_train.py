@@ -70,7 +70,7 @@ def test_json_tells_scores_guarantee_costs_accounts_and_what_was_chosen(told):
     assert found["costs"]["payload_bits_per_user"] % 31 == 0
     assert found["accounts"]["asked"] == found["accounts"]["accepted"] == 20 * 455
     assert found["clipped"] == {"cells": 14, "labels": 0, "gradients": 0}
-    assert found["run"] == {"fidelity": "aggregate", "runtime": "inprocess", "workers": 1, "seed": 7}
+    assert found["run"] == {"fidelity": "aggregate", "runtime": "inprocess", "workers": 1, "seed": 7, "security": "none"}
 
 
 def test_a_seed_gives_one_model_on_both_runtimes_and_its_absence_another(told):
@@ -139,6 +139,13 @@ def test_a_file_is_trained_on_with_text_labels(told, tmp_path):
     assert found["model"]["columns"] == ["age", "noise"]
     assert found["scores"]["accuracy"] > 0.9
     assert found["model"]["weights"][0] > 0
+
+
+def test_a_model_is_the_same_where_frames_are_sealed(told):
+    plain, sealed = (told(*ON, "--seed", "3", "--rounds", "3", "--security", how) for how in ("none", "transport"))
+    assert plain["model"] == sealed["model"]
+    assert sealed["run"]["security"] == "transport"
+    assert sealed["costs"]["wire_bytes"] > plain["costs"]["wire_bytes"]
 
 
 def test_people_are_told_of_the_bound_the_choices_and_whose_view_it_is(train):
@@ -282,7 +289,7 @@ def test_compare_for_people_names_optimisers_bounds_and_trust(train):
     code, output, errors = train(*CANCER, "--compare", "--repeats", "2", "--rounds", "5", "--plot", "ways.png")
     assert (code, errors) == (0, "")
     words = ("sequential", "interactive", "central", "local", "not private", "best constant", "curator", "nobody", "bits per",
-             "2 split(s)", "simulator's own view", "bound", "nothing is promised", "Picture: ways.png")  # fmt: skip
+             "2 splits", "simulator's own view", "bound", "nothing is promised", "Picture: ways.png")  # fmt: skip
     flat = " ".join(output.split())
     assert [word for word in words if word not in flat] == []
 
@@ -316,7 +323,10 @@ BAD = {
     "quantile of another loss": ([*ON, "--quantile", "0.3"], "logistic has none"),
     "quantile out of range": (["--table", "diabetes", "--loss", "pinball", "--quantile", "1.5"], "quantile"),
     "not an optimiser": ([*ON, "--protocol", "vector-sum"], "an optimiser"),
-    "unknown protocol": ([*ON, "--protocol", "sgd"], "shuffle-sgd"),
+    "unknown protocol": ([*ON, "--protocol", "sgd"], "one of shuffle-acsa, shuffle-gd, shuffle-sgd"),
+    "a limit on seals without seals": ([*ON, "--sealing-seconds", "9"], "used with --security onion"),
+    "seals that take too long": ([*ON, "--security", "onion", "--sealing-seconds", "0.01"], "s to seal and open"),
+    "seals on no messages": ([*ON, "--security", "onion", "--compare"], "no messages are there to be sealed"),
     "unknown hyper": ([*ON, "--hyper", "best"], "calibrated, paper"),
     "paper with bits": ([*ON, "--hyper", "paper", "--max-bits", "40"], "used without"),
     "more rounds than users": ([*ON, "--protocol", "shuffle-sgd", "--rounds", "456"], "each of 455 users answers once"),

@@ -76,8 +76,11 @@ def test_cost_speaks_to_people_and_machines(name, capsys):
     words = ["cost", "--n", "300", "--protocol", name, *(["--d", "2", "--rounds", "3"] if name == "shuffle-gd" else [])]
     printed = command(*words, capsys=capsys)
     assert "users to shuffler" in printed
-    assert ("Corollary B.11" if name == "shuffle-gd" else "section 3.1") in printed
+    compared = {"scalar-sum": "section 3.1", "shuffle-gd": "Corollary B.11", "split-and-mix": None}[name]
+    assert (" of the paper" in printed) == (compared is not None)
+    assert (compared or "") in printed
     told = json.loads(command(*words, "--json", "--security", "transport", capsys=capsys))
+    assert (told["paper"] or {"where": None})["where"] == compared
     assert told["forecast"]["rounds"] == (3 if name == "shuffle-gd" else 1)
     assert told["wire_bytes"]["users to shuffler"] > 0
     assert told["forecast"]["hops"][0]["sealing"] > 0
@@ -90,7 +93,11 @@ def test_cost_speaks_to_people_and_machines(name, capsys):
         (["--n", "100", "--protocol", "nothing"], "protocol"),
         (["--n", "100", "--security", "tls"], "security"),
         (["--n", "100", "--d", "2", "--protocol", "split-and-mix"], "d"),
-        (["--n", "100", "--rounds", "3"], "rounds, batch"),
+        (["--n", "100", "--rounds", "3"], "rounds"),
+        (["--n", "100", "--batch", "3"], "batch"),
+        (["--n", "100", "--loss", "hinge"], "loss"),
+        (["--n", "100", "--protocol", "split-and-mix", "--noise-ratio", "1.1"], "noise_ratio"),
+        (["--n", "100", "--protocol", "single-message", "--max-bits", "11"], "max_bits"),
         (["--n", "100", "--noise-ratio", "1.1", "--max-bits", "20"], "noise_ratio, max_bits"),
         (["--n", "100", "--d", "2", "--protocol", "shuffle-sgd", "--batch", "101"], "batch"),
     ],
@@ -176,3 +183,11 @@ def test_attackers_of_the_library_move_the_sum_as_far_as_the_table_says(name):
     spread = protocol.standard_error + protocol.randomizer.manipulation(1, 2000) * math.sqrt(20)
     assert abs(moved - protocol.randomizer.manipulation(1, 2000) * attackers) < 4.9 * spread / math.sqrt(40)
     assert moved > 0.7 * protocol.randomizer.manipulation(20, 2000)
+
+
+def test_cost_says_when_a_run_would_refuse_to_seal(capsys):
+    small = command("cost", "--n", "100", "--security", "onion", capsys=capsys)
+    large = command("cost", "--n", "100000", "--d", "10", "--security", "onion", capsys=capsys)
+    assert "Sealing and opening" in small
+    assert "refuses" not in small
+    assert "A run refuses a round of more than 600 s" in large

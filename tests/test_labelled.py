@@ -64,11 +64,11 @@ BAD = {
     "three classes": (table(["a", "b", "c"]), True, [], "'a b c': must be of two classes; or give --positive"),
     "unknown class": (table(["a", "b"]), True, ["c"], "one of the classes a b"),
     "all classes": (table(["a", "b"]), True, ["a", "b"], "not all"),
-    "gap": (table(np.array(["a", None, "b"], object)), True, [], "label, row 1"),
-    "nan": (table([0.0, 1.0, np.nan]), True, [], "label, row 2"),
+    "gap": (table(np.array(["a", None, "b"], object)), True, [], "label, row 2"),
+    "nan": (table([0.0, 1.0, np.nan]), True, [], "label, row 3"),
     "classes for a regression": (table(["a", "b"]), False, [], "a number with public bounds"),
     "text with bounds": (table(["a", "b"], (0.0, 1.0)), False, [], "numeric"),
-    "infinite": (table([0.0, np.inf], (0.0, 1.0)), False, [], "row 1"),
+    "infinite": (table([0.0, np.inf], (0.0, 1.0)), False, [], "row 2"),
     "positive of a regression": (table([0.0, 1.0], (0.0, 1.0)), False, ["1"], "losses of classes"),
 }
 BAD["no label"] = (Table("t", ("a",), np.zeros((2, 1)), np.zeros(1), np.ones(1)), *BAD["no label"][1:])

@@ -246,13 +246,13 @@ NOT_NUMBERS = {
     "lists parquet": ("a", lambda f: parquet(f / "t.parquet", {"a": [[1.0, 2.0]]})),
     "complex npz": ("a", lambda f: npz(f / "t.npz", a=np.array([1j]))),
     "strings npz": ("a", lambda f: npz(f / "t.npz", a=np.array(["x"]))),
-    "nan csv, row 1": ("a", lambda f: csv(f / "t.csv", "a,b\n1,2\nnan,3\n")),
-    "infinity csv, row 1": ("b", lambda f: csv(f / "t.csv", "a,b\n1,2\n1,inf\n")),
-    "gap csv, row 1": ("a", lambda f: csv(f / "t.csv", "a,b\n1,2\n,3\n")),
-    "gap in integers csv, row 0": ("b", lambda f: csv(f / "t.csv", "a,b\n1,\n2,3\n")),
-    "gap parquet, row 2": ("a", lambda f: parquet(f / "t.parquet", {"a": [1, 2, None]})),
-    "nan npz, row 1": ("a", lambda f: npz(f / "t.npz", a=[1.0, np.nan])),
-    "nan matrix npz, row 1": ("2", lambda f: npz(f / "t.npz", np.array([[1.0, 1.0, 1.0], [1.0, 1.0, np.nan]]))),
+    "nan csv, row 2": ("a", lambda f: csv(f / "t.csv", "a,b\n1,2\nnan,3\n")),
+    "infinity csv, row 2": ("b", lambda f: csv(f / "t.csv", "a,b\n1,2\n1,inf\n")),
+    "gap csv, row 2": ("a", lambda f: csv(f / "t.csv", "a,b\n1,2\n,3\n")),
+    "gap in integers csv, row 1": ("b", lambda f: csv(f / "t.csv", "a,b\n1,\n2,3\n")),
+    "gap parquet, row 3": ("a", lambda f: parquet(f / "t.parquet", {"a": [1, 2, None]})),
+    "nan npz, row 2": ("a", lambda f: npz(f / "t.npz", a=[1.0, np.nan])),
+    "nan matrix npz, row 2": ("2", lambda f: npz(f / "t.npz", np.array([[1.0, 1.0, 1.0], [1.0, 1.0, np.nan]]))),
 }
 
 

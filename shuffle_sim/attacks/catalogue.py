@@ -25,7 +25,10 @@ def attack(spec: Spec) -> Adversary:
     for key, parameter in known.items():
         if parameter.default is parameter.empty and key not in options:
             raise ParameterError(f"attack {name}: {key}", None, f"given, as in {name}:{key}=0.1")
-    made: Adversary = registered("attack", name)(**options)
+    try:
+        made: Adversary = registered("attack", name)(**options)
+    except ParameterError as error:
+        raise ParameterError(f"attack {name}: {error.parameter}", error.value, error.allowed) from error
     return made
 
 

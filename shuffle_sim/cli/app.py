@@ -3,7 +3,8 @@
 import sys
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from importlib.metadata import version
+from typing import Annotated, Any
 
 import typer
 
@@ -57,6 +58,19 @@ for _name, _command in _COMMANDS.items():
     app.command(_name)(_stopped(_command))
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"shuffle-sim {version('shuffle-sim')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    asked: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """What holds for every command."""
+
+
 def main() -> None:
     """Run the command; errors raised on purpose become one line and a non-zero exit code."""
     try:
@@ -76,7 +90,7 @@ def main() -> None:
 
 
 def _usage(error: Exception) -> int:
-    message = getattr(error, "format_message", lambda: str(error))()
+    message = getattr(error, "format_message", lambda: str(error))().replace("Value error, ", "")
     if type(error).__name__ == "NoArgsIsHelpError":
         print(message)
         return 0

@@ -74,6 +74,7 @@ def attack_command(
         figure = Figure(figsize=(7, 4.5), layout="constrained")
         axes = figure.subplots()
         draw(axes, found)
+        axes.set_title(f"{study}: n = {size[0]:,}, d = {size[1]}, ε = {epsilon:g}, δ = {delta:g}")
         axes.grid(alpha=0.3)
         save_picture(figure, plot)
         if not json:

@@ -164,7 +164,8 @@ def _draw(found: list[Way], n: int, d: int, privacy: Privacy, attackers: int, pa
         if family == "central":
             for way, style in zip(shown, ("--", "-."), strict=False):
                 axes.axhline(way.error, color="black", ls=style, lw=1, label=f"central, {way.name}")
-            axes.axhline(shown[0].attacked, color="black", ls=":", lw=1)
+            if attackers:
+                axes.axhline(shown[0].attacked, color="black", ls=":", lw=1, label="central, with malicious users")
             continue
         colour = _COLOURS[family.split()[0]]
         bits = [way.bits or 1 for way in shown]
@@ -175,7 +176,8 @@ def _draw(found: list[Way], n: int, d: int, privacy: Privacy, attackers: int, pa
             else:
                 axes.plot([x, x], [way.error, way.attacked], ":", color=colour, lw=1)
                 axes.plot([x], [way.attacked], "o", color=colour, mfc="none")
-    axes.plot([], [], "o", color="gray", mfc="none", label=f"with {attackers:,} malicious users")
+    if attackers:
+        axes.plot([], [], "o", color="gray", mfc="none", label=f"with {attackers:,} malicious users")
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("bits per user")

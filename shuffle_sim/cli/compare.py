@@ -8,7 +8,7 @@ import numpy as np
 from rich.table import Table as Grid
 
 from shuffle_sim.cli.learning import Bar, Split
-from shuffle_sim.cli.show import console, emit, number, save_picture
+from shuffle_sim.cli.show import console, emit, number, plural, save_picture
 from shuffle_sim.engine import run
 from shuffle_sim.errors import integer
 from shuffle_sim.labelled import Labelled
@@ -107,7 +107,7 @@ def _print(summary: dict[str, Any]) -> None:
     console.print(
         f"\n[bold]{summary['table']}[/]: {people['asked']} people asked, {people['held_out']} held out; {summary['labels']}\n"
         f"{summary['loss']} loss, ball of radius {summary['radius']:g}, ridge {summary['ridge']:g}; asked for epsilon "
-        f"{asked.epsilon:g} at delta {asked.delta:g}; {repeats} split(s), {summary['run']['fidelity']} messages"
+        f"{asked.epsilon:g} at delta {asked.delta:g}; {plural(repeats, 'split')}, {summary['run']['fidelity']} messages"
     )
     console.print(f"Public scaling: {summary['scaling']}.\n")
     names = [name for name in summary["constant"] if name != "training_loss"]
@@ -121,7 +121,7 @@ def _print(summary: dict[str, Any]) -> None:
     grid.add_row("best constant", *(_told(summary["constant"][name]) for name in names))
     console.print(grid)
     console.print(
-        f"\nMean±standard deviation over {repeats} split(s), the same for all; scores are the simulator's own view.\n"
+        f"\nMean±standard deviation over {plural(repeats, 'split')}, the same for all; scores are the simulator's own view.\n"
         "Of several optimisers the one with the smallest proven bound of the excess loss was taken:"
     )
     for row in summary["ways"]:
@@ -158,7 +158,9 @@ def _draw(summary: dict[str, Any], path: Path) -> None:
     left.invert_yaxis()
     left.set_xlabel(f"held-out {summary['loss'].lower()} loss")
     bits = [row["bits_per_user"] for row in ways]
-    right.barh(places, bits, color=["tab:orange" if row["model"] == "shuffle" else "lightgray" for row in ways])
+    for colour, shuffled, what in (("tab:orange", True, "messages of one bit"), ("lightgray", False, "numbers of 64 bits")):
+        width = [count if (row["model"] == "shuffle") == shuffled else np.nan for row, count in zip(ways, bits, strict=True)]
+        right.barh(places, width, color=colour, label=what)
     right.set_xscale("log")
     right.set_xlim(min(bits) / 5, max(bits) * 1000)
     for place, count in zip(places, bits, strict=True):
@@ -166,5 +168,5 @@ def _draw(summary: dict[str, Any], path: Path) -> None:
     right.set_xlabel("bits per user, whole run")
     asked = summary["asked_for"]
     figure.suptitle(f"{summary['table']}: {summary['people']['asked']} people, ε = {asked.epsilon:g}, δ = {asked.delta:g}")
-    figure.legend(loc="outside lower center", ncols=3)
+    figure.legend(loc="outside lower center", ncols=5)
     save_picture(figure, path)

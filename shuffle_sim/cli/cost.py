@@ -7,14 +7,16 @@ import typer
 from rich.table import Table as Grid
 
 from shuffle_sim.cli import options as o
-from shuffle_sim.cli.show import console, emit, number, size
+from shuffle_sim.cli.show import console, emit, number, plural, size
+from shuffle_sim.engine import SEALING_SECONDS
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.forecast import Forecast, corollary, forecast
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.registry import registered
 
-_SUMS = "section 3.1"
-_COROLLARIES = {"shuffle-sgd": "Corollary B.8", "shuffle-acsa": "Corollaries B.9 and B.10", "shuffle-gd": "Corollary B.11"}
+_OPTIMISERS = {"shuffle-sgd": "Corollary B.8", "shuffle-acsa": "Corollaries B.9 and B.10", "shuffle-gd": "Corollary B.11"}
+_PAPER = _OPTIMISERS | {"scalar-sum": "section 3.1", "vector-sum": "section 3.1"}
+"""What the paper says of the bits of its protocols; other protocols are compared with nothing."""
 
 
 def cost_command(
@@ -27,7 +29,7 @@ def cost_command(
     delta: o.Delta = 1e-6,
     noise_ratio: o.NoiseRatio = None,
     max_bits: o.MaxBits = None,
-    loss: Annotated[str, typer.Option(help="Of the model, where one is trained.")] = "logistic",
+    loss: Annotated[str | None, typer.Option(help="Of the model, where one is trained; default logistic.")] = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds, where the protocol has several; by default chosen.")] = None,
     batch: Annotated[int | None, typer.Option(help="Users in a round of a sequential protocol; by default chosen.")] = None,
     security: o.Security = "none",
@@ -41,49 +43,57 @@ def cost_command(
     """
     privacy = Privacy(epsilon, delta)
     name = protocol or ("vector-sum" if dimensions > 1 else "scalar-sum")
-    if noise_ratio is None and max_bits is None:
-        noise_ratio = 1.05
-    made = _made(name, users, dimensions, privacy, noise_ratio, max_bits, loss, rounds, batch)
+    noise = {"noise_ratio": noise_ratio, "max_bits": max_bits}
+    make = _optimiser if name in _OPTIMISERS else _sum
+    made = make(name, users, dimensions, privacy, noise, {"loss": loss, "rounds": rounds, "batch": batch})
     found = forecast(made, security=security)
-    bound = corollary(found, dimensions, epsilon, delta)
+    bound = corollary(found, dimensions, epsilon, delta) if name in _PAPER else None
     if json:
+        paper = bound and {"where": _PAPER[name], "bits": bound, "constant": found.user_payload_bits / bound}
         emit(
             {"protocol": name, "n": users, "d": dimensions, "epsilon": epsilon, "delta": delta, "security": security,
-             "forecast": found, "wire_bytes": {hop.name: hop.wire for hop in found.hops},
-             "paper": {"where": _COROLLARIES.get(name, _SUMS), "bits": bound, "constant": found.user_payload_bits / bound}}
+             "forecast": found, "wire_bytes": {hop.name: hop.wire for hop in found.hops}, "paper": paper}
         )  # fmt: skip
     else:
         _print(name, found, security, bound, dimensions)
 
 
-def _made(
-    name: str, n: int, d: int, privacy: Privacy, noise_ratio: float | None, max_bits: int | None, loss: str,
-    rounds: int | None, batch: int | None,
-) -> Any:  # fmt: skip
-    """The protocol, calibrated."""
-    kind = registered("protocol", name)
-    if name in _COROLLARIES:
-        trainer = registered("trainer", "linear").of(loss, d, privacy, noise_ratio=noise_ratio, max_bits=max_bits)
-        return trainer.protocol(name, n, rounds=rounds, batch=batch)
-    if rounds is not None or batch is not None:
-        raise ParameterError("rounds, batch", (rounds, batch), f"left out: {name} has one round, of everybody")
-    calibrate: Callable[..., Any] | None = getattr(kind, "calibrate", None)
+_Options = dict[str, Any]
+
+
+def _optimiser(name: str, n: int, d: int, privacy: Privacy, noise: _Options, training: _Options) -> Any:
+    """A protocol that trains a linear model, calibrated."""
+    trainer = registered("trainer", "linear").of(training.pop("loss") or "logistic", d, privacy, **noise)
+    return trainer.protocol(name, n, **training)
+
+
+def _sum(name: str, n: int, d: int, privacy: Privacy, noise: _Options, training: _Options) -> Any:
+    """A protocol of one round, calibrated.
+
+    Raises:
+        ParameterError: it has no use for an option that was given.
+    """
+    calibrate: Callable[..., Any] | None = getattr(registered("protocol", name), "calibrate", None)
     if calibrate is None:
         raise ParameterError("protocol", name, "one of the sums, or of the optimisers")
-    wanted = {"n": n, "d": d, "privacy": privacy, "noise_ratio": noise_ratio, "max_bits": max_bits}
-    taken = set(calibrate.__kwdefaults__ or ()) | {"n", "privacy"}
+    known = calibrate.__kwdefaults__ or {}
+    for key, value in (noise | training).items():
+        if value is not None and key not in known:
+            raise ParameterError(key, value, f"left out: {name} does not take it")
+    if set(noise) <= set(known) and set(noise.values()) == {None}:
+        noise = noise | {"noise_ratio": 1.05}
     if "vector" in name:
-        taken.add("d")
+        noise = noise | {"d": d}
     elif d != 1:
         raise ParameterError("d", d, f"1: {name} sums scalars")
-    return calibrate(**{key: value for key, value in wanted.items() if key in taken})
+    return calibrate(n=n, privacy=privacy, **{key: value for key, value in noise.items() if value is not None})
 
 
-def _print(name: str, f: Forecast, security: str, bound: float, d: int) -> None:
+def _print(name: str, f: Forecast, security: str, bound: float | None, d: int) -> None:
     kind = "sequentially" if f.sequential else "fully"
     console.print(f"\n[bold]{name}[/], n = {f.users:,}, d = {d:,}, security {security}: {kind} interactive")
     console.print(
-        f"{f.rounds:,} round(s) of at most {f.batch:,} users; a user answers in at most {f.participation:,}, "
+        f"{plural(f.rounds, 'round')} of at most {f.batch:,} users; a user answers in at most {f.participation:,}, "
         f"{f.asked / f.users:.3g} on average\n"
     )
     grid = Grid("a user", "in a round", "over the run", box=None, header_style="bold", pad_edge=False)
@@ -103,8 +113,12 @@ def _print(name: str, f: Forecast, security: str, bound: float, d: int) -> None:
     console.print(hops)
     if f.seconds:
         console.print(f"\nSealing and opening takes about {number(f.seconds)} s on this machine with one worker.")
+    if f.slowest > SEALING_SECONDS:
+        console.print(f"A run refuses a round of more than {SEALING_SECONDS:g} s, unless --sealing-seconds allows it.")
+    if bound is None:
+        return
     console.print(
-        f"\n{_COROLLARIES.get(name, _SUMS)} of the paper: O({number(bound)}) bits a user, that is "
+        f"\n{_PAPER[name]} of the paper: O({number(bound)}) bits a user, that is "
         f"{'rounds answered x ' if f.participation > 1 else ''}d (sqrt(batch) + ln(1/delta)/epsilon^2); "
         f"here {f.user_payload_bits / bound:.3g} times that."
     )

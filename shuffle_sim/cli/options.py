@@ -1,7 +1,7 @@
 """The options that commands share, so that the same thing has the same name in all of them."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -25,6 +25,9 @@ Address = Annotated[
 Workers = Annotated[int, typer.Option(help="User shards (on Ray: actors).")]
 Fidelity = Annotated[str | None, typer.Option(help="literal, counts or aggregate; by default chosen by cost.")]
 Security = Annotated[str, typer.Option(help="none, transport (each hop sealed) or onion (each message sealed to the analyzer).")]
+SealingSeconds = Annotated[
+    float | None, typer.Option(help="With onion: refuse rounds that take longer to seal and open; by default 600.")
+]
 Seed = Annotated[int | None, typer.Option(help="Makes the run reproducible, and therefore not private.")]
 Attacks = Annotated[
     list[str] | None,
@@ -56,6 +59,19 @@ Radius = Annotated[float | None, typer.Option(help="Of the l2 ball of the parame
 Ridge = Annotated[float, typer.Option(help="Public ridge; makes the objective strongly convex.")]
 NormBound = Annotated[float | None, typer.Option(help="Longer gradients are clipped to it; by default the loss's own bound.")]
 TestFraction = Annotated[float, typer.Option(help="Fraction of the people who are held out and never asked.")]
+
+
+def security_of(security: str, sealing_seconds: float | None) -> dict[str, Any]:
+    """What `run` is told of both.
+
+    Raises:
+        ParameterError: a limit for what is not sealed message by message.
+    """
+    if sealing_seconds is None:
+        return {"security": security}
+    if security != "onion":
+        raise ParameterError("sealing_seconds", sealing_seconds, "used with --security onion")
+    return {"security": security, "sealing_seconds": sealing_seconds}
 
 
 def runtime_of(name: str, address: str | None) -> Runtime:

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table as Grid
 
 from shuffle_sim.cli import options as o
-from shuffle_sim.cli.show import check_picture, console, emit, number, save_picture
+from shuffle_sim.cli.show import check_picture, console, emit, number, plural, save_picture
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy import paper
 from shuffle_sim.privacy.accountant import ShuffleAccountant
@@ -93,7 +93,7 @@ def _print(task: Task, chosen: Plan, curve: list[Plan], yardsticks: list[dict[st
     kind = "scalar sum" if task.d == 1 else f"vector sum, d = {task.d:,}"
     console.print(
         f"\n[bold]{kind}[/], n = {task.n:,}, epsilon {task.privacy.epsilon:g}, delta {task.privacy.delta:g}, "
-        f"{task.rounds:,} round(s), honest fraction {task.honest_fraction:g}"
+        f"{plural(task.rounds, 'round')}, honest fraction {task.honest_fraction:g}"
     )
     console.print(
         f"[bold]plan[/]: g = {chosen.g:,}, b = {chosen.b:,}, p = 1/2: {chosen.bits:,} bits per user and coordinate, "
@@ -136,7 +136,8 @@ def _draw(task: Task, chosen: Plan, curve: list[Plan], yardsticks: list[dict[str
     axes.set_xlabel("bits per user, coordinate and round")
     axes.set_ylabel("noise / central Gaussian")
     axes.set_title(
-        f"n = {task.n:,}, d = {task.d:,}, ε = {task.privacy.epsilon:g}, δ = {task.privacy.delta:g}, {task.rounds:,} round(s)"
+        f"n = {task.n:,}, d = {task.d:,}, ε = {task.privacy.epsilon:g}, δ = {task.privacy.delta:g}, "
+        f"{plural(task.rounds, 'round')}"
     )
     axes.grid(alpha=0.3, which="both")
     axes.legend()

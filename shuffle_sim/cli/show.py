@@ -86,6 +86,11 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100_000 else f"{value:.4g}"
 
 
+def plural(count: int, noun: str) -> str:
+    """A number of things."""
+    return f"{count:,} {noun}" + "s" * (count != 1)
+
+
 def size(count: float) -> str:
     """Bytes with a unit."""
     for unit in ("bytes", "kB", "MB", "GB", "TB"):

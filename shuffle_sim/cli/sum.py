@@ -9,7 +9,7 @@ from rich.table import Table as Grid
 from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.cli import options as o
 from shuffle_sim.cli.data import load
-from shuffle_sim.cli.show import check_picture, console, emit, number, plain, save_picture, size
+from shuffle_sim.cli.show import check_picture, console, emit, number, plain, plural, save_picture, size
 from shuffle_sim.engine import run
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.gaussian import sigma
@@ -34,6 +34,7 @@ def sum_command(
     workers: o.Workers = 1,
     fidelity: o.Fidelity = None,
     security: o.Security = "none",
+    sealing_seconds: o.SealingSeconds = None,
     seed: o.Seed = None,
     attack: o.Attacks = None,
     checkpoint: o.Checkpoint = None,
@@ -60,7 +61,8 @@ def sum_command(
     check_picture(plot)
     where, adversary = o.runtime_of(runtime, address), attacks(attack or [])
     how: dict[str, Any] = {"runtime": where, "workers": workers, "fidelity": fidelity, "seed": seed, "adversary": adversary}
-    result = run(protocol, rows, **how, security=security, checkpoint=checkpoint, resume=resume)
+    how |= o.security_of(security, sealing_seconds)
+    result = run(protocol, rows, **how, checkpoint=checkpoint, resume=resume)
     summary = _summary(source, protocol, result, privacy)
     if json:
         emit(summary)
@@ -105,8 +107,8 @@ def _summary(table: Table, protocol: Any, result: Result, privacy: Privacy) -> d
 def _print(table: Table, summary: dict[str, Any], result: Result) -> None:
     p = summary["parameters"]
     console.print(
-        f"\n[bold]{table.name}[/]: {summary['people']} people, {len(table.columns)} columns, "
-        f"{result.fidelity} messages, runtime {result.runtime}, {result.workers} user shard(s)"
+        f"\n[bold]{table.name}[/]: {summary['people']:,} people, {plural(len(table.columns), 'column')}, "
+        f"{result.fidelity} messages, runtime {result.runtime}, {plural(result.workers, 'user shard')}"
     )
     console.print(f"Public scaling: {table.scaling}.\n")
     grid = Grid("column mean", "true", "private", "predicted s.e.", "off by", box=None, header_style="bold", pad_edge=False)
@@ -133,10 +135,11 @@ def _print(table: Table, summary: dict[str, Any], result: Result) -> None:
     )
     paper = noise["paper"]
     if "refused" in paper:
-        console.print(f"         the paper's constants do not apply: {paper['refused']}")
+        console.print(f"         the paper's constants (Theorem 3.2) do not apply: {paper['refused']}")
     else:
         console.print(
-            f"         the paper's constants: {paper['ratio']:,.0f} x this noise with {paper['bits']:,} bits per user and column"
+            f"         the paper's constants (Theorem 3.2): {paper['ratio']:,.0f} x this noise "
+            f"with {paper['bits']:,} bits per user and column"
         )
     a, cells = result.accounts, summary["clipped_cells"]
     extra = f" + {a.extra} extra" if a.extra else ""

@@ -13,7 +13,7 @@ from shuffle_sim.cli import compare as others
 from shuffle_sim.cli import options as o
 from shuffle_sim.cli.data import load
 from shuffle_sim.cli.learning import Bar, Moment, Split, Watch
-from shuffle_sim.cli.show import check_path, check_picture, console, emit, number, plain, save_picture, size, whole
+from shuffle_sim.cli.show import check_path, check_picture, console, emit, number, plain, plural, save_picture, size, whole
 from shuffle_sim.engine import run
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.labelled import labelled
@@ -54,6 +54,8 @@ def train_command(
     address: o.Address = None,
     workers: o.Workers = 1,
     fidelity: o.Fidelity = None,
+    security: o.Security = "none",
+    sealing_seconds: o.SealingSeconds = None,
     seed: o.Seed = None,
     checkpoint: o.Checkpoint = None,
     resume: o.Resume = False,
@@ -81,6 +83,7 @@ def train_command(
     check_picture(plot)
     check_path("model_out", model_out, (".json",))
     where: dict[str, Any] = {"runtime": host, "workers": workers, "fidelity": fidelity}
+    where |= o.security_of(security, sealing_seconds)
     given = {"hyper": hyper, "batch": batch, "eta": eta, "smoothing": smoothing, "phases": phases}
     if compare:
         for name, value in {"protocol": protocol, "model_out": model_out, "checkpoint": checkpoint, **given}.items():
@@ -145,7 +148,8 @@ def _summary(split: Split, protocol: Any, result: Result, moments: list[Moment])
         "payload_bits_per_user": result.costs.payload_bits_per_user * each,
         "accounts": plain(result.accounts),
         "history": plain(moments),
-        "run": {"fidelity": result.fidelity, "runtime": result.runtime, "workers": result.workers, "seed": result.seed},
+        "run": {"fidelity": result.fidelity, "runtime": result.runtime, "workers": result.workers, "seed": result.seed}
+        | {"security": result.security},
     }
 
 
@@ -154,13 +158,13 @@ def _print(split: Split, summary: dict[str, Any], result: Result) -> None:
     interaction = "sequential" if summary["sequentially_interactive"] else "fully interactive"
     console.print(
         f"\n[bold]{summary['table']}[/]: {summary['people']['asked']} people asked, {summary['people']['held_out']} held out, "
-        f"{len(model['columns'])} columns; {summary['labels']}"
+        f"{plural(len(model['columns']), 'column')}; {summary['labels']}"
     )
     console.print(f"Public scaling: {split.source.scaling}.")
     console.print(
         f"[bold]{told['name']}[/] ({interaction}), {model['loss']['name']} loss, ball of radius {model['radius']:g}, "
-        f"ridge {model['ridge']:g}, {result.rounds:,} rounds, {result.fidelity} messages, runtime {result.runtime}, "
-        f"{result.workers} user shard(s)\n"
+        f"ridge {model['ridge']:g}, {plural(result.rounds, 'round')}, {result.fidelity} messages, runtime {result.runtime}, "
+        f"{plural(result.workers, 'user shard')}\n"
     )
     grid = Grid("", "this model", "best constant", box=None, header_style="bold", pad_edge=False)
     for name, value in summary["scores"].items():
@@ -173,7 +177,7 @@ def _print(split: Split, summary: dict[str, Any], result: Result) -> None:
         console.print(f"         assuming: {note}")
     c, a = result.costs, result.accounts
     console.print(
-        f"[bold]Cost[/]     {summary['payload_bits_per_user']:,} bits per user: {told['rounds_per_user']:,} report(s) of "
+        f"[bold]Cost[/]     {summary['payload_bits_per_user']:,} bits per user: {plural(told['rounds_per_user'], 'report')} of "
         f"{c.payload_bits_per_user:,}; on the wire {size(c.wire_bytes)} in all ({'measured' if c.measured else 'by formula'})"
     )
     console.print(
@@ -220,6 +224,7 @@ def _draw(summary: dict[str, Any], path: Path) -> None:
     upper.set_title(f"{summary['table']}: {summary['protocol']['name']}, ε = {privacy['epsilon']:.3g}, δ = {privacy['delta']:g}")
     lower.plot(rounds, [moment["epsilon"] for moment in history], color="black", **style)
     lower.set(xlabel="round", ylabel="ε spent", ylim=(0, None))
+    lower.xaxis.get_major_locator().set_params(integer=True)
     for axes in (upper, lower):
         axes.grid(alpha=0.3)
     figure.legend(loc="outside lower center", ncols=3)

@@ -142,7 +142,7 @@ def fewest_bits(task: Task, noise_ratio: float) -> Plan:
     """The fewest bits whose noise is at most `noise_ratio` times the central Gaussian's.
 
     Raises:
-        ParameterError: the ratio is not above 1, or so close to 1 that no parameters below 2^40 bits reach it.
+        ParameterError: the ratio is not above 1, or so close to 1 that neither 2^40 bits nor 2^53 of all users reach it.
     """
     real("noise_ratio", noise_ratio, 0.0, 1e6)
     # Even a Gaussian needs honest b g-steps: n (b + 1) <= (2 g ratio central)^2 and honest b >= (2 g central)^2.
@@ -157,14 +157,15 @@ def fewest_bits(task: Task, noise_ratio: float) -> Plan:
     def works(b: int) -> bool:
         return task.private(steps(b), b)
 
+    most = min(_MAX_B, 2**53 // task.honest)  # trials are counted exactly
+    if not works(most):
+        raise ParameterError("noise_ratio", noise_ratio, f"larger: not reached within {most:,} bits")
     least_b = max(1, math.floor(0.98 / room))
     found = next(filter(works, range(least_b, least_b + _SCAN)), None)
     if found is None:
         low, high = least_b + _SCAN - 1, 2 * (least_b + _SCAN)
         while not works(high):
-            low, high = high, 2 * high
-            if high > _MAX_B:
-                raise ParameterError("noise_ratio", noise_ratio, "larger: not reached within 2^40 bits")
+            low, high = high, min(2 * high, most)
         found = first(works, low, high)
     return _plan(task, steps(found), found)
 
