@@ -103,21 +103,32 @@ def into_heaps(row, heap_of, heaps, ends):
 
 
 @_jit
-def permute_heap(heap, words):
-    """Fisher and Yates with Lemire's bounded integers; False if the random words did not suffice (the heap is not done then)."""
-    used = 0
+def permute_heaps(heaps, ends, state, random):
+    """Permute every heap where it lies; state and random, (rounds, 16): of `fill`, which draws the words as they are used."""
+    words, used, start = random.reshape(-1).view(np.uint32), 2 * random.size, 0
+    for end in ends:
+        used = permute_heap(heaps[start:end], state, random, words, used)
+        start = end
+
+
+@_jit
+def permute_heap(heap, state, random, words, used):
+    """Fisher and Yates with Lemire's bounded integers; how many of the words, those of `random`, are used then."""
     for size in range(heap.size, 1, -1):
         bound = np.uint64(size)
-        product = np.uint64(words[used]) * bound
-        used += 1
-        if (product & np.uint64(0xFFFFFFFF)) < bound:  # rarely: here words may be refused
-            while (product & np.uint64(0xFFFFFFFF)) < (np.uint64(1 << 32) - bound) % bound:
-                if used + size > words.size:
-                    return False
-                product = np.uint64(words[used]) * bound
-                used += 1
+        low, product = np.uint64(0), np.uint64(0)
+        while True:
+            if used == words.size:
+                fill(state, random)
+                used = 0
+            product = np.uint64(words[used]) * bound
+            used += 1
+            low = product & np.uint64(0xFFFFFFFF)
+            # Rarely the word is refused: below the bound the remainder is worth its division.
+            if low >= bound or low >= (np.uint64(1 << 32) - bound) % bound:
+                break
         j = np.int64(product >> np.uint64(32))
         last = heap[size - 1]
         heap[size - 1] = heap[j]
         heap[j] = last
-    return True
+    return used

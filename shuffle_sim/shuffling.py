@@ -43,15 +43,12 @@ def permuted(row: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
     """
     if len(row) < _LONG or row.ndim > 1 or find_spec("numba") is None:
         return np.asarray(rng.permutation(row))
-    from shuffle_sim.compiled import into_heaps, permute_heap
+    from shuffle_sim.compiled import into_heaps, permute_heaps
 
     heap_of = rng.bit_generator.random_raw(len(row) // 8 + 1).view(np.uint8)[: len(row)]
     moved, ends = np.empty(len(row), row.dtype), np.zeros(256, np.int64)
     into_heaps(np.ascontiguousarray(row), heap_of, moved, ends)
-    for heap in np.split(moved, ends[:-1]):
-        words = rng.bit_generator.random_raw(heap.size // 2 + heap.size // 64 + 64).view(np.uint32)
-        if not permute_heap(heap, words):
-            rng.shuffle(heap)
+    permute_heaps(moved, ends, rng.bit_generator.random_raw(64).reshape(4, 16), np.empty((64, 16), np.uint64))
     return moved
 
 

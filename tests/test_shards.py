@@ -294,25 +294,37 @@ def test_moving_messages_heap_by_heap_has_the_law_of_the_plain_permutation():
 
 
 def test_every_heap_is_permuted_uniformly():
-    from shuffle_sim.compiled import permute_heap
+    from shuffle_sim.compiled import permute_heaps
 
     which = {order: index for index, order in enumerate(permutations(range(4)))}
-    raw = np.random.Generator(np.random.SFC64(7)).bit_generator.random_raw(DRAWS * 4).view(np.uint32).reshape(DRAWS, 8)
+    rng, ends = np.random.Generator(np.random.SFC64(7)), np.arange(4, 4 * DRAWS + 1, 4)
 
-    def drawn(words):
-        heap = np.arange(4)
-        assert permute_heap(heap, words)
-        return which[tuple(heap.tolist())]
+    def drawn():
+        heaps = np.tile(np.arange(4), DRAWS)
+        permute_heaps(heaps, ends, rng.bit_generator.random_raw(64).reshape(4, 16), np.empty((3, 16), np.uint64))
+        return heaps.reshape(-1, 4)
 
-    check_pmf([drawn(words) for words in raw], np.full(24, 1 / 24))
-    with pytest.raises(LawError):  # power: a bit of the words is stuck
-        check_pmf([drawn(words | 1 << 31) for words in raw], np.full(24, 1 / 24))
+    check_pmf([which[tuple(heap)] for heap in drawn().tolist()], np.full(24, 1 / 24))
+    with pytest.raises(LawError):  # power: one in ten heaps is not permuted
+        check_pmf([which[tuple(heap)] for heap in np.where(rng.random((DRAWS, 1)) < 0.1, np.arange(4), drawn()).tolist()],
+                  np.full(24, 1 / 24))  # fmt: skip
 
 
-def test_a_heap_whose_random_words_run_out_says_so():
+def test_a_word_that_would_favour_a_place_is_drawn_again():
     from shuffle_sim.compiled import permute_heap
 
-    assert not permute_heap(np.arange(3), np.zeros(3, np.uint32))  # zero is refused for three places, again and again
+    heap, state = np.arange(3), np.random.default_rng(8).integers(0, 2**64, (4, 16), np.uint64)
+    words = np.zeros(32, np.uint32)
+    words[2:4] = 1 << 31, 1 << 31  # the middle of three places, then the second of two
+    random = words.view(np.uint64).reshape(1, 16)
+    assert permute_heap(heap, state, random, words, 0) == 4  # 2^32 is not a multiple of 3: both zeros are refused
+    assert heap.tolist() == [0, 2, 1]
+    # Where words run out, others are drawn.
+    heap, left = np.arange(1000), words.size - 5
+    used = permute_heap(heap, state, random, words, left)
+    assert sorted(heap) == list(range(1000))
+    assert 0 < used <= words.size
+    assert words.any()
 
 
 # What is refused
