@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from protocols.encoding import SumRandomizer, admitted, opposite_ends, round_at_random
@@ -163,11 +164,9 @@ class BinomialRandomizer(SumRandomizer):
 
     def count_pmf(self, x: Floats, label: int) -> Floats:
         """Exact law of the number of ones under `label` in one report on `x`, on 0, ..., g + b."""
-        from scipy.stats import binom
-
         scaled = float(np.clip((np.atleast_1d(x)[label] - self.lower) * self.g / self.width, 0.0, self.g))
         floor = min(int(scaled), self.g - 1)
-        noise = binom.pmf(np.arange(self.b + 1), self.b, self.p)
+        noise = scipy.stats.binom.pmf(np.arange(self.b + 1), self.b, self.p)
         pmf = np.zeros(self.g + self.b + 1)
         pmf[floor : floor + self.b + 1] += (1 - (scaled - floor)) * noise
         pmf[floor + 1 : floor + self.b + 2] += (scaled - floor) * noise
@@ -175,11 +174,9 @@ class BinomialRandomizer(SumRandomizer):
 
     def total_law(self, sums: NDArray[np.int64], users: int) -> tuple[NDArray[np.int64], Floats]:
         """The noise alone, Bin(users b, p), within 12 standard deviations."""
-        from scipy.stats import binom
-
         mean, spread = users * self.b * self.p, 12 * math.sqrt(users * self.b * self.p * (1 - self.p)) + 12
         places = np.arange(max(0, math.floor(mean - spread)), math.ceil(mean + spread) + 1)
-        return sums - places[0], binom.pmf(places, users * self.b, self.p)
+        return sums - places[0], scipy.stats.binom.pmf(places, users * self.b, self.p)
 
     def event(self, users: int) -> BinomialSumEvent:
         """The release of the view, with the noise of `users` honest users."""

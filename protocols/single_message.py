@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from protocols.encoding import MAGNITUDES, SumRandomizer, admitted, round_at_random
 from protocols.sums import OneRoundSum, SumState
@@ -183,7 +183,7 @@ def _least_gamma(honest: int, steps: int, epsilon: float, delta: float) -> float
             return 1.0
     while excess(low) <= 0:
         low -= 1.0
-    return min(1.0, math.exp(brentq(excess, low, high, xtol=1e-7) + 2e-7))
+    return min(1.0, math.exp(scipy.optimize.brentq(excess, low, high, xtol=1e-7) + 2e-7))
 
 
 def _best_steps(gamma_at: Callable[[int], float], n: int, upper: float) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+import scipy
 
 from protocols.baselines import Baseline, run_baseline
 from protocols.domains import L2Ball
@@ -179,7 +179,9 @@ class Trainer:
         def mean_loss(margin: float) -> float:
             return float(self.loss.value(np.full_like(labels, margin), labels).mean())
 
-        return float(minimize_scalar(mean_loss, bounds=(-reach, reach), method="bounded", options={"xatol": 1e-6}).x)
+        return float(
+            scipy.optimize.minimize_scalar(mean_loss, bounds=(-reach, reach), method="bounded", options={"xatol": 1e-6}).x
+        )
 
     def _within(self, bits: int, made: Optimiser, make: Callable[[float], Optimiser]) -> Optimiser:
         """With at most `bits` per user, coordinate and round; the least noise they allow, or more where the batch changes too."""

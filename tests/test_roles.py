@@ -1,5 +1,7 @@
 """Users, shuffler and analyzer at work: what is dropped and why, what is refused, what the view is and is not."""
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -629,3 +631,11 @@ def test_runs_in_threads_do_not_share_their_scratch_memory():
     with ThreadPoolExecutor(4) as pool:
         together = pool.map(lambda seed: run(protocol, rows, fidelity="aggregate", seed=seed).value.tobytes(), range(12))
     assert list(together) == alone
+
+
+def test_a_role_s_process_loads_no_heavy_library():
+    # Every actor has a process of its own: what they load counts as many times.
+    heavy = "scipy.optimize", "scipy.stats", "sklearn", "matplotlib", "pyarrow", "rich"
+    code = f"import sys, protocols, shuffle_sim.roles; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[]\n"

@@ -14,10 +14,9 @@ import math
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import betaincc
-from scipy.stats import binom
 
 from shuffle_sim.errors import integer, real
 
@@ -40,9 +39,9 @@ def delta(users: int, gamma: float, symbols: int, epsilon: float) -> float:
     """delta of one round of `users` honest users at `epsilon`; never below the blanket's exact one."""
     check(users, gamma, symbols)
     real("epsilon", epsilon, 0.0, math.inf, closed=(True, False))
-    low, high = (int(x) for x in binom.ppf([_TAIL, 1 - _TAIL], users - 1, gamma))
+    low, high = (int(x) for x in scipy.stats.binom.ppf([_TAIL, 1 - _TAIL], users - 1, gamma))
     edges = np.unique(np.linspace(low, high + 1, _BUCKETS + 1).astype(int))
-    weights = np.diff(binom.cdf(edges - 1, users - 1, gamma))
+    weights = np.diff(scipy.stats.binom.cdf(edges - 1, users - 1, gamma))
     factor = math.exp(min(epsilon, 700.0))
     gains = [_gain(int(least) + 1, gamma, symbols, factor) for least in edges[:-1]]
     # Outside the window, and in its first bucket's lower edge, at most everything is revealed.
@@ -55,9 +54,9 @@ def _gain(messages: int, gamma: float, symbols: int, factor: float) -> float:
     Given N = a, N' is binomial among the other messages, and E [A - B N']_+ = A P(N' <= t) - B E[N'; N' <= t] for t = A/B.
     """
     c = (1 - gamma) * symbols / messages
-    low, high = (int(x) for x in binom.ppf([_TAIL, 1 - _TAIL], messages, 1 / symbols))
+    low, high = (int(x) for x in scipy.stats.binom.ppf([_TAIL, 1 - _TAIL], messages, 1 / symbols))
     edges = np.unique(np.linspace(low, high + 1, min(high + 1 - low, _PLACES) + 1).astype(np.int64))
-    weights = np.diff(binom.cdf(edges - 1, messages, 1 / symbols))
+    weights = np.diff(scipy.stats.binom.cdf(edges - 1, messages, 1 / symbols))
     a = edges[1:] - 1  # the gain grows with N: all of a bucket count as its last
     others = messages - a
     A, B = c * a + gamma - factor * gamma, factor * c
@@ -89,7 +88,7 @@ def epsilon(users: int, gamma: float, symbols: int, delta_: float) -> float:
         return 0.0
     if delta(users, gamma, symbols, high) > delta_:
         return high  # one user's own randomised response is that private without any others
-    root: float = brentq(lambda e: math.log(delta(users, gamma, symbols, e) / delta_), 0.0, high, xtol=1e-10)
+    root: float = scipy.optimize.brentq(lambda e: math.log(delta(users, gamma, symbols, e) / delta_), 0.0, high, xtol=1e-10)
     return root + 2e-10
 
 

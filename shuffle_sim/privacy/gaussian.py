@@ -4,6 +4,7 @@ import math
 from typing import overload
 
 import numpy as np
+import scipy  # parts by attribute: they load when used, and shards and shufflers need few
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
@@ -34,23 +35,23 @@ def mu_of(epsilon: float, delta: float) -> float:
         real("epsilon", epsilon, 0.0, math.inf, closed=(True, False)),
         real("delta", delta, 0, 1, closed=(False, False)),
     )
-    from scipy.optimize import brentq  # heavy, and not needed by users' shards and shufflers
-
     high = 1.0
     while delta_gdp(epsilon, high) < delta:
         high *= 2
-    root: float = brentq(lambda mu: delta_gdp(epsilon, mu) - delta, 1e-12 * high, high, xtol=1e-300, rtol=1e-14, maxiter=500)
+    root: float = scipy.optimize.brentq(
+        lambda mu: delta_gdp(epsilon, mu) - delta, 1e-12 * high, high, xtol=1e-300, rtol=1e-14, maxiter=500
+    )
     return root * (1 - 1e-13)
 
 
 def epsilon_gdp(delta: float, mu: float) -> float:
     """The smallest epsilon >= 0 at which N(mu, 1) against N(0, 1) is (epsilon, delta)-indistinguishable."""
-    from scipy.optimize import brentq
-
     if mu <= 0 or delta_gdp(0.0, mu) <= delta:
         return 0.0
     high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1
-    root: float = brentq(lambda epsilon: delta_gdp(epsilon, mu) - delta, 0.0, high, xtol=1e-14, rtol=1e-14, maxiter=500)
+    root: float = scipy.optimize.brentq(
+        lambda epsilon: delta_gdp(epsilon, mu) - delta, 0.0, high, xtol=1e-14, rtol=1e-14, maxiter=500
+    )
     return root * (1 + 1e-13)
 
 

@@ -1,6 +1,6 @@
 """How small the honest fraction of a batch may be when users are drawn into batches at random."""
 
-from scipy.stats import hypergeom
+import scipy
 
 from shuffle_sim.errors import integer, real
 
@@ -22,7 +22,7 @@ def least_honest_fraction(users: int, batch: int, corrupted: float, failure: flo
     integer("users", users)
     integer("batch", batch, 1, users)
     bad = round(real("corrupted", corrupted, 0.0, 1.0, closed=(True, True)) * users)
-    law = hypergeom(users, users - bad, batch)
+    law = scipy.stats.hypergeom(users, users - bad, batch)
     quantile = int(law.ppf(real("failure", failure, 0.0, 1.0, closed=(False, False)) / (users // batch)))
     # The quantile is found in floats: settle it on the tail itself. `least` is the largest k with P(fewer than k) small enough.
     least = max(0, quantile - 2)

@@ -14,8 +14,8 @@ import math
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import brentq, minimize_scalar
 
 from shuffle_sim.errors import integer, positive, real
 
@@ -117,7 +117,9 @@ def _log_delta_zcdp(rho: float, epsilon: float) -> float:
         extra = math.exp(x)  # alpha - 1
         return extra * ((1 + extra) * rho - epsilon) + (1 + extra) * math.log1p(-1 / (1 + extra)) - x
 
-    best = minimize_scalar(log_bound, bounds=(math.log(1e-6), math.log(1e6)), method="bounded", options={"xatol": 1e-9})
+    best = scipy.optimize.minimize_scalar(
+        log_bound, bounds=(math.log(1e-6), math.log(1e6)), method="bounded", options={"xatol": 1e-9}
+    )
     return min(0.0, float(best.fun))
 
 
@@ -127,7 +129,9 @@ def epsilon_zcdp(rho: float, delta_: float) -> float:
     if _log_delta_zcdp(positive("rho", rho), 0.0) <= target:
         return 0.0
     high = rho + 2 * math.sqrt(-rho * target)  # the classical conversion is never better
-    root: float = brentq(lambda e: _log_delta_zcdp(rho, e) - target, 0.0, high * (1 + 1e-9), xtol=1e-13, rtol=1e-13)
+    root: float = scipy.optimize.brentq(
+        lambda e: _log_delta_zcdp(rho, e) - target, 0.0, high * (1 + 1e-9), xtol=1e-13, rtol=1e-13
+    )
     return root * (1 + 1e-7)  # the minimiser is found to 1e-9
 
 
@@ -137,5 +141,5 @@ def rho_zcdp(epsilon: float, delta_: float) -> float:
     target = math.log(real("delta", delta_, 0.0, 1.0, closed=(False, False)))
     # At the lower end the classical conversion is private, at the upper one the divergence alone is not.
     ends = math.log(min(epsilon / 2, epsilon**2 / (-16 * target))), math.log(epsilon - 2 * target + 1)
-    root: float = brentq(lambda x: _log_delta_zcdp(math.exp(x), epsilon) - target, *ends, xtol=1e-13)
+    root: float = scipy.optimize.brentq(lambda x: _log_delta_zcdp(math.exp(x), epsilon) - target, *ends, xtol=1e-13)
     return math.exp(root) * (1 - 1e-6)

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from scipy.special import gammaln
 
 from shuffle_sim.privacy import binomial
@@ -158,7 +158,7 @@ def _dual(a: _Floats, moment: _Floats, exact: _Floats, d: int, curvature: float)
         return float(prices.sum() * budget + _cells(exact, a, prices)[leads].max() + (d - 1) * _cells(moment, a, prices).max())
 
     start = np.full(2, math.log(2 * curvature))
-    return float(minimize(bound, start, method="Nelder-Mead", options={"xatol": 1e-2, "fatol": 3e-3}).fun)
+    return float(scipy.optimize.minimize(bound, start, method="Nelder-Mead", options={"xatol": 1e-2, "fatol": 3e-3}).fun)
 
 
 def _cells(table: _Floats, a: _Floats, prices: _Floats) -> _Floats:

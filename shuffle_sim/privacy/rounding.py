@@ -11,8 +11,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 
 from shuffle_sim.privacy.domination import NU
 from shuffle_sim.privacy.gaussian import delta_gdp, epsilon_gdp
@@ -43,7 +43,7 @@ def delta_one_round(epsilon: float, sigma: float, g: int, d: int) -> float:
         return kappa * kappa * proxy / 2 + float(np.max(h[1:] - kappa * (s[:-1] - mean)))
 
     steepest = 4 * (1 + epsilon + math.log(1 / NU)) / mean
-    best = minimize_scalar(
+    best = scipy.optimize.minimize_scalar(
         lambda x: log_bound(math.exp(x)), bounds=(math.log(steepest) - 16, math.log(steepest)), method="bounded"
     )
     return min(1.0, math.exp(min(float(best.fun), 0.0)) + revealed)
