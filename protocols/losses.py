@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from shuffle_sim.errors import ParameterError, positive
 from shuffle_sim.kernels import margins_and_norms
@@ -233,11 +233,11 @@ class Logistic(LinearLoss):
 
     def second(self, margins: Floats, labels: Floats) -> Floats | None:
         """sigmoid(margin) sigmoid(-margin)."""
-        return np.asarray(expit(margins) * expit(-margins))
+        return np.asarray(scipy.special.expit(margins) * scipy.special.expit(-margins))
 
     def slope(self, reach: float) -> float:
         """sigmoid(reach), below 1."""
-        return float(expit(reach))
+        return float(scipy.special.expit(reach))
 
     def curvature(self) -> float | None:
         """1/4, at margin 0."""

@@ -6,7 +6,7 @@ Whatever they claim is clipped to the domain by the randomizer itself, so none o
 import math
 
 import numpy as np
-from scipy.special import ndtri
+import scipy
 
 from shuffle_sim.adversary import Coalition, Scene
 from shuffle_sim.errors import ParameterError, integer, real
@@ -96,7 +96,7 @@ class ALIE(Knowing):
         super().__init__(fraction, knows)
         if z is None and self.fraction >= 0.5:
             raise ParameterError("z", z, "given where half of the users or more are corrupted")
-        self.z = float(ndtri(0.5 / (1 - self.fraction))) if z is None else real("z", z, -math.inf, math.inf)
+        self.z = float(scipy.special.ndtri(0.5 / (1 - self.fraction))) if z is None else real("z", z, -math.inf, math.inf)
 
     def values(self, scene: Scene, xs: Floats, rng: np.random.Generator) -> Floats:
         """The same value for all."""

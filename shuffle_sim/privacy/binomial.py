@@ -13,8 +13,8 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import betainc, betaincc
 
 from shuffle_sim.errors import ParameterError, integer, real
 
@@ -29,7 +29,7 @@ def _error(m: int) -> float:
 def lower_tail(k: NDArray[np.int64], m: int, p: float) -> NDArray[np.float64]:
     """P(Bin(m, p) <= k), to a few 1e-14 relative in the far tail (scipy's bdtr is off by 1e-9 at m = 1e6)."""
     inside = np.clip(k, 0, m - 1).astype(float)
-    return np.where(k < 0, 0.0, np.where(k >= m, 1.0, betaincc(inside + 1, m - inside, p)))
+    return np.where(k < 0, 0.0, np.where(k >= m, 1.0, scipy.special.betaincc(inside + 1, m - inside, p)))
 
 
 def upper_tail(k: NDArray[np.int64], m: int, p: float) -> NDArray[np.float64]:
@@ -37,7 +37,7 @@ def upper_tail(k: NDArray[np.int64], m: int, p: float) -> NDArray[np.float64]:
     if 1.0 - (1.0 - p) == p and (1.0 - p) * 2**30 == int((1.0 - p) * 2**30):  # 1 - p is exact: mirror the better formula
         return lower_tail(m - k, m, 1.0 - p)
     inside = np.clip(k, 1, m).astype(float)
-    return np.where(k <= 0, 1.0, np.where(k > m, 0.0, betainc(inside, m - inside + 1, p)))
+    return np.where(k <= 0, 1.0, np.where(k > m, 0.0, scipy.special.betainc(inside, m - inside + 1, p)))
 
 
 def _tails(m: int, p: float) -> tuple[_Tail, _Tail]:

@@ -16,7 +16,6 @@ from functools import lru_cache
 import numpy as np
 import scipy
 from numpy.typing import NDArray
-from scipy.special import betaincc
 
 from shuffle_sim.errors import integer, real
 
@@ -75,7 +74,7 @@ def _gain(messages: int, gamma: float, symbols: int, factor: float) -> float:
 def _tail(k: NDArray[np.float64], m: NDArray[np.int64], p: float) -> NDArray[np.float64]:
     """P(Bin(m, p) <= k)."""
     inside = np.clip(k, 0, np.maximum(m - 1, 0))
-    return np.where(k < 0, 0.0, np.where(k >= m, 1.0, betaincc(inside + 1, np.maximum(m - inside, 1), p)))
+    return np.where(k < 0, 0.0, np.where(k >= m, 1.0, scipy.special.betaincc(inside + 1, np.maximum(m - inside, 1), p)))
 
 
 @lru_cache(maxsize=256)

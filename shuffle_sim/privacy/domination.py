@@ -20,8 +20,8 @@ import math
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.binomial import lower_tail, upper_tail, variance
@@ -40,8 +40,8 @@ def _quantile(j: NDArray[np.int64], m: int, p: float, below: float) -> NDArray[n
     upper, lower = upper_tail(j, m, p), lower_tail(j - 1, m, p)
     # 1 - (S - below)/(1 - nu) = (F - (nu - below))/(1 - nu) with F = 1 - S
     with np.errstate(invalid="ignore"):
-        from_upper = ndtri(np.clip((upper - below) / (1 - NU), 0.0, 1.0))
-        from_lower = -ndtri(np.clip((lower - (NU - below)) / (1 - NU), 0.0, 1.0))
+        from_upper = scipy.special.ndtri(np.clip((upper - below) / (1 - NU), 0.0, 1.0))
+        from_lower = -scipy.special.ndtri(np.clip((lower - (NU - below)) / (1 - NU), 0.0, 1.0))
     quantile: NDArray[np.float64] = np.where(upper < 0.5, from_upper, from_lower)
     return quantile
 
@@ -107,5 +107,5 @@ def _steepest(m: int, p: float, low: int, high: int) -> float | None:
 
 def _quantile_plain(j: NDArray[np.int64], m: int, p: float) -> NDArray[np.float64]:
     upper, lower = upper_tail(j, m, p), lower_tail(j - 1, m, p)
-    quantile: NDArray[np.float64] = np.where(upper < 0.5, ndtri(upper), -ndtri(lower))
+    quantile: NDArray[np.float64] = np.where(upper < 0.5, scipy.special.ndtri(upper), -scipy.special.ndtri(lower))
     return quantile

@@ -6,7 +6,6 @@ from typing import overload
 import numpy as np
 import scipy  # parts by attribute: they load when used, and shards and shufflers need few
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
 
 from shuffle_sim.errors import positive, real
 
@@ -22,8 +21,8 @@ def delta_gdp(epsilon: float, mu: float | NDArray[np.float64]) -> float | NDArra
     """
     mu = np.maximum(mu, 1e-300)
     with np.errstate(over="ignore", invalid="ignore"):
-        upper = log_ndtr(mu / 2 - epsilon / mu)
-        lower = epsilon + log_ndtr(-mu / 2 - epsilon / mu)
+        upper = scipy.special.log_ndtr(mu / 2 - epsilon / mu)
+        lower = epsilon + scipy.special.log_ndtr(-mu / 2 - epsilon / mu)
         delta = np.exp(upper) * -np.expm1(np.minimum(lower - upper, 0.0))
     delta = np.where(np.isfinite(delta), delta, 0.0)
     return float(delta) if delta.ndim == 0 else delta

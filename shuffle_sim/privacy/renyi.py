@@ -20,7 +20,6 @@ from functools import lru_cache
 import numpy as np
 import scipy
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from shuffle_sim.privacy import binomial
 from shuffle_sim.privacy.binomial import lower_tail, upper_tail, variance
@@ -126,6 +125,7 @@ def _grid(g: int) -> _Floats:
 def _log_laws(w: _Floats, m: int, p: float, low: int, high: int) -> _Floats:
     """log P_w(y) for low <= y <= high, one row per w."""
     k = np.arange(m + 1)
+    gammaln = scipy.special.gammaln
     pmf = gammaln(m + 1) - gammaln(k + 1) - gammaln(m - k + 1) + k * math.log(p) + (m - k) * math.log1p(-p)
     floor = np.floor(w).astype(np.int64)[:, None]
     fraction = w[:, None] - floor
