@@ -32,6 +32,7 @@ _BLOCKS, _MAX_BLOCK, _BLOCK_BYTES = 16, 65_536, 1 << 21
 _LARGEST_FRAME = 1 << 29  # bytes that a block of users may send at once
 SEALING_SECONDS = 600.0
 """A round of onion that would take longer is refused, where nothing else is said."""
+_LARGEST_ROUND = 1 << 36  # bytes of messages: parts and frames of a view are counted in 16 bits
 _LITERAL_MESSAGES = 10**8  # up to here a literal round takes about a second: simulate every message
 
 
@@ -175,6 +176,10 @@ def _deployment(
         name, given = ("fidelity", fidelity) if size == 1 else ("block_size", size)
         fits = "counts or aggregate" if size == 1 else f"at most {_LARGEST_FRAME // each}"
         raise ParameterError(name, given, f"{fits}: {each:,} bytes a user must fit a frame of {_LARGEST_FRAME >> 20} MiB")
+    sent = first.cohort.size * randomizer.report_bytes
+    if fidelity == "literal" and sent > _LARGEST_ROUND:
+        allowed = f"counts or aggregate: a literal round would send {sent >> 30:,} GiB, at most are {_LARGEST_ROUND >> 30}"
+        raise ParameterError("fidelity", fidelity, allowed)
     kernel = available(kernel, 0 if fidelity == "literal" else first.cohort.size * labels)
     if integer("shuffler_shards", shuffler_shards, 1, 1024) > 1 and fidelity != "literal":
         allowed = f"1 at {fidelity} fidelity, where no messages are simulated to be shuffled"

@@ -168,9 +168,9 @@ class Runtime(ABC):
         if self._deployment.adversary is not None:  # users that misbehave may remember what they did
             for blocks in self._deployment.waves(broadcast):
                 self.get(self._answers(broadcast, blocks)[1])
-        self.call(self._analyzer, "recall", tally)
-        plan: Plan = self._first("plan")
-        return plan
+        _, plan = self.get([*self.call(self._analyzer, "recall", tally), *self.call(self._analyzer, "plan")])
+        recalled: Plan = plan
+        return recalled
 
     def _first(self, method: str) -> Any:
         """What a method of the analyzer gives."""

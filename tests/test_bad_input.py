@@ -9,7 +9,7 @@ import pytest
 from protocols import ScalarSum, VectorSum
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.adversary import Adversary
-from shuffle_sim.population import Population
+from shuffle_sim.population import Generated, Population
 from shuffle_sim.runtime import InProcessRuntime, Runtime
 
 NAN, INF = math.nan, math.inf
@@ -314,6 +314,13 @@ def test_a_runtime_that_is_not_registered_is_refused_with_those_that_are(name):
 def test_a_report_too_large_to_simulate_literally_is_refused_with_what_to_do():
     error = refusal("fidelity", partial(explicit, n=1, b=2**30, d=8), VectorSum, np.zeros((1, 8)), fidelity="literal")
     assert "counts or aggregate" in error.allowed
+
+
+def test_a_round_too_large_to_be_numbered_is_refused_before_a_row_is_made():
+    data = Generated(2**31, lambda rng, count: np.zeros((count, 10)))
+    with pytest.raises(ParameterError, match="counts or aggregate: a literal round would send 250 GiB") as caught:
+        run(VectorSum(n=2**31, d=10, g=50, b=50), data, fidelity="literal")
+    assert caught.value.parameter == "fidelity"
 
 
 # What is absurd but finite: accepted or refused, but in words, and soon

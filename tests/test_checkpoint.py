@@ -221,6 +221,41 @@ def test_a_round_that_would_ask_something_else_than_was_charged_is_refused(tmp_p
     assert asking.asked == 0
 
 
+class Late(InProcessRuntime):
+    """Says what a call raised only to who waits for it, as actors do."""
+
+    def call(self, *arguments, returns=1, **options):
+        try:
+            return super().call(*arguments, returns=returns, **options)
+        except RoundAbortedError as error:
+            return [error] * returns
+
+    def get(self, handles):
+        for handle in handles:
+            if isinstance(handle, Exception):
+                raise handle
+        return handles
+
+
+class Forgetful(Adversary):
+    """Cannot bear to see a view for a second time."""
+
+    remembers = True
+
+    def observe(self, tally):
+        if not Forgetful.remembers:
+            raise RoundAbortedError("forgotten")
+
+
+def test_what_goes_wrong_in_replaying_a_round_is_told(tmp_path):
+    how = {"runtime": Late(), "seed": 5, "adversary": Forgetful(), "checkpoint": tmp_path}
+    with pytest.raises(StopError):
+        run(interactive(), rows(), **how | {"runtime": Stopping(3, before=True)})
+    Forgetful.remembers = False
+    with pytest.raises(RoundAbortedError, match="forgotten"):
+        run(interactive(), rows(), **how, resume=True)
+
+
 # Killed
 
 _processes = multiprocessing.get_context("forkserver")  # imports once, then forks
