@@ -12,7 +12,7 @@ from protocols.split_mix import SplitAndMixSum
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.cli.app import app
-from shuffle_sim.cli.axis import ways
+from shuffle_sim.cli.axis import settings, ways
 from shuffle_sim.forecast import corollary, forecast
 from shuffle_sim.registry import registered
 
@@ -127,19 +127,38 @@ def test_every_way_is_on_the_axis_with_its_error(scalar):
     assert next(way for way in scalar if way.family == "local").error == pytest.approx(central.error * math.sqrt(2000))
 
 
-def test_errors_and_manipulation_are_those_of_runs(scalar):
-    """False-alarm rate 1e-6 a family (normal limit); an error 30 % off is caught."""
-    made = {
-        "tight P_1D": ScalarSum.calibrate(n=2000, privacy=POINT, noise_ratio=1.1),
-        "split and mix": SplitAndMixSum.calibrate(n=2000, privacy=POINT),
-    }
-    xs = np.random.default_rng(0).random(2000)
-    for family, protocol in made.items():
-        shown = next(way for way in scalar if way.family == family and ("1.1" in way.name or family != "tight P_1D"))
-        squares = np.array([(run(protocol, xs, fidelity="aggregate", seed=i).value - xs.sum()) ** 2 for i in range(400)])
-        # The square's variance is at most 5 times its mean squared (Laplace); rounding may be less than at its worst.
-        assert abs(squares.mean() / shown.error**2 - 1) < 4.9 * math.sqrt(5 / 400)
-        assert shown.attacked == pytest.approx(math.hypot(shown.error, protocol.randomizer.manipulation(20, 2000)))
+RUNS = 250
+
+
+def farthest_from_the_grid(randomizer, d):
+    """Where rounding is at its worst: between two steps, near the middle of the range."""
+    steps = getattr(randomizer, "g", None) or getattr(randomizer, "steps", 1)
+    place = (steps // 2 + 0.5) / steps
+    return np.full((2000, d), 2 * place - 1) if d > 1 else np.full(2000, place)
+
+
+def mean_square(protocol, xs, bias=0.0):
+    """Of the errors of runs, over all coordinates."""
+    values = [run(protocol, xs, fidelity="aggregate", seed=seed).value for seed in range(RUNS)]
+    return float(np.square(np.array(values) + bias - xs.sum(axis=0)).mean()) * (1 if xs.ndim == 1 else xs.shape[1])
+
+
+@pytest.mark.parametrize("d", [1, 3])
+def test_errors_are_those_of_runs(d):
+    """Of every protocol on the axis; false-alarm rate 1e-6 each (normal limit)."""
+    shown = {(way.family, way.name): way for way in ways(2000, d, POINT, 20)}
+    for family, name, make in settings(2000, d, POINT):
+        if family.startswith("tight") and not name.startswith(("1.05", "2 ")):
+            continue
+        protocol, way = make(), shown[family, name]
+        xs = farthest_from_the_grid(protocol.randomizer, d)
+        # A square's variance is twice its mean squared for normal noise, five times for Laplace's.
+        tolerance = 4.9 * math.sqrt((5 if family == "split and mix" else 2) / (RUNS * d))
+        found = mean_square(protocol, xs)
+        assert abs(found / way.error**2 - 1) < tolerance, (family, name)
+        if family.startswith("tight"):  # power: the sum is off by its standard error
+            assert mean_square(protocol, xs, bias=math.sqrt(found / d)) / way.error**2 - 1 > tolerance
+        assert way.attacked == pytest.approx(math.hypot(way.error, protocol.randomizer.manipulation(20, 2000)))
 
 
 def test_vectors_and_refusals_are_told(capsys):

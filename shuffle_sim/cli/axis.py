@@ -76,8 +76,8 @@ def compare_command(
             console.print(f"Picture: {plot}")
 
 
-def ways(n: int, d: int, privacy: Privacy, attackers: int) -> list[Way]:
-    """All of them, by closed forms: scalars in [0, 1], or vectors in the unit l2 ball."""
+def settings(n: int, d: int, privacy: Privacy) -> list[tuple[str, str, Callable[[], Any]]]:
+    """The protocols: family, setting and what makes it; scalars in [0, 1], or vectors in the unit l2 ball."""
     common: dict[str, Any] = {"n": n, "privacy": privacy} | ({"d": d} if d > 1 else {})
     binomial = registered("protocol", "vector-sum" if d > 1 else "scalar-sum")
     mixed = registered("protocol", "split-and-mix-vector" if d > 1 else "split-and-mix")
@@ -91,7 +91,12 @@ def ways(n: int, d: int, privacy: Privacy, attackers: int) -> list[Way]:
     if d == 1:
         made.append(("single message", "exact blanket", partial(single.calibrate, **common)))
         made.append(("single message", "Theorem 3.1", partial(single.paper, **common)))
-    found = [_way(family, name, make, n, attackers) for family, name, make in made]
+    return made
+
+
+def ways(n: int, d: int, privacy: Privacy, attackers: int) -> list[Way]:
+    """All of them, by closed forms."""
+    found = [_way(family, name, make, n, attackers) for family, name, make in settings(n, d, privacy)]
     if d > 1:
         found.append(Way("single message", "exact blanket", refused="sums of scalars only"))
     return found + _yardsticks(n, d, privacy, attackers)
