@@ -15,7 +15,7 @@ from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.population import Population
 from shuffle_sim.roles import Deployment
 from shuffle_sim.runtime import HostLostError, Plan, Runtime
-from shuffle_sim.signals import held_back, unbroken
+from shuffle_sim.signals import unbroken
 
 _all_nodes: Any = ray.nodes
 _LOST = (
@@ -87,6 +87,8 @@ class RayRuntime(Runtime):
                 self._start()
 
     def _start(self) -> None:
+        # Both are read at Ray's import, which may have come before ours. At a SIGTERM the C++ part would print its stack.
+        ray_constants.RAY_DISABLE_FAILURE_SIGNAL_HANDLER = True
         common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         if self._address is not None:
             _reach(self._address)
@@ -95,8 +97,7 @@ class RayRuntime(Runtime):
             except (ConnectionError, RuntimeError, ValueError) as error:
                 raise ParameterError("address", self._address, f"that of a reachable Ray cluster ({error})") from error
         else:
-            # Read at Ray's import, which may have come before ours: keeps every port on the loopback interface.
-            ray_constants.ENABLE_RAY_CLUSTER = False
+            ray_constants.ENABLE_RAY_CLUSTER = False  # keeps every port on the loopback interface
             ray.init(address="local", include_dashboard=False, _node_ip_address="127.0.0.1", **common)
         self._owns_ray = True
 
@@ -116,23 +117,15 @@ class RayRuntime(Runtime):
 
 @contextmanager
 def _without_handlers() -> Iterator[None]:
-    """Ray's start would end the process in the middle of it at a SIGTERM: by a handler that it sets first, and by one of its
-    C++ part, set when it connects. The first is set afterwards; while it connects signals are held back, and then ours are back.
-    """
+    """Ray's start would end the process in the middle of it at a SIGTERM, by a handler set first: now it is set last."""
     utils: Any = ray._private.utils
-    worker: Any = ray._private.worker
-    setter, connect = utils.set_sigterm_handler, worker.connect
+    setter = utils.set_sigterm_handler
     handlers: list[Any] = []
-
-    def connected(*arguments: Any, **options: Any) -> Any:
-        with held_back():
-            return connect(*arguments, **options)
-
-    utils.set_sigterm_handler, worker.connect = handlers.append, connected
+    utils.set_sigterm_handler = handlers.append
     try:
         yield
     finally:
-        utils.set_sigterm_handler, worker.connect = setter, connect
+        utils.set_sigterm_handler = setter
         for handler in handlers:
             setter(handler)
 

@@ -51,19 +51,3 @@ def unbroken() -> Iterator[None]:
                 signal.signal(number, handler)
         if arrived:
             signal.raise_signal(arrived[0])
-
-
-@contextmanager
-def held_back() -> Iterator[None]:
-    """The system itself holds Ctrl-C and SIGTERM back from this thread; for blocks in which others set handlers below Python's.
-
-    Processes started in the block would inherit that. Python's handlers are put back at its end.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
-    try:
-        yield
-    finally:
-        if threading.current_thread() is threading.main_thread():
-            for number in _STOPS:
-                signal.signal(number, signal.getsignal(number))
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,5 +1,6 @@
 import ipaddress
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -244,12 +245,14 @@ def test_an_exposed_socket_would_be_seen():
 
 
 class Watched(RayRuntime):
-    """Says on stdout which processes it started and where they listen, with its actors up."""
+    """Says on stdout which processes it started, where they listen and what handlers this one has, with its actors up."""
 
     def exchange(self, broadcast):
         mine = descendants(os.getpid())
         print(*sorted(mine))
         print(exposed(listening(mine | {os.getpid()})))
+        (caught,) = (line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("SigCgt"))
+        print(int(caught, 16) >> signal.SIGTRAP - 1 & 1)
         return super().exchange(broadcast)
 
 
@@ -287,7 +290,7 @@ completes_or_aborts = pytest.mark.parametrize("silent", [0.1, 1.0], ids=["comple
 
 @completes_or_aborts
 def test_nothing_of_a_ray_that_a_run_started_is_left(alone, silent):
-    started, _, *rest = alone[silent][0].splitlines()
+    started, _, _, *rest = alone[silent][0].splitlines()
     assert rest == (["aborted"] if silent == 1 else []) + ["ended"]
     processes = {int(pid) for pid in started.split()}
     assert len(processes) >= 5  # gcs_server, raylet, three actors
@@ -301,6 +304,11 @@ def test_a_run_with_a_ray_of_its_own_says_nothing_on_stderr(alone, silent):
 
 def test_a_script_that_imports_ray_first_listens_only_on_loopback_too(alone):
     assert alone[0.1][0].splitlines()[1] == "{}"
+
+
+def test_rays_own_handlers_below_python_are_not_set(alone):
+    # They would print a stack at a SIGTERM on whatever thread it finds; of their signals only SIGTRAP has no other handler.
+    assert alone[0.1][0].splitlines()[2] == "0"
 
 
 # Traffic under seal
