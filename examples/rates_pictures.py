@@ -33,7 +33,7 @@ def _picture(slopes: Sequence["Slope"], methods: Sequence[Method], axis: str) ->
         lines: dict[str, Any] = {}
         for panel in figure.axes:
             lines |= dict(zip(*reversed(panel.get_legend_handles_labels()), strict=True))
-        figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=len(lines))
+        figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=4)
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=90)
         return buffer.getvalue()

@@ -14,15 +14,20 @@ class TerminatedError(KeyboardInterrupt):
 
 
 @contextmanager
-def stoppable() -> Iterator[None]:
-    """In the block SIGTERM is raised as `TerminatedError`, as Ctrl-C is as KeyboardInterrupt; for programs, not for libraries."""
+def stoppable() -> Iterator[list[int]]:
+    """In the block SIGTERM is raised as `TerminatedError`, as Ctrl-C is as KeyboardInterrupt; for programs, not for libraries.
+
+    Gives a list that is not empty once SIGTERM has arrived: libraries may make a plain KeyboardInterrupt of the error.
+    """
+    arrived: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
+        arrived.append(number)
         raise TerminatedError
 
     before = signal.signal(signal.SIGTERM, stop)
     try:
-        yield
+        yield arrived
     finally:
         signal.signal(signal.SIGTERM, before)
 

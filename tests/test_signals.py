@@ -197,6 +197,19 @@ def test_an_interrupted_run_says_what_was_spent_before_it_goes_on_up():
     assert re.match(r"spent until then, 1 round\(s\) charged: epsilon \d", *stopped.value.__notes__)
 
 
+def test_a_sigterm_that_a_library_makes_an_interrupt_of_is_a_sigterm_still(monkeypatch, capsys):
+    def stopped(*arguments, **options):
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except TerminatedError:
+            raise KeyboardInterrupt from None  # as Ray does, if it finds the signal before Python does
+
+    monkeypatch.setattr(app, "app", stopped)
+    with pytest.raises(SystemExit) as left:
+        app.main()
+    assert (left.value.code, capsys.readouterr().err) == (143, "shuffle-sim: error: terminated\n")
+
+
 @pytest.mark.parametrize(
     ("stop", "code", "word"), [(KeyboardInterrupt, 130, "interrupted"), (TerminatedError, 143, "terminated")]
 )

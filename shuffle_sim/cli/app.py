@@ -74,7 +74,7 @@ def _options(
 def main() -> None:
     """Run the command; errors raised on purpose become one line and a non-zero exit code."""
     try:
-        with stoppable():
+        with stoppable() as arrived:
             code = app(standalone_mode=False)
     except ParameterError as error:
         code = _fail(error, 2)
@@ -84,7 +84,7 @@ def main() -> None:
         code = _usage(error)
     except (_StoppedError, typer.Abort, KeyboardInterrupt) as stopped:
         cause = stopped.__cause__ or stopped
-        terminated = isinstance(cause, TerminatedError)
+        terminated = bool(arrived) or isinstance(cause, TerminatedError)
         code = _fail(cause, *((143, "terminated") if terminated else (130, "interrupted")))
     sys.exit(code or 0)
 
