@@ -39,17 +39,26 @@ def margins_and_norms(columns, theta, margins, norms):
 
 
 @_jit
-def rounded_sum(columns, multipliers, start, bits, ties, sums):
-    """See `kernels.rounded_sum`; a piece is gone through again only if one of its values is tied."""
+def rounded_sum(columns, multipliers, start, state, random, ties, sums):
+    """See `kernels.rounded_sum`; a piece is gone through again only if one of its values is tied.
+
+    state and random, (rounds, 16): of `fill`, which draws the words when they are needed, so that they stay in the first-level
+    cache; random holds whole pieces of 256 values.
+    """
     d, users = columns.shape
-    seen = 0
+    words = random.reshape(-1).view(np.uint16)
+    used, seen = words.size, 0
     for j in range(d):
         total = np.int64(0)
         for s in range(0, users, 256):
-            values, factors, random = columns[j, s : s + 256], multipliers[s : s + 256], bits[j, s : s + 256]
+            if used == words.size:
+                fill(state, random)
+                used = 0
+            values, factors, bits = columns[j, s : s + 256], multipliers[s : s + 256], words[used : used + 256]
+            used += 256
             part, tied = np.int32(0), np.int32(0)
             for i in range(values.size):
-                moved = np.int32(values[i] * factors[i] + start) + np.int32(random[i])
+                moved = np.int32(values[i] * factors[i] + start) + np.int32(bits[i])
                 part += moved >> np.int32(16)
                 tied |= np.int32((moved & np.int32(65535)) == np.int32(65535))
             total += part
@@ -57,7 +66,7 @@ def rounded_sum(columns, multipliers, start, bits, ties, sums):
                 for i in range(values.size):
                     scaled = values[i] * factors[i] + start
                     whole = np.int32(scaled)
-                    if (whole + random[i]) & 65535 == 65535:
+                    if (whole + bits[i]) & 65535 == 65535:
                         if ties[seen % ties.size] < scaled - whole:
                             total += 1
                         seen += 1
@@ -65,23 +74,28 @@ def rounded_sum(columns, multipliers, start, bits, ties, sums):
 
 
 @_jit
-def rounded_values(columns, multipliers, start, bits, ties, out):
-    """See `kernels.rounded_values`; a piece is gone through again only if one of its values is tied."""
+def rounded_values(columns, multipliers, start, state, random, ties, out):
+    """See `kernels.rounded_values`; randomness as for `rounded_sum`."""
     d, users = columns.shape
-    seen = 0
+    words = random.reshape(-1).view(np.uint16)
+    used, seen = words.size, 0
     for j in range(d):
         for s in range(0, users, 256):
-            values, factors, random = columns[j, s : s + 256], multipliers[s : s + 256], bits[j, s : s + 256]
+            if used == words.size:
+                fill(state, random)
+                used = 0
+            values, factors, bits = columns[j, s : s + 256], multipliers[s : s + 256], words[used : used + 256]
+            used += 256
             rounded, tied = out[j, s : s + 256], np.int32(0)
             for i in range(values.size):
-                moved = np.int32(values[i] * factors[i] + start) + np.int32(random[i])
+                moved = np.int32(values[i] * factors[i] + start) + np.int32(bits[i])
                 rounded[i] = np.uint16(moved >> np.int32(16))
                 tied |= np.int32((moved & np.int32(65535)) == np.int32(65535))
             if tied:
                 for i in range(values.size):
                     scaled = values[i] * factors[i] + start
                     whole = np.int32(scaled)
-                    if (whole + random[i]) & 65535 == 65535:
+                    if (whole + bits[i]) & 65535 == 65535:
                         if ties[seen % ties.size] < scaled - whole:
                             rounded[i] += np.uint16(1)
                         seen += 1

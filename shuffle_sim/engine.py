@@ -20,6 +20,7 @@ from shuffle_sim.population import InMemory, Population, population_of
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol import Protocol, Query
+from shuffle_sim.randomizer import Randomizer
 from shuffle_sim.randomness import entropy_of
 from shuffle_sim.registry import registered
 from shuffle_sim.result import Accounts, Result
@@ -28,7 +29,9 @@ from shuffle_sim.roles.piles import view_hands
 from shuffle_sim.runtime import Exchange, Plan, Runtime
 from shuffle_sim.sealing import sealing_time
 
-_BLOCKS, _MAX_BLOCK, _BLOCK_BYTES = 16, 65_536, 1 << 21
+_BLOCKS = 16
+_LARGEST_BLOCK = {"literal": (65_536, 1 << 21), "counts": (65_536, 1 << 21), "aggregate": (131_072, 1 << 24)}
+"""Users, and bytes of what they send; at aggregate fidelity, where the block sends one sum, of the values that it is made of."""
 _LARGEST_FRAME = 1 << 29  # bytes that a block of users may send at once
 SEALING_SECONDS = 600.0
 """A round of onion that would take longer is refused, where nothing else is said."""
@@ -36,9 +39,11 @@ _LARGEST_ROUND = 1 << 36  # bytes of messages: parts and frames of a view are co
 _LITERAL_MESSAGES = 10**8  # up to here a literal round takes about a second: simulate every message
 
 
-def default_block_size(users: int, report_bytes: int) -> int:
-    """Users per block: some 16 blocks for a small run, at most 65,536 users and 2 MiB of literal reports each."""
-    return max(1, min(-(-users // _BLOCKS), _MAX_BLOCK, _BLOCK_BYTES // report_bytes))
+def default_block_size(users: int, randomizer: Randomizer, fidelity: str = "literal") -> int:
+    """Users per block: some 16 blocks for a small run, at most as _LARGEST_BLOCK says."""
+    most, room = _LARGEST_BLOCK[fidelity]
+    each = randomizer.report_bytes if fidelity == "literal" else 8 * randomizer.alphabet.labels
+    return max(1, min(-(-users // _BLOCKS), most, room // each))
 
 
 def run(
@@ -168,9 +173,10 @@ def _deployment(
         fidelity = "literal" if messages <= _LITERAL_MESSAGES else "aggregate"
     if fidelity not in FIDELITIES:
         raise ParameterError("fidelity", fidelity, f"one of {', '.join(FIDELITIES)}")
-    sizes = [default_block_size(protocol.users, bytes_each) for bytes_each in (randomizer.report_bytes, 8 * labels)]
-    literal_size, quick_size = sizes if block_size is None else [integer("block_size", block_size)] * 2
-    size = literal_size if fidelity == "literal" else quick_size
+    literal_size, size = (
+        default_block_size(protocol.users, randomizer, each) if block_size is None else integer("block_size", block_size)
+        for each in ("literal", fidelity)
+    )
     each = {"literal": randomizer.report_bytes, "counts": 8 * labels, "aggregate": 0}[fidelity]
     if min(size, protocol.users) * each > _LARGEST_FRAME:
         name, given = ("fidelity", fidelity) if size == 1 else ("block_size", size)

@@ -102,7 +102,7 @@ def forecast(protocol: Protocol[Any], *, security: str = "none", block_size: int
     seconds = [0.0]
     for index, spec in enumerate(specs):
         ledger.charge(spec.cohort, spec.event)
-        totals += _round(spec, index, security, block_size or default_block_size(protocol.users, spec.randomizer.report_bytes))
+        totals += _round(spec, index, security, block_size or default_block_size(protocol.users, spec.randomizer))
         if security == "onion":
             seconds.append(sealing_time(spec.cohort.size * _messages(spec), spec.cohort.size, 1))
     asked = sum(spec.cohort.size for spec in specs)

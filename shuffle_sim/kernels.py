@@ -93,18 +93,14 @@ def rounded_sum(columns: Floats, factors: Floats | None, scale: float, offset: f
     from shuffle_sim.compiled import rounded_sum as compiled
 
     sums = np.empty(len(columns), np.int64)
-    compiled(columns, _multipliers(columns, factors, scale), offset * (_LOW + 1), *_random(columns.shape, rng), sums)
+    compiled(columns, _multipliers(columns, factors, scale), offset * (_LOW + 1), *_random(columns.size, rng), sums)
     return sums
 
 
-def _random(shape: tuple[int, int], rng: np.random.Generator) -> tuple[NDArray[np.uint16], Floats]:
-    """What a compiled rounding needs: 16 bits for every value, and uniforms for the tied ones."""
-    from shuffle_sim.compiled import fill
-
-    size = shape[0] * shape[1]
-    words = _scratch((size // 64 + 1, 16), np.uint64)
-    fill(rng.bit_generator.random_raw(64).reshape(4, 16), words)
-    return words.view(np.uint16).reshape(-1)[:size].reshape(shape), rng.random(64 + size // 16_384)
+def _random(size: int, rng: np.random.Generator) -> tuple[NDArray[np.uint64], NDArray[np.uint64], Floats]:
+    """What a compiled rounding of so many values needs: a generator's state, room for its words, uniforms for tied values."""
+    state = rng.bit_generator.random_raw(64).reshape(4, 16)
+    return state, np.empty((64, 16), np.uint64), rng.random(64 + size // 16_384)
 
 
 class _Kept(threading.local):
@@ -131,7 +127,7 @@ def rounded_values(
         from shuffle_sim.compiled import rounded_values as compiled
 
         values = np.empty(columns.shape, np.uint16)
-        compiled(columns, _multipliers(columns, factors, scale), offset * (_LOW + 1), *_random(columns.shape, rng), values)
+        compiled(columns, _multipliers(columns, factors, scale), offset * (_LOW + 1), *_random(columns.size, rng), values)
         return values
     moved, _, ups = _moved(columns, factors, scale, offset, rng)
     moved >>= _BITS

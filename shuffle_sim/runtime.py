@@ -90,8 +90,9 @@ class Runtime(ABC):
         frames, noted = self._answers(broadcast, waves[0])
         view, shuffled = self.call(self._shufflers[0], "shuffle", broadcast, many=frames, returns=2)
         received = self.call(self._analyzer, "receive", view)
-        plan, tally, record, _, *users = self.get([*self._planned(), shuffled, *received, *noted])
-        return Exchange(sum(users, ShardRecord()), record, tally, self._found()), plan
+        concluded = self.call(self._analyzer, "concluded")
+        (plan, tally, found), record, _, *users = self.get([*concluded, shuffled, *received, *noted])
+        return Exchange(sum(users, ShardRecord()), record, tally, found), plan
 
     def result(self) -> Any:
         """The protocol's output."""
@@ -186,15 +187,6 @@ class Runtime(ABC):
         plan: Plan = self._first("plan")
         return plan
 
-    def _found(self) -> ViewRecord:
-        """What the analyzer found in the last view, where only it can know."""
-        found: ViewRecord = self._first("found") if self._deployment.security == "onion" else ViewRecord()
-        return found
-
-    def _planned(self) -> list[Any]:
-        """Handles of the next plan and of the tally that it follows from."""
-        return [*self.call(self._analyzer, "plan"), *self.call(self._analyzer, "tally")]
-
     def _answers(self, broadcast: bytes, blocks: range) -> tuple[list[Any], list[Any]]:
         """Handles of the frames and of the records of all user shards for these blocks."""
         answers = [self.call(shard, "answer", broadcast, blocks, returns=2) for shard in self._shards]
@@ -213,9 +205,9 @@ class Runtime(ABC):
             for start in range(0, len(record.hands), _HANDS)
         ]
         viewed = self._windowed(self._viewed(broadcast, *piece) for piece in pieces)
-        plan, tally = self.get(self._planned())
+        plan, tally, found = self._first("concluded")
         sent = [record for record in viewed if isinstance(record, ShuffleRecord)]
-        return Exchange(sum(users, ShardRecord()), sum([*records, *released, *sent], ShuffleRecord()), tally, self._found()), plan
+        return Exchange(sum(users, ShardRecord()), sum([*records, *released, *sent], ShuffleRecord()), tally, found), plan
 
     def _collected(self, broadcast: bytes, blocks: range) -> list[Any]:
         """Users of these blocks answer, and the shuffler's shards have their messages: handles of all records."""

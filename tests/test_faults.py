@@ -168,7 +168,7 @@ def test_an_analyzer_put_back_has_the_state_of_the_one_before():
         assert Analyzer(deployment, over).plan() == plan
         view, _ = shuffler.shuffle(plan[0], [users.answer(plan[0])[0]])
         analyzer.receive(view)
-        over.append(analyzer.tally())
+        over.append(analyzer.concluded()[1])
     assert len(over) == ROUNDS
     assert Analyzer(deployment, over).result().tolist() == analyzer.result().tolist()
 

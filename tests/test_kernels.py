@@ -82,11 +82,12 @@ def test_a_tie_is_decided_by_what_the_sixteen_bits_left_over(phi):
         expected = 5 * (3 + (uniform < phi))
         assert rounded_sum(columns, None, 1.0, 0.0, Scripted(uniform))[0] == expected
         sums = np.empty(1, np.int64)
-        bits = np.full((1, 5), 65535, np.uint16)
-        compiled.rounded_sum(columns, np.full(5, 65536.0), 0.0, bits, np.full(64, uniform), sums)
+        state, random, ties = np.zeros((4, 16), np.uint64), np.empty((4, 16), np.uint64), np.full(64, uniform)
+        state[0] = 2**64 - 1  # the first sixteen words are a + b + counter: all ones
+        compiled.rounded_sum(columns, np.full(5, 65536.0), 0.0, state.copy(), random, ties, sums)
         assert sums[0] == expected
         values = np.empty((1, 5), np.uint16)
-        compiled.rounded_values(columns, np.full(5, 65536.0), 0.0, bits, np.full(64, uniform), values)
+        compiled.rounded_values(columns, np.full(5, 65536.0), 0.0, state.copy(), random, ties, values)
         assert values.sum() == expected
 
 

@@ -109,7 +109,7 @@ def test_the_shuffler_moves_boxes_it_cannot_open_and_the_analyzer_gets_just_thes
     assert Counter(box.tobytes() for row in boxes for box in row) == Counter(sent)
     assert [box.tobytes() for row in boxes for box in row] != sent
     assert setting.analyzer.receive(view)
-    assert setting.analyzer.found().opened == len(sent)
+    assert setting.analyzer.concluded()[2].opened == len(sent)
 
 
 def test_boxes_are_permuted_uniformly():
@@ -198,7 +198,7 @@ def test_swapped_layers_and_other_bad_messages_are_found_by_the_analyzer():
     view, record = setting.shuffled([setting.bundle(boxes), *setting.frames[1:]])
     assert record.accepted == N
     assert setting.analyzer.receive(view)
-    found = setting.analyzer.found()
+    found = setting.analyzer.concluded()[2]
     assert found.dropped == Counter(reason for _, reason in bad.values())
     assert found.opened + found.dropped.total() == N * len(good)
 
@@ -296,7 +296,7 @@ def test_the_largest_symbol_counts_of_a_flooded_label_stay_those_of_one_user():
     setting = Setting("onion")
     view, _ = setting.shuffled([setting.bundle([setting.message(0, 1) for _ in setting.boxes()]), *setting.frames[1:]])
     setting.analyzer.receive(view)
-    assert setting.analyzer.found().dropped == {"wrong-label": setting.randomizer.per_label}
+    assert setting.analyzer.concluded()[2].dropped == {"wrong-label": setting.randomizer.per_label}
 
 
 @pytest.mark.parametrize(

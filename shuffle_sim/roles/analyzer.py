@@ -102,13 +102,9 @@ class Analyzer(Keyed):
         self._round += 1
         self._spec, self._tally = None, tally
 
-    def tally(self) -> Tally | None:
-        """What the last view said that was complete."""
-        return self._tally
-
-    def found(self) -> ViewRecord:
-        """The simulator's record of the last view."""
-        return self._found
+    def concluded(self) -> tuple[tuple[bytes, Cohort, PrivacyEvent] | None, Tally | None, ViewRecord]:
+        """After a view: the next plan, the tally that it follows from, and the simulator's record of the view."""
+        return self.plan(), self._tally, self._found
 
     def result(self) -> Any:
         """The protocol's output."""
