@@ -25,15 +25,17 @@ def measure() -> dict[str, object]:
     one = {
         "aggregate, numpy": seconds_a_round(n, data, 6, fidelity="aggregate", kernel="numpy"),
         "aggregate, compiled": seconds_a_round(n, data, 6, fidelity="aggregate", kernel="compiled"),
-        "counts": seconds_a_round(n, data, 4, fidelity="counts"),
+        "counts": seconds_a_round(n, data, 4, fidelity="counts", kernel="numpy"),
+        "counts, compiled": seconds_a_round(n, data, 4, fidelity="counts", kernel="compiled"),
     }
     baseline = min(baseline, best(lambda: without_privacy(data, np.full(10, 0.05))))
     one_literal = seconds_a_round(100_000, data[:100_000], 3, fidelity="literal")
     wide = rows(np.random.default_rng(1), 4 * n)
     two = {}
-    for name in ("numpy", "compiled"):
-        alone = seconds_a_round(4 * n, wide, 4, fidelity="aggregate", kernel=name)
-        two[name] = alone / seconds_a_round(4 * n, wide, 5, fidelity="aggregate", kernel=name, runtime="ray", workers=2)
+    for fidelity, kernel in (("aggregate", "numpy"), ("aggregate", "compiled"), ("counts", "numpy"), ("counts", "compiled")):
+        how = {"fidelity": fidelity, "kernel": kernel}
+        alone = seconds_a_round(4 * n, wide, 4, **how)
+        two[f"{fidelity}, {kernel}"] = alone / seconds_a_round(4 * n, wide, 7, **how, runtime="ray", workers=2)
     del wide
     small = data[:10_000]
     inside = {f: seconds_a_round(10_000, small, 20, fidelity=f, kernel="numpy") for f in ("aggregate", "literal")}

@@ -26,6 +26,7 @@ from shuffle_sim.registry import registered
 from shuffle_sim.result import Accounts, Result
 from shuffle_sim.roles import FIDELITIES, SECURITIES, Deployment
 from shuffle_sim.roles.piles import view_hands
+from shuffle_sim.roles.reports import user_bytes
 from shuffle_sim.runtime import Exchange, Plan, Runtime
 from shuffle_sim.sealing import sealing_time
 
@@ -42,8 +43,7 @@ _LITERAL_MESSAGES = 10**8  # up to here a literal round takes about a second: si
 def default_block_size(users: int, randomizer: Randomizer, fidelity: str = "literal") -> int:
     """Users per block: some 16 blocks for a small run, at most as _LARGEST_BLOCK says."""
     most, room = _LARGEST_BLOCK[fidelity]
-    each = randomizer.report_bytes if fidelity == "literal" else 8 * randomizer.alphabet.labels
-    return max(1, min(-(-users // _BLOCKS), most, room // each))
+    return max(1, min(-(-users // _BLOCKS), most, room // user_bytes(fidelity, randomizer)))
 
 
 def run(
@@ -177,8 +177,8 @@ def _deployment(
         default_block_size(protocol.users, randomizer, each) if block_size is None else integer("block_size", block_size)
         for each in ("literal", fidelity)
     )
-    each = {"literal": randomizer.report_bytes, "counts": 8 * labels, "aggregate": 0}[fidelity]
-    if min(size, protocol.users) * each > _LARGEST_FRAME:
+    each = user_bytes(fidelity, randomizer)
+    if fidelity != "aggregate" and min(size, protocol.users) * each > _LARGEST_FRAME:
         name, given = ("fidelity", fidelity) if size == 1 else ("block_size", size)
         fits = "counts or aggregate" if size == 1 else f"at most {_LARGEST_FRAME // each}"
         raise ParameterError(name, given, f"{fits}: {each:,} bytes a user must fit a frame of {_LARGEST_FRAME >> 20} MiB")

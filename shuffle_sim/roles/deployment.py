@@ -10,6 +10,7 @@ from shuffle_sim.errors import FrameError
 from shuffle_sim.protocol import Protocol, Query
 from shuffle_sim.randomizer import Randomizer
 from shuffle_sim.roles.onion import bundle_bytes
+from shuffle_sim.roles.reports import user_bytes
 from shuffle_sim.wire import Context, Frame, Kind, check_context, parse
 
 _TOLD = (Cohort, Query, Randomizer, int)
@@ -57,18 +58,11 @@ class Deployment:
     def waves(self, broadcast: bytes) -> list[range]:
         """The blocks to be asked together, in order: what they answer fits the memory, whatever a round carries in all."""
         _, cohort, _, randomizer, _ = self.opened(broadcast)
-        block_bytes = {
-            "literal": self.block_size * self.report_wire(randomizer),
-            "counts": self.block_size * randomizer.alphabet.labels * 8,
-            "aggregate": randomizer.alphabet.labels * 8,
-        }[self.fidelity]
+        users = 1 if self.fidelity == "aggregate" else self.block_size
+        each = bundle_bytes(randomizer) if self.security == "onion" else user_bytes(self.fidelity, randomizer)
         low, high = cohort.ranges[0][0] // self.block_size, -(-cohort.stop // self.block_size)
-        step = max(1, WAVE_BYTES // block_bytes)
+        step = max(1, WAVE_BYTES // (users * each))
         return [range(start, min(start + step, high)) for start in range(low, high, step)]
-
-    def report_wire(self, randomizer: Randomizer) -> int:
-        """Bytes of a literal report as it travels, about."""
-        return bundle_bytes(randomizer) if self.security == "onion" else randomizer.report_bytes
 
     def opened(self, broadcast: bytes) -> tuple[Frame, Cohort, Query, Randomizer, int]:
         """A broadcast as user shards and the shuffler read it: frame, cohort, query, randomizer, minimum.

@@ -18,6 +18,14 @@ def count_type(randomizer: Randomizer) -> str:
     return next(f"<u{size}" for size in (2, 4, 8) if randomizer.largest_sum < 256**size)
 
 
+def user_bytes(fidelity: str, randomizer: Randomizer) -> int:
+    """What a user sends at literal or counts fidelity; at aggregate fidelity, where blocks send sums, what its sum is made of."""
+    if fidelity == "literal":
+        return randomizer.report_bytes
+    each = np.dtype(count_type(randomizer)).itemsize if fidelity == "counts" else 8
+    return each * randomizer.alphabet.labels
+
+
 def read_reports(frame: Frame, randomizer: Randomizer) -> Messages | Tally:
     """What a users' frame carries.
 
