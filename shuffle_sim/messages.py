@@ -146,21 +146,32 @@ class Messages:
         """Sum of the symbols under each label over the whole batch, shape (labels,)."""
         if self.alphabet.symbols > 2:
             return np.asarray(self.symbols.sum(axis=(0, 2), dtype=np.int64))
-        columns = np.zeros(self.row_bits(self.alphabet, self.per_label), np.int64)
-        for start in range(0, self.reports, 255):  # 255 rows cannot overflow a uint8: sums of bytes stay in SIMD
-            rows = np.unpackbits(self.packed[start : start + 255], axis=1, count=columns.size)
-            columns += np.add.reduce(rows, axis=0, dtype=np.uint8)
-        return np.asarray(columns.reshape(self.alphabet.labels, self.per_label).sum(axis=1))
+        # Ones before each label's first bit: those in the whole bytes before it, and those of its byte that are not its own.
+        edges = np.arange(self.alphabet.labels + 1) * self.per_label
+        before = np.concatenate([[0], np.cumsum(_column_sums(np.bitwise_count(self.packed)))])[edges // 8]
+        torn = np.flatnonzero(edges % 8)
+        parts = self.packed[:, edges[torn] // 8] >> (8 - edges[torn] % 8).astype(np.uint8)
+        before[torn] += _column_sums(np.bitwise_count(parts))
+        return np.diff(before)
 
     def row_sums(self) -> NDArray[np.int64]:
         """Sum of the symbols of each row, shape (reports,)."""
         if self.alphabet.symbols > 2:
             return np.asarray(self.symbols.sum(axis=(1, 2), dtype=np.int64))
-        return np.asarray(np.bitwise_count(self.packed).sum(axis=1, dtype=np.int64))
+        words = self.packed.shape[1] // 8 * 8
+        whole = [np.bitwise_count(row[:words].view(np.uint64)).sum(dtype=np.int64) for row in self.packed]
+        return np.array(whole, np.int64) + np.bitwise_count(self.packed[:, words:]).sum(axis=1, dtype=np.int64)
 
     def tobytes(self) -> bytes:
         """All reports, one after the other."""
         return self.packed.tobytes()
+
+
+def _column_sums(counts: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Sums of the columns of counts up to 8: those of 31 rows fit a byte, and are added in bytes."""
+    rows, columns = len(counts) // 31, counts.shape[1]
+    together = np.add.reduce(counts[: 31 * rows].reshape(31, rows * columns), axis=0, dtype=np.uint8).reshape(rows, columns)
+    return np.asarray(together.sum(axis=0, dtype=np.int64) + counts[31 * rows :].sum(axis=0, dtype=np.int64))
 
 
 def _carrier_bytes(width: int) -> int:
