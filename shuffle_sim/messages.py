@@ -160,7 +160,7 @@ class Messages:
             return np.asarray(self.symbols.sum(axis=(1, 2), dtype=np.int64))
         words = self.packed.shape[1] // 8 * 8
         whole = [np.bitwise_count(row[:words].view(np.uint64)).sum(dtype=np.int64) for row in self.packed]
-        return np.array(whole, np.int64) + np.bitwise_count(self.packed[:, words:]).sum(axis=1, dtype=np.int64)
+        return np.asarray(whole + np.bitwise_count(self.packed[:, words:]).sum(axis=1, dtype=np.int64))
 
     def tobytes(self) -> bytes:
         """All reports, one after the other."""
