@@ -23,19 +23,36 @@ def fill(state, out):
 
 @_jit
 def margins_and_norms(columns, theta, margins, norms):
-    """Inner products with theta and squared norms, in pieces that stay in the first-level cache."""
+    """Inner products with theta and squared norms, in pieces that stay in the first-level cache.
+
+    Four columns at a time: fewer passes over the piece, and memory is read in several streams at once.
+    """
     d, users = columns.shape
+    odd = d % 2
+    fours = odd + (d - odd) // 4 * 4
     for start in range(0, users, 256):
-        m, n = margins[start : start + 256], norms[start : start + 256]
+        stop = start + 256
+        m, n = margins[start:stop], norms[start:stop]
         for i in range(m.size):
-            m[i] = 0.0
-            n[i] = 0.0
-        for j in range(d):
-            weight, values = theta[j], columns[j, start : start + 256]
+            value = columns[0, start + i] if odd else 0.0
+            m[i] = theta[0] * value
+            n[i] = value * value
+        for j in range(odd, fours, 4):
+            a, b, c, e = (
+                columns[j, start:stop],
+                columns[j + 1, start:stop],
+                columns[j + 2, start:stop],
+                columns[j + 3, start:stop],
+            )
+            p, q, r, t = theta[j], theta[j + 1], theta[j + 2], theta[j + 3]
             for i in range(m.size):
-                value = values[i]
-                m[i] += weight * value
-                n[i] += value * value
+                m[i] += (p * a[i] + q * b[i]) + (r * c[i] + t * e[i])
+                n[i] += (a[i] * a[i] + b[i] * b[i]) + (c[i] * c[i] + e[i] * e[i])
+        for j in range(fours, d, 2):
+            a, b, p, q = columns[j, start:stop], columns[j + 1, start:stop], theta[j], theta[j + 1]
+            for i in range(m.size):
+                m[i] += p * a[i] + q * b[i]
+                n[i] += a[i] * a[i] + b[i] * b[i]
 
 
 @_jit

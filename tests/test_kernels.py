@@ -102,9 +102,10 @@ def test_values_on_the_edges_never_leave_the_range(kernel):
             assert near <= 5000 * g
 
 
-def test_margins_and_norms_agree():
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 6, 7, 8, 21])
+def test_margins_and_norms_agree(d):
     rng = np.random.default_rng(3)
-    rows, theta = np.asfortranarray(rng.normal(size=(1001, 7))), rng.normal(size=7)
+    rows, theta = np.asfortranarray(rng.normal(size=(1001, d))), rng.normal(size=d)
     plain = kernels.margins_and_norms(rows, theta)
     with using("compiled"):
         quick = kernels.margins_and_norms(rows, theta)
