@@ -37,6 +37,13 @@ def measure() -> dict[str, object]:
         alone = seconds_a_round(4 * n, wide, 4, **how)
         two[f"{fidelity}, {kernel}"] = alone / seconds_a_round(4 * n, wide, 7, **how, runtime="ray", workers=2)
     del wide
+    data_made = Generated(10_000_000, rows)
+    for kernel in ("numpy", "compiled"):
+        how = {"fidelity": "aggregate", "kernel": kernel}
+        alone = seconds_a_round(10_000_000, data_made, 2, **how)
+        two[f"aggregate, {kernel}, 10^7 generated users"] = alone / seconds_a_round(
+            10_000_000, data_made, 3, **how, runtime="ray", workers=2
+        )
     small = data[:10_000]
     inside = {f: seconds_a_round(10_000, small, 20, fidelity=f, kernel="numpy") for f in ("aggregate", "literal")}
     on_ray = {

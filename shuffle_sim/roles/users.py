@@ -168,22 +168,29 @@ class UserShard(Keyed):
         bad = self._corrupted(context, block, cohort, query, randomizer)
         honest: list[_Part] = []
         frames = bad.packets
-        record = ShardRecord(corrupted=bad.users.size, silent=bad.silent, extra=bad.extra, told=bad.told, sums=bad.sums)
+        told: dict[str, Any] = {
+            "corrupted": bad.users.size,
+            "silent": bad.silent,
+            "extra": bad.extra,
+            "told": bad.told,
+            "sums": bad.sums,
+        }
+        asked = clipped = nonfinite = 0
         for first, chunk in self._chunks(block):
             parts = [slice(low - first, high - first) for low, high in cohort.within(first, first + len(chunk))]
             if not parts:
                 continue
             whole = parts == [slice(0, len(chunk))]
             rows = chunk if whole else np.asfortranarray(np.concatenate([chunk[part] for part in parts]))
-            values, clipped, nonfinite = _admitted(query(rows), randomizer)
-            record += ShardRecord(asked=len(rows), clipped=clipped, nonfinite=nonfinite)
+            values, *counted = _admitted(query(rows), randomizer)
+            asked, clipped, nonfinite = asked + len(rows), clipped + counted[0], nonfinite + counted[1]
             if bad.users.size:
                 values = dense(values)[~np.isin(_users(cohort, first, first + len(chunk)), bad.users)]
             if len(values):
                 honest.append(_randomized(deployment.fidelity, values, randomizer, rng))
         if honest:
             frames = _honest_frame(deployment.fidelity, context, block, honest, randomizer) + frames
-        return frames, record
+        return frames, ShardRecord(asked=asked, clipped=clipped, nonfinite=nonfinite, **told)
 
     def _corrupted(self, context: Context, block: int, cohort: Cohort, query: Query, randomizer: Randomizer) -> Corrupted:
         adversary = self._deployment.adversary
@@ -203,7 +210,7 @@ def _users(cohort: Cohort, start: int, stop: int) -> NDArray[np.int64]:
     return np.concatenate([np.arange(0), *(np.arange(low, high) for low, high in cohort.within(start, stop))])
 
 
-_CHUNK_VALUES = 327_680  # doubles of a chunk: few enough to stay near the processor from query to bits, enough to pay its calls
+_CHUNK_VALUES = 131_072  # doubles of a chunk: from query to bits it stays near its core, and its calls are paid for
 
 
 def chunk_rows(rows: NDArray[Any]) -> int:
