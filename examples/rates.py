@@ -1,6 +1,6 @@
 """The rates of Table 1 of Cheu et al. (2022), measured: excess population loss against n, d and epsilon.
 
-    python examples/rates.py --out rates            (some minutes on two cores)
+    python examples/rates.py --out rates            (half an hour of one core)
     python examples/rates.py --quick --out rates    (seconds: half a decade of n, the hard instances only)
 
 Real runs of the protocols at aggregate fidelity. Writes rates.json and pictures into the folder, each whole or not at all. Ends

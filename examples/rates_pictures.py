@@ -34,6 +34,7 @@ def _picture(slopes: Sequence["Slope"], methods: Sequence[Method], axis: str) ->
         for panel in figure.axes:
             lines |= dict(zip(*reversed(panel.get_legend_handles_labels()), strict=True))
         figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=4)
+        figure.supylabel("excess population loss")
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=90)
         return buffer.getvalue()
