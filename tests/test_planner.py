@@ -101,3 +101,12 @@ def test_the_least_noise_is_never_above_that_of_the_fewest_bits(n, d, rounds, ra
         assert least.noise_ratio <= fewest.noise_ratio
         assert least.bits <= budget
         assert least.epsilon <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "ratio"), [(10_000, 10, 1.0000001), (2**40, 10, 1.00001), (2**40, 1, 1.00001), (10_000, 1, 1 + 1e-8)]
+)
+def test_a_ratio_out_of_reach_is_refused_in_words_of_the_ratio(n, d, ratio):
+    with pytest.raises(ParameterError, match=r"noise_ratio.*larger: not reached within [\d,]+ bits") as caught:
+        fewest_bits(Task(n, d, Privacy(1.0, 1e-6)), ratio)
+    assert caught.value.parameter == "noise_ratio"

@@ -22,6 +22,7 @@ _MAX_B = 2**40
 _EPSILONS = (1e-4, 64.0)  # below, the parameters leave exact arithmetic; above, nothing is protected
 _BELOW = 64  # values of b looked at below the first that fills a bit budget
 _SCAN = 1000  # values of b tried one by one before the search goes on by doubling and halving
+_MANY = 10_000  # values of b from which one more or less makes no difference
 
 
 def honest_users(honest_fraction: float, n: int) -> int:
@@ -157,14 +158,17 @@ def fewest_bits(task: Task, noise_ratio: float) -> Plan:
     def works(b: int) -> bool:
         return task.private(steps(b), b)
 
-    most = min(_MAX_B, 2**53 // task.honest)  # trials are counted exactly
-    if not works(most):
-        raise ParameterError("noise_ratio", noise_ratio, f"larger: not reached within {most:,} bits")
-    least_b = max(1, math.floor(0.98 / room))
-    found = next(filter(works, range(least_b, least_b + _SCAN)), None)
+    least_b, most = max(1, math.floor(0.98 / room)), min(_MAX_B, 2**53 // task.honest)  # trials are counted exactly
+    refusal = ParameterError("noise_ratio", noise_ratio, f"larger: not reached within {most:,} bits")
+    if least_b + _SCAN > most:
+        raise refusal
+    tried = range(least_b, least_b + (_SCAN if least_b < _MANY else 1))
+    found = next(filter(works, tried), None)
     if found is None:
-        low, high = least_b + _SCAN - 1, 2 * (least_b + _SCAN)
+        low, high = tried[-1], min(2 * tried[-1] + 2, most)
         while not works(high):
+            if high == most:
+                raise refusal
             low, high = high, min(2 * high, most)
         found = first(works, low, high)
     return _plan(task, steps(found), found)
