@@ -87,8 +87,10 @@ def rounded_sum(columns: Floats, factors: Floats | None, scale: float, offset: f
         int64 (d,).
     """
     if not (_compiled.get() and columns.flags.c_contiguous):
-        moved, low, ups = _moved(columns, factors, scale, offset, rng)
-        sums = moved.sum(axis=1, dtype=np.int64) - low.sum(axis=1, dtype=np.int64) >> _BITS
+        moved, ups = _moved(columns, factors, scale, offset, rng)
+        moved >>= _BITS
+        narrow = (MAX_STEPS + 2) * columns.shape[1] < 2**31  # sums that fit the values' own type are the fastest
+        sums = moved.sum(axis=1, dtype=np.int32 if narrow else np.int64)
         return np.asarray(sums + np.bincount(ups // columns.shape[1], minlength=len(columns)))
     from shuffle_sim.compiled import rounded_sum as compiled
 
@@ -129,7 +131,7 @@ def rounded_values(
         values = np.empty(columns.shape, np.uint16)
         compiled(columns, _multipliers(columns, factors, scale), offset * (_LOW + 1), *_random(columns.size, rng), values)
         return values
-    moved, _, ups = _moved(columns, factors, scale, offset, rng)
+    moved, ups = _moved(columns, factors, scale, offset, rng)
     moved >>= _BITS
     moved.reshape(-1)[ups] += 1
     return moved.astype(np.uint16)
@@ -142,8 +144,8 @@ def _multipliers(columns: Floats, factors: Floats | None, scale: float) -> Float
 
 def _moved(
     columns: Floats, factors: Floats | None, scale: float, offset: float, rng: np.random.Generator
-) -> tuple[NDArray[np.int32], NDArray[np.uint16], Ints]:
-    """q + r, its low bits, and the flat places of the tied values that go up all the same; in memory that is used again."""
+) -> tuple[NDArray[np.int32], Ints]:
+    """q + r, and the flat places of the tied values that go up all the same; in memory that is used again."""
     shape = columns.shape
     scaled, moved, low = _scratch(shape, np.float64), _scratch(shape, np.int32), _scratch(shape, np.uint16)
     np.multiply(columns, _multipliers(columns, factors, scale), out=scaled)
@@ -155,7 +157,7 @@ def _moved(
     tied = np.flatnonzero(np.equal(low, _LOW, out=_scratch(shape, np.bool_)))
     whole = moved.reshape(-1)[tied] - raw.reshape(-1)[tied].astype(np.int32)
     up = rng.random(tied.size) < scaled.reshape(-1)[tied] - whole
-    return moved, low, tied[up]
+    return moved, tied[up]
 
 
 def half_binomial(b: int, size: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.integer]:
