@@ -30,12 +30,12 @@ def measure() -> dict[str, object]:
     }
     baseline = min(baseline, best(lambda: without_privacy(data, np.full(10, 0.05))))
     one_literal = seconds_a_round(100_000, data[:100_000], 3, fidelity="literal")
-    wide = rows(np.random.default_rng(1), 4 * n)
+    wide = rows(np.random.default_rng(1), 12 * n)
     two = {}
     for fidelity, kernel in (("aggregate", "numpy"), ("aggregate", "compiled"), ("counts", "numpy"), ("counts", "compiled")):
         how = {"fidelity": fidelity, "kernel": kernel}
-        alone = seconds_a_round(4 * n, wide, 4, **how)
-        two[f"{fidelity}, {kernel}"] = alone / seconds_a_round(4 * n, wide, 7, **how, runtime="ray", workers=2)
+        alone = seconds_a_round(12 * n, wide, 4, **how)
+        two[f"{fidelity}, {kernel}"] = alone / seconds_a_round(12 * n, wide, 7, **how, runtime="ray", workers=2)
     del wide
     data_made = Generated(10_000_000, rows)
     for kernel in ("numpy", "compiled"):
@@ -60,7 +60,7 @@ def measure() -> dict[str, object]:
         "speed_over_baseline": {name: baseline / value for name, value in one.items()},
         "targets": {"aggregate, numpy": 0.5, "aggregate, compiled": 1.0, "counts": 0.25},
         "literal_user_rounds_per_second": 100_000 / one_literal,
-        "two_actors_users": 4 * n,
+        "two_actors_users": 12 * n,
         "two_actors_over_one_process": two,
         "two_actors_target": 1.7,
         "ray_overhead_milliseconds_a_round": {f: 1000 * (on_ray[f] - inside[f]) for f in inside},
