@@ -19,9 +19,15 @@ from shuffle_sim.wire import parse, split
 
 WHENS = ("before", "after")
 STEPS = {
-    1: [("UserShard", "answer"), ("Shuffler", "shuffle"), ("Analyzer", "receive"), ("Analyzer", "plan"), ("Analyzer", "update")],
+    1: [
+        ("UserShard", "answer"),
+        ("Shuffler", "shuffle"),
+        ("Analyzer", "receive"),
+        ("Analyzer", "concluded"),
+        ("Analyzer", "update"),
+    ],
     2: [
-        *(("UserShard", "answer"), ("Analyzer", "receive"), ("Analyzer", "plan"), ("Analyzer", "update")),
+        *(("UserShard", "answer"), ("Analyzer", "receive"), ("Analyzer", "concluded"), ("Analyzer", "update")),
         *(("Shuffler", method) for method in ("collect", "accept", "release", "view")),
     ],
 }
@@ -104,12 +110,13 @@ class Life:
             self.role.__init__(*arguments)
             self._watch()
             return None
-        if method in ("introduce", "meet", "found"):
+        if method in ("introduce", "meet"):
             return getattr(self.role, method)(*arguments)
         at = self.role._round if self.who.startswith("Analyzer") else parse(arguments[0]).context.round
+        at -= method == "concluded"  # of the round that is over
         self.dies(method, at, "before")
         given = getattr(self.role, method)(*arguments)
-        if method not in ("plan", "tally", "result", "recall"):
+        if method not in ("plan", "concluded", "result", "recall"):
             plain = [repr(each) for each in arguments[1:] if isinstance(each, int | range)]
             sizes = [hashlib.sha256(data).hexdigest()[:8] for data in split(arguments[0])] if method == "receive" else []
             self.diary.note(self.who, method, at, [*plain, *sizes], given)
