@@ -177,6 +177,7 @@ def _draw(found: list[Way], n: int, d: int, privacy: Privacy, attackers: int, pa
         axes.plot(bits, [way.error for way in shown], "o-" if len(shown) > 2 else "o", color=colour, label=family)
         for x, way in zip(bits, shown, strict=True):
             if math.isinf(way.attacked):
+                axes.plot([x], [8 * way.error], " ")  # room for the arrow
                 axes.annotate("", (x, 6 * way.error), (x, way.error), arrowprops={"arrowstyle": "->", "color": colour})
             else:
                 axes.plot([x, x], [way.error, way.attacked], ":", color=colour, lw=1)
