@@ -200,7 +200,7 @@ class Headless(RayRuntime):
         if len(self._asked) == 2:
             (raylet,) = [pid for pid in descendants(os.getpid()) if command(pid).split()[0].endswith("/raylet")]
             os.kill(raylet, signal.SIGKILL)
-            time.sleep(15)  # actors end when they have noticed; a short run would be over before
+            time.sleep(90)  # until Ray has noticed; a short run would be over before
         return super().exchange(broadcast)
 print(run(interactive(), rows(), seed=5, runtime=Headless(), workers=2, checkpoint=sys.argv[1]))
 """
