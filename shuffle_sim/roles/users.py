@@ -168,13 +168,7 @@ class UserShard(Keyed):
         bad = self._corrupted(context, block, cohort, query, randomizer)
         honest: list[_Part] = []
         frames = bad.packets
-        told: dict[str, Any] = {
-            "corrupted": bad.users.size,
-            "silent": bad.silent,
-            "extra": bad.extra,
-            "told": bad.told,
-            "sums": bad.sums,
-        }
+        record = ShardRecord(corrupted=bad.users.size, silent=bad.silent, extra=bad.extra, told=bad.told, sums=bad.sums)
         asked = clipped = nonfinite = 0
         for first, chunk in self._chunks(block):
             parts = [slice(low - first, high - first) for low, high in cohort.within(first, first + len(chunk))]
@@ -190,7 +184,7 @@ class UserShard(Keyed):
                 honest.append(_randomized(deployment.fidelity, values, randomizer, rng))
         if honest:
             frames = _honest_frame(deployment.fidelity, context, block, honest, randomizer) + frames
-        return frames, ShardRecord(asked=asked, clipped=clipped, nonfinite=nonfinite, **told)
+        return frames, replace(record, asked=asked, clipped=clipped, nonfinite=nonfinite)
 
     def _corrupted(self, context: Context, block: int, cohort: Cohort, query: Query, randomizer: Randomizer) -> Corrupted:
         adversary = self._deployment.adversary
