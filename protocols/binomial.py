@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy
@@ -60,7 +61,7 @@ class BinomialRandomizer(SumRandomizer):
             positive("norm_bound", self.norm_bound)
         integer("g + b", self.g + self.b, high=2**53)
 
-    @property
+    @cached_property
     def alphabet(self) -> Alphabet:
         """One label per coordinate, one-bit symbols."""
         return Alphabet(self.labels)

@@ -43,9 +43,10 @@ def admitted(values: Values, labels: int, lower: float, width: float, norm_bound
     if isinstance(values, Scaled) and norm_bound is not None:
         if values.norms_squared.max(initial=0.0) <= norm_bound**2 * (1 + 1e-12):
             return values, 0
-        over = values.norms_squared * norm_bound**-2.0
-        clipped = int(np.count_nonzero(over > 1 + 1e-12))
-        return values.times(1 / np.sqrt(np.maximum(over, 1.0))), clipped
+        long = np.flatnonzero(values.norms_squared > norm_bound**2 * (1 + 1e-12))  # mostly few: only they are worked on
+        factors = values.factors.copy()
+        factors[long] *= norm_bound / np.sqrt(values.norms_squared[long])
+        return Scaled(values.rows, factors, values.squared_norms), long.size
     values = dense(values)
     if values.size != len(values) * labels:
         raise ParameterError("data.shape", values.shape, f"{labels} number(s) for each user")

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ class SingleMessageRandomizer(SumRandomizer):
         real("gamma", self.gamma, 0.0, 1.0, closed=(False, False))
         positive("width", self.width)
 
-    @property
+    @cached_property
     def alphabet(self) -> Alphabet:
         """One label, k + 1 symbols."""
         return Alphabet(1, self.steps + 1)

@@ -9,6 +9,7 @@ each, which no theorem here is charged for, as for every statistical generator.
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ class SplitMixRandomizer(SumRandomizer):
             raise ParameterError("modulus", self.modulus, allowed)
         self.event(self.planned)
 
-    @property
+    @cached_property
     def alphabet(self) -> Alphabet:
         """One label per coordinate, numbers modulo q."""
         return Alphabet(self.labels, self.modulus)

@@ -1,9 +1,31 @@
 """The compiled inner loops; import only where numba is installed. No fast-math: it changes results."""
 
+from typing import Any
+
 import numba
 import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.core.extending import intrinsic
+from numba.np.arrayobj import make_array
 
 _jit = numba.njit(cache=True, boundscheck=False, nogil=True)
+
+
+def _prefetch(_, array, place):
+    """Have the line of memory with array[place] brought to the second-level cache, and do not wait for it."""
+
+    def build(context, builder, signature, arguments):
+        line = builder.gep(make_array(signature.args[0])(context, builder, arguments[0]).data, [arguments[1]])
+        kind, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        fetch = builder.module.declare_intrinsic("llvm.prefetch", [kind], ir.FunctionType(ir.VoidType(), [kind, *[number] * 3]))
+        builder.call(fetch, [builder.bitcast(line, kind), *(number(value) for value in (0, 2, 1))])  # read, level, data
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), build
+
+
+prefetch: Any = intrinsic(_prefetch)
 
 
 @_jit
@@ -56,18 +78,21 @@ def margins_and_norms(columns, theta, margins, norms):
 
 
 @_jit
-def rounded_sum(columns, multipliers, start, state, random, ties, sums):
+def rounded_sum(columns, multipliers, start, ahead, state, random, ties, sums):
     """See `kernels.rounded_sum`; a piece is gone through again only if one of its values is tied.
 
-    state and random, (rounds, 16): of `fill`, which draws the words when they are needed, so that they stay in the first-level
-    cache; random holds whole pieces of 256 values.
+    ahead, flat: what will be read next is fetched piece by piece meanwhile. state and random, (rounds, 16): of `fill`, which
+    draws the words when they are needed, so that they stay in the first-level cache; random holds whole pieces of 256 values.
     """
     d, users = columns.shape
     words = random.reshape(-1).view(np.uint16)
-    used, seen = words.size, 0
+    used, seen, fetched = words.size, 0, 0
     for j in range(d):
         total = np.int64(0)
         for s in range(0, users, 256):
+            for place in range(fetched, min(fetched + 256, ahead.size), 8):
+                prefetch(ahead, place)
+            fetched += 256
             if used == words.size:
                 fill(state, random)
                 used = 0

@@ -26,6 +26,7 @@ MAX_STEPS = (1 << (31 - _BITS)) - 2
 """Largest value that may be rounded here: q + r must fit 32 bits."""
 
 _compiled: ContextVar[bool] = ContextVar("compiled", default=False)
+_expected: ContextVar[NDArray[np.float64] | None] = ContextVar("expected", default=None)
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -61,6 +62,11 @@ def using(kernel: str) -> Iterator[None]:
         _compiled.reset(token)
 
 
+def expect(rows: Floats | None) -> None:
+    """Say which rows, in Fortran order, will be read next: the compiled kernel may fetch them from memory beforehand."""
+    _expected.set(rows)
+
+
 def margins_and_norms(rows: Floats, theta: Floats) -> tuple[Floats, Floats]:
     """<row, theta> and ||row||^2 of every row, in one pass; rows (users, d) in Fortran order."""
     if _compiled.get() and rows.flags.f_contiguous:
@@ -94,8 +100,9 @@ def rounded_sum(columns: Floats, factors: Floats | None, scale: float, offset: f
         return np.asarray(sums + np.bincount(ups // columns.shape[1], minlength=len(columns)))
     from shuffle_sim.compiled import rounded_sum as compiled
 
-    sums = np.empty(len(columns), np.int64)
-    compiled(columns, _multipliers(columns, factors, scale), offset * (_LOW + 1), *_random(columns.size, rng), sums)
+    sums, expected = np.empty(len(columns), np.int64), _expected.get()
+    ahead = np.empty(0) if expected is None else expected.T.reshape(-1)
+    compiled(columns, _multipliers(columns, factors, scale), offset * (_LOW + 1), ahead, *_random(columns.size, rng), sums)
     return sums
 
 

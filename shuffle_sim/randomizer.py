@@ -36,10 +36,6 @@ class Scaled:
         """The vectors, (users, d)."""
         return self.rows * self.factors[:, None]
 
-    def times(self, factors: Floats) -> "Scaled":
-        """Every vector multiplied by its factor."""
-        return Scaled(self.rows, self.factors * factors, self.squared_norms)
-
     @cached_property
     def norms_squared(self) -> Floats:
         """Squared l2 norms of the vectors."""
@@ -103,7 +99,7 @@ class Randomizer(ABC):
         """Sums of symbols as far as the analyzer looks at them: as they are, or modulo something."""
         return sums
 
-    @property
+    @cached_property
     def largest_sum(self) -> int:
         """Of one user's symbols under a label."""
         return self.per_label * (self.alphabet.symbols - 1)

@@ -89,9 +89,8 @@ class Runtime(ABC):
             return self._streamed(broadcast, waves)
         frames, noted = self._answers(broadcast, waves[0])
         view, shuffled = self.call(self._shufflers[0], "shuffle", broadcast, many=frames, returns=2)
-        received = self.call(self._analyzer, "receive", view)
-        concluded = self.call(self._analyzer, "concluded")
-        (plan, tally, found), record, _, *users = self.get([*concluded, shuffled, *received, *noted])
+        concluded = self.call(self._analyzer, "conclude", view)
+        (plan, tally, found), record, *users = self.get([*concluded, shuffled, *noted])
         return Exchange(sum(users, ShardRecord()), record, tally, found), plan
 
     def result(self) -> Any:

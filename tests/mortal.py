@@ -22,8 +22,7 @@ STEPS = {
     1: [
         ("UserShard", "answer"),
         ("Shuffler", "shuffle"),
-        ("Analyzer", "receive"),
-        ("Analyzer", "concluded"),
+        ("Analyzer", "conclude"),
         ("Analyzer", "update"),
     ],
     2: [
@@ -118,8 +117,8 @@ class Life:
         given = getattr(self.role, method)(*arguments)
         if method not in ("plan", "concluded", "result", "recall"):
             plain = [repr(each) for each in arguments[1:] if isinstance(each, int | range)]
-            sizes = [hashlib.sha256(data).hexdigest()[:8] for data in split(arguments[0])] if method == "receive" else []
-            self.diary.note(self.who, method, at, [*plain, *sizes], given)
+            viewed = split(arguments[0]) if method in ("receive", "conclude") else ()
+            self.diary.note(self.who, method, at, [*plain, *(hashlib.sha256(data).hexdigest()[:8] for data in viewed)], given)
         self.dies(method, at, "after")
         return given
 

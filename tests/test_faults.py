@@ -85,7 +85,7 @@ def test_a_user_shard_whose_data_is_gone_ends_the_run_and_releases_nothing_more(
     with pytest.raises(ParameterError, match=r"rows\.npy") as ended:
         chaos(Burning, diary, interactive(), data, seed=5, fidelity="literal", block_size=7)
     assert len(ended.value.ledger.charges) == 3
-    released = [line["round"] for line in diary.lines() if line["step"] == "Analyzer 0 receive"]
+    released = [line["round"] for line in diary.lines() if line["step"] == "Analyzer 0 conclude"]
     assert released == [0, 1]
 
 

@@ -84,11 +84,22 @@ def test_a_tie_is_decided_by_what_the_sixteen_bits_left_over(phi):
         sums = np.empty(1, np.int64)
         state, random, ties = np.zeros((4, 16), np.uint64), np.empty((4, 16), np.uint64), np.full(64, uniform)
         state[0] = 2**64 - 1  # the first sixteen words are a + b + counter: all ones
-        compiled.rounded_sum(columns, np.full(5, 65536.0), 0.0, state.copy(), random, ties, sums)
+        compiled.rounded_sum(columns, np.full(5, 65536.0), 0.0, np.empty(0), state.copy(), random, ties, sums)
         assert sums[0] == expected
         values = np.empty((1, 5), np.uint16)
         compiled.rounded_values(columns, np.full(5, 65536.0), 0.0, state.copy(), random, ties, values)
         assert values.sum() == expected
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 5000, 20_000])
+def test_what_is_read_next_changes_nothing(kernel, size):
+    columns, ahead = np.random.default_rng(4).random((3, 5000)), np.asfortranarray(np.full((size, 3), np.nan))
+    with using(kernel):
+        alone = rounded_sum(columns, None, 9.0, 1.0, np.random.default_rng(5))
+        kernels.expect(ahead)
+        assert rounded_sum(columns, None, 9.0, 1.0, np.random.default_rng(5)).tolist() == alone.tolist()
+        kernels.expect(None)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -339,7 +339,7 @@ class Flaky(InProcessRuntime):
 
 
 @pytest.mark.parametrize("security", ["transport", "onion"])
-@pytest.mark.parametrize("method", ["answer", "shuffle", "receive"])
+@pytest.mark.parametrize("method", ["answer", "shuffle", "conclude"])
 def test_a_role_that_is_lost_gets_new_keys_and_the_round_its_result(security, method):
     flaky = Flaky(method)
     result = run(VECTOR, ROWS, seed=4, fidelity="literal", security=security, runtime=flaky)

@@ -404,3 +404,16 @@ def test_the_analyzer_counts_a_frame_of_the_view_once_however_often_it_comes(tin
         again.receive(replace(parse(frames[-1]), reports=N - 1).tobytes())
     assert again.receive(frames[-1]) is True
     assert again.result().tolist() == analyzer.result().tolist()
+
+
+def test_a_view_that_is_not_whole_concludes_nothing(tiny):
+    made = deploy(1)
+    broadcast, (host,), parts = collected(made)
+    hands = host.release(broadcast, [parts[0][-1]]).hands
+    frames = [host.view(broadcast, index, index + 1)[0] for index in range(len(hands))]
+    analyzer = Analyzer(made)
+    analyzer.plan()
+    with pytest.raises(FrameError, match="truncated"):
+        analyzer.conclude(b"".join(frames[:-1]))
+    plan, tally, _ = analyzer.conclude(frames[-1])
+    assert (plan, tally.reports) == (None, N)

@@ -39,6 +39,10 @@ class ViewRecord:
     dropped: Counter[str] = field(default_factory=Counter)
 
 
+Conclusion = tuple[tuple[bytes, Cohort, PrivacyEvent] | None, Tally | None, ViewRecord]
+"""What follows from a view: the next plan, the tally that it follows from, and the simulator's record of the view."""
+
+
 class Analyzer(Keyed):
     """Owns the protocol's state: says what the next round asks, and turns each view into an estimate."""
 
@@ -102,8 +106,18 @@ class Analyzer(Keyed):
         self._round += 1
         self._spec, self._tally = None, tally
 
-    def concluded(self) -> tuple[tuple[bytes, Cohort, PrivacyEvent] | None, Tally | None, ViewRecord]:
-        """After a view: the next plan, the tally that it follows from, and the simulator's record of the view."""
+    def conclude(self, view: bytes) -> Conclusion:
+        """Take a whole view at once.
+
+        Raises:
+            FrameError: if it is not the round's, or not all of it.
+        """
+        if not self.receive(view):
+            raise FrameError("truncated", "frames of the view are missing")
+        return self.concluded()
+
+    def concluded(self) -> Conclusion:
+        """After a view."""
         return self.plan(), self._tally, self._found
 
     def result(self) -> Any:

@@ -13,6 +13,9 @@ HONEST_KIND = {"literal": Kind.REPORTS, "counts": Kind.COUNTS, "aggregate": Kind
 """What the frames of honest users carry at each fidelity."""
 
 
+_LARGEST = 2**63 - 1
+
+
 def count_type(randomizer: Randomizer) -> str:
     """The little-endian integers in which a user's sums of symbols travel."""
     return next(f"<u{size}" for size in (2, 4, 8) if randomizer.largest_sum < 256**size)
@@ -51,8 +54,8 @@ def read_sums(payload: bytes, randomizer: Randomizer, reports: int) -> NDArray[n
     Raises:
         FrameError: `wrong-length`, or `count-out-of-range` if so many reports cannot have these sums.
     """
-    sums = _integers(payload, "<i8", randomizer.alphabet.labels)
-    if sums.min() < 0 or sums.max() > randomizer.largest_sum * reports:
+    sums = _integers(payload, "<u8", randomizer.alphabet.labels)  # a negative one is larger than any that may be
+    if sums.max() > min(randomizer.largest_sum * reports, _LARGEST):
         raise FrameError("count-out-of-range", f"tallies must be 0 to {randomizer.largest_sum * reports}")
     return sums.astype(np.int64)
 

@@ -243,13 +243,13 @@ class _Inbox:
         return ShuffleRecord(self._taken.total() - before, len(self._senders) - singles, dropped, received)
 
     def _take_frame(self, data: memoryview, pile: Pile, dropped: Counter[str]) -> None:
-        counted = 1  # a frame too broken to say how many reports it carries counts for one
+        claimed = None  # a frame too broken to say how many reports it carries counts for one
         try:
             frame = parse(data)
             if frame.kind is Kind.PACKET and self._deployment.security != "transport":
                 self._take_packet(frame, pile)
                 return
-            counted = max(1, min(frame.reports, self._asked(frame.index)))  # never more than were asked, whatever it claims
+            claimed = frame.index, frame.reports
             check_context(frame, self._context)
             frame = self._once(frame)
             if frame.kind is Kind.PACKET:
@@ -264,7 +264,8 @@ class _Inbox:
             self._add(frame, frame.index, pile)
             self._seen.add(frame.index)
         except FrameError as error:
-            dropped[error.reason] += counted
+            # Never more than were asked, whatever it claims.
+            dropped[error.reason] += max(1, min(claimed[1], self._asked(claimed[0]))) if claimed else 1
 
     def _take_packet(self, packet: Frame, pile: Pile) -> None:
         """What one user sent on its own: counts for one report at most, whatever is inside."""

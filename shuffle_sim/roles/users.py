@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from shuffle_sim.adversary import Scene
 from shuffle_sim.cohort import Cohort
 from shuffle_sim.errors import FrameError, RoundAbortedError
-from shuffle_sim.kernels import using
+from shuffle_sim.kernels import expect, using
 from shuffle_sim.messages import Messages
 from shuffle_sim.population import Population
 from shuffle_sim.protocol import Query
@@ -72,7 +73,7 @@ class UserShard(Keyed):
         self._answered: Context | None = None
         self._resident: dict[int, list[tuple[int, Floats]]] = {}
         if population.resident:
-            self._resident = {block: list(self._chunks(block)) for block in self._hosted}
+            self._resident = {block: self._kept(block) for block in self._hosted}
         for broadcast in asked:
             if deployment.adversary is None:
                 self._answered = deployment.answering(deployment.opened(broadcast)[0])
@@ -149,15 +150,30 @@ class UserShard(Keyed):
         size = self._deployment.block_size
         return block * size, min((block + 1) * size, self._deployment.protocol.users)
 
-    def _chunks(self, block: int) -> Iterator[tuple[int, Floats]]:
+    def _chunks(self, block: int) -> Iterable[tuple[int, Floats]]:
         """The block's rows in pieces that stay in the cache, columns contiguous, each with its first user."""
+        return self._resident[block] if block in self._resident else self._read(block)
+
+    def _read(self, block: int) -> Iterator[tuple[int, Floats]]:
         start, stop = self._span(block)
-        if block in self._resident:
-            yield from self._resident[block]
-            return
         step = chunk_rows(self._population.rows(start, start + 1))
         for first in range(start, stop, step):
             yield first, np.asfortranarray(self._population.rows(first, min(first + step, stop)), np.float64)
+
+    def _kept(self, block: int) -> list[tuple[int, Floats]]:
+        """The block's chunks; columns one after the other in one piece of memory, for which numpy asks for large pages."""
+        start, stop = self._span(block)
+        rows = self._population.rows(start, stop)
+        if rows.ndim == 1:  # they are one column as they are
+            return list(self._read(block))
+        kept, chunks = np.empty(rows.shape), []
+        step = chunk_rows(rows)
+        for first in range(0, len(rows), step):
+            part = kept[first : first + step]
+            chunk = part.reshape(part.shape[::-1]).T
+            chunk[...] = rows[first : first + step]
+            chunks.append((start + first, chunk))
+        return chunks
 
     def _answer_block(
         self, context: Context, block: int, cohort: Cohort, query: Query, randomizer: Randomizer
@@ -170,7 +186,9 @@ class UserShard(Keyed):
         frames = bad.packets
         record = ShardRecord(corrupted=bad.users.size, silent=bad.silent, extra=bad.extra, told=bad.told, sums=bad.sums)
         asked = clipped = nonfinite = 0
-        for first, chunk in self._chunks(block):
+        following = chain((chunk for _, chunk in self._resident.get(block, [])[1:]), repeat(None))
+        for (first, chunk), ahead in zip(self._chunks(block), following, strict=False):
+            expect(ahead)
             parts = [slice(low - first, high - first) for low, high in cohort.within(first, first + len(chunk))]
             if not parts:
                 continue
@@ -209,7 +227,7 @@ _CHUNK_VALUES = 131_072  # doubles of a chunk: from query to bits it stays near 
 
 def chunk_rows(rows: NDArray[Any]) -> int:
     """Rows that are asked, randomized and added at a time; depends on the width of a row only, so never on the workers."""
-    return max(64, _CHUNK_VALUES // (rows.size // max(1, len(rows)) or 1))
+    return max(64, -(-_CHUNK_VALUES // (rows.size // max(1, len(rows)) or 1)))
 
 
 def _admitted(values: Values, randomizer: Randomizer) -> tuple[Values, int, int]:
