@@ -1,9 +1,14 @@
-"""Messages that are really moved: the shuffler's permutation against numpy's of as many uint8, for symbols of 1 to 8 bytes."""
+"""Messages that are really moved: the shuffler's permutation against numpy's of as many uint8, for symbols of 1 to 8 bytes.
+
+And sealed messages, 57 bytes each, as an onion's shuffler holds them: an order is drawn, and each is copied once, to the wire.
+"""
 
 import numpy as np
 
 from benchmarks.clock import best
-from shuffle_sim.shuffling import permuted
+from shuffle_sim.messages import Alphabet
+from shuffle_sim.roles.onion import box_bytes
+from shuffle_sim.shuffling import gathered, order, permuted
 
 MESSAGES = (1_000_000, 5_800_000, 50_000_000)
 
@@ -16,9 +21,19 @@ def measure() -> dict[str, object]:
         reference = best(lambda bits=bits: rng.permutation(bits))
         for kind in (np.uint8, np.uint32, np.uint64):
             symbols = bits.astype(kind)
-            moved = best(lambda symbols=symbols: permuted(symbols, rng))
+            moved = best(lambda symbols=symbols: permuted([symbols], rng))
             found[f"{count} messages of {symbols.itemsize} bytes"] = {
                 "over_numpys_permutation_of_uint8": reference / moved,
                 "over_numpys_permutation_of_the_same": best(lambda symbols=symbols: rng.permutation(symbols)) / moved,
             }
+        if count > MESSAGES[0]:
+            continue
+        boxes = rng.integers(0, 256, (count, box_bytes(Alphabet(2))), np.uint8)
+        drawn, chosen = best(lambda count=count: order(count, rng)), order(count, rng)
+        moved = drawn + best(lambda boxes=boxes, chosen=chosen: gathered(boxes, chosen))
+        found[f"{count} sealed messages of {boxes.shape[1]} bytes"] = {
+            "over_numpys_permutation_of_uint8": reference / moved,
+            "of_their_order_over_numpys_permutation_of_uint8": reference / drawn,
+            "over_numpys_permutation_of_the_same": best(lambda boxes=boxes: rng.permutation(boxes)) / moved,
+        }
     return {"speed": found, "target": 4.0}

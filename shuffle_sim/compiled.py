@@ -144,14 +144,22 @@ def rounded_values(columns, multipliers, start, state, random, ties, out):
 
 
 @_jit
-def into_heaps(row, heap_of, heaps, ends):
-    """Move every message to the next place of its heap; ends (256,): one past the last place of each heap."""
-    for i in range(row.size):
-        ends[heap_of[i]] += 1
+def draw_heaps(state, words, heap_of, ends):
+    """A random heap for every message; words (rounds, 16), drawn here by `fill`; heap_of: their bytes, one for each message.
+
+    ends (256,): one past the last place of each heap.
+    """
+    for k in range(0, words.shape[0], 64):
+        fill(state, words[k : k + 64])
+        for heap in heap_of[128 * k : 128 * (k + 64)]:  # while they are in the first-level cache
+            ends[heap] += 1
     for k in range(1, ends.size):
         ends[k] += ends[k - 1]
-    places = np.zeros_like(ends)
-    places[1:] = ends[:-1]
+
+
+@_jit
+def into_heaps(row, heap_of, heaps, places):
+    """Move every message to the next place of its heap."""
     for i in range(row.size):
         heap = heap_of[i]
         heaps[places[heap]] = row[i]
@@ -162,29 +170,51 @@ def into_heaps(row, heap_of, heaps, ends):
 def permute_heaps(heaps, ends, state, random):
     """Permute every heap where it lies; state and random, (rounds, 16): of `fill`, which draws the words as they are used."""
     words, used, start = random.reshape(-1).view(np.uint32), 2 * random.size, 0
-    for end in ends:
-        used = permute_heap(heaps[start:end], state, random, words, used)
+    for k in range(ends.size):
+        end, after = ends[k], ends[min(k + 1, ends.size - 1)]
+        used = permute_heap(heaps[start:end], heaps[end:after], state, random, words, used)
         start = end
 
 
 @_jit
-def permute_heap(heap, state, random, words, used):
-    """Fisher and Yates with Lemire's bounded integers; how many of the words, those of `random`, are used then."""
-    for size in range(heap.size, 1, -1):
-        bound = np.uint64(size)
-        low, product = np.uint64(0), np.uint64(0)
-        while True:
-            if used == words.size:
-                fill(state, random)
-                used = 0
-            product = np.uint64(words[used]) * bound
-            used += 1
-            low = product & np.uint64(0xFFFFFFFF)
-            # Rarely the word is refused: below the bound the remainder is worth its division.
-            if low >= bound or low >= (np.uint64(1 << 32) - bound) % bound:
-                break
-        j = np.int64(product >> np.uint64(32))
-        last = heap[size - 1]
-        heap[size - 1] = heap[j]
-        heap[j] = last
+def permute_heap(heap, following, state, random, words, used):
+    """Fisher and Yates with Lemire's bounded integers; how many of the words, those of `random`, are used then.
+
+    The following heap is fetched piece by piece meanwhile: it is larger than what the processor would foresee.
+    """
+    size, fetched = heap.size, 0
+    while size > 1:
+        for place in range(fetched, min(fetched + 64, following.size), 64 // heap.itemsize):
+            prefetch(following, place)
+        fetched += 64
+        stop = max(1, size - 64)
+        while size > stop:
+            bound = np.uint64(size)
+            low, product = np.uint64(0), np.uint64(0)
+            while True:
+                if used == words.size:
+                    fill(state, random)
+                    used = 0
+                product = np.uint64(words[used]) * bound
+                used += 1
+                low = product & np.uint64(0xFFFFFFFF)
+                # Rarely the word is refused: below the bound the remainder is worth its division.
+                if low >= bound or low >= (np.uint64(1 << 32) - bound) % bound:
+                    break
+            j = np.int64(product >> np.uint64(32))
+            last = heap[size - 1]
+            heap[size - 1] = heap[j]
+            heap[j] = last
+            size -= 1
     return used
+
+
+@_jit
+def gather(rows, order, out):
+    """Rows in this order; those to come are fetched meanwhile."""
+    for i in range(order.size):
+        coming, row, place = rows[order[min(i + 16, order.size - 1)]], rows[order[i]], out[i]
+        prefetch(coming, 0)
+        prefetch(coming, coming.size - 1)
+        for k in range(row.size):
+            place[k] = row[k]

@@ -5,6 +5,7 @@ ones, is a uniform arrangement of K ones among N places, so drawing the arrangem
 reference (it moves every message); tests hold `arrange` and `permuted` to its law.
 """
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -30,26 +31,51 @@ def permute(symbols: NDArray[np.integer], rng: np.random.Generator) -> NDArray[n
     return np.stack([rng.permutation(row) for row in by_label])
 
 
-def permuted(row: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
-    """A uniformly random permutation of a row of messages, each of them moved; the row is left alone.
+def permuted(parts: Sequence[NDArray[Any]], rng: np.random.Generator) -> NDArray[Any]:
+    """A uniformly random permutation of messages, each of them moved; the parts in which they come are left alone.
 
-    Where numba is installed and the row is long, in two steps that keep to the cache: each message goes to a uniformly random one
+    Where numba is installed and they are many, in two steps that keep to the cache: each message goes to a uniformly random one
     of 256 heaps, and every heap is permuted where it lies. How large the heaps are says nothing about what is in them, so that is
     the uniform permutation again, as with a shuffler's shards.
 
     Args:
-        row: integers (messages,), or records (messages, bytes), which are moved whole.
+        parts: integers of one type, (messages,) each.
         rng: the shuffler's stream.
     """
-    if len(row) < _LONG or row.ndim > 1 or find_spec("numba") is None:
-        return np.asarray(rng.permutation(row))
-    from shuffle_sim.compiled import into_heaps, permute_heaps
+    size = sum(map(len, parts))
+    if not _worth_compiling(size):
+        return np.asarray(rng.permutation(np.concatenate(parts)))
+    from shuffle_sim.compiled import draw_heaps, into_heaps, permute_heaps
 
-    heap_of = rng.bit_generator.random_raw(len(row) // 8 + 1).view(np.uint8)[: len(row)]
-    moved, ends = np.empty(len(row), row.dtype), np.zeros(256, np.int64)
-    into_heaps(np.ascontiguousarray(row), heap_of, moved, ends)
-    permute_heaps(moved, ends, rng.bit_generator.random_raw(64).reshape(4, 16), np.empty((64, 16), np.uint64))
+    state, words = rng.bit_generator.random_raw(64).reshape(4, 16), np.empty((-(-size // 128), 16), np.uint64)
+    heap_of, ends = words.reshape(-1).view(np.uint8)[:size], np.zeros(256, np.int64)
+    draw_heaps(state, words, heap_of, ends)
+    moved, places, start = np.empty(size, parts[0].dtype), np.concatenate([[0], ends[:-1]]), 0
+    for part in parts:
+        into_heaps(np.ascontiguousarray(part), heap_of[start : start + len(part)], moved, places)
+        start += len(part)
+    permute_heaps(moved, ends, state, words[:64])
     return moved
+
+
+def order(size: int, rng: np.random.Generator) -> NDArray[np.uint32]:
+    """A uniformly random order of so many messages, below 2^32."""
+    return permuted([np.arange(size, dtype=np.uint32)], rng)
+
+
+def gathered(rows: NDArray[np.uint8], chosen: NDArray[np.uint32]) -> NDArray[np.uint8]:
+    """The chosen ones of rows (messages, bytes), in their order."""
+    if not _worth_compiling(len(rows)):
+        return rows[chosen]
+    from shuffle_sim.compiled import gather
+
+    out = np.empty((len(chosen), rows.shape[1]), np.uint8)
+    gather(rows, chosen, out)
+    return out
+
+
+def _worth_compiling(messages: int) -> bool:
+    return messages >= _LONG and find_spec("numba") is not None
 
 
 def arrange(ones: int, size: int, rng: np.random.Generator) -> Bits:

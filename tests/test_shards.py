@@ -21,7 +21,7 @@ from shuffle_sim.protocol import Datum, Protocol, RoundSpec, check_rows
 from shuffle_sim.randomizer import Randomizer
 from shuffle_sim.roles import Analyzer, Deployment, Shuffler, UserShard, deployment, piles
 from shuffle_sim.runtime import InProcessRuntime
-from shuffle_sim.shuffling import permute, permuted, share_out
+from shuffle_sim.shuffling import gathered, order, permute, permuted, share_out
 from shuffle_sim.testing import LawError, check_pmf, check_same_law
 from shuffle_sim.wire import Context, Frame, Kind, parse, split
 
@@ -264,11 +264,20 @@ def test_ones_are_shared_out_beyond_a_billion_places():
 def test_moving_messages_heap_by_heap_keeps_each(kind):
     rng, row = np.random.default_rng(3), np.random.default_rng(4).integers(0, 200, 300_001).astype(kind)
     before = row.copy()
-    moved = permuted(row, rng)
+    moved = permuted(np.split(row, [0, 7, 100_000]), rng)
     assert moved.dtype == kind
     assert np.array_equal(np.sort(moved), np.sort(row))
     assert np.array_equal(row, before)
     assert (moved != row).mean() > 0.9
+
+
+@pytest.mark.parametrize("size", [1, 1000, 1 << 17, 150_001])
+def test_sealed_messages_are_copied_whole_in_the_order_drawn(size):
+    rng, rows = np.random.default_rng(5), np.random.default_rng(6).integers(0, 256, (size, 57), np.uint8)
+    drawn = order(size, rng)
+    assert np.array_equal(np.sort(drawn), np.arange(size))
+    for chosen in (drawn, drawn[: size // 3], drawn[-1:]):
+        assert np.array_equal(gathered(rows, chosen), rows[chosen])
 
 
 def places(move, seed):
@@ -283,12 +292,12 @@ def places(move, seed):
 def in_order(row, rng):
     """Forgets to throw an eighth of the messages into heaps of their own."""
     eighth = row.size // 8
-    return np.concatenate([permuted(row[:eighth], rng), permuted(row[eighth:], rng)])
+    return np.concatenate([permuted([row[:eighth]], rng), permuted([row[eighth:]], rng)])
 
 
 def test_moving_messages_heap_by_heap_has_the_law_of_the_plain_permutation():
     plain = places(lambda row, rng: permute(row[:, None, None], rng)[0], 5)
-    check_same_law(plain, places(permuted, 6))
+    check_same_law(plain, places(lambda row, rng: permuted(np.split(row, [1000, 50_000]), rng), 6))
     with pytest.raises(LawError):  # power: an eighth of the messages stays among itself
         check_same_law(plain, places(in_order, 6))
 
@@ -317,11 +326,11 @@ def test_a_word_that_would_favour_a_place_is_drawn_again():
     words = np.zeros(32, np.uint32)
     words[2:4] = 1 << 31, 1 << 31  # the middle of three places, then the second of two
     random = words.view(np.uint64).reshape(1, 16)
-    assert permute_heap(heap, state, random, words, 0) == 4  # 2^32 is not a multiple of 3: both zeros are refused
+    assert permute_heap(heap, heap[:0], state, random, words, 0) == 4  # 2^32 is not a multiple of 3: both zeros are refused
     assert heap.tolist() == [0, 2, 1]
     # Where words run out, others are drawn.
     heap, left = np.arange(1000), words.size - 5
-    used = permute_heap(heap, state, random, words, left)
+    used = permute_heap(heap, np.arange(9), state, random, words, left)
     assert sorted(heap) == list(range(1000))
     assert 0 < used <= words.size
     assert words.any()

@@ -17,7 +17,7 @@ from shuffle_sim.messages import Alphabet, Messages, Tally
 from shuffle_sim.randomizer import Randomizer
 from shuffle_sim.roles.piles import HAND_BYTES, SIZE, Pile, parted
 from shuffle_sim.sealing import BOX_ID, SEAL, KeyPair, Purpose, Sealer
-from shuffle_sim.shuffling import permuted
+from shuffle_sim.shuffling import gathered, order
 from shuffle_sim.wire import Context, Frame
 
 Boxes = NDArray[np.uint8]
@@ -80,13 +80,14 @@ class BoxPile(Pile):
         return box_hands(self.randomizer, self.size)
 
     def _cut(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
-        empty = np.empty((self.randomizer.alphabet.labels, 0, box_bytes(self.randomizer.alphabet)), np.uint8)
-        rows = [permuted(row, rng) for row in np.concatenate([empty, *self._held], axis=1)]
+        none = np.empty((self.randomizer.alphabet.labels, 0, box_bytes(self.randomizer.alphabet)), np.uint8)
+        self._boxes = np.concatenate([none, *self._held], axis=1)
+        self._orders = [order(self.size, rng) for _ in self._boxes]
         self._held = []
-        self._hands = np.split(np.stack(rows), np.cumsum(sizes)[:-1], axis=1)
 
     def _hand(self, index: int, rng: np.random.Generator) -> bytes:
-        return self._hands[index].tobytes()
+        chosen = self.places(index)
+        return b"".join(gathered(row, drawn[chosen]).tobytes() for row, drawn in zip(self._boxes, self._orders, strict=True))
 
 
 def box_hands(randomizer: Randomizer, size: int) -> list[int]:

@@ -6,7 +6,7 @@ held as numbers of ones, so a pile of any size takes no memory; other symbols ar
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from typing import Any
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,12 +46,16 @@ class Pile(ABC):
 
     def deal(self, sizes: list[int], rng: np.random.Generator) -> None:
         """Permute, and cut into hands of these sizes, which add up to the pile's."""
-        self.dealt = sizes
+        self.dealt, self._starts = sizes, [0, *accumulate(sizes)]
         self._cut(np.array(sizes, np.int64), rng)
 
     def hand(self, index: int, rng: np.random.Generator) -> bytes:
         """One of the hands dealt, label by label, its size in front; the same generator gives the same bytes again."""
         return self.dealt[index].to_bytes(SIZE, "big") + self._hand(index, rng)
+
+    def places(self, index: int) -> slice:
+        """Of the messages of a hand under each label, after they were permuted."""
+        return slice(self._starts[index], self._starts[index + 1])
 
     def shares(self, shards: int, rng: np.random.Generator) -> list[int]:
         """How many messages each shard gets when each message goes to a uniformly random one."""
@@ -119,14 +123,14 @@ class SymbolPile(Pile):
         self.size += rows.shape[1]
 
     def _cut(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
-        empty = np.empty((self.randomizer.alphabet.labels, 0), np.uint8)
-        rows = [permuted(row, rng) for row in np.concatenate([empty, *self._held], axis=1)]
+        none = np.empty((self.randomizer.alphabet.labels, 0), np.uint8)
+        self._moved = [permuted(parts, rng) for parts in zip(*(self._held or [none]), strict=True)]
         self._held = []
-        self._hands: list[NDArray[Any]] = np.split(np.stack(rows), np.cumsum(sizes)[:-1], axis=1)
 
     def _hand(self, index: int, rng: np.random.Generator) -> bytes:
         alphabet = Alphabet(1, self.randomizer.alphabet.symbols)
-        return Messages.from_symbols(alphabet, self._hands[index][:, None, :]).tobytes()
+        rows = np.stack([row[self.places(index)] for row in self._moved])
+        return Messages.from_symbols(alphabet, rows[:, None, :]).tobytes()
 
 
 class TallyPile(Pile):
