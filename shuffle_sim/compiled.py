@@ -213,7 +213,7 @@ def permute_heap(heap, following, state, random, words, used):
 def gather(rows, order, out):
     """Rows in this order; those to come are fetched meanwhile."""
     for i in range(order.size):
-        coming, row, place = rows[order[min(i + 16, order.size - 1)]], rows[order[i]], out[i]
+        coming, row, place = rows[order[min(i + 64, order.size - 1)]], rows[order[i]], out[i]
         prefetch(coming, 0)
         prefetch(coming, coming.size - 1)
         for k in range(row.size):

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -71,9 +70,9 @@ class UserShard(Keyed):
         self._population = population
         self._hosted = tuple(blocks)
         self._answered: Context | None = None
-        self._resident: dict[int, list[tuple[int, Floats]]] = {}
+        self._resident: dict[int, list[_Chunk]] = {}
         if population.resident:
-            self._resident = {block: self._kept(block) for block in self._hosted}
+            self._keep()
         for broadcast in asked:
             if deployment.adversary is None:
                 self._answered = deployment.answering(deployment.opened(broadcast)[0])
@@ -150,24 +149,33 @@ class UserShard(Keyed):
         size = self._deployment.block_size
         return block * size, min((block + 1) * size, self._deployment.protocol.users)
 
-    def _chunks(self, block: int) -> Iterable[tuple[int, Floats]]:
-        """The block's rows in pieces that stay in the cache, columns contiguous, each with its first user."""
+    def _chunks(self, block: int) -> Iterable["_Chunk"]:
+        """The block's rows in pieces that stay in the cache, columns contiguous."""
         return self._resident[block] if block in self._resident else self._read(block)
 
-    def _read(self, block: int) -> Iterator[tuple[int, Floats]]:
+    def _read(self, block: int) -> Iterator["_Chunk"]:
         start, stop = self._span(block)
         step = chunk_rows(self._population.rows(start, start + 1))
         for first in range(start, stop, step):
-            yield first, np.asfortranarray(self._population.rows(first, min(first + step, stop)), np.float64)
+            yield first, np.asfortranarray(self._population.rows(first, min(first + step, stop)), np.float64), None
 
-    def _kept(self, block: int) -> list[tuple[int, Floats]]:
+    def _keep(self) -> None:
+        """Keep the chunks of all blocks, each with the one that is read after it."""
+        following = None
+        for block in reversed(self._hosted):
+            chunks: list[_Chunk] = []
+            for first, chunk in reversed(self._copied(block)):
+                chunks.append((first, chunk, following))
+                following = chunk
+            self._resident[block] = chunks[::-1]
+
+    def _copied(self, block: int) -> list[tuple[int, Floats]]:
         """The block's chunks; columns one after the other in one piece of memory, for which numpy asks for large pages."""
         start, stop = self._span(block)
         rows = self._population.rows(start, stop)
         if rows.ndim == 1:  # they are one column as they are
-            return list(self._read(block))
-        kept, chunks = np.empty(rows.shape), []
-        step = chunk_rows(rows)
+            return [(first, chunk) for first, chunk, _ in self._read(block)]
+        kept, chunks, step = np.empty(rows.shape), [], chunk_rows(rows)
         for first in range(0, len(rows), step):
             part = kept[first : first + step]
             chunk = part.reshape(part.shape[::-1]).T
@@ -186,9 +194,8 @@ class UserShard(Keyed):
         frames = bad.packets
         record = ShardRecord(corrupted=bad.users.size, silent=bad.silent, extra=bad.extra, told=bad.told, sums=bad.sums)
         asked = clipped = nonfinite = 0
-        following = chain((chunk for _, chunk in self._resident.get(block, [])[1:]), repeat(None))
-        for (first, chunk), ahead in zip(self._chunks(block), following, strict=False):
-            expect(ahead)
+        for first, chunk, following in self._chunks(block):
+            expect(following)
             parts = [slice(low - first, high - first) for low, high in cohort.within(first, first + len(chunk))]
             if not parts:
                 continue
@@ -212,7 +219,7 @@ class UserShard(Keyed):
         asked = _users(cohort, *self._span(block))
 
         def rows() -> Floats:
-            return np.asarray(np.concatenate([chunk for _, chunk in self._chunks(block)])[asked - everyone[0]])
+            return np.asarray(np.concatenate([chunk for _, chunk, _ in self._chunks(block)])[asked - everyone[0]])
 
         scene = Scene(context.round, block, asked, query, randomizer, rows)
         return corrupted(adversary, scene, context, self._deployment.entropy, everyone)
@@ -251,6 +258,8 @@ def _admitted(values: Values, randomizer: Randomizer) -> tuple[Values, int, int]
     return *randomizer.admit(values), nonfinite
 
 
+_Chunk = tuple[int, Floats, Floats | None]
+"""Its first user, its rows, and the rows that are read next, if they are in memory."""
 _Part = tuple[int, NDArray[Any]]
 """Users of a chunk, and what they send: packed reports, counts or a tally."""
 
