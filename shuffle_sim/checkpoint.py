@@ -34,7 +34,7 @@ from shuffle_sim.roles import Deployment, ShardRecord, ShuffleRecord, ViewRecord
 from shuffle_sim.runtime import Exchange
 
 FILE = "run.journal"
-FORMAT = 2
+FORMAT = 3  # also another where a round under way would be drawn in another way
 _SIZE = struct.Struct(">II")  # length of the record and its complement: a damaged length is not taken for a cut record
 _HASH = hashlib.sha256().digest_size
 _Record = TypeVar("_Record", ShardRecord, ShuffleRecord, ViewRecord)

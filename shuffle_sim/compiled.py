@@ -180,7 +180,7 @@ def permute_heaps(heaps, ends, state, random):
 def permute_heap(heap, following, state, random, words, used):
     """Fisher and Yates with Lemire's bounded integers; how many of the words, those of `random`, are used then.
 
-    The following heap is fetched piece by piece meanwhile: it is larger than what the processor would foresee.
+    The following heap is fetched piece by piece meanwhile: where it will be read first, no processor foresees.
     """
     size, fetched = heap.size, 0
     while size > 1:

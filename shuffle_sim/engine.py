@@ -30,7 +30,8 @@ from shuffle_sim.roles.reports import user_bytes
 from shuffle_sim.runtime import Exchange, Plan, Runtime
 from shuffle_sim.sealing import sealing_time
 
-_BLOCKS, _SUMS = 16, 128
+_BLOCKS = 16
+_MOST_SUMS = 128  # blocks that send one sum each: more would only be more to read
 _LARGEST_BLOCK = {"literal": (65_536, 1 << 21), "counts": (65_536, 1 << 21), "aggregate": (131_072, 1 << 24)}
 """Users, and bytes of what they send; at aggregate fidelity, where the block sends one sum, of the values that it is made of."""
 _LARGEST_FRAME = 1 << 29  # bytes that a block of users may send at once
@@ -41,10 +42,10 @@ _LITERAL_MESSAGES = 10**8  # up to here a literal round takes about a second: si
 
 
 def default_block_size(users: int, randomizer: Randomizer, fidelity: str = "literal") -> int:
-    """Users per block: some 16 blocks for a small run, at most as _LARGEST_BLOCK says, but for sums at most 128 blocks."""
+    """Users per block: some 16 blocks for a small run, at most as _LARGEST_BLOCK says while there are not too many."""
     most, room = _LARGEST_BLOCK[fidelity]
     size = max(1, min(-(-users // _BLOCKS), most, room // user_bytes(fidelity, randomizer)))
-    while fidelity == "aggregate" and users > _SUMS * size:
+    while fidelity == "aggregate" and users > _MOST_SUMS * size:
         size *= 2
     return size
 

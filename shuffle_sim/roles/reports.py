@@ -11,8 +11,6 @@ from shuffle_sim.wire import Frame, Kind
 
 HONEST_KIND = {"literal": Kind.REPORTS, "counts": Kind.COUNTS, "aggregate": Kind.TALLY}
 """What the frames of honest users carry at each fidelity."""
-
-
 _LARGEST = 2**63 - 1
 
 
