@@ -11,9 +11,12 @@ from protocols import ScalarSum, VectorSum
 from protocols.binomial import BinomialRandomizer, randomize_scalar
 from shuffle_sim import Privacy, run
 from shuffle_sim.adversary import Dropout
+from shuffle_sim.engine import default_block_size
 from shuffle_sim.errors import RoundAbortedError
 from shuffle_sim.kernels import half_binomial
 from shuffle_sim.privacy.gaussian import sigma
+from shuffle_sim.randomizer import Scaled
+from shuffle_sim.roles.reports import user_bytes
 from shuffle_sim.testing import LawError, check_pmf, check_randomizer, check_same_law, check_variance
 
 FIDELITIES = ("literal", "counts", "aggregate")
@@ -191,3 +194,30 @@ def test_admitted_rows_never_exceed_the_bound_beyond_the_margin():
     rows = rng.normal(size=(20_000, 7)) * 10.0 ** rng.integers(-5, 6, (20_000, 1))
     admitted, _ = BinomialRandomizer(7, 3, 3, 0.5, -1.0, 2.0, 1.0).admit(rows)
     assert np.linalg.norm(admitted, axis=1).max() <= 1 + 1e-14  # the accountant's margin is 1e-6
+
+
+@pytest.mark.parametrize("largest", [0.01, 1.5, 1e6])
+def test_admitted_multiples_of_rows_are_clipped_like_the_vectors_they_are(largest):
+    rng = np.random.default_rng(6)
+    rows, factors = rng.normal(size=(5000, 7)), rng.uniform(-largest, largest, 5000)
+    randomizer = BinomialRandomizer(7, 3, 3, 0.5, -1.0, 2.0, 1.0)
+    admitted, clipped = randomizer.admit(Scaled(np.asfortranarray(rows), factors.copy()))
+    expected, counted = randomizer.admit(rows * factors[:, None])
+    assert clipped == counted
+    assert np.allclose(admitted.dense(), expected, rtol=1e-12, atol=0)
+    assert np.linalg.norm(admitted.dense(), axis=1).max() <= 1 + 1e-12
+
+
+@pytest.mark.parametrize("n", [1, 15, 16, 17, 1000, 10**6, 10**7, 10**8, 10**9])
+@pytest.mark.parametrize("d", [1, 10, 1000])
+def test_blocks_are_many_enough_to_be_shared_and_few_enough_to_be_read(n, d):
+    randomizer = BinomialRandomizer(d, 44, 14, 0.5, -1.0, 2.0, 1.0)
+    for fidelity in ("literal", "counts", "aggregate"):
+        size = default_block_size(n, randomizer, fidelity)
+        blocks = -(-n // size)
+        assert size >= 1
+        assert blocks >= min(n, 9)
+        if fidelity == "aggregate":
+            assert blocks <= 128
+        else:
+            assert size == 1 or size * user_bytes(fidelity, randomizer) <= 1 << 21
