@@ -11,11 +11,11 @@ from ray._private import ray_constants
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.hosts import ACTORS
+from shuffle_sim.data.population import Population
 from shuffle_sim.errors import ParameterError, ShuffleSimError
-from shuffle_sim.population import Population
+from shuffle_sim.execution.runtime import HostLostError, Plan, Runtime
+from shuffle_sim.execution.signals import unbroken
 from shuffle_sim.roles import Deployment
-from shuffle_sim.runtime import HostLostError, Plan, Runtime
-from shuffle_sim.signals import unbroken
 
 _all_nodes: Any = ray.nodes
 _LOST = (

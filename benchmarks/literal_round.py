@@ -8,7 +8,7 @@ import numpy as np
 from benchmarks.clock import best
 from protocols import VectorSum
 from shuffle_sim import Privacy, run
-from shuffle_sim.shuffling import arrange, permute
+from shuffle_sim.sampling.shuffling import arrange, permute
 
 
 def measure() -> dict[str, object]:

@@ -22,7 +22,7 @@ def literal(users: int, g: int, b: int, **how: object) -> None:
     from benchmarks.reference_job import rows
     from protocols import VectorSum
     from shuffle_sim import run
-    from shuffle_sim.population import Generated
+    from shuffle_sim.data.population import Generated
 
     run(VectorSum(n=users, d=10, g=g, b=b), Generated(users, rows), fidelity="literal", seed=1, **how)
 
@@ -31,7 +31,7 @@ def aggregate(users: int, **how: object) -> None:
     """One round of the reference job."""
     from benchmarks.reference_job import LogisticSum, rows
     from shuffle_sim import run
-    from shuffle_sim.population import Generated
+    from shuffle_sim.data.population import Generated
 
     run(LogisticSum(users, 1), Generated(users, rows), fidelity="aggregate", kernel="numpy", seed=1, **how)
 

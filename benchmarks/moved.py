@@ -6,9 +6,9 @@ And sealed messages, 57 bytes each, as an onion's shuffler holds them: an order 
 import numpy as np
 
 from benchmarks.clock import best
-from shuffle_sim.messages import Alphabet
 from shuffle_sim.roles.onion import box_bytes
-from shuffle_sim.shuffling import gathered, order, permuted
+from shuffle_sim.sampling.shuffling import gathered, order, permuted
+from shuffle_sim.wire.messages import Alphabet
 
 MESSAGES = (1_000_000, 5_800_000, 50_000_000)
 

@@ -10,10 +10,10 @@ import time
 import numpy as np
 
 from protocols import VectorSum
-from shuffle_sim.population import InMemory
+from shuffle_sim.data.population import InMemory
 from shuffle_sim.roles import SECURITIES, Deployment
-from shuffle_sim.sealing import KeyPair, Purpose, Sealer
-from shuffle_sim.wire import Context
+from shuffle_sim.wire.frames import Context
+from shuffle_sim.wire.sealing import KeyPair, Purpose, Sealer
 
 _USERS, _CALLS = 200, 500
 

@@ -3,7 +3,7 @@
 import tracemalloc
 
 from benchmarks.clock import best
-from shuffle_sim.privacy.domination import dominating_sigma
+from shuffle_sim.privacy.bounds.domination import dominating_sigma
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import Task, fewest_bits, least_noise
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protocols.binomial import BinomialRandomizer
-from shuffle_sim.cohort import Cohort
-from shuffle_sim.kernels import margins_and_norms
+from protocols.sums.binomial import BinomialRandomizer
+from shuffle_sim.arrays import Floats, Scaled
+from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import Task, fewest_bits
-from shuffle_sim.protocol import Protocol, Query, RoundSpec, check_rows
-from shuffle_sim.randomizer import Floats, Scaled
+from shuffle_sim.protocol.base import Protocol, Query, RoundSpec, check_rows
+from shuffle_sim.sampling.kernels import margins_and_norms
 
 D = 10
 

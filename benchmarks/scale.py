@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks.clock import best
 from benchmarks.reference_job import LogisticSum, rows, without_privacy
 from shuffle_sim import run
-from shuffle_sim.population import Generated
+from shuffle_sim.data.population import Generated
 
 
 def seconds_a_round(n: int, data: object, rounds: int, **how: object) -> float:

@@ -11,11 +11,11 @@ import numpy as np
 
 from benchmarks.reference_job import D
 from protocols import ShuffleGD
-from protocols.domains import L2Ball
-from protocols.losses import Logistic
-from protocols.problem import Problem
+from protocols.problems.domains import L2Ball
+from protocols.problems.losses import Logistic
+from protocols.problems.problem import Problem
 from shuffle_sim import Privacy, run
-from shuffle_sim.randomizer import Floats
+from shuffle_sim.arrays import Floats
 
 USERS, ROUNDS, FEW, REPEATS = 10**6, 1000, 100, 5
 

@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from protocols.baselines import run_baseline
+from protocols.comparison.baselines import run_baseline
 from shuffle_sim import Privacy, run
 
 TOLERANCE = 0.1

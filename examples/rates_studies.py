@@ -14,15 +14,15 @@ from scipy.optimize import linprog
 from scipy.special import expit
 
 from protocols import Phased, ShuffleACSA, ShuffleGD, ShuffleSGD
-from protocols.domains import L2Ball
-from protocols.losses import Hinge, Linear, Logistic, MeanEstimation
-from protocols.noisy_mean import Noise
-from protocols.problem import Problem
-from protocols.regression import Absolute
+from protocols.problems.domains import L2Ball
+from protocols.problems.losses import Hinge, Linear, Logistic, MeanEstimation
+from protocols.problems.problem import Problem
+from protocols.problems.regression import Absolute
+from protocols.shuffle.noisy_mean import Noise
 from shuffle_sim import Privacy
-from shuffle_sim.population import InMemory, Population
-from shuffle_sim.protocol import Protocol
-from shuffle_sim.randomizer import Floats
+from shuffle_sim.arrays import Floats
+from shuffle_sim.data.population import InMemory, Population
+from shuffle_sim.protocol.base import Protocol
 
 DELTA = 1e-6
 REGIME = 1 / 4

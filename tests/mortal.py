@@ -12,10 +12,10 @@ from rounds import records, told
 from actors.hosts import _AnalyzerHost, _ShufflerHost, _UserShardHost
 from actors.runtime import RayRuntime, ray
 from shuffle_sim import run
-from shuffle_sim.checkpoint import FILE
+from shuffle_sim.execution.checkpoint import FILE
+from shuffle_sim.execution.runtime import HostLostError, InProcessRuntime
 from shuffle_sim.roles import Analyzer, Shuffler, UserShard
-from shuffle_sim.runtime import HostLostError, InProcessRuntime
-from shuffle_sim.wire import parse, split
+from shuffle_sim.wire.frames import parse, split
 
 WHENS = ("before", "after")
 STEPS = {

@@ -3,12 +3,12 @@
 import numpy as np
 
 from protocols import ShuffleGD, ShuffleSGD
-from protocols.domains import L2Ball
-from protocols.losses import Logistic
-from protocols.noisy_mean import NoisyMean
-from protocols.problem import Problem
+from protocols.problems.domains import L2Ball
+from protocols.problems.losses import Logistic
+from protocols.problems.problem import Problem
+from protocols.shuffle.noisy_mean import NoisyMean
 from shuffle_sim import Privacy
-from shuffle_sim.adversary import Adversary
+from shuffle_sim.protocol.adversary import Adversary
 
 USERS, ROUNDS = 60, 6
 PROBLEM = Problem(Logistic(), L2Ball(2, 1.0))

@@ -4,8 +4,8 @@ import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from shuffle_sim.adversary import Adversary, Chain
 from shuffle_sim.errors import ParameterError
+from shuffle_sim.protocol.adversary import Adversary, Chain
 from shuffle_sim.registry import registered
 
 Spec = str | Mapping[str, Any]

@@ -4,11 +4,11 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from shuffle_sim.adversary import CallNext, Coalition, Report
+from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError
-from shuffle_sim.messages import Messages
-from shuffle_sim.protocol import RoundSpec
-from shuffle_sim.randomizer import Floats
+from shuffle_sim.protocol.adversary import CallNext, Coalition, Report
+from shuffle_sim.protocol.base import RoundSpec
+from shuffle_sim.wire.messages import Messages
 
 
 class Collude(Coalition):

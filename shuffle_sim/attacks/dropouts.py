@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from shuffle_sim.adversary import Coalition, Dropout, Scene, Users
 from shuffle_sim.errors import ParameterError
+from shuffle_sim.protocol.adversary import Coalition, Dropout, Scene, Users
 
 
 class Leave(Coalition):

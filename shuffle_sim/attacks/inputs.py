@@ -8,10 +8,10 @@ import math
 import numpy as np
 import scipy
 
-from shuffle_sim.adversary import Coalition, Scene
+from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, real
-from shuffle_sim.protocol import RoundSpec
-from shuffle_sim.randomizer import Floats
+from shuffle_sim.protocol.adversary import Coalition, Scene
+from shuffle_sim.protocol.base import RoundSpec
 
 
 class LabelFlip(Coalition):

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from shuffle_sim.adversary import CallNext, Coalition, Report, Scene, payload_of
+from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer
-from shuffle_sim.messages import Messages
-from shuffle_sim.randomizer import Floats
-from shuffle_sim.wire import Kind, parse
+from shuffle_sim.protocol.adversary import CallNext, Coalition, Report, Scene, payload_of
+from shuffle_sim.wire.frames import Kind, parse
+from shuffle_sim.wire.messages import Messages
 
 
 def _same(scene: Scene, largest: Floats | bool) -> Messages:

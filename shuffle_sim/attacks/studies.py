@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from shuffle_sim.adversary import Adversary
+from shuffle_sim.arrays import Floats
 from shuffle_sim.attacks.catalogue import attack, parameters
-from shuffle_sim.audit import empirical_epsilon
-from shuffle_sim.engine import run
+from shuffle_sim.auditing.audit import empirical_epsilon
 from shuffle_sim.errors import ParameterError, integer, real
-from shuffle_sim.privacy import binomial, paper
+from shuffle_sim.execution.engine import run
 from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.privacy.bounds import binomial, paper
 from shuffle_sim.privacy.events import BinomialSumEvent, PrivacyEvent
 from shuffle_sim.privacy.planner import honest_users
-from shuffle_sim.protocol import Protocol, RoundSpec
-from shuffle_sim.randomizer import Floats
-from shuffle_sim.randomness import entropy_of
+from shuffle_sim.protocol.adversary import Adversary
+from shuffle_sim.protocol.base import Protocol, RoundSpec
+from shuffle_sim.sampling.randomness import entropy_of
 
 
 @dataclass(frozen=True)

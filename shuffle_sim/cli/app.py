@@ -10,13 +10,13 @@ import typer
 
 from shuffle_sim.cli.attack import attack_command
 from shuffle_sim.cli.audit import audit_command
-from shuffle_sim.cli.axis import compare_command
+from shuffle_sim.cli.compare import compare_command
 from shuffle_sim.cli.cost import cost_command
 from shuffle_sim.cli.plan import plan_command
 from shuffle_sim.cli.sum import sum_command
 from shuffle_sim.cli.train import train_command
 from shuffle_sim.errors import ParameterError, ShuffleSimError
-from shuffle_sim.signals import TerminatedError, stoppable
+from shuffle_sim.execution.signals import TerminatedError, stoppable
 
 # Typer brings a click of its own, or uses the one installed: its exceptions are those of the one it uses.
 _UsageError: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")

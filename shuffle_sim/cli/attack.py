@@ -10,7 +10,7 @@ from rich.table import Table as Grid
 from shuffle_sim.cli import options as o
 from shuffle_sim.cli.show import check_picture, console, emit, number, save_picture
 from shuffle_sim.errors import ParameterError, real
-from shuffle_sim.privacy import paper
+from shuffle_sim.privacy.bounds import paper
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.registry import registered
 

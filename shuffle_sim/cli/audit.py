@@ -25,7 +25,7 @@ def audit_command(
 
     Example: shuffle-sim audit --n 1000 --d 3 --epsilon 1 --delta 1e-6 --repeats 4000
     """
-    from shuffle_sim.audit import audit
+    from shuffle_sim.auditing.audit import audit
 
     privacy = Privacy(epsilon, delta)
     if dimensions == 1:

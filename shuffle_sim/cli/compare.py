@@ -1,172 +1,194 @@
-"""Ways to train side by side: sequential and fully interactive shuffling, central, local and not private."""
+"""`shuffle-sim compare`: every way to a private sum on one axis, bits per user against error, at the same privacy."""
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import numpy as np
+import typer
 from rich.table import Table as Grid
 
-from shuffle_sim.cli.learning import Bar, Split
-from shuffle_sim.cli.show import console, emit, number, plural, save_picture
-from shuffle_sim.engine import run
-from shuffle_sim.errors import integer
-from shuffle_sim.labelled import Labelled
-from shuffle_sim.randomness import entropy_of
+from shuffle_sim.cli import options as o
+from shuffle_sim.cli.show import check_picture, console, emit, number, save_picture
+from shuffle_sim.errors import ParameterError, integer, real
+from shuffle_sim.privacy.bounds.gaussian import sigma
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.registry import registered
 
-TRUST = {"shuffle": "shuffler", "central": "curator", "local": "nobody", "none": "everyone"}
-"""Who must be trusted in each model."""
+RATIOS = (1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0)
+"""Noise over the central Gaussian's, at which the tight binomial sums are shown."""
+_FLOAT_BITS = 64  # of the real number that a user of the local model sends
 
-_FLOAT = 64  # bits of a number sent in the clear, or noisy, by the baselines
+
+@dataclass(frozen=True)
+class Way:
+    """One way to a private sum; errors are root mean squares (l2 over the coordinates), rounding at its worst.
+
+    Attributes:
+        family: what it is a setting of.
+        name: the setting.
+        messages: of a user.
+        bits: of a user, the papers' count; None where nobody sends messages.
+        error: with honest users only.
+        attacked: with the malicious users sending the worst they can; infinite where nothing bounds them.
+        refused: why it cannot be had, and then everything else is nothing.
+    """
+
+    family: str
+    name: str
+    messages: int = 0
+    bits: int | None = None
+    error: float = math.nan
+    attacked: float = math.nan
+    refused: str = ""
 
 
-def compare(
-    source: Labelled, trainer: Any, test_fraction: float, repeats: int, rounds: int | None, seed: int | None,
-    where: dict[str, Any], json: bool, plot: Path | None,
-) -> None:  # fmt: skip
-    """Train in every way on the same splits, and print, emit and draw what came of it."""
-    integer("repeats", repeats, 1, 1000)
-    seeds: list[int | None] = [None] * repeats
-    if seed is not None:
-        seeds = [int(each) for each in np.random.SeedSequence(entropy_of(seed)).generate_state(repeats)]
-    splits = [Split.of(source, trainer, test_fraction, each) for each in seeds]
-    ways = trainer.compared(len(splits[0].train), rounds)
-    where = where | {"fidelity": where["fidelity"] or "aggregate"}
-    rows: list[dict[str, Any]] = []
-    with Bar("comparing", len(ways) * repeats) as bar:
-        for way, (model, protocol) in ways.items():
-            scores = []
-            for done, (split, each) in enumerate(zip(splits, seeds, strict=True)):
-                bar.step(len(rows) * repeats + done, f"runs  {way}")
-                bits, result = _run(trainer, model, protocol, split, each, where)
-                scores.append(split.scores(result.value))
-            rows.append(
-                _row(way, model, protocol, result, bits)
-                | {"excess_bound": math.inf if trainer.clips else protocol.bound, "scores": _spread(scores)}
-            )
-    summary = {
-        "table": source.table.name,
-        "people": {"asked": len(splits[0].train), "held_out": len(splits[0].test)},
-        "labels": source.rule,
-        "scaling": source.scaling,
-        "loss": type(trainer.loss).__name__,
-        "radius": trainer.problem.domain.radius,
-        "ridge": trainer.ridge,
-        "asked_for": trainer.privacy,
-        "repeats": repeats,
-        "seed": seed,
-        "run": where | {"runtime": where["runtime"].name},
-        "constant": _spread([split.constant() for split in splits]),
-        "ways": rows,
-    }
+def compare_command(
+    users: Annotated[int, typer.Option("--n", help="Users.")] = 10_000,
+    dimensions: Annotated[int, typer.Option("--d", help="Coordinates; 1 is the scalar sum on [0, 1], more an l2 ball.")] = 1,
+    epsilon: o.Epsilon = 1.0,
+    delta: o.Delta = 1e-6,
+    malicious: Annotated[float, typer.Option(help="Fraction of users that send the worst they can.")] = 0.01,
+    json: o.Json = False,
+    plot: o.Plot = None,
+) -> None:
+    """Compare protocols at the same (epsilon, delta): bits per user against error, clean and under attack.
+
+    Example: shuffle-sim compare --n 10000 --epsilon 1 --delta 1e-6 --plot compare.png
+
+    Example: shuffle-sim compare --n 10000 --d 10 --json
+    """
+    privacy = Privacy(epsilon, delta)
+    n, d = integer("n", users), integer("d", dimensions)
+    attackers = math.ceil(real("malicious", malicious, 0.0, 0.5, closed=(True, True)) * n - 1e-9)
+    check_picture(plot)
+    with console.status("calibrating ..."):
+        found = ways(n, d, privacy, attackers)
     if json:
-        emit(summary)
+        emit({"n": n, "d": d, "epsilon": epsilon, "delta": delta, "attackers": attackers, "ways": found})
     else:
-        _print(summary)
+        _print(found, n, d, privacy, attackers)
     if plot is not None:
-        _draw(summary, plot)
+        _draw(found, n, d, privacy, attackers, plot)
         if not json:
             console.print(f"Picture: {plot}")
 
 
-def _run(trainer: Any, model: str, protocol: Any, split: Split, seed: int | None, where: dict[str, Any]) -> tuple[int, Any]:
-    """(bits that a user sends, what came of it)."""
-    if model != "shuffle":
-        found = trainer.baseline(protocol, split.train, model, seed)
-        return _FLOAT * trainer.d * protocol.rounds_per_user, found
-    result = run(protocol, split.train, **where, seed=seed)
-    return result.costs.payload_bits_per_user * protocol.rounds_per_user, result
+def settings(n: int, d: int, privacy: Privacy) -> list[tuple[str, str, Callable[[], Any]]]:
+    """The protocols: family, setting and what makes it; scalars in [0, 1], or vectors in the unit l2 ball."""
+    common: dict[str, Any] = {"n": n, "privacy": privacy} | ({"d": d} if d > 1 else {})
+    binomial = registered("protocol", "vector-sum" if d > 1 else "scalar-sum")
+    mixed = registered("protocol", "split-and-mix-vector" if d > 1 else "split-and-mix")
+    label = "P_vec" if d > 1 else "P_1D"
+    made: list[tuple[str, str, Callable[[], Any]]] = [
+        (f"tight {label}", f"{ratio:g} x central", partial(binomial.calibrate, **common, noise_ratio=ratio)) for ratio in RATIOS
+    ]
+    made.append((f"paper {label}", "Theorem 3.2" if d > 1 else "Lemma 3.1", partial(binomial.paper, **common)))
+    made.append(("split and mix", "security 2^-40", partial(mixed.calibrate, **common)))
+    single = registered("protocol", "single-message")
+    if d == 1:
+        made.append(("single message", "exact blanket", partial(single.calibrate, **common)))
+        made.append(("single message", "Theorem 3.1", partial(single.paper, **common)))
+    return made
 
 
-def _row(way: str, model: str, protocol: Any, result: Any, bits: int) -> dict[str, Any]:
-    return {
-        "way": way,
-        "model": model,
-        "trust": TRUST[model],
-        "optimiser": type(protocol).__name__,
-        "rounds": result.rounds,
-        "rounds_per_user": protocol.rounds_per_user,
-        "bits_per_user": bits,
-        "privacy": result.privacy,
-    }
+def ways(n: int, d: int, privacy: Privacy, attackers: int) -> list[Way]:
+    """All of them, by closed forms."""
+    found = [_way(family, name, make, n, attackers) for family, name, make in settings(n, d, privacy)]
+    if d > 1:
+        found.append(Way("single message", "exact blanket", refused="sums of scalars only"))
+    return found + _yardsticks(n, d, privacy, attackers)
 
 
-def _spread(scores: list[dict[str, float]]) -> dict[str, dict[str, Any]]:
-    """Of every score the values, their mean and their standard deviation (0 for a single one)."""
-    found = {}
-    for name in scores[0]:
-        values = [each[name] for each in scores]
-        spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-        found[name] = {"mean": float(np.mean(values)), "std": spread, "values": values}
-    return found
+def _way(family: str, name: str, make: Callable[[], Any], n: int, attackers: int) -> Way:
+    try:
+        randomizer = make().randomizer
+    except ParameterError as error:
+        return Way(family, name, refused=str(error))
+    clean = math.sqrt(float(randomizer.variance(n).sum()))
+    attacked = math.hypot(clean, randomizer.manipulation(attackers, n))
+    messages = randomizer.alphabet.labels * randomizer.per_label
+    return Way(family, name, messages, randomizer.report_bits, clean, attacked)
 
 
-def _print(summary: dict[str, Any]) -> None:
-    asked, repeats = summary["asked_for"], summary["repeats"]
-    people = summary["people"]
+def _yardsticks(n: int, d: int, privacy: Privacy, attackers: int) -> list[Way]:
+    """A trusted curator, and no trust at all; of a scalar also the best there is at delta 0."""
+    sensitivity = 2.0 if d > 1 else 1.0
+    central = [("Gaussian", math.sqrt(d) * sigma(privacy.epsilon, privacy.delta, sensitivity))]
+    if d == 1:
+        central.append(("Laplace", math.sqrt(2) / privacy.epsilon))
+    local = central[0][1] * math.sqrt(n)
+    return [
+        # A curator clips: each can only lie about its datum, 0, and say one of norm 1.
+        *(Way("central", name, error=error, attacked=math.hypot(error, attackers)) for name, error in central),
+        Way("local", "Gaussian", d, d * _FLOAT_BITS, local, math.inf if attackers else local),
+    ]
+
+
+def _print(found: list[Way], n: int, d: int, privacy: Privacy, attackers: int) -> None:
+    kind = "scalars in [0, 1]" if d == 1 else f"vectors of {d:,} coordinates in the unit ball"
     console.print(
-        f"\n[bold]{summary['table']}[/]: {people['asked']} people asked, {people['held_out']} held out; {summary['labels']}\n"
-        f"{summary['loss']} loss, ball of radius {summary['radius']:g}, ridge {summary['ridge']:g}; asked for epsilon "
-        f"{asked.epsilon:g} at delta {asked.delta:g}; {plural(repeats, 'split')}, {summary['run']['fidelity']} messages"
+        f"\nSum of [bold]{n:,}[/] {kind} at epsilon {privacy.epsilon:g}, delta {privacy.delta:g}; root mean square error"
+        f"{' (l2)' if d > 1 else ''}, without and with {attackers:,} malicious users\n"
     )
-    console.print(f"Public scaling: {summary['scaling']}.\n")
-    names = [name for name in summary["constant"] if name != "training_loss"]
-    heads = [name.replace("_", "\n") for name in names]
-    grid = Grid("", *heads, "epsilon", "bits per\nuser", "rounds", "trusted", box=None, header_style="bold", pad_edge=False)
-    for row in summary["ways"]:
-        epsilon = row["privacy"].epsilon
-        scores = [_told(row["scores"][name]) for name in names]
-        spent = "none" if np.isinf(epsilon) else f"{epsilon:.4f}"
-        grid.add_row(row["way"], *scores, spent, f"{row['bits_per_user']:,}", f"{row['rounds']:,}", row["trust"])
-    grid.add_row("best constant", *(_told(summary["constant"][name]) for name in names))
+    grid = Grid("protocol", "setting", "messages", "bits per user", "error", "under attack", box=None, header_style="bold")
+    for column in grid.columns[2:]:
+        column.justify = "right"
+    for way in found:
+        if way.refused:
+            grid.add_row(way.family, way.name, "-", "-", "-", "-")
+            continue
+        bits = "-" if way.bits is None else f"{way.bits:,}"
+        attacked = "unbounded" if math.isinf(way.attacked) else number(way.attacked)
+        grid.add_row(way.family, way.name, f"{way.messages:,}" if way.messages else "-", bits, number(way.error), attacked)
     console.print(grid)
+    for way in found:
+        if way.refused:
+            console.print(f"{way.family}, {way.name}: refused: {way.refused}")
     console.print(
-        f"\nMean±standard deviation over {plural(repeats, 'split')}, the same for all; scores are the simulator's own view.\n"
-        "Of several optimisers the one with the smallest proven bound of the excess loss was taken:"
+        "\nAll by closed forms: rounding at its worst, and malicious users that move the sum from the datum 0 as far as their "
+        "messages can. In split and mix a single one can move it anywhere in the modulus; in the local model nothing bounds it. "
+        "Central and local noise is continuous; the other sums consist of integers."
     )
-    for row in summary["ways"]:
-        console.print(
-            f"  {row['way']}: {row['optimiser']}, bound {number(row['excess_bound'])}; epsilon by {row['privacy'].basis}"
-        )
-    vacuous = [row["way"] for row in summary["ways"] if row["excess_bound"] > summary["constant"]["held_out_loss"]["mean"]]
-    if vacuous:
-        console.print(
-            f"The bound is above the loss of a constant for: {', '.join(vacuous)}. With so few people, nothing is promised "
-            "there; how good the models are, only the people held out can tell."
-        )
 
 
-def _told(score: dict[str, Any]) -> str:
-    return f"{number(score['mean'])}±{score['std']:.1g}"
+_COLOURS = {"tight": "tab:blue", "paper": "tab:purple", "split": "tab:green", "single": "tab:orange", "local": "tab:red"}
 
 
-def _draw(summary: dict[str, Any], path: Path) -> None:
+def _draw(found: list[Way], n: int, d: int, privacy: Privacy, attackers: int, path: Path) -> None:
     from matplotlib.figure import Figure
 
-    ways, constant = summary["ways"], summary["constant"]["held_out_loss"]["mean"]
-    places = np.arange(len(ways))
-    figure = Figure(figsize=(9, 4), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
-    for place, row in zip(places, ways, strict=True):
-        score = row["scores"]["held_out_loss"]
-        left.plot(score["values"], [place] * len(score["values"]), "o", ms=4, alpha=0.5, color="tab:blue")
-        left.plot([score["mean"]], [place], "k|", ms=16, mew=2)
-    left.axvline(constant, color="gray", ls="--", lw=1, label="best constant")
-    left.plot([], [], "o", ms=4, alpha=0.5, color="tab:blue", label="one split")
-    left.plot([], [], "k|", ms=10, mew=2, label="mean")
-    left.set_yticks(places, [f"{row['way']}\n{row['optimiser']}" for row in ways])
-    left.invert_yaxis()
-    left.set_xlabel(f"held-out {summary['loss'].lower()} loss")
-    bits = [row["bits_per_user"] for row in ways]
-    for colour, shuffled, what in (("tab:orange", True, "messages of one bit"), ("lightgray", False, "numbers of 64 bits")):
-        width = [count if (row["model"] == "shuffle") == shuffled else np.nan for row, count in zip(ways, bits, strict=True)]
-        right.barh(places, width, color=colour, label=what)
-    right.set_xscale("log")
-    right.set_xlim(min(bits) / 5, max(bits) * 1000)
-    for place, count in zip(places, bits, strict=True):
-        right.text(count * 1.2, place, f"{count:,}", va="center")
-    right.set_xlabel("bits per user, whole run")
-    asked = summary["asked_for"]
-    figure.suptitle(f"{summary['table']}: {summary['people']['asked']} people, ε = {asked.epsilon:g}, δ = {asked.delta:g}")
-    figure.legend(loc="outside lower center", ncols=5)
+    figure = Figure(figsize=(8.5, 5), layout="constrained")
+    axes = figure.subplots()
+    for family in dict.fromkeys(way.family for way in found):
+        shown = sorted((way for way in found if way.family == family and not way.refused), key=lambda way: way.bits or 0)
+        if not shown:
+            continue
+        if family == "central":
+            for way, style in zip(shown, ("--", "-."), strict=False):
+                axes.axhline(way.error, color="black", ls=style, lw=1, label=f"central, {way.name}")
+            if attackers:
+                axes.axhline(shown[0].attacked, color="black", ls=":", lw=1, label="central, with malicious users")
+            continue
+        colour = _COLOURS[family.split()[0]]
+        bits = [way.bits or 1 for way in shown]
+        axes.plot(bits, [way.error for way in shown], "o-" if len(shown) > 2 else "o", color=colour, label=family)
+        for x, way in zip(bits, shown, strict=True):
+            if math.isinf(way.attacked):
+                axes.plot([x], [8 * way.error], " ")  # room for the arrow
+                axes.annotate("", (x, 6 * way.error), (x, way.error), arrowprops={"arrowstyle": "->", "color": colour})
+            else:
+                axes.plot([x, x], [way.error, way.attacked], ":", color=colour, lw=1)
+                axes.plot([x], [way.attacked], "o", color=colour, mfc="none")
+    if attackers:
+        axes.plot([], [], "o", color="gray", mfc="none", label=f"with {attackers:,} malicious users")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("bits per user")
+    axes.set_ylabel("root mean square error of the sum" + (" (l2)" if d > 1 else ""))
+    axes.set_title(f"n = {n:,}, d = {d:,}, ε = {privacy.epsilon:g}, δ = {privacy.delta:g}")
+    axes.grid(alpha=0.3, which="both")
+    figure.legend(loc="outside right upper")
     save_picture(figure, path)

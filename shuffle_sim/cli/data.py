@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from shuffle_sim.data.tables import Bounds, Table, bundled, read
 from shuffle_sim.errors import ParameterError
-from shuffle_sim.tables import Bounds, Table, bundled, read
 
 
 def load(table: str | None, file: Path | None, columns: str | None, bounds: list[str] | None, label: str | None = None) -> Table:

@@ -9,12 +9,12 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from shuffle_sim.arrays import Floats
 from shuffle_sim.cli.show import size
-from shuffle_sim.costs import Costs
+from shuffle_sim.data.labelled import Labelled, held_out
 from shuffle_sim.errors import ShuffleSimError
-from shuffle_sim.labelled import Labelled, held_out
+from shuffle_sim.execution.costs import Costs
 from shuffle_sim.privacy.ledger import PrivacyLedger
-from shuffle_sim.randomizer import Floats
 
 MOMENTS = 100
 """Rounds of a run that are looked at, at most: the epsilon of many rounds takes some milliseconds to compute."""

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from shuffle_sim.errors import ParameterError
+from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.registry import registered
-from shuffle_sim.runtime import Runtime
 
 Epsilon = Annotated[float, typer.Option(help="Privacy parameter epsilon of the whole run.")]
 Delta = Annotated[float, typer.Option(help="Privacy parameter delta of the whole run.")]

@@ -10,8 +10,8 @@ from rich.table import Table as Grid
 from shuffle_sim.cli import options as o
 from shuffle_sim.cli.show import check_picture, console, emit, number, plural, save_picture
 from shuffle_sim.errors import ParameterError
-from shuffle_sim.privacy import paper
 from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.privacy.bounds import paper
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import Plan, Task, fewest_bits, least_noise
 

@@ -10,13 +10,13 @@ from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.cli import options as o
 from shuffle_sim.cli.data import load
 from shuffle_sim.cli.show import check_picture, console, emit, number, plain, plural, save_picture, size
-from shuffle_sim.engine import run
+from shuffle_sim.data.tables import Table
 from shuffle_sim.errors import ParameterError
-from shuffle_sim.privacy.gaussian import sigma
+from shuffle_sim.execution.engine import run
+from shuffle_sim.execution.result import Result
+from shuffle_sim.privacy.bounds.gaussian import sigma
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.registry import registered
-from shuffle_sim.result import Result
-from shuffle_sim.tables import Table
 
 
 def sum_command(

@@ -8,18 +8,18 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table as Grid
 
-from shuffle_sim.checkpoint import split_seed
-from shuffle_sim.cli import compare as others
 from shuffle_sim.cli import options as o
+from shuffle_sim.cli import train_compare as others
 from shuffle_sim.cli.data import load
 from shuffle_sim.cli.learning import Bar, Moment, Split, Watch
 from shuffle_sim.cli.show import check_path, check_picture, console, emit, number, plain, plural, save_picture, size, whole
-from shuffle_sim.engine import run
+from shuffle_sim.data.labelled import labelled
 from shuffle_sim.errors import ParameterError
-from shuffle_sim.labelled import labelled
+from shuffle_sim.execution.checkpoint import split_seed
+from shuffle_sim.execution.engine import run
+from shuffle_sim.execution.result import Result
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.registry import registered
-from shuffle_sim.result import Result
 
 _PROTOCOL, _HYPER = "shuffle-gd", "calibrated"
 

@@ -7,12 +7,12 @@ from functools import lru_cache
 from typing import Any
 
 from shuffle_sim.errors import ParameterError, integer, real
-from shuffle_sim.privacy import binomial, renyi
-from shuffle_sim.privacy.domination import MIN_VARIANCE, NU, dominating_sigma
+from shuffle_sim.privacy.bounds import binomial, renyi
+from shuffle_sim.privacy.bounds.domination import MIN_VARIANCE, NU, dominating_sigma
+from shuffle_sim.privacy.bounds.gaussian import delta_gdp, epsilon_gdp
+from shuffle_sim.privacy.bounds.rounding import delta_many_rounds, delta_one_round, epsilon_many_rounds
 from shuffle_sim.privacy.events import BinomialSumEvent, GaussianEvent, NonPrivateEvent, PrivacyEvent
-from shuffle_sim.privacy.gaussian import delta_gdp, epsilon_gdp
 from shuffle_sim.privacy.guarantee import REPLACE_ONE, Guarantee
-from shuffle_sim.privacy.rounding import delta_many_rounds, delta_one_round, epsilon_many_rounds
 from shuffle_sim.privacy.theorems import THEOREMS, Theorem
 
 EXACT = "exact two-sided binomial accounting (docs: theory, Scalar sum)"

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, replace
 
 from shuffle_sim.errors import integer, positive, real
-from shuffle_sim.privacy import blanket, laplace
+from shuffle_sim.privacy.bounds import blanket, laplace
 
 LEAST_MIXED = 19
 """Honest users from which the analysis of split and mix holds."""

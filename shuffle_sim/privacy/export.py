@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from shuffle_sim.errors import ParameterError, positive, real
 from shuffle_sim.privacy.accountant import gaussian_rounds
-from shuffle_sim.privacy.binomial import lower_tail, upper_tail
-from shuffle_sim.privacy.domination import NU
+from shuffle_sim.privacy.bounds.binomial import lower_tail, upper_tail
+from shuffle_sim.privacy.bounds.domination import NU
+from shuffle_sim.privacy.bounds.rounding import mu_of_rounds
 from shuffle_sim.privacy.events import BinomialSumEvent, PrivacyEvent
 from shuffle_sim.privacy.ledger import PrivacyLedger
-from shuffle_sim.privacy.rounding import mu_of_rounds
 
 _MARGIN = 1e-9  # discretised losses may land this far below the truth
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from shuffle_sim.errors import ParameterError, integer, real
-from shuffle_sim.privacy import binomial, gaussian
 from shuffle_sim.privacy.accountant import ShuffleAccountant
-from shuffle_sim.privacy.binomial import first
-from shuffle_sim.privacy.domination import MIN_VARIANCE, NU, dominating_sigma
+from shuffle_sim.privacy.bounds import binomial, gaussian
+from shuffle_sim.privacy.bounds.binomial import first
+from shuffle_sim.privacy.bounds.domination import MIN_VARIANCE, NU, dominating_sigma
+from shuffle_sim.privacy.bounds.rounding import delta_many_rounds, delta_one_round
 from shuffle_sim.privacy.events import BinomialSumEvent
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.rounding import delta_many_rounds, delta_one_round
 
 P = 0.5  # the best choice, and always available
 _MAX_B = 2**40

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
-from shuffle_sim.privacy import blanket, laplace
+from shuffle_sim.privacy.bounds import blanket, laplace
 from shuffle_sim.privacy.events import BlanketEvent, PrivacyEvent, SplitMixEvent
 
 Event = TypeVar("Event", bound=PrivacyEvent)

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffle_sim.cohort import Cohort
+from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import FrameError, RoundAbortedError
-from shuffle_sim.messages import Tally
 from shuffle_sim.privacy.events import PrivacyEvent
-from shuffle_sim.protocol import RoundSpec
-from shuffle_sim.randomizer import Randomizer
+from shuffle_sim.protocol.base import RoundSpec
+from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles.channel import Keyed
 from shuffle_sim.roles.deployment import Deployment
 from shuffle_sim.roles.onion import Opener
 from shuffle_sim.roles.piles import parted, read_hand, read_tally
-from shuffle_sim.sealing import Purpose
-from shuffle_sim.wire import Context, Frame, Kind, check_context, parse, split
+from shuffle_sim.wire.frames import Context, Frame, Kind, check_context, parse, split
+from shuffle_sim.wire.messages import Tally
+from shuffle_sim.wire.sealing import Purpose
 
 Reader = Callable[[bytes, Randomizer], tuple[int, NDArray[np.int64]]]
 """From a frame's payload and the randomizer to how many messages there are under each label, and the sums of their symbols."""

@@ -9,8 +9,8 @@ from functools import cached_property
 
 from shuffle_sim.errors import FrameError
 from shuffle_sim.roles.deployment import Deployment
-from shuffle_sim.sealing import KeyPair, PublicKeys, Purpose, Sealer, verified
-from shuffle_sim.wire import Frame, Kind, parse, split
+from shuffle_sim.wire.frames import Frame, Kind, parse, split
+from shuffle_sim.wire.sealing import KeyPair, PublicKeys, Purpose, Sealer, verified
 
 
 @dataclass(frozen=True)

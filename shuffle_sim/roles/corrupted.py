@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from shuffle_sim.adversary import Adversary, CallNext, Scene, Users, payload_of
-from shuffle_sim.messages import Messages
-from shuffle_sim.randomizer import Floats
-from shuffle_sim.randomness import Role, stream
-from shuffle_sim.wire import Context, Frame, Kind
+from shuffle_sim.arrays import Floats
+from shuffle_sim.protocol.adversary import Adversary, CallNext, Scene, Users, payload_of
+from shuffle_sim.sampling.randomness import Role, stream
+from shuffle_sim.wire.frames import Context, Frame, Kind
+from shuffle_sim.wire.messages import Messages
 
 Squad = list[tuple[Adversary, Users]]
 """Each adversary with the users it controls in this block and round."""

@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 from typing import Any
 
-from shuffle_sim.adversary import Adversary
-from shuffle_sim.codec import decode
-from shuffle_sim.cohort import Cohort
+from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import FrameError
-from shuffle_sim.protocol import Protocol, Query
-from shuffle_sim.randomizer import Randomizer
+from shuffle_sim.protocol.adversary import Adversary
+from shuffle_sim.protocol.base import Protocol, Query
+from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles.onion import bundle_bytes
 from shuffle_sim.roles.reports import user_bytes
-from shuffle_sim.wire import Context, Frame, Kind, check_context, parse
+from shuffle_sim.wire.codec import decode
+from shuffle_sim.wire.frames import Context, Frame, Kind, check_context, parse
 
 _TOLD = (Cohort, Query, Randomizer, int)
 WAVE_BYTES = 1 << 22

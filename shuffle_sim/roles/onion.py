@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.errors import FrameError
-from shuffle_sim.messages import Alphabet, Messages, Tally
-from shuffle_sim.randomizer import Randomizer
+from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles.piles import HAND_BYTES, SIZE, Pile, parted
-from shuffle_sim.sealing import BOX_ID, SEAL, KeyPair, Purpose, Sealer
-from shuffle_sim.shuffling import gathered, order
-from shuffle_sim.wire import Context, Frame
+from shuffle_sim.sampling.shuffling import gathered, order
+from shuffle_sim.wire.frames import Context, Frame
+from shuffle_sim.wire.messages import Alphabet, Messages, Tally
+from shuffle_sim.wire.sealing import BOX_ID, SEAL, KeyPair, Purpose, Sealer
 
 Boxes = NDArray[np.uint8]
 

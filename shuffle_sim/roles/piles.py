@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.errors import FrameError
-from shuffle_sim.messages import Alphabet, Messages, Tally
-from shuffle_sim.randomizer import Randomizer
+from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles.reports import read_sums
-from shuffle_sim.shuffling import arrange, permuted, share_out
+from shuffle_sim.sampling.shuffling import arrange, permuted, share_out
+from shuffle_sim.wire.messages import Alphabet, Messages, Tally
 
 HAND_BYTES = 1 << 21
 """Largest hand of a view: whoever holds one needs little memory."""

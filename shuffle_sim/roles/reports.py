@@ -4,10 +4,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.errors import FrameError
-from shuffle_sim.kernels import column_sums
-from shuffle_sim.messages import Messages, Tally
-from shuffle_sim.randomizer import Randomizer
-from shuffle_sim.wire import Frame, Kind
+from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.sampling.kernels import column_sums
+from shuffle_sim.wire.frames import Frame, Kind
+from shuffle_sim.wire.messages import Messages, Tally
 
 HONEST_KIND = {"literal": Kind.REPORTS, "counts": Kind.COUNTS, "aggregate": Kind.TALLY}
 """What the frames of honest users carry at each fidelity."""

@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from shuffle_sim.cohort import Cohort
+from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import FrameError, RoundAbortedError
-from shuffle_sim.randomizer import Randomizer
-from shuffle_sim.randomness import Role, stream
+from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles.channel import Keyed
 from shuffle_sim.roles.deployment import Deployment
 from shuffle_sim.roles.onion import BoxPile, read_bundle
 from shuffle_sim.roles.piles import Pile, pile_of
 from shuffle_sim.roles.reports import HONEST_KIND, read_reports
-from shuffle_sim.sealing import BOX_ID, Purpose
-from shuffle_sim.wire import Context, Frame, Kind, check_context, parse, split
+from shuffle_sim.sampling.randomness import Role, stream
+from shuffle_sim.wire.frames import Context, Frame, Kind, check_context, parse, split
+from shuffle_sim.wire.sealing import BOX_ID, Purpose
 
 
 @dataclass(frozen=True)

@@ -8,22 +8,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffle_sim.adversary import Scene
-from shuffle_sim.cohort import Cohort
+from shuffle_sim.arrays import Floats, Scaled, Values, dense
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.data.population import Population
 from shuffle_sim.errors import FrameError, RoundAbortedError
-from shuffle_sim.kernels import expect, using
-from shuffle_sim.messages import Messages
-from shuffle_sim.population import Population
-from shuffle_sim.protocol import Query
-from shuffle_sim.randomizer import Floats, Randomizer, Scaled, Values, dense
-from shuffle_sim.randomness import Role, stream
+from shuffle_sim.protocol.adversary import Scene
+from shuffle_sim.protocol.base import Query
+from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles.channel import Keyed
 from shuffle_sim.roles.corrupted import Corrupted, corrupted
 from shuffle_sim.roles.deployment import Deployment
 from shuffle_sim.roles.onion import bundles
 from shuffle_sim.roles.reports import HONEST_KIND, count_type
-from shuffle_sim.sealing import Purpose, Sealer
-from shuffle_sim.wire import Context, Frame, Kind, parse, prefix, split
+from shuffle_sim.sampling.kernels import expect, using
+from shuffle_sim.sampling.randomness import Role, stream
+from shuffle_sim.wire.frames import Context, Frame, Kind, parse, prefix, split
+from shuffle_sim.wire.messages import Messages
+from shuffle_sim.wire.sealing import Purpose, Sealer
 
 
 @dataclass(frozen=True)

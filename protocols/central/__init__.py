@@ -1,0 +1,1 @@
+"""Algorithms of a trusted curator."""

@@ -1,0 +1,247 @@
+"""Pan-private AC-SA (Cheu et al. 2022, Algorithm 6 and Theorem C.3): an online algorithm whose memory may be seized once.
+
+Not a shuffle protocol: one trusted machine reads a stream and forgets it. Its noise is Gaussian in floating point, open to the
+attacks on such (Mironov 2012; Haney et al. 2022); the shuffle protocols' integers are not.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from protocols.optimisation.acceleration import Schedule, smoothing_of
+from protocols.optimisation.base import DivergedError, grid, split
+from protocols.problems.problem import Problem, demand
+from shuffle_sim.arrays import Floats, dense
+from shuffle_sim.data.population import InMemory
+from shuffle_sim.errors import ParameterError, integer, positive, real
+from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.privacy.bounds import gaussian
+from shuffle_sim.privacy.events import GaussianEvent
+from shuffle_sim.privacy.guarantee import Guarantee, Privacy
+from shuffle_sim.sampling.randomness import Role, entropy_of, stream
+
+
+@dataclass(frozen=True)
+class PanState:
+    """All the algorithm remembers; it may be looked at once, at any moment.
+
+    Attributes:
+        batch: t, the batch being read, from 1.
+        read: elements of it read so far.
+        theta: theta_t.
+        aggregate: theta_ag.
+        middle: theta_md, where gradients are taken.
+        gradient: the running average, noise first.
+    """
+
+    batch: int
+    read: int
+    theta: Floats
+    aggregate: Floats
+    middle: Floats
+    gradient: Floats
+
+
+class PanPrivateACSA:
+    """AC-SA over a stream of n elements in T batches; `observe` one at a time, `state` at any moment, `result` at the end.
+
+    Formal guarantee (pan-privacy, one intrusion): the state at any one moment and the output together are differentially
+    private. Each element's gradient is covered by the noise drawn before it against a later intrusion, and by the noise drawn at
+    the end of its batch against an earlier one; either is a Gaussian mechanism of sensitivity 2 L/batch.
+    """
+
+    def __init__(
+        self,
+        *,
+        problem: Problem,
+        n: int,
+        batch: int,
+        zeta: float,
+        schedule: Schedule,
+        privacy: Privacy,
+        smoothing: float | None = None,
+        seed: int | None = None,
+        choices: dict[str, str] | None = None,
+    ) -> None:
+        """Explicit parameters; `calibrated` chooses good ones, `paper` the paper's.
+
+        Args:
+            problem: loss and domain.
+            n: elements of the stream.
+            batch: elements b of a batch.
+            zeta: standard deviation per coordinate of each of the two noises.
+            schedule: weights and steps; its rounds are T.
+            privacy: asked for.
+            smoothing: beta of the Moreau envelope, or None.
+            seed: makes the noise reproducible, and the run therefore not private.
+            choices: what was chosen, and why.
+        """
+        self.problem, self.n, self.privacy, self.schedule = problem, integer("n", n), privacy, schedule
+        self.batch, self.rounds = split(self.n, batch, schedule.rounds)
+        self.zeta = positive("zeta", zeta)
+        self.smoothing = None if smoothing is None else positive("smoothing", smoothing)
+        if smoothing is None and not problem.smooth:
+            raise ParameterError("smoothing", None, f"above 0: {type(problem.loss).__name__} has kinks")
+        error = 0.0 if smoothing is None else problem.lipschitz**2 / (2 * smoothing)
+        self.bound = schedule.gap + error
+        self.seed, self.choices = seed, dict(choices or {})
+        self._rng = stream(entropy_of(seed), 0, Role.USERS, 0)
+        origin = problem.origin
+        self._state = PanState(1, 0, origin, origin, origin, self._noise())
+
+    @property
+    def state(self) -> PanState:
+        """The internal state, as an intruder would see it."""
+        return self._state
+
+    @property
+    def done(self) -> bool:
+        """Whether all T batches are read; what the stream still holds is not needed."""
+        return self._state.batch > self.rounds
+
+    def observe(self, row: ArrayLike) -> None:
+        """Read one element and forget it.
+
+        Raises:
+            ParameterError: for an element the loss's constants do not hold for, or after the last batch.
+            DivergedError: if the state is not finite any more.
+        """
+        if self.done:
+            raise ParameterError("row", row, f"among the first {self.rounds * self.batch} elements of the stream")
+        rows = np.atleast_2d(InMemory(row).array)
+        self.problem.loss.check(rows, self.problem.d)
+        gradient = self._clipped(rows.astype(np.float64))
+        state = self._state
+        running = state.gradient + gradient / self.batch
+        if state.read + 1 < self.batch:
+            self._state = replace(state, read=state.read + 1, gradient=running)
+            return
+        # One step, so that no moment exists at which the batch is complete and its second noise missing.
+        self._state = self._advanced(running + self._noise() + self.problem.ridge * state.middle)
+
+    def result(self) -> Floats:
+        """theta_ag after the last batch.
+
+        Raises:
+            ParameterError: before.
+        """
+        if not self.done:
+            seen = (self._state.batch - 1) * self.batch + self._state.read
+            raise ParameterError("stream", seen, f"read to the end of the last batch, {self.rounds * self.batch} elements")
+        return self._state.aggregate
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Of the state at any one moment together with the output."""
+        event = GaussianEvent(self.zeta * self.batch / (2 * self.problem.lipschitz))
+        notes = ("one intrusion, at any moment", "floating-point Gaussian noise")
+        seeded = () if self.seed is None else ("seeded: reproducible, and therefore not private",)
+        return ShuffleAccountant().compose(event).guarantee(self.privacy.delta, (*notes, *seeded))
+
+    def _noise(self) -> Floats:
+        return np.asarray(self._rng.normal(0.0, self.zeta, self.problem.d))
+
+    def _clipped(self, rows: Floats) -> Floats:
+        gradient = dense(self.problem.loss.gradients(self._state.middle, rows, self.smoothing))[0]
+        if not np.isfinite(gradient).all():
+            return np.zeros(self.problem.d)
+        length = float(np.linalg.norm(gradient))
+        return np.asarray(gradient * min(1.0, self.problem.lipschitz / length)) if length > 0 else gradient
+
+    def _advanced(self, gradient: Floats) -> PanState:
+        state, t = self._state, self._state.batch
+        weight, inverse = self.schedule.at(t)
+        theta = self.problem.domain.project(state.theta - gradient / inverse)
+        aggregate = weight * theta + (1 - weight) * state.aggregate
+        # Printed with a_t and the old aggregate, theta_md would equal theta_ag: Algorithm 4 has a_{t+1} and the new one.
+        following = self.schedule.at(min(t + 1, self.rounds))[0]
+        middle = following * theta + (1 - following) * aggregate
+        if not np.isfinite(middle).all():
+            raise DivergedError(t - 1)
+        return PanState(t + 1, 0, theta, aggregate, middle, self._noise())
+
+    @classmethod
+    def calibrated(
+        cls,
+        *,
+        n: int,
+        problem: Problem,
+        privacy: Privacy,
+        batch: int | None = None,
+        rounds: int | None = None,
+        smoothing: float | None = None,
+        schedule: str = "default",
+        initial_distance: float | None = None,
+        seed: int | None = None,
+    ) -> "PanPrivateACSA":
+        """Analytic Gaussian noise, and the batch and smoothing with the smallest proven bound."""
+        demand(problem, privacy)
+        unit = 1 / gaussian.mu_of(privacy.epsilon, privacy.delta)
+        why = "analytic Gaussian"
+        return cls._chosen(n, problem, privacy, unit, why, batch, rounds, smoothing, schedule, initial_distance, seed)
+
+    @classmethod
+    def paper(
+        cls,
+        *,
+        n: int,
+        problem: Problem,
+        privacy: Privacy,
+        batch: int | None = None,
+        rounds: int | None = None,
+        smoothing: float | None = None,
+        schedule: str = "default",
+        initial_distance: float | None = None,
+        seed: int | None = None,
+    ) -> "PanPrivateACSA":
+        """zeta^2 = 8 L^2 ln(2/delta)/(b^2 epsilon^2), for epsilon below 1; batch and smoothing by the proven bound."""
+        demand(problem, privacy)
+        real("epsilon", privacy.epsilon, 0.0, 1.0, closed=(False, False))
+        unit = math.sqrt(2 * math.log(2 / privacy.delta)) / privacy.epsilon
+        return cls._chosen(n, problem, privacy, unit, "Algorithm 6", batch, rounds, smoothing, schedule, initial_distance, seed)
+
+    @classmethod
+    def _chosen(
+        cls,
+        n: int,
+        problem: Problem,
+        privacy: Privacy,
+        unit: float,
+        why: str,
+        batch: int | None,
+        rounds: int | None,
+        smoothing: float | None,
+        kind: str,
+        initial_distance: float | None,
+        seed: int | None,
+    ) -> "PanPrivateACSA":
+        """With `unit` the noise for sensitivity 1."""
+        distance = problem.reach if initial_distance is None else positive("initial_distance", initial_distance)
+        length = problem.lipschitz
+
+        def made(size: int, times: int, kind: str = "default") -> tuple[Schedule, float | None, float]:
+            zeta = 2 * length / size * unit
+            sigma = math.sqrt(problem.spread**2 / size + 2 * problem.d * zeta**2)
+            beta = smoothing_of(problem, distance, times, smoothing)
+            reach = problem.domain.diameter if kind == "paper" else distance
+            return Schedule(times, problem.smoothness(beta), sigma, reach, kind), beta, zeta
+
+        def bound(size: int, times: int) -> float:
+            plan, beta, _ = made(size, times)
+            return plan.gap + (0.0 if beta is None else length**2 / (2 * beta))
+
+        _, minus, times = min((bound(b, t), -b, t) for b, t in grid(integer("n", n), batch, rounds))
+        plan, beta, zeta = made(-minus, times, kind)
+        choices = {
+            "zeta": f"{zeta:.4g}: {why}",
+            "batch": "given" if batch is not None else f"{-minus}: smallest proven bound",
+            "rounds": "given" if rounds is not None else f"{times}: floor(n / batch)",
+            "schedule": f"{kind}: beta = {plan.beta:.4g}, sigma = {plan.sigma:.4g}, R = {plan.distance:.4g}",
+            "smoothing": "none: the loss is smooth" if beta is None else "given" if smoothing else f"{beta:.4g}: least bound",
+        }
+        return cls(
+            problem=problem, n=n, batch=-minus, zeta=zeta, schedule=plan, privacy=privacy, smoothing=beta, seed=seed,
+            choices=choices,
+        )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Methods side by side: the same problem under another trust model."""

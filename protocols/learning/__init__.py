@@ -1,0 +1,1 @@
+"""Training of linear models: trainer, scikit-learn estimators, and the model that attacks aim at."""

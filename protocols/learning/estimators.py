@@ -1,0 +1,329 @@
+"""Scikit-learn estimators: linear models that are trained by a shuffle protocol on bounded rows.
+
+All bounds are public parameters, never taken from the data. Every user divides its row by `feature_bound` (clipping it to the
+unit ball first, if it is longer) and maps its target from `target_bounds` to [-1, 1]; `radius`, `ridge` and `threshold` are in
+these units. `coef_` and `intercept_` are in those of the data.
+"""
+
+import dataclasses
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from protocols.optimisation.phases import Optimiser, Phased
+from protocols.problems.domains import L2Ball
+from protocols.problems.losses import Hinge, LinearLoss, Logistic, Loss
+from protocols.problems.multiclass import MultiClass, OneVsRestHinge, Softmax
+from protocols.problems.problem import Problem
+from protocols.problems.regression import Absolute, Huber, Pinball, Regression, Squared
+from protocols.shuffle.acsa import ShuffleACSA
+from protocols.shuffle.gd import ShuffleGD
+from protocols.shuffle.noisy_mean import NOISE_RATIO, Noise
+from protocols.shuffle.optimiser import FirstOrder
+from protocols.shuffle.sgd import ShuffleSGD
+from shuffle_sim import Privacy, run
+from shuffle_sim.arrays import Floats
+from shuffle_sim.errors import ParameterError, integer, positive, real
+from shuffle_sim.execution.runtime import Runtime
+
+STEPS = ("rounds", "batch", "eta")
+PROTOCOLS: dict[str, tuple[Optimiser, tuple[str, ...]]] = {
+    "gd": (ShuffleGD, ("rounds", "eta")), "sgd": (ShuffleSGD, STEPS), "acsa": (ShuffleACSA, ("rounds", "batch")),
+}  # fmt: skip
+"""The optimisers, with those of STEPS that each takes without phases."""
+LOSSES: dict[str, tuple[type[Regression], tuple[str, ...]]] = {
+    "squared": (Squared, ()), "huber": (Huber, ("threshold",)), "absolute": (Absolute, ()), "pinball": (Pinball, ("quantile",)),
+}  # fmt: skip
+"""Losses of the regressor, with the parameters of the estimator that each takes."""
+GD_ROUNDS = 100
+"""More rounds of "gd" are not taken unasked: each costs every user a report."""
+CLIPPED = 0.1
+"""Share of rows outside the public bounds from which `ClippingWarning` tells."""
+
+
+class ClippingWarning(UserWarning):
+    """Many rows lie outside the public bounds and were clipped to them; the simulator's view, no part of a release."""
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ShuffleLinearModel(BaseEstimator):
+    """What the estimators share; not for use by itself.
+
+    Formal guarantee: `privacy_`, of the whole training, replace-one: neighbours differ in one row and its target. What is public:
+    every parameter, the numbers of rows and columns, the column names and the classes.
+
+    Args:
+        epsilon: of the whole training.
+        delta: of the whole training; keep it below 1 over the number of users.
+        protocol: "gd" (everybody answers in every round: the least noise), or "sgd" or "acsa" (everybody answers once).
+        phases: run the protocol in phases on disjoint users, for a ridge above 0 (`Phased`).
+        rounds: of training; chosen by the proven bound where not given, for "gd" at most GD_ROUNDS.
+        batch: users in a round of "sgd" or "acsa"; chosen by the proven bound where not given.
+        eta: step of "gd" or "sgd"; chosen by the proven bound where not given.
+        radius: l2 bound of all parameters together, intercepts included; by default 10, for the regressor 2.
+        feature_bound: l2 bound of a row; longer rows are clipped on the user's side.
+        ridge: adds ridge/2 times the squared l2 norm of all parameters, intercepts included, to the average loss.
+        fit_intercept: whether a constant is fitted.
+        noise_ratio: of the noise over the central Gaussian's; nearer to 1 takes more bits.
+        honest_fraction: of the users that are counted on to add their noise, in every round.
+        runtime: "inprocess", "ray", another registered name, or a runtime.
+        workers: user shards.
+        fidelity: "aggregate", "counts" or "literal": one law; None chooses by cost.
+        random_state: None takes entropy from the operating system; anything else makes the training reproducible, and
+            therefore not private.
+
+    Attributes:
+        coef_, intercept_: the model.
+        n_iter_: rounds taken.
+        n_features_in_, feature_names_in_: as everywhere in scikit-learn.
+        protocol_: what was run; its `choices` say which parameters were chosen, and why.
+        result_: of the run.
+        privacy_: the guarantee.
+        costs_: communication.
+        clipped_: rows with features or target outside the public bounds; the simulator's view, no part of the release.
+    """
+
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    protocol: str = "gd"
+    phases: bool = False
+    rounds: int | None = None
+    batch: int | None = None
+    eta: float | None = None
+    radius: float = 10.0
+    feature_bound: float = 1.0
+    ridge: float = 0.0
+    fit_intercept: bool = True
+    noise_ratio: float = NOISE_RATIO
+    honest_fraction: float = 1.0
+    runtime: str | Runtime = "inprocess"
+    workers: int = 1
+    fidelity: str | None = "aggregate"
+    random_state: Any = None
+
+    def _train(
+        self,
+        X: Floats,
+        labels: Floats,
+        loss: Callable[[float], Loss],
+        outside: NDArray[np.bool_] | bool = False,
+        outputs: int = 1,
+    ) -> tuple[Floats, Floats]:
+        """Coefficients (outputs, columns) and intercepts (outputs,), for labels as the loss takes them.
+
+        Args:
+            X: the rows, (users, columns).
+            labels: (users,).
+            loss: for a given l2 bound of the users' features, the constant included.
+            outside: whose labels were clipped.
+            outputs: parameter vectors of the model.
+        """
+        (n, columns), bound = X.shape, positive("feature_bound", self.feature_bound)
+        for name in ("fit_intercept", "phases"):
+            if not isinstance(getattr(self, name), bool | np.bool_):
+                raise ParameterError(name, getattr(self, name), "True or False")
+        constant = int(self.fit_intercept)
+        norms = np.hypot.reduce(X, axis=1)  # does not overflow
+        beyond = norms > bound * (1 + 1e-9)  # a rounding error is not outside
+        users = np.column_stack([X / np.maximum(norms, bound)[:, None], np.ones((n, constant)), labels])
+        domain = L2Ball(outputs * (columns + constant), self.radius)
+        protocol = self._protocol(n, Problem(loss(math.sqrt(1 + constant)), domain, ridge=self.ridge))
+        seed = _seed(self.random_state)
+        order = np.random.default_rng(seed).permutation(n)  # batches of neighbouring rows would be no sample
+        host: dict[str, Any] = {"runtime": self.runtime, "workers": self.workers, "fidelity": self.fidelity}
+        self.result_ = run(protocol, users[order], seed=seed, **host)
+        self.protocol_, self.privacy_, self.costs_ = protocol, self.result_.privacy, self.result_.costs
+        self.n_iter_, self.clipped_ = self.result_.rounds, int(np.count_nonzero(beyond | outside))
+        if self.clipped_ > CLIPPED * n:
+            told = f"{self.clipped_} of {n} rows are outside the public bounds and were clipped to them; state wider ones"
+            warnings.warn(told, ClippingWarning, stacklevel=3)
+        theta = self.result_.value.reshape(outputs, -1)
+        return theta[:, :columns] / bound, theta[:, columns:].sum(axis=1)
+
+    def _protocol(self, n: int, problem: Problem) -> Phased | FirstOrder[Any]:
+        if self.protocol not in tuple(PROTOCOLS):  # whatever its type
+            raise ParameterError("protocol", self.protocol, f"one of {', '.join(PROTOCOLS)}")
+        kind, takes = PROTOCOLS[self.protocol]
+        given: dict[str, Any] = {name: getattr(self, name) for name in STEPS if getattr(self, name) is not None}
+        for name, value in given.items():
+            if self.phases or name not in takes:
+                raise ParameterError(name, value, f"None: not a parameter of {self.protocol}" + " in phases" * self.phases)
+        privacy = Privacy(self.epsilon, self.delta)
+        noise: dict[str, Any] = {"noise_ratio": self.noise_ratio, "honest_fraction": self.honest_fraction}
+        if self.phases:
+            if not problem.ridge > 0:
+                raise ParameterError("ridge", self.ridge, "above 0 in phases: they need strong convexity")
+            return Phased.calibrated(n=n, problem=problem, privacy=privacy, optimiser=kind, **noise)
+        if self.protocol != "gd" or self.rounds is not None:
+            return kind.calibrated(n=n, problem=problem, privacy=privacy, **given, **noise)
+        expected = Noise.of_problem(problem, privacy, self.noise_ratio, "shuffle", self.honest_fraction)
+        rounds = min(GD_ROUNDS, ShuffleGD.plan_for(n, problem, expected, problem.reach)[1])
+        made = ShuffleGD.calibrated(n=n, problem=problem, privacy=privacy, rounds=rounds, **given, **noise)
+        made.choices["rounds"] = f"{rounds}: fewest within 5 % of the best bound, up to {GD_ROUNDS}"
+        return made
+
+    def _scores(self, X: Any) -> Floats:
+        """<row, coefficients> + intercept; rows are not clipped here: the model is public and linear."""
+        check_is_fitted(self)
+        rows = validate_data(self, X, dtype=np.float64, reset=False)
+        return np.asarray(rows @ self.coef_.T + self.intercept_)
+
+
+def _seed(random_state: Any) -> int | None:
+    if random_state is None:
+        return None
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    return integer("random_state", random_state, 0, 2**128 - 1)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ShuffleClassifier(ClassifierMixin, ShuffleLinearModel):
+    """What the classifiers share; not for use by itself.
+
+    Args:
+        classes: the public set of labels; None takes those in y and assumes that they are public.
+    """
+
+    classes: Sequence[Any] | None = None
+
+    binary: ClassVar[type[LinearLoss]]
+    several: ClassVar[type[MultiClass]]
+
+    def __sklearn_tags__(self) -> Any:
+        """Accuracy on a few dozen rows cannot be expected from a private model."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True
+        return tags
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train.
+
+        Args:
+            X: (users, columns).
+            y: their classes.
+
+        Raises:
+            ParameterError: naming the parameter, its value and what is allowed, before any release.
+        """
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        classes = np.unique(y if self.classes is None else np.asarray(self.classes))
+        if len(classes) < 2:
+            raise ParameterError("classes", classes.tolist(), "at least 2 classes, not 1 class")
+        unknown = ~np.isin(y, classes)
+        if unknown.any():
+            raise ParameterError(f"y[{np.argmax(unknown)}]", y[unknown][0], f"one of the classes {classes.tolist()}")
+        places = np.searchsorted(classes, y)
+        if len(classes) == 2:
+            self.coef_, self.intercept_ = self._train(X, 2.0 * places - 1, self.binary)
+        else:
+            several = partial(self.several, len(classes))
+            self.coef_, self.intercept_ = self._train(X, places, several, outputs=len(classes))
+        whence = "taken from y" if self.classes is None else "given"
+        assumptions = (*self.privacy_.assumptions, f"the set of classes is public ({whence})")
+        self.classes_, self.privacy_ = classes, dataclasses.replace(self.privacy_, assumptions=assumptions)
+        return self
+
+    def decision_function(self, X: Any) -> Floats:
+        """Scores: (rows,) for two classes, above 0 for the second; else (rows, classes)."""
+        scores = self._scores(X)
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class with the highest score."""
+        scores = self.decision_function(X)
+        return np.asarray(self.classes_[scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)])
+
+
+class ShuffleLogisticRegression(ShuffleClassifier):
+    """Logistic regression; multinomial for more than two classes. All parameters are `ShuffleClassifier`'s."""
+
+    binary = Logistic
+    several = Softmax
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Logarithms of the classes' probabilities, (rows, classes)."""
+        scores = self.decision_function(X)
+        return np.asarray(log_softmax(scores if scores.ndim == 2 else np.column_stack([np.zeros_like(scores), scores]), axis=1))
+
+    def predict_proba(self, X: Any) -> Floats:
+        """The classes' probabilities, (rows, classes)."""
+        return np.exp(self.predict_log_proba(X))
+
+
+class ShuffleLinearSVC(ShuffleClassifier):
+    """Linear support vector machine with the hinge loss; one-vs-rest for more than two classes."""
+
+    binary = Hinge
+    several = OneVsRestHinge
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ShuffleRegressor(RegressorMixin, ShuffleLinearModel):
+    """Linear regression.
+
+    Args:
+        loss: "squared", "huber", "absolute" or "pinball".
+        threshold: of the Huber loss, where it becomes linear; in units of half the range of `target_bounds`.
+        quantile: of the pinball loss.
+        target_bounds: public (low, high); targets beyond are clipped on the user's side.
+    """
+
+    radius: float = 2.0
+    loss: str = "squared"
+    threshold: float = 0.1
+    quantile: float = 0.5
+    target_bounds: tuple[float, float] = (-1.0, 1.0)
+
+    def __sklearn_tags__(self) -> Any:
+        """Accuracy on a few dozen rows cannot be expected from a private model."""
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        return tags
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train.
+
+        Args:
+            X: (users, columns).
+            y: their targets.
+
+        Raises:
+            ParameterError: naming the parameter, its value and what is allowed, before any release.
+        """
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        if self.loss not in tuple(LOSSES):
+            raise ParameterError("loss", self.loss, f"one of {', '.join(LOSSES)}")
+        kind, names = LOSSES[self.loss]
+        loss = partial(kind, labels=1.0, **{name: getattr(self, name) for name in names})
+        low, high = _interval(self.target_bounds)
+        # Without an intercept the origin must stay where it is.
+        center = (low + high) / 2 if self.fit_intercept else 0.0
+        half = max(high - center, center - low)
+        coef, intercept = self._train(X, (np.clip(y, low, high) - center) / half, loss, (y < low) | (y > high))
+        self.coef_, self.intercept_ = coef[0] * half, float(intercept[0] * half + center)
+        return self
+
+    def predict(self, X: Any) -> Floats:
+        """The predictions, (rows,); they may leave the target's bounds."""
+        return self._scores(X)
+
+
+def _interval(bounds: Any) -> tuple[float, float]:
+    if not isinstance(bounds, Sequence) or len(bounds) != 2:
+        raise ParameterError("target_bounds", bounds, "a pair (low, high)")
+    low, high = (real("target_bounds", bound, -math.inf, math.inf, closed=(False, False)) for bound in bounds)
+    if not low < high:
+        raise ParameterError("target_bounds", bounds, "(low, high) with low below high")
+    return low, high

@@ -1,0 +1,200 @@
+"""From names and numbers to an optimisation protocol: linear models on an l2 ball, and what they are compared with."""
+
+import dataclasses
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy
+
+from protocols.comparison.baselines import Baseline, run_baseline
+from protocols.optimisation.phases import Phased
+from protocols.problems.domains import L2Ball
+from protocols.problems.losses import LinearLoss
+from protocols.problems.problem import Problem
+from protocols.shuffle.noisy_mean import NOISE_RATIO, NoisyMean
+from protocols.shuffle.optimiser import FirstOrder
+from shuffle_sim.arrays import Floats
+from shuffle_sim.errors import ParameterError, integer, positive
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.planner import Task, least_noise
+from shuffle_sim.registry import names, registered
+
+RADIUS = {True: 20.0, False: 5.0}
+"""Of the ball, where not given: for losses of classes, and for others."""
+
+COMPARED = {
+    "sequential": ("shuffle", ("shuffle-sgd", "shuffle-acsa")),
+    "interactive": ("shuffle", ("shuffle-gd",)),
+    "central": ("central", ("shuffle-gd",)),
+    "local": ("local", ("shuffle-sgd", "shuffle-acsa", "shuffle-gd")),
+    "not private": ("none", ("shuffle-gd",)),
+}
+"""Ways to train side by side: who adds the noise, and the optimisers of which the one with the smallest proven bound is taken."""
+
+_PASSES, _CREEP = 12, 1.01  # of the search for a noise ratio that fits the bits
+_HYPER = ("calibrated", "paper")
+
+Optimiser = FirstOrder[Any] | Phased
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """Makes protocols that train one linear model, and runs their baselines.
+
+    Attributes:
+        loss: of the margins.
+        d: parameters.
+        privacy: of the whole run.
+        radius: of the ball that the parameters are in; None: by RADIUS.
+        ridge: public.
+        norm_bound: gradients are clipped to it on the user's side; None: the loss's own bound.
+        noise_ratio: of the noise over the central Gaussian's; None: NOISE_RATIO, or as `max_bits` allows.
+        max_bits: per user, coordinate and round, instead.
+        honest_fraction: of the users that add their noise.
+    """
+
+    loss: LinearLoss
+    d: int
+    privacy: Privacy
+    radius: float | None = None
+    ridge: float = 0.0
+    norm_bound: float | None = None
+    noise_ratio: float | None = None
+    max_bits: int | None = None
+    honest_fraction: float = 1.0
+
+    @classmethod
+    def of(
+        cls, loss: str, d: int, privacy: Privacy, *, quantile: float | None = None, threshold: float | None = None, **others: Any
+    ) -> "Trainer":
+        """With the loss registered under a name, given those of its parameters that are not None; labels lie in [-1, 1].
+
+        Raises:
+            ParameterError: unknown loss, or a parameter that it does not have.
+        """
+        kind = registered("loss", loss)
+        known = {each.name for each in dataclasses.fields(kind)}
+        given = {key: value for key, value in (("quantile", quantile), ("threshold", threshold)) if value is not None}
+        for key, value in given.items():
+            if key not in known:
+                raise ParameterError(key, value, f"given with a loss that has it: {loss} has none")
+        return cls(kind(**given, **({"labels": 1.0} if "labels" in known else {})), d, privacy, **others)
+
+    def __post_init__(self) -> None:
+        """Check what no protocol checks."""
+        if not isinstance(self.loss, LinearLoss):
+            raise ParameterError("loss", self.loss, "a LinearLoss")
+        if self.noise_ratio is not None and self.max_bits is not None:
+            raise ParameterError("noise_ratio, max_bits", (self.noise_ratio, self.max_bits), "given one of the two, not both")
+        if self.max_bits is not None:
+            integer("max_bits", self.max_bits)
+
+    @property
+    def problem(self) -> Problem:
+        """What is minimised."""
+        radius = RADIUS[self.loss.classification] if self.radius is None else positive("radius", self.radius)
+        return Problem(self.loss, L2Ball(self.d, radius), ridge=self.ridge, norm_bound=self.norm_bound)
+
+    @property
+    def clips(self) -> bool:
+        """Whether gradients may be clipped: no proven bound of the excess loss holds then."""
+        return self.problem.lipschitz < self.loss.lipschitz(self.problem.domain.radius)
+
+    def protocol(
+        self,
+        name: str,
+        n: int,
+        *,
+        hyper: str = "calibrated",
+        phases: int | None = None,
+        tuned_for: str = "shuffle",
+        **given: float | None,
+    ) -> Optimiser:
+        """The registered optimiser `name` for n users.
+
+        Args:
+            name: as registered.
+            n: users.
+            hyper: "calibrated" from the noise really used, or "paper" for the paper's formulas.
+            phases: over disjoint users, for a strongly convex objective; 0: chosen; None: no phases.
+            tuned_for: the model whose noise steps, batch and rounds are chosen for.
+            given: rounds, batch, eta, smoothing where they are not to be chosen; None: chosen.
+
+        Raises:
+            ParameterError: for what is not an optimiser, does not fit together or is not possible.
+        """
+        optimiser = registered("protocol", name) if name in names("protocol") else None
+        if optimiser is None or not issubclass(optimiser, FirstOrder):
+            known = [each for each in names("protocol") if issubclass(registered("protocol", each), FirstOrder)]
+            raise ParameterError("protocol", name, f"an optimiser: one of {', '.join(known)}")
+        if hyper not in _HYPER:
+            raise ParameterError("hyper", hyper, f"one of {', '.join(_HYPER)}")
+        common = {"n": n, "problem": self.problem, "privacy": self.privacy}
+        common |= {key: value for key, value in given.items() if value is not None}
+        make = getattr(optimiser, hyper)
+        if phases is not None:
+            make = Phased.calibrated
+            common |= {"optimiser": optimiser, **({"phases": phases} if phases else {})}
+        if hyper == "calibrated":
+            default = NOISE_RATIO / math.sqrt(self.honest_fraction)  # honest users' noise alone must protect
+            ratio = default if self.noise_ratio is None else self.noise_ratio
+            common |= {"honest_fraction": self.honest_fraction, "tuned_for": tuned_for, "noise_ratio": ratio}
+        elif (phases, self.noise_ratio, self.max_bits, self.honest_fraction) != (None, None, None, 1.0):
+            raise ParameterError("hyper", hyper, "used without phases, noise_ratio, max_bits and honest_fraction")
+        for key in common:
+            if key not in inspect.signature(make).parameters:
+                raise ParameterError(key, common[key], f"left out: {name}{' in phases' * (phases is not None)} does not take it")
+        made: Optimiser = make(**common)
+        if self.max_bits is None:
+            return made
+        return self._within(self.max_bits, made, lambda ratio: make(**common | {"noise_ratio": ratio}))
+
+    def compared(self, n: int, rounds: int | None = None) -> dict[str, tuple[str, Optimiser]]:
+        """The ways of COMPARED for n users, as (who adds the noise, protocol); `rounds` for the fully interactive ones."""
+        found = {}
+        for way, (model, optimisers) in COMPARED.items():
+            tried = [
+                self.protocol(name, n, tuned_for=model, rounds=rounds if name == "shuffle-gd" else None)
+                for name in optimisers
+            ]  # fmt: skip
+            found[way] = model, min(tried, key=lambda each: each.bound)
+        return found
+
+    def baseline(self, protocol: Optimiser, rows: Floats, model: str, seed: int | None) -> Baseline:
+        """Run a protocol's plan with another model's noise: "central", "local" or "none"."""
+        return run_baseline(protocol, rows, model, seed)
+
+    def risk(self, theta: Floats, rows: Floats) -> float:
+        """The mean loss, without any ridge."""
+        return float(self.loss.values(theta, rows).mean())
+
+    def constant(self, rows: Floats) -> float:
+        """The margin with the least mean loss on `rows` among constants, to 1e-6: what a model must beat."""
+        labels, reach = rows[:, -1], self.problem.domain.radius
+
+        def mean_loss(margin: float) -> float:
+            return float(self.loss.value(np.full_like(labels, margin), labels).mean())
+
+        return float(
+            scipy.optimize.minimize_scalar(mean_loss, bounds=(-reach, reach), method="bounded", options={"xatol": 1e-6}).x
+        )
+
+    def _within(self, bits: int, made: Optimiser, make: Callable[[float], Optimiser]) -> Optimiser:
+        """With at most `bits` per user, coordinate and round; the least noise they allow, or more where the batch changes too."""
+        for attempt in range(_PASSES):
+            # Another ratio may choose other batches, which need another ratio; and `fewest_bits` may miss by some bits.
+            tasks = (Task(mean.batch, self.d, self.privacy, repeats, self.honest_fraction) for mean, repeats in _means(made))
+            made = make(max(least_noise(task, bits).noise_ratio for task in tasks) * _CREEP**attempt)
+            if all(mean.g + mean.b <= bits for mean, _ in _means(made)):
+                return made
+        raise ParameterError("max_bits", bits, "larger, or used with --batch: no ratio of the noise was found to fit")
+
+
+def _means(made: Optimiser) -> list[tuple[NoisyMean, int]]:
+    """The private averages of an optimiser, with the rounds a user answers in."""
+    phases = made.phases if isinstance(made, Phased) else (made,)
+    return [(phase.mean, phase.rounds_per_user) for phase in phases]

@@ -1,0 +1,38 @@
+"""A model to be trained under attack: what `shuffle-sim attack --study training` finds by name."""
+
+import numpy as np
+
+from protocols.problems.domains import L2Ball
+from protocols.problems.losses import Logistic
+from protocols.problems.problem import Problem
+from protocols.shuffle.noisy_mean import NOISE_RATIO
+from protocols.shuffle.sgd import ShuffleSGD
+from shuffle_sim.arrays import Floats
+from shuffle_sim.attacks.studies import Victim
+from shuffle_sim.privacy.guarantee import Privacy
+
+
+def logistic(n: int, d: int, privacy: Privacy, noise_ratio: float | None = None, seed: int = 0) -> Victim:
+    """Logistic regression by sequential SGD on synthetic people: features in the unit ball, label by the sign of the first two.
+
+    The error is that of classification, on 20,000 others. The labels of one in ten are noise, so no model comes below 0.05.
+    """
+    rng = np.random.default_rng(seed)
+
+    def people(count: int) -> Floats:
+        features = rng.normal(size=(count, d))
+        features /= np.maximum(1.0, np.linalg.norm(features, axis=1, keepdims=True))
+        labels = np.where(features[:, :2].sum(axis=1) > 0, 1.0, -1.0)
+        noisy = rng.random(count) < 0.1
+        return np.column_stack([features, np.where(noisy, rng.choice([-1.0, 1.0], count), labels)])
+
+    # The smallest proven bound is at batches of some twenty people, in which a third of attackers may be half of a batch.
+    problem, batch = Problem(Logistic(), L2Ball(d, 4.0)), min(n, 100)
+    ratio = NOISE_RATIO if noise_ratio is None else noise_ratio
+    protocol = ShuffleSGD.calibrated(n=n, problem=problem, privacy=privacy, batch=batch, noise_ratio=ratio)
+    rows, others = people(n), people(20_000)
+
+    def error(theta: Floats) -> float:
+        return float((np.where(others[:, :-1] @ theta > 0, 1.0, -1.0) != others[:, -1]).mean())
+
+    return Victim(protocol, rows, error)

@@ -1,0 +1,1 @@
+"""What optimisers share, whoever adds the noise."""

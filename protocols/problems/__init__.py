@@ -1,0 +1,1 @@
+"""What is minimised: losses, domains and their constants; knows no trust model."""

@@ -1,0 +1,123 @@
+"""Losses of linear models with several classes: one parameter vector per class, stacked, and one gradient per user.
+
+A user answers for all classes at once: the K gradients are one vector, whose l2 norm the protocol bounds. So there is one release
+and one guarantee, nothing is composed over classes, and a sequential protocol still asks every user once.
+"""
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp, softmax
+
+from protocols.problems.losses import Hinge, Linear, Loss
+from shuffle_sim.arrays import Floats, Values
+from shuffle_sim.errors import ParameterError, integer, positive
+
+
+@dataclass(frozen=True)
+class MultiClass(Loss):
+    """phi(scores, y) with scores_k = <x, theta_k>, ||x||_2 <= features and y in 0, ..., classes - 1.
+
+    theta is theta_0, ..., theta_{K-1}, one after the other; rows are x, then y.
+
+    Attributes:
+        classes: K, at least 2.
+        features: l2 bound of x.
+    """
+
+    classes: int
+    features: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        integer("classes", self.classes, 2)
+        positive("features", self.features)
+
+    @abstractmethod
+    def value(self, scores: Floats, chosen: NDArray[np.bool_]) -> Floats:
+        """phi of scores (users, K), where `chosen` marks each user's class."""
+
+    @abstractmethod
+    def derivative(self, scores: Floats, chosen: NDArray[np.bool_], squared_norms: Floats, smoothing: float | None) -> Floats:
+        """A subgradient of phi in the scores, (users, K), or the factors of x in the gradient of the Moreau envelope."""
+
+    def columns(self, d: int) -> int:
+        """The features and the label."""
+        return d // self.classes + 1
+
+    def values(self, theta: Floats, rows: Floats) -> Floats:
+        """The loss of every row."""
+        return self.value(*self._scored(theta, rows))
+
+    def gradients(self, theta: Floats, rows: Floats, smoothing: float | None = None) -> Values:
+        """The features, times the derivative in the score of each class; (users, d)."""
+        x = rows[:, :-1]
+        factors = self.derivative(*self._scored(theta, rows), np.einsum("ij,ij->i", x, x)[:, None], smoothing)
+        return np.asarray((factors[:, :, None] * x[:, None, :]).reshape(len(rows), -1))
+
+    def check(self, rows: NDArray[Any], d: int) -> None:
+        """Refuse features above the bound, and labels that are no class."""
+        Linear(self.features).check(rows, d // self.classes)
+        bad = ~np.isin(rows[:, -1], np.arange(self.classes))
+        if bad.any():
+            first = int(np.argmax(bad))
+            allowed = f"labelled 0, ..., {self.classes - 1} (last column)"
+            raise ParameterError(f"data[{first}]", rows[first].tolist(), allowed)
+
+    def _scored(self, theta: Floats, rows: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+        scores = rows[:, :-1] @ theta.reshape(self.classes, -1).T
+        return scores, rows[:, -1:] == np.arange(self.classes)
+
+
+@dataclass(frozen=True)
+class Softmax(MultiClass):
+    """ln(sum_k e^(scores_k)) - scores_y: multinomial logistic regression."""
+
+    def value(self, scores: Floats, chosen: NDArray[np.bool_]) -> Floats:
+        """Without overflow."""
+        return np.asarray(logsumexp(scores, axis=1) - scores[chosen])
+
+    def derivative(self, scores: Floats, chosen: NDArray[np.bool_], squared_norms: Floats, smoothing: float | None) -> Floats:
+        """The probabilities, less 1 for the class."""
+        if smoothing is not None:
+            raise ParameterError("smoothing", smoothing, "None: the softmax loss is smooth as it is")
+        return np.asarray(softmax(scores, axis=1) - chosen)
+
+    def lipschitz(self, radius: float) -> float:
+        """sqrt(2) ||x||: the factors are -(1 - p_y) and the other p_k, which sum to 1 - p_y."""
+        return math.sqrt(2) * self.features
+
+    def smoothness(self) -> float | None:
+        """||x||^2/2: diag(p) - p p^T has no eigenvalue above 1/2 (Gershgorin: 2 p_k (1 - p_k))."""
+        return self.features**2 / 2
+
+
+@dataclass(frozen=True)
+class OneVsRestHinge(MultiClass):
+    """sum_k max(0, 1 - y_k scores_k), y_k = 1 for the class and -1 for the rest: K support vector machines in one."""
+
+    def value(self, scores: Floats, chosen: NDArray[np.bool_]) -> Floats:
+        """The sum of the hinge losses."""
+        return np.asarray(Hinge().value(scores, _signs(chosen)).sum(axis=1))
+
+    def derivative(self, scores: Floats, chosen: NDArray[np.bool_], squared_norms: Floats, smoothing: float | None) -> Floats:
+        """Class by class: they share no parameter, so the envelope of the sum is the sum of the envelopes."""
+        if smoothing is None:
+            return Hinge().derivative(scores, _signs(chosen))
+        return Hinge().prox(scores, _signs(chosen), squared_norms, smoothing)
+
+    def lipschitz(self, radius: float) -> float:
+        """sqrt(K) ||x||: every class short of its margin."""
+        return math.sqrt(self.classes) * self.features
+
+    def smoothness(self) -> float | None:
+        """A kink."""
+        return None
+
+
+def _signs(chosen: NDArray[np.bool_]) -> Floats:
+    return np.where(chosen, 1.0, -1.0)

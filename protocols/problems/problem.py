@@ -1,0 +1,149 @@
+"""What is to be minimised: a convex loss over a bounded domain, with a public ridge if wanted.
+
+Users are asked for gradients of the loss alone; the analyzer adds the ridge's gradient itself, at no privacy and no noise.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from protocols.problems.domains import Domain
+from protocols.problems.losses import Loss
+from shuffle_sim.arrays import Floats, Values
+from shuffle_sim.errors import ParameterError, positive, real
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.protocol.base import Query
+
+
+@dataclass(frozen=True)
+class Gradient(Query):
+    """Asks for the gradient of a loss at theta, or of its Moreau envelope.
+
+    Attributes:
+        loss: the loss.
+        theta: where.
+        smoothing: beta of the envelope; None: the loss itself.
+    """
+
+    loss: Loss
+    theta: Floats
+    smoothing: float | None = None
+
+    def __call__(self, rows: Floats) -> Values:
+        """One gradient for each row."""
+        return self.loss.gradients(self.theta, np.asarray(rows, np.float64), self.smoothing)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Minimise E l(theta; row) + (ridge/2) ||theta||^2 over a domain.
+
+    Attributes:
+        loss: l, convex.
+        domain: where theta may be.
+        ridge: kappa; makes the objective kappa-strongly convex.
+        start: where optimisation starts; None: the domain's centre.
+        norm_bound: a bound L of the gradients that replaces the loss's own; longer ones are clipped on the user's side.
+        declared_smoothness: a beta that replaces the loss's own; infinite: treat the loss as one with kinks.
+        declared_spread: a bound of how far any user's gradient is from the population's mean, if below L: less sampling noise to
+            plan for (0: users are all alike, only privacy's noise counts).
+    """
+
+    loss: Loss
+    domain: Domain
+    ridge: float = 0.0
+    start: Floats | None = None
+    norm_bound: float | None = None
+    declared_smoothness: float | None = None
+    declared_spread: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is not convex, not bounded or not Lipschitz."""
+        if not isinstance(self.loss, Loss):
+            raise ParameterError("loss", self.loss, "a Loss, such as Logistic()")
+        if not isinstance(self.domain, Domain):
+            raise ParameterError("domain", self.domain, "a bounded convex Domain, such as L2Ball(d, radius)")
+        real("ridge", self.ridge, 0.0, math.inf, closed=(True, False))
+        if self.norm_bound is not None:
+            positive("norm_bound", self.norm_bound)
+        for name, value in (("declared_smoothness", self.declared_smoothness), ("declared_spread", self.declared_spread)):
+            if value is not None and not value >= 0:
+                raise ParameterError(name, value, "at least 0, or None")
+        if not 0 <= self.loss.strong_convexity() < math.inf:
+            raise ParameterError("strong_convexity", self.loss.strong_convexity(), "at least 0: the loss must be convex")
+        beta = self.loss.smoothness()
+        if beta is not None and not max(0.0, self.loss.strong_convexity()) <= beta < math.inf:
+            raise ParameterError("smoothness", beta, "at least the strong convexity, or None for a loss that is not smooth")
+        if not 0 < self.lipschitz < math.inf:
+            allowed = "finite and above 0: bound the features, the labels and the domain, or give norm_bound"
+            raise ParameterError("lipschitz", self.lipschitz, allowed)
+        self.loss.verify(self.domain.radius)
+        if self.start is not None:
+            start = np.asarray(self.start, np.float64)
+            if start.shape != (self.d,) or not np.isfinite(start).all():
+                raise ParameterError("start", self.start, f"{self.d} finite numbers")
+            object.__setattr__(self, "start", self.domain.project(start))
+
+    @property
+    def d(self) -> int:
+        """Number of parameters."""
+        return self.domain.d
+
+    @property
+    def origin(self) -> Floats:
+        """Where optimisation starts."""
+        return self.domain.center if self.start is None else self.start
+
+    @property
+    def reach(self) -> float:
+        """Distance from the start to the minimiser at most."""
+        return min(self.domain.reach(self.origin), self.domain.diameter)
+
+    @cached_property
+    def lipschitz(self) -> float:
+        """L of what users send."""
+        return self.loss.lipschitz(self.domain.radius) if self.norm_bound is None else self.norm_bound
+
+    @cached_property
+    def objective_lipschitz(self) -> float:
+        """L of the objective, with the ridge."""
+        return self.lipschitz + self.ridge * self.domain.radius
+
+    @property
+    def smooth(self) -> bool:
+        """Whether the objective is smooth as it is."""
+        return self.smoothness() < math.inf
+
+    @property
+    def spread(self) -> float:
+        """Root of the bound of the variance of one user's gradient: L, or as declared."""
+        return self.lipschitz if self.declared_spread is None else min(self.lipschitz, self.declared_spread)
+
+    def smoothness(self, smoothing: float | None = None) -> float:
+        """beta of the objective, or of its envelope; infinite for a loss with kinks."""
+        beta = self.declared_smoothness if self.declared_smoothness is not None else self.loss.smoothness()
+        bounds = [each for each in (beta, smoothing) if each is not None]
+        return min(bounds, default=math.inf) + self.ridge
+
+    @property
+    def strong_convexity(self) -> float:
+        """lambda of the objective, with the ridge."""
+        return self.loss.strong_convexity() + self.ridge
+
+    def risk(self, theta: Floats, rows: Floats) -> float:
+        """The objective on `rows`."""
+        return float(self.loss.values(theta, rows).mean()) + self.ridge / 2 * float(theta @ theta)
+
+
+def demand(problem: Problem, privacy: Privacy) -> None:
+    """Refuse what is not a problem, or not a privacy target.
+
+    Raises:
+        ParameterError: naming which.
+    """
+    if not isinstance(problem, Problem):
+        raise ParameterError("problem", problem, "a Problem(loss, domain)")
+    if not isinstance(privacy, Privacy):
+        raise ParameterError("privacy", privacy, "a Privacy(epsilon, delta)")

@@ -1,0 +1,163 @@
+"""Losses of the residual <x, theta> - y: squared, Huber, pinball, absolute."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from protocols.problems.losses import LinearLoss, ramp
+from shuffle_sim.arrays import Floats
+from shuffle_sim.errors import positive, real
+
+
+@dataclass(frozen=True)
+class Regression(LinearLoss):
+    """A loss of the residual margin - y.
+
+    Attributes:
+        features: l2 bound of the features.
+        labels: bound of |y|; None: none, where L does not need it.
+    """
+
+    labels: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the bounds."""
+        super().__post_init__()
+        if self.labels is not None:
+            positive("labels", self.labels)
+
+    @property
+    def label_bound(self) -> float:
+        """Largest |y| allowed."""
+        return math.inf if self.labels is None else self.labels
+
+
+@dataclass(frozen=True)
+class Squared(Regression):
+    """(margin - y)^2/2; Lipschitz only on a bounded domain and with bounded labels."""
+
+    def value(self, margins: Floats, labels: Floats) -> Floats:
+        """Half the squared residual."""
+        return np.asarray((margins - labels) ** 2 / 2)
+
+    def derivative(self, margins: Floats, labels: Floats) -> Floats:
+        """The residual."""
+        return margins - labels
+
+    def prox(self, margins: Floats, labels: Floats, squared_norms: Floats, beta: float) -> Floats:
+        """The residual, shrunk."""
+        return np.asarray((margins - labels) / (1 + squared_norms / beta))
+
+    def slope(self, reach: float) -> float:
+        """The largest residual."""
+        return reach + self.label_bound
+
+    def curvature(self) -> float | None:
+        """One."""
+        return 1.0
+
+
+@dataclass(frozen=True)
+class Huber(Regression):
+    """Squared up to a residual of `threshold`, linear above (Huber 1964).
+
+    Attributes:
+        features: l2 bound of the features.
+        labels: bound of |y|, or None.
+        threshold: where it becomes linear.
+    """
+
+    threshold: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the bounds."""
+        super().__post_init__()
+        positive("threshold", self.threshold)
+
+    def value(self, margins: Floats, labels: Floats) -> Floats:
+        """r^2/2 up to the threshold k, then k |r| - k^2/2."""
+        size = np.abs(margins - labels)
+        inside = np.minimum(size, self.threshold)
+        return np.asarray(inside * (size - inside / 2))
+
+    def derivative(self, margins: Floats, labels: Floats) -> Floats:
+        """The residual, clipped."""
+        return np.asarray(np.clip(margins - labels, -self.threshold, self.threshold))
+
+    def prox(self, margins: Floats, labels: Floats, squared_norms: Floats, beta: float) -> Floats:
+        """The residual, shrunk and clipped."""
+        return np.asarray(np.clip((margins - labels) / (1 + squared_norms / beta), -self.threshold, self.threshold))
+
+    def slope(self, reach: float) -> float:
+        """The threshold, or the largest residual if that is less."""
+        return min(self.threshold, reach + self.label_bound)
+
+    def curvature(self) -> float | None:
+        """One."""
+        return 1.0
+
+
+@dataclass(frozen=True)
+class Pinball(Regression):
+    """The quantile loss: `quantile` of the residual y - margin above the prediction, 1 - quantile below.
+
+    Attributes:
+        features: l2 bound of the features.
+        labels: bound of |y|, or None.
+        quantile: in (0, 1); which conditional quantile of y is fitted.
+    """
+
+    quantile: float = 0.5
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        super().__post_init__()
+        real("quantile", self.quantile, 0.0, 1.0, closed=(False, False))
+
+    def value(self, margins: Floats, labels: Floats) -> Floats:
+        """max((1 - q) r, -q r) for the residual r = margin - y."""
+        r = margins - labels
+        return np.asarray(np.maximum((1 - self.quantile) * r, -self.quantile * r))
+
+    def derivative(self, margins: Floats, labels: Floats) -> Floats:
+        """1 - q above the label, -q below."""
+        r = margins - labels
+        return np.where(r > 0, 1 - self.quantile, np.where(r < 0, -self.quantile, 0.0))
+
+    def prox(self, margins: Floats, labels: Floats, squared_norms: Floats, beta: float) -> Floats:
+        """The kink becomes a ramp."""
+        return ramp(margins - labels, squared_norms / beta, -self.quantile, 1 - self.quantile)
+
+    def slope(self, reach: float) -> float:
+        """The steeper side."""
+        return max(self.quantile, 1 - self.quantile)
+
+    def curvature(self) -> float | None:
+        """A kink."""
+        return None
+
+
+@dataclass(frozen=True)
+class Absolute(Regression):
+    """|margin - y|."""
+
+    def value(self, margins: Floats, labels: Floats) -> Floats:
+        """The residual's size."""
+        return np.asarray(np.abs(margins - labels))
+
+    def derivative(self, margins: Floats, labels: Floats) -> Floats:
+        """The residual's sign."""
+        return np.asarray(np.sign(margins - labels))
+
+    def prox(self, margins: Floats, labels: Floats, squared_norms: Floats, beta: float) -> Floats:
+        """The kink becomes a ramp: the envelope is a Huber loss."""
+        return ramp(margins - labels, squared_norms / beta, -1.0, 1.0)
+
+    def slope(self, reach: float) -> float:
+        """One."""
+        return 1.0
+
+    def curvature(self) -> float | None:
+        """A kink."""
+        return None

@@ -1,0 +1,1 @@
+"""Sums over all users in one round."""

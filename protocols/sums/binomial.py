@@ -1,0 +1,184 @@
+"""The randomizer R_1D of Cheu et al. (2022), Algorithm 1, and R_vec of Algorithm 2, with faster samplers of their law."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from protocols.sums.encoding import SumRandomizer, admitted, opposite_ends, round_at_random
+from shuffle_sim.arrays import Floats, Scaled, Values, dense
+from shuffle_sim.errors import integer, positive, real
+from shuffle_sim.privacy.events import BinomialSumEvent
+from shuffle_sim.sampling.kernels import MAX_STEPS, half_binomial, rounded_sum, rounded_values
+from shuffle_sim.wire.messages import Alphabet, Messages, Tally
+
+
+def randomize_scalar(w: float, width: float, g: int, b: int, p: float, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """R_1D(w) for w in [0, width], line by line of Algorithm 1: g + b bits, the ones first."""
+    scaled = min(w * g / width, float(g))  # in floats w g / width may exceed g by one rounding error
+    floor = int(scaled)
+    eta_1 = int(rng.random() < scaled - floor)
+    rounded = floor + eta_1
+    eta_2 = int(rng.binomial(b, p))
+    ones = rounded + eta_2
+    return np.array([1] * ones + [0] * (g + b - ones), np.uint8)
+
+
+@dataclass(frozen=True)
+class BinomialRandomizer(SumRandomizer):
+    """Per coordinate R_1D on [lower, lower + width], the bits labelled by coordinate.
+
+    Attributes:
+        labels: coordinates d.
+        g: rounding steps over the range.
+        b: noise bits per coordinate.
+        p: their success probability, in (0, 1/2].
+        lower: least value of a coordinate.
+        width: length of its range.
+        norm_bound: l2 bound of the vector, to which longer ones are scaled; None: coordinates are clipped to the range.
+    """
+
+    labels: int
+    g: int
+    b: int
+    p: float
+    lower: float
+    width: float
+    norm_bound: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check every range."""
+        integer("d", self.labels)
+        integer("g", self.g)
+        integer("b", self.b)
+        real("p", self.p, 0.0, 0.5)
+        positive("width", self.width)
+        real("lower", self.lower, -math.inf, math.inf)
+        if self.norm_bound is not None:
+            positive("norm_bound", self.norm_bound)
+        integer("g + b", self.g + self.b, high=2**53)
+
+    @cached_property
+    def alphabet(self) -> Alphabet:
+        """One label per coordinate, one-bit symbols."""
+        return Alphabet(self.labels)
+
+    @property
+    def per_label(self) -> int:
+        """g + b."""
+        return self.g + self.b
+
+    def admit(self, values: Values) -> tuple[Values, int]:
+        """Vectors longer than the bound are scaled to it, scalars clipped to the range; and how many users' were."""
+        return admitted(values, self.labels, self.lower, self.width, self.norm_bound)
+
+    def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
+        """R_vec(x), line by line of Algorithm 2: shift each coordinate to [0, width] and run R_1D on it."""
+        return self._each(x, self.p, rng)
+
+    def noiseless(self, x: Floats, rng: np.random.Generator) -> Messages:
+        """What a user sends that leaves all its noise bits zero: rounded at random as in R_vec(x)."""
+        return self._each(x, 0.0, rng)
+
+    def _each(self, x: Floats, p: float, rng: np.random.Generator) -> Messages:
+        bits = [randomize_scalar(w, self.width, self.g, self.b, p, rng) for w in (np.atleast_1d(x) - self.lower).tolist()]
+        return Messages.from_symbols(self.alphabet, np.array(bits, np.uint8)[None])
+
+    def _rounded(self, xs: Values, rng: np.random.Generator) -> NDArray[np.integer]:
+        """The stochastically rounded encodings, (users, labels), in [0, g]."""
+        if self._quick(xs):
+            return rounded_values(*self._columns(xs), rng).T
+        return round_at_random((dense(xs).reshape(len(xs), self.labels) - self.lower) * (self.g / self.width), self.g, rng)
+
+    def _quick(self, xs: Values) -> bool:
+        """Whether the kernels can round the values."""
+        return self.norm_bound is not None and self.g <= MAX_STEPS and len(xs) > 0
+
+    def _columns(self, xs: Values) -> tuple[Floats, Floats | None, float, float]:
+        """The values as the kernels take them: columns, factors, steps per unit, offset in steps."""
+        rows, factors = (xs.rows, xs.factors) if isinstance(xs, Scaled) else (xs, None)
+        steps = self.g / self.width
+        return rows.T, factors, steps, -self.lower * steps
+
+    def reports(self, xs: Values, rng: np.random.Generator) -> Messages:
+        """All reports at once, the ones first."""
+        return Messages.from_ones(self.counts(xs, rng), self.per_label)
+
+    def counts(self, xs: Values, rng: np.random.Generator) -> NDArray[np.integer]:
+        """One-bits per user and coordinate, vectorised."""
+        rounded = self._rounded(xs, rng)
+        if self.p == 0.5 and self.b <= 512:
+            # Drawn in the memory order of the roundings, and added in the narrowest type that holds g + b.
+            counts: NDArray[np.integer] = rounded.T.astype(np.uint16 if self.per_label < 2**16 else np.int64, copy=False)
+            np.add(counts, half_binomial(self.b, counts.shape, rng), out=counts, casting="unsafe")
+            return counts.T
+        noise: NDArray[np.int64] = rng.binomial(self.b, self.p, rounded.shape)
+        return rounded + noise
+
+    def tally(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
+        """One-bits per coordinate over all users: the sum of binomials of equal p is one binomial."""
+        if self._quick(xs):
+            return np.asarray(rounded_sum(*self._columns(xs), rng) + self._noise(len(xs), rng))
+        return np.asarray(self._rounded(xs, rng).sum(axis=0) + self._noise(len(xs), rng))
+
+    def _noise(self, users: int, rng: np.random.Generator) -> NDArray[np.int64]:
+        noise: NDArray[np.int64] = rng.binomial(self.b * users, self.p, self.labels)
+        return noise
+
+    def estimate(self, tally: Tally) -> Floats:
+        """The analyzer: (width/g) (ones - p b R) + R lower for R reports received, shape (labels,).
+
+        With the number of users planned in place of R it would be biased by every dropout (docs/theory.md, "Dropouts").
+        """
+        noise = self.p * self.b * tally.reports
+        return np.asarray((self.width / self.g) * (tally.sums - noise) + tally.reports * self.lower, np.float64)
+
+    def variance(self, reports: int, xs: Floats | None = None) -> Floats:
+        """Variance of each coordinate of the estimate of a sum over `reports` users, shape (labels,).
+
+        (width/g)^2 (sum_i f_i (1 - f_i) + R b p (1 - p)), f_i the fractional parts of the users' scaled values `xs`; without
+        them the rounding part is at its largest, R/4.
+        """
+        noise = np.full(self.labels, reports * self.b * self.p * (1 - self.p))
+        if xs is None:
+            return (self.width / self.g) ** 2 * (noise + reports / 4)
+        scaled = (xs.reshape(reports, self.labels) - self.lower) * (self.g / self.width)
+        fraction = scaled - np.floor(scaled)
+        rounding: Floats = (fraction * (1 - fraction)).sum(axis=0)
+        return (self.width / self.g) ** 2 * (noise + rounding)
+
+    def manipulation(self, attackers: int, reports: int) -> float:
+        """Only ones: each moves every coordinate by (width/g) (g + b (1 - p)) + lower."""
+        each = (self.width / self.g) * (self.g + self.b * (1 - self.p)) + self.lower
+        return attackers * math.sqrt(self.labels) * each
+
+    def worst_pair(self) -> tuple[Floats, Floats]:
+        """Two data at opposite ends of the range in coordinate 0, where neither is rounded at random."""
+        return opposite_ends(self.labels, self.lower, self.width, self.norm_bound)
+
+    def count_index(self, sums: NDArray[np.int64], reports: int) -> NDArray[np.int64]:
+        """The number of ones itself."""
+        return sums
+
+    def count_pmf(self, x: Floats, label: int) -> Floats:
+        """Exact law of the number of ones under `label` in one report on `x`, on 0, ..., g + b."""
+        scaled = float(np.clip((np.atleast_1d(x)[label] - self.lower) * self.g / self.width, 0.0, self.g))
+        floor = min(int(scaled), self.g - 1)
+        noise = scipy.stats.binom.pmf(np.arange(self.b + 1), self.b, self.p)
+        pmf = np.zeros(self.g + self.b + 1)
+        pmf[floor : floor + self.b + 1] += (1 - (scaled - floor)) * noise
+        pmf[floor + 1 : floor + self.b + 2] += (scaled - floor) * noise
+        return pmf
+
+    def total_law(self, sums: NDArray[np.int64], users: int) -> tuple[NDArray[np.int64], Floats]:
+        """The noise alone, Bin(users b, p), within 12 standard deviations."""
+        mean, spread = users * self.b * self.p, 12 * math.sqrt(users * self.b * self.p * (1 - self.p)) + 12
+        places = np.arange(max(0, math.floor(mean - spread)), math.ceil(mean + spread) + 1)
+        return sums - places[0], scipy.stats.binom.pmf(places, users * self.b, self.p)
+
+    def event(self, users: int) -> BinomialSumEvent:
+        """The release of the view, with the noise of `users` honest users."""
+        return BinomialSumEvent(users, self.b, self.p, self.g, self.labels)

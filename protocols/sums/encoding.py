@@ -1,0 +1,82 @@
+"""How numbers become integers: shifted to [0, width], scaled to steps, rounded at random; shared by all sums."""
+
+from abc import abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffle_sim.arrays import Floats, Scaled, Values, dense
+from shuffle_sim.errors import ParameterError
+from shuffle_sim.privacy.events import PrivacyEvent
+from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.wire.messages import Tally
+
+MAGNITUDES = (1e-100, 1e100)
+"""Bounds of data between which squares neither vanish nor overflow."""
+
+
+class SumRandomizer(Randomizer):
+    """A randomizer whose messages the analyzer turns into a sum over the users."""
+
+    @abstractmethod
+    def estimate(self, tally: Tally) -> Floats:
+        """The analyzer: the sum over the reports received, shape (labels,)."""
+
+    @abstractmethod
+    def variance(self, reports: int, xs: Floats | None = None) -> Floats:
+        """Variance of each coordinate of the estimate, shape (labels,): on the users' values `xs`, or at its largest."""
+
+    @abstractmethod
+    def manipulation(self, attackers: int, reports: int) -> float:
+        """How far (l2) so many malicious users can move the estimate of a sum over `reports` users, from the datum 0."""
+
+    @abstractmethod
+    def event(self, users: int) -> PrivacyEvent:
+        """The release of the view, with the noise of `users` honest users."""
+
+
+def admitted(values: Values, labels: int, lower: float, width: float, norm_bound: float | None) -> tuple[Values, int]:
+    """Vectors longer than the bound scaled to it, or where there is none numbers clipped to the range; how many users' were.
+
+    Raises:
+        ParameterError: if there are not `labels` numbers for each user.
+    """
+    if isinstance(values, Scaled) and norm_bound is not None:
+        if values.norms_squared.max(initial=0.0) <= norm_bound**2 * (1 + 1e-12):
+            return values, 0
+        long = np.flatnonzero(values.norms_squared > norm_bound**2 * (1 + 1e-12))  # mostly few: only they are worked on
+        factors = values.factors.copy()
+        factors[long] *= norm_bound / np.sqrt(values.norms_squared[long])
+        return Scaled(values.rows, factors, values.squared_norms), long.size
+    values = dense(values)
+    if values.size != len(values) * labels:
+        raise ParameterError("data.shape", values.shape, f"{labels} number(s) for each user")
+    if norm_bound is None:
+        inside = np.clip(values, lower, lower + width)
+        return inside, int((inside != values).reshape(len(values), -1).any(axis=1).sum())
+    with np.errstate(over="ignore"):
+        norms = np.sqrt(np.einsum("ij,ij->i", values, values))
+    long = np.flatnonzero(~(norms <= norm_bound))  # an overflow to infinity is long, too
+    if not long.size:
+        return values, 0
+    unit = values[long] / np.abs(values[long]).max(axis=1, keepdims=True)
+    inside = values.copy()
+    inside[long] = unit * (norm_bound / np.sqrt(np.einsum("ij,ij->i", unit, unit)))[:, None]
+    # A norm above the bound by less than rounding shows is not worth a report; the accountant's margin covers it.
+    return inside, int((norms > norm_bound * (1 + 1e-12)).sum())
+
+
+def round_at_random(scaled: Floats, steps: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Values in steps, rounded down or up at random so that the mean is right; in [0, steps]."""
+    scaled = np.clip(scaled, 0.0, steps)
+    floor = np.floor(scaled)
+    # Comparing with the fraction is exact; floor(w + u) is not: at w near the top it can give one step too many.
+    return (floor + (rng.random(scaled.shape) < scaled - floor)).astype(np.int64)
+
+
+def opposite_ends(labels: int, lower: float, width: float, norm_bound: float | None) -> tuple[Floats, Floats]:
+    """Two data at opposite ends of the range in coordinate 0; both are multiples of a rounding step there."""
+    first = np.full(labels, lower + width / 2) if norm_bound is not None else np.zeros(labels)
+    second = first.copy()
+    first[0], second[0] = lower, lower + width
+    return first, second

@@ -1,0 +1,139 @@
+"""What all sums share: one round over all users; and how the parameters of the binomial ones are chosen."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.sums.binomial import BinomialRandomizer
+from protocols.sums.encoding import SumRandomizer
+from shuffle_sim.arrays import Floats
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.errors import ParameterError, integer, real
+from shuffle_sim.privacy.guarantee import Guarantee, Privacy
+from shuffle_sim.privacy.planner import Plan, Task, fewest_bits, honest_users, least_noise
+from shuffle_sim.protocol.base import Datum, Protocol, RoundSpec, check_rows
+
+
+@dataclass(frozen=True)
+class SumState:
+    """The estimate, once the round is over."""
+
+    estimate: Floats | None = None
+
+
+class OneRoundSum(Protocol[SumState]):
+    """A sum over all users in one round."""
+
+    sensitivity: float
+    """l2 distance of two users' data at most: what the central Gaussian needs."""
+
+    def __init__(self, n: int, randomizer: SumRandomizer, delta: float, honest_fraction: float) -> None:
+        """Keep the parameters; subclasses name them."""
+        self.n = integer("n", n)
+        self.randomizer = randomizer
+        self.honest = honest_users(honest_fraction, self.n)
+        self.honest_fraction = honest_fraction
+        self._delta = real("delta", delta, 0.0, 1.0, closed=(False, False))
+        self._claim: Guarantee | None = None
+        randomizer.event(self.honest)  # refuses what the accountant cannot do
+
+    @property
+    def users(self) -> int:
+        """Number of users n."""
+        return self.n
+
+    @property
+    def delta(self) -> float:
+        """The delta of the guarantee."""
+        return self._delta
+
+    @property
+    def speaks(self) -> tuple[type, ...]:
+        """What a round may broadcast."""
+        return (Datum, type(self.randomizer))
+
+    @property
+    def claims_sequential(self) -> bool:
+        """One round: nobody answers twice."""
+        return True
+
+    @property
+    def claim(self) -> Guarantee | None:
+        """What the paper's theorem promises, where `paper` set the parameters."""
+        return self._claim
+
+    @property
+    def standard_error(self) -> float:
+        """Predicted standard deviation of each coordinate of the sum over n users, rounding at its worst."""
+        return float(np.sqrt(self.randomizer.variance(self.n)[0]))
+
+    @abstractmethod
+    def _row_shape(self) -> tuple[int, ...]:
+        """Shape of one user's datum."""
+
+    def check(self, rows: NDArray[Any]) -> None:
+        """Refuse data of another shape or type, or with NaN or infinity."""
+        check_rows(rows, (self.n, *self._row_shape()))
+
+    def init(self) -> SumState:
+        """Nothing released yet."""
+        return SumState()
+
+    def plan(self, state: SumState) -> RoundSpec | None:
+        """The one round: every user's datum."""
+        if state.estimate is not None:
+            return None
+        # Only an honest fraction below 1 agrees on a floor; at 1 any dropout is stated in the result's epsilon instead.
+        minimum = self.honest if self.honest_fraction < 1 else 1
+        event = self.randomizer.event(self.honest)
+        return RoundSpec(Cohort.of(0, self.n), Datum(), self.randomizer, event, self.randomizer.estimate, minimum)
+
+    def update(self, state: SumState, estimate: Any) -> SumState:
+        """Keep the estimate."""
+        return SumState(estimate)
+
+    def result(self, state: SumState) -> Any:
+        """The estimated sum."""
+        if state.estimate is None:
+            raise ParameterError("state", state, "that of a finished round")
+        return state.estimate
+
+
+class BinomialSum(OneRoundSum):
+    """By a `BinomialRandomizer`."""
+
+    randomizer: BinomialRandomizer
+
+    @property
+    def g(self) -> int:
+        """Rounding steps over the range."""
+        return self.randomizer.g
+
+    @property
+    def b(self) -> int:
+        """Noise bits per user and coordinate."""
+        return self.randomizer.b
+
+    @property
+    def p(self) -> float:
+        """Success probability of a noise bit."""
+        return self.randomizer.p
+
+
+def choose(task: Task, noise_ratio: float | None, max_bits: int | None) -> Plan:
+    """The plan for a noise ratio or a bit budget, whichever is given.
+
+    Raises:
+        ParameterError: if both or neither are given.
+    """
+    if (noise_ratio is None) == (max_bits is None):
+        raise ParameterError("noise_ratio, max_bits", (noise_ratio, max_bits), "given one of the two, not both, not neither")
+    return fewest_bits(task, noise_ratio) if noise_ratio is not None else least_noise(task, max_bits or 0)
+
+
+def claim_of(privacy: Privacy, theorem: str) -> Guarantee:
+    """The guarantee a theorem of the paper states."""
+    return Guarantee(privacy.epsilon, privacy.delta, basis=f"{theorem} of Cheu, Joseph, Mao and Peng (2022)")

@@ -1,0 +1,70 @@
+"""P_1D: the binomial scalar sum (Cheu et al. 2022, Algorithm 1)."""
+
+from typing import Any
+
+from protocols.sums.binomial import BinomialRandomizer
+from protocols.sums.encoding import MAGNITUDES
+from protocols.sums.one_round import BinomialSum, SumState, choose, claim_of
+from shuffle_sim.errors import real
+from shuffle_sim.privacy.bounds import paper
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.planner import P, Task
+
+
+class ScalarSum(BinomialSum):
+    """The sum of n scalars in [0, upper] from one-bit messages; data of shape (n,).
+
+    Every user sends exactly g + b bits: its value rounded at random to g steps, in ones, plus Bin(b, p) more ones.
+    Formal guarantee: exact two-sided accounting of Bin(n b, p) against its shift by g, at `delta`.
+
+    Raises:
+        ParameterError: naming the parameter, its value and the allowed range.
+    """
+
+    def __init__(
+        self,
+        *,
+        n: int,
+        g: int,
+        b: int,
+        p: float = P,
+        upper: float = 1.0,
+        delta: float = 1e-6,
+        honest_fraction: float = 1.0,
+    ) -> None:
+        """Explicit parameters; `calibrate` chooses good ones, `paper` the paper's."""
+        self.upper = self.sensitivity = real("upper", upper, *MAGNITUDES, closed=(True, True))
+        super().__init__(n, BinomialRandomizer(1, g, b, p, 0.0, self.upper), delta, honest_fraction)
+
+    @classmethod
+    def paper(cls, *, n: int, privacy: Privacy, upper: float = 1.0, g: int | None = None) -> "ScalarSum":
+        """The constants of Lemma 3.1 (after rescaling to [0, 1]), refused where its proof does not hold."""
+        chosen = paper.lemma_3_1(n, privacy.epsilon, privacy.delta, g)
+        protocol = cls(n=n, g=chosen.g, b=chosen.b, p=chosen.p, upper=upper, delta=privacy.delta)
+        protocol._claim = claim_of(privacy, "Lemma 3.1")
+        return protocol
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        n: int,
+        privacy: Privacy,
+        upper: float = 1.0,
+        noise_ratio: float | None = None,
+        max_bits: int | None = None,
+        honest_fraction: float = 1.0,
+    ) -> "ScalarSum":
+        """The fewest bits with at most `noise_ratio` times the central Gaussian's noise, or the least noise in `max_bits`.
+
+        Both by the exact binomial epsilon; `max_bits` counts a user's bits, g + b.
+        """
+        plan = choose(Task(n, 1, privacy, honest_fraction=honest_fraction), noise_ratio, max_bits)
+        return cls(n=n, g=plan.g, b=plan.b, upper=upper, delta=privacy.delta, honest_fraction=honest_fraction)
+
+    def _row_shape(self) -> tuple[int, ...]:
+        return ()
+
+    def result(self, state: SumState) -> Any:
+        """The estimated sum, a float."""
+        return float(super().result(state)[0])

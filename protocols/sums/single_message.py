@@ -1,0 +1,216 @@
+"""The single-message sum of Balle, Bell, Gascon and Nissim (2019): randomised response on rounded values."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from protocols.sums.encoding import MAGNITUDES, SumRandomizer, admitted, round_at_random
+from protocols.sums.one_round import OneRoundSum, SumState
+from shuffle_sim.arrays import Floats, Values, dense
+from shuffle_sim.errors import ParameterError, integer, positive, real
+from shuffle_sim.privacy.bounds import blanket
+from shuffle_sim.privacy.events import BlanketEvent
+from shuffle_sim.privacy.guarantee import Guarantee, Privacy
+from shuffle_sim.privacy.planner import honest_users
+from shuffle_sim.wire.messages import Alphabet, Messages, Tally
+
+_MAX_STEPS = 4096
+
+
+@dataclass(frozen=True)
+class SingleMessageRandomizer(SumRandomizer):
+    """The value rounded to one of k + 1 numbers, replaced with probability gamma by one of them drawn uniformly.
+
+    Attributes:
+        steps: k.
+        gamma: probability of a uniform message.
+        width: length of the range [0, width].
+    """
+
+    steps: int
+    gamma: float
+    width: float
+
+    def __post_init__(self) -> None:
+        """Check every range."""
+        integer("steps", self.steps, 1, _MAX_STEPS)
+        real("gamma", self.gamma, 0.0, 1.0, closed=(False, False))
+        positive("width", self.width)
+
+    @cached_property
+    def alphabet(self) -> Alphabet:
+        """One label, k + 1 symbols."""
+        return Alphabet(1, self.steps + 1)
+
+    @property
+    def per_label(self) -> int:
+        """One message."""
+        return 1
+
+    def admit(self, values: Values) -> tuple[Values, int]:
+        """Numbers are clipped to the range; and how many were."""
+        return admitted(values, 1, 0.0, self.width, None)
+
+    def _scaled(self, xs: Values) -> Floats:
+        return dense(xs).reshape(len(xs), 1) * (self.steps / self.width)
+
+    def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
+        """Algorithm 1 and 2 of the paper: round, then keep or draw."""
+        scaled = min(float(np.atleast_1d(x)[0]) * self.steps / self.width, float(self.steps))
+        floor = int(scaled)
+        symbol = floor + int(rng.random() < scaled - floor)
+        if rng.random() < self.gamma:
+            symbol = int(rng.integers(0, self.steps + 1))
+        return Messages.from_symbols(self.alphabet, np.array([[[symbol]]]))
+
+    def reports(self, xs: Values, rng: np.random.Generator) -> Messages:
+        """All reports at once."""
+        return Messages.from_symbols(self.alphabet, self.counts(xs, rng)[..., None])
+
+    def counts(self, xs: Values, rng: np.random.Generator) -> NDArray[np.integer]:
+        """The messages themselves."""
+        fixed = round_at_random(self._scaled(xs), self.steps, rng)
+        drawn = rng.integers(0, self.steps + 1, fixed.shape)
+        return np.where(rng.random(fixed.shape) < self.gamma, drawn, fixed)
+
+    def estimate(self, tally: Tally) -> Floats:
+        """(width/k) (z - gamma R k/2)/(1 - gamma)."""
+        blurred = tally.sums - self.gamma * tally.reports * self.steps / 2
+        return np.asarray((self.width / self.steps) * blurred / (1 - self.gamma), np.float64)
+
+    def variance(self, reports: int, xs: Floats | None = None) -> Floats:
+        """Of a message, (1 - gamma) f (1 - f) + gamma (1 - gamma) (u - k/2)^2 + gamma k (k + 2)/12 at u = x k/width steps.
+
+        Without `xs` at its largest: between 0 and 1 step, the last of the parabolas that are farthest from the middle.
+        """
+        k, gamma = self.steps, self.gamma
+        u = np.array([[min(1.0, max(0.0, (1 - gamma * k) / (2 * (1 - gamma))))]]) if xs is None else self._scaled(xs)
+        fraction = u % 1.0
+        each = (1 - gamma) * (fraction * (1 - fraction) + gamma * (u - k / 2) ** 2) + gamma * k * (k + 2) / 12
+        return np.asarray(each.mean(axis=0) * reports * (self.width / k / (1 - gamma)) ** 2)
+
+    def manipulation(self, attackers: int, reports: int) -> float:
+        """The largest symbol: each moves the sum by width (1 - gamma/2)/(1 - gamma)."""
+        return attackers * self.width * (1 - self.gamma / 2) / (1 - self.gamma)
+
+    def event(self, users: int) -> BlanketEvent:
+        """The release of the view, with the blanket of `users` honest users."""
+        return BlanketEvent(users, self.gamma, self.steps + 1)
+
+
+class SingleMessageSum(OneRoundSum):
+    """The sum of n scalars in [0, upper] from one message a user; data of shape (n,). For reference.
+
+    Formal guarantee: the privacy blanket, by exact sums; for `paper` by Theorem 3.1 of the paper.
+
+    Raises:
+        ParameterError: naming the parameter, its value and the allowed range.
+    """
+
+    randomizer: SingleMessageRandomizer
+
+    def __init__(
+        self,
+        *,
+        n: int,
+        steps: int,
+        gamma: float,
+        upper: float = 1.0,
+        delta: float = 1e-6,
+        honest_fraction: float = 1.0,
+    ) -> None:
+        """Explicit parameters; `calibrate` chooses good ones, `paper` the paper's."""
+        self.upper = self.sensitivity = real("upper", upper, *MAGNITUDES, closed=(True, True))
+        super().__init__(n, SingleMessageRandomizer(steps, gamma, self.upper), delta, honest_fraction)
+
+    @classmethod
+    def paper(cls, *, n: int, privacy: Privacy, upper: float = 1.0, steps: int | None = None) -> "SingleMessageSum":
+        """The constants of Theorem 3.1; by default with the number of steps that gives the least variance."""
+
+        def gamma_at(k: int) -> float:
+            return blanket.theorem(n, k, privacy.epsilon, privacy.delta)
+
+        k = _best_steps(gamma_at, n, upper) if steps is None else integer("steps", steps, 1, _MAX_STEPS)
+        protocol = cls(n=n, steps=k, gamma=gamma_at(k), upper=upper, delta=privacy.delta)
+        protocol._claim = Guarantee(privacy.epsilon, privacy.delta, basis="Theorem 3.1 of Balle, Bell, Gascon and Nissim (2019)")
+        return protocol
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        n: int,
+        privacy: Privacy,
+        upper: float = 1.0,
+        honest_fraction: float = 1.0,
+        steps: int | None = None,
+    ) -> "SingleMessageSum":
+        """The least gamma that is private by the exact blanket; by default with the steps that give the least variance."""
+        honest = honest_users(honest_fraction, integer("n", n))
+        real("delta", privacy.delta, 1e-11, 1.0, closed=(True, False))
+
+        def gamma_at(k: int) -> float:
+            return _least_gamma(honest, k, privacy.epsilon, privacy.delta)
+
+        k = _best_steps(gamma_at, n, upper) if steps is None else integer("steps", steps, 1, _MAX_STEPS)
+        return cls(n=n, steps=k, gamma=gamma_at(k), upper=upper, delta=privacy.delta, honest_fraction=honest_fraction)
+
+    def _row_shape(self) -> tuple[int, ...]:
+        return ()
+
+    def result(self, state: SumState) -> Any:
+        """The estimated sum, a float."""
+        return float(super().result(state)[0])
+
+
+@lru_cache(maxsize=256)
+def _least_gamma(honest: int, steps: int, epsilon: float, delta: float) -> float:
+    """The least gamma that is private, rounded up; 1 where none is."""
+
+    def excess(log: float) -> float:
+        return math.log(blanket.delta(honest, math.exp(log), steps + 1, epsilon) / delta)
+
+    high = low = math.log(min(0.5, (steps + 1) / honest))
+    while excess(high) > 0:
+        high += 1.0
+        if high >= -1e-6:
+            return 1.0
+    while excess(low) <= 0:
+        low -= 1.0
+    return min(1.0, math.exp(scipy.optimize.brentq(excess, low, high, xtol=1e-7) + 2e-7))
+
+
+def _best_steps(gamma_at: Callable[[int], float], n: int, upper: float) -> int:
+    """The number of steps with the least worst variance, which falls and then rises: doubling, then sections.
+
+    Raises:
+        ParameterError: no number of steps is private.
+    """
+
+    def variance(k: int) -> float:
+        gamma = gamma_at(k)
+        return float(SingleMessageRandomizer(k, gamma, upper).variance(n)[0]) if gamma < 1 else math.inf
+
+    if variance(1) == math.inf:
+        raise ParameterError("n", n, "larger: with so few users not even one bit a message is private")
+    high = 2
+    while high < _MAX_STEPS and variance(high) < variance(high // 2):
+        high *= 2
+    return min(range(max(1, high // 4), high + 1), key=variance) if high <= 16 else _section(variance, high // 4, high)
+
+
+def _section(function: Callable[[int], float], low: int, high: int) -> int:
+    """The minimum of a function over integers that falls, then rises."""
+    while high - low > 3:
+        third = (high - low) // 3
+        if function(low + third) <= function(high - third):
+            high -= third
+        else:
+            low += third
+    return min(range(low, high + 1), key=function)

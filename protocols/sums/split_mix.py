@@ -1,0 +1,320 @@
+"""Split and mix: the sum of Balle, Bell, Gascon and Nissim (2020), after Ishai et al. (2006), with discrete Laplace noise.
+
+Every user rounds its value to k steps, adds its share of discrete Laplace noise, and splits the result into m numbers that are
+uniform modulo q but for their sum. Permuted, the messages of all users say their sum and, up to 2^-s in total variation, no more.
+
+The shares of noise are drawn in floating point (gamma and Poisson, numpy): their law is off by about 1e-15 in total variation
+each, which no theorem here is charged for, as for every statistical generator.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.sums.encoding import MAGNITUDES, SumRandomizer, admitted, opposite_ends, round_at_random
+from protocols.sums.one_round import OneRoundSum, SumState
+from shuffle_sim.arrays import Floats, Values, dense
+from shuffle_sim.errors import ParameterError, integer, positive, real
+from shuffle_sim.privacy.bounds import laplace
+from shuffle_sim.privacy.bounds.laplace import MIN_RATE, rho_zcdp
+from shuffle_sim.privacy.events import LEAST_MIXED, SplitMixEvent
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.planner import honest_users
+from shuffle_sim.wire.messages import Alphabet, Messages, Tally
+
+SECURITY = 40
+ROUNDING = 1e-3
+"""Variance of the rounding, at its worst, over that of the noise: more steps cost log2 of their number in bits."""
+
+
+def messages_for(security: float, modulus: int, honest: int) -> int:
+    """m = max(3, ceil((2 s + log2 q)/(log2 n - log2 e) + 1)) for n honest users (Balle et al. 2020).
+
+    Raises:
+        ParameterError: fewer than 19 honest users, for whom the analysis says nothing.
+    """
+    if honest < LEAST_MIXED:
+        raise ParameterError("n", honest, f"at least {LEAST_MIXED} honest users for split and mix")
+    return max(3, math.ceil((2 * security + math.log2(modulus)) / math.log2(honest / math.e) + 1))
+
+
+@dataclass(frozen=True)
+class SplitMixRandomizer(SumRandomizer):
+    """Per coordinate: fixed point, a share of noise, and a split into m summands modulo q, labelled by coordinate.
+
+    Attributes:
+        labels: coordinates d.
+        steps: k, rounding steps over the range.
+        modulus: q.
+        messages: m.
+        planned: users whose shares of noise add up to discrete Laplace noise.
+        rate: of that noise, pmf ~ e^{-rate |z|} in steps.
+        lower: least value of a coordinate.
+        width: length of its range.
+        norm_bound: l2 bound of the vector, to which longer ones are scaled; None: coordinates are clipped to the range.
+    """
+
+    labels: int
+    steps: int
+    modulus: int
+    messages: int
+    planned: int
+    rate: float
+    lower: float
+    width: float
+    norm_bound: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check every range."""
+        integer("steps", self.steps, 1, 2**48)
+        integer("modulus", self.modulus, self.steps + 1, 2**52)
+        integer("messages", self.messages, 3, 2**10)
+        positive("width", self.width)
+        real("lower", self.lower, -math.inf, math.inf)
+        if self.norm_bound is not None:
+            positive("norm_bound", self.norm_bound)
+        if self.planned * self.messages * self.modulus >= 2**63:
+            allowed = f"at most {2**63 // (self.planned * self.messages)}: sums over {self.planned} users must fit 63 bits"
+            raise ParameterError("modulus", self.modulus, allowed)
+        self.event(self.planned)
+
+    @cached_property
+    def alphabet(self) -> Alphabet:
+        """One label per coordinate, numbers modulo q."""
+        return Alphabet(self.labels, self.modulus)
+
+    @property
+    def per_label(self) -> int:
+        """m."""
+        return self.messages
+
+    def admit(self, values: Values) -> tuple[Values, int]:
+        """Vectors longer than the bound are scaled to it, scalars clipped to the range; and how many users' were."""
+        return admitted(values, self.labels, self.lower, self.width, self.norm_bound)
+
+    def _scaled(self, xs: Values) -> Floats:
+        return (dense(xs).reshape(len(xs), self.labels) - self.lower) * (self.steps / self.width)
+
+    def noise(self, users: int, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.int64]:
+        """What `users` shares of noise add up to: the difference of two negative binomials of shape users/planned."""
+        success = -math.expm1(-self.rate)  # numpy asks for the probability of the outcome that ends the count
+        law = users / self.planned, success
+        noise: NDArray[np.int64] = rng.negative_binomial(*law, shape) - rng.negative_binomial(*law, shape)
+        return noise
+
+    def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
+        """One coordinate after the other: m - 1 uniform numbers, and the one that makes the sum right."""
+        symbols = np.empty((1, self.labels, self.messages), np.int64)
+        for label, value in enumerate(self._scaled(np.atleast_1d(x)[None])[0].tolist()):
+            scaled = min(max(value, 0.0), float(self.steps))
+            floor = int(scaled)
+            fixed = floor + int(rng.random() < scaled - floor)
+            noisy = fixed + int(self.noise(1, (), rng))
+            uniform = rng.integers(0, self.modulus, self.messages - 1).tolist()
+            symbols[0, label] = [*uniform, (noisy - sum(uniform)) % self.modulus]
+        return Messages.from_symbols(self.alphabet, symbols)
+
+    def reports(self, xs: Values, rng: np.random.Generator) -> Messages:
+        """All reports at once."""
+        noisy = self.counts(xs, rng)
+        symbols = rng.integers(0, self.modulus, (*noisy.shape, self.messages))
+        symbols[..., -1] = (noisy - symbols[..., :-1].sum(axis=-1)) % self.modulus
+        return Messages.from_symbols(self.alphabet, symbols)
+
+    def counts(self, xs: Values, rng: np.random.Generator) -> NDArray[np.integer]:
+        """Sums modulo q per user and coordinate: nothing else of a report tells anything."""
+        fixed = round_at_random(self._scaled(xs), self.steps, rng)
+        return np.asarray((fixed + self.noise(1, fixed.shape, rng)) % self.modulus)
+
+    def tally(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
+        """The sum modulo q per coordinate: shares of noise add up to a negative binomial difference again."""
+        fixed = round_at_random(self._scaled(xs), self.steps, rng).sum(axis=0)
+        return np.asarray((fixed + self.noise(len(xs), fixed.shape, rng)) % self.modulus)
+
+    def reduced(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Modulo q."""
+        return sums % self.modulus
+
+    def estimate(self, tally: Tally) -> Floats:
+        """(width/k) z + R lower, z the sum modulo q as the number nearest to [0, R k]."""
+        span = tally.reports * self.steps
+        below = (self.modulus - span) // 2  # as much room for negative noise below 0 as above the largest sum
+        steps = (tally.sums + below) % self.modulus - below
+        return np.asarray((self.width / self.steps) * steps + tally.reports * self.lower, np.float64)
+
+    def variance(self, reports: int, xs: Floats | None = None) -> Floats:
+        """(width/k)^2 (sum_i f_i (1 - f_i) + 2 a/(1 - a)^2 R/planned), a = e^-rate; without `xs` rounding at its worst, R/4."""
+        noise = 2 * math.exp(-self.rate) / math.expm1(-self.rate) ** 2 * reports / self.planned
+        fraction = np.full((1, self.labels), 0.5) if xs is None else self._scaled(xs) % 1.0
+        rounding = (fraction * (1 - fraction)).sum(axis=0) * (reports / len(fraction))
+        return np.asarray((self.width / self.steps) ** 2 * (noise + rounding))
+
+    def worst_pair(self) -> tuple[Floats, Floats]:
+        """Two data at opposite ends of the range in coordinate 0, where neither is rounded at random."""
+        return opposite_ends(self.labels, self.lower, self.width, self.norm_bound)
+
+    @property
+    def _reach(self) -> int:
+        """Noise of larger size has a probability below e^-42."""
+        return math.ceil(42 / self.rate)
+
+    def count_index(self, sums: NDArray[np.int64], reports: int) -> NDArray[np.int64]:
+        """Sums modulo q, counted from the lowest that noise makes of 0."""
+        return (sums + reports * self._reach) % self.modulus
+
+    def count_pmf(self, x: Floats, label: int) -> Floats:
+        """Exact law of `count_index` of one report on `x`: rounding, and a share of noise."""
+        scaled = float(np.clip(self._scaled(np.atleast_1d(x)[None])[0, label], 0.0, self.steps))
+        floor = min(int(scaled), self.steps - 1)
+        half = laplace.pmf(1 / self.planned, self.rate, self._reach)
+        noise = np.concatenate([half[:0:-1], half])
+        pmf = np.zeros(self.steps + len(noise))
+        pmf[floor : floor + len(noise)] += (1 - (scaled - floor)) * noise
+        pmf[floor + 1 : floor + 1 + len(noise)] += (scaled - floor) * noise
+        return pmf
+
+    def total_law(self, sums: NDArray[np.int64], users: int) -> tuple[NDArray[np.int64], Floats]:
+        """The noise alone, of shape users/planned."""
+        half = laplace.pmf(users / self.planned, self.rate, self._reach)
+        return self.count_index(sums, 1), np.concatenate([half[:0:-1], half])
+
+    def manipulation(self, attackers: int, reports: int) -> float:
+        """A single one can add any number modulo q: to wherever the estimate can lie, half the modulus from the honest sum."""
+        return math.sqrt(self.labels) * self.modulus / 2 * self.width / self.steps if attackers else 0.0
+
+    def event(self, users: int) -> SplitMixEvent:
+        """The release of the view, with the shares of noise of `users` honest users."""
+        return SplitMixEvent(users, self.planned, self.rate, self.steps, self.messages, self.modulus, self.labels)
+
+
+def calibrated(
+    n: int,
+    d: int,
+    privacy: Privacy,
+    ends: tuple[float, float, float | None],
+    honest_fraction: float,
+    security: int,
+    rounding: float,
+) -> SplitMixRandomizer:
+    """The least noise that the honest users' shares alone keep private, in the fewest bits; `ends`: lower, width, norm bound.
+
+    Raises:
+        ParameterError: too few users, or what cannot be reached.
+    """
+    honest = honest_users(honest_fraction, integer("n", n))
+    real("epsilon", privacy.epsilon, 1e-4, 64.0, closed=(True, True))
+    real("rounding", rounding, 0.0, 1.0)
+    # What the statistical security costs, (1 + e^epsilon) 2^-s in each coordinate, must leave nearly all of delta to the noise.
+    revealed = d * (1 + math.exp(privacy.epsilon))
+    security = max(integer("security", security, 1, 256), math.ceil(math.log2(32 * revealed / privacy.delta)))
+    left = privacy.delta - revealed * 2.0**-security
+    # The largest rate times shift that is private: in d dimensions by the pure or by the zero-concentrated bound.
+    reach = privacy.epsilon if d == 1 else max(privacy.epsilon / math.sqrt(d), math.sqrt(2 * rho_zcdp(privacy.epsilon, left)))
+    least, most = max(1, math.ceil(reach * math.sqrt(n / (8 * rounding)))), math.floor(reach / MIN_RATE - math.sqrt(d))
+    # The modulus holds the sum and the noise on both sides of it, but for probability 2^-s.
+    room = n + 2 * math.ceil(n / honest) * (security + 2) * math.log(2) / reach
+    bits = math.ceil(math.log2(least * room + 1))
+    steps = min(math.floor((2**bits - 1) / room), most)
+    messages = messages_for(security, 2**bits, honest)
+    if least > most or bits > 52 or n * messages * 2**bits >= 2**63:
+        raise ParameterError("rounding", rounding, f"larger, or n smaller: {least} steps and sums of {bits} bits are too many")
+    rate = reach / (steps + math.sqrt(d) * (d > 1))
+    return SplitMixRandomizer(d, steps, 2**bits, messages, honest, rate, *ends)
+
+
+class _SplitAndMix(OneRoundSum):
+    """By a `SplitMixRandomizer`."""
+
+    randomizer: SplitMixRandomizer
+
+    @property
+    def security(self) -> float:
+        """s of the planned release: its messages tell no more than the sum, up to 2^-s in total variation and coordinate."""
+        return self.randomizer.event(self.honest).security
+
+
+class SplitAndMixSum(_SplitAndMix):
+    """The sum of n scalars in [0, upper] from m numbers modulo q a user; data of shape (n,).
+
+    Formal guarantee: exact accounting of the honest users' discrete Laplace shares, and (1 + e^epsilon) 2^-s in delta for what
+    the messages tell beside their sum (docs/theory.md, "Split and mix").
+
+    Raises:
+        ParameterError: naming the parameter, its value and the allowed range.
+    """
+
+    def __init__(self, *, n: int, randomizer: SplitMixRandomizer, delta: float = 1e-6, honest_fraction: float = 1.0) -> None:
+        """Explicit parameters; `calibrate` chooses good ones."""
+        self.upper = self.sensitivity = randomizer.width
+        super().__init__(n, randomizer, delta, honest_fraction)
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        n: int,
+        privacy: Privacy,
+        upper: float = 1.0,
+        honest_fraction: float = 1.0,
+        security: int = SECURITY,
+        rounding: float = ROUNDING,
+    ) -> "SplitAndMixSum":
+        """The least noise for the privacy asked for, in the fewest bits.
+
+        Args:
+            n: users.
+            privacy: of the release.
+            upper: end of the range.
+            honest_fraction: whose shares alone must be private.
+            security: s, at least; more is taken where delta needs it.
+            rounding: variance of the rounding, at its worst, over that of the noise.
+        """
+        ends = 0.0, real("upper", upper, *MAGNITUDES, closed=(True, True)), None
+        randomizer = calibrated(n, 1, privacy, ends, honest_fraction, security, rounding)
+        return cls(n=n, randomizer=randomizer, delta=privacy.delta, honest_fraction=honest_fraction)
+
+    def _row_shape(self) -> tuple[int, ...]:
+        return ()
+
+    def result(self, state: SumState) -> Any:
+        """The estimated sum, a float."""
+        return float(super().result(state)[0])
+
+
+class SplitAndMixVectorSum(_SplitAndMix):
+    """The sum of n vectors of R^d in the l2 ball of radius norm_bound, coordinate by coordinate; data of shape (n, d).
+
+    Formal guarantee: as of `SplitAndMixSum`, the noise's by the least of its pure, zero-concentrated and basic bounds.
+
+    Raises:
+        ParameterError: naming the parameter, its value and the allowed range.
+    """
+
+    def __init__(self, *, n: int, randomizer: SplitMixRandomizer, delta: float = 1e-6, honest_fraction: float = 1.0) -> None:
+        """Explicit parameters; `calibrate` chooses good ones."""
+        self.d, self.sensitivity = randomizer.labels, randomizer.width
+        super().__init__(n, randomizer, delta, honest_fraction)
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        n: int,
+        d: int,
+        privacy: Privacy,
+        norm_bound: float = 1.0,
+        honest_fraction: float = 1.0,
+        security: int = SECURITY,
+        rounding: float = ROUNDING,
+    ) -> "SplitAndMixVectorSum":
+        """The least noise for the privacy asked for, in the fewest bits; as for `SplitAndMixSum`."""
+        bound = real("norm_bound", norm_bound, *MAGNITUDES, closed=(True, True))
+        randomizer = calibrated(n, integer("d", d), privacy, (-bound, 2 * bound, bound), honest_fraction, security, rounding)
+        return cls(n=n, randomizer=randomizer, delta=privacy.delta, honest_fraction=honest_fraction)
+
+    def _row_shape(self) -> tuple[int, ...]:
+        return (self.d,)

@@ -1,0 +1,51 @@
+"""One value per user: arrays, and multiples of rows kept apart from their factors."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Vectors that are multiples of rows, as gradients of linear models are: vector i is factors[i] * rows[i].
+
+    Kept apart, a randomizer can multiply, round and add in one pass.
+
+    Attributes:
+        rows: (users, d), in Fortran order where speed matters.
+        factors: (users,).
+        squared_norms: of the rows, (users,), if they are known.
+    """
+
+    rows: Floats
+    factors: Floats
+    squared_norms: Floats | None = None
+
+    def __len__(self) -> int:
+        """Number of vectors."""
+        return len(self.factors)
+
+    def dense(self) -> Floats:
+        """The vectors, (users, d)."""
+        return self.rows * self.factors[:, None]
+
+    @cached_property
+    def norms_squared(self) -> Floats:
+        """Squared l2 norms of the vectors."""
+        rows = np.einsum("ij,ij->i", self.rows, self.rows) if self.squared_norms is None else self.squared_norms
+        norms = rows * self.factors
+        norms *= self.factors
+        return norms
+
+
+Values = Floats | Scaled
+"""One value per user: an array (users, ...), or multiples of rows."""
+
+
+def dense(values: Values) -> Floats:
+    """The values as an array."""
+    return values.dense() if isinstance(values, Scaled) else values

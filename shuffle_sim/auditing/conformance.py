@@ -1,0 +1,139 @@
+"""Conformance checks for third-party randomizers and runtimes, and the statistical tests behind them.
+
+Every statistical check states its false-alarm rate: the probability to fail although the claim is true. Whoever uses one
+should also show that it catches a planted defect (a power control), or it may be a test that cannot fail.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from shuffle_sim.arrays import Floats, dense
+from shuffle_sim.execution.engine import run
+from shuffle_sim.execution.runtime import Runtime
+from shuffle_sim.protocol.base import Protocol
+from shuffle_sim.protocol.randomizer import Randomizer
+
+FALSE_ALARM = 1e-6
+
+
+class LawError(AssertionError):
+    """A statistical check failed."""
+
+
+def check_pmf(draws: ArrayLike, pmf: Floats, *, false_alarm: float = FALSE_ALARM) -> None:
+    """Draws of 0, 1, ... against a probability mass function (chi-square, cells pooled to at least 10 expected).
+
+    Raises:
+        LawError: if the law differs; by chance with probability `false_alarm`.
+    """
+    values = np.asarray(draws, np.int64).ravel()
+    if values.size and (values.min() < 0 or values.max() >= len(pmf) or (np.asarray(pmf)[np.unique(values)] == 0).any()):
+        raise LawError("a draw has probability 0")
+    observed, expected = _pool(np.bincount(values, minlength=len(pmf)), np.asarray(pmf) * values.size)
+    mode = int(np.argmax(pmf))
+    if len(expected) < 2 and pmf[mode] > 0.5:  # all but a constant: how often it is one is all that so many draws can show
+        hits, law = int((values == mode).sum()), stats.binom(values.size, min(pmf[mode], 1.0))
+        if 2 * min(law.cdf(hits), law.sf(hits - 1)) < false_alarm:
+            raise LawError(f"{hits} of {values.size} draws where {law.mean():.1f} are expected")
+        return
+    _judge(float(((observed - expected) ** 2 / expected).sum()), len(expected) - 1, false_alarm, "the law differs from the pmf")
+
+
+def check_same_law(first: ArrayLike, second: ArrayLike, *, false_alarm: float = FALSE_ALARM) -> None:
+    """Two samples of integers have one law (two-sample chi-square, pooled).
+
+    Raises:
+        LawError: if they differ; by chance with probability `false_alarm`.
+    """
+    a, b = np.asarray(first, np.int64).ravel(), np.asarray(second, np.int64).ravel()
+    low, top = min(a.min(), b.min()), max(a.max(), b.max())
+    counts = [np.bincount(x - low, minlength=top - low + 1).astype(float) for x in (a, b)]
+    together = (counts[0] + counts[1]) / (a.size + b.size)
+    statistic, cells = 0.0, 1
+    for count, size in zip(counts, (a.size, b.size), strict=True):
+        observed, expected = _pool(count, together * size, least=10.0 * size / min(a.size, b.size))
+        statistic += float(((observed - expected) ** 2 / expected).sum())
+        cells = len(expected)
+    _judge(statistic, cells - 1, false_alarm, "the two laws differ")
+
+
+def check_variance(errors: ArrayLike, variance: ArrayLike, *, false_alarm: float = FALSE_ALARM) -> None:
+    """Errors of mean 0 and near-Gaussian law have the predicted variance: chi-square of sum errors^2 / variance, two-sided.
+
+    Raises:
+        LawError: if not; by chance with probability `false_alarm`.
+    """
+    scaled = np.asarray(errors, float) ** 2 / np.asarray(variance, float)
+    p = stats.chi2.cdf(scaled.sum(), scaled.size)
+    if 2 * min(p, 1 - p) < false_alarm:
+        raise LawError(f"mean of error^2 / predicted variance is {scaled.mean():.4f} over {scaled.size} errors")
+
+
+def _pool(observed: NDArray[Any], expected: Floats, least: float = 10.0) -> tuple[Floats, Floats]:
+    """Neighbouring cells joined until each expects at least `least`."""
+    pooled: list[tuple[float, float]] = []
+    seen = wanted = 0.0
+    for o, e in zip(observed, expected, strict=True):
+        seen, wanted = seen + float(o), wanted + float(e)
+        if wanted >= least:
+            pooled.append((seen, wanted))
+            seen = wanted = 0.0
+    if pooled and (seen or wanted):
+        last = pooled.pop()
+        pooled.append((last[0] + seen, last[1] + wanted))
+    cells = np.array(pooled or [(seen, wanted)])
+    return cells[:, 0], cells[:, 1]
+
+
+def _judge(statistic: float, freedom: int, false_alarm: float, message: str) -> None:
+    if freedom < 1:
+        raise ValueError("too few draws for a chi-square test: every cell would be pooled into one")
+    if stats.chi2.sf(statistic, freedom) < false_alarm:
+        raise LawError(f"{message}: chi-square {statistic:.1f} on {freedom} degrees of freedom")
+
+
+def check_randomizer(randomizer: Randomizer, xs: Floats, *, repeats: int = 3000, seed: int = 0) -> None:
+    """A randomizer keeps its contract on the values `xs` (users, ...), at least two of them different.
+
+    Every report has the same number of messages whatever the datum; values are admitted once and for all; `counts` and
+    `tally` have the law of `randomize`. False-alarm rate at most 1e-6 per label, sampler and value.
+
+    Raises:
+        LawError: naming what does not hold.
+    """
+    rng = np.random.default_rng(seed)
+    admitted, _ = randomizer.admit(xs)
+    again, clipped = randomizer.admit(admitted)
+    if clipped or not np.allclose(dense(admitted), dense(again), rtol=1e-12, atol=0):
+        raise LawError("admit changes values it has admitted")
+    labels = randomizer.alphabet.labels
+    total = np.zeros((repeats, labels), np.int64)
+    for x in dense(admitted):
+        reports = [randomizer.randomize(x, rng) for _ in range(repeats)]
+        sizes = {(r.reports, r.per_label, r.packed.shape, r.alphabet) for r in reports}
+        if sizes != {(1, randomizer.per_label, (1, randomizer.report_bytes), randomizer.alphabet)}:
+            raise LawError("the size of a report depends on the datum or on chance")
+        literal = np.array([randomizer.reduced(report.sums()) for report in reports])
+        fast = randomizer.counts(np.repeat(x[None], repeats, axis=0), rng)
+        total += literal
+        for label in range(labels):
+            check_same_law(literal[:, label], fast[:, label])
+    tallies = np.array([randomizer.tally(admitted, rng) for _ in range(repeats)])
+    for label in range(labels):
+        check_same_law(randomizer.reduced(total)[:, label], randomizer.reduced(tallies)[:, label])
+
+
+def check_runtime(make: type[Runtime], protocol: Protocol[object], data: ArrayLike, *, workers: int = 2) -> None:
+    """A runtime gives the very bits of the in-process one, at every fidelity.
+
+    Raises:
+        LawError: naming the fidelity at which it does not.
+    """
+    for fidelity in ("literal", "counts", "aggregate"):
+        mine = run(protocol, data, runtime=make(), workers=workers, fidelity=fidelity, seed=1)
+        reference = run(protocol, data, fidelity=fidelity, seed=1)
+        if not np.array_equal(mine.value, reference.value) or mine.costs != reference.costs:
+            raise LawError(f"{fidelity}: another result than in process")

@@ -1,0 +1,1 @@
+"""Users' data: where it is, how it is read, scaled and labelled."""

@@ -1,0 +1,240 @@
+"""Where the users' data is: in memory, in files read by the shards themselves, or made from a seed."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from shuffle_sim.errors import ParameterError, integer
+from shuffle_sim.sampling.randomness import Role, entropy_of, stream
+
+
+class Population(ABC):
+    """The data of all users; row i belongs to user i."""
+
+    @property
+    @abstractmethod
+    def users(self) -> int:
+        """Number of users."""
+
+    @abstractmethod
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """The rows of users start, ..., stop - 1."""
+
+    @property
+    def resident(self) -> bool:
+        """Whether shards keep their rows; otherwise they ask again in every round and hold one chunk at a time."""
+        return False
+
+
+class InMemory(Population):
+    """An array whose first axis is the users."""
+
+    def __init__(self, data: ArrayLike) -> None:
+        """Keep the data as an array, without a copy where it is one.
+
+        Raises:
+            ParameterError: if it is not a rectangular array of numbers with at least one user.
+        """
+        if isinstance(data, np.ma.MaskedArray):
+            raise ParameterError("data", type(data).__name__, "without a mask: fill or drop what is masked first")
+        try:
+            self.array = np.asarray(data)
+        except ValueError as error:
+            raise ParameterError("data", type(data).__name__, "a rectangular array of numbers") from error
+        if self.array.ndim == 0 or len(self.array) == 0:
+            raise ParameterError("data.shape", self.array.shape, "at least one user along the first axis")
+
+    @property
+    def users(self) -> int:
+        """Number of rows."""
+        return len(self.array)
+
+    @property
+    def resident(self) -> bool:
+        """They do: the data fits."""
+        return True
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """A view of the rows."""
+        return self.array[start:stop]
+
+
+class Generated(Population):
+    """Rows made when they are asked for: 10^8 users need no array anywhere.
+
+    Rows come in pages of PAGE users, each from its own stream, so that they do not depend on who asks for which range.
+    """
+
+    PAGE = 65_536
+
+    def __init__(self, users: int, make: Callable[[np.random.Generator, int], NDArray[Any]], *, seed: int = 0) -> None:
+        """Remember how to make rows.
+
+        Args:
+            users: number of users.
+            make: (generator, count) -> array of `count` rows; must be importable by the actors that call it.
+            seed: of the data.
+        """
+        self._users, self._make, self._entropy = integer("users", users), make, entropy_of(seed)
+        self._page: tuple[int, NDArray[Any]] | None = None
+
+    @property
+    def users(self) -> int:
+        """Number of users."""
+        return self._users
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """The rows, from the pages they lie in; the last page made is kept."""
+        return _from_pages(start, stop, self.PAGE, self._rows_of_page)
+
+    def _rows_of_page(self, page: int) -> NDArray[Any]:
+        if self._page is None or self._page[0] != page:
+            count = min(self.PAGE, self._users - page * self.PAGE)
+            made = self._make(stream(self._entropy, 0, Role.DATA, page), count)
+            if len(made) != count:
+                raise ParameterError("make", len(made), f"a function that makes {count} rows when asked for {count}")
+            self._page = page, made
+        return self._page[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the page that is kept."""
+        return {**self.__dict__, "_page": None}
+
+
+def _from_pages(start: int, stop: int, size: int, page_rows: Callable[[int], NDArray[Any]]) -> NDArray[Any]:
+    parts = []
+    for page in range(start // size, -(-stop // size)):
+        parts.append(page_rows(page)[max(0, start - page * size) : stop - page * size])
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+class Files(Population):
+    """Rows in files, one after the other, each read by the shards that need it."""
+
+    suffix: str
+
+    def __init__(self, paths: Sequence[str | Path]) -> None:
+        """Read what the files say of themselves, not their rows.
+
+        Raises:
+            ParameterError: no file, a missing or truncated one, or rows of different shapes or not of numbers.
+        """
+        self._paths = [Path(path) for path in paths]
+        if not self._paths:
+            raise ParameterError("paths", paths, f"at least one {self.suffix} file")
+        shapes = [self._shape(path) for path in self._paths]
+        for path, shape in zip(self._paths, shapes, strict=True):
+            if shape[1:] != shapes[0][1:]:
+                raise ParameterError("file", str(path), f"rows of shape {shapes[0][1:]}, as in the first file")
+        self._ends = np.cumsum([shape[0] for shape in shapes]).tolist()
+        if not self._ends[-1]:
+            raise ParameterError("paths", paths, "files with at least one row")
+
+    @property
+    def users(self) -> int:
+        """Rows of all files together."""
+        return int(self._ends[-1])
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """The rows, from the files they lie in."""
+        parts, first = [], 0
+        for path, end in zip(self._paths, self._ends, strict=True):
+            if first < stop and end > start:
+                parts.append(self._part(path, max(0, start - first), min(stop, end) - first))
+            first = end
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    @abstractmethod
+    def _shape(self, path: Path) -> tuple[int, ...]:
+        """Of the file's rows together."""
+
+    @abstractmethod
+    def _part(self, path: Path, start: int, stop: int) -> NDArray[Any]:
+        """Rows of one file."""
+
+
+class NpyFiles(Files):
+    """Rows in .npy files, mapped into memory."""
+
+    suffix = ".npy"
+
+    def _shape(self, path: Path) -> tuple[int, ...]:
+        array = self._mapped(path)
+        if array.ndim == 0 or array.dtype.kind not in "fiub":
+            raise ParameterError("file", str(path), "rows of numbers")
+        return array.shape
+
+    def _part(self, path: Path, start: int, stop: int) -> NDArray[Any]:
+        return np.array(self._mapped(path)[start:stop])
+
+    @staticmethod
+    def _mapped(path: Path) -> NDArray[Any]:
+        try:
+            mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise ParameterError("file", str(path), f"a whole .npy file ({error})") from error
+        return mapped
+
+
+class ParquetFiles(Files):
+    """Rows in Parquet files, read one row group at a time; missing values are not finite, and sent as zero."""
+
+    suffix = ".parquet"
+
+    def __init__(self, paths: Sequence[str | Path], columns: Sequence[str] | None = None) -> None:
+        """Take these columns, in this order; by default all. One column alone gives rows that are numbers."""
+        self._columns = None if columns is None else list(columns)
+        self._group: tuple[Path, int, NDArray[Any]] | None = None
+        super().__init__(paths)
+
+    def _shape(self, path: Path) -> tuple[int, ...]:
+        import pyarrow.types as kinds
+
+        file = self._opened(path)
+        types = {field.name: field.type for field in file.schema_arrow}
+        if self._columns is None:
+            self._columns = list(types)
+        for name in self._columns:
+            kind = types.get(name)
+            if kind is None or not (kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_boolean(kind)):
+                raise ParameterError(f"column {name} of {path}", str(kind), "there, and of numbers")
+        return file.metadata.num_rows, *([len(self._columns)] if len(self._columns) > 1 else [])
+
+    def _part(self, path: Path, start: int, stop: int) -> NDArray[Any]:
+        metadata, first, parts = self._opened(path).metadata, 0, []
+        for group in range(metadata.num_row_groups):
+            end = first + metadata.row_group(group).num_rows
+            if first < stop and end > start:
+                parts.append(self._rows_of_group(path, group)[max(0, start - first) : stop - first])
+            first = end
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _rows_of_group(self, path: Path, group: int) -> NDArray[Any]:
+        if self._group is None or self._group[:2] != (path, group):
+            table = self._opened(path).read_row_group(group, columns=self._columns)
+            columns = [np.asarray(table[name].to_numpy(), np.float64) for name in self._columns or ()]
+            self._group = path, group, columns[0] if len(columns) == 1 else np.column_stack(columns)
+        return self._group[2]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the row group that is kept."""
+        return {**self.__dict__, "_group": None}
+
+    @staticmethod
+    def _opened(path: Path) -> Any:
+        import pyarrow
+        import pyarrow.parquet
+
+        try:
+            return pyarrow.parquet.ParquetFile(path)
+        except (OSError, pyarrow.ArrowException) as error:
+            raise ParameterError("file", str(path), f"a whole Parquet file ({error})") from error
+
+
+def population_of(data: "Population | ArrayLike") -> Population:
+    """`data` itself if it is a population, else the array in memory."""
+    return data if isinstance(data, Population) else InMemory(data)

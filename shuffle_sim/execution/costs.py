@@ -1,0 +1,127 @@
+"""What a run costs in communication: counted on the wire where the bits were simulated, by formula everywhere."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.errors import AccountingError
+from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.roles.onion import bundle_bytes, hand_of_boxes_bytes
+from shuffle_sim.roles.piles import hand_bytes
+from shuffle_sim.wire.frames import frame_bytes
+from shuffle_sim.wire.sealing import SEAL, SIGNATURE
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Communication of a run.
+
+    Attributes:
+        rounds: rounds of interaction.
+        messages_per_user: messages a user sends in a round it answers (the largest over rounds).
+        payload_bits_per_user: their bits, the papers' count; grouped by label, the label costs nothing.
+        label_bits_per_user: what the labels would cost if every message were sent on its own.
+        wire_bytes: bytes from users to the shuffler over the whole run, framing included.
+        routed_bytes: bytes between the shuffler's shards over the whole run.
+        view_bytes: bytes from the shuffler to the analyzer over the whole run.
+        broadcast_bytes: bytes of the analyzer's broadcasts.
+        sealing_bytes: how many of all these are seals and signatures; by formula.
+        measured: whether wire, routed and view bytes were counted on real frames (literal) or are the formula's.
+    """
+
+    rounds: int = 0
+    messages_per_user: int = 0
+    payload_bits_per_user: int = 0
+    label_bits_per_user: int = 0
+    wire_bytes: int = 0
+    routed_bytes: int = 0
+    view_bytes: int = 0
+    broadcast_bytes: int = 0
+    sealing_bytes: int = 0
+    measured: bool = True
+
+
+class CostMeter:
+    """Adds up rounds; in literal runs without corrupted users count and formula must agree exactly."""
+
+    def __init__(self) -> None:
+        """Start at nothing."""
+        self._costs = Costs()
+
+    @property
+    def costs(self) -> Costs:
+        """The costs so far."""
+        return self._costs
+
+    def add(
+        self,
+        randomizer: Randomizer,
+        *,
+        counted: tuple[int, int, int],
+        formula: tuple[int, int, int],
+        literal: bool,
+        checked: bool,
+        broadcast: int,
+        sealing: int = 0,
+    ) -> None:
+        """Add one round.
+
+        Args:
+            randomizer: of the round.
+            counted: bytes counted, users to shuffler, shard to shard, shuffler to analyzer.
+            formula: what they must be in a literal run of honest users.
+            literal: whether the bits were simulated.
+            checked: whether all users were honest, so that count and formula must agree.
+            broadcast: bytes of the round's broadcast.
+            sealing: bytes of seals and signatures, by formula.
+
+        Raises:
+            AccountingError: count and formula differ.
+        """
+        if literal and checked and counted != formula:
+            raise AccountingError(f"wire bytes counted {counted}, by formula {formula}")
+        wire, routed, view = counted if literal else formula
+        messages = randomizer.alphabet.labels * randomizer.per_label
+        c = self._costs
+        self._costs = Costs(
+            c.rounds + 1,
+            max(c.messages_per_user, messages),
+            max(c.payload_bits_per_user, randomizer.report_bits),
+            max(c.label_bits_per_user, messages * randomizer.alphabet.label_bits),
+            c.wire_bytes + wire,
+            c.routed_bytes + routed,
+            c.view_bytes + view,
+            c.broadcast_bytes + broadcast,
+            c.sealing_bytes + sealing,
+            c.measured and literal,
+        )
+
+
+def users_to_shuffler(randomizer: Randomizer, cohort: Cohort, block_size: int, security: str = "none") -> int:
+    """Wire bytes of a literal round by formula: a frame for each block that the cohort has users in; onion: for each user."""
+    if security == "onion":
+        return cohort.size * frame_bytes(SEAL + bundle_bytes(randomizer))
+    size = randomizer.report_bytes
+    return sum(frames * _wrapped(frame_bytes(users * size), security) for users, frames in cohort.frames(block_size).items())
+
+
+def hands_dealt(randomizer: Randomizer, hands: Counter[int], security: str = "none") -> int:
+    """Wire bytes between shards, or of a literal view, by formula: a frame for each hand; {messages under each label: hands}."""
+    size_of = hand_of_boxes_bytes if security == "onion" else hand_bytes
+    return sum(count * _wrapped(frame_bytes(size_of(randomizer, size)), security) for size, count in hands.items())
+
+
+def sealing(randomizer: Randomizer, cohort: Cohort, block_size: int, hands: Counter[int], security: str) -> int:
+    """Bytes that seals and signatures add to a literal round, by formula; `hands`: those between shards and of the view."""
+    if security == "onion":
+        labels, dealt = randomizer.alphabet.labels, sum(size * count for size, count in hands.items())
+        return SEAL * (cohort.size * (1 + labels * randomizer.per_label) + labels * dealt)
+    protected, plain = (
+        users_to_shuffler(randomizer, cohort, block_size, each) + hands_dealt(randomizer, hands, each)
+        for each in (security, "none")
+    )
+    return protected - plain
+
+
+def _wrapped(frame: int, security: str) -> int:
+    return frame_bytes(SEAL + SIGNATURE + frame) if security == "transport" else frame

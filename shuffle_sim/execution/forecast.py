@@ -1,0 +1,155 @@
+"""What a protocol will cost in communication, before anything runs: the formulas that literal runs are held to, round by round.
+
+The rounds are walked through with sums from the middle of what messages can add up to in place of views; a protocol whose rounds
+depend on what it sees (none of ours does in what it sends) may ask otherwise in the run.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shuffle_sim.errors import ParameterError
+from shuffle_sim.execution.costs import hands_dealt, sealing, users_to_shuffler
+from shuffle_sim.execution.engine import default_block_size
+from shuffle_sim.privacy.ledger import PrivacyLedger
+from shuffle_sim.protocol.base import Protocol, RoundSpec
+from shuffle_sim.roles import SECURITIES
+from shuffle_sim.roles.onion import box_hands
+from shuffle_sim.roles.piles import view_hands
+from shuffle_sim.wire.frames import Context, Frame, Kind
+from shuffle_sim.wire.messages import Tally
+from shuffle_sim.wire.sealing import sealing_time
+
+
+@dataclass(frozen=True)
+class Hop:
+    """Bytes of a run from one role to another.
+
+    Attributes:
+        name: from, to.
+        payload: bits of the messages, in bytes.
+        framing: headers, sizes and padding.
+        sealing: seals and signatures.
+    """
+
+    name: str
+    payload: int
+    framing: int
+    sealing: int
+
+    @property
+    def wire(self) -> int:
+        """All of them."""
+        return self.payload + self.framing + self.sealing
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Communication of a run of honest users, at literal fidelity.
+
+    Attributes:
+        users: n.
+        rounds: of interaction.
+        asked: users asked, summed over rounds.
+        participation: rounds that the user asked most often answers in.
+        sequential: whether nobody is asked twice.
+        messages: of a user in a round (the largest over rounds).
+        payload_bits: of these messages, the papers' count.
+        label_bits: what their labels would cost if every message were sent on its own.
+        user_payload_bits: of the user asked most often, over the run.
+        user_wire_bytes: what that user sends, about: its share of the frames it is in.
+        hops: users to shuffler, shuffler to analyzer, analyzer to all.
+        batch: users in a round (the largest).
+        seconds: about what sealing and opening takes on this machine, one worker; 0 without onion.
+        slowest: of that, the round that takes longest.
+    """
+
+    users: int
+    rounds: int
+    asked: int
+    participation: int
+    sequential: bool
+    messages: int
+    payload_bits: int
+    label_bits: int
+    user_payload_bits: int
+    user_wire_bytes: float
+    hops: tuple[Hop, ...]
+    batch: int
+    seconds: float
+    slowest: float
+
+
+def forecast(protocol: Protocol[Any], *, security: str = "none", block_size: int | None = None) -> Forecast:
+    """Add up what a protocol's rounds cost, by the formulas of `shuffle_sim.execution.costs`; one shuffler shard.
+
+    Args:
+        protocol: which.
+        security: "none", "transport" or "onion".
+        block_size: users per block; by default as `run` chooses it.
+
+    Raises:
+        ParameterError: unknown security.
+    """
+    if security not in SECURITIES:
+        raise ParameterError("security", security, f"one of {', '.join(SECURITIES)}")
+    ledger, specs = PrivacyLedger(), list(_rounds(protocol))
+    totals = np.zeros((3, 3), np.int64)  # hop, kind of byte
+    seconds = [0.0]
+    for index, spec in enumerate(specs):
+        ledger.charge(spec.cohort, spec.event)
+        totals += _round(spec, index, security, block_size or default_block_size(protocol.users, spec.randomizer))
+        if security == "onion":
+            seconds.append(sealing_time(spec.cohort.size * _messages(spec), spec.cohort.size, 1))
+    asked = sum(spec.cohort.size for spec in specs)
+    participation = max(sum(events.values()) for _, events in ledger.users())
+    widest = max(specs, key=_messages)
+    names = "users to shuffler", "shuffler to analyzer", "analyzer to all"
+    hops = tuple(Hop(name, *(int(x) for x in row)) for name, row in zip(names, totals, strict=True))
+    bits = max(spec.randomizer.report_bits for spec in specs)
+    return Forecast(
+        protocol.users, len(specs), asked, participation, ledger.sequentially_interactive, _messages(widest), bits,
+        _messages(widest) * widest.randomizer.alphabet.label_bits, bits * participation, hops[0].wire / asked * participation,
+        hops, max(spec.cohort.size for spec in specs), sum(seconds), max(seconds),
+    )  # fmt: skip
+
+
+def corollary(forecast_: Forecast, d: int, epsilon: float, delta: float) -> float:
+    """The bits of a user in Corollaries B.8 to B.11 and section 3.1 of the paper, without the constant in its O().
+
+    d (sqrt(b) + ln(1/delta)/epsilon^2) in each round the user answers, b the users in the round.
+    """
+    return forecast_.participation * d * (math.sqrt(forecast_.batch) + math.log(1 / delta) / epsilon**2)
+
+
+def _rounds(protocol: Protocol[Any]) -> Iterator[RoundSpec]:
+    state = protocol.init()
+    while (spec := protocol.plan(state)) is not None:
+        yield spec
+        alphabet = spec.randomizer.alphabet
+        middle = spec.cohort.size * spec.randomizer.largest_sum // 2
+        state = protocol.update(state, spec.analyze(Tally(np.full(alphabet.labels, middle, np.int64), spec.cohort.size)))
+
+
+def _messages(spec: RoundSpec) -> int:
+    return spec.randomizer.alphabet.labels * spec.randomizer.per_label
+
+
+def _round(spec: RoundSpec, index: int, security: str, block_size: int) -> list[list[int]]:
+    """(payload, framing, sealing) of each hop of a round."""
+    randomizer, users = spec.randomizer, spec.cohort.size
+    size = users * randomizer.per_label
+    hands = Counter(box_hands(randomizer, size)) if security == "onion" else view_hands(randomizer, size)
+    payload = -(-users * randomizer.report_bits // 8)
+    sent = users_to_shuffler(randomizer, spec.cohort, block_size, security)
+    viewed = hands_dealt(randomizer, hands, security)
+    seals = [sealing(randomizer, spec.cohort, block_size, Counter(), security)]
+    seals.append(sealing(randomizer, spec.cohort, block_size, hands, security) - seals[0])
+    public = spec.broadcast()
+    told = len(Frame(Kind.ROUND, Context.of_broadcast(bytes(16), index, public), 0, 0, public).tobytes())
+    rows = [[payload, wire - payload - seal, seal] for wire, seal in zip((sent, viewed), seals, strict=True)]
+    return [*rows, [len(public), told - len(public), 0]]

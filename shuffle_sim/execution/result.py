@@ -1,0 +1,105 @@
+"""What a run gives, and what became of the reports."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from shuffle_sim.errors import AccountingError
+from shuffle_sim.execution.costs import Costs
+from shuffle_sim.execution.runtime import Exchange
+from shuffle_sim.privacy.guarantee import Guarantee
+from shuffle_sim.privacy.ledger import PrivacyLedger
+
+
+@dataclass(frozen=True)
+class Accounts:
+    """What became of the reports of a run: asked + extra = accepted + dropped (by reason) + missing, checked after every round.
+
+    Attributes:
+        asked: users asked, summed over rounds.
+        accepted: reports in the views.
+        dropped: reports dropped by the shuffler, by reason.
+        missing: users that stayed silent.
+        extra: what corrupted users sent beyond one packet each.
+        corrupted: users that the adversary controlled, whatever they sent.
+        clipped: users whose value was clipped to the domain.
+        nonfinite: users whose value was not finite; they sent the zero vector.
+        dropped_messages: messages of accepted reports dropped by the analyzer, by reason: what only it can open (onion).
+    """
+
+    asked: int = 0
+    accepted: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    missing: int = 0
+    extra: int = 0
+    corrupted: int = 0
+    clipped: int = 0
+    nonfinite: int = 0
+    dropped_messages: Mapping[str, int] = field(default_factory=dict)
+
+    def plus(self, exchange: Exchange, asked: int) -> "Accounts":
+        """With one more round.
+
+        Raises:
+            AccountingError: if the identity does not hold for the round of `asked` users.
+        """
+        users, shuffler = exchange.users, exchange.shuffler
+        if users.asked != asked:
+            raise AccountingError(f"{asked} users are in the cohort, {users.asked} were asked: the data has not the rows it said")
+        if users.asked + users.extra != shuffler.accepted + sum(shuffler.dropped.values()) + users.silent:
+            sent = f"{users.asked} users asked and {users.extra} extra packets"
+            raise AccountingError(f"{sent}, but accounted for are {shuffler} and {users.silent} missing")
+        return Accounts(
+            self.asked + users.asked,
+            self.accepted + shuffler.accepted,
+            dict(Counter(self.dropped) + shuffler.dropped),
+            self.missing + users.silent,
+            self.extra + users.extra,
+            self.corrupted + users.corrupted,
+            self.clipped + users.clipped,
+            self.nonfinite + users.nonfinite,
+            dict(Counter(self.dropped_messages) + exchange.analyzer.dropped),
+        )
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run gives.
+
+    Attributes:
+        value: the protocol's output.
+        privacy: the guarantee of the whole run, from the noise that was really added.
+        promised: the guarantee as planned, before anybody dropped out or misbehaved.
+        rounds: number of rounds.
+        costs: communication.
+        accounts: what became of the reports.
+        fidelity: literal, counts or aggregate.
+        kernel: numpy or compiled.
+        runtime: name of the runtime.
+        workers: user shards.
+        shuffler_shards: of the shuffler.
+        seed: None, or the seed that reproduces the run (which is then not private).
+        ledger: every release, with its cohort.
+        security: none, transport or onion.
+    """
+
+    value: Any
+    privacy: Guarantee
+    promised: Guarantee
+    rounds: int
+    costs: Costs
+    accounts: Accounts
+    fidelity: str
+    kernel: str
+    runtime: str
+    workers: int
+    shuffler_shards: int
+    seed: int | None
+    ledger: PrivacyLedger
+    security: str = "none"
+
+    @property
+    def private(self) -> bool:
+        """Whether the output may be published: a seeded run can be reproduced and is not private."""
+        return self.seed is None

@@ -1,0 +1,255 @@
+"""A runtime hosts the roles and connects them; nothing about the protocol differs between runtimes."""
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, TypeVar
+
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.data.population import Population
+from shuffle_sim.errors import RoundAbortedError, ShuffleSimError
+from shuffle_sim.privacy.events import PrivacyEvent
+from shuffle_sim.roles import Analyzer, Deployment, Directory, ShardRecord, Shuffler, ShuffleRecord, UserShard, ViewRecord
+from shuffle_sim.wire.messages import Tally
+
+_HANDS = 4  # frames of a view that are asked for together
+ATTEMPTS = 6
+"""How often a round is begun before it is aborted, if every time a role is lost."""
+Plan = tuple[bytes, Cohort, PrivacyEvent] | None
+_Value = TypeVar("_Value")
+
+
+class HostLostError(ShuffleSimError, RuntimeError):
+    """Where a role lived is gone, and what it knew with it."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What one round leaves behind for the driver: the records of both sides, and the tally of the view."""
+
+    users: ShardRecord
+    shuffler: ShuffleRecord
+    tally: Tally
+    analyzer: ViewRecord = field(default_factory=ViewRecord)
+
+
+def worker_blocks(deployment: Deployment, workers: int) -> list[range]:
+    """Which user blocks each worker hosts: every workers-th one, so that a cohort of neighbours is spread over all."""
+    blocks = deployment.blocks()
+    return [blocks[worker::workers] for worker in range(min(workers, len(blocks)))]
+
+
+class Runtime(ABC):
+    """Hosts the user shards, the shuffler's shards and the analyzer of one run; a context manager that leaves nothing behind.
+
+    How a round goes is said here, once, in calls of the roles' methods; a runtime says where a role lives, and how it is called.
+    What a call gives is a handle: it may be passed on to the next call, and only `get` waits for it.
+
+    A round is a transaction. Where a role is lost, all are put back to where they were at its beginning, and it is run again:
+    everything is drawn from the same streams, so the same bytes are sent again.
+    """
+
+    name: str
+
+    def open(self, deployment: Deployment, population: Population, workers: int) -> Plan:
+        """Set the roles up; returns the first round's plan."""
+        self._deployment, self._rows = deployment, self.shared(population)
+        self._asked: list[bytes] = []
+        self._over: list[Tally] = []
+        self._blocks = worker_blocks(deployment, workers)
+        self._shards = [self._shard(blocks) for blocks in self._blocks]
+        self._shufflers = [self.host(Shuffler, deployment, shard) for shard in range(deployment.shuffler_shards)]
+        self._analyzer = self.host(Analyzer, deployment)
+        plan: Plan = self._surely(self._begun)
+        return plan
+
+    def recall(self, broadcast: bytes, tally: Tally) -> Plan:
+        """A round that was over before the run was resumed: the analyzer updates and plans on, and nothing is sent to it."""
+        self._asked.append(broadcast)
+        plan: Plan = self._surely(lambda: self._recalled(broadcast, tally))
+        self._over.append(tally)
+        return plan
+
+    def exchange(self, broadcast: bytes) -> tuple[Exchange, Plan]:
+        """One round: users answer the broadcast, the shuffler permutes, the analyzer updates and plans on.
+
+        Raises:
+            RoundAbortedError: if roles are lost again and again.
+        """
+        self._asked.append(broadcast)
+        exchange, plan = self._surely(lambda: self._round(broadcast))
+        self._over.append(exchange.tally)
+        return exchange, plan
+
+    def _round(self, broadcast: bytes) -> tuple[Exchange, Plan]:
+        waves = self._deployment.waves(broadcast)
+        if len(waves) > 1 or len(self._shufflers) > 1:
+            return self._streamed(broadcast, waves)
+        frames, noted = self._answers(broadcast, waves[0])
+        view, shuffled = self.call(self._shufflers[0], "shuffle", broadcast, many=frames, returns=2)
+        concluded = self.call(self._analyzer, "conclude", view)
+        (plan, tally, found), record, *users = self.get([*concluded, shuffled, *noted])
+        return Exchange(sum(users, ShardRecord()), record, tally, found), plan
+
+    def result(self) -> Any:
+        """The protocol's output."""
+        return self._surely(lambda: self._first("result"))
+
+    def close(self) -> None:
+        """End what was started."""
+
+    def __enter__(self) -> "Runtime":
+        """The runtime itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Close, whatever happened."""
+        self.close()
+
+    @abstractmethod
+    def host(self, role: type, *arguments: Any) -> Any:
+        """Build a role where it is to live."""
+
+    @abstractmethod
+    def call(self, host: Any, method: str, *arguments: Any, many: Sequence[Any] = (), returns: int = 1) -> list[Any]:
+        """Handles of what a role's method returns, `returns` values; `many`, if given, goes in as one list, last."""
+
+    @abstractmethod
+    def get(self, handles: list[Any]) -> list[Any]:
+        """Wait, and give the values.
+
+        Raises:
+            ShuffleSimError: what a role raised.
+        """
+
+    def shared(self, population: Population) -> Any:
+        """The population as roles are given it."""
+        return population
+
+    def alive(self, host: Any) -> bool:
+        """Whether a role is still there."""
+        return True
+
+    def _shard(self, blocks: range) -> Any:
+        return self.host(UserShard, self._deployment, self._rows, blocks, tuple(self._asked))
+
+    def _surely(self, step: Callable[[], _Value]) -> _Value:
+        """What the step gives; where a role is lost, all are put back and it is taken again."""
+        for attempt in range(ATTEMPTS):
+            try:
+                if attempt:
+                    self._put_back()
+                return step()
+            except HostLostError as error:
+                lost = error
+        raise RoundAbortedError(f"round {len(self._over)}: a role was lost in each of {ATTEMPTS} attempts: {lost}") from lost
+
+    def _put_back(self) -> None:
+        """Every role as it was at the beginning of the round: users only answer again, the others may have seen some of it."""
+        shards = zip(self._shards, self._blocks, strict=True)
+        self._shards = [shard if self.alive(shard) else self._shard(blocks) for shard, blocks in shards]
+        last = self._asked[-1] if self._asked else None
+        self._shufflers = [
+            self._anew(host, Shuffler, self._deployment, shard, last) for shard, host in enumerate(self._shufflers)
+        ]
+        self._analyzer = self._anew(self._analyzer, Analyzer, self._deployment, tuple(self._over))
+        self._begun()
+
+    def _anew(self, host: Any, role: type, *arguments: Any) -> Any:
+        """The role built again, where it was if that is still there."""
+        if not self.alive(host):
+            return self.host(role, *arguments)
+        self.get(self.call(host, "__init__", *arguments))
+        return host
+
+    def _recalled(self, broadcast: bytes, tally: Tally) -> Plan:
+        if self._deployment.adversary is not None:  # users that misbehave may remember what they did
+            for blocks in self._deployment.waves(broadcast):
+                self.get(self._answers(broadcast, blocks)[1])
+        _, plan = self.get([*self.call(self._analyzer, "recall", tally), *self.call(self._analyzer, "plan")])
+        recalled: Plan = plan
+        return recalled
+
+    def _first(self, method: str) -> Any:
+        """What a method of the analyzer gives."""
+        return self.get(self.call(self._analyzer, method))[0]
+
+    def _begun(self) -> Plan:
+        """The first plan, or after a loss the current one, of roles that know each other's keys where traffic is protected."""
+        if self._deployment.security != "none":
+            roles = [*self._shards, *self._shufflers, self._analyzer]
+            *keys, analyzer = self.get([key for role in roles for key in self.call(role, "introduce")])
+            directory = Directory(tuple(keys[: len(self._shards)]), tuple(keys[len(self._shards) :]), (analyzer,))
+            self.get([done for role in roles for done in self.call(role, "meet", directory)])
+        plan: Plan = self._first("plan")
+        return plan
+
+    def _answers(self, broadcast: bytes, blocks: range) -> tuple[list[Any], list[Any]]:
+        """Handles of the frames and of the records of all user shards for these blocks."""
+        answers = [self.call(shard, "answer", broadcast, blocks, returns=2) for shard in self._shards]
+        return [frames for frames, _ in answers], [noted for _, noted in answers]
+
+    def _streamed(self, broadcast: bytes, waves: list[range]) -> tuple[Exchange, Plan]:
+        """A round that is too large to be anywhere at once, or whose shuffler has several shards: wave by wave."""
+        collected = self._windowed(self._collected(broadcast, blocks) for blocks in waves)
+        users = [record for record in collected if isinstance(record, ShardRecord)]
+        records = [record for record in collected if isinstance(record, ShuffleRecord)]
+        asked = [self.call(shuffler, "release", broadcast, many=records) for shuffler in self._shufflers]
+        released = self.get([record for (record,) in asked])
+        pieces = [
+            (shuffler, start, min(start + _HANDS, len(record.hands)))
+            for shuffler, record in zip(self._shufflers, released, strict=True)
+            for start in range(0, len(record.hands), _HANDS)
+        ]
+        viewed = self._windowed(self._viewed(broadcast, *piece) for piece in pieces)
+        plan, tally, found = self._first("concluded")
+        sent = [record for record in viewed if isinstance(record, ShuffleRecord)]
+        return Exchange(sum(users, ShardRecord()), sum([*records, *released, *sent], ShuffleRecord()), tally, found), plan
+
+    def _collected(self, broadcast: bytes, blocks: range) -> list[Any]:
+        """Users of these blocks answer, and the shuffler's shards have their messages: handles of all records."""
+        shards, sent, records = len(self._shufflers), [], []
+        for home, shuffler in enumerate(self._shufflers):
+            frames, noted = self._answers(broadcast, blocks[(home - blocks.start) % shards :: shards])
+            *hands, record = self.call(shuffler, "collect", broadcast, many=frames, returns=shards + 1)
+            sent.append(hands)
+            records += [record, *noted]
+        for target, shuffler in enumerate(self._shufflers if shards > 1 else ()):
+            records += self.call(shuffler, "accept", broadcast, many=[hands[target] for hands in sent])
+        return records
+
+    def _viewed(self, broadcast: bytes, shuffler: Any, start: int, stop: int) -> list[Any]:
+        """A piece of the view goes to the analyzer: handles of the record and of the analyzer's answer."""
+        view, record = self.call(shuffler, "view", broadcast, start, stop, returns=2)
+        return [record, *self.call(self._analyzer, "receive", view)]
+
+    def _windowed(self, steps: Iterable[list[Any]]) -> list[Any]:
+        """The values of all steps' handles, with two steps under way at a time."""
+        values: list[Any] = []
+        under_way: deque[list[Any]] = deque()
+        for handles in steps:
+            under_way.append(handles)
+            if len(under_way) > 1:
+                values += self.get(under_way.popleft())
+        return values + [value for handles in under_way for value in self.get(handles)]
+
+
+class InProcessRuntime(Runtime):
+    """All roles in this process; the same bytes pass between them as anywhere."""
+
+    name = "inprocess"
+
+    def host(self, role: type, *arguments: Any) -> Any:
+        """The role itself."""
+        return role(*arguments)
+
+    def call(self, host: Any, method: str, *arguments: Any, many: Sequence[Any] = (), returns: int = 1) -> list[Any]:
+        """The values themselves."""
+        value = getattr(host, method)(*arguments, *([list(many)] if many else []))
+        return [value] if returns == 1 else list(value)
+
+    def get(self, handles: list[Any]) -> list[Any]:
+        """They are there."""
+        return handles

@@ -1,0 +1,1 @@
+"""Privacy bounds as pure numbers, one theorem family a module."""

@@ -1,0 +1,1 @@
+"""The vocabulary that protocols are written in: queries, randomizers, rounds and adversaries."""

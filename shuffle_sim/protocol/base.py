@@ -1,0 +1,133 @@
+"""The words protocols are written in: queries, round specifications and the protocol itself."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffle_sim.arrays import Floats, Values
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.errors import ParameterError
+from shuffle_sim.privacy.events import PrivacyEvent
+from shuffle_sim.privacy.guarantee import Guarantee
+from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.wire.codec import encode
+from shuffle_sim.wire.messages import Tally
+
+State = TypeVar("State")
+
+
+class Query(ABC):
+    """What a round asks of each user's row; public, and a frozen dataclass of plain values so that it can be broadcast."""
+
+    @abstractmethod
+    def __call__(self, rows: Floats) -> Values:
+        """The values to be summed, one for each row of `rows` (users, ...); row by row, never across users.
+
+        Rows come in Fortran order: columns are contiguous.
+        """
+
+
+@dataclass(frozen=True)
+class Datum(Query):
+    """Asks for the datum itself."""
+
+    def __call__(self, rows: Floats) -> Values:
+        """The rows as they are."""
+        return rows
+
+
+@dataclass(frozen=True)
+class RoundSpec:
+    """Everything that is fixed and public about a round before anyone answers.
+
+    Attributes:
+        cohort: who answers.
+        query: what is asked of each user's row.
+        randomizer: how the answer becomes messages.
+        event: what the release of the round's view costs, for the ledger.
+        analyze: tally of the view -> estimate; stays with the analyzer, all else is broadcast.
+        minimum: fewest accepted reports with which the shuffler releases the round.
+    """
+
+    cohort: Cohort
+    query: Query
+    randomizer: Randomizer
+    event: PrivacyEvent
+    analyze: Callable[[Tally], Any] = field(compare=False)
+    minimum: int = 1
+
+    def broadcast(self) -> bytes:
+        """The public part in canonical bytes: what every role is told, and what the parameter hash is taken of."""
+        return encode((self.cohort, self.query, self.randomizer, self.minimum))
+
+
+class Protocol(ABC, Generic[State]):
+    """A shuffle protocol as pure functions over an explicit state; no I/O, no runtime, no randomness of its own."""
+
+    @property
+    @abstractmethod
+    def users(self) -> int:
+        """Number of users n."""
+
+    @property
+    @abstractmethod
+    def delta(self) -> float:
+        """The delta at which the run's guarantee is stated."""
+
+    @property
+    def speaks(self) -> tuple[type, ...]:
+        """The classes of queries and randomizers it may broadcast; user shards decode nothing else."""
+        return (Datum,)
+
+    @property
+    def claim(self) -> Guarantee | None:
+        """What a theorem of the paper promises for the whole run, where the protocol was set by that theorem."""
+        return None
+
+    @property
+    def claims_sequential(self) -> bool:
+        """Whether it claims to be sequentially interactive; the ledger then refuses to charge a user a second time."""
+        return False
+
+    @abstractmethod
+    def check(self, rows: NDArray[Any]) -> None:
+        """Refuse rows of users' data the protocol cannot work on.
+
+        Raises:
+            ParameterError: naming what is wrong.
+        """
+
+    @abstractmethod
+    def init(self) -> State:
+        """The state before the first round."""
+
+    @abstractmethod
+    def plan(self, state: State) -> RoundSpec | None:
+        """The next round, or None when done."""
+
+    @abstractmethod
+    def update(self, state: State, estimate: Any) -> State:
+        """The state after a round's estimate."""
+
+    @abstractmethod
+    def result(self, state: State) -> Any:
+        """What the protocol outputs from its final state."""
+
+
+def check_rows(rows: NDArray[Any], shape: tuple[int, ...]) -> None:
+    """Refuse an array of users' data that is not numeric, finite and of `shape` (first axis: users).
+
+    Raises:
+        ParameterError: naming the first bad row.
+    """
+    if rows.dtype.kind not in "fiub":
+        raise ParameterError("data.dtype", str(rows.dtype), "a real number type")
+    if rows.shape != shape:
+        raise ParameterError("data.shape", rows.shape, f"{shape}")
+    if rows.dtype.kind == "f" and not np.isfinite(rows).all():
+        bad = int(np.argmin(np.isfinite(rows.reshape(len(rows), -1)).all(axis=1)))
+        raise ParameterError(f"data[{bad}]", rows[bad].tolist(), "finite (no NaN, no infinity)")

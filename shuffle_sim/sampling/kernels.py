@@ -1,0 +1,186 @@
+"""The inner loops of the faster fidelities, in numpy, and compiled with numba (extra `fast`) where it is installed.
+
+Sums of stochastically rounded values: floor(s) plus a Bernoulli of its fraction, s >= 0. Only 16 random bits decide a value:
+with q = floor(2^16 s), phi the rest and r a random 16-bit integer, the rounded value is floor((q + r + [phi > u]) / 2^16) for a
+uniform u, and u matters only if the low bits of q + r are all ones, once in 65,536 values. That is exact, where floor(s + u) in
+floats is not. Both implementations have one law; their random bits differ, so a run names the one it used.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffle_sim.errors import ParameterError
+
+KERNELS = ("numpy", "compiled")
+_BITS = 16
+_LOW = (1 << _BITS) - 1
+MAX_STEPS = (1 << (31 - _BITS)) - 2
+"""Largest value that may be rounded here: q + r must fit 32 bits."""
+
+_compiled: ContextVar[bool] = ContextVar("compiled", default=False)
+_expected: ContextVar[NDArray[np.float64] | None] = ContextVar("expected", default=None)
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def available(kernel: str | None, work: float) -> str:
+    """The kernel to use: the one asked for, or by default the compiled one where it is installed and worth starting.
+
+    Args:
+        kernel: "numpy", "compiled" or None.
+        work: values to be rounded in a round.
+
+    Raises:
+        ParameterError: unknown, or compiled asked for without numba.
+    """
+    installed = find_spec("numba") is not None
+    if kernel is None:
+        return "compiled" if installed and work >= 3e6 else "numpy"
+    if kernel not in KERNELS:
+        raise ParameterError("kernel", kernel, f"one of {', '.join(KERNELS)}")
+    if kernel == "compiled" and not installed:
+        raise ParameterError("kernel", kernel, "numpy: numba is not installed (pip install 'shuffle-sim[fast]')")
+    return kernel
+
+
+@contextmanager
+def using(kernel: str) -> Iterator[None]:
+    """Run the body with this kernel."""
+    token = _compiled.set(kernel == "compiled")
+    try:
+        yield
+    finally:
+        _compiled.reset(token)
+
+
+def expect(rows: Floats | None) -> None:
+    """Say which rows, in Fortran order, will be read next: the compiled kernel may fetch them from memory beforehand."""
+    _expected.set(rows)
+
+
+def margins_and_norms(rows: Floats, theta: Floats) -> tuple[Floats, Floats]:
+    """<row, theta> and ||row||^2 of every row, in one pass; rows (users, d) in Fortran order."""
+    if _compiled.get() and rows.flags.f_contiguous:
+        from shuffle_sim.sampling.compiled import margins_and_norms as compiled
+
+        margins, norms = np.empty(len(rows)), np.empty(len(rows))
+        compiled(rows.T, theta, margins, norms)
+        return margins, norms
+    columns = rows.T
+    return theta @ columns, np.einsum("ij,ij->j", columns, columns)
+
+
+def rounded_sum(columns: Floats, factors: Floats | None, scale: float, offset: float, rng: np.random.Generator) -> Ints:
+    """Sums over users of the stochastically rounded scale * factor * value + offset.
+
+    Args:
+        columns: values, (d, users), contiguous.
+        factors: one per user, or None for ones.
+        scale: steps per unit.
+        offset: added to every scaled value; all must lie in [0, 2 offset or so], below MAX_STEPS.
+        rng: the users' stream.
+
+    Returns:
+        int64 (d,).
+    """
+    if not (_compiled.get() and columns.flags.c_contiguous):
+        moved, ups = _moved(columns, factors, scale, offset, rng)
+        moved >>= _BITS
+        narrow = (MAX_STEPS + 2) * columns.shape[1] < 2**31  # sums that fit the values' own type are the fastest
+        sums = moved.sum(axis=1, dtype=np.int32 if narrow else np.int64)
+        return np.asarray(sums + np.bincount(ups // columns.shape[1], minlength=len(columns)))
+    from shuffle_sim.sampling.compiled import rounded_sum as compiled
+
+    sums, expected = np.empty(len(columns), np.int64), _expected.get()
+    ahead = np.empty(0) if expected is None else expected.T.reshape(-1)
+    compiled(columns, _multipliers(columns, factors, scale), offset * (_LOW + 1), ahead, *_random(columns.size, rng), sums)
+    return sums
+
+
+def _random(size: int, rng: np.random.Generator) -> tuple[NDArray[np.uint64], NDArray[np.uint64], Floats]:
+    """What a compiled rounding of so many values needs: a generator's state, room for its words, uniforms for tied values."""
+    state = rng.bit_generator.random_raw(64).reshape(4, 16)
+    return state, np.empty((64, 16), np.uint64), rng.random(64 + size // 16_384)
+
+
+class _Kept(threading.local):
+    """Scratch memory of this thread: runs in other threads have their own."""
+
+    def __init__(self) -> None:
+        self.array = lru_cache(maxsize=16)(np.empty)
+
+
+_kept = _Kept()
+
+
+def _scratch(shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
+    """Memory for intermediate values, kept: fresh pages would cost as much as filling them. Nothing of it is given out."""
+    array: NDArray[Any] = _kept.array(shape, dtype)
+    return array
+
+
+def rounded_values(
+    columns: Floats, factors: Floats | None, scale: float, offset: float, rng: np.random.Generator
+) -> NDArray[np.uint16]:
+    """The stochastically rounded values themselves, uint16 (d, users); arguments as of `rounded_sum`."""
+    if _compiled.get() and columns.flags.c_contiguous:
+        from shuffle_sim.sampling.compiled import rounded_values as compiled
+
+        values = np.empty(columns.shape, np.uint16)
+        compiled(columns, _multipliers(columns, factors, scale), offset * (_LOW + 1), *_random(columns.size, rng), values)
+        return values
+    moved, ups = _moved(columns, factors, scale, offset, rng)
+    moved >>= _BITS
+    moved.reshape(-1)[ups] += 1
+    return moved.astype(np.uint16)
+
+
+def _multipliers(columns: Floats, factors: Floats | None, scale: float) -> Floats:
+    step = scale * (_LOW + 1)
+    return np.full(columns.shape[1], step) if factors is None else factors * step
+
+
+def _moved(
+    columns: Floats, factors: Floats | None, scale: float, offset: float, rng: np.random.Generator
+) -> tuple[NDArray[np.int32], Ints]:
+    """q + r, and the flat places of the tied values that go up all the same; in memory that is used again."""
+    shape = columns.shape
+    scaled, moved, low = _scratch(shape, np.float64), _scratch(shape, np.int32), _scratch(shape, np.uint16)
+    np.multiply(columns, _multipliers(columns, factors, scale), out=scaled)
+    scaled += offset * (_LOW + 1)
+    np.copyto(moved, scaled, casting="unsafe")
+    raw = rng.bit_generator.random_raw(columns.size // 4 + 1).view(np.uint16)[: columns.size].reshape(shape)
+    moved += raw
+    np.copyto(low, moved, casting="unsafe")
+    tied = np.flatnonzero(np.equal(low, _LOW, out=_scratch(shape, np.bool_)))
+    whole = moved.reshape(-1)[tied] - raw.reshape(-1)[tied].astype(np.int32)
+    up = rng.random(tied.size) < scaled.reshape(-1)[tied] - whole
+    return moved, tied[up]
+
+
+def half_binomial(b: int, size: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.integer]:
+    """Independent draws of Bin(b, 1/2): the number of ones among b random bits."""
+    total: NDArray[np.integer] = np.zeros(size, np.uint8 if b < 256 else np.int64)
+    for used in [64] * (b // 64) + [b % 64] * (b % 64 > 0):
+        width = next(bits for bits in (8, 16, 32, 64) if used <= bits)
+        raw = rng.bit_generator.random_raw(total.size * width // 64 + 1).view(f"u{width // 8}")
+        total += np.bitwise_count(raw[: total.size] >> (width - used)).reshape(size)
+    return total
+
+
+def column_sums(rows: NDArray[np.integer]) -> Ints:
+    """Sums of the columns of a narrow array of small integers: many rows are added as one long one."""
+    together = 256
+    whole = len(rows) // together * together
+    long = rows[:whole].reshape(-1, together * rows.shape[1]).sum(axis=0, dtype=np.int64)
+    sums = long.reshape(together, rows.shape[1]).sum(axis=0) + rows[whole:].sum(axis=0, dtype=np.int64)
+    return np.asarray(sums)

@@ -1,0 +1,1 @@
+"""What crosses between roles: messages, frames, canonical bytes and seals."""

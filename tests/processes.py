@@ -1,0 +1,130 @@
+"""Processes as the system sees them: whose children they are, where they listen, and what is left of a stopped program."""
+
+import ipaddress
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+
+
+def descendants(root: int) -> set[int]:
+    """Processes started by `root` and theirs, without itself."""
+    parents = {}
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                parents[int(process.name)] = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:  # it has ended meanwhile
+                continue
+    found = {root}
+    while new := {child for child, parent in parents.items() if parent in found} - found:
+        found |= new
+    return found - {root}
+
+
+def soon_none(left, seconds: float = 5.0) -> list:
+    """What is left when nothing is, or after a grace of some seconds."""
+    deadline = time.monotonic() + seconds
+    while (found := left()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found
+
+
+def command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    except OSError:
+        return ""
+
+
+def inodes(pid: int) -> set[str]:
+    found = set()
+    try:
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            target = os.readlink(descriptor)
+            if target.startswith("socket:["):
+                found.add(target[8:-1])
+    except OSError:  # closed or ended meanwhile
+        pass
+    return found
+
+
+def address(hexadecimal: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """An address as /proc/net/tcp writes it: little-endian words."""
+    words = bytes.fromhex(hexadecimal)
+    found = ipaddress.ip_address(b"".join(words[i : i + 4][::-1] for i in range(0, len(words), 4)))
+    return getattr(found, "ipv4_mapped", None) or found
+
+
+def listening(processes: set[int]) -> dict[str, str]:
+    """Where these processes listen: {address:port: command}."""
+    owners = {inode: pid for pid in processes for inode in inodes(pid)}
+    found = {}
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            local, state, inode = (line.split()[i] for i in (1, 3, 9))
+            if state == "0A" and inode in owners:
+                host, port = local.split(":")
+                found[f"{address(host)} {int(port, 16)}"] = command(owners[inode])
+    return found
+
+
+def exposed(sockets: dict[str, str]) -> dict[str, str]:
+    return {place: who for place, who in sockets.items() if not ipaddress.ip_address(place.split()[0]).is_loopback}
+
+
+SCRIPT = """
+import sys
+from rounds import *
+from shuffle_sim import run
+from shuffle_sim.cli import app
+def work(standalone_mode):
+    print("begun", flush=True)
+    run(interactive({rounds}), rows(), seed=5, runtime={runtime!r}, workers=2, checkpoint={folder!r})
+app.app = work
+app.main()
+"""
+
+
+class Watched:
+    """A program under way in a session of its own, and all processes that come of it, by a mark in their environment."""
+
+    def __init__(self, folder, runtime, rounds):
+        self.mark = f"SHUFFLE_SIM_TEST={os.getpid()}-{folder.name}"
+        environment = {**os.environ, "PYTHONPATH": str(TESTS), **dict([self.mark.split("=")])}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT.format(runtime=runtime, folder=str(folder), rounds=rounds)],
+            env={name: value for name, value in environment.items() if not name.startswith("RAY_")},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+        self.process.stdout.readline()
+
+    def stop(self, number):
+        """Ctrl-C goes to all processes of the terminal, SIGTERM to the one that is named."""
+        if number == signal.SIGINT:
+            os.killpg(self.process.pid, number)
+        else:
+            self.process.send_signal(number)
+        _, told = self.process.communicate(timeout=60)
+        return told, self.process.returncode
+
+    def left(self, grace=5.0):
+        """What is left of it, after a grace of some seconds."""
+        deadline = time.monotonic() + grace
+        while (found := self._alive()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return found
+
+    def _alive(self):
+        found = {}
+        for process in Path("/proc").iterdir():
+            try:
+                if process.name.isdigit() and self.mark.encode() in (process / "environ").read_bytes().split(b"\0"):
+                    found[process.name] = (process / "cmdline").read_text().replace("\0", " ")[:80]
+            except OSError:  # it has ended meanwhile
+                continue
+        return found

@@ -1,0 +1,90 @@
+"""Domains: projections against an independent solver and their defining inequality."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from protocols.problems.domains import Box, Intersection, L2Ball, Simplex
+from shuffle_sim.errors import ParameterError
+
+D = 4
+DOMAINS = {
+    "ball": L2Ball(D, 2.0, [1.0, 0.0, -1.0, 0.5]),
+    "box": Box(D, [-1.0, 0.0, -2.0, 0.5], 1.0),
+    "simplex": Simplex(D, 3.0),
+    "box and ball": Intersection(Box(D, -1.0, 1.0), L2Ball(D, 1.3, 0.4)),
+    "simplex and ball": Intersection(Simplex(D), L2Ball(D, 0.6, [0.6, 0.2, 0.1, 0.1])),
+    "ball and ball": Intersection(L2Ball(D, 1.0), L2Ball(D, 1.0, [1.5, 0.0, 0.0, 0.0])),
+}
+
+
+def inside(domain, theta):
+    return np.abs(domain.project(theta) - theta).max() < 1e-9
+
+
+@pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
+def test_projections_are_in_the_set_and_nearest(domain):
+    rng = np.random.default_rng(0)
+    members = np.array([domain.project(theta) for theta in rng.normal(size=(150, D)) * 3])
+    for theta in rng.normal(size=(100, D)) * rng.choice([0.3, 2.0, 50.0], (100, 1)):
+        nearest = domain.project(theta)
+        assert inside(domain, nearest)
+        # The defining inequality of a projection on a convex set: no member lies beyond the supporting hyperplane.
+        assert ((members - nearest) @ (theta - nearest)).max() < 1e-6 * (1 + np.linalg.norm(theta))
+    assert inside(domain, domain.center)
+    spread = np.linalg.norm(members[:, None] - members[None], axis=2).max()
+    assert spread <= domain.diameter * (1 + 1e-10)
+    assert np.linalg.norm(members, axis=1).max() <= domain.radius * (1 + 1e-10)
+    assert np.linalg.norm(members - domain.center, axis=1).max() <= domain.reach(domain.center) * (1 + 1e-10)
+
+
+@pytest.mark.parametrize("kind", ["box and ball", "simplex and ball", "simplex", "ball and ball"])
+def test_projections_agree_with_a_general_solver(kind):
+    domain = DOMAINS[kind]
+    ball = {"box and ball": (1.3, np.full(D, 0.4)), "simplex and ball": (0.6, np.array([0.6, 0.2, 0.1, 0.1]))}.get(kind)
+    limits = {"box and ball": (-1.0, 1.0), "simplex": (0.0, None), "simplex and ball": (0.0, None)}.get(kind, (None, None))
+    rules = []
+    if ball:
+        rules.append({"type": "ineq", "fun": lambda t: ball[0] ** 2 - ((t - ball[1]) ** 2).sum()})
+    if kind == "ball and ball":
+        rules.append({"type": "ineq", "fun": lambda t: 1 - (t**2).sum()})
+        rules.append({"type": "ineq", "fun": lambda t: 1 - ((t - [1.5, 0, 0, 0]) ** 2).sum()})
+    if "simplex" in kind:
+        rules.append({"type": "eq", "fun": lambda t: t.sum() - (3.0 if kind == "simplex" else 1.0)})
+    rng = np.random.default_rng(1)
+    for theta in rng.normal(size=(12, D)) * 2:
+        solved = minimize(
+            lambda t, theta=theta: ((t - theta) ** 2).sum() / 2,
+            domain.center,
+            jac=lambda t, theta=theta: t - theta,
+            bounds=[limits] * D,
+            constraints=rules,
+            method="SLSQP",
+            options={"ftol": 1e-14, "maxiter": 500},
+        )
+        assert np.abs(domain.project(theta) - solved.x).max() < 1e-5
+
+
+def test_diameters_are_attained():
+    assert DOMAINS["ball"].diameter == 4.0
+    assert DOMAINS["box"].diameter == pytest.approx(np.linalg.norm([2, 1, 3, 0.5]))
+    assert DOMAINS["simplex"].diameter == pytest.approx(np.linalg.norm([3, -3]))
+    assert DOMAINS["box"].radius == pytest.approx(np.linalg.norm([1, 1, 2, 1]))
+    assert DOMAINS["simplex"].reach(np.zeros(D)) == DOMAINS["simplex"].radius == 3.0
+
+
+def test_unbounded_empty_or_misshapen_domains_are_refused():
+    for make in (
+        lambda: L2Ball(3, float("inf")),
+        lambda: L2Ball(0, 1.0),
+        lambda: L2Ball(3, 1.0, [0.0, 1.0]),
+        lambda: Box(3, 0.0, float("inf")),
+        lambda: Box(3, 1.0, 1.0),
+        lambda: Box(2, "low", 1.0),
+        lambda: Simplex(1),
+        lambda: Simplex(3, -1.0),
+        lambda: Intersection(Box(2, 0.0, 1.0), L2Ball(2, 1.0, 5.0)),
+        lambda: Intersection(Box(2, 0.0, 1.0), L2Ball(3, 1.0)),
+    ):
+        with pytest.raises(ParameterError):
+            make()

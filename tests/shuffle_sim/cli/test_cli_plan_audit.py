@@ -1,0 +1,132 @@
+"""The commands plan and audit, and what a run that fails leaves behind."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from protocols import VectorSum
+from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim.cli import audit as audit_module
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.errors import RoundAbortedError
+from shuffle_sim.protocol.adversary import Dropout
+from shuffle_sim.protocol.base import Datum, RoundSpec
+
+SCRIPT = Path(sys.executable).parent / "shuffle-sim"
+
+
+def command(*arguments: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([SCRIPT, *arguments], capture_output=True, text=True, check=False, cwd=folder)
+
+
+def test_plan_answers_in_json_what_the_planner_finds():
+    done = command("plan", "--n", "10000", "--d", "10", "--epsilon", "1", "--delta", "1e-6", "--noise-ratio", "1.02", "--json")
+    found = json.loads(done.stdout)
+    plan = found["plan"]
+    assert plan["bits_per_user_and_coordinate"] == plan["g"] + plan["b"] <= 125
+    assert plan["noise_ratio"] <= 1.02
+    assert plan["epsilon"] <= 1.0
+    bits = [row["bits_per_user_and_coordinate"] for row in found["curve"]]
+    noise = [row["noise_ratio"] for row in found["curve"]]
+    assert bits == sorted(bits, reverse=True)
+    assert noise == sorted(noise)
+    names = {row["name"]: row for row in found["compared"]}
+    assert names["the paper's constants"]["bits"] == 63_945_236
+    assert names["the paper's constants"]["std"] / names["central Gaussian (analytic)"]["std"] == pytest.approx(473, abs=1)
+    assert names["local model (every user adds that noise)"]["std"] == pytest.approx(422.47, abs=0.01)
+
+
+def test_plan_for_a_billion_users_a_budget_and_a_picture(tmp_path):
+    done = command("plan", "--n", "1000000000", "--max-bits", "20000", "--plot", "plan.png", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "scalar sum" in done.stdout
+    assert "central optimum" in done.stdout
+    assert (tmp_path / "plan.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_plan_composes_rounds_and_counts_on_the_honest_only():
+    done = command("plan", "--n", "2000", "--d", "3", "--rounds", "20", "--honest-fraction", "0.7", "--json")
+    found = json.loads(done.stdout)
+    assert found["plan"]["epsilon"] <= 1.0
+    assert found["plan"]["noise_ratio"] > 1 / np.sqrt(0.7)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--n", "0"],
+        ["--n", "100", "--epsilon", "0"],
+        ["--n", "100", "--delta", "1"],
+        ["--n", "100", "--delta", "1e-15"],
+        ["--n", "100", "--noise-ratio", "0.9"],
+        ["--n", "100", "--noise-ratio", "1.1", "--max-bits", "40"],
+        ["--n", "100", "--d", "50", "--max-bits", "3"],
+        ["--n", "100", "--honest-fraction", "1.5"],
+        ["--n", "100", "--plot", "/no/such/folder/plan.png"],
+        ["--n", "many"],
+        [],
+    ],
+)
+def test_bad_input_to_plan_is_one_line_and_exit_code_2(arguments):
+    done = command("plan", *arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith("shuffle-sim: error: ")
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""
+
+
+def test_audit_passes_and_says_so_in_json():
+    done = command("audit", "--n", "200", "--d", "2", "--repeats", "1000", "--seed", "1", "--json")
+    found = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert found["passed"] is True
+    assert found["report"]["theorem"] >= found["report"]["exact"] >= found["report"]["empirical"]
+
+
+def test_audit_of_a_defect_ends_with_exit_code_1(monkeypatch, capsys):
+    import shuffle_sim.auditing.audit
+    from shuffle_sim.cli.app import app
+
+    failed = shuffle_sim.auditing.audit.AuditReport(
+        1.0, 0.9, 0.95, 1e-6, 1000, (shuffle_sim.auditing.audit.Check("order", False, "0.95 > 0.9"),)
+    )
+    monkeypatch.setattr(shuffle_sim.auditing.audit, "audit", lambda *_, **__: failed)
+    assert app(["audit", "--n", "100"], standalone_mode=False) == 1
+    assert "FAILED" in capsys.readouterr().out
+    assert audit_module.audit_command
+
+
+class AsksTwice(VectorSum):
+    """Claims to be sequential, and asks its first users again."""
+
+    def plan(self, state):
+        if state.estimate is not None and state.estimate[0] > 1:
+            return None
+        stop = self.n if state.estimate is None else self.n // 2
+        event = self.randomizer.event(stop)
+        return RoundSpec(
+            Cohort.of(0, stop), Datum(), self.randomizer, event, lambda _: 1 + (state.estimate is not None) * np.ones(2)
+        )
+
+    def update(self, state, estimate):
+        return type(state)(np.atleast_1d(estimate))
+
+
+def test_a_protocol_that_claims_to_be_sequential_but_asks_again_is_caught_and_its_ledger_kept():
+    protocol = AsksTwice(n=100, d=2, g=3, b=30)
+    with pytest.raises(ParameterError, match="sequential") as caught:
+        run(protocol, np.zeros((100, 2)), seed=1)
+    ledger = caught.value.ledger
+    assert len(ledger.charges) == 2
+    assert not ledger.sequentially_interactive
+
+
+def test_an_aborted_run_keeps_what_it_spent():
+    protocol = VectorSum.calibrate(n=500, d=2, privacy=Privacy(1.0, 1e-6), noise_ratio=1.5, honest_fraction=0.9)
+    with pytest.raises(RoundAbortedError) as caught:
+        run(protocol, np.zeros((500, 2)), adversary=Dropout(0.5), seed=1)
+    assert 0.5 < caught.value.ledger.guarantee(1e-6).epsilon <= 1.0

@@ -1,0 +1,242 @@
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from shuffle_sim.data.tables import bundled
+
+SCRIPT = Path(sys.executable).parent / "shuffle-sim"
+SHAPES = {"breast-cancer": (569, 30), "digits": (1797, 64), "diabetes": (442, 10), "wine": (178, 13)}
+BOUNDS = {"age": (0.0, 120.0), "income": (-500.0, 500.0), "share": (0.0, 1.0)}
+
+
+def sum_of(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run([SCRIPT, "sum", *arguments], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+
+
+def summary(folder: Path, *arguments: str) -> dict:
+    done = sum_of(folder, *arguments, "--json", "--seed", "7")
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+def off_by(told: dict) -> np.ndarray:
+    """Private minus true, in predicted standard errors."""
+    return (np.array(told["private"]) - told["true"]) / told["standard_error"]
+
+
+def columns() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(3)
+    return {name: np.round(rng.uniform(low, high, 400), 3) for name, (low, high) in BOUNDS.items()}
+
+
+def write_csv(path: Path) -> None:
+    rows = [",".join(columns()), *(",".join(map(str, row)) for row in zip(*columns().values(), strict=True))]
+    path.write_text("\n".join(rows))
+
+
+def write_parquet(path: Path) -> None:
+    pq.write_table(pa.table(columns()), path)
+
+
+def write_npz(path: Path) -> None:
+    np.savez(path, **columns())
+
+
+# Bundled tables
+
+
+@pytest.mark.parametrize("table", [*(name for name in SHAPES if name != "wine"), pytest.param("wine", marks=pytest.mark.wheel)])
+def test_every_bundled_table_is_summed_within_its_predicted_error(tmp_path, table):
+    people, d = SHAPES[table]
+    told = summary(tmp_path, "--table", table)
+    assert (told["table"], told["people"], len(told["columns"])) == (table, people, d)
+    for key in ("true", "private", "standard_error", "half_range"):
+        assert np.isfinite(told[key]).all()
+        assert len(told[key]) == d
+    assert 0 < told["privacy"]["epsilon"] <= 1.0
+    assert (told["privacy"]["delta"], told["privacy"]["relation"]) == (1e-5, "replace-one")
+    assert told["privacy"]["basis"]
+    assert any("not private" in note for note in told["privacy"]["assumptions"])
+    g, b, p = told["parameters"].values()
+    assert p == 0.5
+    assert told["costs"]["payload_bits_per_user"] == told["costs"]["messages_per_user"] == d * (g + b)
+    assert told["costs"]["measured"]
+    assert told["wire_bytes_per_user"] * people == pytest.approx(told["costs"]["wire_bytes"])
+    assert told["wire_bytes_per_user"] >= d * (g + b) / 8
+    accounts = told["accounts"]
+    assert accounts["asked"] == accounts["accepted"] == people
+    assert (accounts["missing"], accounts["dropped"], accounts["clipped"]) == (0, {}, 0)
+    assert told["run"] == {"fidelity": "literal", "runtime": "inprocess", "workers": 1, "seed": 7, "security": "none"}
+    noise = told["noise"]
+    assert 1 < noise["standard_error_of_sum"] / noise["central"] <= 1.05
+    assert noise["paper"]["ratio"] > 100
+    clipped = ((bundled(table).rows < bundled(table).lower) | (bundled(table).rows > bundled(table).upper)).any(axis=0)
+    assert told["clipped_cells"] >= clipped.sum()
+    assert np.abs(off_by(told)[~clipped]).max() < 6
+    assert np.abs(off_by(told)).max() > 0.1  # noise there is
+
+
+def test_a_run_without_a_seed_is_another_run(tmp_path):
+    first, second = (json.loads(sum_of(tmp_path, "--table", "diabetes", "--json").stdout) for _ in range(2))
+    assert first["private"] != second["private"]
+    assert first["run"]["seed"] is None
+    assert not any("not private" in note for note in first["privacy"]["assumptions"])
+
+
+def test_privacy_bits_workers_and_fidelity_are_those_asked_for(tmp_path):
+    asked = ["--epsilon", "2", "--delta", "1e-6", "--max-bits", "40", "--workers", "3", "--fidelity", "aggregate"]
+    told = summary(tmp_path, "--table", "wine", *asked)
+    assert 1.5 < told["privacy"]["epsilon"] <= 2
+    assert told["privacy"]["delta"] == 1e-6
+    assert told["parameters"]["g"] + told["parameters"]["b"] <= 40
+    assert told["run"] == {"fidelity": "aggregate", "runtime": "inprocess", "workers": 3, "seed": 7, "security": "none"}
+    assert not told["costs"]["measured"]
+
+
+# Files
+
+
+def test_csv_parquet_and_npz_of_the_same_columns_give_the_same_release(tmp_path):
+    bounds = [word for name, (low, high) in BOUNDS.items() for word in ("--bounds", f"{name}={low}:{high}")]
+    told = {}
+    for suffix, write in {"csv": write_csv, "parquet": write_parquet, "npz": write_npz}.items():
+        write(tmp_path / f"people.{suffix}")
+        told[suffix] = summary(tmp_path, "--file", f"people.{suffix}", *bounds)
+        assert told[suffix].pop("table") == f"people.{suffix}"
+    assert told["csv"] == told["parquet"] == told["npz"]
+    assert told["csv"]["columns"] == list(BOUNDS)
+    assert told["csv"]["true"] == pytest.approx([column.mean() for column in columns().values()], rel=1e-12)
+    assert told["csv"]["half_range"] == [60, 500, 0.5]
+    assert np.abs(off_by(told["csv"])).max() < 6
+
+
+def test_columns_are_chosen_in_order_and_one_bound_may_serve_the_rest(tmp_path):
+    write_parquet(tmp_path / "people.parquet")
+    chosen = ["--columns", "share, income", "--bounds", "income=-400:400", "--bounds", "-1:3"]
+    told = summary(tmp_path, "--file", "people.parquet", *chosen)
+    assert told["columns"] == ["share", "income"]
+    assert told["half_range"] == [2, 400]
+    assert told["clipped_cells"] == (np.abs(columns()["income"]) > 400).sum() > 0
+    assert abs(off_by(told)[0]) < 6
+
+
+def test_an_npz_matrix_is_a_table_with_numbered_columns(tmp_path):
+    np.savez(tmp_path / "m.npz", np.stack(list(columns().values()), axis=1))
+    told = summary(tmp_path, "--file", "m.npz", "--columns", "2,0", "--bounds", "0:120")
+    assert told["columns"] == ["2", "0"]
+    assert np.abs(off_by(told)).max() < 6
+
+
+# For people
+
+
+WORDS = ("true", "private", "predicted s.e.", "Privacy", "Cost", "Noise", "Reports", "delta 1e-05")
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["for people", "json"])
+def test_plot_writes_a_png_beside_what_is_printed(tmp_path, form):
+    done = sum_of(tmp_path, "--table", "wine", "--seed", "7", "--plot", "out.png", *form)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [path.name for path in tmp_path.iterdir()] == ["out.png"]
+    assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    if form:
+        assert json.loads(done.stdout)["table"] == "wine"
+    else:
+        assert [word for word in (*bundled("wine").columns, *WORDS) if word not in done.stdout] == []
+
+
+def test_help_shows_an_example_and_the_options(tmp_path):
+    done = sum_of(tmp_path, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Example: shuffle-sim sum --table breast-cancer --epsilon 1" in done.stdout
+    assert all(
+        f"--{option}" in done.stdout for option in ("table", "file", "columns", "bounds", "delta", "max-bits", "json", "plot")
+    )
+
+
+def test_the_bare_command_shows_its_help_and_no_traceback(tmp_path):
+    done = subprocess.run([SCRIPT], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert "sum" in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (0, 2)
+
+
+def test_version_is_that_of_the_package(tmp_path):
+    done = subprocess.run([SCRIPT, "--version"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"shuffle-sim {version('shuffle-sim')}\n", "")
+
+
+# Bad input
+
+ON_CSV = ["--file", "../people.csv", "--bounds", "-500:500"]
+BAD = {
+    "no table": [],
+    "table and file": [*ON_CSV, "--table", "wine"],
+    "unknown table": ["--table", "iris"],
+    "bounds of a bundled table": ["--table", "wine", "--bounds", "0:1"],
+    "missing file": ["--file", "no.csv", "--bounds", "0:1"],
+    "truncated parquet": ["--file", "../cut.parquet", "--bounds", "0:1"],
+    "truncated npz": ["--file", "../cut.npz", "--bounds", "0:1"],
+    "column that is not there": [*ON_CSV, "--columns", "age,height"],
+    "no bounds": ["--file", "../people.csv", "--columns", "age"],
+    "reversed bounds": ["--file", "../people.csv", "--bounds", "120:0"],
+    "gap": ["--file", "../gap.csv", "--bounds", "0:9"],
+    "strings": ["--file", "../strings.csv", "--bounds", "0:9"],
+    "epsilon nan": [*ON_CSV, "--epsilon", "nan"],
+    "delta 1": [*ON_CSV, "--delta", "1"],
+    "delta too small": [*ON_CSV, "--delta", "1e-30"],
+    "noise ratio and bits": [*ON_CSV, "--noise-ratio", "1.1", "--max-bits", "60"],
+    "too few bits": [*ON_CSV, "--max-bits", "2", "--epsilon", "0.01"],
+    "unknown runtime": [*ON_CSV, "--runtime", "spark"],
+    "more workers than people": [*ON_CSV, "--workers", "401"],
+    "negative seed": [*ON_CSV, "--seed", "-1"],
+    "picture in no folder": [*ON_CSV, "--plot", "no/out.png"],
+    "picture onto a folder": [*ON_CSV, "--plot", ".."],
+    "picture of no known kind": [*ON_CSV, "--plot", "out.xyz"],
+    "epsilon that is no number": [*ON_CSV, "--epsilon", "one"],
+    "resume without a checkpoint": [*ON_CSV, "--resume"],
+    "resume from a folder that is not there": [*ON_CSV, "--resume", "--checkpoint", "no"],
+    "checkpoint in a file": [*ON_CSV, "--checkpoint", "../people.csv"],
+    "unknown option": [*ON_CSV, "--epsilom", "1"],
+    "option without its value": [*ON_CSV, "--epsilon"],
+    "stray argument": [*ON_CSV, "wine"],
+}
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    """Every bad command, each from an empty folder of its own, as many at a time as there are cores."""
+    root = tmp_path_factory.mktemp("bad")
+    for suffix, write in {"csv": write_csv, "parquet": write_parquet, "npz": write_npz}.items():
+        write(root / f"people.{suffix}")
+        whole = (root / f"people.{suffix}").read_bytes()
+        (root / f"cut.{suffix}").write_bytes(whole[: len(whole) // 2])
+    (root / "gap.csv").write_text("a,b\n1,2\n,3\n")
+    (root / "strings.csv").write_text("a,b\n1,x\n2,y\n")
+
+    def outcome(case: str) -> tuple[subprocess.CompletedProcess, list[Path]]:
+        here = root / case.replace(" ", "-")
+        here.mkdir()
+        plot = [] if "--plot" in BAD[case] else ["--plot", "out.png"]
+        return sum_of(here, *plot, *BAD[case]), list(here.rglob("*"))
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return dict(zip(BAD, pool.map(outcome, BAD), strict=True))
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_gives_one_line_and_exit_code_2_and_writes_nothing(outcomes, case):
+    done, written = outcomes[case]
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("shuffle-sim: error: ")
+    assert written == []

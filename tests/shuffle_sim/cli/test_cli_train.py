@@ -1,0 +1,394 @@
+import json
+import math
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from rounds import records
+
+from protocols.learning.training import Trainer
+from protocols.problems.losses import Logistic
+from shuffle_sim import Privacy, run
+from shuffle_sim.cli.app import main
+from shuffle_sim.cli.learning import MOMENTS, Moment, Split, Watch
+from shuffle_sim.data.labelled import held_out, labelled
+from shuffle_sim.data.tables import bundled
+from shuffle_sim.errors import ParameterError, ShuffleSimError
+from shuffle_sim.execution.checkpoint import FILE
+
+CANCER = ("--table", "breast-cancer", "--seed", "7", "--fidelity", "aggregate", "--noise-ratio", "1.3")
+EVEN = [word for digit in "02468" for word in ("--positive", digit)]
+
+
+@pytest.fixture
+def train(monkeypatch, capsys, tmp_path):
+    """`shuffle-sim train` in this process and a folder of its own: (exit code, standard output, standard error)."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["shuffle-sim", "train", *arguments])
+        with pytest.raises(SystemExit) as left:
+            main()
+        return (left.value.code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def told(train):
+    """What --json tells of a run that succeeds."""
+
+    def call(*arguments: str) -> dict:
+        code, output, errors = train(*arguments, "--json")
+        assert (code, errors) == (0, "")
+        return json.loads(output)
+
+    return call
+
+
+# One model
+
+
+def test_json_tells_scores_guarantee_costs_accounts_and_what_was_chosen(told):
+    found = told(*CANCER, "--rounds", "20", "--epsilon", "2")
+    assert found["people"] == {"asked": 455, "held_out": 114}
+    assert found["labels"] == "malignant = +1, benign = -1"
+    assert 1.5 < found["privacy"]["epsilon"] <= 2
+    assert (found["privacy"]["delta"], found["privacy"]["relation"], found["private"]) == (1e-5, "replace-one", False)
+    assert "Gaussian composition" in found["privacy"]["basis"]
+    assert any("not private" in note for note in found["privacy"]["assumptions"])
+    assert found["scores"].keys() == found["constant"].keys() == {"held_out_loss", "training_loss", "accuracy"}
+    assert found["scores"]["held_out_loss"] < found["constant"]["held_out_loss"]  # it has learnt something
+    assert found["protocol"]["name"] == "ShuffleGD"
+    assert (found["protocol"]["rounds"], found["protocol"]["rounds_per_user"]) == (20, 20)
+    assert {"eta", "batch", "rounds", "smoothing", "tuned_for"} <= found["protocol"]["choices"].keys()
+    assert found["sequentially_interactive"] is False
+    assert found["payload_bits_per_user"] == 20 * found["costs"]["payload_bits_per_user"]
+    assert found["costs"]["payload_bits_per_user"] % 31 == 0
+    assert found["accounts"]["asked"] == found["accounts"]["accepted"] == 20 * 455
+    assert found["clipped"] == {"cells": 14, "labels": 0, "gradients": 0}
+    assert found["run"] == {"fidelity": "aggregate", "runtime": "inprocess", "workers": 1, "seed": 7, "security": "none"}
+
+
+def test_a_seed_gives_one_model_on_both_runtimes_and_its_absence_another(told):
+    asked = ["--table", "breast-cancer", "--rounds", "4", "--noise-ratio", "1.3", "--fidelity", "literal"]
+    here = told(*asked, "--seed", "7")
+    there = told(*asked, "--seed", "7", "--runtime", "ray", "--workers", "2")
+    assert there["run"].pop("runtime") == "ray"
+    assert here["run"].pop("runtime") == "inprocess"
+    assert (here["run"].pop("workers"), there["run"].pop("workers")) == (1, 2)
+    assert here == there
+    assert here["costs"]["measured"]
+    first, second = told(*asked), told(*asked)
+    assert first["model"]["weights"] != second["model"]["weights"]
+    assert first["people"] == second["people"]
+    assert first["private"]
+
+
+@pytest.mark.parametrize(("protocol", "rounds"), [("shuffle-gd", 250), ("shuffle-sgd", 250), ("shuffle-acsa", 5)])
+def test_the_rounds_told_end_at_the_result_and_epsilon_never_falls(told, protocol, rounds):
+    found = told(*CANCER, "--protocol", protocol, "--rounds", str(rounds))
+    history = [Moment(**moment) for moment in found["history"]]
+    assert len(history) == min(rounds, MOMENTS)
+    assert history[-1].round == rounds
+    assert history[-1].epsilon == found["privacy"]["epsilon"]
+    assert history[-1].wire_bytes == found["costs"]["wire_bytes"]
+    for name in ("round", "epsilon", "wire_bytes"):
+        values = [getattr(moment, name) for moment in history]
+        assert values == sorted(values)
+    assert found["sequentially_interactive"] == (protocol != "shuffle-gd")
+    assert (history[0].epsilon == history[-1].epsilon) == (protocol != "shuffle-gd")  # disjoint users compose in parallel
+
+
+def test_the_first_loss_is_that_of_the_start(told):
+    assert told(*CANCER, "--rounds", "3")["history"][0]["loss"] == pytest.approx(math.log(2), rel=1e-12)
+
+
+def test_the_model_file_scores_as_told_on_the_table_s_own_units(told, tmp_path):
+    found = told(*CANCER, "--rounds", "20", "--model-out", "model.json", "--plot", "p.png")
+    model = json.loads((tmp_path / "model.json").read_text())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "p.png"]
+    assert model["private"] is False
+    table, m = bundled("breast-cancer"), model["model"]
+    people = np.column_stack([np.clip(table.rows, m["lower"], m["upper"]), table.target == "malignant"])
+    _, test = held_out(people, 0.2, 7)
+    margins = test[:, :-1] @ m["weights"] + m["intercept"]
+    assert ((margins > 0) == test[:, -1]).mean() == found["scores"]["accuracy"]
+    labels = np.where(test[:, -1] > 0, 1, -1)
+    assert np.logaddexp(0, -labels * margins).mean() == pytest.approx(found["scores"]["held_out_loss"], rel=1e-9)
+
+
+@pytest.mark.parametrize("loss", [["squared"], ["huber", "--threshold", "0.3"], ["absolute"], ["pinball", "--quantile", "0.8"]])
+def test_losses_of_numbers_tell_the_error_in_the_label_s_units(told, loss):
+    found = told("--table", "diabetes", "--loss", *loss, "--rounds", "10", "--seed", "1", "--fidelity", "aggregate")
+    assert 40 < found["scores"]["mean_absolute_error"] < 150
+    assert found["model"]["target_bounds"] == [25, 346]
+
+
+def test_a_file_is_trained_on_with_text_labels(told, tmp_path):
+    rng = np.random.default_rng(5)
+    age = rng.uniform(0, 100, 600)
+    rows = [f"{a:.2f},{b:.3f},{'old' if a > 55 else 'young'}" for a, b in zip(age, rng.normal(size=600), strict=True)]
+    (tmp_path / "people.csv").write_text("age,noise,kind\n" + "\n".join(rows))
+    bounds = ["--bounds", "age=0:100", "--bounds", "noise=-3:3"]
+    found = told("--file", "people.csv", "--label", "kind", "--positive", "old", *bounds, "--rounds", "30", "--seed", "3",
+                 "--epsilon", "4", "--fidelity", "aggregate", "--radius", "10")  # fmt: skip
+    assert found["model"]["columns"] == ["age", "noise"]
+    assert found["scores"]["accuracy"] > 0.9
+    assert found["model"]["weights"][0] > 0
+
+
+def test_a_model_is_the_same_where_frames_are_sealed(told):
+    plain, sealed = (told(*ON, "--seed", "3", "--rounds", "3", "--security", how) for how in ("none", "transport"))
+    assert plain["model"] == sealed["model"]
+    assert sealed["run"]["security"] == "transport"
+    assert sealed["costs"]["wire_bytes"] > plain["costs"]["wire_bytes"]
+
+
+def test_people_are_told_of_the_bound_the_choices_and_whose_view_it_is(train):
+    code, output, errors = train(*CANCER, "--rounds", "10", "--plot", "p.svg")
+    assert (code, errors) == (0, "")
+    words = ("fully interactive", "Logistic loss", "held out loss", "best constant", "accuracy", "simulator's own view", "Bound",
+             "nothing is promised", "Privacy", "not private", "bits per user", "455 people asked", "4,550 accepted", "Chose",
+             "eta:", "Picture: p.svg")  # fmt: skip
+    flat = " ".join(output.split())
+    assert [word for word in words if word not in flat] == []
+
+
+def test_clipped_gradients_are_counted_and_no_bound_is_claimed_for_them(told, train):
+    asked = (*CANCER, "--rounds", "5", "--norm-bound", "0.1")
+    found = told(*asked)
+    assert found["clipped"]["gradients"] > 5 * 400
+    assert found["protocol"]["excess_bound"] == "infinity"
+    assert "none is proven" in train(*asked)[1]
+    ways = told(*asked, "--compare", "--repeats", "1")["ways"]
+    assert {row["excess_bound"] for row in ways} == {"infinity"}
+
+
+def test_help_shows_an_example_and_the_options(train):
+    code, output, _ = train("--help")
+    assert code == 0
+    assert "Example: shuffle-sim train --table" in output
+
+
+# What the options do to the protocol
+
+
+def made(name: str = "shuffle-sgd", n: int = 455, *, trainer: dict | None = None, **given):
+    return Trainer.of("logistic", 31, Privacy(1.0, 1e-5), **(trainer or {})).protocol(name, n, **given)
+
+
+def test_what_is_given_is_taken():
+    sgd = made(rounds=7, batch=50, eta=0.25)
+    assert (sgd.rounds, sgd.mean.batch, sgd.eta) == (7, 50, 0.25)
+    assert made("shuffle-gd", rounds=3, smoothing=2.0).smoothing == 2
+    phased = made("shuffle-acsa", phases=2, trainer={"ridge": 0.1})
+    assert len(phased.phases) == 2
+    assert made("shuffle-acsa", phases=0, trainer={"ridge": 0.1}).bound <= phased.bound
+    assert made(hyper="paper").claim.basis.startswith("Theorem 4.1")
+    assert made(rounds=7, trainer={"norm_bound": 0.1}).mean.norm_bound == 0.1
+
+
+def test_noise_is_by_default_enough_for_the_honest_fraction_alone():
+    careful = made("shuffle-gd", rounds=3, trainer={"honest_fraction": 0.8})
+    assert careful.mean.honest == 364
+    assert careful.mean.squared_noise > made("shuffle-gd", rounds=3).mean.squared_noise
+
+
+@pytest.mark.parametrize(("name", "bits"), [("shuffle-sgd", 60), ("shuffle-acsa", 30)])
+def test_bits_allowed_are_not_exceeded_and_more_bits_give_less_noise(name, bits):
+    few, many = (made(name, trainer={"max_bits": allowed}, batch=60).mean for allowed in (bits, 4 * bits))
+    assert few.g + few.b <= bits < many.g + many.b <= 4 * bits
+    assert few.squared_noise > many.squared_noise
+
+
+def test_the_best_constant_is_the_closed_form():
+    labels = np.r_[np.ones(30), -np.ones(70)]
+    rows = np.column_stack([np.zeros((100, 31)), labels])
+    assert trainer_of("logistic").constant(rows) == pytest.approx(math.log(3 / 7), abs=1e-4)
+    numbers = np.column_stack([np.zeros((5, 31)), [-0.9, -0.3, 0.1, 0.2, 0.9]])
+    assert trainer_of("absolute").constant(numbers) == pytest.approx(0.1, abs=1e-4)
+    assert trainer_of("squared").constant(numbers) == pytest.approx(0.0, abs=1e-4)
+
+
+def trainer_of(loss: str) -> Trainer:
+    return Trainer.of(loss, 31, Privacy(1.0, 1e-5))
+
+
+@dataclass(frozen=True)
+class Breaks(Logistic):
+    """A loss whose values are no numbers away from the start."""
+
+    def value(self, margins, labels):
+        return np.where(margins == 0, super().value(margins, labels), np.nan)
+
+
+def test_a_loss_that_turns_nan_stops_the_run_says_where_and_keeps_the_ledger():
+    trainer = Trainer(Breaks(), 31, Privacy(1.0, 1e-5))
+    split = Split.of(labelled(bundled("breast-cancer"), classes=True), trainer, 0.2, 1)
+    protocol = trainer.protocol("shuffle-gd", len(split.train), rounds=9)
+    shown = []
+    with pytest.raises(ShuffleSimError, match="round 1: the training loss is nan") as caught:
+        run(protocol, split.train, fidelity="aggregate", seed=1, on_round=Watch(split, 9, 1e-5, shown.append))
+    assert [moment.round for moment in shown] == [1]
+    assert len(caught.value.ledger.charges) == 2
+    assert caught.value.ledger.guarantee(1e-5).epsilon > shown[0].epsilon
+
+
+# Side by side
+
+
+def test_compare_tells_all_ways_with_their_spread_on_the_same_splits(told):
+    found = told(*CANCER, "--compare", "--repeats", "3", "--rounds", "10", "--epsilon", "2")
+    ways = {row["way"]: row for row in found["ways"]}
+    assert list(ways) == ["sequential", "interactive", "central", "local", "not private"]
+    assert [row["trust"] for row in ways.values()] == ["shuffler", "shuffler", "curator", "nobody", "everyone"]
+    for name in ("sequential", "interactive", "central", "local"):
+        assert 1 < ways[name]["privacy"]["epsilon"] <= 2 + 1e-9
+    assert ways["not private"]["privacy"]["epsilon"] == "infinity"
+    assert (ways["sequential"]["rounds_per_user"], ways["interactive"]["rounds_per_user"]) == (1, 10)
+    assert ways["central"]["bits_per_user"] == ways["not private"]["bits_per_user"] == 10 * 31 * 64
+    for row in (*ways.values(), {"scores": found["constant"]}):
+        for score in row["scores"].values():
+            assert len(set(score["values"])) > 1
+            assert score["mean"] == pytest.approx(np.mean(score["values"]))
+            assert score["std"] == pytest.approx(np.std(score["values"], ddof=1))
+    assert found == told(*CANCER, "--compare", "--repeats", "3", "--rounds", "10", "--epsilon", "2")
+
+
+def t_statistic(worse: list[float], better: list[float]) -> float:
+    gaps = np.subtract(worse, better)
+    return float(gaps.mean() / (gaps.std(ddof=1) / math.sqrt(len(gaps))))
+
+
+def test_a_curator_costs_less_loss_than_no_trust_and_the_shuffler_lies_between(told):
+    """Paired t-tests over 16 splits at t > 3.73 (15 degrees of freedom): false alarm 1e-3 each where two ways are alike here."""
+    found = told(
+        "--table", "digits", *EVEN, "--compare", "--repeats", "16", "--rounds", "50", "--seed", "11", "--noise-ratio", "1.2"
+    )
+    losses = {row["way"]: row["scores"]["held_out_loss"]["values"] for row in found["ways"]}
+    assert t_statistic(losses["local"], losses["central"]) > 3.73
+    assert t_statistic(losses["local"], losses["interactive"]) > 3.73
+    assert t_statistic(losses["sequential"], losses["interactive"]) > 3.73
+    assert t_statistic(losses["interactive"], losses["not private"]) > 3.73
+    # Power: the local model's noise under the central model's name would not pass.
+    trainer = Trainer.of("logistic", 65, Privacy(1.0, 1e-5), noise_ratio=1.2)
+    rows = labelled(bundled("digits"), classes=True, positive=list("02468"))
+    planted = []
+    for seed in range(16):
+        split = Split.of(rows, trainer, 0.2, seed)
+        protocol = trainer.protocol("shuffle-gd", len(split.train), rounds=50, tuned_for="central")
+        planted.append(split.scores(trainer.baseline(protocol, split.train, "local", seed).value)["held_out_loss"])
+    assert t_statistic(losses["local"], planted) < 3.73
+
+
+def test_compare_for_people_names_optimisers_bounds_and_trust(train):
+    code, output, errors = train(*CANCER, "--compare", "--repeats", "2", "--rounds", "5", "--plot", "ways.png")
+    assert (code, errors) == (0, "")
+    words = ("sequential", "interactive", "central", "local", "not private", "best constant", "curator", "nobody", "bits per",
+             "2 splits", "simulator's own view", "bound", "nothing is promised", "Picture: ways.png")  # fmt: skip
+    flat = " ".join(output.split())
+    assert [word for word in words if word not in flat] == []
+
+
+@pytest.mark.parametrize("mode", [[], ["--compare", "--repeats", "1"]], ids=["train", "compare"])
+def test_a_picture_is_written_whole_or_not_at_all(train, monkeypatch, tmp_path, mode):
+    def full_disk(self, path, **_):
+        Path(path).write_bytes(b"\x89PNG")
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / "old.png").write_bytes(b"old")
+    monkeypatch.setattr(Figure, "savefig", full_disk)
+    code, _, errors = train(*CANCER, "--rounds", "3", "--plot", "old.png", *mode)
+    assert code == 2
+    assert "No space left on device" in errors
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"old.png": b"old"}
+
+
+# Bad input
+
+ON = ("--table", "breast-cancer")
+BAD = {
+    "no table": ([], "given one of the two"),
+    "no label of a file": (["--file", "people.csv", "--bounds", "0:9"], "the column to predict"),
+    "label of a bundled table": ([*ON, "--label", "x"], "used with --file"),
+    "three classes": (["--table", "wine"], "class_0 class_1 class_2"),
+    "unknown class": (["--table", "wine", "--positive", "class_9"], "one of the classes"),
+    "numbers for a loss of classes": (["--table", "diabetes"], "loss for numbers"),
+    "classes for a loss of numbers": ([*ON, "--loss", "squared"], "public bounds"),
+    "unknown loss": ([*ON, "--loss", "l2"], "one of absolute, hinge"),
+    "quantile of another loss": ([*ON, "--quantile", "0.3"], "logistic has none"),
+    "quantile out of range": (["--table", "diabetes", "--loss", "pinball", "--quantile", "1.5"], "quantile"),
+    "not an optimiser": ([*ON, "--protocol", "vector-sum"], "an optimiser"),
+    "unknown protocol": ([*ON, "--protocol", "sgd"], "one of shuffle-acsa, shuffle-gd, shuffle-sgd"),
+    "a limit on seals without seals": ([*ON, "--sealing-seconds", "9"], "used with --security onion"),
+    "seals that take too long": ([*ON, "--security", "onion", "--sealing-seconds", "0.01"], "s to seal and open"),
+    "seals on no messages": ([*ON, "--security", "onion", "--compare"], "no messages are there to be sealed"),
+    "unknown hyper": ([*ON, "--hyper", "best"], "calibrated, paper"),
+    "paper with bits": ([*ON, "--hyper", "paper", "--max-bits", "40"], "used without"),
+    "more rounds than users": ([*ON, "--protocol", "shuffle-sgd", "--rounds", "456"], "each of 455 users answers once"),
+    "batch above n": ([*ON, "--protocol", "shuffle-sgd", "--batch", "456"], "number of users (455)"),
+    "batch of gd": ([*ON, "--batch", "30"], "all 455 users"),
+    "no rounds": ([*ON, "--rounds", "0"], "from 1"),
+    "eta of acsa": ([*ON, "--protocol", "shuffle-acsa", "--eta", "1"], "does not take it"),
+    "phases without a ridge": ([*ON, "--phases", "2"], "take a ridge"),
+    "rounds in phases": ([*ON, "--phases", "2", "--ridge", "1", "--rounds", "3"], "does not take it"),
+    "negative phases": ([*ON, "--phases", "-1", "--ridge", "1"], "phases"),
+    "ratio and bits": ([*ON, "--noise-ratio", "1.2", "--max-bits", "60"], "not both"),
+    "too few bits": ([*ON, "--max-bits", "2", "--rounds", "5"], "max_bits"),
+    "radius": ([*ON, "--radius", "-1"], "radius"),
+    "infinite radius": (["--table", "diabetes", "--loss", "squared", "--radius", "inf"], "radius"),
+    "ridge": ([*ON, "--ridge", "nan"], "ridge"),
+    "norm bound": ([*ON, "--norm-bound", "0"], "norm_bound"),
+    "test fraction": ([*ON, "--test-fraction", "1"], "test_fraction"),
+    "epsilon": ([*ON, "--epsilon", "0"], "epsilon"),
+    "seed": ([*ON, "--seed", "-1"], "seed"),
+    "seed of compare": ([*ON, "--seed", "-1", "--compare"], "seed"),
+    "runtime": ([*ON, "--runtime", "spark"], "inprocess, ray"),
+    "workers": ([*ON, "--workers", "456", "--rounds", "2"], "number of users"),
+    "repeats alone": ([*ON, "--repeats", "3"], "given with --compare"),
+    "no repeats": ([*ON, "--compare", "--repeats", "0"], "repeats"),
+    "protocol of compare": ([*ON, "--compare", "--protocol", "shuffle-gd"], "left out with --compare"),
+    "model in no folder": ([*ON, "--model-out", "no/m.json"], "existing folder"),
+    "model of another kind": ([*ON, "--model-out", "m.pickle"], ".json"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_gives_one_line_and_exit_code_2_and_writes_nothing(train, tmp_path, case):
+    (tmp_path / "people.csv").write_text("a,b\n1,2\n2,3\n")
+    arguments, words = BAD[case]
+    extra = [] if "--compare" in arguments or "--model-out" in arguments else ["--model-out", "m.json"]
+    code, output, errors = train(*arguments, *extra, "--plot", "p.png")
+    assert (code, output) == (2, "")
+    assert len(errors.splitlines()) == 1
+    assert errors.startswith("shuffle-sim: error: ")
+    assert words in errors
+    assert [path.name for path in tmp_path.iterdir()] == ["people.csv"]
+
+
+def test_another_thing_than_a_linear_loss_is_refused():
+    with pytest.raises(ParameterError, match="a LinearLoss"):
+        Trainer("logistic", 3, Privacy(1.0, 1e-5))
+
+
+def test_training_that_is_resumed_gives_the_model_of_one_left_alone(train, told, tmp_path):
+    how = ("--table", "breast-cancer", "--fidelity", "aggregate", "--noise-ratio", "1.3", "--rounds", "20", "--checkpoint", "run")
+    first = told(*how)
+    journal, found = tmp_path / "run" / FILE, records(tmp_path / "run" / FILE)
+    journal.write_bytes(b"".join(found[:10]))  # as it was in the middle of the fifth round
+    assert told(*how, "--resume") == first
+    assert journal.read_bytes() == b"".join(found)
+    assert stat.S_IMODE((tmp_path / "run" / "split").stat().st_mode) == 0o600
+    for arguments in (
+        (*how,),
+        (*how, "--resume", "--compare"),
+        (*how, "--resume", "--rounds", "21"),
+        (*how[:-1], "no", "--resume"),
+    ):
+        code, _, errors = train(*arguments)
+        assert (code, len(errors.splitlines())) == (2, 1)
+    assert not (tmp_path / "no").exists()

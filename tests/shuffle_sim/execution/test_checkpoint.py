@@ -1,0 +1,653 @@
+"""A run that was killed and resumed gives what it would have given left alone; a checkpoint that is not its own is refused."""
+
+import multiprocessing
+import os
+import pickle
+import resource
+import shutil
+import signal
+import stat
+import threading
+from dataclasses import replace
+from importlib.metadata import version
+from multiprocessing import forkserver
+from pathlib import Path
+
+import numpy as np
+import pytest
+from processes import TESTS
+from rounds import PROTOCOLS, ROUNDS, Remembers, interactive, records, rows, sequential, told
+
+from shuffle_sim import ParameterError, run
+from shuffle_sim.data.population import Generated, InMemory, NpyFiles
+from shuffle_sim.errors import CheckpointError, RoundAbortedError
+from shuffle_sim.execution.checkpoint import FILE, Checkpoint
+from shuffle_sim.execution.fingerprint import fingerprint
+from shuffle_sim.execution.runtime import InProcessRuntime
+from shuffle_sim.protocol.adversary import Adversary, Dropout
+from shuffle_sim.roles import Deployment
+
+every_protocol = pytest.mark.parametrize("make", PROTOCOLS.values(), ids=PROTOCOLS)
+
+
+class StopError(Exception):
+    """Raised where a test wants the run to end."""
+
+
+class Stopping(InProcessRuntime):
+    """Ends the run in its `last` exchange: before anything is drawn, or when all is done and not yet written down."""
+
+    def __init__(self, last, *, before):
+        self.left, self.before = last, before
+
+    def exchange(self, broadcast):
+        self.left -= 1
+        if self.left == 0 and self.before:
+            raise StopError
+        done = super().exchange(broadcast)
+        if self.left == 0:
+            raise StopError
+        return done
+
+
+class Asking(InProcessRuntime):
+    """Counts the rounds in which users were asked."""
+
+    asked = 0
+
+    def exchange(self, broadcast):
+        self.asked += 1
+        return super().exchange(broadcast)
+
+
+# Going on
+
+
+@every_protocol
+@pytest.mark.parametrize("seed", [None, 5])
+@pytest.mark.parametrize("before", [True, False], ids=["before the draw", "after delivery"])
+def test_a_run_stopped_in_any_round_goes_on_as_if_left_alone(make, seed, before, tmp_path):
+    alone = run(make(), rows(), seed=seed, checkpoint=tmp_path / "alone")
+    for last in range(1, ROUNDS + 1):
+        folder = tmp_path / str(last)
+        with pytest.raises(StopError):
+            run(make(), rows(), runtime=Stopping(last, before=before), seed=seed, checkpoint=folder)
+        if seed is None:  # the same entropy: as much of the file of the run left alone as that of the stopped one has
+            data = (tmp_path / "alone" / FILE).read_bytes()
+            (folder / FILE).write_bytes(data[: (folder / FILE).stat().st_size])
+        asking = Asking()
+        assert told(run(make(), rows(), runtime=asking, seed=seed, checkpoint=folder, resume=True)) == told(alone)
+        assert asking.asked == ROUNDS - last + 1
+        assert (folder / FILE).read_bytes() == (tmp_path / "alone" / FILE).read_bytes() or seed is not None
+    if seed is not None:
+        assert told(run(make(), rows(), seed=seed)) == told(alone)
+
+
+def test_a_round_costs_the_same_on_disk_however_many_there_were_before(tmp_path):
+    run(interactive(200), rows(), checkpoint=tmp_path)
+    _, *rounds = records(tmp_path / FILE)
+    assert len(rounds) == 400
+    assert max(map(len, rounds)) < 400
+    assert sum(map(len, rounds[-20:])) < 1.1 * sum(map(len, rounds[:20]))
+
+
+def test_two_runs_without_a_seed_are_not_the_same(tmp_path):
+    assert len({told(run(interactive(), rows(), checkpoint=tmp_path / name))[0] for name in "ab"}) == 2
+
+
+def test_a_finished_run_gives_its_result_again_and_asks_nobody(tmp_path):
+    first, asking = run(interactive(), rows(), checkpoint=tmp_path), Asking()
+    assert told(run(interactive(), rows(), runtime=asking, checkpoint=tmp_path, resume=True)) == told(first)
+    assert asking.asked == 0
+
+
+@pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])
+def test_a_run_is_resumed_with_its_dropouts_and_other_workers(fidelity, tmp_path):
+    with pytest.raises(StopError):
+        run(
+            sequential(),
+            rows(),
+            runtime=Stopping(3, before=False),
+            fidelity=fidelity,
+            seed=5,
+            adversary=Dropout(0.2),
+            checkpoint=tmp_path,
+        )
+    how = {"fidelity": fidelity, "seed": 5, "adversary": Dropout(0.2)}
+    resumed = run(sequential(), rows(), workers=3, checkpoint=tmp_path, resume=True, **how)
+    assert told(resumed) == told(run(sequential(), rows(), **how))
+    assert resumed.accounts.missing > 0
+
+
+class Follows(Adversary):
+    """Corrupts by what it saw."""
+
+    def __init__(self):
+        self.seen = []
+
+    def corrupt(self, round_index, users, rng):
+        return users[: int(sum(self.seen)) % 3]
+
+    def report(self, user, x, call_next, rng):
+        return None
+
+    def observe(self, tally):
+        self.seen.append(tally.sums.sum())
+
+
+def test_an_adversary_is_shown_the_replayed_views_too(tmp_path):
+    with pytest.raises(StopError):
+        run(interactive(), rows(), runtime=Stopping(4, before=True), seed=5, adversary=Follows(), checkpoint=tmp_path)
+    resumed = run(interactive(), rows(), seed=5, adversary=Follows(), checkpoint=tmp_path, resume=True)
+    assert told(resumed) == told(run(interactive(), rows(), seed=5, adversary=Follows()))
+    assert resumed.accounts.missing > 0
+
+
+def test_users_that_remember_what_they_sent_remember_it_when_a_run_is_resumed(tmp_path):
+    alone = run(interactive(), rows(), seed=5, adversary=Remembers())
+    with pytest.raises(StopError):
+        run(interactive(), rows(), runtime=Stopping(4, before=True), seed=5, adversary=Remembers(), checkpoint=tmp_path)
+    resumed = run(interactive(), rows(), workers=2, seed=5, adversary=Remembers(), checkpoint=tmp_path, resume=True)
+    assert told(resumed) == told(alone) != told(run(interactive(), rows(), seed=5))
+
+
+def test_every_round_is_told_again_when_a_run_is_resumed(tmp_path):
+    seen = []
+    with pytest.raises(StopError):
+        run(interactive(), rows(), runtime=Stopping(4, before=True), checkpoint=tmp_path)
+    run(
+        interactive(),
+        rows(),
+        checkpoint=tmp_path,
+        resume=True,
+        on_round=lambda index, ledger, costs, query: seen.append((index, costs.rounds)),
+    )
+    assert seen == [(index, index + 1) for index in range(ROUNDS)]
+
+
+# The ledger
+
+
+class Witness(InProcessRuntime):
+    """Reads the journal at the moment users are asked."""
+
+    def __init__(self, path):
+        self.path, self.sizes = path, []
+
+    def exchange(self, broadcast):
+        self.sizes.append(self.path.stat().st_size)
+        return super().exchange(broadcast)
+
+
+def test_a_charge_is_on_disk_before_anything_is_drawn(tmp_path):
+    witness = Witness(tmp_path / "run" / FILE)
+    run(interactive(), rows(), runtime=witness, seed=5, checkpoint=tmp_path / "run")
+    data = witness.path.read_bytes()
+    assert witness.sizes == sorted(set(witness.sizes))
+    for index, size in enumerate(witness.sizes):  # what was there when the users were asked is what is charged
+        folder = tmp_path / str(index)
+        folder.mkdir()
+        (folder / FILE).write_bytes(data[:size])
+        with pytest.raises(RoundAbortedError, match="here") as stopped:
+            run(interactive(), rows(), runtime=Refusing(), seed=5, checkpoint=folder, resume=True)
+        assert len(stopped.value.ledger.charges) == index + 1
+        assert (folder / FILE).stat().st_size == size  # and the charge was not written twice
+
+
+class Refusing(InProcessRuntime):
+    def exchange(self, broadcast):
+        raise RoundAbortedError("here")
+
+
+class Wavering(type(sequential())):
+    """Plans by the clock of the process, not by its state."""
+
+    eta_now = 0.5
+
+    def step(self, state, gradient):
+        self.__dict__["eta"] = Wavering.eta_now
+        return super().step(state, gradient)
+
+
+def test_a_round_that_would_ask_something_else_than_was_charged_is_refused(tmp_path):
+    def wavering():
+        s = sequential()
+        return Wavering(problem=s.problem, n=s.n, rounds=s.rounds, eta=s.eta, mean=s.mean, privacy=s.privacy)
+
+    with pytest.raises(StopError):
+        run(wavering(), rows(), runtime=Stopping(2, before=True), seed=5, checkpoint=tmp_path)
+    Wavering.eta_now, asking = 0.25, Asking()
+    with pytest.raises(ParameterError, match=r"broadcast.*the one that was charged"):
+        run(wavering(), rows(), runtime=asking, seed=5, checkpoint=tmp_path, resume=True)
+    assert asking.asked == 0
+
+
+class Late(InProcessRuntime):
+    """Says what a call raised only to who waits for it, as actors do."""
+
+    def call(self, *arguments, returns=1, **options):
+        try:
+            return super().call(*arguments, returns=returns, **options)
+        except RoundAbortedError as error:
+            return [error] * returns
+
+    def get(self, handles):
+        for handle in handles:
+            if isinstance(handle, Exception):
+                raise handle
+        return handles
+
+
+class Forgetful(Adversary):
+    """Cannot bear to see a view for a second time."""
+
+    remembers = True
+
+    def observe(self, tally):
+        if not Forgetful.remembers:
+            raise RoundAbortedError("forgotten")
+
+
+def test_what_goes_wrong_in_replaying_a_round_is_told(tmp_path):
+    how = {"runtime": Late(), "seed": 5, "adversary": Forgetful(), "checkpoint": tmp_path}
+    with pytest.raises(StopError):
+        run(interactive(), rows(), **how | {"runtime": Stopping(3, before=True)})
+    Forgetful.remembers = False
+    with pytest.raises(RoundAbortedError, match="forgotten"):
+        run(interactive(), rows(), **how, resume=True)
+
+
+# Killed
+
+_processes = multiprocessing.get_context("forkserver")  # imports once, then forks
+LONG = 20
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _imported_once():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", f"{Path(__file__).parent}:{TESTS}")
+        _processes.set_forkserver_preload(["pytest.__main__", Path(__file__).stem])
+        forkserver.ensure_running()
+
+
+def attempt(ready, name, folder, seed, cut):
+    """In a process of its own: start or resume the run; what it told goes beside the checkpoint. `cut` dies in a write."""
+    protocol, resume = PROTOCOLS[name](LONG), (folder / FILE).exists()
+    if cut is not None:
+        die_in_write(*cut)
+    ready.set()
+    result = run(protocol, rows(), seed=seed, checkpoint=folder, resume=resume)
+    part = folder / "part"
+    part.write_bytes(pickle.dumps(told(result)))
+    part.rename(folder / "result")
+
+
+def die_in_write(number, share):
+    """The `number`-th write of this process writes a share of what it should, and kills."""
+    write, left = os.write, [number]
+
+    def dying(file, data):
+        left[0] -= 1
+        if left[0] == 0:
+            write(file, bytes(data)[: int(share * len(data))])
+            os.kill(os.getpid(), signal.SIGKILL)
+        return write(file, data)
+
+    os.write = dying
+
+
+def killed_until_done(name, folder, seed, death):
+    """What the run told in the end, and how often it was killed; `death` gives each attempt's (delay, cut), later ones later."""
+    folder.mkdir()
+    for kills in range(500):
+        (delay, cut), ready = death(kills), _processes.Event()
+        process = _processes.Process(target=attempt, args=(ready, name, folder, seed, cut))
+        process.start()
+        ready.wait(60)
+        process.join(delay)
+        process.kill()
+        process.join()
+        if (folder / "result").exists():
+            return pickle.loads((folder / "result").read_bytes()), kills
+        assert process.exitcode == -signal.SIGKILL
+    raise AssertionError("not done")
+
+
+def left_alone(name, folder, seed):
+    """What the run would have told: begun again with the entropy it was begun with."""
+    (folder / "alone").mkdir()
+    (folder / "alone" / FILE).write_bytes(records(folder / FILE)[0])
+    return told(run(PROTOCOLS[name](LONG), rows(), seed=seed, checkpoint=folder / "alone", resume=True))
+
+
+by_name = pytest.mark.parametrize("name", PROTOCOLS)
+
+
+@by_name
+def test_a_run_killed_at_random_moments_tells_what_it_would_have_told_left_alone(name, tmp_path):
+    rng, killed, number = np.random.default_rng(1), 0, 0
+    while killed < 20:
+        folder, number = tmp_path / str(number), number + 1
+        ended, kills = killed_until_done(name, folder, None, lambda kills: (rng.exponential(0.02 * (1 + kills / 10)), None))
+        assert ended == left_alone(name, folder, None)
+        killed += kills
+
+
+@by_name
+def test_a_run_killed_inside_its_writes_tells_what_it_would_have_told_left_alone(name, tmp_path):
+    rng = np.random.default_rng(2)
+    alone = told(run(PROTOCOLS[name](LONG), rows(), seed=5))
+    ended, kills = killed_until_done(name, tmp_path / "run", 5, lambda _: (60, (rng.integers(1, 10), rng.random())))
+    assert ended == alone
+    assert kills >= 4
+
+
+def test_fresh_entropy_after_a_death_would_be_noticed(tmp_path, monkeypatch):
+    alone = run(interactive(), rows(), checkpoint=tmp_path / "alone")
+    with pytest.raises(StopError):
+        run(interactive(), rows(), runtime=Stopping(3, before=True), checkpoint=tmp_path / "run")
+    shutil.copy(tmp_path / "alone" / FILE, tmp_path / "run" / FILE)
+    data = (tmp_path / "run" / FILE).read_bytes()
+    (tmp_path / "run" / FILE).write_bytes(data[: len(data) // 2])
+    kept = Checkpoint._resumed
+
+    def forgetful(self, deployment, identity):
+        return replace(kept(self, deployment, identity), entropy=deployment.entropy)
+
+    monkeypatch.setattr(Checkpoint, "_resumed", forgetful)
+    assert told(run(interactive(), rows(), checkpoint=tmp_path / "run", resume=True))[0] != told(alone)[0]
+
+
+# What is refused
+
+
+@pytest.fixture
+def stopped(tmp_path):
+    """The folder of a run stopped in its third round."""
+    with pytest.raises(StopError):
+        run(interactive(), rows(), runtime=Stopping(3, before=True), seed=5, fidelity="literal", checkpoint=tmp_path / "run")
+    return tmp_path / "run"
+
+
+OTHER = {
+    "protocol": {"protocol": interactive(eta=0.25)},
+    "data": {"data": rows() * np.array([1, 1, -1])},
+    "adversary": {"adversary": Dropout(0.1)},
+    "seed": {"seed": 6},
+    "fidelity": {"fidelity": "counts"},
+    "block size": {"block_size": 7},
+    "shuffler shards": {"shuffler_shards": 2},
+    "security": {"security": "transport"},
+}
+
+
+def test_of_another_seed_the_seed_is_named_and_not_the_data_that_it_split(stopped):
+    with pytest.raises(ParameterError, match="its seed is 5, this run's is 6"):
+        run(interactive(), rows()[::-1], seed=6, fidelity="literal", checkpoint=stopped, resume=True)
+
+
+@pytest.mark.parametrize("field", [*OTHER, "no seed", "a later round's parameter"])
+def test_a_checkpoint_of_another_run_is_refused_by_the_field_that_differs(field, stopped):
+    before = (stopped / FILE).read_bytes()
+    changed = {"no seed": {"seed": None}, "a later round's parameter": {"protocol": interactive(rounds=ROUNDS + 1)}, **OTHER}[
+        field
+    ]
+    how = {"protocol": interactive(), "data": rows(), "seed": 5, "fidelity": "literal", **changed}
+    asking = Asking()
+    with pytest.raises(
+        ParameterError, match=f"checkpoint = .*: its {next(iter(changed)).replace('_', ' ')} is .*, this run's is "
+    ):
+        run(how.pop("protocol"), how.pop("data"), runtime=asking, checkpoint=stopped, resume=True, **how)
+    assert asking.asked == 0
+    assert (stopped / FILE).read_bytes() == before
+
+
+@pytest.mark.parametrize("what", ["numpy", "kernel"])
+def test_what_would_draw_other_bits_is_refused(what, stopped, monkeypatch):
+    how = {"fidelity": "literal"}
+    if what == "numpy":
+        monkeypatch.setattr("shuffle_sim.execution.checkpoint.version", lambda name: "1.0" if name == "numpy" else version(name))
+    else:
+        shutil.rmtree(stopped)
+        with pytest.raises(StopError):
+            run(sequential(), rows(), runtime=Stopping(3, before=True), fidelity="aggregate", kernel="numpy", checkpoint=stopped)
+        how = {"fidelity": "aggregate", "kernel": "compiled"}
+    protocol = interactive() if what == "numpy" else sequential()
+    seed = 5 if what == "numpy" else None
+    with pytest.raises(ParameterError, match=f"{'software' if what == 'numpy' else what} is .*numpy"):
+        run(protocol, rows(), seed=seed, checkpoint=stopped, resume=True, **how)
+
+
+def test_a_flipped_bit_anywhere_is_refused(stopped):
+    data = (stopped / FILE).read_bytes()
+    rng, refused = np.random.default_rng(3), 0
+    deployment = Deployment(interactive(), bytes(16), 5, "literal", 4)
+    for place in range(len(data)):
+        flipped = bytearray(data)
+        flipped[place] ^= 1 << int(rng.integers(8))
+        (stopped / FILE).write_bytes(flipped)
+        with pytest.raises(ParameterError, match="undamaged"):
+            Checkpoint(stopped, deployment, InMemory(rows()), 5, resume=True)
+        refused += 1
+    assert refused == len(data) > 1000
+    (stopped / FILE).write_bytes(data)
+    Checkpoint(stopped, deployment, InMemory(rows()), 5, resume=True).close()
+
+
+@pytest.mark.parametrize("change", ["bytes", "a record twice", "a record taken out", "two exchanged", "another run's"])
+def test_records_that_were_moved_are_refused(change, stopped, tmp_path):
+    first, *rest = found = records(stopped / FILE)
+    assert len(found) == 6  # the beginning, charge and outcome twice, a charge
+    other = tmp_path / "other"
+    run(interactive(), rows(), seed=6, checkpoint=other)
+    moved = {
+        "bytes": [*found, b"\0" * 50],
+        "a record twice": [*found[:2], *found[1:]],
+        "a record taken out": [*found[:2], *found[3:]],
+        "two exchanged": [first, *rest[1::-1], *rest[2:]],
+        "another run's": [first, *records(other / FILE)[1:]],
+    }
+    (stopped / FILE).write_bytes(b"".join(moved[change]))
+    with pytest.raises(ParameterError, match="undamaged"):
+        run(interactive(), rows(), seed=5, fidelity="literal", checkpoint=stopped, resume=True)
+
+
+def test_a_record_cut_anywhere_at_the_end_is_taken_off_and_run_again(stopped):
+    data = (stopped / FILE).read_bytes()
+    alone = told(run(interactive(), rows(), seed=5))
+    for kept in np.random.default_rng(4).integers(len(data) // 2, len(data), 25):
+        (stopped / FILE).write_bytes(data[:kept])
+        assert told(run(interactive(), rows(), seed=5, fidelity="literal", checkpoint=stopped, resume=True)) == alone
+
+
+def test_an_empty_journal_is_refused(stopped):
+    (stopped / FILE).write_bytes(b"")
+    with pytest.raises(ParameterError, match="undamaged: the beginning"):
+        run(interactive(), rows(), seed=5, fidelity="literal", checkpoint=stopped, resume=True)
+
+
+def test_a_checkpoint_rolled_back_by_hand_sends_the_same_bytes_again(stopped, tmp_path):
+    older = (stopped / FILE).read_bytes()
+    finished = run(interactive(), rows(), seed=5, fidelity="literal", checkpoint=stopped, resume=True)
+    later = (stopped / FILE).read_bytes()
+    (stopped / FILE).write_bytes(older)
+    again = run(interactive(), rows(), seed=5, fidelity="literal", checkpoint=stopped, resume=True)
+    assert told(again) == told(finished)
+    assert (stopped / FILE).read_bytes() == later
+
+
+@pytest.mark.parametrize(
+    ("folder", "resume", "message"),
+    [
+        ("run", False, "a folder without a run, or given with --resume"),
+        ("nothing", True, "No such file"),
+        ("empty", True, "a folder with a run to resume"),
+        ("file", False, "File exists|Not a directory"),
+        ("file", True, "Not a directory"),
+        ("file/below", False, "Not a directory"),
+    ],
+)
+def test_a_folder_that_does_not_fit_is_refused_and_left_alone(folder, resume, message, stopped, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("mine")
+    before = sorted((path, path.is_file() and path.read_bytes()) for path in tmp_path.rglob("*"))
+    with pytest.raises(ParameterError, match=message):
+        run(interactive(), rows(), seed=5, checkpoint=tmp_path / folder, resume=resume)
+    assert sorted((path, path.is_file() and path.read_bytes()) for path in tmp_path.rglob("*")) == before
+
+
+def test_resume_needs_a_folder():
+    with pytest.raises(ParameterError, match="resume"):
+        run(interactive(), rows(), resume=True)
+
+
+def test_bad_parameters_make_no_folder(tmp_path):
+    for bad in ({"workers": 0}, {"fidelity": "guessed"}, {"seed": -1}, {"data": rows()[1:]}):
+        with pytest.raises(ParameterError):
+            run(interactive(), **{"data": rows(), "checkpoint": tmp_path / "run", **bad})
+    assert not (tmp_path / "run").exists()
+
+
+def test_only_the_owner_reads_a_checkpoint(tmp_path):
+    run(interactive(), rows(), checkpoint=tmp_path / "run")
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [FILE]
+    assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "run" / FILE).stat().st_mode) == 0o600
+
+
+# Two at once
+
+
+class Meanwhile(InProcessRuntime):
+    """Tries to resume the run in another way while it is under way."""
+
+    def __init__(self, folder):
+        self.folder, self.refused = folder, 0
+
+    def exchange(self, broadcast):
+        for resume in (True, False):
+            with pytest.raises(ParameterError, match="no other process is using"):
+                run(interactive(), rows(), seed=5, checkpoint=self.folder, resume=resume)
+            self.refused += 1
+        return super().exchange(broadcast)
+
+
+def test_two_runs_cannot_use_one_checkpoint(tmp_path):
+    here = Meanwhile(tmp_path)
+    run(interactive(), rows(), runtime=here, seed=5, checkpoint=tmp_path)
+    assert here.refused == 2 * ROUNDS
+    run(interactive(), rows(), seed=5, checkpoint=tmp_path, resume=True)  # free again
+
+
+# Full disks
+
+
+def on_a_full_disk(outcome, folder, size, resume):
+    """In a process of its own: no file may grow beyond `size` bytes."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    asking = Asking()
+    try:
+        run(interactive(), rows(), runtime=asking, seed=5, checkpoint=folder, resume=resume)
+    except CheckpointError as error:
+        outcome.send((str(error), asking.asked, len(error.ledger.charges) if error.ledger else 0))
+    outcome.send(None)
+
+
+def full_at(folder, size, resume):
+    ours, theirs = _processes.Pipe()
+    process = _processes.Process(target=on_a_full_disk, args=(theirs, folder, size, resume))
+    process.start()
+    told_by = ours.recv()
+    process.join()
+    return told_by
+
+
+def test_a_full_disk_stops_the_run_before_its_next_release_and_keeps_what_is_there(tmp_path):
+    alone = told(run(interactive(), rows(), seed=5, checkpoint=tmp_path / "alone"))
+    whole = (tmp_path / "alone" / FILE).read_bytes()
+    begun = len(records(tmp_path / "alone" / FILE)[0])
+    for size in np.random.default_rng(5).integers(begun, len(whole), 12).tolist():
+        folder = tmp_path / str(size)
+        folder.mkdir()
+        (folder / FILE).write_bytes(whole[:begun])
+        message, asked, charged = full_at(folder, size, resume=True)
+        kept = (folder / FILE).read_bytes()
+        assert "File too large" in message
+        assert len(kept) <= size
+        assert whole.startswith(kept)
+        before_draw = "the round was not begun" in message
+        assert asked == charged - before_draw
+        asking = Asking()
+        assert told(run(interactive(), rows(), runtime=asking, seed=5, checkpoint=folder, resume=True)) == alone
+        assert asking.asked == ROUNDS + 1 - charged  # nothing torn: whole records are kept, and only what is missing is run
+        assert (folder / FILE).read_bytes() == whole
+
+
+def test_a_disk_too_full_to_begin_leaves_nothing(tmp_path):
+    message, asked, charged = full_at(tmp_path, 100, resume=False)
+    assert "nothing was begun" in message
+    assert (asked, charged, [*tmp_path.iterdir()]) == (0, 0, [])
+
+
+# Fingerprints
+
+
+def same(make):
+    return fingerprint(make()) == fingerprint(make())
+
+
+def test_equal_values_have_equal_fingerprints():
+    rng = np.random.default_rng
+    for make in (interactive, sequential, rows, lambda: InMemory(rows()), lambda: Dropout(0.1), lambda: {"b": 1, "a": {2, 3}}):
+        assert same(make)
+    assert same(lambda: rng(3))
+    a = interactive()
+    before = fingerprint(a)
+    run(a, rows(), seed=5)
+    assert fingerprint(a) == before  # a run leaves no trace in the protocol
+
+
+def test_different_values_have_different_fingerprints(tmp_path):
+    def uniform(low):
+        return lambda rng, count: rng.uniform(low, 1, size=(count, 2))
+
+    files = [tmp_path / "a.npy", tmp_path / "b.npy"]
+    for number, file in enumerate(files):
+        np.save(file, np.full((3, 1), number))
+    values = [
+        *(None, True, 1, 1.0, "1", b"1", -0.0, 0.0, (), [], (1,), ((1,),), {1: 2}, {2: 1}, {1}, int, float, np.float64(1)),
+        *(np.zeros(2), np.zeros((2, 1)), np.zeros(2, np.int64), np.ones(2), np.array([None, 1], object)),
+        *(interactive(), interactive(eta=0.25), interactive(rounds=3), sequential(), Dropout(0.1), Dropout(0.2)),
+        *(
+            InMemory(rows()),
+            InMemory(rows()[::-1]),
+            Generated(9, uniform(0)),
+            Generated(9, uniform(0.5)),
+            Generated(8, uniform(0)),
+        ),
+        *(Generated(9, uniform(0), seed=1), Generated(9, lambda rng, count: rng.random((count, 2)))),
+        *(NpyFiles(files), NpyFiles(files[::-1]), NpyFiles(files[:1]), np.random.default_rng(1), np.random.default_rng(2)),
+    ]
+    assert len({fingerprint(value) for value in values}) == len(values)
+    before = fingerprint(NpyFiles(files))
+    np.save(files[0], np.full((3, 1), 9))
+    os.utime(files[0], ns=(1, 1))
+    assert fingerprint(NpyFiles(files)) != before
+
+
+def test_what_cannot_be_taken_apart_is_refused_before_anything_is_run(tmp_path):
+    adversary = Dropout(0.1)
+    adversary.lock = threading.Lock()
+    with pytest.raises(ParameterError, match="pickle"):
+        run(interactive(), rows(), adversary=adversary, checkpoint=tmp_path / "run")
+
+
+def test_a_value_that_is_found_in_itself_has_a_fingerprint():
+    def looped(rate):
+        adversary = Dropout(rate)
+        adversary.mine = [{"and": adversary}]
+        return adversary
+
+    assert same(lambda: looped(0.1))
+    assert fingerprint(looped(0.1)) != fingerprint(looped(0.2))

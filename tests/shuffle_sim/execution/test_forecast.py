@@ -1,0 +1,212 @@
+"""`shuffle-sim cost` and `compare`: what is forecast is what a run counts, and what is compared is what the protocols do."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from protocols import ScalarSum, VectorSum
+from protocols.sums.single_message import SingleMessageSum
+from protocols.sums.split_mix import SplitAndMixSum
+from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim.attacks.catalogue import attacks
+from shuffle_sim.cli.app import app
+from shuffle_sim.cli.compare import settings, ways
+from shuffle_sim.execution.forecast import corollary, forecast
+from shuffle_sim.registry import registered
+
+POINT = Privacy(1.0, 1e-6)
+
+
+def command(*words: str, capsys) -> str:
+    assert not app(list(words), standalone_mode=False)
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("security", ["none", "transport", "onion"])
+@pytest.mark.parametrize("protocol", [VectorSum(n=90, d=3, g=2, b=3), SplitAndMixSum.calibrate(n=40, privacy=POINT)])
+def test_a_literal_run_counts_what_was_forecast(protocol, security):
+    told = forecast(protocol, security=security)
+    shape = (protocol.users, protocol.d) if hasattr(protocol, "d") else (protocol.users,)
+    costs = run(protocol, np.zeros(shape), seed=1, fidelity="literal", security=security).costs
+    assert costs.measured
+    assert [hop.wire for hop in told.hops] == [costs.wire_bytes, costs.view_bytes, costs.broadcast_bytes]
+    assert sum(hop.sealing for hop in told.hops) == costs.sealing_bytes
+    assert (told.messages, told.payload_bits, told.label_bits) == (
+        costs.messages_per_user,
+        costs.payload_bits_per_user,
+        costs.label_bits_per_user,
+    )
+    assert (told.seconds > 0) == (security == "onion")
+
+
+@pytest.mark.parametrize(("name", "sequential"), [("shuffle-sgd", True), ("shuffle-acsa", True), ("shuffle-gd", False)])
+def test_optimisers_are_walked_through_round_by_round(name, sequential):
+    trainer = registered("trainer", "linear").of("logistic", 3, POINT)
+    protocol = trainer.protocol(name, 600, rounds=5)
+    told = forecast(protocol)
+    rows = np.column_stack([np.full((600, 3), 0.3), np.ones(600)])
+    result = run(protocol, rows, seed=1, fidelity="literal")
+    assert told.rounds == result.rounds == 5
+    assert told.sequential is sequential
+    assert told.participation == (1 if sequential else 5)
+    assert told.asked == result.accounts.asked
+    assert [hop.wire for hop in told.hops] == [result.costs.wire_bytes, result.costs.view_bytes, result.costs.broadcast_bytes]
+
+
+def test_plain_wire_bytes_are_at_most_a_tenth_above_the_payload():
+    protocol = VectorSum.calibrate(n=10_000, d=10, privacy=POINT, noise_ratio=1.05)
+    assert protocol.randomizer.report_bits == 580
+    costs = run(protocol, np.zeros((10_000, 10)), seed=1, fidelity="literal").costs
+    payload = 10_000 * 580 / 8
+    assert payload <= costs.wire_bytes <= 1.1 * payload
+    assert payload <= costs.view_bytes <= 1.1 * payload
+
+
+def test_the_corollary_is_the_bracket_times_the_rounds_a_user_answers():
+    told = forecast(ScalarSum(n=100, g=4, b=6))
+    assert corollary(told, 1, 2.0, 1e-6) == pytest.approx(10 + math.log(1e6) / 4)
+    gd = forecast(registered("trainer", "linear").of("logistic", 3, POINT).protocol("shuffle-gd", 100, rounds=7))
+    assert corollary(gd, 3, 1.0, 1e-6) == pytest.approx(7 * 3 * (10 + math.log(1e6)))
+
+
+@pytest.mark.parametrize("name", ["scalar-sum", "split-and-mix", "shuffle-gd"])
+def test_cost_speaks_to_people_and_machines(name, capsys):
+    words = ["cost", "--n", "300", "--protocol", name, *(["--d", "2", "--rounds", "3"] if name == "shuffle-gd" else [])]
+    printed = command(*words, capsys=capsys)
+    assert "users to shuffler" in printed
+    compared = {"scalar-sum": "section 3.1", "shuffle-gd": "Corollary B.11", "split-and-mix": None}[name]
+    assert (" of the paper" in printed) == (compared is not None)
+    assert (compared or "") in printed
+    told = json.loads(command(*words, "--json", "--security", "transport", capsys=capsys))
+    assert (told["paper"] or {"where": None})["where"] == compared
+    assert told["forecast"]["rounds"] == (3 if name == "shuffle-gd" else 1)
+    assert told["wire_bytes"]["users to shuffler"] > 0
+    assert told["forecast"]["hops"][0]["sealing"] > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["--n", "0"], "n"),
+        (["--n", "100", "--protocol", "nothing"], "protocol"),
+        (["--n", "100", "--security", "tls"], "security"),
+        (["--n", "100", "--d", "2", "--protocol", "split-and-mix"], "d"),
+        (["--n", "100", "--rounds", "3"], "rounds"),
+        (["--n", "100", "--batch", "3"], "batch"),
+        (["--n", "100", "--loss", "hinge"], "loss"),
+        (["--n", "100", "--protocol", "split-and-mix", "--noise-ratio", "1.1"], "noise_ratio"),
+        (["--n", "100", "--protocol", "single-message", "--max-bits", "11"], "max_bits"),
+        (["--n", "100", "--noise-ratio", "1.1", "--max-bits", "20"], "noise_ratio, max_bits"),
+        (["--n", "100", "--d", "2", "--protocol", "shuffle-sgd", "--batch", "101"], "batch"),
+    ],
+)
+def test_cost_names_what_is_wrong(words, name):
+    with pytest.raises(ParameterError) as caught:
+        app(["cost", *words], standalone_mode=False)
+    assert caught.value.parameter == name
+
+
+@pytest.fixture(scope="module")
+def scalar():
+    return ways(2000, 1, POINT, 20)
+
+
+def test_every_way_is_on_the_axis_with_its_error(scalar):
+    families = {way.family for way in scalar}
+    assert families == {"tight P_1D", "paper P_1D", "split and mix", "single message", "central", "local"}
+    central = next(way for way in scalar if way.family == "central")
+    for way in scalar:
+        assert not way.refused
+        assert way.attacked > way.error
+        if way.family == "tight P_1D":
+            assert 1 < way.error / central.error <= float(way.name.split()[0])
+    mixed = next(way for way in scalar if way.family == "split and mix")
+    assert mixed.error == pytest.approx(math.sqrt(2), rel=1e-3)
+    assert next(way for way in scalar if way.family == "local").error == pytest.approx(central.error * math.sqrt(2000))
+
+
+RUNS = 250
+
+
+def farthest_from_the_grid(randomizer, d):
+    """Where rounding is at its worst: between two steps, near the middle of the range."""
+    steps = getattr(randomizer, "g", None) or getattr(randomizer, "steps", 1)
+    place = (steps // 2 + 0.5) / steps
+    return np.full((2000, d), 2 * place - 1) if d > 1 else np.full(2000, place)
+
+
+def mean_square(protocol, xs, bias=0.0):
+    """Of the errors of runs, over all coordinates."""
+    values = [run(protocol, xs, fidelity="aggregate", seed=seed).value for seed in range(RUNS)]
+    return float(np.square(np.array(values) + bias - xs.sum(axis=0)).mean()) * (1 if xs.ndim == 1 else xs.shape[1])
+
+
+@pytest.mark.parametrize("d", [1, 3])
+def test_errors_are_those_of_runs(d):
+    """Of every protocol on the axis; false-alarm rate 1e-6 each (normal limit)."""
+    shown = {(way.family, way.name): way for way in ways(2000, d, POINT, 20)}
+    for family, name, make in settings(2000, d, POINT):
+        if family.startswith("tight") and not name.startswith(("1.05", "2 ")):
+            continue
+        protocol, way = make(), shown[family, name]
+        xs = farthest_from_the_grid(protocol.randomizer, d)
+        # A square's variance is twice its mean squared for normal noise, five times for Laplace's.
+        tolerance = 4.9 * math.sqrt((5 if family == "split and mix" else 2) / (RUNS * d))
+        found = mean_square(protocol, xs)
+        assert abs(found / way.error**2 - 1) < tolerance, (family, name)
+        if family.startswith("tight"):  # power: the sum is off by its standard error
+            assert mean_square(protocol, xs, bias=math.sqrt(found / d)) / way.error**2 - 1 > tolerance
+        assert way.attacked == pytest.approx(math.hypot(way.error, protocol.randomizer.manipulation(20, 2000)))
+
+
+def test_vectors_and_refusals_are_told(capsys):
+    told = json.loads(command("compare", "--n", "1000", "--d", "3", "--json", capsys=capsys))
+    assert told["attackers"] == 10
+    shown = {way["family"]: way for way in told["ways"]}
+    assert "scalars only" in shown["single message"]["refused"]
+    assert shown["local"]["attacked"] == "infinity"
+    few = command("compare", "--n", "12", "--epsilon", "0.5", capsys=capsys)
+    assert "split and mix, security 2^-40: refused" in few
+
+
+def test_the_picture_is_written_whole(tmp_path, capsys):
+    command("compare", "--n", "500", "--d", "2", "--plot", str(tmp_path / "axis.png"), capsys=capsys)
+    assert (tmp_path / "axis.png").read_bytes().startswith(b"\x89PNG")
+    assert [path.name for path in tmp_path.iterdir()] == ["axis.png"]
+
+
+@pytest.mark.parametrize(
+    ("words", "name"), [(["--malicious", "0.7"], "malicious"), (["--n", "0"], "n"), (["--plot", "x.gif"], "plot")]
+)
+def test_compare_names_what_is_wrong(words, name):
+    with pytest.raises(ParameterError) as caught:
+        app(["compare", *words], standalone_mode=False)
+    assert caught.value.parameter == name
+
+
+@pytest.mark.parametrize("name", ["tight", "single message"])
+def test_attackers_of_the_library_move_the_sum_as_far_as_the_table_says(name):
+    """Twenty of 2,000 users send only ones, or the largest symbol; false-alarm rate 1e-6."""
+    protocol = (
+        ScalarSum.calibrate(n=2000, privacy=POINT, noise_ratio=1.1)
+        if name == "tight"
+        else SingleMessageSum(n=2000, steps=1, gamma=0.2)
+    )
+    runs = [
+        run(protocol, np.zeros(2000), fidelity="counts", seed=i, adversary=attacks(["ones:fraction=0.01"])) for i in range(40)
+    ]
+    attackers = np.mean([each.accounts.corrupted for each in runs])
+    moved = np.mean([each.value for each in runs])
+    spread = protocol.standard_error + protocol.randomizer.manipulation(1, 2000) * math.sqrt(20)
+    assert abs(moved - protocol.randomizer.manipulation(1, 2000) * attackers) < 4.9 * spread / math.sqrt(40)
+    assert moved > 0.7 * protocol.randomizer.manipulation(20, 2000)
+
+
+def test_cost_says_when_a_run_would_refuse_to_seal(capsys):
+    small = command("cost", "--n", "100", "--security", "onion", capsys=capsys)
+    large = command("cost", "--n", "100000", "--d", "10", "--security", "onion", capsys=capsys)
+    assert "Sealing and opening" in small
+    assert "refuses" not in small
+    assert "A run refuses a round of more than 600 s" in large

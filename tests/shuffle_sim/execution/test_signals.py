@@ -1,0 +1,172 @@
+"""Ctrl-C and SIGTERM, at any moment: one line that says what was spent, no process left, no torn file."""
+
+import importlib
+import re
+import signal
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from processes import Watched
+from rounds import interactive, records, rows, told
+
+from shuffle_sim import run
+from shuffle_sim.cli import app
+from shuffle_sim.execution.checkpoint import FILE
+from shuffle_sim.execution.runtime import InProcessRuntime
+from shuffle_sim.execution.signals import TerminatedError, stoppable, unbroken
+
+MANY = 100
+
+
+@pytest.fixture(autouse=True)
+def pythons_own_handler():
+    """Ray, if it was started in this process before, has left a handler of its own."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def stopped(folder, runtime, rounds, number, delay):
+    """Stop the run after `delay` seconds of work; nothing may be left, and it can go on."""
+    watched = Watched(folder, runtime, rounds)
+    time.sleep(delay)
+    message, code = watched.stop(number)
+    assert watched.left() == {}
+    if code == 0:
+        return False
+    words = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}[number]
+    assert (code, len(message.splitlines())) == (128 + number, 1), message
+    found = re.match(rf"shuffle-sim: error: {words}(; spent until then, (\d+) round\(s\) charged: epsilon \d.*)?$", message)
+    charged = len(records(folder / FILE)) // 2 if (folder / FILE).exists() else 0
+    assert charged <= int(found[2] or 0) <= charged + 1  # what is on disk, and one that was about to be
+    return True
+
+
+NUMBERS = {"Ctrl-C": signal.SIGINT, "SIGTERM": signal.SIGTERM}
+stops = pytest.mark.parametrize("number", NUMBERS.values(), ids=NUMBERS)
+
+
+@stops
+def test_a_run_in_process_is_stopped_at_random_moments_and_goes_on(number, tmp_path):
+    alone, rng, hits = told(run(interactive(MANY), rows(), seed=5)), np.random.default_rng(number), 0
+    for attempt in range(4):
+        folder = tmp_path / str(attempt)
+        hits += stopped(folder, "inprocess", MANY, number, rng.uniform(0, 0.3))
+        resume = (folder / FILE).exists()
+        assert told(run(interactive(MANY), rows(), seed=5, checkpoint=folder, resume=resume)) == alone
+    assert hits >= 2
+
+
+def stopped_on_ray(folder, number, delay):
+    assert stopped(folder, "ray", 100_000, number, delay)
+
+
+def test_a_run_on_ray_is_stopped_as_ray_starts_and_under_way_and_nothing_is_left(tmp_path):
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(stopped_on_ray, (tmp_path / "a", tmp_path / "b"), NUMBERS.values(), (7.0, 0.8)))
+
+
+@pytest.mark.slow
+@stops
+@pytest.mark.parametrize("seed", range(10))
+def test_a_run_on_ray_is_stopped_at_random_moments_and_nothing_is_left(number, seed, tmp_path):
+    stopped_on_ray(tmp_path, number, np.random.default_rng(seed).uniform(0, 8))
+
+
+# The handlers
+
+
+def test_in_the_block_sigterm_is_an_exception_and_afterwards_what_it_was():
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(TerminatedError), stoppable():
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+@stops
+def test_a_signal_waits_until_the_block_is_over(number):
+    def work():
+        with stoppable():
+            with unbroken():
+                signal.raise_signal(number)
+                signal.raise_signal(number)
+                done.append("block")
+            done.append("after")
+
+    done = []
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        work()
+    assert done == ["block"]
+    assert isinstance(stopped.value, TerminatedError) == (number == signal.SIGTERM)
+
+
+def test_a_handler_set_in_the_block_stays_where_there_was_none():
+    def ours(number, frame):
+        raise AssertionError
+
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        with unbroken():
+            signal.signal(signal.SIGTERM, ours)
+        assert signal.getsignal(signal.SIGTERM) is ours
+        with unbroken():
+            signal.signal(signal.SIGTERM, lambda number, frame: None)
+        assert signal.getsignal(signal.SIGTERM) is ours
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_other_threads_have_nothing_to_wait_for():
+    def in_thread():
+        with unbroken():
+            done.append(signal.getsignal(signal.SIGINT))
+
+    done, before = [], signal.getsignal(signal.SIGINT)
+    thread = threading.Thread(target=in_thread)
+    thread.start()
+    thread.join()
+    assert done == [before]
+
+
+def test_an_interrupted_run_says_what_was_spent_before_it_goes_on_up():
+    class Interrupted(InProcessRuntime):
+        def exchange(self, broadcast):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        run(interactive(), rows(), runtime=Interrupted(), seed=5)
+    assert re.match(r"spent until then, 1 round\(s\) charged: epsilon \d", *stopped.value.__notes__)
+
+
+def test_a_sigterm_that_a_library_makes_an_interrupt_of_is_a_sigterm_still(monkeypatch, capsys):
+    def stopped(*arguments, **options):
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except TerminatedError:
+            raise KeyboardInterrupt from None  # as Ray does, if it finds the signal before Python does
+
+    monkeypatch.setattr(app, "app", stopped)
+    with pytest.raises(SystemExit) as left:
+        app.main()
+    assert (left.value.code, capsys.readouterr().err) == (143, "shuffle-sim: error: terminated\n")
+
+
+@pytest.mark.parametrize(
+    ("stop", "code", "word"), [(KeyboardInterrupt, 130, "interrupted"), (TerminatedError, 143, "terminated")]
+)
+def test_the_command_tells_what_was_spent_when_it_is_stopped(stop, code, word, monkeypatch, capsys):
+    def stopped(*arguments, **options):
+        error = stop()
+        error.add_note("spent until then, 3 round(s) charged: epsilon 0.5")
+        raise error
+
+    monkeypatch.setattr(importlib.import_module("shuffle_sim.cli.sum"), "run", stopped)
+    monkeypatch.setattr(sys, "argv", ["shuffle-sim", "sum", "--table", "wine"])
+    with pytest.raises(SystemExit) as ended:
+        app.main()
+    assert ended.value.code == code
+    assert capsys.readouterr().err == f"shuffle-sim: error: {word}; spent until then, 3 round(s) charged: epsilon 0.5\n"

@@ -1,0 +1,428 @@
+"""Rounds in waves, views in several frames, and a shuffler in shards: the same law, and nothing lost on the way."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import permutations
+
+import numpy as np
+import pytest
+from scipy.stats import hypergeom
+
+from protocols import VectorSum
+from shuffle_sim import ParameterError, run
+from shuffle_sim.auditing.conformance import LawError, check_pmf, check_same_law
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.data.population import InMemory
+from shuffle_sim.errors import FrameError, RoundAbortedError
+from shuffle_sim.execution.runtime import InProcessRuntime
+from shuffle_sim.privacy.events import NonPrivateEvent
+from shuffle_sim.protocol.adversary import Dropout
+from shuffle_sim.protocol.base import Datum, Protocol, RoundSpec, check_rows
+from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.roles import Analyzer, Deployment, Shuffler, UserShard, deployment, piles
+from shuffle_sim.sampling.shuffling import gathered, order, permute, permuted, share_out
+from shuffle_sim.wire.frames import Context, Frame, Kind, parse, split
+from shuffle_sim.wire.messages import Alphabet, Messages
+
+N, D = 60, 3
+ROWS = np.random.default_rng(0).normal(size=(N, D)) / 4
+PROTOCOL = VectorSum(n=N, d=D, g=4, b=7)
+
+
+@dataclass(frozen=True)
+class Echo(Randomizer):
+    """Every user sends its numbers as they are: what the shuffler does to them is seen in the view."""
+
+    labels: int
+    each: int
+    symbols: int
+
+    alphabet = property(lambda self: Alphabet(self.labels, self.symbols))
+    per_label = property(lambda self: self.each)
+
+    def admit(self, values):
+        return values, 0
+
+    def randomize(self, x, rng):
+        return Messages.from_symbols(self.alphabet, np.asarray(x).astype(np.int64).reshape(1, self.labels, self.each))
+
+
+class EchoRound(Protocol):
+    """One round of it; the result is the tally."""
+
+    def __init__(self, users, randomizer):
+        self.users_, self.randomizer = users, randomizer
+
+    users = property(lambda self: self.users_)
+    delta = property(lambda self: 1e-6)
+    speaks = property(lambda self: (Datum, Echo))
+
+    def check(self, rows):
+        check_rows(rows, (self.users_, self.randomizer.labels, self.randomizer.each))
+
+    def init(self):
+        return None
+
+    def plan(self, state):
+        event = NonPrivateEvent()
+        return None if state else RoundSpec(Cohort.of(0, self.users_), Datum(), self.randomizer, event, lambda tally: tally)
+
+    def update(self, state, estimate):
+        return estimate
+
+    def result(self, state):
+        return state
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """Waves of a block or two, and view frames of a few messages."""
+    monkeypatch.setattr(deployment, "WAVE_BYTES", 64)
+    monkeypatch.setattr(piles, "HAND_BYTES", 30)
+
+
+# Nothing changes but the way
+
+
+@pytest.mark.parametrize("adversary", [None, Dropout(0.3)])
+@pytest.mark.parametrize("shards", [1, 2, 4])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_waves_and_shards_change_no_bit_of_the_result(tiny, shards, workers, adversary):
+    how = {"seed": 3, "fidelity": "literal", "block_size": 4, "adversary": adversary}
+    result = run(PROTOCOL, ROWS, workers=workers, shuffler_shards=shards, **how)
+    reference = run(PROTOCOL, ROWS, **how)
+    assert result.value.tobytes() == reference.value.tobytes()
+    assert (result.accounts, result.privacy) == (reference.accounts, reference.privacy)
+    assert result.shuffler_shards == shards
+    assert (result.costs.routed_bytes > 0) == (shards > 1)
+    assert result.costs.wire_bytes == reference.costs.wire_bytes
+
+
+def test_one_wave_and_one_frame_are_the_ordinary_round():
+    assert len(Deployment(PROTOCOL, bytes(16), 1, "literal", 4).waves(Analyzer(deploy(1)).plan()[0])) == 1
+
+
+@pytest.mark.parametrize("fidelity", ["counts", "aggregate"])
+def test_shards_need_messages(fidelity):
+    with pytest.raises(ParameterError, match="shuffler_shards"):
+        run(PROTOCOL, ROWS, fidelity=fidelity, shuffler_shards=2)
+
+
+@pytest.mark.parametrize("shards", [0, -1, 1.5, True, 5000])
+def test_a_number_of_shards_that_is_none_is_refused(shards):
+    with pytest.raises(ParameterError, match="shuffler_shards"):
+        run(PROTOCOL, ROWS, fidelity="literal", shuffler_shards=shards)
+
+
+@pytest.mark.parametrize("symbols", [2, 7, 256, 100_000, 2**40])
+@pytest.mark.parametrize("shards", [1, 3])
+def test_messages_of_any_alphabet_arrive_each_once(tiny, symbols, shards):
+    rng = np.random.default_rng(symbols)
+    sent = rng.integers(0, symbols, (N, 2, 5))
+    protocol = EchoRound(N, Echo(2, 5, symbols))
+    seen = Seen()
+    result = run(protocol, sent, runtime=seen, fidelity="literal", seed=1, block_size=4, shuffler_shards=shards)
+    assert result.value.sums.tolist() == sent.sum(axis=(0, 2)).tolist()
+    arrived = np.sort(np.concatenate(seen.messages(protocol.randomizer), axis=1), axis=1)
+    assert np.array_equal(arrived, np.sort(sent.transpose(1, 0, 2).reshape(2, -1), axis=1))
+    assert seen.frames > shards - (symbols == 2)
+
+
+class Seen(InProcessRuntime):
+    """Remembers the views that pass."""
+
+    def open(self, *arguments):
+        self.views = []
+        return super().open(*arguments)
+
+    def call(self, host, method, *arguments, many=(), returns=1):
+        if method == "receive":
+            self.views.append(arguments[0])
+        return super().call(host, method, *arguments, many=many, returns=returns)
+
+    @property
+    def frames(self):
+        return sum(1 for view in self.views for _ in split(view))
+
+    def messages(self, randomizer):
+        """Of each frame, in the order of the view, the symbols (labels, messages)."""
+        frames = sorted((parse(data) for view in self.views for data in split(view)), key=lambda frame: frame.index)
+        alphabet = Alphabet(1, randomizer.symbols)
+        return [
+            Messages.from_bytes(
+                alphabet, int.from_bytes(f.payload[:8], "big"), f.payload[8:], randomizer.labels
+            ).symbols[:, 0, :].astype(np.int64)
+            for f in frames
+        ]  # fmt: skip
+
+
+# The order is uniform: 4 users with a symbol each, 24 orders. False-alarm rate 1e-6 per test.
+
+DRAWS = 6000
+
+
+@cache
+def orders(shards, defect=None):
+    """Which of the 24 orders the view of each of so many rounds is in."""
+    which = {order: index for index, order in enumerate(permutations(range(4)))}
+    randomizer = Echo(1, 1, 5)
+    protocol = EchoRound(4, randomizer)
+    broadcast = Analyzer(Deployment(protocol, bytes(16), 0, "literal", 1)).plan()[0]
+    payload = parse(broadcast).payload
+    drawn = []
+    for seed in range(DRAWS // 2):
+        made = Deployment(protocol, bytes(16), seed, "literal", 1, shuffler_shards=shards)
+        context = Context.of_broadcast(bytes(16), 0, payload)
+        reports = [
+            Frame(Kind.REPORTS, context, user, 1, Messages.from_symbols(randomizer.alphabet, np.array([[[user]]])).tobytes())
+            for user in range(4)
+        ]
+        hosts = [(defect or Shuffler)(made, shard) for shard in range(shards)]
+        view = []
+        collected = [h.collect(broadcast, [reports[u].tobytes() for u in range(s, 4, shards)]) for s, h in enumerate(hosts)]
+        records = [record for *_, record in collected]
+        for target, host in enumerate(hosts):
+            host.accept(broadcast, [frames[target] for *frames, _ in collected])
+        for host in hosts:
+            hands = host.release(broadcast, records).hands
+            for data in split(host.view(broadcast, 0, len(hands))[0]):
+                hand = parse(data).payload
+                view += Messages.from_bytes(Alphabet(1, 5), int.from_bytes(hand[:8], "big"), hand[8:], 1).symbols.ravel().tolist()
+        drawn.append(which[tuple(view)])
+    return np.array(drawn)
+
+
+class RoutesByHome(Shuffler):
+    """Keeps every message in the shard it came to."""
+
+    def collect(self, broadcast, batches):
+        now = self._at(broadcast)
+        record = now.inbox.take(batches, now.pile)
+        return *[b""] * self._deployment.shuffler_shards, replace(record, shares=Counter({self._shard: now.pile.size}))
+
+
+class SeldomRoutes(Shuffler):
+    """In one run of ten keeps its messages, else does as it should."""
+
+    def collect(self, broadcast, batches):
+        if self._deployment.entropy % 10:
+            return super().collect(broadcast, batches)
+        return RoutesByHome.collect(self, broadcast, batches)
+
+
+@pytest.mark.parametrize("shards", [1, 2, 4])
+def test_the_view_of_a_sharded_shuffler_is_uniform(shards):
+    check_pmf(orders(shards), np.full(24, 1 / 24))
+
+
+@pytest.mark.parametrize("shards", [2, 4])
+def test_one_two_and_four_shards_have_one_law(shards):
+    check_same_law(orders(1), orders(shards))
+
+
+@pytest.mark.parametrize("defect", [RoutesByHome, SeldomRoutes])
+def test_power_a_shard_that_keeps_what_it_got_is_caught(defect):
+    with pytest.raises(LawError):
+        check_pmf(orders(2, defect), np.full(24, 1 / 24))
+    with pytest.raises(LawError):
+        check_same_law(orders(1), orders(2, defect))
+
+
+# The pieces
+
+
+@pytest.mark.parametrize(("ones", "sizes"), [(7, (5, 9)), (13, (5, 9)), (0, (3, 4)), (14, (5, 9)), (4, (0, 6, 2)), (1, (1, 1))])
+def test_ones_are_shared_out_hypergeometrically(ones, sizes):
+    rng = np.random.default_rng(ones)
+    drawn = np.array([share_out(ones, np.array(sizes), rng) for _ in range(DRAWS)])
+    assert (drawn.sum(axis=1) == ones).all()
+    assert (drawn <= sizes).all()
+    for piece, size in enumerate(sizes):
+        pmf = hypergeom.pmf(np.arange(size + 1), sum(sizes), ones, size)
+        if pmf.max() < 1 - 1e-9:
+            check_pmf(drawn[:, piece], pmf)
+        else:
+            assert (drawn[:, piece] == pmf.argmax()).all()
+
+
+def test_power_a_binomial_share_is_caught():
+    rng = np.random.default_rng(1)
+    with pytest.raises(LawError):
+        check_pmf(np.minimum(rng.binomial(9, 0.5, DRAWS), 9), hypergeom.pmf(np.arange(10), 14, 7, 9))
+
+
+def test_ones_are_shared_out_beyond_a_billion_places():
+    rng, sizes = np.random.default_rng(2), np.array([10**9, 3 * 10**9])
+    drawn = np.array([share_out(10**9, sizes, rng)[0] for _ in range(200)])
+    std = np.sqrt(10**9 * 0.25 * 0.75 * 3 / 4)
+    assert abs(drawn.mean() - 0.25e9) < 5 * std / np.sqrt(200)  # false alarm 6e-7
+    assert 0.7 < drawn.std() / std < 1.3
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.uint32, np.int64])
+def test_moving_messages_heap_by_heap_keeps_each(kind):
+    rng, row = np.random.default_rng(3), np.random.default_rng(4).integers(0, 200, 300_001).astype(kind)
+    before = row.copy()
+    moved = permuted(np.split(row, [0, 7, 100_000]), rng)
+    assert moved.dtype == kind
+    assert np.array_equal(np.sort(moved), np.sort(row))
+    assert np.array_equal(row, before)
+    assert (moved != row).mean() > 0.9
+
+
+@pytest.mark.parametrize("size", [1, 1000, 1 << 17, 150_001])
+def test_sealed_messages_are_copied_whole_in_the_order_drawn(size):
+    rng, rows = np.random.default_rng(5), np.random.default_rng(6).integers(0, 256, (size, 57), np.uint8)
+    drawn = order(size, rng)
+    assert np.array_equal(np.sort(drawn), np.arange(size))
+    for chosen in (drawn, drawn[: size // 3], drawn[-1:]):
+        assert np.array_equal(gathered(rows, chosen), rows[chosen])
+
+
+def places(move, seed):
+    """From which eighth of a long row to which eighth some messages go."""
+    rng, size, seen = np.random.default_rng(seed), 1 << 18, []
+    row = np.arange(size, dtype=np.uint32)
+    for _ in range(20):
+        seen.append(8 * (np.arange(512) >> 6) + (np.argsort(move(row, rng))[:: size // 512] >> 15))
+    return np.concatenate(seen)
+
+
+def in_order(row, rng):
+    """Forgets to throw an eighth of the messages into heaps of their own."""
+    eighth = row.size // 8
+    return np.concatenate([permuted([row[:eighth]], rng), permuted([row[eighth:]], rng)])
+
+
+def test_moving_messages_heap_by_heap_has_the_law_of_the_plain_permutation():
+    plain = places(lambda row, rng: permute(row[:, None, None], rng)[0], 5)
+    check_same_law(plain, places(lambda row, rng: permuted(np.split(row, [1000, 50_000]), rng), 6))
+    with pytest.raises(LawError):  # power: an eighth of the messages stays among itself
+        check_same_law(plain, places(in_order, 6))
+
+
+def test_every_heap_is_permuted_uniformly():
+    from shuffle_sim.sampling.compiled import permute_heaps
+
+    which = {order: index for index, order in enumerate(permutations(range(4)))}
+    rng, ends = np.random.Generator(np.random.SFC64(7)), np.arange(4, 4 * DRAWS + 1, 4)
+
+    def drawn():
+        heaps = np.tile(np.arange(4), DRAWS)
+        permute_heaps(heaps, ends, rng.bit_generator.random_raw(64).reshape(4, 16), np.empty((3, 16), np.uint64))
+        return heaps.reshape(-1, 4)
+
+    check_pmf([which[tuple(heap)] for heap in drawn().tolist()], np.full(24, 1 / 24))
+    with pytest.raises(LawError):  # power: one in ten heaps is not permuted
+        check_pmf([which[tuple(heap)] for heap in np.where(rng.random((DRAWS, 1)) < 0.1, np.arange(4), drawn()).tolist()],
+                  np.full(24, 1 / 24))  # fmt: skip
+
+
+def test_a_word_that_would_favour_a_place_is_drawn_again():
+    from shuffle_sim.sampling.compiled import permute_heap
+
+    heap, state = np.arange(3), np.random.default_rng(8).integers(0, 2**64, (4, 16), np.uint64)
+    words = np.zeros(32, np.uint32)
+    words[2:4] = 1 << 31, 1 << 31  # the middle of three places, then the second of two
+    random = words.view(np.uint64).reshape(1, 16)
+    assert permute_heap(heap, heap[:0], state, random, words, 0) == 4  # 2^32 is not a multiple of 3: both zeros are refused
+    assert heap.tolist() == [0, 2, 1]
+    # Where words run out, others are drawn.
+    heap, left = np.arange(1000), words.size - 5
+    used = permute_heap(heap, np.arange(9), state, random, words, left)
+    assert sorted(heap) == list(range(1000))
+    assert 0 < used <= words.size
+    assert words.any()
+
+
+# What is refused
+
+
+def deploy(shards=2):
+    return Deployment(PROTOCOL, bytes(16), 7, "literal", 8, shuffler_shards=shards)
+
+
+def collected(made):
+    broadcast = Analyzer(made).plan()[0]
+    users = UserShard(made, InMemory(ROWS), made.blocks())
+    hosts = [Shuffler(made, shard) for shard in range(made.shuffler_shards)]
+    blocks = made.blocks()
+    parts = [host.collect(broadcast, [users.answer(broadcast, blocks[s :: len(hosts)])[0]]) for s, host in enumerate(hosts)]
+    return broadcast, hosts, parts
+
+
+def test_a_block_of_another_shard_is_dropped():
+    made = deploy()
+    broadcast, hosts, parts = collected(made)
+    users = UserShard(made, InMemory(ROWS), made.blocks())
+    *_, record = hosts[0].collect(broadcast, [users.answer(broadcast, range(1, 2))[0]])
+    assert record.dropped == {"wrong-shard": 8}
+    assert parts[0][-1].accepted + parts[1][-1].accepted == N
+
+
+def test_a_shard_does_not_release_while_messages_are_on_their_way():
+    broadcast, hosts, parts = collected(deploy())
+    with pytest.raises(RoundAbortedError, match="shard 0 holds"):
+        hosts[0].release(broadcast, [part[-1] for part in parts])
+
+
+def test_messages_between_shards_are_taken_once_and_only_if_they_are_such():
+    broadcast, hosts, parts = collected(deploy())
+    frame = parts[1][0]
+    for spoilt, reason in (
+        (replace(parse(frame), kind=Kind.REPORTS).tobytes(), "wrong-kind"),
+        (replace(parse(frame), context=replace(parse(frame).context, round=3)).tobytes(), "wrong-round"),
+        (replace(parse(frame), payload=parse(frame).payload[:-1]).tobytes(), "wrong-length"),
+        (frame[:-1], "truncated"),
+    ):
+        with pytest.raises(FrameError) as refused:
+            hosts[0].accept(broadcast, [spoilt])
+        assert refused.value.reason == reason
+    hosts[0].accept(broadcast, [frame])
+    with pytest.raises(FrameError, match="shard 1"):
+        hosts[0].accept(broadcast, [frame])
+    assert len(hosts[0].release(broadcast, [part[-1] for part in parts]).hands) == 1
+
+
+def test_the_view_comes_only_after_the_release_and_again_as_it_was():
+    made = deploy(1)
+    broadcast, (host,), parts = collected(made)
+    with pytest.raises(RoundAbortedError, match="not released"):
+        host.view(broadcast, 0, 1)
+    host.release(broadcast, [parts[0][-1]])
+    assert host.view(broadcast, 0, 1) == host.view(broadcast, 0, 1)
+
+
+def test_the_analyzer_counts_a_frame_of_the_view_once_however_often_it_comes(tiny):
+    made = deploy(1)
+    broadcast, (host,), parts = collected(made)
+    hands = host.release(broadcast, [parts[0][-1]]).hands
+    assert len(hands) > 2
+    frames = [host.view(broadcast, index, index + 1)[0] for index in range(len(hands))]
+    analyzer, again = Analyzer(made), Analyzer(made)
+    analyzer.plan()
+    again.plan()
+    assert [analyzer.receive(frame) for frame in frames] == [False] * (len(hands) - 1) + [True]
+    spoilt = replace(parse(frames[0]), payload=parse(frames[0]).payload[:-1] + b"\xf0")
+    for frame in (frames[0], frames[0], *frames[1:-1]):
+        assert again.receive(frame) is False
+    with pytest.raises(FrameError, match="another content"):
+        again.receive(spoilt.tobytes())
+    with pytest.raises(FrameError, match="reports"):
+        again.receive(replace(parse(frames[-1]), reports=N - 1).tobytes())
+    assert again.receive(frames[-1]) is True
+    assert again.result().tolist() == analyzer.result().tolist()
+
+
+def test_a_view_that_is_not_whole_concludes_nothing(tiny):
+    made = deploy(1)
+    broadcast, (host,), parts = collected(made)
+    hands = host.release(broadcast, [parts[0][-1]]).hands
+    frames = [host.view(broadcast, index, index + 1)[0] for index in range(len(hands))]
+    analyzer = Analyzer(made)
+    analyzer.plan()
+    with pytest.raises(FrameError, match="truncated"):
+        analyzer.conclude(b"".join(frames[:-1]))
+    plan, tally, _ = analyzer.conclude(frames[-1])
+    assert (plan, tally.reports) == (None, N)
