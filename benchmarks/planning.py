@@ -5,7 +5,7 @@ import tracemalloc
 from benchmarks.clock import best
 from shuffle_sim.privacy.bounds.domination import dominating_sigma
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.planner import Task, fewest_bits, least_noise
+from shuffle_sim.privacy.planner import SumSpec, fewest_bits, least_noise
 
 TASKS = [(10**3, 1), (10**4, 10), (10**6, 1), (10**6, 1000), (10**9, 1), (10**9, 10), (10**9, 1000)]
 
@@ -13,15 +13,15 @@ TASKS = [(10**3, 1), (10**4, 10), (10**6, 1), (10**6, 1000), (10**9, 1), (10**9,
 def measure() -> dict[str, object]:
     rows = []
     for n, d in TASKS:
-        task = Task(n, d, Privacy(1.0, 1e-6))
+        task = SumSpec(n, d, Privacy(1.0, 1e-6))
 
-        def cold(task: Task = task) -> int:
+        def cold(task: SumSpec = task) -> int:
             dominating_sigma.cache_clear()
             return fewest_bits(task, 1.05).bits
 
         bits = cold()
 
-        def budget(task: Task = task, bits: int = bits) -> None:
+        def budget(task: SumSpec = task, bits: int = bits) -> None:
             dominating_sigma.cache_clear()
             least_noise(task, bits)
 
@@ -39,7 +39,7 @@ def measure() -> dict[str, object]:
                 "peak_bytes": peak,
             }
         )
-    rounds = Task(10**4, 10, Privacy(1.0, 1e-6), rounds=1000)
+    rounds = SumSpec(10**4, 10, Privacy(1.0, 1e-6), rounds=1000)
     thousand = best(lambda: fewest_bits(rounds, 1.03), 3)
     return {
         "plans": rows,

@@ -11,7 +11,7 @@ from protocols.sums.binomial import BinomialRandomizer
 from shuffle_sim.arrays import Floats, Scaled
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.planner import Task, fewest_bits
+from shuffle_sim.privacy.planner import SumSpec, fewest_bits
 from shuffle_sim.protocol.base import Protocol, Query, RoundSpec, check_rows
 from shuffle_sim.sampling.kernels import margins_and_norms
 
@@ -44,12 +44,12 @@ class LogisticSum(Protocol[tuple[int, Floats]]):
     def __init__(self, n: int, rounds: int) -> None:
         """Choose the randomizer."""
         self.n, self.rounds = n, rounds
-        plan = fewest_bits(Task(n, D, Privacy(1.0, 1e-6)), 1.05)
+        plan = fewest_bits(SumSpec(n, D, Privacy(1.0, 1e-6)), 1.05)
         self.randomizer = BinomialRandomizer(D, plan.g, plan.b, 0.5, -1.0, 2.0, 1.0)
 
     users = property(lambda self: self.n)
     delta = property(lambda self: 1e-6)
-    speaks = property(lambda self: (SignedLogistic, BinomialRandomizer))
+    vocabulary = property(lambda self: (SignedLogistic, BinomialRandomizer))
 
     def check(self, rows: Floats) -> None:
         """Rows of 10 numbers."""

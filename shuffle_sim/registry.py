@@ -23,7 +23,7 @@ def registered(kind: str, name: str) -> Any:
     """What is registered under `name` in the entry-point group shuffle_sim.<kind>s (losses: shuffle_sim.losses).
 
     Args:
-        kind: "protocol", "loss", "trainer", "runtime", "attack" or "victim".
+        kind: "protocol", "loss", "trainer", "runtime", "attack" or "target_model".
         name: as registered.
 
     Raises:

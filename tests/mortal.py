@@ -15,7 +15,7 @@ from shuffle_sim import run
 from shuffle_sim.execution.checkpoint import FILE
 from shuffle_sim.execution.runtime import HostLostError, InProcessRuntime
 from shuffle_sim.roles import Analyzer, Shuffler, UserShard
-from shuffle_sim.wire.frames import parse, split
+from shuffle_sim.wire.frames import parse, split_frames
 
 WHENS = ("before", "after")
 STEPS = {
@@ -117,7 +117,7 @@ class Life:
         given = getattr(self.role, method)(*arguments)
         if method not in ("plan", "concluded", "result", "recall"):
             plain = [repr(each) for each in arguments[1:] if isinstance(each, int | range)]
-            viewed = split(arguments[0]) if method in ("receive", "conclude") else ()
+            viewed = split_frames(arguments[0]) if method in ("receive", "conclude") else ()
             self.diary.note(self.who, method, at, [*plain, *(hashlib.sha256(data).hexdigest()[:8] for data in viewed)], given)
         self.dies(method, at, "after")
         return given
@@ -200,7 +200,7 @@ def violations(result, diary, alone):
     found = []
     if told(result) != told(alone):
         found.append("another result, guarantee, cost or account than a run left alone")
-    a = result.accounts
+    a = result.reports
     if a.asked + a.extra != a.accepted + sum(a.dropped.values()) + a.missing:
         found.append("reports are not accounted for")
     given = defaultdict(set)

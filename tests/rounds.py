@@ -41,7 +41,7 @@ def told(result):
     """Everything a run says but how it was hosted."""
     value = np.asarray(result.value).tobytes()
     charged = result.ledger.charges
-    return value, result.privacy, result.promised, result.rounds, result.costs, result.accounts, charged, result.fidelity
+    return value, result.privacy, result.promised, result.rounds, result.costs, result.reports, charged, result.fidelity
 
 
 class Remembers(Adversary):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from protocols.optimisation.acceleration import Schedule, smoothing_of
-from protocols.optimisation.base import DivergedError, grid, split
+from protocols.optimisation.base import DivergedError, batching, grid
 from protocols.problems.problem import Problem, demand
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.data.population import InMemory
@@ -79,7 +79,7 @@ class PanPrivateACSA:
             choices: what was chosen, and why.
         """
         self.problem, self.n, self.privacy, self.schedule = problem, integer("n", n), privacy, schedule
-        self.batch, self.rounds = split(self.n, batch, schedule.rounds)
+        self.batch, self.rounds = batching(self.n, batch, schedule.rounds)
         self.zeta = positive("zeta", zeta)
         self.smoothing = None if smoothing is None else positive("smoothing", smoothing)
         if smoothing is None and not problem.smooth:

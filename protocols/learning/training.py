@@ -20,7 +20,7 @@ from protocols.shuffle.optimiser import FirstOrder
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.planner import Task, least_noise
+from shuffle_sim.privacy.planner import SumSpec, least_noise
 from shuffle_sim.registry import names, registered
 
 RADIUS = {True: 20.0, False: 5.0}
@@ -187,8 +187,8 @@ class Trainer:
         """With at most `bits` per user, coordinate and round; the least noise they allow, or more where the batch changes too."""
         for attempt in range(_PASSES):
             # Another ratio may choose other batches, which need another ratio; and `fewest_bits` may miss by some bits.
-            tasks = (Task(mean.batch, self.d, self.privacy, repeats, self.honest_fraction) for mean, repeats in _means(made))
-            made = make(max(least_noise(task, bits).noise_ratio for task in tasks) * _CREEP**attempt)
+            specs = (SumSpec(mean.batch, self.d, self.privacy, repeats, self.honest_fraction) for mean, repeats in _means(made))
+            made = make(max(least_noise(spec, bits).noise_ratio for spec in specs) * _CREEP**attempt)
             if all(mean.g + mean.b <= bits for mean, _ in _means(made)):
                 return made
         raise ParameterError("max_bits", bits, "larger, or used with --batch: no ratio of the noise was found to fit")

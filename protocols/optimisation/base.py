@@ -28,7 +28,7 @@ class OptimiserState:
 StateT = TypeVar("StateT", bound=OptimiserState)
 
 
-def split(n: int, batch: int | None, rounds: int | None) -> tuple[int, int]:
+def batching(n: int, batch: int | None, rounds: int | None) -> tuple[int, int]:
     """(batch, rounds) of a sequential protocol where one or both are given: every user answers once.
 
     Raises:
@@ -49,5 +49,5 @@ def split(n: int, batch: int | None, rounds: int | None) -> tuple[int, int]:
 def grid(n: int, batch: int | None, rounds: int | None) -> Sequence[tuple[int, int]]:
     """The (batch, rounds) worth trying: what is given, else rounds on a geometric grid."""
     if batch is not None or rounds is not None:
-        return [split(n, batch, rounds)]
+        return [batching(n, batch, rounds)]
     return [(n // int(t), int(t)) for t in np.unique(np.geomspace(1, n, 500).round().astype(int))]

@@ -74,9 +74,9 @@ class Phased(Protocol[PhasedState]):
         return self.privacy.delta
 
     @property
-    def speaks(self) -> tuple[type, ...]:
+    def vocabulary(self) -> tuple[type, ...]:
         """What a round may broadcast."""
-        return tuple(dict.fromkeys(word for phase in self.phases for word in phase.speaks))
+        return tuple(dict.fromkeys(word for phase in self.phases for word in phase.vocabulary))
 
     @property
     def claims_sequential(self) -> bool:

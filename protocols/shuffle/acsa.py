@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 
 from protocols.optimisation.acceleration import Schedule, gap_of, smoothing_of
-from protocols.optimisation.base import OptimiserState, grid, split
+from protocols.optimisation.base import OptimiserState, batching, grid
 from protocols.problems.problem import Problem, demand
 from protocols.shuffle.noisy_mean import NOISE_RATIO, Noise, NoisyMean
 from protocols.shuffle.optimiser import FirstOrder
@@ -180,7 +180,7 @@ class ShuffleACSA(FirstOrder[AcceleratedState]):
         size = batch
         if size is None:
             size = math.ceil(n**0.6 * d**0.2 * (length * log) ** 0.4 / (epsilon * smoothness * diameter) ** 0.4)
-        size, times = split(n, size, rounds)
+        size, times = batching(n, size, rounds)
         mean = NoisyMean.paper(size, d, length, epsilon, privacy.delta)
         sigma = math.sqrt(problem.spread**2 / size + mean.squared_noise)
         theorem = "Theorem 4.3" if beta is None else "Theorem 4.7"

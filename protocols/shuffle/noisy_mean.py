@@ -12,7 +12,7 @@ from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.bounds import gaussian, paper
 from shuffle_sim.privacy.events import BinomialSumEvent
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.planner import P, Plan, Task, fewest_bits, honest_users
+from shuffle_sim.privacy.planner import P, Plan, SumSpec, fewest_bits, honest_users
 from shuffle_sim.protocol.base import Query, RoundSpec
 from shuffle_sim.wire.messages import Tally
 
@@ -65,8 +65,8 @@ class Noise:
 
     def mean(self, batch: int, rounds: int = 1) -> "NoisyMean":
         """The shuffle model's average with that noise."""
-        task = Task(batch, self.d, self.privacy, rounds, self.honest_fraction)
-        return NoisyMean.calibrated(task, self.norm_bound, self.ratio)
+        spec = SumSpec(batch, self.d, self.privacy, rounds, self.honest_fraction)
+        return NoisyMean.calibrated(spec, self.norm_bound, self.ratio)
 
     def of(self, mean: "NoisyMean", rounds: int = 1) -> float:
         """rho^2 once the parameters are known: exact in the shuffle model."""
@@ -110,10 +110,10 @@ class NoisyMean:
         made.event(self.batch)  # refuses trials beyond exact arithmetic
 
     @classmethod
-    def calibrated(cls, task: Task, norm_bound: float, noise_ratio: float = NOISE_RATIO) -> "NoisyMean":
-        """The fewest bits with at most `noise_ratio` times the central Gaussian's noise; task.n is the batch."""
-        plan: Plan = _fewest_bits(task, noise_ratio)
-        return cls(task.n, task.d, norm_bound, plan.g, plan.b, honest_fraction=task.honest_fraction)
+    def calibrated(cls, spec: SumSpec, norm_bound: float, noise_ratio: float = NOISE_RATIO) -> "NoisyMean":
+        """The fewest bits with at most `noise_ratio` times the central Gaussian's noise; spec.n is the batch."""
+        plan: Plan = _fewest_bits(spec, noise_ratio)
+        return cls(spec.n, spec.d, norm_bound, plan.g, plan.b, honest_fraction=spec.honest_fraction)
 
     @classmethod
     def paper(cls, batch: int, d: int, norm_bound: float, epsilon: float, delta: float) -> "NoisyMean":

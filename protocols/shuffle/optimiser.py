@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.optimisation.base import DivergedError, StateT, split
+from protocols.optimisation.base import DivergedError, StateT, batching
 from protocols.problems.problem import Gradient, Problem, demand
 from protocols.shuffle.noisy_mean import NoisyMean
 from protocols.sums.binomial import BinomialRandomizer
@@ -56,7 +56,7 @@ class FirstOrder(Protocol[StateT]):
         if mean.batch > self.n:
             raise ParameterError("batch", mean.batch, f"at most the number of users ({self.n})")
         if self.one_shot:
-            split(self.n, mean.batch, self.rounds)
+            batching(self.n, mean.batch, self.rounds)
         self.smoothing = None if smoothing is None else positive("smoothing", smoothing)
         self.honest_fraction = mean.honest_fraction
         self.choices = {"rounds": "given", "batch": "given", **(choices or {})}
@@ -78,7 +78,7 @@ class FirstOrder(Protocol[StateT]):
         return self._claim
 
     @property
-    def speaks(self) -> tuple[type, ...]:
+    def vocabulary(self) -> tuple[type, ...]:
         """What a round may broadcast."""
         return (Gradient, BinomialRandomizer, type(self.problem.loss))
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protocols.optimisation.base import OptimiserState, grid, split
+from protocols.optimisation.base import OptimiserState, batching, grid
 from protocols.problems.problem import Problem, demand
 from protocols.shuffle.noisy_mean import NOISE_RATIO, Noise, NoisyMean
 from protocols.shuffle.optimiser import FirstOrder
@@ -157,7 +157,7 @@ class ShuffleSGD(Averaged):
         epsilon, d = privacy.epsilon, problem.d
         scale = math.sqrt(d) * math.log(d / privacy.delta)
         size = max(1, math.ceil(scale / epsilon)) if batch is None else batch
-        size, times = split(integer("n", n), size, rounds)
+        size, times = batching(integer("n", n), size, rounds)
         # Printed with one L too many in the second term: sqrt(d) L ln(d/delta).
         printed = epsilon * size * problem.domain.diameter / (
             problem.objective_lipschitz * math.sqrt(times) * (epsilon * size + scale)

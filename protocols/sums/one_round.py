@@ -13,7 +13,7 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
-from shuffle_sim.privacy.planner import Plan, Task, fewest_bits, honest_users, least_noise
+from shuffle_sim.privacy.planner import Plan, SumSpec, fewest_bits, honest_users, least_noise
 from shuffle_sim.protocol.base import Datum, Protocol, RoundSpec, check_rows
 
 
@@ -51,7 +51,7 @@ class OneRoundSum(Protocol[SumState]):
         return self._delta
 
     @property
-    def speaks(self) -> tuple[type, ...]:
+    def vocabulary(self) -> tuple[type, ...]:
         """What a round may broadcast."""
         return (Datum, type(self.randomizer))
 
@@ -123,7 +123,7 @@ class BinomialSum(OneRoundSum):
         return self.randomizer.p
 
 
-def choose(task: Task, noise_ratio: float | None, max_bits: int | None) -> Plan:
+def choose(spec: SumSpec, noise_ratio: float | None, max_bits: int | None) -> Plan:
     """The plan for a noise ratio or a bit budget, whichever is given.
 
     Raises:
@@ -131,7 +131,7 @@ def choose(task: Task, noise_ratio: float | None, max_bits: int | None) -> Plan:
     """
     if (noise_ratio is None) == (max_bits is None):
         raise ParameterError("noise_ratio, max_bits", (noise_ratio, max_bits), "given one of the two, not both, not neither")
-    return fewest_bits(task, noise_ratio) if noise_ratio is not None else least_noise(task, max_bits or 0)
+    return fewest_bits(spec, noise_ratio) if noise_ratio is not None else least_noise(spec, max_bits or 0)
 
 
 def claim_of(privacy: Privacy, theorem: str) -> Guarantee:

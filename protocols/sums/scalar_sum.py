@@ -8,7 +8,7 @@ from protocols.sums.one_round import BinomialSum, SumState, choose, claim_of
 from shuffle_sim.errors import real
 from shuffle_sim.privacy.bounds import paper
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.planner import P, Task
+from shuffle_sim.privacy.planner import P, SumSpec
 
 
 class ScalarSum(BinomialSum):
@@ -59,7 +59,7 @@ class ScalarSum(BinomialSum):
 
         Both by the exact binomial epsilon; `max_bits` counts a user's bits, g + b.
         """
-        plan = choose(Task(n, 1, privacy, honest_fraction=honest_fraction), noise_ratio, max_bits)
+        plan = choose(SumSpec(n, 1, privacy, honest_fraction=honest_fraction), noise_ratio, max_bits)
         return cls(n=n, g=plan.g, b=plan.b, upper=upper, delta=privacy.delta, honest_fraction=honest_fraction)
 
     def _row_shape(self) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from shuffle_sim.arrays import Floats, Values, dense
 from shuffle_sim.errors import ParameterError, integer, positive, real
 from shuffle_sim.privacy.bounds import laplace
 from shuffle_sim.privacy.bounds.laplace import MIN_RATE, rho_zcdp
-from shuffle_sim.privacy.events import LEAST_MIXED, SplitMixEvent
+from shuffle_sim.privacy.events import MIN_HONEST_SPLIT_MIX, SplitMixEvent
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import honest_users
 from shuffle_sim.wire.messages import Alphabet, Messages, Tally
@@ -37,8 +37,8 @@ def messages_for(security: float, modulus: int, honest: int) -> int:
     Raises:
         ParameterError: fewer than 19 honest users, for whom the analysis says nothing.
     """
-    if honest < LEAST_MIXED:
-        raise ParameterError("n", honest, f"at least {LEAST_MIXED} honest users for split and mix")
+    if honest < MIN_HONEST_SPLIT_MIX:
+        raise ParameterError("n", honest, f"at least {MIN_HONEST_SPLIT_MIX} honest users for split and mix")
     return max(3, math.ceil((2 * security + math.log2(modulus)) / math.log2(honest / math.e) + 1))
 
 

@@ -6,7 +6,7 @@ from protocols.sums.one_round import BinomialSum, choose, claim_of
 from shuffle_sim.errors import integer, real
 from shuffle_sim.privacy.bounds import paper
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.planner import P, Task
+from shuffle_sim.privacy.planner import P, SumSpec
 
 
 class VectorSum(BinomialSum):
@@ -62,7 +62,7 @@ class VectorSum(BinomialSum):
 
         Both by the domination lemma with its rounding bound; `max_bits` counts bits per user and coordinate, g + b.
         """
-        plan = choose(Task(n, d, privacy, honest_fraction=honest_fraction), noise_ratio, max_bits)
+        plan = choose(SumSpec(n, d, privacy, honest_fraction=honest_fraction), noise_ratio, max_bits)
         return cls(n=n, d=d, g=plan.g, b=plan.b, norm_bound=norm_bound, delta=privacy.delta, honest_fraction=honest_fraction)
 
     def _row_shape(self) -> tuple[int, ...]:

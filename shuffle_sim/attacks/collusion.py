@@ -12,7 +12,7 @@ from shuffle_sim.wire.messages import Messages
 
 
 class Collude(Coalition):
-    """They follow the protocol, and tell the analyzer their messages, which subtracts them from the view (`told`)."""
+    """They follow the protocol, and tell the analyzer their messages, which subtracts them from the view (`disclosed`)."""
 
     colludes = True
 
@@ -35,5 +35,5 @@ class NoNoise(Coalition):
 
     def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
         """The encoding alone."""
-        randomizer = call_next.scene.randomizer
+        randomizer = call_next.context.randomizer
         return randomizer.noiseless(x, rng) if isinstance(randomizer, Noiseless) else None

@@ -3,7 +3,7 @@
 import numpy as np
 
 from shuffle_sim.errors import ParameterError
-from shuffle_sim.protocol.adversary import Coalition, Dropout, Scene, Users
+from shuffle_sim.protocol.adversary import AttackContext, Coalition, Dropout, Users
 
 
 class Leave(Coalition):
@@ -45,9 +45,9 @@ class ChosenDropout(Dropout):
             raise ParameterError("by", by, f"one of {', '.join(self.ORDERS)}")
         self.by = by
 
-    def select(self, scene: Scene, rng: np.random.Generator) -> Users:
+    def select(self, context: AttackContext, rng: np.random.Generator) -> Users:
         """The first in that order."""
-        values = scene.honest.reshape(scene.users.size, -1)
+        values = context.honest.reshape(context.users.size, -1)
         score = np.linalg.norm(values, axis=1) if self.by == "norm" else values.sum(axis=1)
         order = np.argsort(score if self.by == "smallest" else -score, kind="stable")
-        return np.sort(scene.users[order[: round(self.rate * scene.users.size)]])
+        return np.sort(context.users[order[: round(self.rate * context.users.size)]])

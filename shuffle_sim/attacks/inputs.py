@@ -10,7 +10,7 @@ import scipy
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, real
-from shuffle_sim.protocol.adversary import Coalition, Scene
+from shuffle_sim.protocol.adversary import AttackContext, Coalition
 from shuffle_sim.protocol.base import RoundSpec
 
 
@@ -28,7 +28,7 @@ class LabelFlip(Coalition):
         if not -row.size <= self.column < row.size:
             raise ParameterError("column", self.column, f"one of the {row.size} columns of a row")
 
-    def rows(self, scene: Scene, rows: Floats, rng: np.random.Generator) -> Floats:
+    def rows(self, context: AttackContext, rows: Floats, rng: np.random.Generator) -> Floats:
         """The rows with the other label."""
         flipped = rows.reshape(len(rows), -1).copy()
         flipped[:, self.column] = 2 * self.about - flipped[:, self.column]
@@ -38,9 +38,9 @@ class LabelFlip(Coalition):
 class SignFlip(Coalition):
     """The value reflected about the middle of the domain: -x for vectors of a ball."""
 
-    def values(self, scene: Scene, xs: Floats, rng: np.random.Generator) -> Floats:
+    def values(self, context: AttackContext, xs: Floats, rng: np.random.Generator) -> Floats:
         """The mirror images."""
-        return 2 * scene.center(xs[0]) - xs
+        return 2 * context.center(xs[0]) - xs
 
 
 class Scaling(Coalition):
@@ -51,9 +51,9 @@ class Scaling(Coalition):
         super().__init__(fraction)
         self.factor = real("factor", factor, -math.inf, math.inf, closed=(False, False))
 
-    def values(self, scene: Scene, xs: Floats, rng: np.random.Generator) -> Floats:
+    def values(self, context: AttackContext, xs: Floats, rng: np.random.Generator) -> Floats:
         """The stretched values."""
-        center = scene.center(xs[0])
+        center = context.center(xs[0])
         return center + self.factor * (xs - center)
 
 
@@ -65,9 +65,9 @@ class Gaussian(Coalition):
         super().__init__(fraction)
         self.std = real("std", std, 0.0, math.inf, closed=(True, False))
 
-    def values(self, scene: Scene, xs: Floats, rng: np.random.Generator) -> Floats:
+    def values(self, context: AttackContext, xs: Floats, rng: np.random.Generator) -> Floats:
         """Independent noise."""
-        return scene.center(xs[0]) + self.std * rng.normal(size=xs.shape)
+        return context.center(xs[0]) + self.std * rng.normal(size=xs.shape)
 
 
 class Knowing(Coalition):
@@ -80,9 +80,9 @@ class Knowing(Coalition):
             raise ParameterError("knows", knows, "own or all")
         self.knows = knows
 
-    def known(self, scene: Scene, xs: Floats) -> Floats:
+    def known(self, context: AttackContext, xs: Floats) -> Floats:
         """The values it knows."""
-        return xs if self.knows == "own" else scene.honest
+        return xs if self.knows == "own" else context.honest
 
 
 class ALIE(Knowing):
@@ -98,9 +98,9 @@ class ALIE(Knowing):
             raise ParameterError("z", z, "given where half of the users or more are corrupted")
         self.z = float(scipy.special.ndtri(0.5 / (1 - self.fraction))) if z is None else real("z", z, -math.inf, math.inf)
 
-    def values(self, scene: Scene, xs: Floats, rng: np.random.Generator) -> Floats:
+    def values(self, context: AttackContext, xs: Floats, rng: np.random.Generator) -> Floats:
         """The same value for all."""
-        known = self.known(scene, xs)
+        known = self.known(context, xs)
         return np.broadcast_to(known.mean(axis=0) - self.z * known.std(axis=0), xs.shape)
 
 
@@ -112,10 +112,10 @@ class IPM(Knowing):
         super().__init__(fraction, knows)
         self.scale = real("scale", scale, -math.inf, math.inf, closed=(False, False))
 
-    def values(self, scene: Scene, xs: Floats, rng: np.random.Generator) -> Floats:
+    def values(self, context: AttackContext, xs: Floats, rng: np.random.Generator) -> Floats:
         """The same value for all."""
-        center = scene.center(xs[0])
-        return np.broadcast_to(center - self.scale * (self.known(scene, xs).mean(axis=0) - center), xs.shape)
+        center = context.center(xs[0])
+        return np.broadcast_to(center - self.scale * (self.known(context, xs).mean(axis=0) - center), xs.shape)
 
 
 class Mimic(Knowing):
@@ -125,6 +125,6 @@ class Mimic(Knowing):
         """By default they look at the whole block."""
         super().__init__(fraction, knows)
 
-    def values(self, scene: Scene, xs: Floats, rng: np.random.Generator) -> Floats:
+    def values(self, context: AttackContext, xs: Floats, rng: np.random.Generator) -> Floats:
         """Copies."""
-        return np.broadcast_to(self.known(scene, xs)[0], xs.shape)
+        return np.broadcast_to(self.known(context, xs)[0], xs.shape)

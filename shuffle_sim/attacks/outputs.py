@@ -9,14 +9,14 @@ import numpy as np
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer
-from shuffle_sim.protocol.adversary import CallNext, Coalition, Report, Scene, payload_of
+from shuffle_sim.protocol.adversary import AttackContext, CallNext, Coalition, Report, payload_of
 from shuffle_sim.wire.frames import Kind, parse
 from shuffle_sim.wire.messages import Messages
 
 
-def _same(scene: Scene, largest: Floats | bool) -> Messages:
+def _same(context: AttackContext, largest: Floats | bool) -> Messages:
     """The report with the largest symbol under the labels where `largest` holds, and zero under the others."""
-    alphabet, per_label = scene.randomizer.alphabet, scene.randomizer.per_label
+    alphabet, per_label = context.randomizer.alphabet, context.randomizer.per_label
     symbols = np.broadcast_to(np.asarray(largest, np.uint64).reshape(-1, 1), (alphabet.labels, per_label))
     return Messages.from_symbols(alphabet, (symbols * np.uint64(alphabet.symbols - 1))[None])
 
@@ -26,7 +26,7 @@ class Ones(Coalition):
 
     def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
         """All ones."""
-        return _same(call_next.scene, True)
+        return _same(call_next.context, True)
 
 
 class Zeros(Coalition):
@@ -34,7 +34,7 @@ class Zeros(Coalition):
 
     def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
         """All zeros."""
-        return _same(call_next.scene, False)
+        return _same(call_next.context, False)
 
 
 class Oppose(Coalition):
@@ -42,7 +42,7 @@ class Oppose(Coalition):
 
     def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
         """Ones where the value is below the middle."""
-        return _same(call_next.scene, np.atleast_1d(x < call_next.scene.center(x)))
+        return _same(call_next.context, np.atleast_1d(x < call_next.context.center(x)))
 
 
 class ExtraBits(Coalition):
@@ -80,13 +80,13 @@ class OutOfRange(Coalition):
 
     def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
         """Bytes of ones."""
-        return b"\xff" * call_next.scene.randomizer.report_bytes
+        return b"\xff" * call_next.context.randomizer.report_bytes
 
 
 class Garbage(Coalition):
     """Random bytes in place of the whole frame, up to twice as many."""
 
-    def send(self, scene: Scene, user: int, packet: bytes, rng: np.random.Generator) -> tuple[bytes, ...]:
+    def send(self, context: AttackContext, user: int, packet: bytes, rng: np.random.Generator) -> tuple[bytes, ...]:
         """Of a random length."""
         return (rng.bytes(int(rng.integers(2 * len(packet) + 1))),)
 
@@ -112,7 +112,7 @@ class Twice(Coalition):
         super().__init__(fraction)
         self.times = integer("times", times, 2, 1000)
 
-    def send(self, scene: Scene, user: int, packet: bytes, rng: np.random.Generator) -> tuple[bytes, ...]:
+    def send(self, context: AttackContext, user: int, packet: bytes, rng: np.random.Generator) -> tuple[bytes, ...]:
         """Copies."""
         return (packet,) * self.times
 
@@ -129,11 +129,11 @@ class Impostor(Coalition):
             raise ParameterError("claim", claim, f"one of {', '.join(self.CLAIMS)}")
         self.claim = claim
 
-    def send(self, scene: Scene, user: int, packet: bytes, rng: np.random.Generator) -> tuple[bytes, ...]:
+    def send(self, context: AttackContext, user: int, packet: bytes, rng: np.random.Generator) -> tuple[bytes, ...]:
         """The honest frame with another header."""
         frame = parse(packet)
         changed = {
-            "block": replace(frame, kind=Kind.REPORTS, index=scene.block, reports=scene.users.size),
+            "block": replace(frame, kind=Kind.REPORTS, index=context.block, reports=context.users.size),
             "user": replace(frame, index=user + 1),
             "count": replace(frame, reports=2**32 - 1),
         }
@@ -148,7 +148,7 @@ class Replay(Coalition):
         super().__init__(fraction)
         self._last: dict[int, tuple[int, bytes]] = {}
 
-    def send(self, scene: Scene, user: int, packet: bytes, rng: np.random.Generator) -> tuple[bytes, ...]:
+    def send(self, context: AttackContext, user: int, packet: bytes, rng: np.random.Generator) -> tuple[bytes, ...]:
         """What was kept; it stays the same where a round is answered again."""
-        kept, sent = self._last.setdefault(user, (scene.round, packet))
-        return (packet if kept == scene.round else sent,)
+        kept, sent = self._last.setdefault(user, (context.round, packet))
+        return (packet if kept == context.round else sent,)

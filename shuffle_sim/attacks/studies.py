@@ -155,7 +155,7 @@ def _displacement(protocol: Any, name: str, datum: str, fraction: float, repeats
         adversary, seed = at_fraction(name, fraction), (entropy + index) % 2**128
         result = run(protocol, rows, adversary=adversary, fidelity="aggregate", seed=seed)
         moved += result.value - rows.sum(axis=0)
-        corrupted += result.accounts.corrupted
+        corrupted += result.reports.corrupted
     if not corrupted:
         raise ParameterError("fraction", fraction, f"so large that some of {protocol.n} users are corrupted")
     scale = corrupted * protocol.norm_bound
@@ -176,7 +176,7 @@ def at_fraction(name: str, fraction: float) -> Adversary:
 
 
 @dataclass(frozen=True)
-class Victim:
+class TargetModel:
     """A model to be trained under attack.
 
     Attributes:
@@ -210,7 +210,7 @@ class TrainingRow:
 
 
 def training_study(
-    victim: Victim, attacks: Sequence[str], fractions: Sequence[float], *, repeats: int = 5, seed: int | None = None
+    target_model: TargetModel, attacks: Sequence[str], fractions: Sequence[float], *, repeats: int = 5, seed: int | None = None
 ) -> list[TrainingRow]:
     """The error of a model with no attackers, first, then by attack and fraction of attackers; the same seeds for all of them.
 
@@ -221,11 +221,11 @@ def training_study(
     cases = [(name, fraction, at_fraction(name, fraction)) for name in attacks for fraction in fractions if fraction]
     entropy = entropy_of(seed)
     seeds = [(entropy + index) % 2**128 for index in range(repeats)]
-    return [_trained(victim, *case, seeds) for case in [("none", 0.0, None), *cases]]
+    return [_trained(target_model, *case, seeds) for case in [("none", 0.0, None), *cases]]
 
 
-def _trained(victim: Victim, name: str, fraction: float, adversary: Adversary | None, seeds: list[int]) -> TrainingRow:
-    runs = [run(victim.protocol, victim.rows, adversary=adversary, fidelity="aggregate", seed=seed) for seed in seeds]
-    errors = [victim.error(result.value) for result in runs]
+def _trained(target_model: TargetModel, name: str, fraction: float, adversary: Adversary | None, seeds: list[int]) -> TrainingRow:
+    runs = [run(target_model.protocol, target_model.rows, adversary=adversary, fidelity="aggregate", seed=seed) for seed in seeds]
+    errors = [target_model.error(result.value) for result in runs]
     spread = float(np.std(errors, ddof=1)) / math.sqrt(len(seeds))
     return TrainingRow(name, fraction, float(np.mean(errors)), spread, max(result.privacy.epsilon for result in runs))

@@ -6,9 +6,10 @@ bounds epsilon from below by Clopper-Pearson on the worst pair: theorem >= exact
 """
 
 import math
+import typing
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +24,11 @@ from shuffle_sim.errors import FrameError, ParameterError, integer
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds import binomial, laplace
 from shuffle_sim.privacy.events import BinomialSumEvent, PrivacyEvent, SplitMixEvent
-from shuffle_sim.protocol.base import Protocol as ShuffleProtocol
-from shuffle_sim.protocol.base import RoundSpec
+from shuffle_sim.protocol.base import Protocol, RoundSpec
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles import Deployment, Shuffler, UserShard, count_type
 from shuffle_sim.sampling.randomness import entropy_of
-from shuffle_sim.wire.frames import Context, Frame, Kind, parse, split
+from shuffle_sim.wire.frames import Context, Frame, Kind, parse, split_frames
 from shuffle_sim.wire.messages import Alphabet, Messages
 
 _USERS = 8  # whose reports are looked at one by one
@@ -36,8 +36,8 @@ _LABELS = 2  # at most so many coordinates are looked at
 _CONFIDENCE = 1 - 1e-4
 
 
-@runtime_checkable
-class Auditable(Protocol):
+@typing.runtime_checkable
+class Auditable(typing.Protocol):
     """What a randomizer must say of itself to be audited."""
 
     def worst_pair(self) -> tuple[Floats, Floats]:
@@ -96,7 +96,7 @@ class AuditReport:
 
 
 def audit(
-    protocol: ShuffleProtocol[Any],
+    protocol: Protocol[Any],
     *,
     repeats: int = 4000,
     seed: int | None = None,
@@ -183,7 +183,7 @@ class _Bench:
 
     def __init__(
         self,
-        protocol: ShuffleProtocol[Any],
+        protocol: Protocol[Any],
         spec: RoundSpec,
         entropy: int,
         repeats: int,
@@ -210,7 +210,7 @@ class _Bench:
         ).broadcast()
         contexts = [Context.of_broadcast(bytes(16), index, payload) for index in range(rounds)]
         broadcasts = [Frame(Kind.ROUND, context, 0, 0, payload).tobytes() for context in contexts]
-        return [[parse(data) for data in split(shard.answer(broadcast)[0])] for broadcast in broadcasts]
+        return [[parse(data) for data in split_frames(shard.answer(broadcast)[0])] for broadcast in broadcasts]
 
     @property
     def users(self) -> int:

@@ -186,10 +186,10 @@ def _draw_manipulation(axes: "Axes", found: dict[str, Any]) -> None:
 def _training(n: int, d: int, privacy: Privacy, ratio: float | None, asked: dict[str, Any]) -> dict[str, Any]:
     from shuffle_sim.attacks.studies import training_study
 
-    victim = registered("victim", "logistic")(n, d, privacy, ratio)
+    target_model = registered("target_model", "logistic")(n, d, privacy, ratio)
     names, fractions = asked.get("attack", list(_NAMES)), asked.get("fraction", _ATTACKERS)
-    rows = training_study(victim, names, fractions, repeats=asked.get("repeats", 3), seed=asked.get("seed"))
-    protocol = victim.protocol
+    rows = training_study(target_model, names, fractions, repeats=asked.get("repeats", 3), seed=asked.get("seed"))
+    protocol = target_model.protocol
     note = (
         f"{type(protocol).__name__}, {protocol.users:,} users in {protocol.rounds} batches. Epsilon: of the worst batch, for the "
         "honest users that it had. Error: of classification, on held-out data."

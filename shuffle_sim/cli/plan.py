@@ -13,7 +13,7 @@ from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds import paper
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.planner import Plan, Task, fewest_bits, least_noise
+from shuffle_sim.privacy.planner import Plan, SumSpec, fewest_bits, least_noise
 
 _CURVE = (1.01, 1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0)
 
@@ -36,20 +36,20 @@ def plan_command(
 
     Example: shuffle-sim plan --n 1000000 --d 100 --rounds 50 --honest-fraction 0.8 --max-bits 64 --plot plan.png
     """
-    task = Task(users, dimensions, Privacy(epsilon, delta), rounds, honest_fraction)
+    spec = SumSpec(users, dimensions, Privacy(epsilon, delta), rounds, honest_fraction)
     if noise_ratio is not None and max_bits is not None:
         raise ParameterError("noise_ratio, max_bits", (noise_ratio, max_bits), "given one of the two, not both")
     check_picture(plot)
-    least = math.sqrt(task.n / task.honest)
-    chosen = least_noise(task, max_bits) if max_bits is not None else fewest_bits(task, noise_ratio or 1.05 * least)
-    curve = list(dict.fromkeys(fewest_bits(task, ratio * least) for ratio in _CURVE))  # few users: ratios coincide
-    yardsticks = _yardsticks(task, chosen)
+    least = math.sqrt(spec.n / spec.honest)
+    chosen = least_noise(spec, max_bits) if max_bits is not None else fewest_bits(spec, noise_ratio or 1.05 * least)
+    curve = list(dict.fromkeys(fewest_bits(spec, ratio * least) for ratio in _CURVE))  # few users: ratios coincide
+    yardsticks = _yardsticks(spec, chosen)
     if json:
-        emit({"task": task, "plan": _row(chosen), "curve": [_row(plan) for plan in curve], "compared": yardsticks})
+        emit({"spec": spec, "plan": _row(chosen), "curve": [_row(plan) for plan in curve], "compared": yardsticks})
     else:
-        _print(task, chosen, curve, yardsticks)
+        _print(spec, chosen, curve, yardsticks)
     if plot is not None:
-        _draw(task, chosen, curve, yardsticks, plot)
+        _draw(spec, chosen, curve, yardsticks, plot)
         if not json:
             console.print(f"Picture: {plot}")
 
@@ -60,28 +60,28 @@ def _row(plan: Plan) -> dict[str, Any]:
         "b": plan.b,
         "p": 0.5,
         "bits_per_user_and_coordinate": plan.bits,
-        "bits_per_user_and_round": plan.bits * plan.task.d,
+        "bits_per_user_and_round": plan.bits * plan.spec.d,
         "noise_ratio": plan.noise_ratio,
         "std": plan.std,
         "epsilon": plan.epsilon,
     }
 
 
-def _yardsticks(task: Task, chosen: Plan) -> list[dict[str, Any]]:
+def _yardsticks(spec: SumSpec, chosen: Plan) -> list[dict[str, Any]]:
     """Other ways to the same privacy, by the standard deviation per coordinate and round for sensitivity 1."""
-    epsilon, delta = task.privacy.epsilon, task.privacy.delta
+    epsilon, delta = spec.privacy.epsilon, spec.privacy.delta
     rows: list[dict[str, Any]] = [
-        {"name": "central Gaussian (analytic)", "std": task.central, "bits": None},
-        {"name": "local model (every user adds that noise)", "std": task.central * math.sqrt(task.n), "bits": None},
+        {"name": "central Gaussian (analytic)", "std": spec.central, "bits": None},
+        {"name": "local model (every user adds that noise)", "std": spec.central * math.sqrt(spec.n), "bits": None},
     ]
-    if task.d == 1 and task.rounds == 1:
+    if spec.d == 1 and spec.rounds == 1:
         # The two-sided geometric mechanism is the central optimum for counts (Ghosh, Roughgarden, Sundararajan 2012).
         optimum = math.sqrt(2 * math.exp(-epsilon / chosen.g)) / -math.expm1(-epsilon / chosen.g) / chosen.g
         rows.append({"name": "central optimum at delta 0 (geometric)", "std": optimum, "bits": None})
     try:
-        each, share = (epsilon, delta) if task.rounds == 1 else paper.interactive_budget(epsilon, delta, task.rounds)
-        constants = paper.lemma_3_1(task.n, each, share) if task.d == 1 else paper.theorem_3_2(task.n, task.d, each, share)
-        variance = task.n * (constants.b * constants.p * (1 - constants.p) + 0.25)
+        each, share = (epsilon, delta) if spec.rounds == 1 else paper.interactive_budget(epsilon, delta, spec.rounds)
+        constants = paper.lemma_3_1(spec.n, each, share) if spec.d == 1 else paper.theorem_3_2(spec.n, spec.d, each, share)
+        variance = spec.n * (constants.b * constants.p * (1 - constants.p) + 0.25)
         std = math.sqrt(variance) / constants.g
         rows.append({"name": "the paper's constants", "std": std, "bits": constants.g + constants.b})
     except ParameterError as error:
@@ -89,17 +89,17 @@ def _yardsticks(task: Task, chosen: Plan) -> list[dict[str, Any]]:
     return rows
 
 
-def _print(task: Task, chosen: Plan, curve: list[Plan], yardsticks: list[dict[str, Any]]) -> None:
-    kind = "scalar sum" if task.d == 1 else f"vector sum, d = {task.d:,}"
+def _print(spec: SumSpec, chosen: Plan, curve: list[Plan], yardsticks: list[dict[str, Any]]) -> None:
+    kind = "scalar sum" if spec.d == 1 else f"vector sum, d = {spec.d:,}"
     console.print(
-        f"\n[bold]{kind}[/], n = {task.n:,}, epsilon {task.privacy.epsilon:g}, delta {task.privacy.delta:g}, "
-        f"{plural(task.rounds, 'round')}, honest fraction {task.honest_fraction:g}"
+        f"\n[bold]{kind}[/], n = {spec.n:,}, epsilon {spec.privacy.epsilon:g}, delta {spec.privacy.delta:g}, "
+        f"{plural(spec.rounds, 'round')}, honest fraction {spec.honest_fraction:g}"
     )
     console.print(
         f"[bold]plan[/]: g = {chosen.g:,}, b = {chosen.b:,}, p = 1/2: {chosen.bits:,} bits per user and coordinate, "
         f"noise {chosen.noise_ratio:.4f} x central, proven epsilon {chosen.epsilon:.6g}"
     )
-    basis = ShuffleAccountant().compose(task.event(chosen.g, chosen.b), task.rounds).basis
+    basis = ShuffleAccountant().compose(spec.event(chosen.g, chosen.b), spec.rounds).basis
     console.print(f"by {basis}; replace-one neighbours\n")
     grid = Grid(
         "noise / central", "bits", "g", "b", "std (sensitivity 1)", "epsilon", box=None, header_style="bold", pad_edge=False
@@ -116,11 +116,11 @@ def _print(task: Task, chosen: Plan, curve: list[Plan], yardsticks: list[dict[st
             others.add_row(row["name"], "-", "-", f"refused: {row['refused']}")
         else:
             bits = "-" if row["bits"] is None else f"{row['bits']:,}"
-            others.add_row(row["name"], number(row["std"]), number(row["std"] / task.central), bits)
+            others.add_row(row["name"], number(row["std"]), number(row["std"] / spec.central), bits)
     console.print(others)
 
 
-def _draw(task: Task, chosen: Plan, curve: list[Plan], yardsticks: list[dict[str, Any]], path: Path) -> None:
+def _draw(spec: SumSpec, chosen: Plan, curve: list[Plan], yardsticks: list[dict[str, Any]], path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4.5), layout="constrained")
@@ -128,16 +128,16 @@ def _draw(task: Task, chosen: Plan, curve: list[Plan], yardsticks: list[dict[str
     axes.loglog([plan.bits for plan in curve], [plan.noise_ratio for plan in curve], "o-", label="this simulator")
     axes.loglog([chosen.bits], [chosen.noise_ratio], "k*", ms=13, label=f"the plan: {chosen.bits:,} bits")
     axes.axhline(1.0, color="gray", ls="--", lw=1, label="central Gaussian")
-    axes.axhline(math.sqrt(task.n), color="tab:red", ls=":", lw=1, label="local model")
+    axes.axhline(math.sqrt(spec.n), color="tab:red", ls=":", lw=1, label="local model")
     for row in yardsticks:
         if row.get("bits"):
-            axes.loglog([row["bits"]], [row["std"] / task.central], "s", color="tab:purple", label=row["name"])
+            axes.loglog([row["bits"]], [row["std"] / spec.central], "s", color="tab:purple", label=row["name"])
     axes.yaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("bits per user, coordinate and round")
     axes.set_ylabel("noise / central Gaussian")
     axes.set_title(
-        f"n = {task.n:,}, d = {task.d:,}, ε = {task.privacy.epsilon:g}, δ = {task.privacy.delta:g}, "
-        f"{plural(task.rounds, 'round')}"
+        f"n = {spec.n:,}, d = {spec.d:,}, ε = {spec.privacy.epsilon:g}, δ = {spec.privacy.delta:g}, "
+        f"{plural(spec.rounds, 'round')}"
     )
     axes.grid(alpha=0.3, which="both")
     axes.legend()

@@ -75,7 +75,7 @@ def sum_command(
 
 
 def _summary(table: Table, protocol: Any, result: Result, privacy: Privacy) -> dict[str, Any]:
-    count = result.accounts.accepted
+    count = result.reports.accepted
     central = sigma(privacy.epsilon, privacy.delta, protocol.sensitivity)
     try:
         by_paper = type(protocol).paper(n=protocol.n, d=protocol.d, privacy=privacy)
@@ -97,8 +97,8 @@ def _summary(table: Table, protocol: Any, result: Result, privacy: Privacy) -> d
         "privacy": plain(result.privacy),
         "noise": {"standard_error_of_sum": protocol.standard_error, "central": central, "paper": paper},
         "costs": plain(result.costs),
-        "wire_bytes_per_user": result.costs.wire_bytes / result.accounts.asked,
-        "accounts": plain(result.accounts),
+        "wire_bytes_per_user": result.costs.wire_bytes / result.reports.asked,
+        "reports": plain(result.reports),
         "run": {"fidelity": result.fidelity, "runtime": result.runtime, "workers": result.workers, "seed": result.seed}
         | {"security": result.security},
     }
@@ -141,7 +141,7 @@ def _print(table: Table, summary: dict[str, Any], result: Result) -> None:
             f"         the paper's constants (Theorem 3.2): {paper['ratio']:,.0f} x this noise "
             f"with {paper['bits']:,} bits per user and column"
         )
-    a, cells = result.accounts, summary["clipped_cells"]
+    a, cells = result.reports, summary["clipped_cells"]
     extra = f" + {a.extra} extra" if a.extra else ""
     console.print(
         f"[bold]Reports[/]  {a.asked} asked{extra} = {a.accepted} accepted + {sum(a.dropped.values())} dropped + "

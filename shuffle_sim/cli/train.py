@@ -120,7 +120,7 @@ def _summary(split: Split, protocol: Any, result: Result, moments: list[Moment])
         "people": {"asked": n, "held_out": len(split.test)},
         "labels": split.source.rule,
         "scaling": split.source.scaling,
-        "clipped": {"cells": table.clipped_cells, "labels": split.source.clipped_labels, "gradients": result.accounts.clipped},
+        "clipped": {"cells": table.clipped_cells, "labels": split.source.clipped_labels, "gradients": result.reports.clipped},
         "model": {
             "loss": plain(problem.loss) | {"name": type(problem.loss).__name__},
             "radius": problem.domain.radius,
@@ -146,7 +146,7 @@ def _summary(split: Split, protocol: Any, result: Result, moments: list[Moment])
         "sequentially_interactive": result.ledger.sequentially_interactive,
         "costs": plain(result.costs),
         "payload_bits_per_user": result.costs.payload_bits_per_user * each,
-        "accounts": plain(result.accounts),
+        "reports": plain(result.reports),
         "history": plain(moments),
         "run": {"fidelity": result.fidelity, "runtime": result.runtime, "workers": result.workers, "seed": result.seed}
         | {"security": result.security},
@@ -175,7 +175,7 @@ def _print(split: Split, summary: dict[str, Any], result: Result) -> None:
     console.print(f"[bold]Privacy[/]  {result.privacy}")
     for note in result.privacy.assumptions:
         console.print(f"         assuming: {note}")
-    c, a = result.costs, result.accounts
+    c, a = result.costs, result.reports
     console.print(
         f"[bold]Cost[/]     {summary['payload_bits_per_user']:,} bits per user: {plural(told['rounds_per_user'], 'report')} of "
         f"{c.payload_bits_per_user:,}; on the wire {size(c.wire_bytes)} in all ({'measured' if c.measured else 'by formula'})"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import AccountingError
 from shuffle_sim.protocol.randomizer import Randomizer
-from shuffle_sim.roles.onion import bundle_bytes, hand_of_boxes_bytes
-from shuffle_sim.roles.piles import hand_bytes
+from shuffle_sim.roles.onion import box_chunk_bytes, bundle_bytes
+from shuffle_sim.roles.pools import view_chunk_bytes
 from shuffle_sim.wire.frames import frame_bytes
 from shuffle_sim.wire.sealing import SEAL, SIGNATURE
 
@@ -105,19 +105,19 @@ def users_to_shuffler(randomizer: Randomizer, cohort: Cohort, block_size: int, s
     return sum(frames * _wrapped(frame_bytes(users * size), security) for users, frames in cohort.frames(block_size).items())
 
 
-def hands_dealt(randomizer: Randomizer, hands: Counter[int], security: str = "none") -> int:
-    """Wire bytes between shards, or of a literal view, by formula: a frame for each hand; {messages under each label: hands}."""
-    size_of = hand_of_boxes_bytes if security == "onion" else hand_bytes
-    return sum(count * _wrapped(frame_bytes(size_of(randomizer, size)), security) for size, count in hands.items())
+def chunks_on_wire(randomizer: Randomizer, chunks: Counter[int], security: str = "none") -> int:
+    """Wire bytes between shards, or of a literal view, by formula: a frame a chunk; {messages under each label: chunks}."""
+    size_of = box_chunk_bytes if security == "onion" else view_chunk_bytes
+    return sum(count * _wrapped(frame_bytes(size_of(randomizer, size)), security) for size, count in chunks.items())
 
 
-def sealing(randomizer: Randomizer, cohort: Cohort, block_size: int, hands: Counter[int], security: str) -> int:
-    """Bytes that seals and signatures add to a literal round, by formula; `hands`: those between shards and of the view."""
+def sealing(randomizer: Randomizer, cohort: Cohort, block_size: int, chunks: Counter[int], security: str) -> int:
+    """Bytes that seals and signatures add to a literal round, by formula; `chunks`: those between shards and of the view."""
     if security == "onion":
-        labels, dealt = randomizer.alphabet.labels, sum(size * count for size, count in hands.items())
+        labels, dealt = randomizer.alphabet.labels, sum(size * count for size, count in chunks.items())
         return SEAL * (cohort.size * (1 + labels * randomizer.per_label) + labels * dealt)
     protected, plain = (
-        users_to_shuffler(randomizer, cohort, block_size, each) + hands_dealt(randomizer, hands, each)
+        users_to_shuffler(randomizer, cohort, block_size, each) + chunks_on_wire(randomizer, chunks, each)
         for each in (security, "none")
     )
     return protected - plain

@@ -1,4 +1,4 @@
-"""Runs a protocol: charge the ledger, exchange a round, check the accounts, until the protocol is done."""
+"""Runs a protocol: charge the ledger, exchange a round, check the counts, until the protocol is done."""
 
 import math
 import secrets
@@ -14,8 +14,8 @@ from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory, Population, population_of
 from shuffle_sim.errors import AccountingError, NotFiniteError, ParameterError, ShuffleSimError, integer, positive
 from shuffle_sim.execution.checkpoint import Journal, journal_of
-from shuffle_sim.execution.costs import CostMeter, Costs, hands_dealt, sealing, users_to_shuffler
-from shuffle_sim.execution.result import Accounts, Result
+from shuffle_sim.execution.costs import CostMeter, Costs, chunks_on_wire, sealing, users_to_shuffler
+from shuffle_sim.execution.result import ReportCounts, Result
 from shuffle_sim.execution.runtime import Exchange, Plan, Runtime
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.privacy.ledger import PrivacyLedger
@@ -24,7 +24,7 @@ from shuffle_sim.protocol.base import Protocol, Query
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.registry import registered
 from shuffle_sim.roles import FIDELITIES, SECURITIES, Deployment
-from shuffle_sim.roles.piles import view_hands
+from shuffle_sim.roles.pools import view_chunks
 from shuffle_sim.roles.reports import user_bytes
 from shuffle_sim.sampling.kernels import available
 from shuffle_sim.sampling.randomness import entropy_of
@@ -116,7 +116,7 @@ def run(
     if security == "onion":
         _affordable(deployment, workers, sealing_seconds)
     _check(adversary, protocol, population)
-    ledger, meter, accounts, rounds = PrivacyLedger(sequential=protocol.claims_sequential), CostMeter(), Accounts(), 0
+    ledger, meter, reports, rounds = PrivacyLedger(sequential=protocol.claims_sequential), CostMeter(), ReportCounts(), 0
     journal = journal_of(checkpoint, resume, deployment, population, seed)
     deployment = journal.deployment
     try:
@@ -126,9 +126,9 @@ def run(
                 broadcast, cohort, event = plan
                 ledger.charge(cohort, event)
                 exchange, plan = _exchange(journal, host, plan, ledger)
-                accounts = accounts.plus(exchange, cohort.size)
+                reports = reports.plus(exchange, cohort.size)
                 for member in adversary.members if adversary is not None else ():
-                    member.told(rounds, exchange.users.told, exchange.users.sums)
+                    member.disclosed(rounds, exchange.users.disclosed, exchange.users.sums)
                 _meter(meter, deployment, broadcast, exchange, literal_size)
                 if exchange.users.nonfinite == exchange.users.asked:
                     raise NotFiniteError(rounds)
@@ -139,14 +139,14 @@ def run(
     except BaseException as error:
         _note(error, ledger, protocol.delta)
         raise
-    assumed = _assumptions(protocol, accounts, seed)
+    assumed = _assumptions(protocol, reports, seed)
     settled = ledger.guarantee(protocol.delta, assumptions=assumed)
     promised = protocol.claim or ledger.guarantee(protocol.delta, settled=False, assumptions=assumed)
-    # The paper's theorems hold for honest users; where noise is missing, only the exact accounting speaks.
-    complete = not accounts.corrupted and accounts.accepted == accounts.asked
+    # The paper's theorems hold for honest users; where noise is missing, only the exact accounting applies.
+    complete = not reports.corrupted and reports.accepted == reports.asked
     whole = promised if protocol.claim is not None and complete else settled
     how = deployment.fidelity, deployment.kernel, host.name, workers, shuffler_shards, seed
-    return Result(value, whole, promised, rounds, meter.costs, accounts, *how, ledger, security)
+    return Result(value, whole, promised, rounds, meter.costs, reports, *how, ledger, security)
 
 
 def _deployment(
@@ -231,21 +231,21 @@ def _check(adversary: Adversary | None, protocol: Protocol[Any], population: Pop
 def _meter(meter: CostMeter, deployment: Deployment, broadcast: bytes, exchange: Exchange, block_size: int) -> None:
     _, cohort, _, randomizer, _ = deployment.opened(broadcast)
     record, literal = exchange.shuffler, deployment.fidelity == "literal"
-    hands = Counter(record.hands) if literal else view_hands(randomizer, record.accepted * randomizer.per_label)
+    chunks = Counter(record.chunks) if literal else view_chunks(randomizer, record.accepted * randomizer.per_label)
     meter.add(
         randomizer,
         counted=(record.bytes_in, record.bytes_routed, record.bytes_out),
         formula=(
             users_to_shuffler(randomizer, cohort, block_size, deployment.security),
-            hands_dealt(randomizer, Counter(record.routed), deployment.security),
-            hands_dealt(randomizer, hands, deployment.security),
+            chunks_on_wire(randomizer, Counter(record.routed), deployment.security),
+            chunks_on_wire(randomizer, chunks, deployment.security),
         ),
         literal=literal,
         checked=exchange.users.corrupted == 0,
         broadcast=len(broadcast),
-        sealing=sealing(randomizer, cohort, block_size, Counter(record.routed) + hands, deployment.security),
+        sealing=sealing(randomizer, cohort, block_size, Counter(record.routed) + chunks, deployment.security),
     )
-    found, messages = exchange.analyzer, sum(record.hands) * randomizer.alphabet.labels
+    found, messages = exchange.analyzer, sum(record.chunks) * randomizer.alphabet.labels
     if deployment.security == "onion" and found.opened + found.dropped.total() != messages:
         raise AccountingError(f"{messages} messages in the view, but accounted for are {found}")
 
@@ -288,11 +288,11 @@ def _note(error: BaseException, ledger: PrivacyLedger, delta: float) -> None:
         error.add_note(f"spent until then, {len(ledger.charges)} round(s) charged: {ledger.guarantee(delta)}{known}")
 
 
-def _assumptions(protocol: Protocol[Any], accounts: Accounts, seed: int | None) -> tuple[str, ...]:
+def _assumptions(protocol: Protocol[Any], reports: ReportCounts, seed: int | None) -> tuple[str, ...]:
     fraction = getattr(protocol, "honest_fraction", 1.0)
     notes = [f"honest fraction {fraction:g} in every round, assumed in advance"]
-    if accounts.corrupted:
-        notes.append(f"{accounts.corrupted} of {accounts.asked} users asked were corrupted and are not counted on")
+    if reports.corrupted:
+        notes.append(f"{reports.corrupted} of {reports.asked} users asked were corrupted and are not counted on")
     seeded = (
         "seeded: reproducible, and therefore not private" if seed is not None else "unseeded: entropy of the operating system"
     )

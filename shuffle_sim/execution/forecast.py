@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from shuffle_sim.errors import ParameterError
-from shuffle_sim.execution.costs import hands_dealt, sealing, users_to_shuffler
+from shuffle_sim.execution.costs import chunks_on_wire, sealing, users_to_shuffler
 from shuffle_sim.execution.engine import default_block_size
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.base import Protocol, RoundSpec
 from shuffle_sim.roles import SECURITIES
-from shuffle_sim.roles.onion import box_hands
-from shuffle_sim.roles.piles import view_hands
+from shuffle_sim.roles.onion import box_chunks
+from shuffle_sim.roles.pools import view_chunks
 from shuffle_sim.wire.frames import Context, Frame, Kind
 from shuffle_sim.wire.messages import Tally
 from shuffle_sim.wire.sealing import sealing_time
@@ -143,12 +143,12 @@ def _round(spec: RoundSpec, index: int, security: str, block_size: int) -> list[
     """(payload, framing, sealing) of each hop of a round."""
     randomizer, users = spec.randomizer, spec.cohort.size
     size = users * randomizer.per_label
-    hands = Counter(box_hands(randomizer, size)) if security == "onion" else view_hands(randomizer, size)
+    chunks = Counter(box_chunks(randomizer, size)) if security == "onion" else view_chunks(randomizer, size)
     payload = -(-users * randomizer.report_bits // 8)
     sent = users_to_shuffler(randomizer, spec.cohort, block_size, security)
-    viewed = hands_dealt(randomizer, hands, security)
+    viewed = chunks_on_wire(randomizer, chunks, security)
     seals = [sealing(randomizer, spec.cohort, block_size, Counter(), security)]
-    seals.append(sealing(randomizer, spec.cohort, block_size, hands, security) - seals[0])
+    seals.append(sealing(randomizer, spec.cohort, block_size, chunks, security) - seals[0])
     public = spec.broadcast()
     told = len(Frame(Kind.ROUND, Context.of_broadcast(bytes(16), index, public), 0, 0, public).tobytes())
     rows = [[payload, wire - payload - seal, seal] for wire, seal in zip((sent, viewed), seals, strict=True)]

@@ -13,7 +13,7 @@ from shuffle_sim.privacy.ledger import PrivacyLedger
 
 
 @dataclass(frozen=True)
-class Accounts:
+class ReportCounts:
     """What became of the reports of a run: asked + extra = accepted + dropped (by reason) + missing, checked after every round.
 
     Attributes:
@@ -38,7 +38,7 @@ class Accounts:
     nonfinite: int = 0
     dropped_messages: Mapping[str, int] = field(default_factory=dict)
 
-    def plus(self, exchange: Exchange, asked: int) -> "Accounts":
+    def plus(self, exchange: Exchange, asked: int) -> "ReportCounts":
         """With one more round.
 
         Raises:
@@ -50,7 +50,7 @@ class Accounts:
         if users.asked + users.extra != shuffler.accepted + sum(shuffler.dropped.values()) + users.silent:
             sent = f"{users.asked} users asked and {users.extra} extra packets"
             raise AccountingError(f"{sent}, but accounted for are {shuffler} and {users.silent} missing")
-        return Accounts(
+        return ReportCounts(
             self.asked + users.asked,
             self.accepted + shuffler.accepted,
             dict(Counter(self.dropped) + shuffler.dropped),
@@ -73,7 +73,7 @@ class Result:
         promised: the guarantee as planned, before anybody dropped out or misbehaved.
         rounds: number of rounds.
         costs: communication.
-        accounts: what became of the reports.
+        reports: what became of the reports.
         fidelity: literal, counts or aggregate.
         kernel: numpy or compiled.
         runtime: name of the runtime.
@@ -89,7 +89,7 @@ class Result:
     promised: Guarantee
     rounds: int
     costs: Costs
-    accounts: Accounts
+    reports: ReportCounts
     fidelity: str
     kernel: str
     runtime: str

@@ -14,7 +14,7 @@ from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.roles import Analyzer, Deployment, Directory, ShardRecord, Shuffler, ShuffleRecord, UserShard, ViewRecord
 from shuffle_sim.wire.messages import Tally
 
-_HANDS = 4  # frames of a view that are asked for together
+_CHUNKS_TOGETHER = 4  # frames of a view that are asked for together
 ATTEMPTS = 6
 """How often a round is begun before it is aborted, if every time a role is lost."""
 Plan = tuple[bytes, Cohort, PrivacyEvent] | None
@@ -84,10 +84,10 @@ class Runtime(ABC):
         return exchange, plan
 
     def _round(self, broadcast: bytes) -> tuple[Exchange, Plan]:
-        waves = self._deployment.waves(broadcast)
-        if len(waves) > 1 or len(self._shufflers) > 1:
-            return self._streamed(broadcast, waves)
-        frames, noted = self._answers(broadcast, waves[0])
+        batches = self._deployment.block_batches(broadcast)
+        if len(batches) > 1 or len(self._shufflers) > 1:
+            return self._streamed(broadcast, batches)
+        frames, noted = self._answers(broadcast, batches[0])
         view, shuffled = self.call(self._shufflers[0], "shuffle", broadcast, many=frames, returns=2)
         concluded = self.call(self._analyzer, "conclude", view)
         (plan, tally, found), record, *users = self.get([*concluded, shuffled, *noted])
@@ -166,7 +166,7 @@ class Runtime(ABC):
 
     def _recalled(self, broadcast: bytes, tally: Tally) -> Plan:
         if self._deployment.adversary is not None:  # users that misbehave may remember what they did
-            for blocks in self._deployment.waves(broadcast):
+            for blocks in self._deployment.block_batches(broadcast):
                 self.get(self._answers(broadcast, blocks)[1])
         _, plan = self.get([*self.call(self._analyzer, "recall", tally), *self.call(self._analyzer, "plan")])
         recalled: Plan = plan
@@ -191,17 +191,17 @@ class Runtime(ABC):
         answers = [self.call(shard, "answer", broadcast, blocks, returns=2) for shard in self._shards]
         return [frames for frames, _ in answers], [noted for _, noted in answers]
 
-    def _streamed(self, broadcast: bytes, waves: list[range]) -> tuple[Exchange, Plan]:
-        """A round that is too large to be anywhere at once, or whose shuffler has several shards: wave by wave."""
-        collected = self._windowed(self._collected(broadcast, blocks) for blocks in waves)
+    def _streamed(self, broadcast: bytes, batches: list[range]) -> tuple[Exchange, Plan]:
+        """A round too large to be anywhere at once, or whose shuffler has several shards: by batches of blocks."""
+        collected = self._windowed(self._collected(broadcast, blocks) for blocks in batches)
         users = [record for record in collected if isinstance(record, ShardRecord)]
         records = [record for record in collected if isinstance(record, ShuffleRecord)]
         asked = [self.call(shuffler, "release", broadcast, many=records) for shuffler in self._shufflers]
         released = self.get([record for (record,) in asked])
         pieces = [
-            (shuffler, start, min(start + _HANDS, len(record.hands)))
+            (shuffler, start, min(start + _CHUNKS_TOGETHER, len(record.chunks)))
             for shuffler, record in zip(self._shufflers, released, strict=True)
-            for start in range(0, len(record.hands), _HANDS)
+            for start in range(0, len(record.chunks), _CHUNKS_TOGETHER)
         ]
         viewed = self._windowed(self._viewed(broadcast, *piece) for piece in pieces)
         plan, tally, found = self._first("concluded")
@@ -213,11 +213,11 @@ class Runtime(ABC):
         shards, sent, records = len(self._shufflers), [], []
         for home, shuffler in enumerate(self._shufflers):
             frames, noted = self._answers(broadcast, blocks[(home - blocks.start) % shards :: shards])
-            *hands, record = self.call(shuffler, "collect", broadcast, many=frames, returns=shards + 1)
-            sent.append(hands)
+            *chunks, record = self.call(shuffler, "collect", broadcast, many=frames, returns=shards + 1)
+            sent.append(chunks)
             records += [record, *noted]
         for target, shuffler in enumerate(self._shufflers if shards > 1 else ()):
-            records += self.call(shuffler, "accept", broadcast, many=[hands[target] for hands in sent])
+            records += self.call(shuffler, "accept", broadcast, many=[chunks[target] for chunks in sent])
         return records
 
     def _viewed(self, broadcast: bytes, shuffler: Any, start: int, stop: int) -> list[Any]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from shuffle_sim.errors import integer, positive, real
 from shuffle_sim.privacy.bounds import blanket, laplace
 
-LEAST_MIXED = 19
+MIN_HONEST_SPLIT_MIX = 19
 """Honest users from which the analysis of split and mix holds."""
 
 
@@ -116,7 +116,7 @@ class SplitMixEvent(PrivacyEvent):
 
         From m = (2 s + log2 q)/(log2 honest - log2 e) + 1, for 19 honest users or more; below, nothing is promised.
         """
-        if self.honest < LEAST_MIXED:
+        if self.honest < MIN_HONEST_SPLIT_MIX:
             return 0.0
         return max(0.0, ((self.messages - 1) * math.log2(self.honest / math.e) - math.log2(self.modulus)) / 2)
 

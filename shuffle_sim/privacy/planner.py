@@ -38,7 +38,7 @@ def honest_users(honest_fraction: float, n: int) -> int:
 
 
 @dataclass(frozen=True)
-class Task:
+class SumSpec:
     """What is to be summed, and how privately.
 
     Attributes:
@@ -107,17 +107,17 @@ class Task:
 
 @dataclass(frozen=True)
 class Plan:
-    """Parameters for a task, with what they cost and give.
+    """Parameters for a spec, with what they cost and give.
 
     Attributes:
-        task: the task.
+        spec: the spec.
         g: rounding steps.
         b: noise bits per user and coordinate.
         noise_ratio: standard deviation per coordinate (rounding at its worst) over the central analytic Gaussian's.
-        epsilon: proven at the task's delta, at most the epsilon asked for.
+        epsilon: proven at the spec's delta, at most the epsilon asked for.
     """
 
-    task: Task
+    spec: SumSpec
     g: int
     b: int
     noise_ratio: float
@@ -131,15 +131,15 @@ class Plan:
     @property
     def std(self) -> float:
         """Standard deviation of each coordinate of a round's sum, for sensitivity 1 (multiply by upper, or by 2 norm_bound)."""
-        return self.noise_ratio * self.task.central
+        return self.noise_ratio * self.spec.central
 
 
-def _plan(task: Task, g: int, b: int) -> Plan:
-    epsilon = ShuffleAccountant().compose(task.event(g, b), task.rounds).get_epsilon(task.privacy.delta)
-    return Plan(task, g, b, task.noise_ratio(g, b), epsilon)
+def _plan(spec: SumSpec, g: int, b: int) -> Plan:
+    epsilon = ShuffleAccountant().compose(spec.event(g, b), spec.rounds).get_epsilon(spec.privacy.delta)
+    return Plan(spec, g, b, spec.noise_ratio(g, b), epsilon)
 
 
-def fewest_bits(task: Task, noise_ratio: float) -> Plan:
+def fewest_bits(spec: SumSpec, noise_ratio: float) -> Plan:
     """The fewest bits whose noise is at most `noise_ratio` times the central Gaussian's.
 
     Raises:
@@ -147,18 +147,18 @@ def fewest_bits(task: Task, noise_ratio: float) -> Plan:
     """
     real("noise_ratio", noise_ratio, 0.0, 1e6)
     # Even a Gaussian needs honest b g-steps: n (b + 1) <= (2 g ratio central)^2 and honest b >= (2 g central)^2.
-    room = noise_ratio**2 * task.honest / task.n - 1
+    room = noise_ratio**2 * spec.honest / spec.n - 1
     if room <= 1e-9:
-        least = math.sqrt(task.n / task.honest)
+        least = math.sqrt(spec.n / spec.honest)
         raise ParameterError("noise_ratio", noise_ratio, f"above {least:g}: the honest users' noise alone must protect")
 
     def steps(b: int) -> int:
-        return max(1, math.ceil(math.sqrt(task.n * (b + 1)) / (2 * noise_ratio * task.central)))
+        return max(1, math.ceil(math.sqrt(spec.n * (b + 1)) / (2 * noise_ratio * spec.central)))
 
     def works(b: int) -> bool:
-        return task.private(steps(b), b)
+        return spec.private(steps(b), b)
 
-    least_b, most = max(1, math.floor(0.98 / room)), min(_MAX_B, 2**53 // task.honest)  # trials are counted exactly
+    least_b, most = max(1, math.floor(0.98 / room)), min(_MAX_B, 2**53 // spec.honest)  # trials are counted exactly
     refusal = ParameterError("noise_ratio", noise_ratio, f"larger: not reached within {most:,} bits")
     if least_b + _SCAN > most:
         raise refusal
@@ -171,10 +171,10 @@ def fewest_bits(task: Task, noise_ratio: float) -> Plan:
                 raise refusal
             low, high = high, min(2 * high, most)
         found = first(works, low, high)
-    return _plan(task, steps(found), found)
+    return _plan(spec, steps(found), found)
 
 
-def least_noise(task: Task, max_bits: int) -> Plan:
+def least_noise(spec: SumSpec, max_bits: int) -> Plan:
     """The least noise with at most `max_bits` bits per user, coordinate and round.
 
     Raises:
@@ -183,30 +183,30 @@ def least_noise(task: Task, max_bits: int) -> Plan:
     integer("max_bits", max_bits, 2, 2**31 - 1)
 
     def works(b: int) -> bool:
-        return task.private(max_bits - b, b)
+        return spec.private(max_bits - b, b)
 
     if not works(max_bits - 1):
         raise ParameterError("max_bits", max_bits, "larger: even one rounding step and all else noise is not private enough")
     b = first(works, 1, max_bits - 1)
-    g, best = max_bits - b, task.noise_ratio(max_bits - b, b)
+    g, best = max_bits - b, spec.noise_ratio(max_bits - b, b)
     # Fewer noise bits leave steps over; integers make some of them the better choice, while even a Gaussian could be.
     for fewer in range(b - 1, max(0, b - _BELOW), -1):
-        if 0.98 * math.sqrt((fewer + 1) / fewer * task.n / task.honest) > best:
+        if 0.98 * math.sqrt((fewer + 1) / fewer * spec.n / spec.honest) > best:
             break
-        better = math.floor(math.sqrt(task.n * (fewer + 1)) / (2 * task.central * best)) + 1
-        if better <= max_bits - fewer and task.private(better, fewer):
-            g, b = _most_steps(task, fewer, better, max_bits - fewer), fewer
-            best = task.noise_ratio(g, b)
+        better = math.floor(math.sqrt(spec.n * (fewer + 1)) / (2 * spec.central * best)) + 1
+        if better <= max_bits - fewer and spec.private(better, fewer):
+            g, b = _most_steps(spec, fewer, better, max_bits - fewer), fewer
+            best = spec.noise_ratio(g, b)
     # With many rounds rounding has a price of its own, and a few steps more or fewer with just enough noise bits may do better.
     for steps in range(max(1, g - 2), g + 3):
-        enough = b if task.private(steps, b) else max_bits - steps
-        if enough > 0 and task.private(steps, enough):
-            least = first(partial(task.private, steps), max(1, enough * 9 // 10), enough)
-            if task.noise_ratio(steps, least) < best:
-                best, g, b = task.noise_ratio(steps, least), steps, least
-    return _plan(task, g, b)
+        enough = b if spec.private(steps, b) else max_bits - steps
+        if enough > 0 and spec.private(steps, enough):
+            least = first(partial(spec.private, steps), max(1, enough * 9 // 10), enough)
+            if spec.noise_ratio(steps, least) < best:
+                best, g, b = spec.noise_ratio(steps, least), steps, least
+    return _plan(spec, g, b)
 
 
-def _most_steps(task: Task, b: int, low: int, high: int) -> int:
+def _most_steps(spec: SumSpec, b: int, low: int, high: int) -> int:
     """The largest g in [low, high] that b noise bits still protect; they do at `low`."""
-    return first(lambda g: not task.private(g, b), low, high + 1) - 1
+    return first(lambda g: not spec.private(g, b), low, high + 1) - 1

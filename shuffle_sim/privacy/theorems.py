@@ -12,7 +12,7 @@ Event = TypeVar("Event", bound=PrivacyEvent)
 
 
 class Theorem(ABC, Generic[Event]):
-    """Accounts for releases of one kind over the same user, with adaptively chosen queries: (event, count) each."""
+    """ReportCounts for releases of one kind over the same user, with adaptively chosen queries: (event, count) each."""
 
     @abstractmethod
     def basis(self, events: tuple[tuple[Event, int], ...]) -> str:

@@ -27,7 +27,7 @@ def payload_of(report: Report) -> bytes:
 
 
 @dataclass(frozen=True)
-class Scene:
+class AttackContext:
     """What corrupted users know when they act: all that is public about the round, and the data of their own block.
 
     Attributes:
@@ -75,11 +75,11 @@ class CallNext:
     """What a corrupted user would send otherwise: the honest randomizer's messages, or the next adversary's report.
 
     Attributes:
-        scene: of the round.
+        context: of the round.
         otherwise: value -> report.
     """
 
-    scene: Scene
+    context: AttackContext
     otherwise: Callable[[Floats], Report]
 
     def __call__(self, x: Floats) -> Report:
@@ -91,13 +91,13 @@ class Adversary:
     """Override what the attack needs; everything left alone is honest.
 
     A corrupted user is simulated literally at every fidelity, and its report is added to the honest ones. What it knows is its
-    block's (`Scene`). Adversaries must be picklable when they run on Ray actors.
+    block's (`AttackContext`). Adversaries must be picklable when they run on Ray actors.
 
     Attributes:
         lasting: whether the users corrupted are chosen once for the whole run (`corrupt` sees every user of a block and the same
             generator in every round), or anew in each round among those asked.
         silent: whether all of them stay silent; they are not simulated one by one then.
-        colludes: whether they tell the analyzer what they send (`told`).
+        colludes: whether they tell the analyzer what they send (`disclosed`).
     """
 
     lasting: bool = False
@@ -127,15 +127,15 @@ class Adversary:
         """
         return users[:0]
 
-    def select(self, scene: Scene, rng: np.random.Generator) -> Users:
+    def select(self, context: AttackContext, rng: np.random.Generator) -> Users:
         """Like `corrupt`, for a choice that looks at the query or at the values; never used when `lasting`."""
-        return self.corrupt(scene.round, scene.users, rng)
+        return self.corrupt(context.round, context.users, rng)
 
-    def rows(self, scene: Scene, rows: Floats, rng: np.random.Generator) -> Floats:
+    def rows(self, context: AttackContext, rows: Floats, rng: np.random.Generator) -> Floats:
         """The corrupted users' rows as the query shall see them."""
         return rows
 
-    def values(self, scene: Scene, xs: Floats, rng: np.random.Generator) -> Floats:
+    def values(self, context: AttackContext, xs: Floats, rng: np.random.Generator) -> Floats:
         """The corrupted users' values as they claim them, (users, ...); what lies outside the domain is clipped to it."""
         return xs
 
@@ -145,20 +145,20 @@ class Adversary:
         Args:
             user: index of the user.
             x: the user's admitted value for this round's query.
-            call_next: the honest randomizer (or the next hook): value -> messages; knows the `scene`.
+            call_next: the honest randomizer (or the next hook): value -> messages; knows the `context`.
             rng: the user's stream.
         """
         return call_next(x)
 
-    def send(self, scene: Scene, user: int, packet: bytes, rng: np.random.Generator) -> tuple[bytes, ...]:
+    def send(self, context: AttackContext, user: int, packet: bytes, rng: np.random.Generator) -> tuple[bytes, ...]:
         """What the user puts on the wire, in place of the one frame that carries its report."""
         return (packet,)
 
     def observe(self, tally: Tally) -> None:
         """Sees what the analyzer sees, after each round; called where the analyzer is."""
 
-    def told(self, round_index: int, reports: int, sums: Mapping[int, int]) -> None:
-        """Hears what colluders told the analyzer in a round, after it; called where the run was started.
+    def disclosed(self, round_index: int, reports: int, sums: Mapping[int, int]) -> None:
+        """Hears what colluders disclosed to the analyzer in a round, after it; called where the run was started.
 
         Args:
             round_index: of the round.

@@ -79,7 +79,7 @@ class Protocol(ABC, Generic[State]):
         """The delta at which the run's guarantee is stated."""
 
     @property
-    def speaks(self) -> tuple[type, ...]:
+    def vocabulary(self) -> tuple[type, ...]:
         """The classes of queries and randomizers it may broadcast; user shards decode nothing else."""
         return (Datum,)
 

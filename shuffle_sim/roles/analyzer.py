@@ -17,8 +17,8 @@ from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles.channel import Keyed
 from shuffle_sim.roles.deployment import Deployment
 from shuffle_sim.roles.onion import Opener
-from shuffle_sim.roles.piles import parted, read_hand, read_tally
-from shuffle_sim.wire.frames import Context, Frame, Kind, check_context, parse, split
+from shuffle_sim.roles.pools import parted, read_tally, read_view_chunk
+from shuffle_sim.wire.frames import Context, Frame, Kind, check_context, parse, split_frames
 from shuffle_sim.wire.messages import Tally
 from shuffle_sim.wire.sealing import Purpose
 
@@ -66,7 +66,7 @@ class Analyzer(Keyed):
         payload = self._spec.broadcast()
         self._context = Context.of_broadcast(self._deployment.task, self._round, payload)
         self._opener = Opener(self._keys, self._context) if self._deployment.security == "onion" else None
-        read = self._opener.read if self._opener else read_hand if self._deployment.fidelity == "literal" else read_tally
+        read = self._opener.read if self._opener else read_view_chunk if self._deployment.fidelity == "literal" else read_tally
         self._view = _View(self._spec, self._deployment.view_kind, read)
         return Frame(Kind.ROUND, self._context, 0, 0, payload).tobytes(), self._spec.cohort, self._spec.event
 
@@ -84,7 +84,7 @@ class Analyzer(Keyed):
             raise RoundAbortedError("no round is planned")
         if not view:
             raise FrameError("truncated", "no view")
-        for data in split(view):
+        for data in split_frames(view):
             frame = parse(data)
             check_context(frame, self._context)
             self._view.take(self._opened(frame, Purpose.VIEW, self._directory.shufflers, frame.index >> 16))

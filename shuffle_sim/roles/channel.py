@@ -9,7 +9,7 @@ from functools import cached_property
 
 from shuffle_sim.errors import FrameError
 from shuffle_sim.roles.deployment import Deployment
-from shuffle_sim.wire.frames import Frame, Kind, parse, split
+from shuffle_sim.wire.frames import Frame, Kind, parse, split_frames
 from shuffle_sim.wire.sealing import KeyPair, PublicKeys, Purpose, Sealer, verified
 
 
@@ -51,7 +51,7 @@ class Keyed:
         """A batch of frames as it leaves the role; what is of block i goes to recipient i modulo their number."""
         if self._deployment.security != "transport":
             return batch
-        return b"".join(self._sealed(parse(data), data, purpose, recipients) for data in split(batch))
+        return b"".join(self._sealed(parse(data), data, purpose, recipients) for data in split_frames(batch))
 
     def _sealed(self, frame: Frame, data: memoryview, purpose: Purpose, recipients: tuple[PublicKeys, ...]) -> bytes:
         block = self._block(frame)

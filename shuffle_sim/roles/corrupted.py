@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.protocol.adversary import Adversary, CallNext, Scene, Users, payload_of
+from shuffle_sim.protocol.adversary import Adversary, AttackContext, CallNext, Users, payload_of
 from shuffle_sim.sampling.randomness import Role, stream
 from shuffle_sim.wire.frames import Context, Frame, Kind
 from shuffle_sim.wire.messages import Messages
@@ -23,16 +23,16 @@ class Corrupted:
 
     Attributes:
         users: they, ascending.
-        packets: what they put on the wire, each as the shuffler receives it: told by whom, whatever is inside.
+        packets: what they put on the wire, each as the shuffler receives it: marked with its sender, whatever is inside.
         silent: how many put nothing there.
-        told: reports that colluders told the analyzer.
+        disclosed: reports that colluders disclosed to the analyzer.
         sums: of the symbols in them, by label.
     """
 
     users: Users
     packets: list[bytes] = field(default_factory=list)
     silent: int = 0
-    told: int = 0
+    disclosed: int = 0
     sums: Counter[int] = field(default_factory=Counter)
 
     @property
@@ -41,54 +41,60 @@ class Corrupted:
         return len(self.packets) - (self.users.size - self.silent)
 
 
-def corrupted(adversary: Adversary, scene: Scene, context: Context, entropy: int, block: Users) -> Corrupted:
+def corrupted(adversary: Adversary, attack_context: AttackContext, context: Context, entropy: int, block: Users) -> Corrupted:
     """Let the corrupted users of a block act.
 
     Args:
         adversary: of the run.
-        scene: what its users know.
+        attack_context: what its users know.
         context: of the frames that answer the broadcast.
         entropy: of the run.
         block: all users of the block, asked or not.
     """
-    rng = stream(entropy, scene.round, Role.ADVERSARY, scene.block)
-    lasting = stream(entropy, 0, Role.COALITION, scene.block)
+    rng = stream(entropy, attack_context.round, Role.ADVERSARY, attack_context.block)
+    lasting = stream(entropy, 0, Role.COALITION, attack_context.block)
     squad: Squad = []
     for member in adversary.members:
-        chosen = member.corrupt(scene.round, block, lasting) if member.lasting else member.select(scene, rng)
-        squad.append((member, np.intersect1d(chosen, scene.users)))
-    nobody = scene.users[:0]
+        chosen = member.corrupt(attack_context.round, block, lasting) if member.lasting else member.select(attack_context, rng)
+        squad.append((member, np.intersect1d(chosen, attack_context.users)))
+    nobody = attack_context.users[:0]
     acts = Corrupted(np.unique(np.concatenate([nobody, *(users for _, users in squad)])))
     active = np.setdiff1d(acts.users, np.concatenate([nobody, *(users for member, users in squad if member.silent)]))
     acts.silent = acts.users.size - active.size
     if active.size:
         controlled = [(member, set(users.tolist())) for member, users in squad]
-        for user, x in zip(active.tolist(), _claimed(squad, scene, active, rng), strict=True):
+        for user, x in zip(active.tolist(), _claimed(squad, attack_context, active, rng), strict=True):
             mine = [member for member, users in controlled if user in users]
-            _act(acts, mine, scene, context, user, x, stream(entropy, scene.round, Role.CORRUPTED, user))
+            _act(acts, mine, attack_context, context, user, x, stream(entropy, attack_context.round, Role.CORRUPTED, user))
     return acts
 
 
-def _claimed(squad: Squad, scene: Scene, active: Users, rng: np.random.Generator) -> Floats:
+def _claimed(squad: Squad, attack_context: AttackContext, active: Users, rng: np.random.Generator) -> Floats:
     """The values of the `active` users after what their adversaries do to rows and values."""
-    rows = scene.rows[np.searchsorted(scene.users, active)]
+    rows = attack_context.rows[np.searchsorted(attack_context.users, active)]
     for member, users in squad:
         theirs = np.isin(active, users)
         if theirs.any():
-            rows[theirs] = member.rows(scene, rows[theirs], rng)
-    xs = scene.admitted(scene.ask(np.asfortranarray(rows))).copy()
+            rows[theirs] = member.rows(attack_context, rows[theirs], rng)
+    xs = attack_context.admitted(attack_context.ask(np.asfortranarray(rows))).copy()
     for member, users in squad:
         theirs = np.isin(active, users)
         if theirs.any():
-            xs[theirs] = scene.admitted(member.values(scene, xs[theirs], rng))
+            xs[theirs] = attack_context.admitted(member.values(attack_context, xs[theirs], rng))
     return xs
 
 
 def _act(
-    acts: Corrupted, mine: list[Adversary], scene: Scene, context: Context, user: int, x: Floats, rng: np.random.Generator
+    acts: Corrupted,
+    mine: list[Adversary],
+    attack_context: AttackContext,
+    context: Context,
+    user: int,
+    x: Floats,
+    rng: np.random.Generator,
 ) -> None:
     """One user's report, from the innermost of its adversaries to the outermost, and what becomes of it on the wire."""
-    call_next = CallNext(scene, lambda value: scene.randomizer.randomize(value, rng))
+    call_next = CallNext(attack_context, lambda value: attack_context.randomizer.randomize(value, rng))
     for member in reversed(mine):
         call_next = _wrapped(member, user, call_next, rng)
     report = call_next(x)
@@ -98,13 +104,13 @@ def _act(
     own = Frame(Kind.REPORT, context, user, 1, payload_of(report)).tobytes()
     packets: tuple[bytes, ...] = (own,)
     for member in reversed(mine):
-        packets = tuple(sent for packet in packets for sent in member.send(scene, user, packet, rng))
+        packets = tuple(sent for packet in packets for sent in member.send(attack_context, user, packet, rng))
     acts.silent += not packets
     acts.packets += [Frame(Kind.PACKET, context, user, 1, packet[:_LARGEST_PACKET]).tobytes() for packet in packets]
     if any(member.colludes for member in mine) and isinstance(report, Messages) and own in packets:
-        acts.told += 1
+        acts.disclosed += 1
         acts.sums.update({label: int(total) for label, total in enumerate(report.sums()) if total})
 
 
 def _wrapped(member: Adversary, user: int, inner: CallNext, rng: np.random.Generator) -> CallNext:
-    return CallNext(inner.scene, lambda value: member.report(user, value, inner, rng))
+    return CallNext(inner.context, lambda value: member.report(user, value, inner, rng))

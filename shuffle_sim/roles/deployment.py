@@ -14,7 +14,7 @@ from shuffle_sim.wire.codec import decode
 from shuffle_sim.wire.frames import Context, Frame, Kind, check_context, parse
 
 _TOLD = (Cohort, Query, Randomizer, int)
-WAVE_BYTES = 1 << 22
+BLOCK_BATCH_BYTES = 1 << 22
 """Bytes that users send before the shuffler has taken the last; twice as many are a tenth faster on Ray and take 25 MiB more."""
 FIDELITIES = ("literal", "counts", "aggregate")
 SECURITIES = ("none", "transport", "onion")
@@ -55,13 +55,13 @@ class Deployment:
         """Indices of all user blocks."""
         return range(-(-self.protocol.users // self.block_size))
 
-    def waves(self, broadcast: bytes) -> list[range]:
+    def block_batches(self, broadcast: bytes) -> list[range]:
         """The blocks to be asked together, in order: what they answer fits the memory, whatever a round carries in all."""
         _, cohort, _, randomizer, _ = self.opened(broadcast)
         users = 1 if self.fidelity == "aggregate" else self.block_size
         each = bundle_bytes(randomizer) if self.security == "onion" else user_bytes(self.fidelity, randomizer)
         low, high = cohort.ranges[0][0] // self.block_size, -(-cohort.stop // self.block_size)
-        step = max(1, WAVE_BYTES // (users * each))
+        step = max(1, BLOCK_BATCH_BYTES // (users * each))
         return [range(start, min(start + step, high)) for start in range(low, high, step)]
 
     def opened(self, broadcast: bytes) -> tuple[Frame, Cohort, Query, Randomizer, int]:
@@ -74,7 +74,7 @@ class Deployment:
         if frame.kind is not Kind.ROUND:
             raise FrameError("wrong-kind", f"{frame.kind.name} is not a broadcast")
         check_context(frame, self.answering(frame))
-        told = decode(frame.payload, (Cohort, *self.protocol.speaks))
+        told = decode(frame.payload, (Cohort, *self.protocol.vocabulary))
         if type(told) is not tuple or len(told) != len(_TOLD) or not all(map(isinstance, told, _TOLD)) or told[3] < 1:
             raise FrameError("malformed-broadcast", "not a cohort, a query, a randomizer and a minimum")
         return frame, *told

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from shuffle_sim.errors import FrameError
 from shuffle_sim.protocol.randomizer import Randomizer
-from shuffle_sim.roles.piles import HAND_BYTES, SIZE, Pile, parted
+from shuffle_sim.roles.pools import SIZE, VIEW_CHUNK_BYTES, MessagePool, parted
 from shuffle_sim.sampling.shuffling import gathered, order
 from shuffle_sim.wire.frames import Context, Frame
 from shuffle_sim.wire.messages import Alphabet, Messages, Tally
@@ -57,7 +57,7 @@ def read_bundle(frame: Frame, randomizer: Randomizer) -> Boxes:
     return np.frombuffer(frame.payload, np.uint8).reshape(randomizer.alphabet.labels, randomizer.per_label, -1)
 
 
-class BoxPile(Pile):
+class BoxPool(MessagePool):
     """Sealed messages, each held and moved; nothing of them can be read here."""
 
     def __init__(self, randomizer: Randomizer) -> None:
@@ -72,44 +72,44 @@ class BoxPile(Pile):
         self.size += reports.shape[1]
 
     def take(self, payload: bytes) -> None:
-        """Keep the boxes of a hand."""
+        """Keep the boxes of a chunk."""
         self.add(read_boxes(payload, self.randomizer))
 
     def view(self) -> list[int]:
-        """Hands of at most HAND_BYTES."""
-        return box_hands(self.randomizer, self.size)
+        """Chunks of at most VIEW_CHUNK_BYTES."""
+        return box_chunks(self.randomizer, self.size)
 
-    def _cut(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
+    def _permute(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
         none = np.empty((self.randomizer.alphabet.labels, 0, box_bytes(self.randomizer.alphabet)), np.uint8)
         self._boxes = np.concatenate([none, *self._held], axis=1)
         self._orders = [order(self.size, rng) for _ in self._boxes]
         self._held = []
 
-    def _hand(self, index: int, rng: np.random.Generator) -> bytes:
+    def _chunk(self, index: int, rng: np.random.Generator) -> bytes:
         chosen = self.places(index)
         return b"".join(gathered(row, drawn[chosen]).tobytes() for row, drawn in zip(self._boxes, self._orders, strict=True))
 
 
-def box_hands(randomizer: Randomizer, size: int) -> list[int]:
-    """Into hands of which sizes so many boxes under each label are cut to be released."""
-    largest = max(1, HAND_BYTES // (randomizer.alphabet.labels * box_bytes(randomizer.alphabet)))
+def box_chunks(randomizer: Randomizer, size: int) -> list[int]:
+    """Into chunks of which sizes so many boxes under each label are cut to be released."""
+    largest = max(1, VIEW_CHUNK_BYTES // (randomizer.alphabet.labels * box_bytes(randomizer.alphabet)))
     whole, rest = divmod(size, largest)
     return [largest] * whole + [rest] * (rest > 0)
 
 
-def hand_of_boxes_bytes(randomizer: Randomizer, size: int) -> int:
-    """Bytes of a hand of so many boxes under each label, by formula."""
+def box_chunk_bytes(randomizer: Randomizer, size: int) -> int:
+    """Bytes of a chunk of so many boxes under each label, by formula."""
     return SIZE + size * randomizer.alphabet.labels * box_bytes(randomizer.alphabet)
 
 
 def read_boxes(payload: bytes, randomizer: Randomizer) -> Boxes:
-    """The boxes of a hand, (labels, size, bytes).
+    """The boxes of a chunk, (labels, size, bytes).
 
     Raises:
         FrameError: `wrong-length`.
     """
     size, rest = parted(payload)
-    if len(payload) != hand_of_boxes_bytes(randomizer, size):
+    if len(payload) != box_chunk_bytes(randomizer, size):
         raise FrameError("wrong-length", f"{len(rest)} bytes for {size} boxes under each label")
     return np.frombuffer(rest, np.uint8).reshape(randomizer.alphabet.labels, size, box_bytes(randomizer.alphabet))
 
@@ -130,10 +130,10 @@ class Opener:
         self.dropped: Counter[str] = Counter()
 
     def read(self, payload: bytes, randomizer: Randomizer) -> tuple[int, NDArray[np.int64]]:
-        """Of a hand how many boxes it has under each label, and the sums of the symbols in those that open.
+        """Of a chunk how many boxes it has under each label, and the sums of the symbols in those that open.
 
         Raises:
-            FrameError: `wrong-length` if it is not a hand.
+            FrameError: `wrong-length` if it is not a chunk.
         """
         boxes = read_boxes(payload, randomizer)
         sums = np.zeros(len(boxes), np.int64)

@@ -15,11 +15,11 @@ from shuffle_sim.errors import FrameError, RoundAbortedError
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles.channel import Keyed
 from shuffle_sim.roles.deployment import Deployment
-from shuffle_sim.roles.onion import BoxPile, read_bundle
-from shuffle_sim.roles.piles import Pile, pile_of
+from shuffle_sim.roles.onion import BoxPool, read_bundle
+from shuffle_sim.roles.pools import MessagePool, pool_of
 from shuffle_sim.roles.reports import HONEST_KIND, read_reports
 from shuffle_sim.sampling.randomness import Role, stream
-from shuffle_sim.wire.frames import Context, Frame, Kind, check_context, parse, split
+from shuffle_sim.wire.frames import Context, Frame, Kind, check_context, parse, split_frames
 from shuffle_sim.wire.sealing import BOX_ID, Purpose
 
 
@@ -36,7 +36,7 @@ class ShuffleRecord:
         bytes_out: sent to the analyzer.
         shares: messages under each label that each shard got.
         routed: messages under each label in each frame to another shard.
-        hands: messages under each label in each frame of the view.
+        chunks: messages under each label in each frame of the view.
     """
 
     accepted: int = 0
@@ -47,7 +47,7 @@ class ShuffleRecord:
     bytes_out: int = 0
     shares: Counter[int] = field(default_factory=Counter)
     routed: tuple[int, ...] = ()
-    hands: tuple[int, ...] = ()
+    chunks: tuple[int, ...] = ()
 
     def __add__(self, other: "ShuffleRecord") -> "ShuffleRecord":
         """Both together."""
@@ -71,7 +71,7 @@ class Shuffler(Keyed):
         """
         *_, collected = self.collect(broadcast, batches)
         released = self.release(broadcast, [collected])
-        view, sent = self.view(broadcast, 0, len(released.hands))
+        view, sent = self.view(broadcast, 0, len(released.chunks))
         return view, collected + released + sent
 
     def collect(self, broadcast: bytes, batches: Iterable[bytes]) -> tuple[Any, ...]:
@@ -84,28 +84,28 @@ class Shuffler(Keyed):
             RoundAbortedError: if the round was released before.
         """
         now, shards = self._at(broadcast), self._deployment.shuffler_shards
-        arrived = now.pile if shards == 1 else now.empty()
+        arrived = now.pool if shards == 1 else now.empty()
         before = arrived.size
         record = now.inbox.take(batches, arrived)
         if shards == 1:
             return b"", replace(record, shares=Counter({0: arrived.size - before}))
         place = self._shard << 16 | now.parts
         rng = stream(self._deployment.entropy, now.context.round, Role.ROUTER, self._shard << 32 | now.parts)
-        arrived.deal(arrived.shares(shards, rng), rng)
-        hands = [arrived.hand(target, rng) for target in range(shards)]
-        now.pile.take(hands[self._shard])
+        arrived.cut(arrived.shares(shards, rng), rng)
+        chunks = [arrived.chunk(target, rng) for target in range(shards)]
+        now.pool.take(chunks[self._shard])
         frames = [
             self._closed(
-                Frame(Kind.ROUTED, now.context, place, 0, hand).tobytes(),
+                Frame(Kind.ROUTED, now.context, place, 0, chunk).tobytes(),
                 Purpose.ROUTED,
                 self._directory.shufflers[target : target + 1],
             )
-            for target, hand in enumerate(hands)
+            for target, chunk in enumerate(chunks)
         ]
         frames[self._shard] = b""
         now.parts += 1
-        routed = tuple(size for target, size in enumerate(arrived.dealt) if target != self._shard)
-        shares = Counter(dict(enumerate(arrived.dealt)))
+        routed = tuple(size for target, size in enumerate(arrived.chunk_sizes) if target != self._shard)
+        shares = Counter(dict(enumerate(arrived.chunk_sizes)))
         return *frames, replace(record, shares=shares, routed=routed, bytes_routed=sum(map(len, frames)))
 
     def accept(self, broadcast: bytes, frames: Iterable[bytes]) -> None:
@@ -122,7 +122,7 @@ class Shuffler(Keyed):
                 raise FrameError("wrong-kind", f"{inner.kind.name} does not come from another shard")
             if frame.index in now.routed:
                 raise FrameError("duplicate-block", f"part {frame.index & 0xFFFF} of shard {frame.index >> 16}")
-            now.pile.take(inner.payload)
+            now.pool.take(inner.payload)
             now.routed.add(frame.index)
 
     def release(self, broadcast: bytes, records: Iterable[ShuffleRecord]) -> ShuffleRecord:
@@ -141,13 +141,13 @@ class Shuffler(Keyed):
         if collected.accepted < now.minimum:
             short = f"{collected.accepted} reports accepted, agreed are at least {now.minimum}"
             raise RoundAbortedError(f"round {now.context.round}: {short}; not released")
-        if now.pile.size != collected.shares[self._shard]:
-            lost = f"shard {self._shard} holds {now.pile.size} of {collected.shares[self._shard]} messages"
+        if now.pool.size != collected.shares[self._shard]:
+            lost = f"shard {self._shard} holds {now.pool.size} of {collected.shares[self._shard]} messages"
             raise RoundAbortedError(f"round {now.context.round}: {lost}; not released")
         now.accepted = collected.accepted
-        now.pile.deal(now.pile.view(), stream(self._deployment.entropy, now.context.round, Role.SHUFFLER, self._shard << 32))
+        now.pool.cut(now.pool.view(), stream(self._deployment.entropy, now.context.round, Role.SHUFFLER, self._shard << 32))
         self._released = now.context.round
-        return ShuffleRecord(hands=tuple(now.pile.dealt))
+        return ShuffleRecord(chunks=tuple(now.pool.chunk_sizes))
 
     def view(self, broadcast: bytes, start: int, stop: int) -> tuple[bytes, ShuffleRecord]:
         """Frames start, ..., stop - 1 of this shard's part of the view; asked again, the same bytes again.
@@ -161,8 +161,10 @@ class Shuffler(Keyed):
         frames = []
         for index in range(start, stop):
             place = self._shard << 32 | index + 1
-            hand = now.pile.hand(index, stream(self._deployment.entropy, now.context.round, Role.SHUFFLER, place))
-            frames.append(Frame(self._deployment.view_kind, now.context, self._shard << 16 | index, now.accepted, hand).tobytes())
+            chunk = now.pool.chunk(index, stream(self._deployment.entropy, now.context.round, Role.SHUFFLER, place))
+            frames.append(
+                Frame(self._deployment.view_kind, now.context, self._shard << 16 | index, now.accepted, chunk).tobytes()
+            )
         view = self._closed(b"".join(frames), Purpose.VIEW, self._directory.analyzer)
         return view, ShuffleRecord(bytes_out=len(view))
 
@@ -191,25 +193,25 @@ class Shuffler(Keyed):
 
 
 class _Round:
-    """One round in the shuffler's hands."""
+    """One round in the shuffler's charge."""
 
     def __init__(self, deployment: Deployment, broadcast: bytes, shard: int, read: Callable[[Frame], Frame]) -> None:
         frame, cohort, _, self.randomizer, self.minimum = deployment.opened(broadcast)
         self._fidelity, self.onion = deployment.fidelity, deployment.security == "onion"
         self.broadcast, self.context = broadcast, deployment.answering(frame)
         self.inbox = _Inbox(deployment, self.context, cohort, self.randomizer, shard, read)
-        self.pile = self.empty()
+        self.pool = self.empty()
         self.routed: set[int] = set()
         self.parts = 0
         self.accepted = 0
 
-    def empty(self) -> Pile:
-        """A pile of what the round's messages are here."""
-        return BoxPile(self.randomizer) if self.onion else pile_of(self.randomizer, self._fidelity)
+    def empty(self) -> MessagePool:
+        """A pool of what the round's messages are here."""
+        return BoxPool(self.randomizer) if self.onion else pool_of(self.randomizer, self._fidelity)
 
 
 class _Inbox:
-    """What the shard has received for a round: what is valid goes on a pile, everything else is dropped and counted."""
+    """What the shard has received for a round: what is valid goes on a pool, everything else is dropped and counted."""
 
     def __init__(
         self,
@@ -229,31 +231,31 @@ class _Inbox:
         self._taken: Counter[int] = Counter()
         self._senders: set[int] = set()
 
-    def take(self, batches: Iterable[bytes], pile: Pile) -> ShuffleRecord:
-        """Put the reports of these batches on the pile."""
+    def take(self, batches: Iterable[bytes], pool: MessagePool) -> ShuffleRecord:
+        """Put the reports of these batches on the pool."""
         before, singles, received = self._taken.total(), len(self._senders), 0
         dropped: Counter[str] = Counter()
         for batch in batches:
             received += len(batch)
             try:
-                for data in split(batch):
-                    self._take_frame(data, pile, dropped)
+                for data in split_frames(batch):
+                    self._take_frame(data, pool, dropped)
             except FrameError as error:  # where a length is broken, the rest of the batch cannot be told apart any more
                 dropped[error.reason] += 1
         return ShuffleRecord(self._taken.total() - before, len(self._senders) - singles, dropped, received)
 
-    def _take_frame(self, data: memoryview, pile: Pile, dropped: Counter[str]) -> None:
+    def _take_frame(self, data: memoryview, pool: MessagePool, dropped: Counter[str]) -> None:
         claimed = None  # a frame too broken to say how many reports it carries counts for one
         try:
             frame = parse(data)
             if frame.kind is Kind.PACKET and self._deployment.security != "transport":
-                self._take_packet(frame, pile)
+                self._take_packet(frame, pool)
                 return
             claimed = frame.index, frame.reports
             check_context(frame, self._context)
             frame = self._once(frame)
             if frame.kind is Kind.PACKET:
-                self._take_packet(frame, pile)
+                self._take_packet(frame, pool)
                 return
             if frame.kind is not self._whole:
                 raise FrameError("wrong-kind", f"{frame.kind.name} is not for the shuffler of this run")
@@ -261,13 +263,13 @@ class _Inbox:
                 raise FrameError("wrong-count", "a bundle counts for one user")
             if frame.index in self._seen and frame.kind is not Kind.BUNDLE:
                 raise FrameError("duplicate-block", f"block {frame.index}")
-            self._add(frame, frame.index, pile)
+            self._add(frame, frame.index, pool)
             self._seen.add(frame.index)
         except FrameError as error:
             # Never more than were asked, whatever it claims.
             dropped[error.reason] += max(1, min(claimed[1], self._asked(claimed[0]))) if claimed else 1
 
-    def _take_packet(self, packet: Frame, pile: Pile) -> None:
+    def _take_packet(self, packet: Frame, pool: MessagePool) -> None:
         """What one user sent on its own: counts for one report at most, whatever is inside."""
         check_context(packet, self._context)
         sender, frame = packet.index, parse(packet.payload)
@@ -282,16 +284,16 @@ class _Inbox:
             raise FrameError("too-many-reports", f"user {sender} was counted already")
         if frame.kind is Kind.BUNDLE:
             frame = self._once(frame)
-        self._add(frame, sender // self._deployment.block_size, pile)
+        self._add(frame, sender // self._deployment.block_size, pool)
         self._senders.add(sender)
 
-    def _add(self, frame: Frame, block: int, pile: Pile) -> None:
+    def _add(self, frame: Frame, block: int, pool: MessagePool) -> None:
         if block % self._deployment.shuffler_shards != self._shard:
             raise FrameError("wrong-shard", f"block {block} is not of shard {self._shard}")
         room = self._asked(block) - self._taken[block]
         if frame.reports > room:
             raise FrameError("too-many-reports", f"{frame.reports} of block {block}, {room} to come")
-        pile.add((read_bundle if frame.kind is Kind.BUNDLE else read_reports)(frame, self._randomizer))
+        pool.add((read_bundle if frame.kind is Kind.BUNDLE else read_reports)(frame, self._randomizer))
         self._taken[block] += frame.reports
 
     def _once(self, frame: Frame) -> Frame:

@@ -12,7 +12,7 @@ from shuffle_sim.arrays import Floats, Scaled, Values, dense
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import FrameError, RoundAbortedError
-from shuffle_sim.protocol.adversary import Scene
+from shuffle_sim.protocol.adversary import AttackContext
 from shuffle_sim.protocol.base import Query
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles.channel import Keyed
@@ -22,7 +22,7 @@ from shuffle_sim.roles.onion import bundles
 from shuffle_sim.roles.reports import HONEST_KIND, count_type
 from shuffle_sim.sampling.kernels import expect, using
 from shuffle_sim.sampling.randomness import Role, stream
-from shuffle_sim.wire.frames import Context, Frame, Kind, parse, prefix, split
+from shuffle_sim.wire.frames import Context, Frame, Kind, parse, prefix, split_frames
 from shuffle_sim.wire.messages import Messages
 from shuffle_sim.wire.sealing import Purpose, Sealer
 
@@ -36,17 +36,17 @@ class ShardRecord:
         corrupted: of them.
         silent: users that sent nothing.
         extra: packets that corrupted users sent beyond one each.
-        told: reports that colluders told the analyzer.
+        disclosed: reports that colluders disclosed to the analyzer.
         clipped: users whose value was clipped.
         nonfinite: users whose value was not finite.
-        sums: of the symbols that colluders told, by label.
+        sums: of the symbols that colluders disclosed, by label.
     """
 
     asked: int = 0
     corrupted: int = 0
     silent: int = 0
     extra: int = 0
-    told: int = 0
+    disclosed: int = 0
     clipped: int = 0
     nonfinite: int = 0
     sums: Counter[int] = field(default_factory=Counter)
@@ -97,7 +97,7 @@ class UserShard(Keyed):
         batch, record = self._answer(broadcast, blocks)
         if self._deployment.security == "onion":
             randomizer = self._deployment.opened(broadcast)[3]
-            batch = b"".join(self._bundled(parse(data), randomizer) for data in split(batch))
+            batch = b"".join(self._bundled(parse(data), randomizer) for data in split_frames(batch))
         return self._closed(batch, Purpose.BATCH, self._directory.shufflers), record
 
     def _answer(self, broadcast: bytes, blocks: range | None) -> tuple[bytes, ShardRecord]:
@@ -193,7 +193,7 @@ class UserShard(Keyed):
         bad = self._corrupted(context, block, cohort, query, randomizer)
         honest: list[_Part] = []
         frames = bad.packets
-        record = ShardRecord(corrupted=bad.users.size, silent=bad.silent, extra=bad.extra, told=bad.told, sums=bad.sums)
+        record = ShardRecord(corrupted=bad.users.size, silent=bad.silent, extra=bad.extra, disclosed=bad.disclosed, sums=bad.sums)
         asked = clipped = nonfinite = 0
         for first, chunk, following in self._chunks(block):
             expect(following)
@@ -222,8 +222,8 @@ class UserShard(Keyed):
         def rows() -> Floats:
             return np.asarray(np.concatenate([chunk for _, chunk, _ in self._chunks(block)])[asked - everyone[0]])
 
-        scene = Scene(context.round, block, asked, query, randomizer, rows)
-        return corrupted(adversary, scene, context, self._deployment.entropy, everyone)
+        attack_context = AttackContext(context.round, block, asked, query, randomizer, rows)
+        return corrupted(adversary, attack_context, context, self._deployment.entropy, everyone)
 
 
 def _users(cohort: Cohort, start: int, stop: int) -> NDArray[np.int64]:

@@ -144,47 +144,47 @@ def rounded_values(columns, multipliers, start, state, random, ties, out):
 
 
 @_jit
-def draw_heaps(state, words, heap_of, ends):
-    """A random heap for every message; words (rounds, 16), drawn here by `fill`; heap_of: their bytes, one for each message.
+def draw_buckets(state, words, bucket_of, ends):
+    """A random bucket for every message; words (rounds, 16), drawn here by `fill`; bucket_of: their bytes, one for each message.
 
-    ends (256,): one past the last place of each heap.
+    ends (256,): one past the last place of each bucket.
     """
     for k in range(0, words.shape[0], 64):
         fill(state, words[k : k + 64])
-        for heap in heap_of[128 * k : 128 * (k + 64)]:  # while they are in the first-level cache
-            ends[heap] += 1
+        for bucket in bucket_of[128 * k : 128 * (k + 64)]:  # while they are in the first-level cache
+            ends[bucket] += 1
     for k in range(1, ends.size):
         ends[k] += ends[k - 1]
 
 
 @_jit
-def into_heaps(row, heap_of, heaps, places):
-    """Move every message to the next place of its heap."""
+def into_buckets(row, bucket_of, buckets, places):
+    """Move every message to the next place of its bucket."""
     for i in range(row.size):
-        heap = heap_of[i]
-        heaps[places[heap]] = row[i]
-        places[heap] += 1
+        bucket = bucket_of[i]
+        buckets[places[bucket]] = row[i]
+        places[bucket] += 1
 
 
 @_jit
-def permute_heaps(heaps, ends, state, random):
-    """Permute every heap where it lies; state and random, (rounds, 16): of `fill`, which draws the words as they are used."""
+def permute_buckets(buckets, ends, state, random):
+    """Permute every bucket where it lies; state and random, (rounds, 16): of `fill`, which draws the words as they are used."""
     words, used, start = random.reshape(-1).view(np.uint32), 2 * random.size, 0
     for k in range(ends.size):
         end, after = ends[k], ends[min(k + 1, ends.size - 1)]
-        used = permute_heap(heaps[start:end], heaps[end:after], state, random, words, used)
+        used = permute_bucket(buckets[start:end], buckets[end:after], state, random, words, used)
         start = end
 
 
 @_jit
-def permute_heap(heap, following, state, random, words, used):
+def permute_bucket(bucket, following, state, random, words, used):
     """Fisher and Yates with Lemire's bounded integers; how many of the words, those of `random`, are used then.
 
-    The following heap is fetched piece by piece meanwhile: where it will be read first, no processor foresees.
+    The following bucket is fetched piece by piece meanwhile: where it will be read first, no processor foresees.
     """
-    size, fetched = heap.size, 0
+    size, fetched = bucket.size, 0
     while size > 1:
-        for place in range(fetched, min(fetched + 64, following.size), 64 // heap.itemsize):
+        for place in range(fetched, min(fetched + 64, following.size), 64 // bucket.itemsize):
             prefetch(following, place)
         fetched += 64
         stop = max(1, size - 64)
@@ -202,9 +202,9 @@ def permute_heap(heap, following, state, random, words, used):
                 if low >= bound or low >= (np.uint64(1 << 32) - bound) % bound:
                     break
             j = np.int64(product >> np.uint64(32))
-            last = heap[size - 1]
-            heap[size - 1] = heap[j]
-            heap[j] = last
+            last = bucket[size - 1]
+            bucket[size - 1] = bucket[j]
+            bucket[j] = last
             size -= 1
     return used
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Bits = NDArray[np.uint8]
-_LONG = 1 << 17  # messages from which moving them heap by heap pays
+_LONG = 1 << 17  # messages from which moving them bucket by bucket pays
 
 
 def permute(symbols: NDArray[np.integer], rng: np.random.Generator) -> NDArray[np.integer]:
@@ -35,8 +35,8 @@ def permuted(parts: Sequence[NDArray[Any]], rng: np.random.Generator) -> NDArray
     """A uniformly random permutation of messages, each of them moved; the parts in which they come are left alone.
 
     Where numba is installed and they are many, in two steps that keep to the cache: each message goes to a uniformly random one
-    of 256 heaps, and every heap is permuted where it lies. How large the heaps are says nothing about what is in them, so that is
-    the uniform permutation again, as with a shuffler's shards.
+    of 256 buckets, and every bucket is permuted where it lies. The sizes of the buckets say nothing about what is in them, so
+    that is the uniform permutation again, as with a shuffler's shards.
 
     Args:
         parts: integers of one type, (messages,) each.
@@ -45,16 +45,16 @@ def permuted(parts: Sequence[NDArray[Any]], rng: np.random.Generator) -> NDArray
     size = sum(map(len, parts))
     if not _worth_compiling(size):
         return np.asarray(rng.permutation(np.concatenate(parts)))
-    from shuffle_sim.sampling.compiled import draw_heaps, into_heaps, permute_heaps
+    from shuffle_sim.sampling.compiled import draw_buckets, into_buckets, permute_buckets
 
     state, words = rng.bit_generator.random_raw(64).reshape(4, 16), np.empty((-(-size // 128), 16), np.uint64)
-    heap_of, ends = words.reshape(-1).view(np.uint8)[:size], np.zeros(256, np.int64)
-    draw_heaps(state, words, heap_of, ends)
+    bucket_of, ends = words.reshape(-1).view(np.uint8)[:size], np.zeros(256, np.int64)
+    draw_buckets(state, words, bucket_of, ends)
     moved, places, start = np.empty(size, parts[0].dtype), np.concatenate([[0], ends[:-1]]), 0
     for part in parts:
-        into_heaps(np.ascontiguousarray(part), heap_of[start : start + len(part)], moved, places)
+        into_buckets(np.ascontiguousarray(part), bucket_of[start : start + len(part)], moved, places)
         start += len(part)
-    permute_heaps(moved, ends, state, words[:64])
+    permute_buckets(moved, ends, state, words[:64])
     return moved
 
 

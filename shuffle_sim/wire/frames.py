@@ -90,7 +90,7 @@ def frame_bytes(payload_bytes: int) -> int:
     return 53 + (2 if payload_bytes <= 0xFF else 3 if payload_bytes <= 0xFFFF else 5) + payload_bytes
 
 
-def split(batch: bytes, limit: int = MAX_FRAME) -> Iterator[memoryview]:
+def split_frames(batch: bytes, limit: int = MAX_FRAME) -> Iterator[memoryview]:
     """The frames of a batch, each with its length prefix; nothing is allocated before the length is known to fit.
 
     Raises:

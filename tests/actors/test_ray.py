@@ -18,7 +18,7 @@ from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.errors import RoundAbortedError
 from shuffle_sim.protocol.adversary import Adversary, Chain, Dropout
 from shuffle_sim.roles import Deployment, ShardRecord, ShuffleRecord
-from shuffle_sim.wire.frames import Kind, parse, split
+from shuffle_sim.wire.frames import Kind, parse, split_frames
 
 USERS = 97
 PROTOCOL = VectorSum(n=USERS, d=3, g=4, b=20)
@@ -52,9 +52,9 @@ def test_the_same_seed_gives_the_same_bits_in_process_and_on_one_and_four_actors
     there = [run(PROTOCOL, ROWS, runtime="ray", workers=workers, fidelity=fidelity, seed=7) for workers in (1, 4)]
     assert len({result.value.tobytes() for result in (*here, *there)}) == 1
     for result in (*here, *there):
-        assert (result.costs, result.accounts, result.privacy) == (here[0].costs, here[0].accounts, here[0].privacy)
+        assert (result.costs, result.reports, result.privacy) == (here[0].costs, here[0].reports, here[0].privacy)
     assert [result.workers for result in there] == [1, 4]
-    assert here[0].accounts.clipped > 0
+    assert here[0].reports.clipped > 0
     assert run(PROTOCOL, ROWS, fidelity=fidelity, seed=8).value.tobytes() != here[0].value.tobytes()  # not blind
     assert ray.is_initialized()  # it was running before: only the actors end
     assert soon_none(hosts) == []
@@ -73,7 +73,7 @@ def test_what_crosses_between_actors_is_bytes():
         view, record = ray.get(shuffler.call.options(num_returns=2).remote("shuffle", 1, broadcast, frames))
         assert [type(crossing) for crossing in (broadcast, frames, view)] == [bytes, bytes, bytes]
         assert [type(kept) for kept in (noted, record)] == [ShardRecord, ShuffleRecord]
-        sent = [parse(frame) for frame in split(frames)]
+        sent = [parse(frame) for frame in split_frames(frames)]
         assert [(frame.kind, frame.reports) for frame in sent] == [(Kind.REPORTS, 40), (Kind.REPORTS, 40), (Kind.REPORTS, 17)]
         assert len(frames) == record.bytes_in < USERS * (PROTOCOL.randomizer.report_bytes + 4)  # and bits are packed
         assert (parse(view).kind, record.accepted, noted.asked) == (Kind.VIEW, USERS, USERS)
@@ -152,7 +152,7 @@ def test_attacks_by_name_do_on_ray_what_they_do_in_process():
         heard.append(listener.heard)
     first, second = results
     assert first.value.tobytes() == second.value.tobytes()
-    assert (first.accounts, first.privacy) == (second.accounts, second.privacy)
+    assert (first.reports, first.privacy) == (second.reports, second.privacy)
     assert heard[0] == heard[1]
     assert heard[0][0][1] > 5
 
@@ -255,7 +255,7 @@ def test_sealed_traffic_between_actors_gives_the_bits_of_plain_traffic_in_proces
     sealed = run(few, rows, runtime="ray", workers=2, shuffler_shards=2, seed=5, fidelity="literal", security=security)
     assert np.array_equal(sealed.value, plain.value)
     assert sealed.costs.sealing_bytes > 0
-    assert sealed.accounts.asked == sealed.accounts.accepted == 40
+    assert sealed.reports.asked == sealed.reports.accepted == 40
 
 
 def test_private_keys_stay_in_their_actors():

@@ -95,7 +95,7 @@ def theorem(users: int, steps: int, epsilon: float, delta_: float) -> float:
     """gamma of Theorem 3.1 of the paper, K = steps + 1: max(14 K ln(2/delta) / ((n - 1) epsilon^2), 27 K / ((n - 1) epsilon)).
 
     Raises:
-        ParameterError: epsilon not in (0, 1], where the theorem speaks.
+        ParameterError: epsilon not in (0, 1], where the theorem applies.
     """
     integer("n", users, 2)
     real("epsilon", epsilon, 0.0, 1.0)

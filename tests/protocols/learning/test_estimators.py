@@ -34,7 +34,7 @@ from shuffle_sim import ParameterError, Privacy
 from shuffle_sim.arrays import dense
 from shuffle_sim.execution.runtime import InProcessRuntime
 from shuffle_sim.privacy.accountant import ShuffleAccountant
-from shuffle_sim.privacy.planner import Task
+from shuffle_sim.privacy.planner import SumSpec
 
 CLASSIFIERS = [ShuffleLogisticRegression, ShuffleLinearSVC]
 ESTIMATORS = [*CLASSIFIERS, ShuffleRegressor]
@@ -229,7 +229,7 @@ def test_the_guarantee_holds_for_all_classes_together(estimator, protocol, class
     assert model.privacy_.delta == 1e-5
     assert any("classes" in each for each in model.privacy_.assumptions)
     # The release's sensitivity rests on the bound of a user's gradient: none was longer.
-    assert model.result_.accounts.clipped == 0
+    assert model.result_.reports.clipped == 0
     worst = worst_gradient(model.protocol_.problem.loss, 5)
     assert 0.98 * model.protocol_.mean.norm_bound < worst <= model.protocol_.mean.norm_bound * (1 + 1e-12)
 
@@ -260,7 +260,7 @@ def test_power_a_bound_for_one_class_would_be_seen():
 def test_one_vector_for_all_classes_costs_no_more_noise_than_composing_over_them():
     """K releases at 1/sqrt(K) of the Gaussian budget each carry, per coordinate, what a stacked one does."""
     model = ShuffleLinearSVC(random_state=1, rounds=10).fit(*people(classes=4))
-    one = NoisyMean.calibrated(Task(400, 5, Privacy(1.0, 1e-6), rounds=40), math.sqrt(2))
+    one = NoisyMean.calibrated(SumSpec(400, 5, Privacy(1.0, 1e-6), rounds=40), math.sqrt(2))
     assert model.protocol_.mean.squared_noise / 20 <= 1.06 * one.squared_noise / 5
 
 

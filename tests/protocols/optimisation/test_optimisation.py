@@ -239,7 +239,7 @@ def test_runs_keep_the_epsilon_asked_for_and_sequential_ones_ask_everybody_once(
     assert result.ledger.sequentially_interactive is sequential
     assert 0.9 < result.privacy.epsilon <= 1.0
     assert result.rounds == protocol.rounds
-    assert result.accounts.clipped == 0
+    assert result.reports.clipped == 0
     assert np.linalg.norm(result.value) <= 2.0 + 1e-9
     assert all(isinstance(why, str) and why for why in protocol.choices.values())
 

@@ -171,7 +171,7 @@ def test_results_carry_the_guarantee_its_basis_and_what_was_assumed(ball):
 def test_dropouts_are_stated_in_epsilon_and_a_floor_aborts_before_release(ball):
     protocol = VectorSum.calibrate(n=2000, d=2, privacy=Privacy(1.0, 1e-6), noise_ratio=1.1)
     result = run(protocol, ball(2000, 2), adversary=Dropout(0.3), seed=3)
-    assert result.accounts.missing > 500
+    assert result.reports.missing > 500
     assert result.privacy.epsilon > 1.1 > result.promised.epsilon
     floored = VectorSum.calibrate(n=2000, d=2, privacy=Privacy(1.0, 1e-6), noise_ratio=1.3, honest_fraction=0.9)
     with pytest.raises(RoundAbortedError, match="1800"):
@@ -184,7 +184,7 @@ def test_rows_above_the_bound_are_clipped_and_counted():
     protocol = VectorSum(n=4, d=2, g=1000, b=50)
     rows = np.array([[3.0, 4.0], [0.1, 0.0], [1e200, 1e200], [0.6, 0.8]])
     result = run(protocol, rows, seed=1)
-    assert result.accounts.clipped == 2
+    assert result.reports.clipped == 2
     expected = np.array([0.6 + 0.1 + math.sqrt(0.5) + 0.6, 0.8 + math.sqrt(0.5) + 0.8])
     assert np.abs(result.value - expected).max() < 6 * protocol.standard_error
 

@@ -16,7 +16,7 @@ from scipy import stats
 from scipy.special import ndtri
 
 from protocols import ScalarSum, VectorSum
-from protocols.learning.victim import logistic
+from protocols.learning.target_model import logistic
 from protocols.problems.domains import L2Ball
 from protocols.problems.losses import Logistic
 from protocols.problems.problem import Problem
@@ -34,7 +34,7 @@ from shuffle_sim.errors import ParameterError, RoundAbortedError
 from shuffle_sim.execution.runtime import InProcessRuntime
 from shuffle_sim.privacy.bounds import binomial
 from shuffle_sim.privacy.bounds.honesty import least_honest_fraction
-from shuffle_sim.protocol.adversary import Adversary, Chain, Coalition, Dropout, Scene
+from shuffle_sim.protocol.adversary import Adversary, AttackContext, Chain, Coalition, Dropout
 from shuffle_sim.protocol.base import Datum
 from shuffle_sim.roles import FIDELITIES
 from shuffle_sim.wire.messages import Tally
@@ -53,7 +53,7 @@ def named(name: str, share: float = 0.3, **options) -> Adversary:
 
 
 def balanced(result):
-    a = result.accounts
+    a = result.reports
     assert a.asked + a.extra == a.accepted + sum(a.dropped.values()) + a.missing
     return a
 
@@ -109,7 +109,7 @@ def test_all_attacks_at_once_give_the_same_bits_on_any_number_of_workers(fidelit
         results.append(run(PROTOCOL, ROWS, fidelity=fidelity, adversary=everything(), **options))
     assert len({r.value.tobytes() for r in results}) == 1
     assert all(balanced(r) == balanced(results[0]) for r in results)
-    assert len(results[0].accounts.dropped) >= 5
+    assert len(results[0].reports.dropped) >= 5
 
 
 def test_the_users_of_a_coalition_are_the_same_in_every_round_and_dropouts_are_not():
@@ -125,11 +125,11 @@ def test_the_users_of_a_coalition_are_the_same_in_every_round_and_dropouts_are_n
     class Restless(Notes):
         lasting = False
 
-    victim = Problem(Logistic(), L2Ball(2, 1.0))
+    target_model = Problem(Logistic(), L2Ball(2, 1.0))
     rows = np.column_stack([np.zeros((40, 2)), np.ones(40)])
     from protocols.shuffle.gd import ShuffleGD
 
-    protocol = ShuffleGD.calibrated(n=40, problem=victim, privacy=Privacy(1.0, 1e-6), rounds=8)
+    protocol = ShuffleGD.calibrated(n=40, problem=target_model, privacy=Privacy(1.0, 1e-6), rounds=8)
     lasting, restless = Notes(0.4), Restless(0.4)
     for adversary in (lasting, restless):
         run(protocol, rows, seed=1, adversary=adversary, fidelity="aggregate")
@@ -147,7 +147,7 @@ def test_the_first_of_a_chain_wraps_the_second():
         def corrupt(self, round_index, users, rng):
             return users[users == 7]
 
-        def values(self, scene, xs, rng):
+        def values(self, context, xs, rng):
             self.log.append(("values", self.word))
             return xs
 
@@ -167,7 +167,7 @@ def test_a_chain_of_nobody_corrupts_nobody():
     assert attacks([]) is None
     alone, chained = (run(PROTOCOL, ROWS, seed=1, adversary=adversary) for adversary in (None, Chain()))
     assert alone.value.tobytes() == chained.value.tobytes()
-    assert alone.accounts == chained.accounts
+    assert alone.reports == chained.reports
 
 
 @pytest.mark.parametrize(
@@ -241,8 +241,10 @@ def missing(adversary, seeds, rows=ROWS, block_size=20):
     for seed in seeds:
         gone: list[int] = []
         for users in np.arange(N).reshape(-1, block_size):
-            scene = Scene(0, users[0] // block_size, users, Datum(), PROTOCOL.randomizer, lambda users=users: rows[users])
-            gone += adversary.select(scene, np.random.default_rng([seed, scene.block])).tolist()
+            context = AttackContext(
+                0, users[0] // block_size, users, Datum(), PROTOCOL.randomizer, lambda users=users: rows[users]
+            )
+            gone += adversary.select(context, np.random.default_rng([seed, context.block])).tolist()
         found.append(gone)
     return found
 
@@ -277,7 +279,7 @@ def test_the_estimate_is_unbiased_under_dropouts(name):
     n, x, runs = 300, 0.3, 120
     protocol = ScalarSum(n=n, g=10, b=16)
     results = [run(protocol, np.full(n, x), seed=s, adversary=named(name, 0.4), fidelity="counts") for s in range(runs)]
-    received = np.array([r.accounts.accepted for r in results])
+    received = np.array([r.reports.accepted for r in results])
     errors = np.array([r.value for r in results]) - x * received
     sigmas = np.sqrt([protocol.randomizer.variance(int(r), np.full(r, x))[0] for r in received])
     limit = stats.norm.isf(0.5e-6) * math.sqrt(runs)  # two-sided false-alarm rate 1e-6
@@ -311,7 +313,7 @@ class FirstFive(Collude):
     def observe(self, tally):
         self.views.append(tally)
 
-    def told(self, round_index, reports, sums):
+    def disclosed(self, round_index, reports, sums):
         assert reports == 5
         self.rest.append(int(self.views[-1].sums[0]) - sums[0])
 
@@ -332,8 +334,8 @@ def test_colluders_and_users_without_noise_are_not_counted_on():
     protocol = ScalarSum(n=1000, g=10, b=16)
     for name in ("collude", "no-noise"):
         result = run(protocol, np.zeros(1000), seed=2, adversary=named(name, 1 / 3))
-        honest = 1000 - result.accounts.corrupted
-        assert result.accounts.accepted == 1000
+        honest = 1000 - result.reports.corrupted
+        assert result.reports.accepted == 1000
         assert result.privacy.epsilon == binomial.epsilon(honest * 16, 0.5, 10, 1e-6) > result.promised.epsilon
         assert f"{1000 - honest} of 1000 users asked were corrupted" in " ".join(result.privacy.assumptions)
 
@@ -342,7 +344,7 @@ def test_colluders_and_users_without_noise_are_not_counted_on():
 
 
 def scene_of(xs, randomizer=PROTOCOL.randomizer):
-    return Scene(0, 0, np.arange(len(xs)), Datum(), randomizer, lambda: xs)
+    return AttackContext(0, 0, np.arange(len(xs)), Datum(), randomizer, lambda: xs)
 
 
 def test_input_attacks_compute_what_their_papers_say():
@@ -393,7 +395,7 @@ def test_a_lie_is_clipped_to_the_domain(name):
 
 def test_values_that_are_no_numbers_are_claimed_as_zero():
     class Infinite(Coalition):
-        def values(self, scene, xs, rng):
+        def values(self, context, xs, rng):
             return np.full_like(xs, np.inf)
 
         def report(self, user, x, call_next, rng):
@@ -456,9 +458,9 @@ def test_no_attacker_counts_for_more_than_one_report(name):
     with_attack = seen["tally"]
     run(PROTOCOL, ROWS, seed=9, adversary=Chain(silent, Keeps()), fidelity="counts", block_size=50)
     added = with_attack.sums - seen["tally"].sums
-    assert with_attack.reports - seen["tally"].reports <= result.accounts.corrupted
+    assert with_attack.reports - seen["tally"].reports <= result.reports.corrupted
     assert added.min() >= 0
-    assert added.max() <= result.accounts.corrupted * PROTOCOL.randomizer.per_label
+    assert added.max() <= result.reports.corrupted * PROTOCOL.randomizer.per_label
 
 
 @pytest.mark.parametrize("fidelity", FIDELITIES)
@@ -577,8 +579,8 @@ def test_the_least_honest_fraction_refuses_what_is_out_of_range(arguments, said)
 
 
 def test_attackers_spoil_a_model_the_more_the_stronger():
-    victim = logistic(2000, 3, Privacy(4.0, 1e-6))
-    rows = training_study(victim, ["sign-flip", "oppose"], [0.0, 0.1, 0.45], repeats=2, seed=1)
+    target_model = logistic(2000, 3, Privacy(4.0, 1e-6))
+    rows = training_study(target_model, ["sign-flip", "oppose"], [0.0, 0.1, 0.45], repeats=2, seed=1)
     assert [(row.attack, row.fraction) for row in rows] == [
         ("none", 0.0), ("sign-flip", 0.1), ("sign-flip", 0.45), ("oppose", 0.1), ("oppose", 0.45),
     ]  # fmt: skip
@@ -598,8 +600,8 @@ def command(monkeypatch, capsys):
         monkeypatch.setattr(sys, "argv", ["shuffle-sim", *arguments])
         with pytest.raises(SystemExit) as ended:
             main()
-        told = capsys.readouterr()
-        return ended.value.code, told.out, told.err
+        disclosed = capsys.readouterr()
+        return ended.value.code, disclosed.out, disclosed.err
 
     return called
 
@@ -659,7 +661,7 @@ def test_the_sum_under_attack_says_what_became_of_the_reports(command):
     assert code == 0
     assert "extra" in out
     assert "too-many-reports" in out
-    a = json.loads(command(*arguments, "--json")[1])["accounts"]
+    a = json.loads(command(*arguments, "--json")[1])["reports"]
     assert a["asked"] + a["extra"] == a["accepted"] + a["missing"] + sum(a["dropped"].values())
     few = ["--attack", "dropout:rate=0.4", "--honest-fraction", "0.9", "--noise-ratio", "2"]
     code, _, err = command(*arguments[:5], *few)

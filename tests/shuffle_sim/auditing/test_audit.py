@@ -11,7 +11,7 @@ from shuffle_sim import Guarantee, ParameterError, Privacy
 from shuffle_sim.auditing.audit import audit
 from shuffle_sim.protocol.base import Datum
 from shuffle_sim.roles import Shuffler, UserShard
-from shuffle_sim.wire.frames import Kind, parse, split
+from shuffle_sim.wire.frames import Kind, parse, split_frames
 from shuffle_sim.wire.messages import Messages
 
 PRIVACY = Privacy(1.0, 1e-6)
@@ -42,7 +42,7 @@ def defective(protocol, kind):
     """The protocol with another implementation of its randomizer, which still claims the same law."""
     honest = protocol.randomizer
     protocol.randomizer = kind(*(getattr(honest, name) for name in honest.__dataclass_fields__))
-    protocol.__class__ = type("Defective", (type(protocol),), {"speaks": property(lambda _: (Datum, kind))})
+    protocol.__class__ = type("Defective", (type(protocol),), {"vocabulary": property(lambda _: (Datum, kind))})
     return protocol
 
 
@@ -107,7 +107,7 @@ class CountDependsOnDatum(UserShard):
 
     def answer(self, broadcast, blocks=None):
         batch, record = super().answer(broadcast, blocks)
-        frames = [parse(data) for data in split(batch)]
+        frames = [parse(data) for data in split_frames(batch)]
         cut = [replace(f, payload=f.payload[:-1]) if f.kind is Kind.REPORTS else f for f in frames]
         return b"".join(f.tobytes() for f in cut), record
 
@@ -117,7 +117,7 @@ class NoiseReused(UserShard):
 
     def _answer_block(self, context, *rest):
         pieces, record = super()._answer_block(replace(context, round=context.round // 2), *rest)
-        return [replace(parse(data), context=context).tobytes() for data in split(b"".join(pieces))], record
+        return [replace(parse(data), context=context).tobytes() for data in split_frames(b"".join(pieces))], record
 
 
 class KeepsOrder(Shuffler):

@@ -72,7 +72,7 @@ def test_every_bundled_table_is_summed_within_its_predicted_error(tmp_path, tabl
     assert told["costs"]["measured"]
     assert told["wire_bytes_per_user"] * people == pytest.approx(told["costs"]["wire_bytes"])
     assert told["wire_bytes_per_user"] >= d * (g + b) / 8
-    accounts = told["accounts"]
+    accounts = told["reports"]
     assert accounts["asked"] == accounts["accepted"] == people
     assert (accounts["missing"], accounts["dropped"], accounts["clipped"]) == (0, {}, 0)
     assert told["run"] == {"fidelity": "literal", "runtime": "inprocess", "workers": 1, "seed": 7, "security": "none"}

@@ -68,7 +68,7 @@ def test_json_tells_scores_guarantee_costs_accounts_and_what_was_chosen(told):
     assert found["sequentially_interactive"] is False
     assert found["payload_bits_per_user"] == 20 * found["costs"]["payload_bits_per_user"]
     assert found["costs"]["payload_bits_per_user"] % 31 == 0
-    assert found["accounts"]["asked"] == found["accounts"]["accepted"] == 20 * 455
+    assert found["reports"]["asked"] == found["reports"]["accepted"] == 20 * 455
     assert found["clipped"] == {"cells": 14, "labels": 0, "gradients": 0}
     assert found["run"] == {"fidelity": "aggregate", "runtime": "inprocess", "workers": 1, "seed": 7, "security": "none"}
 

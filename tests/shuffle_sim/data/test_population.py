@@ -80,7 +80,7 @@ def test_rows_that_are_not_finite_become_zero_and_are_counted():
 
     protocol = VectorSum(n=200, d=2, g=500, b=2000)
     result = run(protocol, Generated(200, broken), seed=1)
-    assert result.accounts.nonfinite == 20
+    assert result.reports.nonfinite == 20
     kept = Generated(200, rows_of).rows(0, 200)
     kept[::10] = 0
     assert np.abs(result.value - kept.sum(axis=0)).max() < 6 * protocol.standard_error
@@ -128,7 +128,7 @@ def test_parquet_and_memory_give_the_same_bits(parquet, fidelity):
 def test_a_missing_value_is_sent_as_zero_and_counted(tmp_path):
     pyarrow.parquet.write_table(pyarrow.table({"a": [0.5, None, 0.25], "b": [1, 2, 3]}), tmp_path / "gap.parquet")
     result = run(ScalarSum(n=3, g=4, b=9), ParquetFiles([tmp_path / "gap.parquet"], ["a"]), fidelity="literal", seed=1)
-    assert result.accounts.nonfinite == 1
+    assert result.reports.nonfinite == 1
 
 
 def test_bad_parquet_files_are_refused_before_the_first_release(parquet, tmp_path):

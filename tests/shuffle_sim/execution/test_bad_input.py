@@ -282,7 +282,7 @@ def test_values_that_are_not_n_finite_numbers_are_refused(rows):
 @both
 def test_whole_numbers_and_truth_values_are_data(kind):
     for dtype in (bool, np.int8, np.uint64, np.float16):
-        assert start(explicit, kind, DATA[kind].astype(dtype), InProcessRuntime(), seed=1).accounts.accepted == 4
+        assert start(explicit, kind, DATA[kind].astype(dtype), InProcessRuntime(), seed=1).reports.accepted == 4
 
 
 # Options of a run
@@ -385,7 +385,7 @@ def noiseless(kind, n, **changed):
 def test_rows_above_the_norm_bound_are_scaled_to_it_and_counted(fidelity):
     rows = np.array([[0.0, 0.0], [1.2, 1.6], [3.0, 4.0], [-2.0 - 1e-9, 0.0], [2e5, -1e5]])  # norms 0, 2, 5, 2 + 1e-9, 2.2e5
     result = run(noiseless(VectorSum, 5, norm_bound=2.0), rows, fidelity=fidelity, seed=1)
-    assert (result.accounts.clipped, result.accounts.accepted, result.accounts.nonfinite) == (3, 5, 0)
+    assert (result.reports.clipped, result.reports.accepted, result.reports.nonfinite) == (3, 5, 0)
     expected = np.array([1.2 + 1.2 - 2 + 4 / 5**0.5, 1.6 + 1.6 - 2 / 5**0.5])
     np.testing.assert_allclose(result.value, expected, atol=1e-6)
 
@@ -394,7 +394,7 @@ def test_rows_above_the_norm_bound_are_scaled_to_it_and_counted(fidelity):
 def test_values_outside_the_range_of_a_scalar_sum_are_clipped_to_it_and_counted(fidelity):
     values = [-1.0, 0.0, 0.5, 3.0, 3.5, 1e300, -1e-300]
     result = run(noiseless(ScalarSum, 7, upper=3.0), values, fidelity=fidelity, seed=1)
-    assert (result.accounts.clipped, result.accounts.accepted) == (4, 7)
+    assert (result.reports.clipped, result.reports.accepted) == (4, 7)
     assert result.value == pytest.approx(0.5 + 3 * 3.0, abs=1e-6)
 
 
@@ -403,8 +403,7 @@ def test_literal_runs_count_the_same_clipping(kind):
     rows = np.array([[3.0, 0.0], [0.1, 0.0], [0.0, -1.5], [0.5, 0.5]])
     data = rows if kind is VectorSum else rows.sum(axis=1)
     counted = {
-        f: start(explicit, kind, data, InProcessRuntime(), fidelity=f, seed=1).accounts
-        for f in ("literal", "counts", "aggregate")
+        f: start(explicit, kind, data, InProcessRuntime(), fidelity=f, seed=1).reports for f in ("literal", "counts", "aggregate")
     }
     assert {accounts.clipped for accounts in counted.values()} == {2}
 

@@ -78,7 +78,7 @@ def test_attackers_go_on_where_another_actor_takes_them_and_where_a_run_is_resum
     diary = Diary(tmp_path, [("UserShard 1", 3, "answer", "after"), ("UserShard 0", 6, "answer", "before")])
     result = chaos(Frail, diary, protocol(9), rows(), adversary=attacked(), **how)
     assert (diary.died, violations(result, diary, alone)) == (2, [])
-    assert alone.accounts.corrupted > 0
+    assert alone.reports.corrupted > 0
     (tmp_path / FILE).write_bytes(b"".join(records(tmp_path / FILE)[: 1 + 2 * 5]))  # as it was after five rounds
     resumed = run(protocol(9), rows(), workers=3, adversary=attacked(), checkpoint=tmp_path, resume=True, **how)
     assert told(resumed) == told(alone)

@@ -116,7 +116,7 @@ def test_a_run_is_resumed_with_its_dropouts_and_other_workers(fidelity, tmp_path
     how = {"fidelity": fidelity, "seed": 5, "adversary": Dropout(0.2)}
     resumed = run(sequential(), rows(), workers=3, checkpoint=tmp_path, resume=True, **how)
     assert told(resumed) == told(run(sequential(), rows(), **how))
-    assert resumed.accounts.missing > 0
+    assert resumed.reports.missing > 0
 
 
 class Follows(Adversary):
@@ -140,7 +140,7 @@ def test_an_adversary_is_shown_the_replayed_views_too(tmp_path):
         run(interactive(), rows(), runtime=Stopping(4, before=True), seed=5, adversary=Follows(), checkpoint=tmp_path)
     resumed = run(interactive(), rows(), seed=5, adversary=Follows(), checkpoint=tmp_path, resume=True)
     assert told(resumed) == told(run(interactive(), rows(), seed=5, adversary=Follows()))
-    assert resumed.accounts.missing > 0
+    assert resumed.reports.missing > 0
 
 
 def test_users_that_remember_what_they_sent_remember_it_when_a_run_is_resumed(tmp_path):

@@ -51,7 +51,7 @@ def test_optimisers_are_walked_through_round_by_round(name, sequential):
     assert told.rounds == result.rounds == 5
     assert told.sequential is sequential
     assert told.participation == (1 if sequential else 5)
-    assert told.asked == result.accounts.asked
+    assert told.asked == result.reports.asked
     assert [hop.wire for hop in told.hops] == [result.costs.wire_bytes, result.costs.view_bytes, result.costs.broadcast_bytes]
 
 
@@ -197,7 +197,7 @@ def test_attackers_of_the_library_move_the_sum_as_far_as_the_table_says(name):
     runs = [
         run(protocol, np.zeros(2000), fidelity="counts", seed=i, adversary=attacks(["ones:fraction=0.01"])) for i in range(40)
     ]
-    attackers = np.mean([each.accounts.corrupted for each in runs])
+    attackers = np.mean([each.reports.corrupted for each in runs])
     moved = np.mean([each.value for each in runs])
     spread = protocol.standard_error + protocol.randomizer.manipulation(1, 2000) * math.sqrt(20)
     assert abs(moved - protocol.randomizer.manipulation(1, 2000) * attackers) < 4.9 * spread / math.sqrt(40)

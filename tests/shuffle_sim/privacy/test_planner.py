@@ -2,11 +2,11 @@ import pytest
 
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.planner import Task, fewest_bits, least_noise
+from shuffle_sim.privacy.planner import SumSpec, fewest_bits, least_noise
 
 
 def task(n=10_000, d=10, epsilon=1.0, delta=1e-6, **more):
-    return Task(n, d, Privacy(epsilon, delta), **more)
+    return SumSpec(n, d, Privacy(epsilon, delta), **more)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_bad_input_is_refused(call):
     [(1438, 31, 50, 1.034), (10_000, 10, 1, 1.05), (569, 30, 1, 1.05), (300, 1, 1, 1.1), (5000, 3, 7, 1.2)],
 )
 def test_the_least_noise_is_never_above_that_of_the_fewest_bits(n, d, rounds, ratio):
-    what = Task(n, d, Privacy(1.0, 1e-5), rounds)
+    what = SumSpec(n, d, Privacy(1.0, 1e-5), rounds)
     fewest = fewest_bits(what, ratio)
     for budget in (fewest.bits, fewest.bits + 1, fewest.bits + 7, fewest.bits * 5 // 4):
         least = least_noise(what, budget)
@@ -108,5 +108,5 @@ def test_the_least_noise_is_never_above_that_of_the_fewest_bits(n, d, rounds, ra
 )
 def test_a_ratio_out_of_reach_is_refused_in_words_of_the_ratio(n, d, ratio):
     with pytest.raises(ParameterError, match=r"noise_ratio.*larger: not reached within [\d,]+ bits") as caught:
-        fewest_bits(Task(n, d, Privacy(1.0, 1e-6)), ratio)
+        fewest_bits(SumSpec(n, d, Privacy(1.0, 1e-6)), ratio)
     assert caught.value.parameter == "noise_ratio"

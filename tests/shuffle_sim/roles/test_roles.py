@@ -21,7 +21,7 @@ from shuffle_sim.protocol.adversary import Adversary, Dropout
 from shuffle_sim.protocol.base import Datum
 from shuffle_sim.roles import FIDELITIES, Analyzer, Deployment, ShardRecord, Shuffler, UserShard
 from shuffle_sim.wire.codec import encode
-from shuffle_sim.wire.frames import Context, Frame, Kind, parse, split
+from shuffle_sim.wire.frames import Context, Frame, Kind, parse, split_frames
 from shuffle_sim.wire.messages import Messages
 
 N, D, BLOCK = 21, 3, 8  # blocks of 8, 8 and 5 users
@@ -68,7 +68,7 @@ def ask(fidelity="literal", adversary=None, rows=ROWS, protocol=PROTOCOL):
     deployment = deploy(fidelity, adversary, protocol)
     broadcast, _, _ = Analyzer(deployment).plan()
     batch, _ = UserShard(deployment, InMemory(rows), deployment.blocks()).answer(broadcast)
-    return deployment, broadcast, [parse(data) for data in split(batch)]
+    return deployment, broadcast, [parse(data) for data in split_frames(batch)]
 
 
 def shuffled(deployment, broadcast, frames):
@@ -130,9 +130,9 @@ def test_only_the_cohort_answers_at_the_cost_of_the_formula(ranges):
     broadcast = Frame(Kind.ROUND, Context.of_broadcast(TASK, 0, payload), 0, 0, payload).tobytes()
     batch, record = UserShard(deployment, InMemory(ROWS), deployment.blocks()).answer(broadcast)
     assert record == ShardRecord(asked=cohort.size, clipped=record.clipped)
-    assert sum(parse(data).reports for data in split(batch)) == cohort.size
+    assert sum(parse(data).reports for data in split_frames(batch)) == cohort.size
     assert len(batch) == users_to_shuffler(RANDOMIZER, cohort, BLOCK)
-    assert shuffled(deployment, broadcast, [parse(data) for data in split(batch)])[1].accepted == cohort.size
+    assert shuffled(deployment, broadcast, [parse(data) for data in split_frames(batch)])[1].accepted == cohort.size
 
 
 @pytest.mark.parametrize("ranges", [((0, 21),), ((2, 5), (9, 12)), ((7, 8), (15, 17))])
@@ -143,7 +143,7 @@ def test_each_user_answers_with_its_own_row(ranges):
     payload = encode((cohort, Datum(), replace(RANDOMIZER, b=1, p=1e-12), 1))
     broadcast = Frame(Kind.ROUND, Context.of_broadcast(TASK, 0, payload), 0, 0, payload).tobytes()
     batch, _ = UserShard(deployment, InMemory(rows), deployment.blocks()).answer(broadcast)
-    counts = np.concatenate([np.frombuffer(parse(data).payload, "<u2").reshape(-1, D) for data in split(batch)])
+    counts = np.concatenate([np.frombuffer(parse(data).payload, "<u2").reshape(-1, D) for data in split_frames(batch)])
     assert counts.tolist() == [((rows[user] + 1) * 2).tolist() for low, high in ranges for user in range(low, high)]
 
 
@@ -410,9 +410,9 @@ def test_the_view_is_the_same_on_any_number_of_workers(fidelity, adversary):
 # Analyzer
 
 
-def resized(hand, size):
-    """A hand that says it has so many messages under each label."""
-    return size.to_bytes(8, "big") + hand[8:]
+def resized(chunk, size):
+    """A view chunk that says it has so many messages under each label."""
+    return size.to_bytes(8, "big") + chunk[8:]
 
 
 REJECTED_TALLIES = {
@@ -503,7 +503,7 @@ def test_the_analyzer_estimates_from_the_reports_received():
 
 
 def check_accounts(result, users=N):
-    accounts = result.accounts
+    accounts = result.reports
     assert accounts.asked == users == accounts.accepted + sum(accounts.dropped.values()) + accounts.missing
     return accounts
 
@@ -558,7 +558,7 @@ def test_the_estimate_is_unbiased_for_the_users_that_report(fidelity):
     runs, n, gone = 200, 60, 23
     xs, protocol = np.random.default_rng(6).random(n) ** 2, ScalarSum(n=n, g=8, b=16)
     results = [run(protocol, xs, fidelity=fidelity, seed=seed, adversary=Silent(gone)) for seed in range(runs)]
-    assert {r.accounts.missing for r in results} == {gone}
+    assert {r.reports.missing for r in results} == {gone}
     mean = np.mean([r.value for r in results])
     error = float(np.sqrt(protocol.randomizer.variance(n - gone, xs[gone:])[0] / runs))
     limit = norm.isf(0.5e-6) * error  # two-sided false-alarm rate 1e-6
@@ -575,7 +575,7 @@ def test_same_seed_same_bits_on_1_2_3_and_7_workers(fidelity, adversary):
         for workers in (1, 2, 3, 7)
     ]
     assert len({r.value.tobytes() for r in results}) == 1
-    assert all((r.costs, r.accounts, r.privacy) == (results[0].costs, results[0].accounts, results[0].privacy) for r in results)
+    assert all((r.costs, r.reports, r.privacy) == (results[0].costs, results[0].reports, results[0].privacy) for r in results)
     assert run(PROTOCOL, ROWS, fidelity=fidelity, seed=12, adversary=adversary).value.tobytes() != results[0].value.tobytes()
 
 
@@ -614,14 +614,14 @@ def test_data_with_fewer_rows_than_it_said_is_not_passed_over(fidelity):
 def test_the_papers_claim_is_not_made_where_honest_reports_were_lost():
     class Loses(InProcessRuntime):
         def call(self, host, method, *arguments, many=(), returns=1):
-            many = [b"".join(list(split(batch))[:-1]) + b"\0\0\0\1x" for batch in many]
+            many = [b"".join(list(split_frames(batch))[:-1]) + b"\0\0\0\1x" for batch in many]
             return super().call(host, method, *arguments, many=many, returns=returns)
 
     protocol = ScalarSum.paper(n=40, privacy=Privacy(1.0, 0.1))
     whole = run(protocol, np.zeros(40), fidelity="counts", seed=1, block_size=39)
     assert whole.privacy == whole.promised
     lost = run(protocol, np.zeros(40), fidelity="counts", seed=1, block_size=39, runtime=Loses())
-    assert lost.accounts.dropped == {"malformed": 1}
+    assert lost.reports.dropped == {"malformed": 1}
     assert "theory" in lost.privacy.basis
 
 

@@ -17,8 +17,8 @@ from shuffle_sim.execution.costs import users_to_shuffler
 from shuffle_sim.execution.runtime import HostLostError, InProcessRuntime
 from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.roles import Analyzer, Deployment, Directory, Shuffler, UserShard
-from shuffle_sim.roles.onion import BoxPile, box_bytes, bundle_bytes, read_boxes
-from shuffle_sim.wire.frames import Context, Frame, Kind, frame_bytes, parse, split
+from shuffle_sim.roles.onion import BoxPool, box_bytes, bundle_bytes, read_boxes
+from shuffle_sim.wire.frames import Context, Frame, Kind, frame_bytes, parse, split_frames
 from shuffle_sim.wire.sealing import SEAL, KeyPair, Purpose, Sealer
 
 N, D = 6, 2
@@ -40,7 +40,7 @@ class Setting:
             role.meet(self.directory)
         self.broadcast = self.analyzer.plan()[0]
         self.context = deployment.answering(parse(self.broadcast))
-        self.frames = [parse(data) for data in split(self.users.answer(self.broadcast)[0])]
+        self.frames = [parse(data) for data in split_frames(self.users.answer(self.broadcast)[0])]
         self.randomizer = VECTOR.randomizer
 
     def shuffled(self, frames):
@@ -120,22 +120,22 @@ def test_boxes_are_permuted_uniformly():
     def places(deal):
         seen = []
         for _ in range(4000):
-            pile = BoxPile(randomizer)
-            pile.add(held)
-            order = [int(row[0]) for row in deal(pile)[0]]
+            pool = BoxPool(randomizer)
+            pool.add(held)
+            order = [int(row[0]) for row in deal(pool)[0]]
             seen.append(5 * order.index(0) + order.index(1))
         return seen
 
     rng = np.random.default_rng(3)
 
-    def dealt(pile):
-        pile.deal([5], rng)
-        return read_boxes(pile.hand(0, rng), randomizer)
+    def dealt(pool):
+        pool.cut([5], rng)
+        return read_boxes(pool.chunk(0, rng), randomizer)
 
     pmf = np.where(np.eye(5).ravel() > 0, 0, 1 / 20)
     check_pmf(places(dealt), pmf)
     with pytest.raises(LawError):
-        check_pmf(places(lambda pile: np.roll(pile._held[0], rng.integers(5), axis=1)), pmf)
+        check_pmf(places(lambda pool: np.roll(pool._held[0], rng.integers(5), axis=1)), pmf)
 
 
 def test_every_honest_report_has_the_same_length():
@@ -232,7 +232,7 @@ class Garbage(Adversary):
 @pytest.mark.parametrize("workers", [1, 2])
 def test_sealed_garbage_is_dropped_where_it_can_be_seen_and_all_is_accounted_for(workers):
     result = run(VECTOR, ROWS, seed=1, security="onion", adversary=Garbage(), workers=workers)
-    accounts = result.accounts
+    accounts = result.reports
     assert accounts.dropped == {"wrong-length": 1}
     assert accounts.dropped_messages == {"unknown-key": D * VECTOR.randomizer.per_label}
     assert accounts.asked == N == accounts.accepted + 1
@@ -345,8 +345,8 @@ def test_a_role_that_is_lost_gets_new_keys_and_the_round_its_result(security, me
     result = run(VECTOR, ROWS, seed=4, fidelity="literal", security=security, runtime=flaky)
     assert flaky.lost
     assert np.array_equal(result.value, run(VECTOR, ROWS, seed=4, fidelity="literal").value)
-    assert result.accounts.accepted == N
-    assert result.accounts.dropped == {}
+    assert result.reports.accepted == N
+    assert result.reports.dropped == {}
 
 
 @pytest.mark.parametrize("security", ["transport", "onion"])
@@ -354,7 +354,7 @@ def test_users_that_misbehave_come_back_before_they_have_met_anybody(security):
     flaky = Flaky("answer")
     sealed = run(VECTOR, ROWS, seed=1, fidelity="literal", security=security, adversary=Garbage(), runtime=flaky)
     assert flaky.lost
-    assert sealed.accounts.accepted + sum(sealed.accounts.dropped.values()) == N
+    assert sealed.reports.accepted + sum(sealed.reports.dropped.values()) == N
 
 
 def test_a_sealed_run_is_resumed_with_what_its_analyzer_dropped(tmp_path):
@@ -363,7 +363,7 @@ def test_a_sealed_run_is_resumed_with_what_its_analyzer_dropped(tmp_path):
         for resume in (False, True)
     )
     assert np.array_equal(whole.value, again.value)
-    assert whole.accounts == again.accounts
+    assert whole.reports == again.reports
     with pytest.raises(ParameterError, match="security"):
         run(VECTOR, ROWS, seed=1, fidelity="literal", adversary=Garbage(), checkpoint=tmp_path, resume=True)
 
@@ -376,7 +376,7 @@ def test_a_sealed_run_is_resumed_with_what_its_analyzer_dropped(tmp_path):
 def test_every_attack_of_the_library_is_accounted_for_under_seal_as_in_the_clear(attack, security):
     # The engine stops a run in which what was sent is not accounted for.
     plain, sealed = (
-        run(VECTOR, ROWS, seed=3, fidelity="literal", adversary=attacks([f"{attack}:fraction=0.5"]), security=each).accounts
+        run(VECTOR, ROWS, seed=3, fidelity="literal", adversary=attacks([f"{attack}:fraction=0.5"]), security=each).reports
         for each in ("none", security)
     )
     assert (sealed.asked, sealed.extra, sealed.corrupted) == (plain.asked, plain.extra, plain.corrupted)

@@ -1,4 +1,4 @@
-"""Rounds in waves, views in several frames, and a shuffler in shards: the same law, and nothing lost on the way."""
+"""Rounds in batches, views in several frames, and a shuffler in shards: the same law, and nothing lost on the way."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -20,9 +20,9 @@ from shuffle_sim.privacy.events import NonPrivateEvent
 from shuffle_sim.protocol.adversary import Dropout
 from shuffle_sim.protocol.base import Datum, Protocol, RoundSpec, check_rows
 from shuffle_sim.protocol.randomizer import Randomizer
-from shuffle_sim.roles import Analyzer, Deployment, Shuffler, UserShard, deployment, piles
+from shuffle_sim.roles import Analyzer, Deployment, Shuffler, UserShard, deployment, pools
 from shuffle_sim.sampling.shuffling import gathered, order, permute, permuted, share_out
-from shuffle_sim.wire.frames import Context, Frame, Kind, parse, split
+from shuffle_sim.wire.frames import Context, Frame, Kind, parse, split_frames
 from shuffle_sim.wire.messages import Alphabet, Messages
 
 N, D = 60, 3
@@ -56,7 +56,7 @@ class EchoRound(Protocol):
 
     users = property(lambda self: self.users_)
     delta = property(lambda self: 1e-6)
-    speaks = property(lambda self: (Datum, Echo))
+    vocabulary = property(lambda self: (Datum, Echo))
 
     def check(self, rows):
         check_rows(rows, (self.users_, self.randomizer.labels, self.randomizer.each))
@@ -78,8 +78,8 @@ class EchoRound(Protocol):
 @pytest.fixture
 def tiny(monkeypatch):
     """Waves of a block or two, and view frames of a few messages."""
-    monkeypatch.setattr(deployment, "WAVE_BYTES", 64)
-    monkeypatch.setattr(piles, "HAND_BYTES", 30)
+    monkeypatch.setattr(deployment, "BLOCK_BATCH_BYTES", 64)
+    monkeypatch.setattr(pools, "VIEW_CHUNK_BYTES", 30)
 
 
 # Nothing changes but the way
@@ -93,14 +93,14 @@ def test_waves_and_shards_change_no_bit_of_the_result(tiny, shards, workers, adv
     result = run(PROTOCOL, ROWS, workers=workers, shuffler_shards=shards, **how)
     reference = run(PROTOCOL, ROWS, **how)
     assert result.value.tobytes() == reference.value.tobytes()
-    assert (result.accounts, result.privacy) == (reference.accounts, reference.privacy)
+    assert (result.reports, result.privacy) == (reference.reports, reference.privacy)
     assert result.shuffler_shards == shards
     assert (result.costs.routed_bytes > 0) == (shards > 1)
     assert result.costs.wire_bytes == reference.costs.wire_bytes
 
 
 def test_one_wave_and_one_frame_are_the_ordinary_round():
-    assert len(Deployment(PROTOCOL, bytes(16), 1, "literal", 4).waves(Analyzer(deploy(1)).plan()[0])) == 1
+    assert len(Deployment(PROTOCOL, bytes(16), 1, "literal", 4).block_batches(Analyzer(deploy(1)).plan()[0])) == 1
 
 
 @pytest.mark.parametrize("fidelity", ["counts", "aggregate"])
@@ -143,11 +143,11 @@ class Seen(InProcessRuntime):
 
     @property
     def frames(self):
-        return sum(1 for view in self.views for _ in split(view))
+        return sum(1 for view in self.views for _ in split_frames(view))
 
     def messages(self, randomizer):
         """Of each frame, in the order of the view, the symbols (labels, messages)."""
-        frames = sorted((parse(data) for view in self.views for data in split(view)), key=lambda frame: frame.index)
+        frames = sorted((parse(data) for view in self.views for data in split_frames(view)), key=lambda frame: frame.index)
         alphabet = Alphabet(1, randomizer.symbols)
         return [
             Messages.from_bytes(
@@ -185,10 +185,12 @@ def orders(shards, defect=None):
         for target, host in enumerate(hosts):
             host.accept(broadcast, [frames[target] for *frames, _ in collected])
         for host in hosts:
-            hands = host.release(broadcast, records).hands
-            for data in split(host.view(broadcast, 0, len(hands))[0]):
-                hand = parse(data).payload
-                view += Messages.from_bytes(Alphabet(1, 5), int.from_bytes(hand[:8], "big"), hand[8:], 1).symbols.ravel().tolist()
+            chunks = host.release(broadcast, records).chunks
+            for data in split_frames(host.view(broadcast, 0, len(chunks))[0]):
+                chunk = parse(data).payload
+                view += (
+                    Messages.from_bytes(Alphabet(1, 5), int.from_bytes(chunk[:8], "big"), chunk[8:], 1).symbols.ravel().tolist()
+                )
         drawn.append(which[tuple(view)])
     return np.array(drawn)
 
@@ -198,8 +200,8 @@ class RoutesByHome(Shuffler):
 
     def collect(self, broadcast, batches):
         now = self._at(broadcast)
-        record = now.inbox.take(batches, now.pile)
-        return *[b""] * self._deployment.shuffler_shards, replace(record, shares=Counter({self._shard: now.pile.size}))
+        record = now.inbox.take(batches, now.pool)
+        return *[b""] * self._deployment.shuffler_shards, replace(record, shares=Counter({self._shard: now.pool.size}))
 
 
 class SeldomRoutes(Shuffler):
@@ -290,7 +292,7 @@ def places(move, seed):
 
 
 def in_order(row, rng):
-    """Forgets to throw an eighth of the messages into heaps of their own."""
+    """Forgets to throw an eighth of the messages into buckets of their own."""
     eighth = row.size // 8
     return np.concatenate([permuted([row[:eighth]], rng), permuted([row[eighth:]], rng)])
 
@@ -303,35 +305,35 @@ def test_moving_messages_heap_by_heap_has_the_law_of_the_plain_permutation():
 
 
 def test_every_heap_is_permuted_uniformly():
-    from shuffle_sim.sampling.compiled import permute_heaps
+    from shuffle_sim.sampling.compiled import permute_buckets
 
     which = {order: index for index, order in enumerate(permutations(range(4)))}
     rng, ends = np.random.Generator(np.random.SFC64(7)), np.arange(4, 4 * DRAWS + 1, 4)
 
     def drawn():
-        heaps = np.tile(np.arange(4), DRAWS)
-        permute_heaps(heaps, ends, rng.bit_generator.random_raw(64).reshape(4, 16), np.empty((3, 16), np.uint64))
-        return heaps.reshape(-1, 4)
+        buckets = np.tile(np.arange(4), DRAWS)
+        permute_buckets(buckets, ends, rng.bit_generator.random_raw(64).reshape(4, 16), np.empty((3, 16), np.uint64))
+        return buckets.reshape(-1, 4)
 
-    check_pmf([which[tuple(heap)] for heap in drawn().tolist()], np.full(24, 1 / 24))
-    with pytest.raises(LawError):  # power: one in ten heaps is not permuted
-        check_pmf([which[tuple(heap)] for heap in np.where(rng.random((DRAWS, 1)) < 0.1, np.arange(4), drawn()).tolist()],
+    check_pmf([which[tuple(bucket)] for bucket in drawn().tolist()], np.full(24, 1 / 24))
+    with pytest.raises(LawError):  # power: one in ten buckets is not permuted
+        check_pmf([which[tuple(bucket)] for bucket in np.where(rng.random((DRAWS, 1)) < 0.1, np.arange(4), drawn()).tolist()],
                   np.full(24, 1 / 24))  # fmt: skip
 
 
 def test_a_word_that_would_favour_a_place_is_drawn_again():
-    from shuffle_sim.sampling.compiled import permute_heap
+    from shuffle_sim.sampling.compiled import permute_bucket
 
-    heap, state = np.arange(3), np.random.default_rng(8).integers(0, 2**64, (4, 16), np.uint64)
+    bucket, state = np.arange(3), np.random.default_rng(8).integers(0, 2**64, (4, 16), np.uint64)
     words = np.zeros(32, np.uint32)
     words[2:4] = 1 << 31, 1 << 31  # the middle of three places, then the second of two
     random = words.view(np.uint64).reshape(1, 16)
-    assert permute_heap(heap, heap[:0], state, random, words, 0) == 4  # 2^32 is not a multiple of 3: both zeros are refused
-    assert heap.tolist() == [0, 2, 1]
+    assert permute_bucket(bucket, bucket[:0], state, random, words, 0) == 4  # 2^32 is not a multiple of 3: both zeros are refused
+    assert bucket.tolist() == [0, 2, 1]
     # Where words run out, others are drawn.
-    heap, left = np.arange(1000), words.size - 5
-    used = permute_heap(heap, np.arange(9), state, random, words, left)
-    assert sorted(heap) == list(range(1000))
+    bucket, left = np.arange(1000), words.size - 5
+    used = permute_bucket(bucket, np.arange(9), state, random, words, left)
+    assert sorted(bucket) == list(range(1000))
     assert 0 < used <= words.size
     assert words.any()
 
@@ -382,7 +384,7 @@ def test_messages_between_shards_are_taken_once_and_only_if_they_are_such():
     hosts[0].accept(broadcast, [frame])
     with pytest.raises(FrameError, match="shard 1"):
         hosts[0].accept(broadcast, [frame])
-    assert len(hosts[0].release(broadcast, [part[-1] for part in parts]).hands) == 1
+    assert len(hosts[0].release(broadcast, [part[-1] for part in parts]).chunks) == 1
 
 
 def test_the_view_comes_only_after_the_release_and_again_as_it_was():
@@ -397,13 +399,13 @@ def test_the_view_comes_only_after_the_release_and_again_as_it_was():
 def test_the_analyzer_counts_a_frame_of_the_view_once_however_often_it_comes(tiny):
     made = deploy(1)
     broadcast, (host,), parts = collected(made)
-    hands = host.release(broadcast, [parts[0][-1]]).hands
-    assert len(hands) > 2
-    frames = [host.view(broadcast, index, index + 1)[0] for index in range(len(hands))]
+    chunks = host.release(broadcast, [parts[0][-1]]).chunks
+    assert len(chunks) > 2
+    frames = [host.view(broadcast, index, index + 1)[0] for index in range(len(chunks))]
     analyzer, again = Analyzer(made), Analyzer(made)
     analyzer.plan()
     again.plan()
-    assert [analyzer.receive(frame) for frame in frames] == [False] * (len(hands) - 1) + [True]
+    assert [analyzer.receive(frame) for frame in frames] == [False] * (len(chunks) - 1) + [True]
     spoilt = replace(parse(frames[0]), payload=parse(frames[0]).payload[:-1] + b"\xf0")
     for frame in (frames[0], frames[0], *frames[1:-1]):
         assert again.receive(frame) is False
@@ -418,8 +420,8 @@ def test_the_analyzer_counts_a_frame_of_the_view_once_however_often_it_comes(tin
 def test_a_view_that_is_not_whole_concludes_nothing(tiny):
     made = deploy(1)
     broadcast, (host,), parts = collected(made)
-    hands = host.release(broadcast, [parts[0][-1]]).hands
-    frames = [host.view(broadcast, index, index + 1)[0] for index in range(len(hands))]
+    chunks = host.release(broadcast, [parts[0][-1]]).chunks
+    frames = [host.view(broadcast, index, index + 1)[0] for index in range(len(chunks))]
     analyzer = Analyzer(made)
     analyzer.plan()
     with pytest.raises(FrameError, match="truncated"):

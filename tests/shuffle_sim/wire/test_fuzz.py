@@ -19,7 +19,7 @@ from shuffle_sim.data.population import InMemory
 from shuffle_sim.errors import FrameError
 from shuffle_sim.protocol.adversary import Coalition
 from shuffle_sim.roles import FIDELITIES, Analyzer, Deployment, Shuffler, UserShard
-from shuffle_sim.wire.frames import MAX_FRAME, Context, Frame, Kind, parse, split
+from shuffle_sim.wire.frames import MAX_FRAME, Context, Frame, Kind, parse, split_frames
 from shuffle_sim.wire.messages import Messages
 
 N, D, BLOCK = 64, 3, 16
@@ -42,7 +42,7 @@ class World:
         self.broadcast, _, _ = Analyzer(self.deployment).plan()
         rows = np.random.default_rng(0).normal(size=(N, D)) / 4
         batch, _ = UserShard(self.deployment, InMemory(rows), self.deployment.blocks()).answer(self.broadcast)
-        self.frames = [bytes(data) for data in split(batch)]
+        self.frames = [bytes(data) for data in split_frames(batch)]
         self.whole = {"literal": Kind.REPORTS, "counts": Kind.COUNTS, "aggregate": Kind.TALLY}[fidelity]
 
     def content(self, kind, reports, payload):

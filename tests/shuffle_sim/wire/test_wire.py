@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shuffle_sim.errors import FrameError
-from shuffle_sim.wire.frames import MAX_FRAME, VERSION, Context, Frame, Kind, check_context, frame_bytes, parse, split
+from shuffle_sim.wire.frames import MAX_FRAME, VERSION, Context, Frame, Kind, check_context, frame_bytes, parse, split_frames
 
 relaxed = settings(deadline=None, max_examples=200)
 uint32 = st.integers(0, 2**32 - 1)
@@ -45,7 +45,7 @@ def test_parsing_gives_back_the_frame(frame):
 @relaxed
 @given(st.lists(frames, max_size=5))
 def test_split_gives_back_every_frame_in_order(batch):
-    assert [parse(data) for data in split(b"".join(f.tobytes() for f in batch))] == batch
+    assert [parse(data) for data in split_frames(b"".join(f.tobytes() for f in batch))] == batch
 
 
 @pytest.mark.parametrize("size", [0, 1, 254, 255, 256, 257, 65534, 65535, 65536, 65537, 1 << 20])
@@ -74,7 +74,7 @@ def test_every_truncation_is_refused(cut):
     assert reason(data) == "truncated"
     if cut:
         with pytest.raises(FrameError, match="truncated"):
-            list(split(FRAME.tobytes() + data))
+            list(split_frames(FRAME.tobytes() + data))
 
 
 @pytest.mark.parametrize("cut", range(4, len(FRAME.tobytes())))
@@ -86,15 +86,15 @@ def test_oversized_is_refused_before_anything_is_allocated():
     body = len(FRAME.tobytes()) - 4
     assert parse(FRAME.tobytes(), limit=body) == FRAME
     assert reason(FRAME.tobytes(), limit=body - 1) == "oversized"
-    assert list(split(FRAME.tobytes(), limit=body)) == [FRAME.tobytes()]
+    assert list(split_frames(FRAME.tobytes(), limit=body)) == [FRAME.tobytes()]
     with pytest.raises(FrameError, match="oversized"):
-        list(split(FRAME.tobytes(), limit=body - 1))
+        list(split_frames(FRAME.tobytes(), limit=body - 1))
     tracemalloc.start()
     for prefix in (b"\xff" * 4, (MAX_FRAME + 1).to_bytes(4, "big")):
         with pytest.raises(FrameError, match="oversized"):
-            list(split(prefix + b"x"))
+            list(split_frames(prefix + b"x"))
     with pytest.raises(FrameError, match="truncated"):
-        list(split(MAX_FRAME.to_bytes(4, "big") + b"x"))
+        list(split_frames(MAX_FRAME.to_bytes(4, "big") + b"x"))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1 << 20
@@ -102,7 +102,7 @@ def test_oversized_is_refused_before_anything_is_allocated():
 
 def test_what_precedes_a_broken_length_is_still_read():
     good = FRAME.tobytes()
-    read = split(good + good + b"\0\0")
+    read = split_frames(good + good + b"\0\0")
     assert [next(read), next(read)] == [good, good]
     with pytest.raises(FrameError, match="truncated"):
         next(read)
@@ -255,7 +255,7 @@ def test_5_000_mutated_batches_split_to_themselves_or_are_refused():
     for _ in range(5_000):
         data, pieces = mutate(batch, rng), []
         try:
-            for piece in split(data):
+            for piece in split_frames(data):
                 pieces.append(piece)
             assert b"".join(pieces) == data
             outcomes["split"] += 1

@@ -8,11 +8,11 @@ from protocols.problems.problem import Problem
 from protocols.shuffle.noisy_mean import NOISE_RATIO
 from protocols.shuffle.sgd import ShuffleSGD
 from shuffle_sim.arrays import Floats
-from shuffle_sim.attacks.studies import Victim
+from shuffle_sim.attacks.studies import TargetModel
 from shuffle_sim.privacy.guarantee import Privacy
 
 
-def logistic(n: int, d: int, privacy: Privacy, noise_ratio: float | None = None, seed: int = 0) -> Victim:
+def logistic(n: int, d: int, privacy: Privacy, noise_ratio: float | None = None, seed: int = 0) -> TargetModel:
     """Logistic regression by sequential SGD on synthetic people: features in the unit ball, label by the sign of the first two.
 
     The error is that of classification, on 20,000 others. The labels of one in ten are noise, so no model comes below 0.05.
@@ -35,4 +35,4 @@ def logistic(n: int, d: int, privacy: Privacy, noise_ratio: float | None = None,
     def error(theta: Floats) -> float:
         return float((np.where(others[:, :-1] @ theta > 0, 1.0, -1.0) != others[:, -1]).mean())
 
-    return Victim(protocol, rows, error)
+    return TargetModel(protocol, rows, error)

@@ -1,7 +1,7 @@
-"""What a shuffler holds of a round: a pile that messages are put on, and dealt from in an order that is uniformly random.
+"""What a shuffler holds of a round: a pool that messages are put on, and released from in an order that is uniformly random.
 
-To deal is to permute all messages under each label uniformly and to cut the result into consecutive hands. One-bit messages are
-held as numbers of ones, so a pile of any size takes no memory; other symbols are held, and really moved.
+To cut is to permute all messages under each label uniformly and to cut the result into consecutive chunks. One-bit messages are
+held as numbers of ones, so a pool of any size takes no memory; other symbols are held, and really moved.
 """
 
 from abc import ABC, abstractmethod
@@ -17,44 +17,44 @@ from shuffle_sim.roles.reports import read_sums
 from shuffle_sim.sampling.shuffling import arrange, permuted, share_out
 from shuffle_sim.wire.messages import Alphabet, Messages, Tally
 
-HAND_BYTES = 1 << 21
-"""Largest hand of a view: whoever holds one needs little memory."""
+VIEW_CHUNK_BYTES = 1 << 21
+"""Largest chunk of a view: whoever holds one needs little memory."""
 SIZE = 8
-"""Bytes in front of a hand: how many messages it has under each label."""
+"""Bytes in front of a chunk: how many messages it has under each label."""
 
 
-class Pile(ABC):
+class MessagePool(ABC):
     """Messages of one round, equally many under each label."""
 
     def __init__(self, randomizer: Randomizer) -> None:
-        """An empty pile."""
+        """An empty pool."""
         self.randomizer = randomizer
         self.size = 0  # messages under each label
-        self.dealt: list[int] = []  # sizes of the hands
+        self.chunk_sizes: list[int] = []  # sizes of the chunks
 
     @abstractmethod
     def add(self, reports: Messages | Tally | NDArray[np.uint8]) -> None:
-        """Put users' reports on the pile."""
+        """Put users' reports on the pool."""
 
     @abstractmethod
     def take(self, payload: bytes) -> None:
-        """Put a hand dealt by another shard on the pile.
+        """Put a chunk cut by another shard on the pool.
 
         Raises:
             FrameError: if it is none.
         """
 
-    def deal(self, sizes: list[int], rng: np.random.Generator) -> None:
-        """Permute, and cut into hands of these sizes, which add up to the pile's."""
-        self.dealt, self._starts = sizes, [0, *accumulate(sizes)]
-        self._cut(np.array(sizes, np.int64), rng)
+    def cut(self, sizes: list[int], rng: np.random.Generator) -> None:
+        """Permute, and cut into chunks of these sizes, which add up to the pool's."""
+        self.chunk_sizes, self._starts = sizes, [0, *accumulate(sizes)]
+        self._permute(np.array(sizes, np.int64), rng)
 
-    def hand(self, index: int, rng: np.random.Generator) -> bytes:
-        """One of the hands dealt, label by label, its size in front; the same generator gives the same bytes again."""
-        return self.dealt[index].to_bytes(SIZE, "big") + self._hand(index, rng)
+    def chunk(self, index: int, rng: np.random.Generator) -> bytes:
+        """One of the chunks cut, label by label, its size in front; the same generator gives the same bytes again."""
+        return self.chunk_sizes[index].to_bytes(SIZE, "big") + self._chunk(index, rng)
 
     def places(self, index: int) -> slice:
-        """Of the messages of a hand under each label, after they were permuted."""
+        """Of the messages of a chunk under each label, after they were permuted."""
         return slice(self._starts[index], self._starts[index + 1])
 
     def shares(self, shards: int, rng: np.random.Generator) -> list[int]:
@@ -62,19 +62,19 @@ class Pile(ABC):
         return [int(share) for share in rng.multinomial(self.size, np.full(shards, 1 / shards))]
 
     def view(self) -> list[int]:
-        """Sizes of the hands in which the whole pile is released."""
-        return list(view_hands(self.randomizer, self.size).elements())
+        """Sizes of the chunks in which the whole pool is released."""
+        return list(view_chunks(self.randomizer, self.size).elements())
 
     @abstractmethod
-    def _cut(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
+    def _permute(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
         """Permute and cut."""
 
     @abstractmethod
-    def _hand(self, index: int, rng: np.random.Generator) -> bytes:
-        """The messages of a hand."""
+    def _chunk(self, index: int, rng: np.random.Generator) -> bytes:
+        """The messages of a chunk."""
 
 
-class BitPile(Pile):
+class BitPool(MessagePool):
     """One-bit messages: how many ones there are under each label is all there is to know."""
 
     def __init__(self, randomizer: Randomizer) -> None:
@@ -90,18 +90,18 @@ class BitPile(Pile):
 
     def take(self, payload: bytes) -> None:
         """Count them."""
-        size, ones = read_hand(payload, self.randomizer)
+        size, ones = read_view_chunk(payload, self.randomizer)
         self._ones += ones
         self.size += size
 
-    def _cut(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
-        self._hands = np.array([share_out(int(ones), sizes, rng) for ones in self._ones])
+    def _permute(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
+        self._chunks = np.array([share_out(int(ones), sizes, rng) for ones in self._ones])
 
-    def _hand(self, index: int, rng: np.random.Generator) -> bytes:
-        return b"".join(arrange(int(ones), self.dealt[index], rng).tobytes() for ones in self._hands[:, index])
+    def _chunk(self, index: int, rng: np.random.Generator) -> bytes:
+        return b"".join(arrange(int(ones), self.chunk_sizes[index], rng).tobytes() for ones in self._chunks[:, index])
 
 
-class SymbolPile(Pile):
+class SymbolPool(MessagePool):
     """Messages of any alphabet, each held and moved."""
 
     def __init__(self, randomizer: Randomizer) -> None:
@@ -122,19 +122,19 @@ class SymbolPile(Pile):
         self._held.append(rows)
         self.size += rows.shape[1]
 
-    def _cut(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
+    def _permute(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
         none = np.empty((self.randomizer.alphabet.labels, 0), np.uint8)
         self._moved = [permuted(parts, rng) for parts in zip(*(self._held or [none]), strict=True)]
         self._held = []
 
-    def _hand(self, index: int, rng: np.random.Generator) -> bytes:
+    def _chunk(self, index: int, rng: np.random.Generator) -> bytes:
         alphabet = Alphabet(1, self.randomizer.alphabet.symbols)
         rows = np.stack([row[self.places(index)] for row in self._moved])
         return Messages.from_symbols(alphabet, rows[:, None, :]).tobytes()
 
 
-class TallyPile(Pile):
-    """Sums of symbols, where the messages themselves are not simulated: there is nothing to permute, and one hand only."""
+class TallyPool(MessagePool):
+    """Sums of symbols, where the messages themselves are not simulated: there is nothing to permute, and one chunk only."""
 
     def __init__(self, randomizer: Randomizer) -> None:
         """Nothing counted."""
@@ -154,38 +154,38 @@ class TallyPile(Pile):
         self.size += size
 
     def view(self) -> list[int]:
-        """One hand."""
+        """One chunk."""
         return [self.size]
 
-    def _cut(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
+    def _permute(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
         pass
 
-    def _hand(self, index: int, rng: np.random.Generator) -> bytes:
+    def _chunk(self, index: int, rng: np.random.Generator) -> bytes:
         return self._sums.astype("<i8").tobytes()
 
 
-def pile_of(randomizer: Randomizer, fidelity: str) -> Pile:
-    """An empty pile for a round whose messages can be read."""
+def pool_of(randomizer: Randomizer, fidelity: str) -> MessagePool:
+    """An empty pool for a round whose messages can be read."""
     if fidelity != "literal":
-        return TallyPile(randomizer)
-    return (BitPile if randomizer.alphabet.symbols == 2 else SymbolPile)(randomizer)
+        return TallyPool(randomizer)
+    return (BitPool if randomizer.alphabet.symbols == 2 else SymbolPool)(randomizer)
 
 
-def view_hands(randomizer: Randomizer, size: int) -> Counter[int]:
-    """Into how many hands of which sizes so many messages under each label are cut to be released, the largest first."""
+def view_chunks(randomizer: Randomizer, size: int) -> Counter[int]:
+    """Into how many chunks of which sizes so many messages under each label are cut to be released, the largest first."""
     alphabet = randomizer.alphabet
-    largest = max(8, 8 * HAND_BYTES // (alphabet.labels * alphabet.symbol_bits) // 8 * 8)
+    largest = max(8, 8 * VIEW_CHUNK_BYTES // (alphabet.labels * alphabet.symbol_bits) // 8 * 8)
     whole, rest = divmod(size, largest)
     return +Counter({largest: whole}) + Counter([rest] * (rest > 0))
 
 
-def hand_bytes(randomizer: Randomizer, size: int) -> int:
-    """Bytes of a hand of so many messages under each label, by formula."""
+def view_chunk_bytes(randomizer: Randomizer, size: int) -> int:
+    """Bytes of a chunk of so many messages under each label, by formula."""
     return SIZE + randomizer.alphabet.labels * ((size * randomizer.alphabet.symbol_bits + 7) // 8)
 
 
-def read_hand(payload: bytes, randomizer: Randomizer) -> tuple[int, NDArray[np.int64]]:
-    """Of a hand how many messages it has under each label, and the sums of their symbols.
+def read_view_chunk(payload: bytes, randomizer: Randomizer) -> tuple[int, NDArray[np.int64]]:
+    """Of a chunk how many messages it has under each label, and the sums of their symbols.
 
     Raises:
         FrameError: `wrong-length`, `nonzero-padding` or `symbol-out-of-range` if it does not encode so many messages.
@@ -195,7 +195,7 @@ def read_hand(payload: bytes, randomizer: Randomizer) -> tuple[int, NDArray[np.i
 
 
 def read_tally(payload: bytes, randomizer: Randomizer) -> tuple[int, NDArray[np.int64]]:
-    """The same of a hand whose messages were not simulated.
+    """The same of a chunk whose messages were not simulated.
 
     Raises:
         FrameError: `wrong-length`, or `count-out-of-range` if so many messages cannot have these sums.
@@ -205,7 +205,7 @@ def read_tally(payload: bytes, randomizer: Randomizer) -> tuple[int, NDArray[np.
 
 
 def parted(payload: bytes) -> tuple[int, bytes]:
-    """The size in front of a hand, and the rest.
+    """The size in front of a chunk, and the rest.
 
     Raises:
         FrameError: `wrong-length` if there is no size.
@@ -216,6 +216,6 @@ def parted(payload: bytes) -> tuple[int, bytes]:
 
 
 def _messages(payload: bytes, randomizer: Randomizer) -> Messages:
-    """The messages of a hand; their rows are the labels."""
+    """The messages of a chunk; their rows are the labels."""
     size, rest = parted(payload)
     return Messages.from_bytes(Alphabet(1, randomizer.alphabet.symbols), size, rest, randomizer.alphabet.labels)
