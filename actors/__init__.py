@@ -2,8 +2,8 @@
 
 import os
 
-# Before Ray is imported: without these it binds wildcard addresses, reports usage, and warns about accelerators and about
-# errors that the driver does handle.
+# Before Ray is imported: without these it binds wildcard addresses, reports usage, and warns about
+# accelerators and about errors that the driver does handle.
 for _name, _value in {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_USAGE_STATS_ENABLED": "0",

@@ -1,6 +1,7 @@
 """The actors: each hosts one role, and only passes bytes and records on.
 
-Ray retries nothing: where an actor is lost, the runtime puts the roles back and sends the same bytes again.
+Ray retries nothing: where an actor is lost, the runtime puts the roles back and sends the same
+bytes again.
 """
 
 from typing import Any, ClassVar
@@ -28,11 +29,15 @@ class _Host:
             self._error = error
 
     def call(self, method: str, many: int, *arguments: Any) -> Any:
-        """Call a method of the role; the last `many` arguments, if any, go in as one list (Ray resolves no nested references)."""
+        """Call a method of the role; the last `many` arguments, if any, go in as one list (Ray
+        resolves no nested references).
+        """
         if self._error is not None:
             raise self._error
         alone = len(arguments) - many
-        return getattr(self._hosted, method)(*arguments[:alone], *([list(arguments[alone:])] if many else []))
+        return getattr(self._hosted, method)(
+            *arguments[:alone], *([list(arguments[alone:])] if many else [])
+        )
 
 
 class _UserShardHost(_Host):
@@ -57,4 +62,8 @@ _actor: Any = ray.remote(max_restarts=0, max_task_retries=0, num_cpus=0)
 UserShardActor = _actor(_UserShardHost)
 ShufflerActor = _actor(_ShufflerHost)
 AnalyzerActor = _actor(_AnalyzerHost)
-ACTORS: dict[type, Any] = {UserShard: UserShardActor, Shuffler: ShufflerActor, Analyzer: AnalyzerActor}
+ACTORS: dict[type, Any] = {
+    UserShard: UserShardActor,
+    Shuffler: ShufflerActor,
+    Analyzer: AnalyzerActor,
+}

@@ -1,4 +1,6 @@
-"""The Ray runtime: user shards, one shuffler and one analyzer as actors, on this machine or in a cluster."""
+"""The Ray runtime: user shards, one shuffler and one analyzer as actors, on this machine or in a
+cluster.
+"""
 
 import logging
 import socket
@@ -31,12 +33,16 @@ _LOST = (
 
 
 class RayRuntime(Runtime):
-    """Hosts the roles in Ray actors; starts a loopback-only Ray of its own unless one is running, and ends what it started."""
+    """Hosts the roles in Ray actors; starts a loopback-only Ray of its own unless one is running,
+    and ends what it started.
+    """
 
     name = "ray"
 
     def __init__(self, address: str | None = None) -> None:
-        """Join the cluster at `address` ("auto": the one of this machine); None starts or reuses a local Ray."""
+        """Join the cluster at `address` ("auto": the one of this machine); None starts or reuses a
+        local Ray.
+        """
         self._address = address
         self._owns_ray = False
         self._actors: list[Any] = []
@@ -50,7 +56,11 @@ class RayRuntime(Runtime):
     def host(self, role: type, *arguments: Any) -> Any:
         """An actor of its own, on the nodes of the cluster in turn."""
         node = self._nodes[len(self._actors) % len(self._nodes)]
-        actor = ACTORS[role].options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True)).remote(*arguments)
+        actor = (
+            ACTORS[role]
+            .options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=True))
+            .remote(*arguments)
+        )
         self._actors.append(actor)
         return actor
 
@@ -58,9 +68,13 @@ class RayRuntime(Runtime):
         """A reference."""
         return ray.put(population)  # once, not in every actor's closure
 
-    def call(self, host: Any, method: str, *arguments: Any, many: Sequence[Any] = (), returns: int = 1) -> list[Any]:
+    def call(
+        self, host: Any, method: str, *arguments: Any, many: Sequence[Any] = (), returns: int = 1
+    ) -> list[Any]:
         """References; what they stand for passes from actor to actor."""
-        handles = host.call.options(num_returns=returns, name=method).remote(method, len(many), *arguments, *many)
+        handles = host.call.options(num_returns=returns, name=method).remote(
+            method, len(many), *arguments, *many
+        )
         return [handles] if returns == 1 else handles
 
     def alive(self, host: Any) -> bool:
@@ -87,7 +101,8 @@ class RayRuntime(Runtime):
                 self._start()
 
     def _start(self) -> None:
-        # Both are read at Ray's import, which may have come before ours. At a SIGTERM the C++ part would print its stack.
+        # Both are read at Ray's import, which may have come before ours. At a SIGTERM the C++ part
+        # would print its stack.
         ray_constants.RAY_DISABLE_FAILURE_SIGNAL_HANDLER = True
         common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         if self._address is not None:
@@ -95,10 +110,14 @@ class RayRuntime(Runtime):
             try:
                 ray.init(address=self._address, **common)
             except (ConnectionError, RuntimeError, ValueError) as error:
-                raise ParameterError("address", self._address, f"that of a reachable Ray cluster ({error})") from error
+                raise ParameterError(
+                    "address", self._address, f"that of a reachable Ray cluster ({error})"
+                ) from error
         else:
             ray_constants.ENABLE_RAY_CLUSTER = False  # keeps every port on the loopback interface
-            ray.init(address="local", include_dashboard=False, _node_ip_address="127.0.0.1", **common)
+            ray.init(
+                address="local", include_dashboard=False, _node_ip_address="127.0.0.1", **common
+            )
         self._owns_ray = True
 
     def get(self, handles: list[Any]) -> list[Any]:
@@ -117,7 +136,9 @@ class RayRuntime(Runtime):
 
 @contextmanager
 def _without_handlers() -> Iterator[None]:
-    """Ray's start would end the process in the middle of it at a SIGTERM, by a handler set first: now it is set last."""
+    """Ray's start would end the process in the middle of it at a SIGTERM, by a handler set first:
+    now it is set last.
+    """
     utils: Any = ray._private.utils
     setter = utils.set_sigterm_handler
     handlers: list[Any] = []
@@ -144,4 +165,6 @@ def _reach(address: str) -> None:
     try:
         socket.create_connection((host.removeprefix("ray://"), int(port)), timeout=5).close()
     except (OSError, OverflowError) as error:
-        raise ParameterError("address", address, f"host:port of a reachable Ray cluster, or auto ({error})") from error
+        raise ParameterError(
+            "address", address, f"host:port of a reachable Ray cluster, or auto ({error})"
+        ) from error

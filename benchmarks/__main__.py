@@ -1,4 +1,6 @@
-"""Run all benchmarks, or those named: python -m benchmarks [name ...]; results go to benchmarks/results/<name>.json."""
+"""Run all benchmarks, or those named: python -m benchmarks [name ...]; results go to
+benchmarks/results/<name>.json.
+"""
 
 import importlib
 import json
@@ -9,12 +11,26 @@ from pathlib import Path
 
 import numpy as np
 
-NAMES = ("literal_round", "planning", "startup", "scale", "moved", "growth", "memory", "training", "onion")
+NAMES = (
+    "literal_round",
+    "planning",
+    "startup",
+    "scale",
+    "moved",
+    "growth",
+    "memory",
+    "training",
+    "onion",
+)
 
 
 def machine() -> dict[str, object]:
     """What a result was measured on."""
-    model = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
+    model = [
+        line.split(":")[1].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if "model name" in line
+    ]
     return {
         "cores": os.cpu_count(),
         "cpu": model[0] if model else "?",
@@ -28,7 +44,11 @@ def main() -> None:
     folder.mkdir(exist_ok=True)
     for name in sys.argv[1:] or NAMES:
         print(f"{name} ...", flush=True)
-        result = {"benchmark": name, "machine": machine(), **importlib.import_module(f"benchmarks.{name}").measure()}
+        result = {
+            "benchmark": name,
+            "machine": machine(),
+            **importlib.import_module(f"benchmarks.{name}").measure(),
+        }
         (folder / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
         print(json.dumps(result, indent=2))
 

@@ -1,4 +1,6 @@
-"""How the cost of a round grows: with users, dimensions, bits, rounds, actors; each as a ratio to the smallest of its kind."""
+"""How the cost of a round grows: with users, dimensions, bits, rounds, actors; each as a ratio to
+the smallest of its kind.
+"""
 
 import time
 
@@ -38,14 +40,26 @@ def measure() -> dict[str, object]:
     found: dict[str, object] = {}
     for fidelity in ("literal", "counts", "aggregate"):
         found[fidelity] = {
-            "users": growth({n: seconds(n, fidelity=fidelity) for n in (100_000, 200_000, 400_000, 800_000)}),
+            "users": growth(
+                {n: seconds(n, fidelity=fidelity) for n in (100_000, 200_000, 400_000, 800_000)}
+            ),
             "dimensions": growth({d: seconds(d=d, fidelity=fidelity) for d in (5, 10, 20, 40)}),
             "bits": growth({b: seconds(b=b, fidelity=fidelity) for b in (6, 56, 156, 356)}),
         }
     big = rows(2_000_000, D)
-    found["rounds"] = growth({t: t * seconds_a_round(100_000, big[:100_000], t + 1, fidelity="aggregate") for t in (2, 4, 8, 16)})
-    found["actors"] = growth(
-        {w: seconds_a_round(len(big), big, 4, fidelity="aggregate", runtime="ray", workers=w) for w in (1, 2, 4)}
+    found["rounds"] = growth(
+        {
+            t: t * seconds_a_round(100_000, big[:100_000], t + 1, fidelity="aggregate")
+            for t in (2, 4, 8, 16)
+        }
     )
-    found["shuffler_shards"] = growth({s: seconds(fidelity="literal", shuffler_shards=s) for s in (1, 2, 4)})
+    found["actors"] = growth(
+        {
+            w: seconds_a_round(len(big), big, 4, fidelity="aggregate", runtime="ray", workers=w)
+            for w in (1, 2, 4)
+        }
+    )
+    found["shuffler_shards"] = growth(
+        {s: seconds(fidelity="literal", shuffler_shards=s) for s in (1, 2, 4)}
+    )
     return found

@@ -1,6 +1,7 @@
 """One literal round in process against numpy's permutation of as many uint8.
 
-10,000 users x 10 coordinates x 58 bits: randomizing, packing, framing, parsing, checking, arranging, framing, counting.
+10,000 users x 10 coordinates x 58 bits: randomizing, packing, framing, parsing, checking,
+arranging, framing, counting.
 """
 
 import numpy as np

@@ -1,4 +1,6 @@
-"""Peak memory over all processes together: a literal round of 10^9 messages, and 10^8 generated users."""
+"""Peak memory over all processes together: a literal round of 10^9 messages, and 10^8 generated
+users.
+"""
 
 import subprocess
 import sys
@@ -10,7 +12,8 @@ RUNS = {
     "literal, in process": "literal(1_000_000, 50, 50)",
     "literal, a tenth of the messages": "literal(100_000, 50, 50)",
     "literal, Ray, two actors": "literal(1_000_000, 50, 50, runtime='ray', workers=2)",
-    "literal, Ray, two actors, two shuffler shards": "literal(1_000_000, 50, 50, runtime='ray', workers=2, shuffler_shards=2)",
+    "literal, Ray, two actors, two shuffler shards": "literal(1_000_000, 50, 50, runtime='ray', "
+    "workers=2, shuffler_shards=2)",
     "aggregate, 10^7 users": "aggregate(10_000_000)",
     "aggregate, 10^8 users": "aggregate(100_000_000)",
     "aggregate, Ray, two actors, 10^8 users": "aggregate(100_000_000, runtime='ray', workers=2)",
@@ -24,7 +27,13 @@ def literal(users: int, g: int, b: int, **how: object) -> None:
     from shuffle_sim import run
     from shuffle_sim.data.population import Generated
 
-    run(VectorSum(n=users, d=10, g=g, b=b), Generated(users, rows), fidelity="literal", seed=1, **how)
+    run(
+        VectorSum(n=users, d=10, g=g, b=b),
+        Generated(users, rows),
+        fidelity="literal",
+        seed=1,
+        **how,
+    )
 
 
 def aggregate(users: int, **how: object) -> None:
@@ -33,16 +42,27 @@ def aggregate(users: int, **how: object) -> None:
     from shuffle_sim import run
     from shuffle_sim.data.population import Generated
 
-    run(LogisticSum(users, 1), Generated(users, rows), fidelity="aggregate", kernel="numpy", seed=1, **how)
+    run(
+        LogisticSum(users, 1),
+        Generated(users, rows),
+        fidelity="aggregate",
+        kernel="numpy",
+        seed=1,
+        **how,
+    )
 
 
 def proportional_bytes(root: int) -> int:
-    """Memory of a process and all below it; pages that several share count once (proportional set size)."""
+    """Memory of a process and all below it; pages that several share count once (proportional set
+    size).
+    """
     parents = {}
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             try:
-                parents[int(process.name)] = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+                parents[int(process.name)] = int(
+                    (process / "stat").read_text().rpartition(")")[2].split()[1]
+                )
             except OSError:
                 continue
     found = {root}
@@ -71,4 +91,8 @@ def peak(call: str) -> dict[str, float]:
 
 
 def measure() -> dict[str, object]:
-    return {"messages": MESSAGES, "target_mebibytes_literal": 1024, "runs": {name: peak(call) for name, call in RUNS.items()}}
+    return {
+        "messages": MESSAGES,
+        "target_mebibytes_literal": 1024,
+        "runs": {name: peak(call) for name, call in RUNS.items()},
+    }

@@ -1,6 +1,8 @@
-"""Messages that are really moved: the shuffler's permutation against numpy's of as many uint8, for symbols of 1 to 8 bytes.
+"""Messages that are really moved: the shuffler's permutation against numpy's of as many uint8, for
+symbols of 1 to 8 bytes.
 
-And sealed messages, 57 bytes each, as an onion's shuffler holds them: an order is drawn, and each is copied once, to the wire.
+And sealed messages, 57 bytes each, as an onion's shuffler holds them: an order is drawn, and each
+is copied once, to the wire.
 """
 
 import numpy as np
@@ -24,7 +26,10 @@ def measure() -> dict[str, object]:
             moved = best(lambda symbols=symbols: permuted([symbols], rng))
             found[f"{count} messages of {symbols.itemsize} bytes"] = {
                 "over_numpys_permutation_of_uint8": reference / moved,
-                "over_numpys_permutation_of_the_same": best(lambda symbols=symbols: rng.permutation(symbols)) / moved,
+                "over_numpys_permutation_of_the_same": best(
+                    lambda symbols=symbols: rng.permutation(symbols)
+                )
+                / moved,
             }
         if count > MESSAGES[0]:
             continue
@@ -34,7 +39,9 @@ def measure() -> dict[str, object]:
         found[f"{count} sealed messages of {boxes.shape[1]} bytes"] = {
             "over_numpys_permutation_of_uint8": reference / moved,
             "of_their_order_over_numpys_permutation_of_uint8": reference / drawn,
-            "over_numpys_permutation_of_the_same": best(lambda boxes=boxes: rng.permutation(boxes)) / moved,
-            "of_a_plain_copy_over_numpys_permutation_of_uint8": reference / best(lambda boxes=boxes: boxes.copy()),
+            "over_numpys_permutation_of_the_same": best(lambda boxes=boxes: rng.permutation(boxes))
+            / moved,
+            "of_a_plain_copy_over_numpys_permutation_of_uint8": reference
+            / best(lambda boxes=boxes: boxes.copy()),
         }
     return {"speed": found, "target": 4.0}

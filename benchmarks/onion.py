@@ -1,8 +1,9 @@
-"""Onion on Ray actors against plain traffic: one round of 200 users x 2 coordinates x 58 bits, and the cost of one message.
+"""Onion on Ray actors against plain traffic: one round of 200 users x 2 coordinates x 58 bits, and
+the cost of one message.
 
-Users seal in two actors, the shuffler and the analyzer open in one each; actors are up before the clock starts. What limits it
-is X25519: one exchange of keys to open a box, two to seal one. Modes alternate in one Ray session, best of three; sealing and
-opening are stated in CPU time of one core.
+Users seal in two actors, the shuffler and the analyzer open in one each; actors are up before the
+clock starts. What limits it is X25519: one exchange of keys to open a box, two to seal one. Modes
+alternate in one Ray session, best of three; sealing and opening are stated in CPU time of one core.
 """
 
 import time
@@ -30,7 +31,9 @@ def measure() -> dict[str, object]:
     for _ in range(3):
         for security in SECURITIES:
             with RayRuntime() as host:
-                deployment = Deployment(protocol, bytes(16), 1, "literal", 13, None, "numpy", 1, security)
+                deployment = Deployment(
+                    protocol, bytes(16), 1, "literal", 13, None, "numpy", 1, security
+                )
                 plan = host.open(deployment, rows, 2)
                 assert plan is not None
                 for role in (*host._shards, *host._shufflers):

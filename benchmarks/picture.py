@@ -1,4 +1,6 @@
-"""The picture of docs/benchmarks.md from the results: python -m benchmarks.picture docs/growth.png."""
+"""The picture of docs/benchmarks.md from the results: python -m benchmarks.picture
+docs/growth.png.
+"""
 
 import json
 import sys
@@ -7,7 +9,9 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 RESULTS = Path(__file__).parent / "results"
-NOISE_BITS_TO_BITS = 44  # rounding steps of the growth benchmark, which names its sizes by the noise bits
+NOISE_BITS_TO_BITS = (
+    44  # rounding steps of the growth benchmark, which names its sizes by the noise bits
+)
 
 
 def draw(path: str) -> None:
@@ -16,8 +20,17 @@ def draw(path: str) -> None:
     panels = figure.subplots(1, 3, sharex=True, sharey=True)
     for axes, what in zip(panels, ("users", "dimensions", "bits"), strict=True):
         for fidelity, style in (("literal", "o-"), ("counts", "s--"), ("aggregate", "^:")):
-            sizes = [float(size) + (NOISE_BITS_TO_BITS if what == "bits" else 0) for size in growth[fidelity][what]]
-            axes.plot([size / sizes[0] for size in sizes], list(growth[fidelity][what].values()), style, ms=4, label=fidelity)
+            sizes = [
+                float(size) + (NOISE_BITS_TO_BITS if what == "bits" else 0)
+                for size in growth[fidelity][what]
+            ]
+            axes.plot(
+                [size / sizes[0] for size in sizes],
+                list(growth[fidelity][what].values()),
+                style,
+                ms=4,
+                label=fidelity,
+            )
         axes.plot([1, 8], [1, 8], color="grey", lw=0.8, zorder=0)
         axes.set_xscale("log", base=2)
         axes.set_yscale("log", base=2)

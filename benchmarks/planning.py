@@ -1,4 +1,6 @@
-"""Planning for any number of users: seconds of one plan (target: below one), and that nothing of size n is allocated."""
+"""Planning for any number of users: seconds of one plan (target: below one), and that nothing of
+size n is allocated.
+"""
 
 import tracemalloc
 
@@ -44,6 +46,8 @@ def measure() -> dict[str, object]:
     return {
         "plans": rows,
         "thousand_rounds_seconds": thousand,
-        "slowest_seconds": max(thousand, *(max(row["fewest_bits_seconds"], row["least_noise_seconds"]) for row in rows)),
+        "slowest_seconds": max(
+            thousand, *(max(row["fewest_bits_seconds"], row["least_noise_seconds"]) for row in rows)
+        ),
         "target_seconds": 1.0,
     }

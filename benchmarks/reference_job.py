@@ -1,6 +1,8 @@
-"""The reference job: every user's logistic gradient at theta, clipped to norm 1, summed; with privacy, and without.
+"""The reference job: every user's logistic gradient at theta, clipped to norm 1, summed; with
+privacy, and without.
 
-Rows are label times features, so that the gradient of user i at theta is -z_i / (1 + exp(<z_i, theta>)).
+Rows are label times features, so that the gradient of user i at theta is -z_i / (1 + exp(<z_i,
+theta>)).
 """
 
 from dataclasses import dataclass
@@ -65,7 +67,13 @@ class LogisticSum(Protocol[tuple[int, Floats]]):
         if done == self.rounds:
             return None
         event, theta = self.randomizer.event(self.n), np.full(D, 0.01 * done)
-        return RoundSpec(Cohort.of(0, self.n), SignedLogistic(theta), self.randomizer, event, self.randomizer.estimate)
+        return RoundSpec(
+            Cohort.of(0, self.n),
+            SignedLogistic(theta),
+            self.randomizer,
+            event,
+            self.randomizer.estimate,
+        )
 
     def update(self, state: tuple[int, Floats], estimate: Floats) -> tuple[int, Floats]:
         """Add the estimate."""

@@ -1,4 +1,6 @@
-"""The reference job at every fidelity, in one process and on two Ray actors, against the same job without privacy."""
+"""The reference job at every fidelity, in one process and on two Ray actors, against the same job
+without privacy.
+"""
 
 import time
 
@@ -13,7 +15,13 @@ from shuffle_sim.data.population import Generated
 def seconds_a_round(n: int, data: object, rounds: int, **how: object) -> float:
     """Of a run with `rounds` more rounds than another: set-up cancels out."""
     stamps: list[float] = []
-    run(LogisticSum(n, rounds + 1), data, seed=1, on_round=lambda *_: stamps.append(time.perf_counter()), **how)
+    run(
+        LogisticSum(n, rounds + 1),
+        data,
+        seed=1,
+        on_round=lambda *_: stamps.append(time.perf_counter()),
+        **how,
+    )
     return float(np.median(np.diff(stamps)))
 
 
@@ -31,29 +39,50 @@ def measure() -> dict[str, object]:
     one_literal = seconds_a_round(100_000, data[:100_000], 3, fidelity="literal")
     wide = rows(np.random.default_rng(1), 24 * n)
     two = {}
-    for fidelity, size in (("aggregate", 4 * n), ("aggregate", 12 * n), ("aggregate", 24 * n), ("counts", 12 * n)):
+    for fidelity, size in (
+        ("aggregate", 4 * n),
+        ("aggregate", 12 * n),
+        ("aggregate", 24 * n),
+        ("counts", 12 * n),
+    ):
         for kernel in ("numpy", "compiled"):
-            how = {"fidelity": fidelity, "kernel": kernel}  # and the same rounds: what is clipped depends on theta
+            how = {
+                "fidelity": fidelity,
+                "kernel": kernel,
+            }  # and the same rounds: what is clipped depends on theta
             alone = seconds_a_round(size, wide[:size], 7, **how)
             two[f"{fidelity}, {kernel}, {size} users"] = alone / seconds_a_round(
                 size, wide[:size], 7, **how, runtime="ray", workers=2
             )
     del wide
-    for kernel, size, rounds in (("numpy", 10**7, 3), ("compiled", 10**7, 3), ("compiled", 10**8, 1)):
+    for kernel, size, rounds in (
+        ("numpy", 10**7, 3),
+        ("compiled", 10**7, 3),
+        ("compiled", 10**8, 1),
+    ):
         made, how = Generated(size, rows), {"fidelity": "aggregate", "kernel": kernel}
         alone = seconds_a_round(size, made, rounds, **how)
         two[f"aggregate, {kernel}, {size} generated users"] = alone / seconds_a_round(
             size, made, rounds, **how, runtime="ray", workers=2
         )
     small = data[:10_000]
-    inside = {f: seconds_a_round(10_000, small, 20, fidelity=f, kernel="numpy") for f in ("aggregate", "literal")}
+    inside = {
+        f: seconds_a_round(10_000, small, 20, fidelity=f, kernel="numpy")
+        for f in ("aggregate", "literal")
+    }
     on_ray = {
         f: seconds_a_round(10_000, small, 30, fidelity=f, kernel="numpy", runtime="ray", workers=1)
         for f in ("aggregate", "literal")
     }
     users = 10_000_000
     start = time.perf_counter()
-    run(LogisticSum(users, 1), Generated(users, rows), fidelity="aggregate", kernel="compiled", seed=1)
+    run(
+        LogisticSum(users, 1),
+        Generated(users, rows),
+        fidelity="aggregate",
+        kernel="compiled",
+        seed=1,
+    )
     generated = time.perf_counter() - start
     return {
         "users": n,

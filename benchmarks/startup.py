@@ -16,7 +16,28 @@ runtime.close()
 
 def measure() -> dict[str, object]:
     script = Path(sys.executable).parent / "shuffle-sim"
-    demo = [script, "sum", "--table", "breast-cancer", "--epsilon", "1", "--delta", "1e-5", "--runtime", "ray", "--workers", "2"]
+    demo = [
+        script,
+        "sum",
+        "--table",
+        "breast-cancer",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-5",
+        "--runtime",
+        "ray",
+        "--workers",
+        "2",
+    ]
     whole = best(lambda: subprocess.run(demo, check=True, capture_output=True), 2)
-    ray = best(lambda: subprocess.run([sys.executable, "-c", RAY_START], check=True, capture_output=True), 2)
-    return {"demo_seconds": whole, "ray_start_and_stop_seconds": ray, "outside_ray_seconds": whole - ray, "target_seconds": 15.0}
+    ray = best(
+        lambda: subprocess.run([sys.executable, "-c", RAY_START], check=True, capture_output=True),
+        2,
+    )
+    return {
+        "demo_seconds": whole,
+        "ray_start_and_stop_seconds": ray,
+        "outside_ray_seconds": whole - ray,
+        "target_seconds": 15.0,
+    }

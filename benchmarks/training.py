@@ -1,7 +1,8 @@
 """Fully interactive GD at aggregate fidelity against the same GD without privacy in blocked numpy.
 
-10^6 users, 10 features, logistic loss. Ratios are of processor time: other load on the machine hardly shows in them. Both take
-the same steps from the same start; the private run includes its set-up, its checks of the data and its accounting.
+10^6 users, 10 features, logistic loss. Ratios are of processor time: other load on the machine
+hardly shows in them. Both take the same steps from the same start; the private run includes its
+set-up, its checks of the data and its accounting.
 """
 
 import time
@@ -28,8 +29,12 @@ def users(n: int) -> Floats:
     return np.c_[x, np.where(rng.random(n) < 1 / (1 + np.exp(-4 * x[:, 0])), 1.0, -1.0)]
 
 
-def without_privacy(signed: Floats, eta: float, radius: float, rounds: int, block: int = 8192) -> Floats:
-    """Projected descent on rows of label times features, averaged: margins, coefficients, c @ X per block."""
+def without_privacy(
+    signed: Floats, eta: float, radius: float, rounds: int, block: int = 8192
+) -> Floats:
+    """Projected descent on rows of label times features, averaged: margins, coefficients, c @ X per
+    block.
+    """
     theta, total = np.zeros(D), np.zeros(D)
     for _ in range(rounds):
         gradient = np.zeros(D)
@@ -58,13 +63,19 @@ def measure() -> dict[str, object]:
     signed = rows[:, :-1] * rows[:, -1:]
     made = {
         rounds: ShuffleGD.calibrated(
-            n=USERS, problem=Problem(Logistic(), L2Ball(D, radius)), privacy=Privacy(1.0, 1e-6), rounds=rounds, eta=1.0
+            n=USERS,
+            problem=Problem(Logistic(), L2Ball(D, radius)),
+            privacy=Privacy(1.0, 1e-6),
+            rounds=rounds,
+            eta=1.0,
         )
         for rounds in (FEW, ROUNDS)
     }
 
     def ratio(rounds: int, kernel: str) -> float:
-        private = processor(lambda: run(made[rounds], rows, fidelity="aggregate", kernel=kernel, seed=1))
+        private = processor(
+            lambda: run(made[rounds], rows, fidelity="aggregate", kernel=kernel, seed=1)
+        )
         return private / processor(lambda: without_privacy(signed, 1.0, radius, rounds))
 
     run(made[FEW], rows[:USERS], fidelity="aggregate", kernel="compiled", seed=1)  # compiles

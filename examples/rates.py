@@ -1,10 +1,12 @@
-"""The rates of Table 1 of Cheu et al. (2022), measured: excess population loss against n, d and epsilon.
+"""The rates of Table 1 of Cheu et al. (2022), measured: excess population loss against n, d and
+epsilon.
 
-    python examples/rates.py --out rates            (half an hour of one core)
-    python examples/rates.py --quick --out rates    (seconds: half a decade of n, the hard instances only)
+    python examples/rates.py --out rates            (half an hour of one core) python
+    examples/rates.py --quick --out rates    (seconds: half a decade of n, the hard instances only)
 
-Real runs of the protocols at aggregate fidelity. Writes rates.json and pictures into the folder, each whole or not at all. Ends
-with status 1 if a slope against n is farther than 0.1 from theory over three decades.
+Real runs of the protocols at aggregate fidelity. Writes rates.json and pictures into the folder,
+each whole or not at all. Ends with status 1 if a slope against n is farther than 0.1 from theory
+over three decades.
 """
 
 import argparse
@@ -56,7 +58,8 @@ class Measured:
         rounds: T.
         noise: A.
         excess: exact excess population loss of every run.
-        sampling: the same with the same steps and users, without privacy's noise; none where users are all alike.
+        sampling: the same with the same steps and users, without privacy's noise; none where users
+        are all alike.
     """
 
     point: Point
@@ -85,7 +88,8 @@ class Slope:
         method: name.
         axis: n, d or epsilon.
         theory: Table 1's.
-        exact: theory with the noise that the accountant really asks for in place of sqrt(d)/epsilon.
+        exact: theory with the noise that the accountant really asks for in place of
+        sqrt(d)/epsilon.
         slope: fitted by least squares.
         error: its standard error, from the runs' scatter.
         steps: slopes between neighbouring points.
@@ -114,7 +118,10 @@ def points_of(method: Method, axis: str, quick: bool = False) -> list[Point]:
     base = Point(method.name, axis, method.middle, 10, method.epsilon, method.seeds)
     if axis == "n":
         steps = range(2 if quick else round(2 * method.decades) + 1)
-        return [replace(base, n=round(method.start * 10 ** (k / 2)), seeds=2 if quick else base.seeds) for k in steps]
+        return [
+            replace(base, n=round(method.start * 10 ** (k / 2)), seeds=2 if quick else base.seeds)
+            for k in steps
+        ]
     if axis == "d":
         return [replace(base, d=d) for d in (4, 8, 16, 32, 64)]
     return [replace(base, epsilon=method.epsilon * 2**k) for k in range(-2, 3)]
@@ -125,15 +132,22 @@ def measure(point: Point) -> Measured:
     method, privacy = _METHODS[point.method], Privacy(point.epsilon, DELTA)
     instance = method.instance(point.d)
     protocol: Any = method.protocol(point.n, instance.problem, privacy)
-    # Small batches: each reads its block, and all blocks are looked through; neither should dominate.
+    # Small batches: each reads its block, and all blocks are looked through; neither should
+    # dominate.
     block = None if method.interactive else 8 * math.isqrt(point.n)
     excess, sampling = [], []
     for seed in range(point.seeds):
         users = instance.population(point.n, seed)
-        excess.append(instance.excess(run(protocol, users, fidelity="aggregate", seed=seed, block_size=block).value))
+        excess.append(
+            instance.excess(
+                run(protocol, users, fidelity="aggregate", seed=seed, block_size=block).value
+            )
+        )
         if len(instance.atoms) > 1:
             sampling.append(instance.excess(run_baseline(protocol, users, "none", seed).value))
-    return Measured(point, protocol.bound, protocol.rounds, unit_noise(point.d, privacy), excess, sampling)
+    return Measured(
+        point, protocol.bound, protocol.rounds, unit_noise(point.d, privacy), excess, sampling
+    )
 
 
 def fitted(method: Method, axis: str, measured: Sequence[Measured]) -> Slope:
@@ -145,33 +159,63 @@ def fitted(method: Method, axis: str, measured: Sequence[Measured]) -> Slope:
     theory = {"n": -method.power, "d": method.power / 2, "epsilon": -method.power}[axis]
     noise = method.power * np.log([each.noise / each.point.n for each in measured])
     return Slope(
-        method.name, axis, theory, float(weights @ noise), float(weights @ y), float(np.linalg.norm(weights * scatter)),
-        (np.diff(y) / np.diff(x)).tolist(), list(measured),
-    )  # fmt: skip
+        method.name,
+        axis,
+        theory,
+        float(weights @ noise),
+        float(weights @ y),
+        float(np.linalg.norm(weights * scatter)),
+        (np.diff(y) / np.diff(x)).tolist(),
+        list(measured),
+    )
 
 
-def study(wanted: Sequence[tuple[Method, str]], *, quick: bool = False, workers: int = 1, show: bool = False) -> list[Slope]:
+def study(
+    wanted: Sequence[tuple[Method, str]],
+    *,
+    quick: bool = False,
+    workers: int = 1,
+    show: bool = False,
+) -> list[Slope]:
     """Measure methods along axes, the largest runs first so that all cores end together."""
     jobs = [point for method, axis in wanted for point in points_of(method, axis, quick)]
-    jobs.sort(key=lambda point: -point.n * point.seeds * (30 if _METHODS[point.method].interactive else 1))
+    jobs.sort(
+        key=lambda point: -point.n * point.seeds * (30 if _METHODS[point.method].interactive else 1)
+    )
     found = {}
     with ProcessPoolExecutor(workers) as pool:
         running = [pool.submit(measure, job) for job in jobs]
         console = Console(stderr=True)
-        for done in track(as_completed(running), "runs", len(jobs), console=console, disable=not show):
+        for done in track(
+            as_completed(running), "runs", len(jobs), console=console, disable=not show
+        ):
             found[done.result().point] = done.result()
-    return [fitted(method, axis, [found[point] for point in points_of(method, axis, quick)]) for method, axis in wanted]
+    return [
+        fitted(method, axis, [found[point] for point in points_of(method, axis, quick)])
+        for method, axis in wanted
+    ]
 
 
 def table(slopes: Sequence[Slope]) -> Table:
     """Theory beside measurement."""
-    shown = Table("method", "axis", "from", "to", "theory", "exact noise", "measured", "step by step")
+    shown = Table(
+        "method", "axis", "from", "to", "theory", "exact noise", "measured", "step by step"
+    )
     for each in slopes:
         first, last = (f"{getattr(each.points[i].point, each.axis):g}" for i in (0, -1))
         mark = " !" if each.missed else ""
         steps = " ".join(f"{step:.2f}" for step in each.steps)
         measured = f"{each.slope:.3f} ± {each.error:.3f}{mark}"
-        shown.add_row(each.method, each.axis, first, last, f"{each.theory:.3f}", f"{each.exact:.3f}", measured, steps)
+        shown.add_row(
+            each.method,
+            each.axis,
+            first,
+            last,
+            f"{each.theory:.3f}",
+            f"{each.exact:.3f}",
+            measured,
+            steps,
+        )
     return shown
 
 
@@ -180,7 +224,10 @@ def write(folder: Path, slopes: Sequence[Slope]) -> None:
     from rates_pictures import pictures
 
     folder.mkdir(parents=True, exist_ok=True)
-    document = json.dumps({"delta": DELTA, "tolerance": TOLERANCE, "slopes": [asdict(each) for each in slopes]}, indent=1)
+    document = json.dumps(
+        {"delta": DELTA, "tolerance": TOLERANCE, "slopes": [asdict(each) for each in slopes]},
+        indent=1,
+    )
     for name, content in {"rates.json": document.encode(), **pictures(slopes)}.items():
         part = folder / f".{name}.part"
         try:
@@ -192,10 +239,24 @@ def write(folder: Path, slopes: Sequence[Slope]) -> None:
 
 def main() -> None:
     """The command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="half a decade of n, two runs a point, the hard instances only")
-    parser.add_argument("--out", type=Path, default=Path("rates"), metavar="DIR", help="where to write (default: rates)")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: one per core)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="half a decade of n, two runs a point, the hard instances only",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("rates"),
+        metavar="DIR",
+        help="where to write (default: rates)",
+    )
+    parser.add_argument(
+        "--workers", type=int, default=os.cpu_count() or 1, help="processes (default: one per core)"
+    )
     options = parser.parse_args()
     if options.workers < 1:
         parser.error(f"--workers {options.workers}: must be at least 1")

@@ -1,7 +1,9 @@
-"""What `rates.py` measures: instances whose population loss is known exactly, and the methods of Table 1 on them.
+"""What `rates.py` measures: instances whose population loss is known exactly, and the methods of
+Table 1 on them.
 
-The privacy term of every rate is a power of one number, A/n with A = sqrt(d) times the noise of one user's vector (about
-2 sqrt(d) sigma_1; THEORY): excess loss ~ (A/n)^a. Against n the slope is -a, against d a/2, against epsilon about -a.
+The privacy term of every rate is a power of one number, A/n with A = sqrt(d) times the noise of one
+user's vector (about 2 sqrt(d) sigma_1; THEORY): excess loss ~ (A/n)^a. Against n the slope is -a,
+against d a/2, against epsilon about -a.
 """
 
 import math
@@ -46,7 +48,9 @@ class Instance:
 
     def risk(self, theta: Floats) -> float:
         """The population loss: a finite sum."""
-        return float(self.weights @ self.problem.loss.values(theta, self.atoms)) + self.problem.ridge / 2 * float(theta @ theta)
+        return float(
+            self.weights @ self.problem.loss.values(theta, self.atoms)
+        ) + self.problem.ridge / 2 * float(theta @ theta)
 
     def excess(self, theta: Floats) -> float:
         """Above the least."""
@@ -56,11 +60,15 @@ class Instance:
         """n users, each with an atom of its own drawing."""
         if len(self.atoms) == 1:
             return Alike(self.atoms[0], n)
-        return InMemory(self.atoms[np.random.default_rng(seed).choice(len(self.atoms), n, p=self.weights)])
+        return InMemory(
+            self.atoms[np.random.default_rng(seed).choice(len(self.atoms), n, p=self.weights)]
+        )
 
 
 class Alike(Population):
-    """n users with the same row, in no memory: without sampling noise, what is left is privacy's."""
+    """n users with the same row, in no memory: without sampling noise, what is left is
+    privacy's.
+    """
 
     def __init__(self, row: Floats, n: int) -> None:
         """Keep the row."""
@@ -85,14 +93,20 @@ def _unit(d: int, scale: float = 1.0) -> Floats:
 
 
 def linear(d: int, beta: float | None = None) -> Instance:
-    """<x, theta> on the unit ball, least at -x; as smooth as declared (beta infinite: treated as if it had kinks)."""
+    """<x, theta> on the unit ball, least at -x; as smooth as declared (beta infinite: treated as if
+    it had kinks).
+    """
     problem = Problem(Linear(), L2Ball(d, 1.0), declared_smoothness=beta, declared_spread=0.0)
     return _alike(problem, _unit(d + 1), _unit(d, -1.0))
 
 
 def kinked(d: int) -> Instance:
-    """||theta||^2/4 + |theta_1 - 1/2|/2 on the unit ball, from theta_1 = -0.8: strongly convex, its kink at the minimiser."""
-    problem = Problem(Absolute(0.5, 0.5), L2Ball(d, 1.0), ridge=0.5, declared_spread=0.0, start=_unit(d, -0.8))
+    """||theta||^2/4 + |theta_1 - 1/2|/2 on the unit ball, from theta_1 = -0.8: strongly convex, its
+    kink at the minimiser.
+    """
+    problem = Problem(
+        Absolute(0.5, 0.5), L2Ball(d, 1.0), ridge=0.5, declared_spread=0.0, start=_unit(d, -0.8)
+    )
     row = _unit(d + 1, 0.5)
     row[-1] = 0.25
     return _alike(problem, row, _unit(d, 0.5))
@@ -100,7 +114,9 @@ def kinked(d: int) -> Instance:
 
 def quadratic(d: int) -> Instance:
     """||theta - x||^2/2 on the unit ball, ||x|| = 1/2."""
-    return _alike(Problem(MeanEstimation(), L2Ball(d, 1.0), declared_spread=0.0), _unit(d, 0.5), _unit(d, 0.5))
+    return _alike(
+        Problem(MeanEstimation(), L2Ball(d, 1.0), declared_spread=0.0), _unit(d, 0.5), _unit(d, 0.5)
+    )
 
 
 def _sphere(d: int, count: int) -> Floats:
@@ -109,11 +125,15 @@ def _sphere(d: int, count: int) -> Floats:
 
 
 def mean(d: int) -> Instance:
-    """Mean estimation of 64 points on the unit sphere, shifted to a mean of norm 1/2 and shrunk back into the ball."""
+    """Mean estimation of 64 points on the unit sphere, shifted to a mean of norm 1/2 and shrunk
+    back into the ball.
+    """
     points = 0.5 * _sphere(d, 64)
     points += _unit(d, 0.5) - points.mean(axis=0)
     points /= np.linalg.norm(points, axis=1).max()
-    return Instance(Problem(MeanEstimation(), L2Ball(d, 1.0)), points, np.full(64, 1 / 64), points.mean(axis=0))
+    return Instance(
+        Problem(MeanEstimation(), L2Ball(d, 1.0)), points, np.full(64, 1 / 64), points.mean(axis=0)
+    )
 
 
 def _labelled(d: int) -> tuple[Floats, Floats, Floats]:
@@ -130,11 +150,15 @@ def logistic(d: int) -> Instance:
 
 
 def hinge(d: int) -> Instance:
-    """The same users with the hinge loss, minimised as a linear program; the minimiser lies inside the ball."""
+    """The same users with the hinge loss, minimised as a linear program; the minimiser lies inside
+    the ball.
+    """
     rows, weights, _ = _labelled(d)
     slack = np.c_[-rows[:, :-1] * rows[:, -1:], -np.eye(len(rows))]
     bounds = [(None, None)] * d + [(0, None)] * len(rows)
-    found = linprog(np.r_[np.zeros(d), weights], slack, np.full(len(rows), -1.0), bounds=bounds).x[:d]
+    found = linprog(np.r_[np.zeros(d), weights], slack, np.full(len(rows), -1.0), bounds=bounds).x[
+        :d
+    ]
     return Instance(Problem(Hinge(), L2Ball(d, 4.0)), rows, weights, found)
 
 
@@ -159,9 +183,11 @@ def gd(n: int, problem: Problem, privacy: Privacy) -> ShuffleGD:
 
 
 def long_gd(n: int, problem: Problem, privacy: Privacy) -> ShuffleGD:
-    """Theorem 4.9 in n/(1.2 A) rounds: theta_0 is one of the T iterates averaged, so that the gap cannot fall below L R/T.
+    """Theorem 4.9 in n/(1.2 A) rounds: theta_0 is one of the T iterates averaged, so that the gap
+    cannot fall below L R/T.
 
-    At delta = 1e-6 and d = 10 the accountant takes up to 10,000 rounds; three decades need a little less.
+    At delta = 1e-6 and d = 10 the accountant takes up to 10,000 rounds; three decades need a little
+    less.
     """
     rounds = math.ceil(n / (1.2 * unit_noise(problem.d, privacy)))
     return ShuffleGD.calibrated(n=n, problem=problem, privacy=privacy, rounds=rounds)
@@ -189,7 +215,9 @@ def one_phase(n: int, problem: Problem, privacy: Privacy) -> float:
 
 def one_phase_gd(n: int, problem: Problem, privacy: Privacy) -> float:
     """The same, interactively."""
-    return Phased.calibrated(n=n, problem=problem, privacy=privacy, optimiser=ShuffleGD, phases=1).bound
+    return Phased.calibrated(
+        n=n, problem=problem, privacy=privacy, optimiser=ShuffleGD, phases=1
+    ).bound
 
 
 @dataclass(frozen=True)
@@ -202,8 +230,9 @@ class Method:
         sampling: s, of the sampling term n^-s.
         instance: the instance in d dimensions.
         protocol: (n, problem, privacy) -> what is run.
-        weaker: (n, problem, privacy) -> the guarantee of the next weaker method: the rate is looked for where the proven bound
-            is at most REGIME times that, which is settled before anything is run.
+        weaker: (n, problem, privacy) -> the guarantee of the next weaker method: the rate is looked
+            for where the proven bound is at most REGIME times that, which is settled before
+            anything is run.
         start: the first n on a grid of quarter decades where it is, for d = 10 and `epsilon`.
         seeds: runs of each point.
         middle: n at which d and epsilon vary.
@@ -227,8 +256,12 @@ class Method:
 
     @property
     def crossover(self) -> float:
-        """The power c of A at which the sampling term takes over, n = A^c; infinite where it never does."""
-        return math.inf if self.power <= self.sampling else self.power / (self.power - self.sampling)
+        """The power c of A at which the sampling term takes over, n = A^c; infinite where it never
+        does.
+        """
+        return (
+            math.inf if self.power <= self.sampling else self.power / (self.power - self.sampling)
+        )
 
     def in_regime(self, n: int, d: int = 10) -> bool:
         """Whether the bound is at most REGIME times that of the next weaker method."""
@@ -247,23 +280,86 @@ def _linear_smooth(d: int) -> Instance:
 
 HARD = (
     Method("SGD, linear on a ball", 1 / 2, 1 / 2, linear, sgd, start=1_000, middle=20_000),
-    Method("smoothed AC-SA, linear on a ball", 2 / 3, 1 / 2, _linear_kinked, acsa, start=1_000, middle=100_000),
-    Method("AC-SA, linear on a ball, beta = 1", 4 / 5, 1 / 2, _linear_smooth, acsa, start=562, middle=100_000),
-    Method("GD, linear on a ball", 1.0, 1 / 2, linear, long_gd, start=316, seeds=2, middle=10_000, interactive=True),
-    Method("phased smoothed AC-SA, r^2 + |.|", 4 / 3, 1.0, kinked, phased, one_phase, 17_783, 5, 200_000),
-    Method("phased AC-SA, quadratic", 2.0, 1.0, quadratic, phased, one_phase, 17_783, 40, 1_000_000),
-    Method("phased GD, quadratic", 2.0, 1.0, quadratic, phased_gd, one_phase_gd, 3_162, 4, 30_000, True, 4.0),
+    Method(
+        "smoothed AC-SA, linear on a ball",
+        2 / 3,
+        1 / 2,
+        _linear_kinked,
+        acsa,
+        start=1_000,
+        middle=100_000,
+    ),
+    Method(
+        "AC-SA, linear on a ball, beta = 1",
+        4 / 5,
+        1 / 2,
+        _linear_smooth,
+        acsa,
+        start=562,
+        middle=100_000,
+    ),
+    Method(
+        "GD, linear on a ball",
+        1.0,
+        1 / 2,
+        linear,
+        long_gd,
+        start=316,
+        seeds=2,
+        middle=10_000,
+        interactive=True,
+    ),
+    Method(
+        "phased smoothed AC-SA, r^2 + |.|",
+        4 / 3,
+        1.0,
+        kinked,
+        phased,
+        one_phase,
+        17_783,
+        5,
+        200_000,
+    ),
+    Method(
+        "phased AC-SA, quadratic", 2.0, 1.0, quadratic, phased, one_phase, 17_783, 40, 1_000_000
+    ),
+    Method(
+        "phased GD, quadratic",
+        2.0,
+        1.0,
+        quadratic,
+        phased_gd,
+        one_phase_gd,
+        3_162,
+        4,
+        30_000,
+        True,
+        4.0,
+    ),
 )
 """The hard instances: users are all alike, so that only privacy's noise counts."""
 
 REALISTIC = (
     Method("SGD, logistic", 1 / 2, 1 / 2, logistic, sgd, start=3_162, decades=2),
     Method("AC-SA, logistic", 4 / 5, 1 / 2, logistic, acsa, start=3_162, decades=2),
-    Method("GD, logistic", 1.0, 1 / 2, logistic, gd, start=1_000, seeds=3, interactive=True, decades=2),
+    Method(
+        "GD, logistic", 1.0, 1 / 2, logistic, gd, start=1_000, seeds=3, interactive=True, decades=2
+    ),
     Method("SGD, hinge", 1 / 2, 1 / 2, hinge, sgd, start=3_162, decades=2),
     Method("smoothed AC-SA, hinge", 2 / 3, 1 / 2, hinge, acsa, start=3_162, decades=2),
     Method("GD, hinge", 1.0, 1 / 2, hinge, gd, start=1_000, seeds=3, interactive=True, decades=2),
     Method("phased AC-SA, mean", 2.0, 1.0, mean, phased, start=3_162, seeds=10),
-    Method("phased GD, mean", 2.0, 1.0, mean, phased_gd, start=1_000, seeds=3, interactive=True, decades=2),
+    Method(
+        "phased GD, mean",
+        2.0,
+        1.0,
+        mean,
+        phased_gd,
+        start=1_000,
+        seeds=3,
+        interactive=True,
+        decades=2,
+    ),
 )
-"""Losses people use, with sampling variance: users are drawn from a distribution on 64 directions."""
+"""Losses people use, with sampling variance: users are drawn from a distribution on 64 directions.
+"""

@@ -8,4 +8,12 @@ from protocols.shuffle.sgd import ShuffleSGD
 from protocols.sums.scalar_sum import ScalarSum
 from protocols.sums.vector_sum import VectorSum
 
-__all__ = ["PanPrivateACSA", "Phased", "ScalarSum", "ShuffleACSA", "ShuffleGD", "ShuffleSGD", "VectorSum"]
+__all__ = [
+    "PanPrivateACSA",
+    "Phased",
+    "ScalarSum",
+    "ShuffleACSA",
+    "ShuffleGD",
+    "ShuffleSGD",
+    "VectorSum",
+]

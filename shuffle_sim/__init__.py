@@ -1,4 +1,6 @@
-"""shuffle-sim: simulate shuffle-model differential privacy with users, shuffler and analyzer apart."""
+"""shuffle-sim: simulate shuffle-model differential privacy with users, shuffler and analyzer
+apart.
+"""
 
 from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.execution.engine import run

@@ -11,7 +11,8 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Scaled:
-    """Vectors that are multiples of rows, as gradients of linear models are: vector i is factors[i] * rows[i].
+    """Vectors that are multiples of rows, as gradients of linear models are: vector i is factors[i]
+    * rows[i].
 
     Kept apart, a randomizer can multiply, round and add in one pass.
 
@@ -36,7 +37,11 @@ class Scaled:
     @cached_property
     def norms_squared(self) -> Floats:
         """Squared l2 norms of the vectors."""
-        rows = np.einsum("ij,ij->i", self.rows, self.rows) if self.squared_norms is None else self.squared_norms
+        rows = (
+            np.einsum("ij,ij->i", self.rows, self.rows)
+            if self.squared_norms is None
+            else self.squared_norms
+        )
         norms = rows * self.factors
         norms *= self.factors
         return norms

@@ -11,7 +11,8 @@ class ShuffleSimError(Exception):
     """Base of all errors raised on purpose.
 
     Attributes:
-        ledger: the `PrivacyLedger` of the run that the error ended, with all that was charged until then; None outside a run.
+        ledger: the `PrivacyLedger` of the run that the error ended, with all that was charged until
+        then; None outside a run.
     """
 
     ledger: Any = None
@@ -31,11 +32,17 @@ class ParameterError(ShuffleSimError, ValueError):
     def __str__(self) -> str:
         """One line: what, where, and what to do."""
         shown = repr(self.value)
-        return f"{self.parameter} = {shown if len(shown) <= 120 else shown[:50] + ' ... ' + shown[-60:]}: must be {self.allowed}"
+        return (
+            f"{self.parameter} = "
+            f"{shown if len(shown) <= 120 else shown[:50] + ' ... ' + shown[-60:]}: must be "
+            f"{self.allowed}"
+        )
 
 
 class FrameError(ShuffleSimError, ValueError):
-    """Bytes from the wire are not a valid frame; `reason` is the name under which the drop is counted."""
+    """Bytes from the wire are not a valid frame; `reason` is the name under which the drop is
+    counted.
+    """
 
     def __init__(self, reason: str, detail: str = "") -> None:
         """Keep the reason; `detail` is for people."""
@@ -52,20 +59,29 @@ class RoundAbortedError(ShuffleSimError, RuntimeError):
 
 
 class NotFiniteError(ShuffleSimError, ArithmeticError):
-    """What a round asked for was finite for none of its users, who all sent zeros: the query, or the loss in it, is at fault."""
+    """What a round asked for was finite for none of its users, who all sent zeros: the query, or
+    the loss in it, is at fault.
+    """
 
     def __init__(self, round_index: int) -> None:
         """Name the round."""
-        super().__init__(f"round {round_index}: the value asked for is NaN or infinite for every user; check the loss")
+        super().__init__(
+            f"round {round_index}: the value asked for is NaN or infinite for every user; check "
+            "the loss"
+        )
         self.round = round_index
 
 
 class CheckpointError(ShuffleSimError, RuntimeError):
-    """The checkpoint cannot be written any more; the run ends before its next release, and what is on disk stays good."""
+    """The checkpoint cannot be written any more; the run ends before its next release, and what is
+    on disk stays good.
+    """
 
 
 class AccountingError(ShuffleSimError, RuntimeError):
-    """The accounting identity (sent = accepted + dropped + missing) or the cost formula does not hold."""
+    """The accounting identity (sent = accepted + dropped + missing) or the cost formula does not
+    hold.
+    """
 
 
 def integer(parameter: str, value: Any, low: int = 1, high: int = 2**53) -> int:
@@ -74,13 +90,25 @@ def integer(parameter: str, value: Any, low: int = 1, high: int = 2**53) -> int:
     Raises:
         ParameterError: otherwise.
     """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | np.integer)
+        or not low <= value <= high
+    ):
         raise ParameterError(parameter, value, f"an integer from {low} to {high}")
     return int(value)
 
 
-def real(parameter: str, value: Any, low: float, high: float, *, closed: tuple[bool, bool] = (False, True)) -> float:
-    """`value` as a finite float between `low` and `high`; `closed` says which ends belong to the range.
+def real(
+    parameter: str,
+    value: Any,
+    low: float,
+    high: float,
+    *,
+    closed: tuple[bool, bool] = (False, True),
+) -> float:
+    """`value` as a finite float between `low` and `high`; `closed` says which ends belong to the
+    range.
 
     Raises:
         ParameterError: otherwise.
@@ -89,7 +117,9 @@ def real(parameter: str, value: Any, low: float, high: float, *, closed: tuple[b
     allowed = f"a finite number in {brackets[0]}{low:g}, {high:g}{brackets[1]}"
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise ParameterError(parameter, value, allowed)
-    inside = (low <= value if closed[0] else low < value) and (value <= high if closed[1] else value < high)
+    inside = (low <= value if closed[0] else low < value) and (
+        value <= high if closed[1] else value < high
+    )
     if not inside or not -sys.float_info.max <= value <= sys.float_info.max:
         raise ParameterError(parameter, value, allowed)
     return float(value)

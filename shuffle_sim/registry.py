@@ -1,4 +1,6 @@
-"""Protocols, losses, runtimes and attacks by name, through entry points: a third party registers exactly as we do."""
+"""Protocols, losses, runtimes and attacks by name, through entry points: a third party registers
+exactly as we do.
+"""
 
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
@@ -20,7 +22,8 @@ def names(kind: str) -> list[str]:
 
 
 def registered(kind: str, name: str) -> Any:
-    """What is registered under `name` in the entry-point group shuffle_sim.<kind>s (losses: shuffle_sim.losses).
+    """What is registered under `name` in the entry-point group shuffle_sim.<kind>s (losses:
+    shuffle_sim.losses).
 
     Args:
         kind: "protocol", "loss", "trainer", "runtime", "attack" or "target_model".
@@ -28,7 +31,8 @@ def registered(kind: str, name: str) -> Any:
 
     Raises:
         ParameterError: unknown name.
-        ShuffleSimError: the module found in its place is another one (our package names are generic).
+        ShuffleSimError: the module found in its place is another one (our package names are
+        generic).
     """
     found = _entries(kind)
     if name not in list(found):  # a list: what is not a name need not be hashable
@@ -39,7 +43,11 @@ def registered(kind: str, name: str) -> Any:
     except (ImportError, AttributeError) as error:
         package = entry.module.partition(".")[0]
         spec = find_spec(package)
-        where = (spec.origin or next(iter(spec.submodule_search_locations or ["?"]))) if spec else "nowhere"
+        where = (
+            (spec.origin or next(iter(spec.submodule_search_locations or ["?"])))
+            if spec
+            else "nowhere"
+        )
         raise ShuffleSimError(
             f"cannot load {entry.value} ({error}): the package {package!r} was found at {where}; "
             "if that is not ours, it shadows it: rename it or use an environment of its own"

@@ -1,4 +1,6 @@
-"""Roles that die at a named step, in process and as Ray actors, and what must hold of a run whatever died in it."""
+"""Roles that die at a named step, in process and as Ray actors, and what must hold of a run
+whatever died in it.
+"""
 
 import hashlib
 import json
@@ -26,15 +28,24 @@ STEPS = {
         ("Analyzer", "update"),
     ],
     2: [
-        *(("UserShard", "answer"), ("Analyzer", "receive"), ("Analyzer", "concluded"), ("Analyzer", "update")),
+        *(
+            ("UserShard", "answer"),
+            ("Analyzer", "receive"),
+            ("Analyzer", "concluded"),
+            ("Analyzer", "update"),
+        ),
         *(("Shuffler", method) for method in ("collect", "accept", "release", "view")),
     ],
 }
-"""What each role does in a round, by the number of shuffler shards. `update` is inside the analyzer's step."""
+"""What each role does in a round, by the number of shuffler shards. `update` is inside the
+analyzer's step.
+"""
 
 
 def every_death(shards, rounds, rng):
-    """A death before and after every step, in rounds of their own, of a random shard of the role: (who, round, step, when)."""
+    """A death before and after every step, in rounds of their own, of a random shard of the role:
+    (who, round, step, when).
+    """
     steps = [(*step, when) for step in STEPS[shards] for when in WHENS]
     chosen = sorted(rng.choice(rounds, len(steps), replace=False).tolist())
     many = {"UserShard": 2, "Shuffler": shards, "Analyzer": 1}
@@ -56,7 +67,9 @@ class Diary:
         if (who, at, method, when) not in self.deaths:
             return False
         try:
-            os.close(os.open(self.folder / f"{who} {at} {method} {when} dead", os.O_CREAT | os.O_EXCL))
+            os.close(
+                os.open(self.folder / f"{who} {at} {method} {when} dead", os.O_CREAT | os.O_EXCL)
+            )
         except FileExistsError:
             return False
         return True
@@ -66,8 +79,15 @@ class Diary:
         return len(list(self.folder.glob("* dead")))
 
     def note(self, who, method, at, asked, given):
-        """What was given in this step, as a hash; users say how many rounds were charged on disk when they answered."""
-        line = {"step": f"{who} {method}", "round": at, "asked": asked, "given": hashlib.sha256(repr(given).encode()).hexdigest()}
+        """What was given in this step, as a hash; users say how many rounds were charged on disk
+        when they answered.
+        """
+        line = {
+            "step": f"{who} {method}",
+            "round": at,
+            "asked": asked,
+            "given": hashlib.sha256(repr(given).encode()).hexdigest(),
+        }
         if method == "answer" and (self.folder / FILE).exists():
             line["charged"] = len(records(self.folder / FILE)) // 2
         with (self.folder / "diary").open("a") as file:
@@ -79,7 +99,10 @@ class Diary:
 
 def who_is(role, arguments):
     """The role's name and which of its shards it is, from what it is built with."""
-    return f"{role.__name__} {arguments[2].start if role is UserShard else arguments[1] if role is Shuffler else 0}"
+    return (
+        f"{role.__name__} "
+        f"{arguments[2].start if role is UserShard else arguments[1] if role is Shuffler else 0}"
+    )
 
 
 class Life:
@@ -111,14 +134,24 @@ class Life:
             return None
         if method in ("introduce", "meet"):
             return getattr(self.role, method)(*arguments)
-        at = self.role._round if self.who.startswith("Analyzer") else parse(arguments[0]).context.round
+        at = (
+            self.role._round
+            if self.who.startswith("Analyzer")
+            else parse(arguments[0]).context.round
+        )
         at -= method == "concluded"  # of the round that is over
         self.dies(method, at, "before")
         given = getattr(self.role, method)(*arguments)
         if method not in ("plan", "concluded", "result", "recall"):
             plain = [repr(each) for each in arguments[1:] if isinstance(each, int | range)]
             viewed = split_frames(arguments[0]) if method in ("receive", "conclude") else ()
-            self.diary.note(self.who, method, at, [*plain, *(hashlib.sha256(data).hexdigest()[:8] for data in viewed)], given)
+            self.diary.note(
+                self.who,
+                method,
+                at,
+                [*plain, *(hashlib.sha256(data).hexdigest()[:8] for data in viewed)],
+                given,
+            )
         self.dies(method, at, "after")
         return given
 
@@ -165,7 +198,9 @@ def _mortal(host):
 
         def call(self, method, many, *arguments):
             alone = len(arguments) - many
-            return self._life.call(method, (*arguments[:alone], *([list(arguments[alone:])] if many else [])))
+            return self._life.call(
+                method, (*arguments[:alone], *([list(arguments[alone:])] if many else []))
+            )
 
     Host.__name__ = Host.__qualname__ = f"Mortal{host.__name__}"
     return Host
@@ -181,7 +216,8 @@ class Chaotic(RayRuntime):
         super().__init__()
         self.diary = diary
         self.mortal = {
-            role: ray.remote(max_restarts=0, max_task_retries=0, num_cpus=0)(_mortal(host)) for role, host in _hosts.items()
+            role: ray.remote(max_restarts=0, max_task_retries=0, num_cpus=0)(_mortal(host))
+            for role, host in _hosts.items()
         }
 
     def host(self, role, *arguments):
@@ -206,9 +242,17 @@ def violations(result, diary, alone):
     given = defaultdict(set)
     for line in diary.lines():
         given[line["step"], line["round"], *line["asked"]].add(line["given"])
-    found += [f"{key}: other bytes when it was done again" for key, hashes in given.items() if len(hashes) > 1]
+    found += [
+        f"{key}: other bytes when it was done again"
+        for key, hashes in given.items()
+        if len(hashes) > 1
+    ]
     drawn = [line for line in diary.lines() if line["step"].endswith("answer")]
-    found += [f"round {line['round']} was drawn before it was charged" for line in drawn if line["charged"] <= line["round"]]
+    found += [
+        f"round {line['round']} was drawn before it was charged"
+        for line in drawn
+        if line["charged"] <= line["round"]
+    ]
     if len({line["round"] for line in drawn}) > len(result.ledger.charges):
         found.append("rounds were drawn that the ledger does not know")
     return found

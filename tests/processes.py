@@ -1,4 +1,6 @@
-"""Processes as the system sees them: whose children they are, where they listen, and what is left of a stopped program."""
+"""Processes as the system sees them: whose children they are, where they listen, and what is left
+of a stopped program.
+"""
 
 import ipaddress
 import os
@@ -17,7 +19,9 @@ def descendants(root: int) -> set[int]:
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             try:
-                parents[int(process.name)] = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+                parents[int(process.name)] = int(
+                    (process / "stat").read_text().rpartition(")")[2].split()[1]
+                )
             except OSError:  # it has ended meanwhile
                 continue
     found = {root}
@@ -74,7 +78,11 @@ def listening(processes: set[int]) -> dict[str, str]:
 
 
 def exposed(sockets: dict[str, str]) -> dict[str, str]:
-    return {place: who for place, who in sockets.items() if not ipaddress.ip_address(place.split()[0]).is_loopback}
+    return {
+        place: who
+        for place, who in sockets.items()
+        if not ipaddress.ip_address(place.split()[0]).is_loopback
+    }
 
 
 SCRIPT = """
@@ -84,23 +92,33 @@ from shuffle_sim import run
 from shuffle_sim.cli import app
 def work(standalone_mode):
     print("begun", flush=True)
-    run(interactive({rounds}), rows(), seed=5, runtime={runtime!r}, workers=2, checkpoint={folder!r})
+    how = dict(seed=5, runtime={runtime!r}, workers=2, checkpoint={folder!r})
+    run(interactive({rounds}), rows(), **how)
 app.app = work
 app.main()
 """
 
 
 class Watched:
-    """A program under way in a session of its own, and all processes that come of it, by a mark in their environment."""
+    """A program under way in a session of its own, and all processes that come of it, by a mark in
+    their environment.
+    """
 
     def __init__(self, folder, runtime, rounds):
         self.mark = f"SHUFFLE_SIM_TEST={os.getpid()}-{folder.name}"
         environment = {**os.environ, "PYTHONPATH": str(TESTS), **dict([self.mark.split("=")])}
         self.process = subprocess.Popen(
-            [sys.executable, "-c", SCRIPT.format(runtime=runtime, folder=str(folder), rounds=rounds)],
+            [
+                sys.executable,
+                "-c",
+                SCRIPT.format(runtime=runtime, folder=str(folder), rounds=rounds),
+            ],
             env={name: value for name, value in environment.items() if not name.startswith("RAY_")},
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
         self.process.stdout.readline()
 
     def stop(self, number):
@@ -123,7 +141,9 @@ class Watched:
         found = {}
         for process in Path("/proc").iterdir():
             try:
-                if process.name.isdigit() and self.mark.encode() in (process / "environ").read_bytes().split(b"\0"):
+                if process.name.isdigit() and self.mark.encode() in (
+                    process / "environ"
+                ).read_bytes().split(b"\0"):
                     found[process.name] = (process / "cmdline").read_text().replace("\0", " ")[:80]
             except OSError:  # it has ended meanwhile
                 continue

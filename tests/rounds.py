@@ -1,4 +1,6 @@
-"""Runs of many small rounds, for tests that stop them; and all of a result that must not depend on having been stopped."""
+"""Runs of many small rounds, for tests that stop them; and all of a result that must not depend on
+having been stopped.
+"""
 
 import numpy as np
 
@@ -41,7 +43,16 @@ def told(result):
     """Everything a run says but how it was hosted."""
     value = np.asarray(result.value).tobytes()
     charged = result.ledger.charges
-    return value, result.privacy, result.promised, result.rounds, result.costs, result.reports, charged, result.fidelity
+    return (
+        value,
+        result.privacy,
+        result.promised,
+        result.rounds,
+        result.costs,
+        result.reports,
+        charged,
+        result.fidelity,
+    )
 
 
 class Remembers(Adversary):
@@ -58,7 +69,9 @@ class Remembers(Adversary):
 
 
 def records(journal):
-    """The records of a checkpoint, each with its head of 40 bytes: the beginning, then charges and outcomes by turns."""
+    """The records of a checkpoint, each with its head of 40 bytes: the beginning, then charges and
+    outcomes by turns.
+    """
     data, found = journal.read_bytes(), []
     while data:
         size = 40 + int.from_bytes(data[:4], "big")

@@ -1,7 +1,9 @@
-"""Pan-private AC-SA (Cheu et al. 2022, Algorithm 6 and Theorem C.3): an online algorithm whose memory may be seized once.
+"""Pan-private AC-SA (Cheu et al. 2022, Algorithm 6 and Theorem C.3): an online algorithm whose
+memory may be seized once.
 
-Not a shuffle protocol: one trusted machine reads a stream and forgets it. Its noise is Gaussian in floating point, open to the
-attacks on such (Mironov 2012; Haney et al. 2022); the shuffle protocols' integers are not.
+Not a shuffle protocol: one trusted machine reads a stream and forgets it. Its noise is Gaussian in
+floating point, open to the attacks on such (Mironov 2012; Haney et al. 2022); the shuffle
+protocols' integers are not.
 """
 
 import math
@@ -45,11 +47,13 @@ class PanState:
 
 
 class PanPrivateACSA:
-    """AC-SA over a stream of n elements in T batches; `observe` one at a time, `state` at any moment, `result` at the end.
+    """AC-SA over a stream of n elements in T batches; `observe` one at a time, `state` at any
+    moment, `result` at the end.
 
-    Formal guarantee (pan-privacy, one intrusion): the state at any one moment and the output together are differentially
-    private. Each element's gradient is covered by the noise drawn before it against a later intrusion, and by the noise drawn at
-    the end of its batch against an earlier one; either is a Gaussian mechanism of sensitivity 2 L/batch.
+    Formal guarantee (pan-privacy, one intrusion): the state at any one moment and the output
+    together are differentially private. Each element's gradient is covered by the noise drawn
+    before it against a later intrusion, and by the noise drawn at the end of its batch against an
+    earlier one; either is a Gaussian mechanism of sensitivity 2 L/batch.
     """
 
     def __init__(
@@ -78,12 +82,19 @@ class PanPrivateACSA:
             seed: makes the noise reproducible, and the run therefore not private.
             choices: what was chosen, and why.
         """
-        self.problem, self.n, self.privacy, self.schedule = problem, integer("n", n), privacy, schedule
+        self.problem, self.n, self.privacy, self.schedule = (
+            problem,
+            integer("n", n),
+            privacy,
+            schedule,
+        )
         self.batch, self.rounds = batching(self.n, batch, schedule.rounds)
         self.zeta = positive("zeta", zeta)
         self.smoothing = None if smoothing is None else positive("smoothing", smoothing)
         if smoothing is None and not problem.smooth:
-            raise ParameterError("smoothing", None, f"above 0: {type(problem.loss).__name__} has kinks")
+            raise ParameterError(
+                "smoothing", None, f"above 0: {type(problem.loss).__name__} has kinks"
+            )
         error = 0.0 if smoothing is None else problem.lipschitz**2 / (2 * smoothing)
         self.bound = schedule.gap + error
         self.seed, self.choices = seed, dict(choices or {})
@@ -105,11 +116,14 @@ class PanPrivateACSA:
         """Read one element and forget it.
 
         Raises:
-            ParameterError: for an element the loss's constants do not hold for, or after the last batch.
+            ParameterError: for an element the loss's constants do not hold for, or after the last
+            batch.
             DivergedError: if the state is not finite any more.
         """
         if self.done:
-            raise ParameterError("row", row, f"among the first {self.rounds * self.batch} elements of the stream")
+            raise ParameterError(
+                "row", row, f"among the first {self.rounds * self.batch} elements of the stream"
+            )
         rows = np.atleast_2d(InMemory(row).array)
         self.problem.loss.check(rows, self.problem.d)
         gradient = self._clipped(rows.astype(np.float64))
@@ -118,7 +132,8 @@ class PanPrivateACSA:
         if state.read + 1 < self.batch:
             self._state = replace(state, read=state.read + 1, gradient=running)
             return
-        # One step, so that no moment exists at which the batch is complete and its second noise missing.
+        # One step, so that no moment exists at which the batch is complete and its second noise
+        # missing.
         self._state = self._advanced(running + self._noise() + self.problem.ridge * state.middle)
 
     def result(self) -> Floats:
@@ -129,7 +144,11 @@ class PanPrivateACSA:
         """
         if not self.done:
             seen = (self._state.batch - 1) * self.batch + self._state.read
-            raise ParameterError("stream", seen, f"read to the end of the last batch, {self.rounds * self.batch} elements")
+            raise ParameterError(
+                "stream",
+                seen,
+                f"read to the end of the last batch, {self.rounds * self.batch} elements",
+            )
         return self._state.aggregate
 
     @property
@@ -148,14 +167,19 @@ class PanPrivateACSA:
         if not np.isfinite(gradient).all():
             return np.zeros(self.problem.d)
         length = float(np.linalg.norm(gradient))
-        return np.asarray(gradient * min(1.0, self.problem.lipschitz / length)) if length > 0 else gradient
+        return (
+            np.asarray(gradient * min(1.0, self.problem.lipschitz / length))
+            if length > 0
+            else gradient
+        )
 
     def _advanced(self, gradient: Floats) -> PanState:
         state, t = self._state, self._state.batch
         weight, inverse = self.schedule.at(t)
         theta = self.problem.domain.project(state.theta - gradient / inverse)
         aggregate = weight * theta + (1 - weight) * state.aggregate
-        # Printed with a_t and the old aggregate, theta_md would equal theta_ag: Algorithm 4 has a_{t+1} and the new one.
+        # Printed with a_t and the old aggregate, theta_md would equal theta_ag: Algorithm 4 has
+        # a_{t+1} and the new one.
         following = self.schedule.at(min(t + 1, self.rounds))[0]
         middle = following * theta + (1 - following) * aggregate
         if not np.isfinite(middle).all():
@@ -180,7 +204,19 @@ class PanPrivateACSA:
         demand(problem, privacy)
         unit = 1 / gaussian.mu_of(privacy.epsilon, privacy.delta)
         why = "analytic Gaussian"
-        return cls._chosen(n, problem, privacy, unit, why, batch, rounds, smoothing, schedule, initial_distance, seed)
+        return cls._chosen(
+            n,
+            problem,
+            privacy,
+            unit,
+            why,
+            batch,
+            rounds,
+            smoothing,
+            schedule,
+            initial_distance,
+            seed,
+        )
 
     @classmethod
     def paper(
@@ -196,11 +232,25 @@ class PanPrivateACSA:
         initial_distance: float | None = None,
         seed: int | None = None,
     ) -> "PanPrivateACSA":
-        """zeta^2 = 8 L^2 ln(2/delta)/(b^2 epsilon^2), for epsilon below 1; batch and smoothing by the proven bound."""
+        """zeta^2 = 8 L^2 ln(2/delta)/(b^2 epsilon^2), for epsilon below 1; batch and smoothing by
+        the proven bound.
+        """
         demand(problem, privacy)
         real("epsilon", privacy.epsilon, 0.0, 1.0, closed=(False, False))
         unit = math.sqrt(2 * math.log(2 / privacy.delta)) / privacy.epsilon
-        return cls._chosen(n, problem, privacy, unit, "Algorithm 6", batch, rounds, smoothing, schedule, initial_distance, seed)
+        return cls._chosen(
+            n,
+            problem,
+            privacy,
+            unit,
+            "Algorithm 6",
+            batch,
+            rounds,
+            smoothing,
+            schedule,
+            initial_distance,
+            seed,
+        )
 
     @classmethod
     def _chosen(
@@ -218,10 +268,16 @@ class PanPrivateACSA:
         seed: int | None,
     ) -> "PanPrivateACSA":
         """With `unit` the noise for sensitivity 1."""
-        distance = problem.reach if initial_distance is None else positive("initial_distance", initial_distance)
+        distance = (
+            problem.reach
+            if initial_distance is None
+            else positive("initial_distance", initial_distance)
+        )
         length = problem.lipschitz
 
-        def made(size: int, times: int, kind: str = "default") -> tuple[Schedule, float | None, float]:
+        def made(
+            size: int, times: int, kind: str = "default"
+        ) -> tuple[Schedule, float | None, float]:
             zeta = 2 * length / size * unit
             sigma = math.sqrt(problem.spread**2 / size + 2 * problem.d * zeta**2)
             beta = smoothing_of(problem, distance, times, smoothing)
@@ -238,10 +294,22 @@ class PanPrivateACSA:
             "zeta": f"{zeta:.4g}: {why}",
             "batch": "given" if batch is not None else f"{-minus}: smallest proven bound",
             "rounds": "given" if rounds is not None else f"{times}: floor(n / batch)",
-            "schedule": f"{kind}: beta = {plan.beta:.4g}, sigma = {plan.sigma:.4g}, R = {plan.distance:.4g}",
-            "smoothing": "none: the loss is smooth" if beta is None else "given" if smoothing else f"{beta:.4g}: least bound",
+            "schedule": f"{kind}: beta = {plan.beta:.4g}, sigma = {plan.sigma:.4g}, R = "
+            f"{plan.distance:.4g}",
+            "smoothing": "none: the loss is smooth"
+            if beta is None
+            else "given"
+            if smoothing
+            else f"{beta:.4g}: least bound",
         }
         return cls(
-            problem=problem, n=n, batch=-minus, zeta=zeta, schedule=plan, privacy=privacy, smoothing=beta, seed=seed,
+            problem=problem,
+            n=n,
+            batch=-minus,
+            zeta=zeta,
+            schedule=plan,
+            privacy=privacy,
+            smoothing=beta,
+            seed=seed,
             choices=choices,
-        )  # fmt: skip
+        )

@@ -1,7 +1,9 @@
-"""What every shuffle result is held against: the same optimiser without privacy, in the central and in the local model.
+"""What every shuffle result is held against: the same optimiser without privacy, in the central and
+in the local model.
 
-Only the noise of the sums changes. Gaussian noise here is in floating point, open to the attacks on such (Mironov 2012; Haney et
-al. 2022), and drawn in one place: a baseline is a simulation of a model, not a deployment of it.
+Only the noise of the sums changes. Gaussian noise here is in floating point, open to the attacks on
+such (Mironov 2012; Haney et al. 2022), and drawn in one place: a baseline is a simulation of a
+model, not a deployment of it.
 """
 
 import math
@@ -37,7 +39,8 @@ class Baseline:
 
     Attributes:
         value: the optimiser's output.
-        privacy: the guarantee of the whole run: of the output in the central model, of every report in the local model.
+        privacy: the guarantee of the whole run: of the output in the central model, of every report
+        in the local model.
         rounds: number of rounds.
         model: one of BASELINES.
         ledger: every release, with its cohort.
@@ -61,12 +64,14 @@ def run_baseline(
 ) -> Baseline:
     """Run an optimiser's own plan and updates with another model's noise on its sums.
 
-    Steps and batches are the protocol's: to give a baseline its own, make the protocol with `calibrated(..., tuned_for=model)`.
+    Steps and batches are the protocol's: to give a baseline its own, make the protocol with
+    `calibrated(..., tuned_for=model)`.
 
     Args:
         protocol: an optimiser.
         data: the users' rows.
-        model: "none", "central" (analytic Gaussian noise on each sum) or "local" (on each user's vector).
+        model: "none", "central" (analytic Gaussian noise on each sum) or "local" (on each user's
+        vector).
         seed: makes the run reproducible, and therefore not private.
         privacy: by default the one the protocol was made for.
         on_round: called after each round with its index and the ledger.
@@ -78,7 +83,9 @@ def run_baseline(
     if model not in BASELINES:
         raise ParameterError("model", model, f"one of {', '.join(BASELINES)}")
     if not isinstance(protocol, FirstOrder | Phased):
-        raise ParameterError("protocol", type(protocol).__name__, "an optimiser, such as ShuffleSGD.calibrated(...)")
+        raise ParameterError(
+            "protocol", type(protocol).__name__, "an optimiser, such as ShuffleSGD.calibrated(...)"
+        )
     population = population_of(data)
     if population.users != protocol.users:
         raise ParameterError("data", population.users, f"the rows of {protocol.users} users")
@@ -92,27 +99,49 @@ def run_baseline(
         ledger.charge(spec.cohort, event)
         total, users = summed(population, spec), spec.cohort.size
         if model != "none":
-            # The local model's sum has each user's independent noise in it: sqrt(users) times that of one.
-            std = 2 * protocol.problem.lipschitz * multiplier * (math.sqrt(users) if model == "local" else 1.0)
+            # The local model's sum has each user's independent noise in it: sqrt(users) times that
+            # of one.
+            std = (
+                2
+                * protocol.problem.lipschitz
+                * multiplier
+                * (math.sqrt(users) if model == "local" else 1.0)
+            )
             total = total + stream(entropy, index, Role.USERS, 0).normal(0.0, std, total.shape)
         state = protocol.update(state, total / users)
         if on_round is not None:
             on_round(index, ledger)
         index += 1
     notes = ["floating-point Gaussian noise"] * (model != "none")
-    notes += [{"none": "no privacy", "central": "a trusted curator", "local": "no trust: every report is private"}[model]]
+    notes += [
+        {
+            "none": "no privacy",
+            "central": "a trusted curator",
+            "local": "no trust: every report is private",
+        }[model]
+    ]
     notes += ["seeded: reproducible, and therefore not private"] * (seed is not None)
-    return Baseline(protocol.result(state), ledger.guarantee(target.delta, assumptions=tuple(notes)), index, model, ledger)
+    return Baseline(
+        protocol.result(state),
+        ledger.guarantee(target.delta, assumptions=tuple(notes)),
+        index,
+        model,
+        ledger,
+    )
 
 
 def summed(population: Population, spec: RoundSpec) -> Floats:
     """The sum of the cohort's admitted values, without any noise."""
-    return np.asarray(np.sum([_sum(spec, rows) for rows in _chunks(population, spec.cohort)], axis=0))
+    return np.asarray(
+        np.sum([_sum(spec, rows) for rows in _chunks(population, spec.cohort)], axis=0)
+    )
 
 
 def _chunks(population: Population, cohort: Cohort) -> list[NDArray[Any]]:
     return [
-        population.rows(start, min(start + _CHUNK, stop)) for low, stop in cohort.ranges for start in range(low, stop, _CHUNK)
+        population.rows(start, min(start + _CHUNK, stop))
+        for low, stop in cohort.ranges
+        for start in range(low, stop, _CHUNK)
     ]
 
 

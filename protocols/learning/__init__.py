@@ -1,1 +1,3 @@
-"""Training of linear models: trainer, scikit-learn estimators, and the model that attacks aim at."""
+"""Training of linear models: trainer, scikit-learn estimators, and the model that attacks aim
+at.
+"""

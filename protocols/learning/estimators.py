@@ -1,8 +1,9 @@
 """Scikit-learn estimators: linear models that are trained by a shuffle protocol on bounded rows.
 
-All bounds are public parameters, never taken from the data. Every user divides its row by `feature_bound` (clipping it to the
-unit ball first, if it is longer) and maps its target from `target_bounds` to [-1, 1]; `radius`, `ridge` and `threshold` are in
-these units. `coef_` and `intercept_` are in those of the data.
+All bounds are public parameters, never taken from the data. Every user divides its row by
+`feature_bound` (clipping it to the unit ball first, if it is longer) and maps its target from
+`target_bounds` to [-1, 1]; `radius`, `ridge` and `threshold` are in these units. `coef_` and
+`intercept_` are in those of the data.
 """
 
 import dataclasses
@@ -38,12 +39,17 @@ from shuffle_sim.execution.runtime import Runtime
 
 STEPS = ("rounds", "batch", "eta")
 PROTOCOLS: dict[str, tuple[Optimiser, tuple[str, ...]]] = {
-    "gd": (ShuffleGD, ("rounds", "eta")), "sgd": (ShuffleSGD, STEPS), "acsa": (ShuffleACSA, ("rounds", "batch")),
-}  # fmt: skip
+    "gd": (ShuffleGD, ("rounds", "eta")),
+    "sgd": (ShuffleSGD, STEPS),
+    "acsa": (ShuffleACSA, ("rounds", "batch")),
+}
 """The optimisers, with those of STEPS that each takes without phases."""
 LOSSES: dict[str, tuple[type[Regression], tuple[str, ...]]] = {
-    "squared": (Squared, ()), "huber": (Huber, ("threshold",)), "absolute": (Absolute, ()), "pinball": (Pinball, ("quantile",)),
-}  # fmt: skip
+    "squared": (Squared, ()),
+    "huber": (Huber, ("threshold",)),
+    "absolute": (Absolute, ()),
+    "pinball": (Pinball, ("quantile",)),
+}
 """Losses of the regressor, with the parameters of the estimator that each takes."""
 GD_ROUNDS = 100
 """More rounds of "gd" are not taken unasked: each costs every user a report."""
@@ -52,35 +58,41 @@ CLIPPED = 0.1
 
 
 class ClippingWarning(UserWarning):
-    """Many rows lie outside the public bounds and were clipped to them; the simulator's view, no part of a release."""
+    """Many rows lie outside the public bounds and were clipped to them; the simulator's view, no
+    part of a release.
+    """
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ShuffleLinearModel(BaseEstimator):
     """What the estimators share; not for use by itself.
 
-    Formal guarantee: `privacy_`, of the whole training, replace-one: neighbours differ in one row and its target. What is public:
-    every parameter, the numbers of rows and columns, the column names and the classes.
+    Formal guarantee: `privacy_`, of the whole training, replace-one: neighbours differ in one row
+    and its target. What is public: every parameter, the numbers of rows and columns, the column
+    names and the classes.
 
     Args:
         epsilon: of the whole training.
         delta: of the whole training; keep it below 1 over the number of users.
-        protocol: "gd" (everybody answers in every round: the least noise), or "sgd" or "acsa" (everybody answers once).
+        protocol: "gd" (everybody answers in every round: the least noise), or "sgd" or "acsa"
+        (everybody answers once).
         phases: run the protocol in phases on disjoint users, for a ridge above 0 (`Phased`).
         rounds: of training; chosen by the proven bound where not given, for "gd" at most GD_ROUNDS.
         batch: users in a round of "sgd" or "acsa"; chosen by the proven bound where not given.
         eta: step of "gd" or "sgd"; chosen by the proven bound where not given.
-        radius: l2 bound of all parameters together, intercepts included; by default 10, for the regressor 2.
+        radius: l2 bound of all parameters together, intercepts included; by default 10, for the
+        regressor 2.
         feature_bound: l2 bound of a row; longer rows are clipped on the user's side.
-        ridge: adds ridge/2 times the squared l2 norm of all parameters, intercepts included, to the average loss.
+        ridge: adds ridge/2 times the squared l2 norm of all parameters, intercepts included, to the
+        average loss.
         fit_intercept: whether a constant is fitted.
         noise_ratio: of the noise over the central Gaussian's; nearer to 1 takes more bits.
         honest_fraction: of the users that are counted on to add their noise, in every round.
         runtime: "inprocess", "ray", another registered name, or a runtime.
         workers: user shards.
         fidelity: "aggregate", "counts" or "literal": one law; None chooses by cost.
-        random_state: None takes entropy from the operating system; anything else makes the training reproducible, and
-            therefore not private.
+        random_state: None takes entropy from the operating system; anything else makes the training
+            reproducible, and therefore not private.
 
     Attributes:
         coef_, intercept_: the model.
@@ -90,7 +102,8 @@ class ShuffleLinearModel(BaseEstimator):
         result_: of the run.
         privacy_: the guarantee.
         costs_: communication.
-        clipped_: rows with features or target outside the public bounds; the simulator's view, no part of the release.
+        clipped_: rows with features or target outside the public bounds; the simulator's view, no
+        part of the release.
     """
 
     epsilon: float = 1.0
@@ -119,7 +132,8 @@ class ShuffleLinearModel(BaseEstimator):
         outside: NDArray[np.bool_] | bool = False,
         outputs: int = 1,
     ) -> tuple[Floats, Floats]:
-        """Coefficients (outputs, columns) and intercepts (outputs,), for labels as the loss takes them.
+        """Coefficients (outputs, columns) and intercepts (outputs,), for labels as the loss takes
+        them.
 
         Args:
             X: the rows, (users, columns).
@@ -135,17 +149,34 @@ class ShuffleLinearModel(BaseEstimator):
         constant = int(self.fit_intercept)
         norms = np.hypot.reduce(X, axis=1)  # does not overflow
         beyond = norms > bound * (1 + 1e-9)  # a rounding error is not outside
-        users = np.column_stack([X / np.maximum(norms, bound)[:, None], np.ones((n, constant)), labels])
+        users = np.column_stack(
+            [X / np.maximum(norms, bound)[:, None], np.ones((n, constant)), labels]
+        )
         domain = L2Ball(outputs * (columns + constant), self.radius)
-        protocol = self._protocol(n, Problem(loss(math.sqrt(1 + constant)), domain, ridge=self.ridge))
+        protocol = self._protocol(
+            n, Problem(loss(math.sqrt(1 + constant)), domain, ridge=self.ridge)
+        )
         seed = _seed(self.random_state)
-        order = np.random.default_rng(seed).permutation(n)  # batches of neighbouring rows would be no sample
-        host: dict[str, Any] = {"runtime": self.runtime, "workers": self.workers, "fidelity": self.fidelity}
+        order = np.random.default_rng(seed).permutation(
+            n
+        )  # batches of neighbouring rows would be no sample
+        host: dict[str, Any] = {
+            "runtime": self.runtime,
+            "workers": self.workers,
+            "fidelity": self.fidelity,
+        }
         self.result_ = run(protocol, users[order], seed=seed, **host)
-        self.protocol_, self.privacy_, self.costs_ = protocol, self.result_.privacy, self.result_.costs
+        self.protocol_, self.privacy_, self.costs_ = (
+            protocol,
+            self.result_.privacy,
+            self.result_.costs,
+        )
         self.n_iter_, self.clipped_ = self.result_.rounds, int(np.count_nonzero(beyond | outside))
         if self.clipped_ > CLIPPED * n:
-            told = f"{self.clipped_} of {n} rows are outside the public bounds and were clipped to them; state wider ones"
+            told = (
+                f"{self.clipped_} of {n} rows are outside the public bounds and were clipped to "
+                f"them; state wider ones"
+            )
             warnings.warn(told, ClippingWarning, stacklevel=3)
         theta = self.result_.value.reshape(outputs, -1)
         return theta[:, :columns] / bound, theta[:, columns:].sum(axis=1)
@@ -154,26 +185,43 @@ class ShuffleLinearModel(BaseEstimator):
         if self.protocol not in tuple(PROTOCOLS):  # whatever its type
             raise ParameterError("protocol", self.protocol, f"one of {', '.join(PROTOCOLS)}")
         kind, takes = PROTOCOLS[self.protocol]
-        given: dict[str, Any] = {name: getattr(self, name) for name in STEPS if getattr(self, name) is not None}
+        given: dict[str, Any] = {
+            name: getattr(self, name) for name in STEPS if getattr(self, name) is not None
+        }
         for name, value in given.items():
             if self.phases or name not in takes:
-                raise ParameterError(name, value, f"None: not a parameter of {self.protocol}" + " in phases" * self.phases)
+                raise ParameterError(
+                    name,
+                    value,
+                    f"None: not a parameter of {self.protocol}" + " in phases" * self.phases,
+                )
         privacy = Privacy(self.epsilon, self.delta)
-        noise: dict[str, Any] = {"noise_ratio": self.noise_ratio, "honest_fraction": self.honest_fraction}
+        noise: dict[str, Any] = {
+            "noise_ratio": self.noise_ratio,
+            "honest_fraction": self.honest_fraction,
+        }
         if self.phases:
             if not problem.ridge > 0:
-                raise ParameterError("ridge", self.ridge, "above 0 in phases: they need strong convexity")
+                raise ParameterError(
+                    "ridge", self.ridge, "above 0 in phases: they need strong convexity"
+                )
             return Phased.calibrated(n=n, problem=problem, privacy=privacy, optimiser=kind, **noise)
         if self.protocol != "gd" or self.rounds is not None:
             return kind.calibrated(n=n, problem=problem, privacy=privacy, **given, **noise)
-        expected = Noise.of_problem(problem, privacy, self.noise_ratio, "shuffle", self.honest_fraction)
+        expected = Noise.of_problem(
+            problem, privacy, self.noise_ratio, "shuffle", self.honest_fraction
+        )
         rounds = min(GD_ROUNDS, ShuffleGD.plan_for(n, problem, expected, problem.reach)[1])
-        made = ShuffleGD.calibrated(n=n, problem=problem, privacy=privacy, rounds=rounds, **given, **noise)
+        made = ShuffleGD.calibrated(
+            n=n, problem=problem, privacy=privacy, rounds=rounds, **given, **noise
+        )
         made.choices["rounds"] = f"{rounds}: fewest within 5 % of the best bound, up to {GD_ROUNDS}"
         return made
 
     def _scores(self, X: Any) -> Floats:
-        """<row, coefficients> + intercept; rows are not clipped here: the model is public and linear."""
+        """<row, coefficients> + intercept; rows are not clipped here: the model is public and
+        linear.
+        """
         check_is_fitted(self)
         rows = validate_data(self, X, dtype=np.float64, reset=False)
         return np.asarray(rows @ self.coef_.T + self.intercept_)
@@ -223,7 +271,9 @@ class ShuffleClassifier(ClassifierMixin, ShuffleLinearModel):
             raise ParameterError("classes", classes.tolist(), "at least 2 classes, not 1 class")
         unknown = ~np.isin(y, classes)
         if unknown.any():
-            raise ParameterError(f"y[{np.argmax(unknown)}]", y[unknown][0], f"one of the classes {classes.tolist()}")
+            raise ParameterError(
+                f"y[{np.argmax(unknown)}]", y[unknown][0], f"one of the classes {classes.tolist()}"
+            )
         places = np.searchsorted(classes, y)
         if len(classes) == 2:
             self.coef_, self.intercept_ = self._train(X, 2.0 * places - 1, self.binary)
@@ -232,7 +282,10 @@ class ShuffleClassifier(ClassifierMixin, ShuffleLinearModel):
             self.coef_, self.intercept_ = self._train(X, places, several, outputs=len(classes))
         whence = "taken from y" if self.classes is None else "given"
         assumptions = (*self.privacy_.assumptions, f"the set of classes is public ({whence})")
-        self.classes_, self.privacy_ = classes, dataclasses.replace(self.privacy_, assumptions=assumptions)
+        self.classes_, self.privacy_ = (
+            classes,
+            dataclasses.replace(self.privacy_, assumptions=assumptions),
+        )
         return self
 
     def decision_function(self, X: Any) -> Floats:
@@ -243,11 +296,15 @@ class ShuffleClassifier(ClassifierMixin, ShuffleLinearModel):
     def predict(self, X: Any) -> NDArray[Any]:
         """The class with the highest score."""
         scores = self.decision_function(X)
-        return np.asarray(self.classes_[scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)])
+        return np.asarray(
+            self.classes_[scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)]
+        )
 
 
 class ShuffleLogisticRegression(ShuffleClassifier):
-    """Logistic regression; multinomial for more than two classes. All parameters are `ShuffleClassifier`'s."""
+    """Logistic regression; multinomial for more than two classes. All parameters are
+    `ShuffleClassifier`'s.
+    """
 
     binary = Logistic
     several = Softmax
@@ -255,7 +312,12 @@ class ShuffleLogisticRegression(ShuffleClassifier):
     def predict_log_proba(self, X: Any) -> Floats:
         """Logarithms of the classes' probabilities, (rows, classes)."""
         scores = self.decision_function(X)
-        return np.asarray(log_softmax(scores if scores.ndim == 2 else np.column_stack([np.zeros_like(scores), scores]), axis=1))
+        return np.asarray(
+            log_softmax(
+                scores if scores.ndim == 2 else np.column_stack([np.zeros_like(scores), scores]),
+                axis=1,
+            )
+        )
 
     def predict_proba(self, X: Any) -> Floats:
         """The classes' probabilities, (rows, classes)."""
@@ -275,7 +337,8 @@ class ShuffleRegressor(RegressorMixin, ShuffleLinearModel):
 
     Args:
         loss: "squared", "huber", "absolute" or "pinball".
-        threshold: of the Huber loss, where it becomes linear; in units of half the range of `target_bounds`.
+        threshold: of the Huber loss, where it becomes linear; in units of half the range of
+        `target_bounds`.
         quantile: of the pinball loss.
         target_bounds: public (low, high); targets beyond are clipped on the user's side.
     """
@@ -311,7 +374,9 @@ class ShuffleRegressor(RegressorMixin, ShuffleLinearModel):
         # Without an intercept the origin must stay where it is.
         center = (low + high) / 2 if self.fit_intercept else 0.0
         half = max(high - center, center - low)
-        coef, intercept = self._train(X, (np.clip(y, low, high) - center) / half, loss, (y < low) | (y > high))
+        coef, intercept = self._train(
+            X, (np.clip(y, low, high) - center) / half, loss, (y < low) | (y > high)
+        )
         self.coef_, self.intercept_ = coef[0] * half, float(intercept[0] * half + center)
         return self
 
@@ -323,7 +388,9 @@ class ShuffleRegressor(RegressorMixin, ShuffleLinearModel):
 def _interval(bounds: Any) -> tuple[float, float]:
     if not isinstance(bounds, Sequence) or len(bounds) != 2:
         raise ParameterError("target_bounds", bounds, "a pair (low, high)")
-    low, high = (real("target_bounds", bound, -math.inf, math.inf, closed=(False, False)) for bound in bounds)
+    low, high = (
+        real("target_bounds", bound, -math.inf, math.inf, closed=(False, False)) for bound in bounds
+    )
     if not low < high:
         raise ParameterError("target_bounds", bounds, "(low, high) with low below high")
     return low, high

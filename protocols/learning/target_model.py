@@ -12,10 +12,14 @@ from shuffle_sim.attacks.studies import TargetModel
 from shuffle_sim.privacy.guarantee import Privacy
 
 
-def logistic(n: int, d: int, privacy: Privacy, noise_ratio: float | None = None, seed: int = 0) -> TargetModel:
-    """Logistic regression by sequential SGD on synthetic people: features in the unit ball, label by the sign of the first two.
+def logistic(
+    n: int, d: int, privacy: Privacy, noise_ratio: float | None = None, seed: int = 0
+) -> TargetModel:
+    """Logistic regression by sequential SGD on synthetic people: features in the unit ball, label
+    by the sign of the first two.
 
-    The error is that of classification, on 20,000 others. The labels of one in ten are noise, so no model comes below 0.05.
+    The error is that of classification, on 20,000 others. The labels of one in ten are noise, so no
+    model comes below 0.05.
     """
     rng = np.random.default_rng(seed)
 
@@ -26,10 +30,13 @@ def logistic(n: int, d: int, privacy: Privacy, noise_ratio: float | None = None,
         noisy = rng.random(count) < 0.1
         return np.column_stack([features, np.where(noisy, rng.choice([-1.0, 1.0], count), labels)])
 
-    # The smallest proven bound is at batches of some twenty people, in which a third of attackers may be half of a batch.
+    # The smallest proven bound is at batches of some twenty people, in which a third of attackers
+    # may be half of a batch.
     problem, batch = Problem(Logistic(), L2Ball(d, 4.0)), min(n, 100)
     ratio = NOISE_RATIO if noise_ratio is None else noise_ratio
-    protocol = ShuffleSGD.calibrated(n=n, problem=problem, privacy=privacy, batch=batch, noise_ratio=ratio)
+    protocol = ShuffleSGD.calibrated(
+        n=n, problem=problem, privacy=privacy, batch=batch, noise_ratio=ratio
+    )
     rows, others = people(n), people(20_000)
 
     def error(theta: Floats) -> float:

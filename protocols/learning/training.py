@@ -1,4 +1,6 @@
-"""From names and numbers to an optimisation protocol: linear models on an l2 ball, and what they are compared with."""
+"""From names and numbers to an optimisation protocol: linear models on an l2 ball, and what they
+are compared with.
+"""
 
 import dataclasses
 import inspect
@@ -33,7 +35,9 @@ COMPARED = {
     "local": ("local", ("shuffle-sgd", "shuffle-acsa", "shuffle-gd")),
     "not private": ("none", ("shuffle-gd",)),
 }
-"""Ways to train side by side: who adds the noise, and the optimisers of which the one with the smallest proven bound is taken."""
+"""Ways to train side by side: who adds the noise, and the optimisers of which the one with the
+smallest proven bound is taken.
+"""
 
 _PASSES, _CREEP = 12, 1.01  # of the search for a noise ratio that fits the bits
 _HYPER = ("calibrated", "paper")
@@ -52,7 +56,8 @@ class Trainer:
         radius: of the ball that the parameters are in; None: by RADIUS.
         ridge: public.
         norm_bound: gradients are clipped to it on the user's side; None: the loss's own bound.
-        noise_ratio: of the noise over the central Gaussian's; None: NOISE_RATIO, or as `max_bits` allows.
+        noise_ratio: of the noise over the central Gaussian's; None: NOISE_RATIO, or as `max_bits`
+        allows.
         max_bits: per user, coordinate and round, instead.
         honest_fraction: of the users that add their noise.
     """
@@ -69,35 +74,59 @@ class Trainer:
 
     @classmethod
     def of(
-        cls, loss: str, d: int, privacy: Privacy, *, quantile: float | None = None, threshold: float | None = None, **others: Any
+        cls,
+        loss: str,
+        d: int,
+        privacy: Privacy,
+        *,
+        quantile: float | None = None,
+        threshold: float | None = None,
+        **others: Any,
     ) -> "Trainer":
-        """With the loss registered under a name, given those of its parameters that are not None; labels lie in [-1, 1].
+        """With the loss registered under a name, given those of its parameters that are not None;
+        labels lie in [-1, 1].
 
         Raises:
             ParameterError: unknown loss, or a parameter that it does not have.
         """
         kind = registered("loss", loss)
         known = {each.name for each in dataclasses.fields(kind)}
-        given = {key: value for key, value in (("quantile", quantile), ("threshold", threshold)) if value is not None}
+        given = {
+            key: value
+            for key, value in (("quantile", quantile), ("threshold", threshold))
+            if value is not None
+        }
         for key, value in given.items():
             if key not in known:
                 raise ParameterError(key, value, f"given with a loss that has it: {loss} has none")
-        return cls(kind(**given, **({"labels": 1.0} if "labels" in known else {})), d, privacy, **others)
+        return cls(
+            kind(**given, **({"labels": 1.0} if "labels" in known else {})), d, privacy, **others
+        )
 
     def __post_init__(self) -> None:
         """Check what no protocol checks."""
         if not isinstance(self.loss, LinearLoss):
             raise ParameterError("loss", self.loss, "a LinearLoss")
         if self.noise_ratio is not None and self.max_bits is not None:
-            raise ParameterError("noise_ratio, max_bits", (self.noise_ratio, self.max_bits), "given one of the two, not both")
+            raise ParameterError(
+                "noise_ratio, max_bits",
+                (self.noise_ratio, self.max_bits),
+                "given one of the two, not both",
+            )
         if self.max_bits is not None:
             integer("max_bits", self.max_bits)
 
     @property
     def problem(self) -> Problem:
         """What is minimised."""
-        radius = RADIUS[self.loss.classification] if self.radius is None else positive("radius", self.radius)
-        return Problem(self.loss, L2Ball(self.d, radius), ridge=self.ridge, norm_bound=self.norm_bound)
+        radius = (
+            RADIUS[self.loss.classification]
+            if self.radius is None
+            else positive("radius", self.radius)
+        )
+        return Problem(
+            self.loss, L2Ball(self.d, radius), ridge=self.ridge, norm_bound=self.norm_bound
+        )
 
     @property
     def clips(self) -> bool:
@@ -120,7 +149,8 @@ class Trainer:
             name: as registered.
             n: users.
             hyper: "calibrated" from the noise really used, or "paper" for the paper's formulas.
-            phases: over disjoint users, for a strongly convex objective; 0: chosen; None: no phases.
+            phases: over disjoint users, for a strongly convex objective; 0: chosen; None: no
+            phases.
             tuned_for: the model whose noise steps, batch and rounds are chosen for.
             given: rounds, batch, eta, smoothing where they are not to be chosen; None: chosen.
 
@@ -129,7 +159,11 @@ class Trainer:
         """
         optimiser = registered("protocol", name) if name in names("protocol") else None
         if optimiser is None or not issubclass(optimiser, FirstOrder):
-            known = [each for each in names("protocol") if issubclass(registered("protocol", each), FirstOrder)]
+            known = [
+                each
+                for each in names("protocol")
+                if issubclass(registered("protocol", each), FirstOrder)
+            ]
             raise ParameterError("protocol", name, f"an optimiser: one of {', '.join(known)}")
         if hyper not in _HYPER:
             raise ParameterError("hyper", hyper, f"one of {', '.join(_HYPER)}")
@@ -140,27 +174,50 @@ class Trainer:
             make = Phased.calibrated
             common |= {"optimiser": optimiser, **({"phases": phases} if phases else {})}
         if hyper == "calibrated":
-            default = NOISE_RATIO / math.sqrt(self.honest_fraction)  # honest users' noise alone must protect
+            default = NOISE_RATIO / math.sqrt(
+                self.honest_fraction
+            )  # honest users' noise alone must protect
             ratio = default if self.noise_ratio is None else self.noise_ratio
-            common |= {"honest_fraction": self.honest_fraction, "tuned_for": tuned_for, "noise_ratio": ratio}
-        elif (phases, self.noise_ratio, self.max_bits, self.honest_fraction) != (None, None, None, 1.0):
-            raise ParameterError("hyper", hyper, "used without phases, noise_ratio, max_bits and honest_fraction")
+            common |= {
+                "honest_fraction": self.honest_fraction,
+                "tuned_for": tuned_for,
+                "noise_ratio": ratio,
+            }
+        elif (phases, self.noise_ratio, self.max_bits, self.honest_fraction) != (
+            None,
+            None,
+            None,
+            1.0,
+        ):
+            raise ParameterError(
+                "hyper", hyper, "used without phases, noise_ratio, max_bits and honest_fraction"
+            )
         for key in common:
             if key not in inspect.signature(make).parameters:
-                raise ParameterError(key, common[key], f"left out: {name}{' in phases' * (phases is not None)} does not take it")
+                raise ParameterError(
+                    key,
+                    common[key],
+                    f"left out: {name}{' in phases' * (phases is not None)} does not take it",
+                )
         made: Optimiser = make(**common)
         if self.max_bits is None:
             return made
-        return self._within(self.max_bits, made, lambda ratio: make(**common | {"noise_ratio": ratio}))
+        return self._within(
+            self.max_bits, made, lambda ratio: make(**common | {"noise_ratio": ratio})
+        )
 
     def compared(self, n: int, rounds: int | None = None) -> dict[str, tuple[str, Optimiser]]:
-        """The ways of COMPARED for n users, as (who adds the noise, protocol); `rounds` for the fully interactive ones."""
+        """The ways of COMPARED for n users, as (who adds the noise, protocol); `rounds` for the
+        fully interactive ones.
+        """
         found = {}
         for way, (model, optimisers) in COMPARED.items():
             tried = [
-                self.protocol(name, n, tuned_for=model, rounds=rounds if name == "shuffle-gd" else None)
+                self.protocol(
+                    name, n, tuned_for=model, rounds=rounds if name == "shuffle-gd" else None
+                )
                 for name in optimisers
-            ]  # fmt: skip
+            ]
             found[way] = model, min(tried, key=lambda each: each.bound)
         return found
 
@@ -173,25 +230,39 @@ class Trainer:
         return float(self.loss.values(theta, rows).mean())
 
     def constant(self, rows: Floats) -> float:
-        """The margin with the least mean loss on `rows` among constants, to 1e-6: what a model must beat."""
+        """The margin with the least mean loss on `rows` among constants, to 1e-6: what a model must
+        beat.
+        """
         labels, reach = rows[:, -1], self.problem.domain.radius
 
         def mean_loss(margin: float) -> float:
             return float(self.loss.value(np.full_like(labels, margin), labels).mean())
 
         return float(
-            scipy.optimize.minimize_scalar(mean_loss, bounds=(-reach, reach), method="bounded", options={"xatol": 1e-6}).x
+            scipy.optimize.minimize_scalar(
+                mean_loss, bounds=(-reach, reach), method="bounded", options={"xatol": 1e-6}
+            ).x
         )
 
     def _within(self, bits: int, made: Optimiser, make: Callable[[float], Optimiser]) -> Optimiser:
-        """With at most `bits` per user, coordinate and round; the least noise they allow, or more where the batch changes too."""
+        """With at most `bits` per user, coordinate and round; the least noise they allow, or more
+        where the batch changes too.
+        """
         for attempt in range(_PASSES):
-            # Another ratio may choose other batches, which need another ratio; and `fewest_bits` may miss by some bits.
-            specs = (SumSpec(mean.batch, self.d, self.privacy, repeats, self.honest_fraction) for mean, repeats in _means(made))
-            made = make(max(least_noise(spec, bits).noise_ratio for spec in specs) * _CREEP**attempt)
+            # Another ratio may choose other batches, which need another ratio; and `fewest_bits`
+            # may miss by some bits.
+            specs = (
+                SumSpec(mean.batch, self.d, self.privacy, repeats, self.honest_fraction)
+                for mean, repeats in _means(made)
+            )
+            made = make(
+                max(least_noise(spec, bits).noise_ratio for spec in specs) * _CREEP**attempt
+            )
             if all(mean.g + mean.b <= bits for mean, _ in _means(made)):
                 return made
-        raise ParameterError("max_bits", bits, "larger, or used with --batch: no ratio of the noise was found to fit")
+        raise ParameterError(
+            "max_bits", bits, "larger, or used with --batch: no ratio of the noise was found to fit"
+        )
 
 
 def _means(made: Optimiser) -> list[tuple[NoisyMean, int]]:

@@ -1,4 +1,6 @@
-"""What every optimiser shares, whoever adds the noise: its state, how it fails, and how users are batched."""
+"""What every optimiser shares, whoever adds the noise: its state, how it fails, and how users are
+batched.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,11 +12,15 @@ from shuffle_sim.errors import ParameterError, ShuffleSimError, integer
 
 
 class DivergedError(ShuffleSimError, RuntimeError):
-    """The optimiser's state is not finite any more; what was released until then stays in the ledger."""
+    """The optimiser's state is not finite any more; what was released until then stays in the
+    ledger.
+    """
 
     def __init__(self, round_index: int) -> None:
         """Name the round."""
-        super().__init__(f"round {round_index}: the state is not finite any more; take smaller steps")
+        super().__init__(
+            f"round {round_index}: the state is not finite any more; take smaller steps"
+        )
         self.round = round_index
 
 
@@ -29,7 +35,8 @@ StateT = TypeVar("StateT", bound=OptimiserState)
 
 
 def batching(n: int, batch: int | None, rounds: int | None) -> tuple[int, int]:
-    """(batch, rounds) of a sequential protocol where one or both are given: every user answers once.
+    """(batch, rounds) of a sequential protocol where one or both are given: every user answers
+    once.
 
     Raises:
         ParameterError: if there are not enough users.
@@ -37,7 +44,10 @@ def batching(n: int, batch: int | None, rounds: int | None) -> tuple[int, int]:
     if batch is not None and integer("batch", batch) > n:
         raise ParameterError("batch", batch, f"at most the number of users ({n})")
     if rounds is not None and integer("rounds", rounds) > n // (batch or 1):
-        allowed = f"at most {n // (batch or 1)}: sequentially, each of {n} users answers once, in batches of {batch or 1}"
+        allowed = (
+            f"at most {n // (batch or 1)}: sequentially, each of {n} users answers once, in "
+            f"batches of {batch or 1}"
+        )
         raise ParameterError("rounds", rounds, allowed)
     if batch is None:
         if rounds is None:

@@ -1,4 +1,6 @@
-"""Strongly convex objectives: phases over disjoint groups of users (Cheu et al. 2022, Theorems 4.8 and 4.9)."""
+"""Strongly convex objectives: phases over disjoint groups of users (Cheu et al. 2022, Theorems 4.8
+and 4.9).
+"""
 
 import dataclasses
 import math
@@ -37,8 +39,9 @@ class PhasedState:
 class Phased(Protocol[PhasedState]):
     """Optimisers one after the other, each on users of its own, each started at the result before.
 
-    A lambda-strongly convex objective turns a gap into a distance, ||theta - theta*||^2 <= 2 gap/lambda: every phase starts
-    nearer and may take shorter steps. Formal guarantee: that of the worst phase, as groups are disjoint.
+    A lambda-strongly convex objective turns a gap into a distance, ||theta - theta*||^2 <= 2
+    gap/lambda: every phase starts nearer and may take shorter steps. Formal guarantee: that of the
+    worst phase, as groups are disjoint.
 
     Attributes:
         phases: the optimisers.
@@ -46,21 +49,35 @@ class Phased(Protocol[PhasedState]):
         bound: proven bound of the last phase.
     """
 
-    def __init__(self, *, n: int, phases: Sequence[FirstOrder[Any]], choices: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, *, n: int, phases: Sequence[FirstOrder[Any]], choices: dict[str, str] | None = None
+    ) -> None:
         """Phases over groups of phase.n users, in order; together at most n."""
         if not phases or not all(isinstance(phase, FirstOrder) for phase in phases):
-            raise ParameterError("phases", phases, "at least one optimiser, such as ShuffleACSA.calibrated(...)")
+            raise ParameterError(
+                "phases", phases, "at least one optimiser, such as ShuffleACSA.calibrated(...)"
+            )
         self.n, self.phases = integer("n", n), tuple(phases)
         asked = sum(phase.n for phase in phases)
         if asked > self.n:
             raise ParameterError("phases", asked, f"of at most n = {self.n} users together")
         if len({phase.privacy for phase in phases}) > 1:
-            raise ParameterError("phases", [phase.privacy for phase in phases], "of the same privacy")
+            raise ParameterError(
+                "phases", [phase.privacy for phase in phases], "of the same privacy"
+            )
         self._starts = np.cumsum([0, *(phase.n for phase in phases)]).tolist()
-        self.problem, self.privacy, self.bound = phases[0].problem, phases[0].privacy, phases[-1].bound
+        self.problem, self.privacy, self.bound = (
+            phases[0].problem,
+            phases[0].privacy,
+            phases[-1].bound,
+        )
         self.rounds = sum(phase.rounds for phase in phases)
         self.honest_fraction = min(phase.honest_fraction for phase in phases)
-        inner = {f"{i}: {name}": why for i, phase in enumerate(phases) for name, why in phase.choices.items()}
+        inner = {
+            f"{i}: {name}": why
+            for i, phase in enumerate(phases)
+            for name, why in phase.choices.items()
+        }
         self.choices = {"phases": "given", **(choices or {}), **inner}
 
     @property
@@ -105,14 +122,19 @@ class Phased(Protocol[PhasedState]):
         if spec is None:
             return None
         shift = self._starts[state.phase]
-        return dataclasses.replace(spec, cohort=Cohort(tuple((low + shift, high + shift) for low, high in spec.cohort.ranges)))
+        return dataclasses.replace(
+            spec,
+            cohort=Cohort(tuple((low + shift, high + shift) for low, high in spec.cohort.ranges)),
+        )
 
     def update(self, state: PhasedState, estimate: Any) -> PhasedState:
         """The running phase's step; after its last, the next phase starts at its result."""
         phase = self.phases[state.phase]
         inner = phase.update(state.inner, estimate)
         if phase.plan(inner) is None and state.phase + 1 < len(self.phases):
-            return PhasedState(state.phase + 1, self.phases[state.phase + 1].init_at(phase.result(inner)))
+            return PhasedState(
+                state.phase + 1, self.phases[state.phase + 1].init_at(phase.result(inner))
+            )
         return PhasedState(state.phase, inner)
 
     def result(self, state: PhasedState) -> Any:
@@ -133,7 +155,8 @@ class Phased(Protocol[PhasedState]):
         honest_fraction: float = 1.0,
         tuned_for: str = "shuffle",
     ) -> "Phased":
-        """Phases with the smallest final bound: k in 1..6, group sizes proportional to r^i with r in {1, 2, 4}.
+        """Phases with the smallest final bound: k in 1..6, group sizes proportional to r^i with r
+        in {1, 2, 4}.
 
         R_1 = min(reach, 2 L/lambda), R_{i+1} = min(R_i, sqrt(2 bound_i/lambda)).
 
@@ -153,7 +176,11 @@ class Phased(Protocol[PhasedState]):
         if strong <= 0:
             allowed = "above 0 for phases: take a ridge (--ridge), or the optimiser without phases"
             raise ParameterError("strong_convexity", strong, allowed)
-        counts = range(1, MAX_PHASES + 1) if phases is None else [integer("phases", phases, 1, integer("n", n))]
+        counts = (
+            range(1, MAX_PHASES + 1)
+            if phases is None
+            else [integer("phases", phases, 1, integer("n", n))]
+        )
         ratios = GROWTHS if growth is None else [positive("growth", growth)]
         first = min(problem.reach, 2 * problem.objective_lipschitz / strong)
         tried: list[tuple[float, int, float, list[int]]] = []
@@ -175,17 +202,28 @@ class Phased(Protocol[PhasedState]):
         for size in sizes:
             made.append(
                 optimiser.calibrated(
-                    n=size, problem=problem, privacy=privacy, initial_distance=distance, noise_ratio=noise_ratio,
-                    honest_fraction=honest_fraction, tuned_for=tuned_for,
+                    n=size,
+                    problem=problem,
+                    privacy=privacy,
+                    initial_distance=distance,
+                    noise_ratio=noise_ratio,
+                    honest_fraction=honest_fraction,
+                    tuned_for=tuned_for,
                 )
-            )  # fmt: skip
+            )
             distance = min(distance, math.sqrt(2 * made[-1].bound / strong))
-        why = "given" if phases is not None and growth is not None else f"smallest final bound {made[-1].bound:.4g}"
+        why = (
+            "given"
+            if phases is not None and growth is not None
+            else f"smallest final bound {made[-1].bound:.4g}"
+        )
         return cls(n=n, phases=made, choices={"phases": f"{k}, of {sizes} users: {why}"})
 
 
 def _sizes(n: int, k: int, r: float) -> list[int]:
     """Groups proportional to r^i that use all n users."""
     weights = np.power(r, np.arange(k))
-    edges = np.floor(np.concatenate([[0.0], np.cumsum(weights)]) / weights.sum() * n + 1e-9).astype(int)
+    edges = np.floor(np.concatenate([[0.0], np.cumsum(weights)]) / weights.sum() * n + 1e-9).astype(
+        int
+    )
     return [int(size) for size in np.diff(edges)]

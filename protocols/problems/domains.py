@@ -1,6 +1,7 @@
 """Where the parameters may be: closed convex sets with their Euclidean projections.
 
-A domain states its diameter D and the largest norm in it; algorithms that start at its centre pay for `reach`, not for D.
+A domain states its diameter D and the largest norm in it; algorithms that start at its centre pay
+for `reach`, not for D.
 """
 
 import math
@@ -108,7 +109,9 @@ class Box(Domain):
         self.d = integer("d", d)
         self.lower, self.upper = _point("lower", lower, self.d), _point("upper", upper, self.d)
         if not (self.lower < self.upper).all():
-            raise ParameterError("lower", self.lower.tolist(), f"below upper = {self.upper.tolist()}")
+            raise ParameterError(
+                "lower", self.lower.tolist(), f"below upper = {self.upper.tolist()}"
+            )
 
     def project(self, theta: Floats) -> Floats:
         """Clipped."""
@@ -131,7 +134,9 @@ class Box(Domain):
 
     def reach(self, theta: Floats) -> float:
         """To the farthest corner."""
-        return float(np.linalg.norm(np.maximum(np.abs(theta - self.lower), np.abs(self.upper - theta))))
+        return float(
+            np.linalg.norm(np.maximum(np.abs(theta - self.lower), np.abs(self.upper - theta)))
+        )
 
 
 class Simplex(Domain):
@@ -147,7 +152,9 @@ class Simplex(Domain):
         self.total = positive("total", total)
 
     def project(self, theta: Floats) -> Floats:
-        """max(theta - tau, 0) for the tau that gives the sum (Held, Wolfe and Crowder 1974), by sorting."""
+        """max(theta - tau, 0) for the tau that gives the sum (Held, Wolfe and Crowder 1974), by
+        sorting.
+        """
         descending = np.sort(theta)[::-1]
         levels = (np.cumsum(descending) - self.total) / np.arange(1, self.d + 1)
         tau = levels[np.flatnonzero(descending > levels)[-1]]
@@ -187,13 +194,19 @@ class Intersection(Domain):
             raise ParameterError("ball.d", ball.d, f"{domain.d}, as the domain's")
         self.d = domain.d
         self._sets: Sequence[Domain] = (domain, ball)
-        nearest = domain.project(ball.center)  # the sets meet iff the domain's point nearest to the centre is in the ball
+        nearest = domain.project(
+            ball.center
+        )  # the sets meet iff the domain's point nearest to the centre is in the ball
         if float(np.linalg.norm(nearest - ball.center)) > ball.size * (1 + 1e-9):
-            raise ParameterError("ball", (ball.center.tolist(), ball.size), "a ball that meets the domain")
+            raise ParameterError(
+                "ball", (ball.center.tolist(), ball.size), "a ball that meets the domain"
+            )
         self._start = self.project((domain.center + ball.center) / 2)
 
     def project(self, theta: Floats) -> Floats:
-        """Dykstra's alternating projections (Boyle and Dykstra 1986), to 1e-12 of the size of theta."""
+        """Dykstra's alternating projections (Boyle and Dykstra 1986), to 1e-12 of the size of
+        theta.
+        """
         first, second = self._sets
         point, left, right = theta, np.zeros(self.d), np.zeros(self.d)
         scale = _TOLERANCE * (1 + float(np.abs(theta).max()))
@@ -202,7 +215,8 @@ class Intersection(Domain):
             left = point + left - middle
             point = second.project(middle + right)
             right = middle + right - point
-            # Both sets agree on the point: then it is the projection, as theta = point + left + right with normals left, right.
+            # Both sets agree on the point: then it is the projection, as theta = point + left +
+            # right with normals left, right.
             if float(np.abs(point - middle).max()) <= scale:
                 return point
         return point

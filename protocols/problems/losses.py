@@ -1,9 +1,12 @@
-"""Convex losses of linear models, l(theta; (x, y)) = phi(<x, theta>, y), and the quadratic of mean estimation.
+"""Convex losses of linear models, l(theta; (x, y)) = phi(<x, theta>, y), and the quadratic of mean
+estimation.
 
-Losses are frozen dataclasses of plain numbers, so that a round can broadcast them. A loss states its constants; `check` holds
-the users' rows against what they rest on. Rows are (users, d + 1): the features x, then the label y.
+Losses are frozen dataclasses of plain numbers, so that a round can broadcast them. A loss states
+its constants; `check` holds the users' rows against what they rest on. Rows are (users, d + 1): the
+features x, then the label y.
 
-A loss of one's own: subclass `LinearLoss` as a frozen dataclass and write value, derivative, slope and curvature.
+A loss of one's own: subclass `LinearLoss` as a frozen dataclass and write value, derivative, slope
+and curvature.
 """
 
 import math
@@ -38,14 +41,18 @@ class Loss(ABC):
 
     @abstractmethod
     def gradients(self, theta: Floats, rows: Floats, smoothing: float | None = None) -> Values:
-        """A subgradient for every row; with `smoothing` beta the gradient of the Moreau envelope l_beta over R^d.
+        """A subgradient for every row; with `smoothing` beta the gradient of the Moreau envelope
+        l_beta over R^d.
 
-        At theta the envelope's gradient is never longer than any subgradient of l, so the same L bounds it.
+        At theta the envelope's gradient is never longer than any subgradient of l, so the same L
+        bounds it.
         """
 
     @abstractmethod
     def lipschitz(self, radius: float) -> float:
-        """L: bound of the subgradients' norms where ||theta|| <= radius; infinite if there is none."""
+        """L: bound of the subgradients' norms where ||theta|| <= radius; infinite if there is
+        none.
+        """
 
     @abstractmethod
     def smoothness(self) -> float | None:
@@ -56,7 +63,9 @@ class Loss(ABC):
         return 0.0
 
     def verify(self, radius: float) -> None:
-        """Refuse a loss that is not what it states where ||theta|| <= radius; nothing to hold against it here."""
+        """Refuse a loss that is not what it states where ||theta|| <= radius; nothing to hold
+        against it here.
+        """
 
     @abstractmethod
     def check(self, rows: NDArray[Any], d: int) -> None:
@@ -69,7 +78,8 @@ class Loss(ABC):
 
 @dataclass(frozen=True)
 class LinearLoss(Loss):
-    """phi(<x, theta>, y) with ||x||_2 <= features; all methods take arrays of margins <x, theta> and labels.
+    """phi(<x, theta>, y) with ||x||_2 <= features; all methods take arrays of margins <x, theta>
+    and labels.
 
     Attributes:
         features: l2 bound of the features.
@@ -93,7 +103,9 @@ class LinearLoss(Loss):
 
     @abstractmethod
     def slope(self, reach: float) -> float:
-        """The largest |derivative| over margins in [-reach, reach] and all labels allowed; infinite if there is none."""
+        """The largest |derivative| over margins in [-reach, reach] and all labels allowed; infinite
+        if there is none.
+        """
 
     @abstractmethod
     def curvature(self) -> float | None:
@@ -111,9 +123,10 @@ class LinearLoss(Loss):
     def prox(self, margins: Floats, labels: Floats, squared_norms: Floats, beta: float) -> Floats:
         """The factor c of x in the gradient of the Moreau envelope l_beta.
 
-        l_beta(theta) = min over theta' of l(theta') + (beta/2) ||theta' - theta||^2 is attained along x, at theta - (c/beta) x
-        with c in the subdifferential of phi at margin - c ||x||^2/beta. c lies between 0 and the derivative at the margin.
-        Newton's method inside that bracket; bisection where phi has no second derivative or Newton would leave it.
+        l_beta(theta) = min over theta' of l(theta') + (beta/2) ||theta' - theta||^2 is attained
+        along x, at theta - (c/beta) x with c in the subdifferential of phi at margin - c
+        ||x||^2/beta. c lies between 0 and the derivative at the margin. Newton's method inside that
+        bracket; bisection where phi has no second derivative or Newton would leave it.
         """
         step = squared_norms / beta
         end = self.derivative(margins, labels)
@@ -127,17 +140,23 @@ class LinearLoss(Loss):
                 break
             bend = None if attempt % 4 == 3 else self.second(margins - step * c, labels)
             newton = c - excess / (1 + step * bend) if bend is not None else low
-            c = np.where(done, c, np.where((newton > low) & (newton < high), newton, (low + high) / 2))
+            c = np.where(
+                done, c, np.where((newton > low) & (newton < high), newton, (low + high) / 2)
+            )
         return np.asarray(c)
 
     def verify(self, radius: float) -> None:
-        """Hold the stated constants against the loss itself, on a grid of the margins that ||theta|| <= radius allows.
+        """Hold the stated constants against the loss itself, on a grid of the margins that
+        ||theta|| <= radius allows.
 
         Raises:
             ParameterError: if it is not convex, or steeper or more curved than it states.
         """
         reach = self.features * radius
-        margins, bound = np.linspace(-reach, reach, _GRID), 1.0 if math.isinf(self.label_bound) else self.label_bound
+        margins, bound = (
+            np.linspace(-reach, reach, _GRID),
+            1.0 if math.isinf(self.label_bound) else self.label_bound,
+        )
         slope, curvature = self.slope(reach), self.curvature()
         for label in (-1.0, 1.0) if self.classification else (-bound, 0.0, bound):
             slopes = np.asarray(self.derivative(margins, np.full(_GRID, label)), np.float64)
@@ -147,10 +166,17 @@ class LinearLoss(Loss):
                 (~np.isfinite(slopes), "of finite derivative"),
                 (rises < -slack, "convex: its derivative must not fall"),
                 (np.abs(slopes) > slope * _ROUNDING, f"no steeper than its slope, {slope:g}"),
-                (rises > (math.inf if curvature is None else curvature + slack), f"no more curved than {curvature}"),
+                (
+                    rises > (math.inf if curvature is None else curvature + slack),
+                    f"no more curved than {curvature}",
+                ),
             ):
                 if bad.any():
-                    raise ParameterError("loss", self, f"{allowed} (margin {margins[np.argmax(bad)]:g}, label {label:g})")
+                    raise ParameterError(
+                        "loss",
+                        self,
+                        f"{allowed} (margin {margins[np.argmax(bad)]:g}, label {label:g})",
+                    )
 
     def columns(self, d: int) -> int:
         """d features and the label."""
@@ -164,7 +190,11 @@ class LinearLoss(Loss):
         """Multiples of the features."""
         x, y = rows[:, :-1], rows[:, -1]
         margins, norms = margins_and_norms(x, theta)
-        factors = self.derivative(margins, y) if smoothing is None else self.prox(margins, y, norms, smoothing)
+        factors = (
+            self.derivative(margins, y)
+            if smoothing is None
+            else self.prox(margins, y, norms, smoothing)
+        )
         return Scaled(x, factors, norms)
 
     def lipschitz(self, radius: float) -> float:
@@ -181,10 +211,18 @@ class LinearLoss(Loss):
         check_rows(rows, (len(rows), self.columns(d)))
         x, y = rows[:, :-1], rows[:, -1]
         norms = np.sqrt(np.einsum("ij,ij->i", x, x, dtype=np.float64))
-        _refuse(norms > self.features * _ROUNDING, rows, f"features of l2 norm at most {self.features:g}")
+        _refuse(
+            norms > self.features * _ROUNDING,
+            rows,
+            f"features of l2 norm at most {self.features:g}",
+        )
         if self.classification:
             _refuse((y != 1) & (y != -1), rows, "labelled -1 or +1 (last column)")
-        _refuse(np.abs(y) > self.label_bound * _ROUNDING, rows, f"labelled in [-{self.label_bound:g}, {self.label_bound:g}]")
+        _refuse(
+            np.abs(y) > self.label_bound * _ROUNDING,
+            rows,
+            f"labelled in [-{self.label_bound:g}, {self.label_bound:g}]",
+        )
 
 
 def _refuse(bad: NDArray[np.bool_], rows: NDArray[Any], allowed: str) -> None:
@@ -195,7 +233,9 @@ def _refuse(bad: NDArray[np.bool_], rows: NDArray[Any], allowed: str) -> None:
 
 @dataclass(frozen=True)
 class Linear(LinearLoss):
-    """phi = margin; labels do not matter. On a ball the hard instance of stochastic gradient descent."""
+    """phi = margin; labels do not matter. On a ball the hard instance of stochastic gradient
+    descent.
+    """
 
     def value(self, margins: Floats, labels: Floats) -> Floats:
         """The margin."""
@@ -225,7 +265,9 @@ class Logistic(LinearLoss):
         return np.asarray(np.logaddexp(0.0, -labels * margins))
 
     def derivative(self, margins: Floats, labels: Floats) -> Floats:
-        """-y sigmoid(-y margin); numpy's exponential takes a quarter of the time of scipy's expit."""
+        """-y sigmoid(-y margin); numpy's exponential takes a quarter of the time of scipy's
+        expit.
+        """
         with np.errstate(over="ignore"):  # 1/infinity is the limit
             odds = np.exp(labels * margins)
         odds += 1
@@ -272,13 +314,16 @@ class Hinge(LinearLoss):
 
 
 def ramp(offset: Floats, width: Floats, low: float, high: float) -> Floats:
-    """The envelope's slope of a function with slope `low` below the kink at offset 0 and `high` above it."""
+    """The envelope's slope of a function with slope `low` below the kink at offset 0 and `high`
+    above it.
+    """
     return np.asarray(np.clip(offset / np.maximum(width, 1e-300), low, high))
 
 
 @dataclass(frozen=True)
 class MeanEstimation(Loss):
-    """||theta - x||^2/2 for points x of the l2 ball of radius `points`; rows are the points, without a label.
+    """||theta - x||^2/2 for points x of the l2 ball of radius `points`; rows are the points,
+    without a label.
 
     Attributes:
         points: l2 bound of the points.

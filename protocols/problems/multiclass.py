@@ -1,7 +1,9 @@
-"""Losses of linear models with several classes: one parameter vector per class, stacked, and one gradient per user.
+"""Losses of linear models with several classes: one parameter vector per class, stacked, and one
+gradient per user.
 
-A user answers for all classes at once: the K gradients are one vector, whose l2 norm the protocol bounds. So there is one release
-and one guarantee, nothing is composed over classes, and a sequential protocol still asks every user once.
+A user answers for all classes at once: the K gradients are one vector, whose l2 norm the protocol
+bounds. So there is one release and one guarantee, nothing is composed over classes, and a
+sequential protocol still asks every user once.
 """
 
 import math
@@ -20,7 +22,8 @@ from shuffle_sim.errors import ParameterError, integer, positive
 
 @dataclass(frozen=True)
 class MultiClass(Loss):
-    """phi(scores, y) with scores_k = <x, theta_k>, ||x||_2 <= features and y in 0, ..., classes - 1.
+    """phi(scores, y) with scores_k = <x, theta_k>, ||x||_2 <= features and y in 0, ..., classes -
+    1.
 
     theta is theta_0, ..., theta_{K-1}, one after the other; rows are x, then y.
 
@@ -42,8 +45,16 @@ class MultiClass(Loss):
         """phi of scores (users, K), where `chosen` marks each user's class."""
 
     @abstractmethod
-    def derivative(self, scores: Floats, chosen: NDArray[np.bool_], squared_norms: Floats, smoothing: float | None) -> Floats:
-        """A subgradient of phi in the scores, (users, K), or the factors of x in the gradient of the Moreau envelope."""
+    def derivative(
+        self,
+        scores: Floats,
+        chosen: NDArray[np.bool_],
+        squared_norms: Floats,
+        smoothing: float | None,
+    ) -> Floats:
+        """A subgradient of phi in the scores, (users, K), or the factors of x in the gradient of
+        the Moreau envelope.
+        """
 
     def columns(self, d: int) -> int:
         """The features and the label."""
@@ -56,7 +67,9 @@ class MultiClass(Loss):
     def gradients(self, theta: Floats, rows: Floats, smoothing: float | None = None) -> Values:
         """The features, times the derivative in the score of each class; (users, d)."""
         x = rows[:, :-1]
-        factors = self.derivative(*self._scored(theta, rows), np.einsum("ij,ij->i", x, x)[:, None], smoothing)
+        factors = self.derivative(
+            *self._scored(theta, rows), np.einsum("ij,ij->i", x, x)[:, None], smoothing
+        )
         return np.asarray((factors[:, :, None] * x[:, None, :]).reshape(len(rows), -1))
 
     def check(self, rows: NDArray[Any], d: int) -> None:
@@ -81,10 +94,18 @@ class Softmax(MultiClass):
         """Without overflow."""
         return np.asarray(logsumexp(scores, axis=1) - scores[chosen])
 
-    def derivative(self, scores: Floats, chosen: NDArray[np.bool_], squared_norms: Floats, smoothing: float | None) -> Floats:
+    def derivative(
+        self,
+        scores: Floats,
+        chosen: NDArray[np.bool_],
+        squared_norms: Floats,
+        smoothing: float | None,
+    ) -> Floats:
         """The probabilities, less 1 for the class."""
         if smoothing is not None:
-            raise ParameterError("smoothing", smoothing, "None: the softmax loss is smooth as it is")
+            raise ParameterError(
+                "smoothing", smoothing, "None: the softmax loss is smooth as it is"
+            )
         return np.asarray(softmax(scores, axis=1) - chosen)
 
     def lipschitz(self, radius: float) -> float:
@@ -98,14 +119,24 @@ class Softmax(MultiClass):
 
 @dataclass(frozen=True)
 class OneVsRestHinge(MultiClass):
-    """sum_k max(0, 1 - y_k scores_k), y_k = 1 for the class and -1 for the rest: K support vector machines in one."""
+    """sum_k max(0, 1 - y_k scores_k), y_k = 1 for the class and -1 for the rest: K support vector
+    machines in one.
+    """
 
     def value(self, scores: Floats, chosen: NDArray[np.bool_]) -> Floats:
         """The sum of the hinge losses."""
         return np.asarray(Hinge().value(scores, _signs(chosen)).sum(axis=1))
 
-    def derivative(self, scores: Floats, chosen: NDArray[np.bool_], squared_norms: Floats, smoothing: float | None) -> Floats:
-        """Class by class: they share no parameter, so the envelope of the sum is the sum of the envelopes."""
+    def derivative(
+        self,
+        scores: Floats,
+        chosen: NDArray[np.bool_],
+        squared_norms: Floats,
+        smoothing: float | None,
+    ) -> Floats:
+        """Class by class: they share no parameter, so the envelope of the sum is the sum of the
+        envelopes.
+        """
         if smoothing is None:
             return Hinge().derivative(scores, _signs(chosen))
         return Hinge().prox(scores, _signs(chosen), squared_norms, smoothing)

@@ -1,6 +1,7 @@
 """What is to be minimised: a convex loss over a bounded domain, with a public ridge if wanted.
 
-Users are asked for gradients of the loss alone; the analyzer adds the ridge's gradient itself, at no privacy and no noise.
+Users are asked for gradients of the loss alone; the analyzer adds the ridge's gradient itself, at
+no privacy and no noise.
 """
 
 import math
@@ -45,10 +46,13 @@ class Problem:
         domain: where theta may be.
         ridge: kappa; makes the objective kappa-strongly convex.
         start: where optimisation starts; None: the domain's centre.
-        norm_bound: a bound L of the gradients that replaces the loss's own; longer ones are clipped on the user's side.
-        declared_smoothness: a beta that replaces the loss's own; infinite: treat the loss as one with kinks.
-        declared_spread: a bound of how far any user's gradient is from the population's mean, if below L: less sampling noise to
-            plan for (0: users are all alike, only privacy's noise counts).
+        norm_bound: a bound L of the gradients that replaces the loss's own; longer ones are clipped
+        on the user's side.
+        declared_smoothness: a beta that replaces the loss's own; infinite: treat the loss as one
+        with kinks.
+        declared_spread: a bound of how far any user's gradient is from the population's mean, if
+            below L: less sampling noise to plan for (0: users are all alike, only privacy's noise
+            counts).
     """
 
     loss: Loss
@@ -64,20 +68,36 @@ class Problem:
         if not isinstance(self.loss, Loss):
             raise ParameterError("loss", self.loss, "a Loss, such as Logistic()")
         if not isinstance(self.domain, Domain):
-            raise ParameterError("domain", self.domain, "a bounded convex Domain, such as L2Ball(d, radius)")
+            raise ParameterError(
+                "domain", self.domain, "a bounded convex Domain, such as L2Ball(d, radius)"
+            )
         real("ridge", self.ridge, 0.0, math.inf, closed=(True, False))
         if self.norm_bound is not None:
             positive("norm_bound", self.norm_bound)
-        for name, value in (("declared_smoothness", self.declared_smoothness), ("declared_spread", self.declared_spread)):
+        for name, value in (
+            ("declared_smoothness", self.declared_smoothness),
+            ("declared_spread", self.declared_spread),
+        ):
             if value is not None and not value >= 0:
                 raise ParameterError(name, value, "at least 0, or None")
         if not 0 <= self.loss.strong_convexity() < math.inf:
-            raise ParameterError("strong_convexity", self.loss.strong_convexity(), "at least 0: the loss must be convex")
+            raise ParameterError(
+                "strong_convexity",
+                self.loss.strong_convexity(),
+                "at least 0: the loss must be convex",
+            )
         beta = self.loss.smoothness()
         if beta is not None and not max(0.0, self.loss.strong_convexity()) <= beta < math.inf:
-            raise ParameterError("smoothness", beta, "at least the strong convexity, or None for a loss that is not smooth")
+            raise ParameterError(
+                "smoothness",
+                beta,
+                "at least the strong convexity, or None for a loss that is not smooth",
+            )
         if not 0 < self.lipschitz < math.inf:
-            allowed = "finite and above 0: bound the features, the labels and the domain, or give norm_bound"
+            allowed = (
+                "finite and above 0: bound the features, the labels and the domain, or give "
+                "norm_bound"
+            )
             raise ParameterError("lipschitz", self.lipschitz, allowed)
         self.loss.verify(self.domain.radius)
         if self.start is not None:
@@ -104,7 +124,9 @@ class Problem:
     @cached_property
     def lipschitz(self) -> float:
         """L of what users send."""
-        return self.loss.lipschitz(self.domain.radius) if self.norm_bound is None else self.norm_bound
+        return (
+            self.loss.lipschitz(self.domain.radius) if self.norm_bound is None else self.norm_bound
+        )
 
     @cached_property
     def objective_lipschitz(self) -> float:
@@ -119,11 +141,19 @@ class Problem:
     @property
     def spread(self) -> float:
         """Root of the bound of the variance of one user's gradient: L, or as declared."""
-        return self.lipschitz if self.declared_spread is None else min(self.lipschitz, self.declared_spread)
+        return (
+            self.lipschitz
+            if self.declared_spread is None
+            else min(self.lipschitz, self.declared_spread)
+        )
 
     def smoothness(self, smoothing: float | None = None) -> float:
         """beta of the objective, or of its envelope; infinite for a loss with kinks."""
-        beta = self.declared_smoothness if self.declared_smoothness is not None else self.loss.smoothness()
+        beta = (
+            self.declared_smoothness
+            if self.declared_smoothness is not None
+            else self.loss.smoothness()
+        )
         bounds = [each for each in (beta, smoothing) if each is not None]
         return min(bounds, default=math.inf) + self.ridge
 

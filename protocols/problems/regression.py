@@ -87,7 +87,11 @@ class Huber(Regression):
 
     def prox(self, margins: Floats, labels: Floats, squared_norms: Floats, beta: float) -> Floats:
         """The residual, shrunk and clipped."""
-        return np.asarray(np.clip((margins - labels) / (1 + squared_norms / beta), -self.threshold, self.threshold))
+        return np.asarray(
+            np.clip(
+                (margins - labels) / (1 + squared_norms / beta), -self.threshold, self.threshold
+            )
+        )
 
     def slope(self, reach: float) -> float:
         """The threshold, or the largest residual if that is less."""
@@ -100,7 +104,8 @@ class Huber(Regression):
 
 @dataclass(frozen=True)
 class Pinball(Regression):
-    """The quantile loss: `quantile` of the residual y - margin above the prediction, 1 - quantile below.
+    """The quantile loss: `quantile` of the residual y - margin above the prediction, 1 - quantile
+    below.
 
     Attributes:
         features: l2 bound of the features.

@@ -1,7 +1,8 @@
-"""P_AGD: sequentially interactive accelerated stochastic approximation (Cheu et al. 2022, Algorithm 4, Theorems 4.3, 4.7).
+"""P_AGD: sequentially interactive accelerated stochastic approximation (Cheu et al. 2022, Algorithm
+4, Theorems 4.3, 4.7).
 
-AC-SA (Lan 2012) takes noisy gradients of a beta-smooth function. A loss with kinks is replaced by its Moreau envelope, whose
-gradient every user computes alone.
+AC-SA (Lan 2012) takes noisy gradients of a beta-smooth function. A loss with kinks is replaced by
+its Moreau envelope, whose gradient every user computes alone.
 """
 
 import math
@@ -29,8 +30,8 @@ class AcceleratedState(OptimiserState):
 class ShuffleACSA(FirstOrder[AcceleratedState]):
     """Each user answers once, in one of T disjoint batches; T accelerated steps.
 
-    Formal guarantee: each round's, by the domination lemma; disjoint batches compose in parallel. Gap: `Schedule.gap`, plus
-    L^2/(2 beta) for the envelope.
+    Formal guarantee: each round's, by the domination lemma; disjoint batches compose in parallel.
+    Gap: `Schedule.gap`, plus L^2/(2 beta) for the envelope.
 
     Attributes:
         schedule: weights and steps.
@@ -53,14 +54,27 @@ class ShuffleACSA(FirstOrder[AcceleratedState]):
         Raises:
             ParameterError: naming the parameter, its value and the allowed range.
         """
-        error = 0.0 if smoothing is None else problem.lipschitz**2 / (2 * positive("smoothing", smoothing))
+        error = (
+            0.0
+            if smoothing is None
+            else problem.lipschitz**2 / (2 * positive("smoothing", smoothing))
+        )
         super().__init__(
-            problem=problem, n=n, rounds=schedule.rounds, mean=mean, privacy=privacy, smoothing=smoothing,
-            bound=schedule.gap + error, choices={"schedule": "given", **(choices or {})}, claim=claim,
-        )  # fmt: skip
+            problem=problem,
+            n=n,
+            rounds=schedule.rounds,
+            mean=mean,
+            privacy=privacy,
+            smoothing=smoothing,
+            bound=schedule.gap + error,
+            choices={"schedule": "given", **(choices or {})},
+            claim=claim,
+        )
         self.schedule = schedule
         if smoothing is None and not problem.smooth:
-            raise ParameterError("smoothing", None, f"above 0: {type(problem.loss).__name__} has kinks")
+            raise ParameterError(
+                "smoothing", None, f"above 0: {type(problem.loss).__name__} has kinks"
+            )
 
     def init_at(self, theta: Floats) -> AcceleratedState:
         """Both sequences start there."""
@@ -75,7 +89,9 @@ class ShuffleACSA(FirstOrder[AcceleratedState]):
         """theta_{t+1} = Proj(theta_t - g_t/L_t), and the aggregate moves a_t towards it."""
         weight, inverse = self.schedule.at(state.round + 1)
         theta = self.problem.domain.project(state.theta - gradient / inverse)
-        return AcceleratedState(state.round + 1, theta, weight * theta + (1 - weight) * state.aggregate)
+        return AcceleratedState(
+            state.round + 1, theta, weight * theta + (1 - weight) * state.aggregate
+        )
 
     def result(self, state: AcceleratedState) -> Floats:
         """theta_ag."""
@@ -127,7 +143,8 @@ class ShuffleACSA(FirstOrder[AcceleratedState]):
             privacy: of the whole run.
             batch: users in a round; chosen where not given.
             rounds: T; floor(n / batch) where not given.
-            smoothing: beta of the Moreau envelope; chosen for a loss with kinks, none for a smooth one.
+            smoothing: beta of the Moreau envelope; chosen for a loss with kinks, none for a smooth
+            one.
             schedule: "default", or "paper" where it is sound.
             initial_distance: R, if better known than from the domain.
             noise_ratio: of the noise over the central Gaussian's.
@@ -135,23 +152,50 @@ class ShuffleACSA(FirstOrder[AcceleratedState]):
             tuned_for: the model whose noise the parameters are chosen for (for baselines).
         """
         noise = Noise.of_problem(problem, privacy, noise_ratio, tuned_for, honest_fraction)
-        distance = problem.reach if initial_distance is None else positive("initial_distance", initial_distance)
-        size, times, _ = cls.plan_for(integer("n", n), problem, noise, distance, batch, rounds, smoothing)
+        distance = (
+            problem.reach
+            if initial_distance is None
+            else positive("initial_distance", initial_distance)
+        )
+        size, times, _ = cls.plan_for(
+            integer("n", n), problem, noise, distance, batch, rounds, smoothing
+        )
         mean = noise.mean(size)
         squared = noise.of(mean)
         sigma = math.sqrt(problem.spread**2 / size + squared)
         beta = smoothing_of(problem, distance, times, smoothing)
         chosen = Schedule(
-            times, problem.smoothness(beta), sigma, problem.domain.diameter if schedule == "paper" else distance, schedule
+            times,
+            problem.smoothness(beta),
+            sigma,
+            problem.domain.diameter if schedule == "paper" else distance,
+            schedule,
         )
         choices = {
-            "tuned_for": f"the {tuned_for} model: rho = {math.sqrt(squared):.4g}, sigma = {sigma:.4g}, R = {distance:.4g}",
-            **({} if batch is not None else {"batch": f"{size}: smallest proven bound {chosen.gap:.4g} before smoothing"}),
-            **({} if rounds is not None else {"rounds": f"{times}: floor(n / batch), each user asked once"}),
+            "tuned_for": f"the {tuned_for} model: rho = {math.sqrt(squared):.4g}, sigma = "
+            f"{sigma:.4g}, R = {distance:.4g}",
+            **(
+                {}
+                if batch is not None
+                else {"batch": f"{size}: smallest proven bound {chosen.gap:.4g} before smoothing"}
+            ),
+            **(
+                {}
+                if rounds is not None
+                else {"rounds": f"{times}: floor(n / batch), each user asked once"}
+            ),
             "schedule": f"{schedule}: beta = {chosen.beta:.4g}",
             "smoothing": _why(problem, beta, smoothing),
         }
-        return cls(problem=problem, n=n, schedule=chosen, mean=mean, privacy=privacy, smoothing=beta, choices=choices)
+        return cls(
+            problem=problem,
+            n=n,
+            schedule=chosen,
+            mean=mean,
+            privacy=privacy,
+            smoothing=beta,
+            choices=choices,
+        )
 
     @classmethod
     def paper(
@@ -165,7 +209,9 @@ class ShuffleACSA(FirstOrder[AcceleratedState]):
         smoothing: float | None = None,
         schedule: str = "paper",
     ) -> "ShuffleACSA":
-        """The parameters of Theorem 4.3, or of 4.7 for a loss with kinks; constants of Theorem 3.2; for comparison."""
+        """The parameters of Theorem 4.3, or of 4.7 for a loss with kinks; constants of Theorem 3.2;
+        for comparison.
+        """
         demand(problem, privacy)
         epsilon, d, diameter = privacy.epsilon, problem.d, problem.domain.diameter
         log = math.log(d / privacy.delta)
@@ -176,10 +222,14 @@ class ShuffleACSA(FirstOrder[AcceleratedState]):
             beta = (epsilon * n) ** (2 / 3) * length / (d ** (1 / 3) * diameter * log ** (2 / 3))
         smoothness = problem.smoothness(beta)
         if batch is None and smoothness == 0:
-            raise ParameterError("declared_smoothness", 0.0, "above 0: the batch of Theorem 4.3 grows without bound")
+            raise ParameterError(
+                "declared_smoothness", 0.0, "above 0: the batch of Theorem 4.3 grows without bound"
+            )
         size = batch
         if size is None:
-            size = math.ceil(n**0.6 * d**0.2 * (length * log) ** 0.4 / (epsilon * smoothness * diameter) ** 0.4)
+            size = math.ceil(
+                n**0.6 * d**0.2 * (length * log) ** 0.4 / (epsilon * smoothness * diameter) ** 0.4
+            )
         size, times = batching(n, size, rounds)
         mean = NoisyMean.paper(size, d, length, epsilon, privacy.delta)
         sigma = math.sqrt(problem.spread**2 / size + mean.squared_noise)
@@ -188,15 +238,27 @@ class ShuffleACSA(FirstOrder[AcceleratedState]):
             "batch": f"{size}: " + (theorem if batch is None else "given"),
             "rounds": f"{times}: floor(n / batch)" if rounds is None else "given",
             "schedule": f"{schedule}: sigma = {sigma:.4g} of the noise of Theorem 3.2",
-            "smoothing": f"{beta:.4g}: " + ("given" if smoothing is not None else theorem) if beta is not None else "none",
+            "smoothing": f"{beta:.4g}: " + ("given" if smoothing is not None else theorem)
+            if beta is not None
+            else "none",
         }
         return cls(
-            problem=problem, n=n, schedule=Schedule(times, smoothness, sigma, diameter, schedule), mean=mean, privacy=privacy,
-            smoothing=beta, choices=choices, claim=claim_of(privacy, theorem),
-        )  # fmt: skip
+            problem=problem,
+            n=n,
+            schedule=Schedule(times, smoothness, sigma, diameter, schedule),
+            mean=mean,
+            privacy=privacy,
+            smoothing=beta,
+            choices=choices,
+            claim=claim_of(privacy, theorem),
+        )
 
 
 def _why(problem: Problem, beta: float | None, given: float | None) -> str:
     if given is not None:
         return "given"
-    return "none: the loss is smooth" if beta is None else f"{beta:.4g}: L sqrt(T (T+1))/(2R) minimises the bound"
+    return (
+        "none: the loss is smooth"
+        if beta is None
+        else f"{beta:.4g}: L sqrt(T (T+1))/(2R) minimises the bound"
+    )

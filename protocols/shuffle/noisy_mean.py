@@ -21,7 +21,8 @@ NOISE_RATIO = 1.05
 
 
 MODELS = ("shuffle", "central", "local", "none")
-"""Who adds the noise: every user a little of it, a trusted curator, every user all of it, nobody."""
+"""Who adds the noise: every user a little of it, a trusted curator, every user all of it, nobody.
+"""
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,17 @@ class Noise:
             raise ParameterError("model", self.model, f"one of {', '.join(MODELS)}")
 
     @classmethod
-    def of_problem(cls, problem: Problem, privacy: Privacy, ratio: float, model: str, honest_fraction: float) -> "Noise":
+    def of_problem(
+        cls, problem: Problem, privacy: Privacy, ratio: float, model: str, honest_fraction: float
+    ) -> "Noise":
         """For the gradients of a problem."""
         demand(problem, privacy)
         return cls(problem.d, problem.lipschitz, privacy, ratio, model, honest_fraction)
 
     def squared(self, batch: int, rounds: int = 1) -> float:
-        """rho^2 = E ||noise of the average of `batch` gradients||^2 where each user answers in `rounds` rounds."""
+        """rho^2 = E ||noise of the average of `batch` gradients||^2 where each user answers in
+        `rounds` rounds.
+        """
         if self.model == "none":
             return 0.0
         unit = math.sqrt(rounds) / gaussian_mu(self.privacy.epsilon, self.privacy.delta)
@@ -79,7 +84,8 @@ _fewest_bits = lru_cache(fewest_bits)
 
 @dataclass(frozen=True)
 class NoisyMean:
-    """The average of a batch of vectors in an l2 ball, from one-bit messages (P_vec, divided by the reports received).
+    """The average of a batch of vectors in an l2 ball, from one-bit messages (P_vec, divided by the
+    reports received).
 
     Attributes:
         batch: users n_b in a round.
@@ -104,19 +110,27 @@ class NoisyMean:
         """Check the ranges."""
         integer("batch", self.batch)
         width = 2 * positive("norm_bound", self.norm_bound)
-        made = BinomialRandomizer(self.d, self.g, self.b, self.p, -self.norm_bound, width, self.norm_bound)
+        made = BinomialRandomizer(
+            self.d, self.g, self.b, self.p, -self.norm_bound, width, self.norm_bound
+        )
         object.__setattr__(self, "randomizer", made)
         honest_users(self.honest_fraction, self.batch)
         made.event(self.batch)  # refuses trials beyond exact arithmetic
 
     @classmethod
-    def calibrated(cls, spec: SumSpec, norm_bound: float, noise_ratio: float = NOISE_RATIO) -> "NoisyMean":
-        """The fewest bits with at most `noise_ratio` times the central Gaussian's noise; spec.n is the batch."""
+    def calibrated(
+        cls, spec: SumSpec, norm_bound: float, noise_ratio: float = NOISE_RATIO
+    ) -> "NoisyMean":
+        """The fewest bits with at most `noise_ratio` times the central Gaussian's noise; spec.n is
+        the batch.
+        """
         plan: Plan = _fewest_bits(spec, noise_ratio)
         return cls(spec.n, spec.d, norm_bound, plan.g, plan.b, honest_fraction=spec.honest_fraction)
 
     @classmethod
-    def paper(cls, batch: int, d: int, norm_bound: float, epsilon: float, delta: float) -> "NoisyMean":
+    def paper(
+        cls, batch: int, d: int, norm_bound: float, epsilon: float, delta: float
+    ) -> "NoisyMean":
         """The constants of Theorem 3.2 with n the batch."""
         chosen = paper.theorem_3_2(batch, d, epsilon, delta)
         return cls(batch, d, norm_bound, chosen.g, chosen.b, chosen.p)
@@ -133,7 +147,9 @@ class NoisyMean:
 
     @property
     def squared_noise(self) -> float:
-        """rho^2 = E ||noise of the average||^2 = d (2L/g)^2 (n_b b p (1-p) + n_b/4)/n_b^2, rounding at its worst."""
+        """rho^2 = E ||noise of the average||^2 = d (2L/g)^2 (n_b b p (1-p) + n_b/4)/n_b^2, rounding
+        at its worst.
+        """
         return float(self.randomizer.variance(self.batch).sum()) / self.batch**2
 
     def estimate(self, tally: Tally) -> Floats:
@@ -142,6 +158,7 @@ class NoisyMean:
 
     def spec(self, cohort: Cohort, query: Query) -> RoundSpec:
         """A round of it."""
-        # Only an honest fraction below 1 agrees on a floor; at 1 any dropout is stated in the result's epsilon instead.
+        # Only an honest fraction below 1 agrees on a floor; at 1 any dropout is stated in the
+        # result's epsilon instead.
         minimum = self.honest if self.honest_fraction < 1 else 1
         return RoundSpec(cohort, query, self.randomizer, self.event, self.estimate, minimum)

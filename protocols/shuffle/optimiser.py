@@ -20,7 +20,8 @@ from shuffle_sim.protocol.base import Protocol, RoundSpec
 
 
 class FirstOrder(Protocol[StateT]):
-    """A protocol that asks for one private average gradient a round; subclasses say where, of whom, and what they do with it.
+    """A protocol that asks for one private average gradient a round; subclasses say where, of whom,
+    and what they do with it.
 
     Attributes:
         problem: what is minimised.
@@ -29,7 +30,8 @@ class FirstOrder(Protocol[StateT]):
         mean: the private average.
         smoothing: beta of the Moreau envelope, or None.
         privacy: asked for.
-        bound: proven bound of the expected gap, where the parameters were chosen with one; infinite otherwise.
+        bound: proven bound of the expected gap, where the parameters were chosen with one; infinite
+        otherwise.
         choices: what was chosen, and why.
     """
 
@@ -124,7 +126,9 @@ class FirstOrder(Protocol[StateT]):
         """The next round's gradient."""
         if state.round >= self.rounds:
             return None
-        return self.mean.spec(self.cohort(state), Gradient(self.problem.loss, self.point(state), self.smoothing))
+        return self.mean.spec(
+            self.cohort(state), Gradient(self.problem.loss, self.point(state), self.smoothing)
+        )
 
     def update(self, state: StateT, estimate: Any) -> StateT:
         """One step of descent along the estimated average gradient.

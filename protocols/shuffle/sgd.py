@@ -1,4 +1,6 @@
-"""P_SGD: sequentially interactive stochastic gradient descent (Cheu et al. 2022, Algorithm 3 and Theorem 4.1)."""
+"""P_SGD: sequentially interactive stochastic gradient descent (Cheu et al. 2022, Algorithm 3 and
+Theorem 4.1).
+"""
 
 import math
 from dataclasses import dataclass
@@ -24,7 +26,8 @@ class AverageState(OptimiserState):
 
 
 class Averaged(FirstOrder[AverageState]):
-    """Projected descent with a constant step; the result is the average of theta_0, ..., theta_{T-1}.
+    """Projected descent with a constant step; the result is the average of theta_0, ...,
+    theta_{T-1}.
 
     Attributes:
         eta: the step.
@@ -50,9 +53,16 @@ class Averaged(FirstOrder[AverageState]):
             ParameterError: naming the parameter, its value and the allowed range.
         """
         super().__init__(
-            problem=problem, n=n, rounds=rounds, mean=mean, privacy=privacy, smoothing=smoothing, bound=bound,
-            choices={"eta": "given", **(choices or {})}, claim=claim,
-        )  # fmt: skip
+            problem=problem,
+            n=n,
+            rounds=rounds,
+            mean=mean,
+            privacy=privacy,
+            smoothing=smoothing,
+            bound=bound,
+            choices={"eta": "given", **(choices or {})},
+            claim=claim,
+        )
         self.eta = positive("eta", eta)
 
     def init_at(self, theta: Floats) -> AverageState:
@@ -76,8 +86,9 @@ class Averaged(FirstOrder[AverageState]):
 class ShuffleSGD(Averaged):
     """Each user answers once, in one of T disjoint batches.
 
-    Formal guarantee: each round's, by the domination lemma; disjoint batches compose in parallel. Gap: Lemma 4.2 of the paper,
-    E f(average) - min f <= R^2/(2 eta T) + eta L_G^2/2 for R the distance to start from and L_G^2 = L^2 + rho^2.
+    Formal guarantee: each round's, by the domination lemma; disjoint batches compose in parallel.
+    Gap: Lemma 4.2 of the paper, E f(average) - min f <= R^2/(2 eta T) + eta L_G^2/2 for R the
+    distance to start from and L_G^2 = L^2 + rho^2.
     """
 
     @staticmethod
@@ -88,11 +99,22 @@ class ShuffleSGD(Averaged):
 
     @classmethod
     def plan_for(
-        cls, n: int, problem: Problem, noise: Noise, distance: float, batch: int | None = None, rounds: int | None = None
+        cls,
+        n: int,
+        problem: Problem,
+        noise: Noise,
+        distance: float,
+        batch: int | None = None,
+        rounds: int | None = None,
     ) -> tuple[int, int, float]:
-        """(batch, rounds, bound): the smallest bound D sqrt(L_G^2/T), before any bits are searched."""
+        """(batch, rounds, bound): the smallest bound D sqrt(L_G^2/T), before any bits are
+        searched.
+        """
         second = problem.objective_lipschitz**2
-        bounds = [(distance * math.sqrt((second + noise.squared(b)) / t), -b, t) for b, t in grid(n, batch, rounds)]
+        bounds = [
+            (distance * math.sqrt((second + noise.squared(b)) / t), -b, t)
+            for b, t in grid(n, batch, rounds)
+        ]
         bound, minus, rounds = min(bounds)
         return -minus, rounds, bound
 
@@ -126,20 +148,46 @@ class ShuffleSGD(Averaged):
             tuned_for: the model whose noise the parameters are chosen for (for baselines).
         """
         noise = Noise.of_problem(problem, privacy, noise_ratio, tuned_for, honest_fraction)
-        distance = problem.reach if initial_distance is None else positive("initial_distance", initial_distance)
+        distance = (
+            problem.reach
+            if initial_distance is None
+            else positive("initial_distance", initial_distance)
+        )
         size, times, _ = cls.plan_for(integer("n", n), problem, noise, distance, batch, rounds)
         mean = noise.mean(size)
         squared = noise.of(mean)
         length = math.sqrt(problem.objective_lipschitz**2 + squared)
         step = distance / (length * math.sqrt(times)) if eta is None else positive("eta", eta)
         choices = {
-            "tuned_for": f"the {tuned_for} model: rho = {math.sqrt(squared):.4g}, L_G = {length:.4g}, R = {distance:.4g}",
-            **({} if batch is not None else {"batch": f"{size}: smallest proven bound R sqrt((L^2 + rho^2) n_b/n)"}),
-            **({} if rounds is not None else {"rounds": f"{times}: floor(n / batch), each user asked once"}),
-            **({} if eta is not None else {"eta": f"{step:.4g}: R/(L_G sqrt T) minimises Lemma 4.2"}),
+            "tuned_for": f"the {tuned_for} model: rho = {math.sqrt(squared):.4g}, L_G = "
+            f"{length:.4g}, R = {distance:.4g}",
+            **(
+                {}
+                if batch is not None
+                else {"batch": f"{size}: smallest proven bound R sqrt((L^2 + rho^2) n_b/n)"}
+            ),
+            **(
+                {}
+                if rounds is not None
+                else {"rounds": f"{times}: floor(n / batch), each user asked once"}
+            ),
+            **(
+                {}
+                if eta is not None
+                else {"eta": f"{step:.4g}: R/(L_G sqrt T) minimises Lemma 4.2"}
+            ),
         }
         bound = cls.gap(problem, distance, step, times, squared)
-        return cls(problem=problem, n=n, rounds=times, eta=step, mean=mean, privacy=privacy, bound=bound, choices=choices)
+        return cls(
+            problem=problem,
+            n=n,
+            rounds=times,
+            eta=step,
+            mean=mean,
+            privacy=privacy,
+            bound=bound,
+            choices=choices,
+        )
 
     @classmethod
     def paper(
@@ -152,7 +200,9 @@ class ShuffleSGD(Averaged):
         rounds: int | None = None,
         eta: float | None = None,
     ) -> "ShuffleSGD":
-        """The parameters of Theorem 4.1: n_b = sqrt(d) ln(d/delta)/epsilon, constants of Theorem 3.2; for comparison."""
+        """The parameters of Theorem 4.1: n_b = sqrt(d) ln(d/delta)/epsilon, constants of Theorem
+        3.2; for comparison.
+        """
         demand(problem, privacy)
         epsilon, d = privacy.epsilon, problem.d
         scale = math.sqrt(d) * math.log(d / privacy.delta)
@@ -165,12 +215,20 @@ class ShuffleSGD(Averaged):
         step = printed if eta is None else positive("eta", eta)
         mean = NoisyMean.paper(size, d, problem.lipschitz, epsilon, privacy.delta)
         choices = {
-            "batch": f"{size}: " + ("Theorem 4.1, sqrt(d) ln(d/delta)/epsilon" if batch is None else "given"),
+            "batch": f"{size}: "
+            + ("Theorem 4.1, sqrt(d) ln(d/delta)/epsilon" if batch is None else "given"),
             "rounds": f"{times}: floor(n / batch)" if rounds is None else "given",
-            "eta": f"{step:.4g}: " + ("Theorem 4.1 without its superfluous L" if eta is None else "given"),
+            "eta": f"{step:.4g}: "
+            + ("Theorem 4.1 without its superfluous L" if eta is None else "given"),
         }
         return cls(
-            problem=problem, n=n, rounds=times, eta=step, mean=mean, privacy=privacy, choices=choices,
+            problem=problem,
+            n=n,
+            rounds=times,
+            eta=step,
+            mean=mean,
+            privacy=privacy,
+            choices=choices,
             bound=cls.gap(problem, problem.domain.diameter, step, times, mean.squared_noise),
             claim=claim_of(privacy, "Theorem 4.1"),
-        )  # fmt: skip
+        )

@@ -1,4 +1,6 @@
-"""The randomizer R_1D of Cheu et al. (2022), Algorithm 1, and R_vec of Algorithm 2, with faster samplers of their law."""
+"""The randomizer R_1D of Cheu et al. (2022), Algorithm 1, and R_vec of Algorithm 2, with faster
+samplers of their law.
+"""
 
 import math
 from dataclasses import dataclass
@@ -16,9 +18,13 @@ from shuffle_sim.sampling.kernels import MAX_STEPS, half_binomial, rounded_sum, 
 from shuffle_sim.wire.messages import Alphabet, Messages, Tally
 
 
-def randomize_scalar(w: float, width: float, g: int, b: int, p: float, rng: np.random.Generator) -> NDArray[np.uint8]:
+def randomize_scalar(
+    w: float, width: float, g: int, b: int, p: float, rng: np.random.Generator
+) -> NDArray[np.uint8]:
     """R_1D(w) for w in [0, width], line by line of Algorithm 1: g + b bits, the ones first."""
-    scaled = min(w * g / width, float(g))  # in floats w g / width may exceed g by one rounding error
+    scaled = min(
+        w * g / width, float(g)
+    )  # in floats w g / width may exceed g by one rounding error
     floor = int(scaled)
     eta_1 = int(rng.random() < scaled - floor)
     rounded = floor + eta_1
@@ -38,7 +44,8 @@ class BinomialRandomizer(SumRandomizer):
         p: their success probability, in (0, 1/2].
         lower: least value of a coordinate.
         width: length of its range.
-        norm_bound: l2 bound of the vector, to which longer ones are scaled; None: coordinates are clipped to the range.
+        norm_bound: l2 bound of the vector, to which longer ones are scaled; None: coordinates are
+        clipped to the range.
     """
 
     labels: int
@@ -72,33 +79,48 @@ class BinomialRandomizer(SumRandomizer):
         return self.g + self.b
 
     def admit(self, values: Values) -> tuple[Values, int]:
-        """Vectors longer than the bound are scaled to it, scalars clipped to the range; and how many users' were."""
+        """Vectors longer than the bound are scaled to it, scalars clipped to the range; and how
+        many users' were.
+        """
         return admitted(values, self.labels, self.lower, self.width, self.norm_bound)
 
     def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
-        """R_vec(x), line by line of Algorithm 2: shift each coordinate to [0, width] and run R_1D on it."""
+        """R_vec(x), line by line of Algorithm 2: shift each coordinate to [0, width] and run R_1D
+        on it.
+        """
         return self._each(x, self.p, rng)
 
     def noiseless(self, x: Floats, rng: np.random.Generator) -> Messages:
-        """What a user sends that leaves all its noise bits zero: rounded at random as in R_vec(x)."""
+        """What a user sends that leaves all its noise bits zero: rounded at random as in
+        R_vec(x).
+        """
         return self._each(x, 0.0, rng)
 
     def _each(self, x: Floats, p: float, rng: np.random.Generator) -> Messages:
-        bits = [randomize_scalar(w, self.width, self.g, self.b, p, rng) for w in (np.atleast_1d(x) - self.lower).tolist()]
+        bits = [
+            randomize_scalar(w, self.width, self.g, self.b, p, rng)
+            for w in (np.atleast_1d(x) - self.lower).tolist()
+        ]
         return Messages.from_symbols(self.alphabet, np.array(bits, np.uint8)[None])
 
     def _rounded(self, xs: Values, rng: np.random.Generator) -> NDArray[np.integer]:
         """The stochastically rounded encodings, (users, labels), in [0, g]."""
         if self._quick(xs):
             return rounded_values(*self._columns(xs), rng).T
-        return round_at_random((dense(xs).reshape(len(xs), self.labels) - self.lower) * (self.g / self.width), self.g, rng)
+        return round_at_random(
+            (dense(xs).reshape(len(xs), self.labels) - self.lower) * (self.g / self.width),
+            self.g,
+            rng,
+        )
 
     def _quick(self, xs: Values) -> bool:
         """Whether the kernels can round the values."""
         return self.norm_bound is not None and self.g <= MAX_STEPS and len(xs) > 0
 
     def _columns(self, xs: Values) -> tuple[Floats, Floats | None, float, float]:
-        """The values as the kernels take them: columns, factors, steps per unit, offset in steps."""
+        """The values as the kernels take them: columns, factors, steps per unit, offset in
+        steps.
+        """
         rows, factors = (xs.rows, xs.factors) if isinstance(xs, Scaled) else (xs, None)
         steps = self.g / self.width
         return rows.T, factors, steps, -self.lower * steps
@@ -111,15 +133,20 @@ class BinomialRandomizer(SumRandomizer):
         """One-bits per user and coordinate, vectorised."""
         rounded = self._rounded(xs, rng)
         if self.p == 0.5 and self.b <= 512:
-            # Drawn in the memory order of the roundings, and added in the narrowest type that holds g + b.
-            counts: NDArray[np.integer] = rounded.T.astype(np.uint16 if self.per_label < 2**16 else np.int64, copy=False)
+            # Drawn in the memory order of the roundings, and added in the narrowest type that holds
+            # g + b.
+            counts: NDArray[np.integer] = rounded.T.astype(
+                np.uint16 if self.per_label < 2**16 else np.int64, copy=False
+            )
             np.add(counts, half_binomial(self.b, counts.shape, rng), out=counts, casting="unsafe")
             return counts.T
         noise: NDArray[np.int64] = rng.binomial(self.b, self.p, rounded.shape)
         return rounded + noise
 
     def tally(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
-        """One-bits per coordinate over all users: the sum of binomials of equal p is one binomial."""
+        """One-bits per coordinate over all users: the sum of binomials of equal p is one
+        binomial.
+        """
         if self._quick(xs):
             return np.asarray(rounded_sum(*self._columns(xs), rng) + self._noise(len(xs), rng))
         return np.asarray(self._rounded(xs, rng).sum(axis=0) + self._noise(len(xs), rng))
@@ -131,16 +158,20 @@ class BinomialRandomizer(SumRandomizer):
     def estimate(self, tally: Tally) -> Floats:
         """The analyzer: (width/g) (ones - p b R) + R lower for R reports received, shape (labels,).
 
-        With the number of users planned in place of R it would be biased by every dropout (docs/theory.md, "Dropouts").
+        With the number of users planned in place of R it would be biased by every dropout
+        (docs/theory.md, "Dropouts").
         """
         noise = self.p * self.b * tally.reports
-        return np.asarray((self.width / self.g) * (tally.sums - noise) + tally.reports * self.lower, np.float64)
+        return np.asarray(
+            (self.width / self.g) * (tally.sums - noise) + tally.reports * self.lower, np.float64
+        )
 
     def variance(self, reports: int, xs: Floats | None = None) -> Floats:
-        """Variance of each coordinate of the estimate of a sum over `reports` users, shape (labels,).
+        """Variance of each coordinate of the estimate of a sum over `reports` users, shape
+        (labels,).
 
-        (width/g)^2 (sum_i f_i (1 - f_i) + R b p (1 - p)), f_i the fractional parts of the users' scaled values `xs`; without
-        them the rounding part is at its largest, R/4.
+        (width/g)^2 (sum_i f_i (1 - f_i) + R b p (1 - p)), f_i the fractional parts of the users'
+        scaled values `xs`; without them the rounding part is at its largest, R/4.
         """
         noise = np.full(self.labels, reports * self.b * self.p * (1 - self.p))
         if xs is None:
@@ -156,7 +187,9 @@ class BinomialRandomizer(SumRandomizer):
         return attackers * math.sqrt(self.labels) * each
 
     def worst_pair(self) -> tuple[Floats, Floats]:
-        """Two data at opposite ends of the range in coordinate 0, where neither is rounded at random."""
+        """Two data at opposite ends of the range in coordinate 0, where neither is rounded at
+        random.
+        """
         return opposite_ends(self.labels, self.lower, self.width, self.norm_bound)
 
     def count_index(self, sums: NDArray[np.int64], reports: int) -> NDArray[np.int64]:
@@ -165,7 +198,9 @@ class BinomialRandomizer(SumRandomizer):
 
     def count_pmf(self, x: Floats, label: int) -> Floats:
         """Exact law of the number of ones under `label` in one report on `x`, on 0, ..., g + b."""
-        scaled = float(np.clip((np.atleast_1d(x)[label] - self.lower) * self.g / self.width, 0.0, self.g))
+        scaled = float(
+            np.clip((np.atleast_1d(x)[label] - self.lower) * self.g / self.width, 0.0, self.g)
+        )
         floor = min(int(scaled), self.g - 1)
         noise = scipy.stats.binom.pmf(np.arange(self.b + 1), self.b, self.p)
         pmf = np.zeros(self.g + self.b + 1)
@@ -175,7 +210,10 @@ class BinomialRandomizer(SumRandomizer):
 
     def total_law(self, sums: NDArray[np.int64], users: int) -> tuple[NDArray[np.int64], Floats]:
         """The noise alone, Bin(users b, p), within 12 standard deviations."""
-        mean, spread = users * self.b * self.p, 12 * math.sqrt(users * self.b * self.p * (1 - self.p)) + 12
+        mean, spread = (
+            users * self.b * self.p,
+            12 * math.sqrt(users * self.b * self.p * (1 - self.p)) + 12,
+        )
         places = np.arange(max(0, math.floor(mean - spread)), math.ceil(mean + spread) + 1)
         return sums - places[0], scipy.stats.binom.pmf(places, users * self.b, self.p)
 

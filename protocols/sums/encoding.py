@@ -1,4 +1,6 @@
-"""How numbers become integers: shifted to [0, width], scaled to steps, rounded at random; shared by all sums."""
+"""How numbers become integers: shifted to [0, width], scaled to steps, rounded at random; shared by
+all sums.
+"""
 
 from abc import abstractmethod
 
@@ -24,19 +26,26 @@ class SumRandomizer(Randomizer):
 
     @abstractmethod
     def variance(self, reports: int, xs: Floats | None = None) -> Floats:
-        """Variance of each coordinate of the estimate, shape (labels,): on the users' values `xs`, or at its largest."""
+        """Variance of each coordinate of the estimate, shape (labels,): on the users' values `xs`,
+        or at its largest.
+        """
 
     @abstractmethod
     def manipulation(self, attackers: int, reports: int) -> float:
-        """How far (l2) so many malicious users can move the estimate of a sum over `reports` users, from the datum 0."""
+        """How far (l2) so many malicious users can move the estimate of a sum over `reports` users,
+        from the datum 0.
+        """
 
     @abstractmethod
     def event(self, users: int) -> PrivacyEvent:
         """The release of the view, with the noise of `users` honest users."""
 
 
-def admitted(values: Values, labels: int, lower: float, width: float, norm_bound: float | None) -> tuple[Values, int]:
-    """Vectors longer than the bound scaled to it, or where there is none numbers clipped to the range; how many users' were.
+def admitted(
+    values: Values, labels: int, lower: float, width: float, norm_bound: float | None
+) -> tuple[Values, int]:
+    """Vectors longer than the bound scaled to it, or where there is none numbers clipped to the
+    range; how many users' were.
 
     Raises:
         ParameterError: if there are not `labels` numbers for each user.
@@ -44,7 +53,9 @@ def admitted(values: Values, labels: int, lower: float, width: float, norm_bound
     if isinstance(values, Scaled) and norm_bound is not None:
         if values.norms_squared.max(initial=0.0) <= norm_bound**2 * (1 + 1e-12):
             return values, 0
-        long = np.flatnonzero(values.norms_squared > norm_bound**2 * (1 + 1e-12))  # mostly few: only they are worked on
+        long = np.flatnonzero(
+            values.norms_squared > norm_bound**2 * (1 + 1e-12)
+        )  # mostly few: only they are worked on
         factors = values.factors.copy()
         factors[long] *= norm_bound / np.sqrt(values.norms_squared[long])
         return Scaled(values.rows, factors, values.squared_norms), long.size
@@ -62,7 +73,8 @@ def admitted(values: Values, labels: int, lower: float, width: float, norm_bound
     unit = values[long] / np.abs(values[long]).max(axis=1, keepdims=True)
     inside = values.copy()
     inside[long] = unit * (norm_bound / np.sqrt(np.einsum("ij,ij->i", unit, unit)))[:, None]
-    # A norm above the bound by less than rounding shows is not worth a report; the accountant's margin covers it.
+    # A norm above the bound by less than rounding shows is not worth a report; the accountant's
+    # margin covers it.
     return inside, int((norms > norm_bound * (1 + 1e-12)).sum())
 
 
@@ -70,12 +82,17 @@ def round_at_random(scaled: Floats, steps: int, rng: np.random.Generator) -> NDA
     """Values in steps, rounded down or up at random so that the mean is right; in [0, steps]."""
     scaled = np.clip(scaled, 0.0, steps)
     floor = np.floor(scaled)
-    # Comparing with the fraction is exact; floor(w + u) is not: at w near the top it can give one step too many.
+    # Comparing with the fraction is exact; floor(w + u) is not: at w near the top it can give one
+    # step too many.
     return (floor + (rng.random(scaled.shape) < scaled - floor)).astype(np.int64)
 
 
-def opposite_ends(labels: int, lower: float, width: float, norm_bound: float | None) -> tuple[Floats, Floats]:
-    """Two data at opposite ends of the range in coordinate 0; both are multiples of a rounding step there."""
+def opposite_ends(
+    labels: int, lower: float, width: float, norm_bound: float | None
+) -> tuple[Floats, Floats]:
+    """Two data at opposite ends of the range in coordinate 0; both are multiples of a rounding step
+    there.
+    """
     first = np.full(labels, lower + width / 2) if norm_bound is not None else np.zeros(labels)
     second = first.copy()
     first[0], second[0] = lower, lower + width

@@ -1,4 +1,6 @@
-"""What all sums share: one round over all users; and how the parameters of the binomial ones are chosen."""
+"""What all sums share: one round over all users; and how the parameters of the binomial ones are
+chosen.
+"""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -30,7 +32,9 @@ class OneRoundSum(Protocol[SumState]):
     sensitivity: float
     """l2 distance of two users' data at most: what the central Gaussian needs."""
 
-    def __init__(self, n: int, randomizer: SumRandomizer, delta: float, honest_fraction: float) -> None:
+    def __init__(
+        self, n: int, randomizer: SumRandomizer, delta: float, honest_fraction: float
+    ) -> None:
         """Keep the parameters; subclasses name them."""
         self.n = integer("n", n)
         self.randomizer = randomizer
@@ -67,7 +71,9 @@ class OneRoundSum(Protocol[SumState]):
 
     @property
     def standard_error(self) -> float:
-        """Predicted standard deviation of each coordinate of the sum over n users, rounding at its worst."""
+        """Predicted standard deviation of each coordinate of the sum over n users, rounding at its
+        worst.
+        """
         return float(np.sqrt(self.randomizer.variance(self.n)[0]))
 
     @abstractmethod
@@ -86,10 +92,13 @@ class OneRoundSum(Protocol[SumState]):
         """The one round: every user's datum."""
         if state.estimate is not None:
             return None
-        # Only an honest fraction below 1 agrees on a floor; at 1 any dropout is stated in the result's epsilon instead.
+        # Only an honest fraction below 1 agrees on a floor; at 1 any dropout is stated in the
+        # result's epsilon instead.
         minimum = self.honest if self.honest_fraction < 1 else 1
         event = self.randomizer.event(self.honest)
-        return RoundSpec(Cohort.of(0, self.n), Datum(), self.randomizer, event, self.randomizer.estimate, minimum)
+        return RoundSpec(
+            Cohort.of(0, self.n), Datum(), self.randomizer, event, self.randomizer.estimate, minimum
+        )
 
     def update(self, state: SumState, estimate: Any) -> SumState:
         """Keep the estimate."""
@@ -130,10 +139,20 @@ def choose(spec: SumSpec, noise_ratio: float | None, max_bits: int | None) -> Pl
         ParameterError: if both or neither are given.
     """
     if (noise_ratio is None) == (max_bits is None):
-        raise ParameterError("noise_ratio, max_bits", (noise_ratio, max_bits), "given one of the two, not both, not neither")
-    return fewest_bits(spec, noise_ratio) if noise_ratio is not None else least_noise(spec, max_bits or 0)
+        raise ParameterError(
+            "noise_ratio, max_bits",
+            (noise_ratio, max_bits),
+            "given one of the two, not both, not neither",
+        )
+    return (
+        fewest_bits(spec, noise_ratio)
+        if noise_ratio is not None
+        else least_noise(spec, max_bits or 0)
+    )
 
 
 def claim_of(privacy: Privacy, theorem: str) -> Guarantee:
     """The guarantee a theorem of the paper states."""
-    return Guarantee(privacy.epsilon, privacy.delta, basis=f"{theorem} of Cheu, Joseph, Mao and Peng (2022)")
+    return Guarantee(
+        privacy.epsilon, privacy.delta, basis=f"{theorem} of Cheu, Joseph, Mao and Peng (2022)"
+    )

@@ -14,8 +14,9 @@ from shuffle_sim.privacy.planner import P, SumSpec
 class ScalarSum(BinomialSum):
     """The sum of n scalars in [0, upper] from one-bit messages; data of shape (n,).
 
-    Every user sends exactly g + b bits: its value rounded at random to g steps, in ones, plus Bin(b, p) more ones.
-    Formal guarantee: exact two-sided accounting of Bin(n b, p) against its shift by g, at `delta`.
+    Every user sends exactly g + b bits: its value rounded at random to g steps, in ones, plus
+    Bin(b, p) more ones. Formal guarantee: exact two-sided accounting of Bin(n b, p) against its
+    shift by g, at `delta`.
 
     Raises:
         ParameterError: naming the parameter, its value and the allowed range.
@@ -37,8 +38,12 @@ class ScalarSum(BinomialSum):
         super().__init__(n, BinomialRandomizer(1, g, b, p, 0.0, self.upper), delta, honest_fraction)
 
     @classmethod
-    def paper(cls, *, n: int, privacy: Privacy, upper: float = 1.0, g: int | None = None) -> "ScalarSum":
-        """The constants of Lemma 3.1 (after rescaling to [0, 1]), refused where its proof does not hold."""
+    def paper(
+        cls, *, n: int, privacy: Privacy, upper: float = 1.0, g: int | None = None
+    ) -> "ScalarSum":
+        """The constants of Lemma 3.1 (after rescaling to [0, 1]), refused where its proof does not
+        hold.
+        """
         chosen = paper.lemma_3_1(n, privacy.epsilon, privacy.delta, g)
         protocol = cls(n=n, g=chosen.g, b=chosen.b, p=chosen.p, upper=upper, delta=privacy.delta)
         protocol._claim = claim_of(privacy, "Lemma 3.1")
@@ -55,12 +60,22 @@ class ScalarSum(BinomialSum):
         max_bits: int | None = None,
         honest_fraction: float = 1.0,
     ) -> "ScalarSum":
-        """The fewest bits with at most `noise_ratio` times the central Gaussian's noise, or the least noise in `max_bits`.
+        """The fewest bits with at most `noise_ratio` times the central Gaussian's noise, or the
+        least noise in `max_bits`.
 
         Both by the exact binomial epsilon; `max_bits` counts a user's bits, g + b.
         """
-        plan = choose(SumSpec(n, 1, privacy, honest_fraction=honest_fraction), noise_ratio, max_bits)
-        return cls(n=n, g=plan.g, b=plan.b, upper=upper, delta=privacy.delta, honest_fraction=honest_fraction)
+        plan = choose(
+            SumSpec(n, 1, privacy, honest_fraction=honest_fraction), noise_ratio, max_bits
+        )
+        return cls(
+            n=n,
+            g=plan.g,
+            b=plan.b,
+            upper=upper,
+            delta=privacy.delta,
+            honest_fraction=honest_fraction,
+        )
 
     def _row_shape(self) -> tuple[int, ...]:
         return ()

@@ -1,4 +1,6 @@
-"""The single-message sum of Balle, Bell, Gascon and Nissim (2019): randomised response on rounded values."""
+"""The single-message sum of Balle, Bell, Gascon and Nissim (2019): randomised response on rounded
+values.
+"""
 
 import math
 from collections.abc import Callable
@@ -25,7 +27,8 @@ _MAX_STEPS = 4096
 
 @dataclass(frozen=True)
 class SingleMessageRandomizer(SumRandomizer):
-    """The value rounded to one of k + 1 numbers, replaced with probability gamma by one of them drawn uniformly.
+    """The value rounded to one of k + 1 numbers, replaced with probability gamma by one of them
+    drawn uniformly.
 
     Attributes:
         steps: k.
@@ -85,14 +88,22 @@ class SingleMessageRandomizer(SumRandomizer):
         return np.asarray((self.width / self.steps) * blurred / (1 - self.gamma), np.float64)
 
     def variance(self, reports: int, xs: Floats | None = None) -> Floats:
-        """Of a message, (1 - gamma) f (1 - f) + gamma (1 - gamma) (u - k/2)^2 + gamma k (k + 2)/12 at u = x k/width steps.
+        """Of a message, (1 - gamma) f (1 - f) + gamma (1 - gamma) (u - k/2)^2 + gamma k (k + 2)/12
+        at u = x k/width steps.
 
-        Without `xs` at its largest: between 0 and 1 step, the last of the parabolas that are farthest from the middle.
+        Without `xs` at its largest: between 0 and 1 step, the last of the parabolas that are
+        farthest from the middle.
         """
         k, gamma = self.steps, self.gamma
-        u = np.array([[min(1.0, max(0.0, (1 - gamma * k) / (2 * (1 - gamma))))]]) if xs is None else self._scaled(xs)
+        u = (
+            np.array([[min(1.0, max(0.0, (1 - gamma * k) / (2 * (1 - gamma))))]])
+            if xs is None
+            else self._scaled(xs)
+        )
         fraction = u % 1.0
-        each = (1 - gamma) * (fraction * (1 - fraction) + gamma * (u - k / 2) ** 2) + gamma * k * (k + 2) / 12
+        each = (1 - gamma) * (fraction * (1 - fraction) + gamma * (u - k / 2) ** 2) + gamma * k * (
+            k + 2
+        ) / 12
         return np.asarray(each.mean(axis=0) * reports * (self.width / k / (1 - gamma)) ** 2)
 
     def manipulation(self, attackers: int, reports: int) -> float:
@@ -105,7 +116,8 @@ class SingleMessageRandomizer(SumRandomizer):
 
 
 class SingleMessageSum(OneRoundSum):
-    """The sum of n scalars in [0, upper] from one message a user; data of shape (n,). For reference.
+    """The sum of n scalars in [0, upper] from one message a user; data of shape (n,). For
+    reference.
 
     Formal guarantee: the privacy blanket, by exact sums; for `paper` by Theorem 3.1 of the paper.
 
@@ -127,18 +139,32 @@ class SingleMessageSum(OneRoundSum):
     ) -> None:
         """Explicit parameters; `calibrate` chooses good ones, `paper` the paper's."""
         self.upper = self.sensitivity = real("upper", upper, *MAGNITUDES, closed=(True, True))
-        super().__init__(n, SingleMessageRandomizer(steps, gamma, self.upper), delta, honest_fraction)
+        super().__init__(
+            n, SingleMessageRandomizer(steps, gamma, self.upper), delta, honest_fraction
+        )
 
     @classmethod
-    def paper(cls, *, n: int, privacy: Privacy, upper: float = 1.0, steps: int | None = None) -> "SingleMessageSum":
-        """The constants of Theorem 3.1; by default with the number of steps that gives the least variance."""
+    def paper(
+        cls, *, n: int, privacy: Privacy, upper: float = 1.0, steps: int | None = None
+    ) -> "SingleMessageSum":
+        """The constants of Theorem 3.1; by default with the number of steps that gives the least
+        variance.
+        """
 
         def gamma_at(k: int) -> float:
             return blanket.theorem(n, k, privacy.epsilon, privacy.delta)
 
-        k = _best_steps(gamma_at, n, upper) if steps is None else integer("steps", steps, 1, _MAX_STEPS)
+        k = (
+            _best_steps(gamma_at, n, upper)
+            if steps is None
+            else integer("steps", steps, 1, _MAX_STEPS)
+        )
         protocol = cls(n=n, steps=k, gamma=gamma_at(k), upper=upper, delta=privacy.delta)
-        protocol._claim = Guarantee(privacy.epsilon, privacy.delta, basis="Theorem 3.1 of Balle, Bell, Gascon and Nissim (2019)")
+        protocol._claim = Guarantee(
+            privacy.epsilon,
+            privacy.delta,
+            basis="Theorem 3.1 of Balle, Bell, Gascon and Nissim (2019)",
+        )
         return protocol
 
     @classmethod
@@ -151,15 +177,28 @@ class SingleMessageSum(OneRoundSum):
         honest_fraction: float = 1.0,
         steps: int | None = None,
     ) -> "SingleMessageSum":
-        """The least gamma that is private by the exact blanket; by default with the steps that give the least variance."""
+        """The least gamma that is private by the exact blanket; by default with the steps that give
+        the least variance.
+        """
         honest = honest_users(honest_fraction, integer("n", n))
         real("delta", privacy.delta, 1e-11, 1.0, closed=(True, False))
 
         def gamma_at(k: int) -> float:
             return _least_gamma(honest, k, privacy.epsilon, privacy.delta)
 
-        k = _best_steps(gamma_at, n, upper) if steps is None else integer("steps", steps, 1, _MAX_STEPS)
-        return cls(n=n, steps=k, gamma=gamma_at(k), upper=upper, delta=privacy.delta, honest_fraction=honest_fraction)
+        k = (
+            _best_steps(gamma_at, n, upper)
+            if steps is None
+            else integer("steps", steps, 1, _MAX_STEPS)
+        )
+        return cls(
+            n=n,
+            steps=k,
+            gamma=gamma_at(k),
+            upper=upper,
+            delta=privacy.delta,
+            honest_fraction=honest_fraction,
+        )
 
     def _row_shape(self) -> tuple[int, ...]:
         return ()
@@ -187,7 +226,8 @@ def _least_gamma(honest: int, steps: int, epsilon: float, delta: float) -> float
 
 
 def _best_steps(gamma_at: Callable[[int], float], n: int, upper: float) -> int:
-    """The number of steps with the least worst variance, which falls and then rises: doubling, then sections.
+    """The number of steps with the least worst variance, which falls and then rises: doubling, then
+    sections.
 
     Raises:
         ParameterError: no number of steps is private.
@@ -195,14 +235,24 @@ def _best_steps(gamma_at: Callable[[int], float], n: int, upper: float) -> int:
 
     def variance(k: int) -> float:
         gamma = gamma_at(k)
-        return float(SingleMessageRandomizer(k, gamma, upper).variance(n)[0]) if gamma < 1 else math.inf
+        return (
+            float(SingleMessageRandomizer(k, gamma, upper).variance(n)[0])
+            if gamma < 1
+            else math.inf
+        )
 
     if variance(1) == math.inf:
-        raise ParameterError("n", n, "larger: with so few users not even one bit a message is private")
+        raise ParameterError(
+            "n", n, "larger: with so few users not even one bit a message is private"
+        )
     high = 2
     while high < _MAX_STEPS and variance(high) < variance(high // 2):
         high *= 2
-    return min(range(max(1, high // 4), high + 1), key=variance) if high <= 16 else _section(variance, high // 4, high)
+    return (
+        min(range(max(1, high // 4), high + 1), key=variance)
+        if high <= 16
+        else _section(variance, high // 4, high)
+    )
 
 
 def _section(function: Callable[[int], float], low: int, high: int) -> int:

@@ -1,10 +1,13 @@
-"""Split and mix: the sum of Balle, Bell, Gascon and Nissim (2020), after Ishai et al. (2006), with discrete Laplace noise.
+"""Split and mix: the sum of Balle, Bell, Gascon and Nissim (2020), after Ishai et al. (2006), with
+discrete Laplace noise.
 
-Every user rounds its value to k steps, adds its share of discrete Laplace noise, and splits the result into m numbers that are
-uniform modulo q but for their sum. Permuted, the messages of all users say their sum and, up to 2^-s in total variation, no more.
+Every user rounds its value to k steps, adds its share of discrete Laplace noise, and splits the
+result into m numbers that are uniform modulo q but for their sum. Permuted, the messages of all
+users say their sum and, up to 2^-s in total variation, no more.
 
-The shares of noise are drawn in floating point (gamma and Poisson, numpy): their law is off by about 1e-15 in total variation
-each, which no theorem here is charged for, as for every statistical generator.
+The shares of noise are drawn in floating point (gamma and Poisson, numpy): their law is off by
+about 1e-15 in total variation each, which no theorem here is charged for, as for every statistical
+generator.
 """
 
 import math
@@ -15,7 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.sums.encoding import MAGNITUDES, SumRandomizer, admitted, opposite_ends, round_at_random
+from protocols.sums.encoding import (
+    MAGNITUDES,
+    SumRandomizer,
+    admitted,
+    opposite_ends,
+    round_at_random,
+)
 from protocols.sums.one_round import OneRoundSum, SumState
 from shuffle_sim.arrays import Floats, Values, dense
 from shuffle_sim.errors import ParameterError, integer, positive, real
@@ -28,23 +37,29 @@ from shuffle_sim.wire.messages import Alphabet, Messages, Tally
 
 SECURITY = 40
 ROUNDING = 1e-3
-"""Variance of the rounding, at its worst, over that of the noise: more steps cost log2 of their number in bits."""
+"""Variance of the rounding, at its worst, over that of the noise: more steps cost log2 of their
+number in bits.
+"""
 
 
 def messages_for(security: float, modulus: int, honest: int) -> int:
-    """m = max(3, ceil((2 s + log2 q)/(log2 n - log2 e) + 1)) for n honest users (Balle et al. 2020).
+    """m = max(3, ceil((2 s + log2 q)/(log2 n - log2 e) + 1)) for n honest users (Balle et al.
+    2020).
 
     Raises:
         ParameterError: fewer than 19 honest users, for whom the analysis says nothing.
     """
     if honest < MIN_HONEST_SPLIT_MIX:
-        raise ParameterError("n", honest, f"at least {MIN_HONEST_SPLIT_MIX} honest users for split and mix")
+        raise ParameterError(
+            "n", honest, f"at least {MIN_HONEST_SPLIT_MIX} honest users for split and mix"
+        )
     return max(3, math.ceil((2 * security + math.log2(modulus)) / math.log2(honest / math.e) + 1))
 
 
 @dataclass(frozen=True)
 class SplitMixRandomizer(SumRandomizer):
-    """Per coordinate: fixed point, a share of noise, and a split into m summands modulo q, labelled by coordinate.
+    """Per coordinate: fixed point, a share of noise, and a split into m summands modulo q, labelled
+    by coordinate.
 
     Attributes:
         labels: coordinates d.
@@ -55,7 +70,8 @@ class SplitMixRandomizer(SumRandomizer):
         rate: of that noise, pmf ~ e^{-rate |z|} in steps.
         lower: least value of a coordinate.
         width: length of its range.
-        norm_bound: l2 bound of the vector, to which longer ones are scaled; None: coordinates are clipped to the range.
+        norm_bound: l2 bound of the vector, to which longer ones are scaled; None: coordinates are
+        clipped to the range.
     """
 
     labels: int
@@ -78,7 +94,10 @@ class SplitMixRandomizer(SumRandomizer):
         if self.norm_bound is not None:
             positive("norm_bound", self.norm_bound)
         if self.planned * self.messages * self.modulus >= 2**63:
-            allowed = f"at most {2**63 // (self.planned * self.messages)}: sums over {self.planned} users must fit 63 bits"
+            allowed = (
+                f"at most {2**63 // (self.planned * self.messages)}: sums over {self.planned} "
+                f"users must fit 63 bits"
+            )
             raise ParameterError("modulus", self.modulus, allowed)
         self.event(self.planned)
 
@@ -93,21 +112,33 @@ class SplitMixRandomizer(SumRandomizer):
         return self.messages
 
     def admit(self, values: Values) -> tuple[Values, int]:
-        """Vectors longer than the bound are scaled to it, scalars clipped to the range; and how many users' were."""
+        """Vectors longer than the bound are scaled to it, scalars clipped to the range; and how
+        many users' were.
+        """
         return admitted(values, self.labels, self.lower, self.width, self.norm_bound)
 
     def _scaled(self, xs: Values) -> Floats:
         return (dense(xs).reshape(len(xs), self.labels) - self.lower) * (self.steps / self.width)
 
-    def noise(self, users: int, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.int64]:
-        """What `users` shares of noise add up to: the difference of two negative binomials of shape users/planned."""
-        success = -math.expm1(-self.rate)  # numpy asks for the probability of the outcome that ends the count
+    def noise(
+        self, users: int, shape: tuple[int, ...], rng: np.random.Generator
+    ) -> NDArray[np.int64]:
+        """What `users` shares of noise add up to: the difference of two negative binomials of shape
+        users/planned.
+        """
+        success = -math.expm1(
+            -self.rate
+        )  # numpy asks for the probability of the outcome that ends the count
         law = users / self.planned, success
-        noise: NDArray[np.int64] = rng.negative_binomial(*law, shape) - rng.negative_binomial(*law, shape)
+        noise: NDArray[np.int64] = rng.negative_binomial(*law, shape) - rng.negative_binomial(
+            *law, shape
+        )
         return noise
 
     def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
-        """One coordinate after the other: m - 1 uniform numbers, and the one that makes the sum right."""
+        """One coordinate after the other: m - 1 uniform numbers, and the one that makes the sum
+        right.
+        """
         symbols = np.empty((1, self.labels, self.messages), np.int64)
         for label, value in enumerate(self._scaled(np.atleast_1d(x)[None])[0].tolist()):
             scaled = min(max(value, 0.0), float(self.steps))
@@ -131,7 +162,9 @@ class SplitMixRandomizer(SumRandomizer):
         return np.asarray((fixed + self.noise(1, fixed.shape, rng)) % self.modulus)
 
     def tally(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
-        """The sum modulo q per coordinate: shares of noise add up to a negative binomial difference again."""
+        """The sum modulo q per coordinate: shares of noise add up to a negative binomial difference
+        again.
+        """
         fixed = round_at_random(self._scaled(xs), self.steps, rng).sum(axis=0)
         return np.asarray((fixed + self.noise(len(xs), fixed.shape, rng)) % self.modulus)
 
@@ -142,19 +175,27 @@ class SplitMixRandomizer(SumRandomizer):
     def estimate(self, tally: Tally) -> Floats:
         """(width/k) z + R lower, z the sum modulo q as the number nearest to [0, R k]."""
         span = tally.reports * self.steps
-        below = (self.modulus - span) // 2  # as much room for negative noise below 0 as above the largest sum
+        below = (
+            self.modulus - span
+        ) // 2  # as much room for negative noise below 0 as above the largest sum
         steps = (tally.sums + below) % self.modulus - below
-        return np.asarray((self.width / self.steps) * steps + tally.reports * self.lower, np.float64)
+        return np.asarray(
+            (self.width / self.steps) * steps + tally.reports * self.lower, np.float64
+        )
 
     def variance(self, reports: int, xs: Floats | None = None) -> Floats:
-        """(width/k)^2 (sum_i f_i (1 - f_i) + 2 a/(1 - a)^2 R/planned), a = e^-rate; without `xs` rounding at its worst, R/4."""
+        """(width/k)^2 (sum_i f_i (1 - f_i) + 2 a/(1 - a)^2 R/planned), a = e^-rate; without `xs`
+        rounding at its worst, R/4.
+        """
         noise = 2 * math.exp(-self.rate) / math.expm1(-self.rate) ** 2 * reports / self.planned
         fraction = np.full((1, self.labels), 0.5) if xs is None else self._scaled(xs) % 1.0
         rounding = (fraction * (1 - fraction)).sum(axis=0) * (reports / len(fraction))
         return np.asarray((self.width / self.steps) ** 2 * (noise + rounding))
 
     def worst_pair(self) -> tuple[Floats, Floats]:
-        """Two data at opposite ends of the range in coordinate 0, where neither is rounded at random."""
+        """Two data at opposite ends of the range in coordinate 0, where neither is rounded at
+        random.
+        """
         return opposite_ends(self.labels, self.lower, self.width, self.norm_bound)
 
     @property
@@ -183,12 +224,20 @@ class SplitMixRandomizer(SumRandomizer):
         return self.count_index(sums, 1), np.concatenate([half[:0:-1], half])
 
     def manipulation(self, attackers: int, reports: int) -> float:
-        """A single one can add any number modulo q: to wherever the estimate can lie, half the modulus from the honest sum."""
-        return math.sqrt(self.labels) * self.modulus / 2 * self.width / self.steps if attackers else 0.0
+        """A single one can add any number modulo q: to wherever the estimate can lie, half the
+        modulus from the honest sum.
+        """
+        return (
+            math.sqrt(self.labels) * self.modulus / 2 * self.width / self.steps
+            if attackers
+            else 0.0
+        )
 
     def event(self, users: int) -> SplitMixEvent:
         """The release of the view, with the shares of noise of `users` honest users."""
-        return SplitMixEvent(users, self.planned, self.rate, self.steps, self.messages, self.modulus, self.labels)
+        return SplitMixEvent(
+            users, self.planned, self.rate, self.steps, self.messages, self.modulus, self.labels
+        )
 
 
 def calibrated(
@@ -200,7 +249,8 @@ def calibrated(
     security: int,
     rounding: float,
 ) -> SplitMixRandomizer:
-    """The least noise that the honest users' shares alone keep private, in the fewest bits; `ends`: lower, width, norm bound.
+    """The least noise that the honest users' shares alone keep private, in the fewest bits; `ends`:
+    lower, width, norm bound.
 
     Raises:
         ParameterError: too few users, or what cannot be reached.
@@ -208,20 +258,35 @@ def calibrated(
     honest = honest_users(honest_fraction, integer("n", n))
     real("epsilon", privacy.epsilon, 1e-4, 64.0, closed=(True, True))
     real("rounding", rounding, 0.0, 1.0)
-    # What the statistical security costs, (1 + e^epsilon) 2^-s in each coordinate, must leave nearly all of delta to the noise.
+    # What the statistical security costs, (1 + e^epsilon) 2^-s in each coordinate, must leave
+    # nearly all of delta to the noise.
     revealed = d * (1 + math.exp(privacy.epsilon))
-    security = max(integer("security", security, 1, 256), math.ceil(math.log2(32 * revealed / privacy.delta)))
+    security = max(
+        integer("security", security, 1, 256), math.ceil(math.log2(32 * revealed / privacy.delta))
+    )
     left = privacy.delta - revealed * 2.0**-security
-    # The largest rate times shift that is private: in d dimensions by the pure or by the zero-concentrated bound.
-    reach = privacy.epsilon if d == 1 else max(privacy.epsilon / math.sqrt(d), math.sqrt(2 * rho_zcdp(privacy.epsilon, left)))
-    least, most = max(1, math.ceil(reach * math.sqrt(n / (8 * rounding)))), math.floor(reach / MIN_RATE - math.sqrt(d))
+    # The largest rate times shift that is private: in d dimensions by the pure or by the
+    # zero-concentrated bound.
+    reach = (
+        privacy.epsilon
+        if d == 1
+        else max(privacy.epsilon / math.sqrt(d), math.sqrt(2 * rho_zcdp(privacy.epsilon, left)))
+    )
+    least, most = (
+        max(1, math.ceil(reach * math.sqrt(n / (8 * rounding)))),
+        math.floor(reach / MIN_RATE - math.sqrt(d)),
+    )
     # The modulus holds the sum and the noise on both sides of it, but for probability 2^-s.
     room = n + 2 * math.ceil(n / honest) * (security + 2) * math.log(2) / reach
     bits = math.ceil(math.log2(least * room + 1))
     steps = min(math.floor((2**bits - 1) / room), most)
     messages = messages_for(security, 2**bits, honest)
     if least > most or bits > 52 or n * messages * 2**bits >= 2**63:
-        raise ParameterError("rounding", rounding, f"larger, or n smaller: {least} steps and sums of {bits} bits are too many")
+        raise ParameterError(
+            "rounding",
+            rounding,
+            f"larger, or n smaller: {least} steps and sums of {bits} bits are too many",
+        )
     rate = reach / (steps + math.sqrt(d) * (d > 1))
     return SplitMixRandomizer(d, steps, 2**bits, messages, honest, rate, *ends)
 
@@ -233,21 +298,31 @@ class _SplitAndMix(OneRoundSum):
 
     @property
     def security(self) -> float:
-        """s of the planned release: its messages tell no more than the sum, up to 2^-s in total variation and coordinate."""
+        """s of the planned release: its messages tell no more than the sum, up to 2^-s in total
+        variation and coordinate.
+        """
         return self.randomizer.event(self.honest).security
 
 
 class SplitAndMixSum(_SplitAndMix):
     """The sum of n scalars in [0, upper] from m numbers modulo q a user; data of shape (n,).
 
-    Formal guarantee: exact accounting of the honest users' discrete Laplace shares, and (1 + e^epsilon) 2^-s in delta for what
-    the messages tell beside their sum (docs/theory.md, "Split and mix").
+    Formal guarantee: exact accounting of the honest users' discrete Laplace shares, and (1 +
+    e^epsilon) 2^-s in delta for what the messages tell beside their sum (docs/theory.md, "Split and
+    mix").
 
     Raises:
         ParameterError: naming the parameter, its value and the allowed range.
     """
 
-    def __init__(self, *, n: int, randomizer: SplitMixRandomizer, delta: float = 1e-6, honest_fraction: float = 1.0) -> None:
+    def __init__(
+        self,
+        *,
+        n: int,
+        randomizer: SplitMixRandomizer,
+        delta: float = 1e-6,
+        honest_fraction: float = 1.0,
+    ) -> None:
         """Explicit parameters; `calibrate` chooses good ones."""
         self.upper = self.sensitivity = randomizer.width
         super().__init__(n, randomizer, delta, honest_fraction)
@@ -286,15 +361,24 @@ class SplitAndMixSum(_SplitAndMix):
 
 
 class SplitAndMixVectorSum(_SplitAndMix):
-    """The sum of n vectors of R^d in the l2 ball of radius norm_bound, coordinate by coordinate; data of shape (n, d).
+    """The sum of n vectors of R^d in the l2 ball of radius norm_bound, coordinate by coordinate;
+    data of shape (n, d).
 
-    Formal guarantee: as of `SplitAndMixSum`, the noise's by the least of its pure, zero-concentrated and basic bounds.
+    Formal guarantee: as of `SplitAndMixSum`, the noise's by the least of its pure,
+    zero-concentrated and basic bounds.
 
     Raises:
         ParameterError: naming the parameter, its value and the allowed range.
     """
 
-    def __init__(self, *, n: int, randomizer: SplitMixRandomizer, delta: float = 1e-6, honest_fraction: float = 1.0) -> None:
+    def __init__(
+        self,
+        *,
+        n: int,
+        randomizer: SplitMixRandomizer,
+        delta: float = 1e-6,
+        honest_fraction: float = 1.0,
+    ) -> None:
         """Explicit parameters; `calibrate` chooses good ones."""
         self.d, self.sensitivity = randomizer.labels, randomizer.width
         super().__init__(n, randomizer, delta, honest_fraction)
@@ -311,9 +395,19 @@ class SplitAndMixVectorSum(_SplitAndMix):
         security: int = SECURITY,
         rounding: float = ROUNDING,
     ) -> "SplitAndMixVectorSum":
-        """The least noise for the privacy asked for, in the fewest bits; as for `SplitAndMixSum`."""
+        """The least noise for the privacy asked for, in the fewest bits; as for
+        `SplitAndMixSum`.
+        """
         bound = real("norm_bound", norm_bound, *MAGNITUDES, closed=(True, True))
-        randomizer = calibrated(n, integer("d", d), privacy, (-bound, 2 * bound, bound), honest_fraction, security, rounding)
+        randomizer = calibrated(
+            n,
+            integer("d", d),
+            privacy,
+            (-bound, 2 * bound, bound),
+            honest_fraction,
+            security,
+            rounding,
+        )
         return cls(n=n, randomizer=randomizer, delta=privacy.delta, honest_fraction=honest_fraction)
 
     def _row_shape(self) -> tuple[int, ...]:

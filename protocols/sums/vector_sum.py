@@ -10,10 +10,12 @@ from shuffle_sim.privacy.planner import P, SumSpec
 
 
 class VectorSum(BinomialSum):
-    """The sum of n vectors of R^d in the l2 ball of radius norm_bound; data of shape (n, d), result of shape (d,).
+    """The sum of n vectors of R^d in the l2 ball of radius norm_bound; data of shape (n, d), result
+    of shape (d,).
 
-    Every user sends exactly g + b one-bit messages under each of d labels. Rows above the norm bound are scaled to it on the
-    user's side. Formal guarantee: binomial-Gaussian domination with the rounding bound (docs/theory.md), at `delta`.
+    Every user sends exactly g + b one-bit messages under each of d labels. Rows above the norm
+    bound are scaled to it on the user's side. Formal guarantee: binomial-Gaussian domination with
+    the rounding bound (docs/theory.md), at `delta`.
 
     Raises:
         ParameterError: naming the parameter, its value and the allowed range.
@@ -35,14 +37,20 @@ class VectorSum(BinomialSum):
         self.d = integer("d", d)
         self.norm_bound = real("norm_bound", norm_bound, *MAGNITUDES, closed=(True, True))
         self.sensitivity = 2 * self.norm_bound
-        randomizer = BinomialRandomizer(self.d, g, b, p, -self.norm_bound, 2 * self.norm_bound, self.norm_bound)
+        randomizer = BinomialRandomizer(
+            self.d, g, b, p, -self.norm_bound, 2 * self.norm_bound, self.norm_bound
+        )
         super().__init__(n, randomizer, delta, honest_fraction)
 
     @classmethod
     def paper(cls, *, n: int, d: int, privacy: Privacy, norm_bound: float = 1.0) -> "VectorSum":
-        """The constants of Theorem 3.2: a proof device, some hundred times the noise needed; kept for comparison."""
+        """The constants of Theorem 3.2: a proof device, some hundred times the noise needed; kept
+        for comparison.
+        """
         chosen = paper.theorem_3_2(n, d, privacy.epsilon, privacy.delta)
-        protocol = cls(n=n, d=d, g=chosen.g, b=chosen.b, p=chosen.p, norm_bound=norm_bound, delta=privacy.delta)
+        protocol = cls(
+            n=n, d=d, g=chosen.g, b=chosen.b, p=chosen.p, norm_bound=norm_bound, delta=privacy.delta
+        )
         protocol._claim = claim_of(privacy, "Theorem 3.2")
         return protocol
 
@@ -58,12 +66,24 @@ class VectorSum(BinomialSum):
         max_bits: int | None = None,
         honest_fraction: float = 1.0,
     ) -> "VectorSum":
-        """The fewest bits with at most `noise_ratio` times the central Gaussian's noise, or the least noise in `max_bits`.
+        """The fewest bits with at most `noise_ratio` times the central Gaussian's noise, or the
+        least noise in `max_bits`.
 
-        Both by the domination lemma with its rounding bound; `max_bits` counts bits per user and coordinate, g + b.
+        Both by the domination lemma with its rounding bound; `max_bits` counts bits per user and
+        coordinate, g + b.
         """
-        plan = choose(SumSpec(n, d, privacy, honest_fraction=honest_fraction), noise_ratio, max_bits)
-        return cls(n=n, d=d, g=plan.g, b=plan.b, norm_bound=norm_bound, delta=privacy.delta, honest_fraction=honest_fraction)
+        plan = choose(
+            SumSpec(n, d, privacy, honest_fraction=honest_fraction), noise_ratio, max_bits
+        )
+        return cls(
+            n=n,
+            d=d,
+            g=plan.g,
+            b=plan.b,
+            norm_bound=norm_bound,
+            delta=privacy.delta,
+            honest_fraction=honest_fraction,
+        )
 
     def _row_shape(self) -> tuple[int, ...]:
         return (self.d,)

@@ -15,20 +15,27 @@ def attack(spec: Spec) -> Adversary:
     """The adversary of a text "name:key=value,..." or a mapping {"name": name, key: value, ...}.
 
     Raises:
-        ParameterError: unknown name (the known ones are listed), an unknown or missing parameter, or one outside its range.
+        ParameterError: unknown name (the known ones are listed), an unknown or missing parameter,
+        or one outside its range.
     """
     name, options = _parsed(spec) if isinstance(spec, str) else _taken(spec)
     known = parameters(name)
     for key in options:
         if key not in known:
-            raise ParameterError(f"attack {name}: {key}", options[key], f"one of {', '.join(known) or 'no parameters'}")
+            raise ParameterError(
+                f"attack {name}: {key}",
+                options[key],
+                f"one of {', '.join(known) or 'no parameters'}",
+            )
     for key, parameter in known.items():
         if parameter.default is parameter.empty and key not in options:
             raise ParameterError(f"attack {name}: {key}", None, f"given, as in {name}:{key}=0.1")
     try:
         made: Adversary = registered("attack", name)(**options)
     except ParameterError as error:
-        raise ParameterError(f"attack {name}: {error.parameter}", error.value, error.allowed) from error
+        raise ParameterError(
+            f"attack {name}: {error.parameter}", error.value, error.allowed
+        ) from error
     return made
 
 

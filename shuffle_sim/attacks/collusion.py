@@ -1,4 +1,6 @@
-"""Users whose noise protects nobody: they share what they know with the analyzer, or add no noise."""
+"""Users whose noise protects nobody: they share what they know with the analyzer, or add no
+noise.
+"""
 
 from typing import Protocol, runtime_checkable
 
@@ -12,7 +14,9 @@ from shuffle_sim.wire.messages import Messages
 
 
 class Collude(Coalition):
-    """They follow the protocol, and tell the analyzer their messages, which subtracts them from the view (`disclosed`)."""
+    """They follow the protocol, and tell the analyzer their messages, which subtracts them from the
+    view (`disclosed`).
+    """
 
     colludes = True
 
@@ -31,7 +35,9 @@ class NoNoise(Coalition):
     def check(self, spec: RoundSpec, row: Floats) -> None:
         """Needs a randomizer that says what it is without noise."""
         if not isinstance(spec.randomizer, Noiseless):
-            raise ParameterError("attack", "no-noise", "used on a randomizer with a method noiseless(x, rng)")
+            raise ParameterError(
+                "attack", "no-noise", "used on a randomizer with a method noiseless(x, rng)"
+            )
 
     def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
         """The encoding alone."""

@@ -1,4 +1,6 @@
-"""Users that stay silent. `adversary.Dropout` is the plainest: independently, after the query is seen."""
+"""Users that stay silent. `adversary.Dropout` is the plainest: independently, after the query is
+seen.
+"""
 
 import numpy as np
 
@@ -13,7 +15,9 @@ class Leave(Coalition):
 
 
 class Blackout(Dropout):
-    """Correlated: each block, which one actor hosts, is silent as a whole with probability `rate` in each round."""
+    """Correlated: each block, which one actor hosts, is silent as a whole with probability `rate`
+    in each round.
+    """
 
     def corrupt(self, round_index: int, users: Users, rng: np.random.Generator) -> Users:
         """All or none."""
@@ -21,7 +25,9 @@ class Blackout(Dropout):
 
 
 class CutOff(Dropout):
-    """Mid-round: each block breaks off with probability `rate`; the users up to a random place have sent, the rest have not."""
+    """Mid-round: each block breaks off with probability `rate`; the users up to a random place have
+    sent, the rest have not.
+    """
 
     def corrupt(self, round_index: int, users: Users, rng: np.random.Generator) -> Users:
         """What comes after the place."""
@@ -29,7 +35,8 @@ class CutOff(Dropout):
 
 
 class ChosenDropout(Dropout):
-    """Adversarially chosen once the query is seen: in each block the share `rate` of the users with the most telling values.
+    """Adversarially chosen once the query is seen: in each block the share `rate` of the users with
+    the most telling values.
 
     Attributes:
         rate: share of the users.

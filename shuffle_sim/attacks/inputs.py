@@ -1,6 +1,8 @@
-"""Manipulated inputs, by the field's names: users lie about their row or value and then follow the protocol.
+"""Manipulated inputs, by the field's names: users lie about their row or value and then follow the
+protocol.
 
-Whatever they claim is clipped to the domain by the randomizer itself, so none of them counts for more than an honest user could.
+Whatever they claim is clipped to the domain by the randomizer itself, so none of them counts for
+more than an honest user could.
 """
 
 import math
@@ -15,7 +17,9 @@ from shuffle_sim.protocol.base import RoundSpec
 
 
 class LabelFlip(Coalition):
-    """The label in `column` of the row, reflected about `about`: 0 for labels -1 and 1, 0.5 for 0 and 1."""
+    """The label in `column` of the row, reflected about `about`: 0 for labels -1 and 1, 0.5 for 0
+    and 1.
+    """
 
     def __init__(self, fraction: float, column: int = -1, about: float = 0.0) -> None:
         """By default the last column, where losses have their label."""
@@ -44,7 +48,9 @@ class SignFlip(Coalition):
 
 
 class Scaling(Coalition):
-    """The value `factor` times as far from the middle of the domain (model replacement: Bagdasaryan et al. 2020)."""
+    """The value `factor` times as far from the middle of the domain (model replacement: Bagdasaryan
+    et al. 2020).
+    """
 
     def __init__(self, fraction: float, factor: float = 10.0) -> None:
         """A negative factor flips the sign, too."""
@@ -71,7 +77,9 @@ class Gaussian(Coalition):
 
 
 class Knowing(Coalition):
-    """Computes its value from others': those of the coalition in the block (`knows="own"`) or of the whole block ("all")."""
+    """Computes its value from others': those of the coalition in the block (`knows="own"`) or of
+    the whole block ("all").
+    """
 
     def __init__(self, fraction: float, knows: str = "own") -> None:
         """Refuse another word."""
@@ -86,7 +94,8 @@ class Knowing(Coalition):
 
 
 class ALIE(Knowing):
-    """A little is enough (Baruch, Baruch and Goldberg 2019): mean - z std of the known values, coordinate by coordinate.
+    """A little is enough (Baruch, Baruch and Goldberg 2019): mean - z std of the known values,
+    coordinate by coordinate.
 
     By default z = Phi^-1(0.5 / (1 - fraction)), their largest that still hides in the majority.
     """
@@ -96,7 +105,11 @@ class ALIE(Knowing):
         super().__init__(fraction, knows)
         if z is None and self.fraction >= 0.5:
             raise ParameterError("z", z, "given where half of the users or more are corrupted")
-        self.z = float(scipy.special.ndtri(0.5 / (1 - self.fraction))) if z is None else real("z", z, -math.inf, math.inf)
+        self.z = (
+            float(scipy.special.ndtri(0.5 / (1 - self.fraction)))
+            if z is None
+            else real("z", z, -math.inf, math.inf)
+        )
 
     def values(self, context: AttackContext, xs: Floats, rng: np.random.Generator) -> Floats:
         """The same value for all."""
@@ -105,7 +118,9 @@ class ALIE(Knowing):
 
 
 class IPM(Knowing):
-    """Inner-product manipulation (Xie, Koyejo and Gupta 2020): -scale times the mean of the known values, about the middle."""
+    """Inner-product manipulation (Xie, Koyejo and Gupta 2020): -scale times the mean of the known
+    values, about the middle.
+    """
 
     def __init__(self, fraction: float, scale: float = 1.0, knows: str = "own") -> None:
         """Refuse a scale that is not a number."""
@@ -115,11 +130,15 @@ class IPM(Knowing):
     def values(self, context: AttackContext, xs: Floats, rng: np.random.Generator) -> Floats:
         """The same value for all."""
         center = context.center(xs[0])
-        return np.broadcast_to(center - self.scale * (self.known(context, xs).mean(axis=0) - center), xs.shape)
+        return np.broadcast_to(
+            center - self.scale * (self.known(context, xs).mean(axis=0) - center), xs.shape
+        )
 
 
 class Mimic(Knowing):
-    """All send the value of the first user they know (Karimireddy, He and Jaggi 2022): hides what others have to say."""
+    """All send the value of the first user they know (Karimireddy, He and Jaggi 2022): hides what
+    others have to say.
+    """
 
     def __init__(self, fraction: float, knows: str = "all") -> None:
         """By default they look at the whole block."""

@@ -1,6 +1,7 @@
 """Manipulated outputs: users that do not run the randomizer but send what they like.
 
-A report that is well formed is accepted, and moves the sum by the alphabet's reach at most; everything else is dropped by reason.
+A report that is well formed is accepted, and moves the sum by the alphabet's reach at most;
+everything else is dropped by reason.
 """
 
 from dataclasses import replace
@@ -15,9 +16,13 @@ from shuffle_sim.wire.messages import Messages
 
 
 def _same(context: AttackContext, largest: Floats | bool) -> Messages:
-    """The report with the largest symbol under the labels where `largest` holds, and zero under the others."""
+    """The report with the largest symbol under the labels where `largest` holds, and zero under the
+    others.
+    """
     alphabet, per_label = context.randomizer.alphabet, context.randomizer.per_label
-    symbols = np.broadcast_to(np.asarray(largest, np.uint64).reshape(-1, 1), (alphabet.labels, per_label))
+    symbols = np.broadcast_to(
+        np.asarray(largest, np.uint64).reshape(-1, 1), (alphabet.labels, per_label)
+    )
     return Messages.from_symbols(alphabet, (symbols * np.uint64(alphabet.symbols - 1))[None])
 
 
@@ -38,7 +43,9 @@ class Zeros(Coalition):
 
 
 class Oppose(Coalition):
-    """Under each label the extreme on the far side of the value: the sign flip at the largest reach that a report has."""
+    """Under each label the extreme on the far side of the value: the sign flip at the largest reach
+    that a report has.
+    """
 
     def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
         """Ones where the value is below the middle."""
@@ -67,12 +74,18 @@ class MissingBits(Coalition):
 
 
 class WrongLabels(Coalition):
-    """Every message under the label that follows its own: well formed, as labels are places on the wire."""
+    """Every message under the label that follows its own: well formed, as labels are places on the
+    wire.
+    """
 
     def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
         """The labels moved on by one."""
         honest = call_next(x)
-        return Messages.from_symbols(honest.alphabet, np.roll(honest.symbols, 1, 1)) if isinstance(honest, Messages) else honest
+        return (
+            Messages.from_symbols(honest.alphabet, np.roll(honest.symbols, 1, 1))
+            if isinstance(honest, Messages)
+            else honest
+        )
 
 
 class OutOfRange(Coalition):
@@ -86,7 +99,9 @@ class OutOfRange(Coalition):
 class Garbage(Coalition):
     """Random bytes in place of the whole frame, up to twice as many."""
 
-    def send(self, context: AttackContext, user: int, packet: bytes, rng: np.random.Generator) -> tuple[bytes, ...]:
+    def send(
+        self, context: AttackContext, user: int, packet: bytes, rng: np.random.Generator
+    ) -> tuple[bytes, ...]:
         """Of a random length."""
         return (rng.bytes(int(rng.integers(2 * len(packet) + 1))),)
 
@@ -112,13 +127,17 @@ class Twice(Coalition):
         super().__init__(fraction)
         self.times = integer("times", times, 2, 1000)
 
-    def send(self, context: AttackContext, user: int, packet: bytes, rng: np.random.Generator) -> tuple[bytes, ...]:
+    def send(
+        self, context: AttackContext, user: int, packet: bytes, rng: np.random.Generator
+    ) -> tuple[bytes, ...]:
         """Copies."""
         return (packet,) * self.times
 
 
 class Impostor(Coalition):
-    """Frames that claim to be more than one user's report: a whole block's, another user's, or so many users'."""
+    """Frames that claim to be more than one user's report: a whole block's, another user's, or so
+    many users'.
+    """
 
     CLAIMS = ("block", "user", "count")
 
@@ -129,11 +148,15 @@ class Impostor(Coalition):
             raise ParameterError("claim", claim, f"one of {', '.join(self.CLAIMS)}")
         self.claim = claim
 
-    def send(self, context: AttackContext, user: int, packet: bytes, rng: np.random.Generator) -> tuple[bytes, ...]:
+    def send(
+        self, context: AttackContext, user: int, packet: bytes, rng: np.random.Generator
+    ) -> tuple[bytes, ...]:
         """The honest frame with another header."""
         frame = parse(packet)
         changed = {
-            "block": replace(frame, kind=Kind.REPORTS, index=context.block, reports=context.users.size),
+            "block": replace(
+                frame, kind=Kind.REPORTS, index=context.block, reports=context.users.size
+            ),
             "user": replace(frame, index=user + 1),
             "count": replace(frame, reports=2**32 - 1),
         }
@@ -141,14 +164,18 @@ class Impostor(Coalition):
 
 
 class Replay(Coalition):
-    """The frame of the last round it answered once more, in place of this round's; the first is honest."""
+    """The frame of the last round it answered once more, in place of this round's; the first is
+    honest.
+    """
 
     def __init__(self, fraction: float) -> None:
         """Nothing sent yet."""
         super().__init__(fraction)
         self._last: dict[int, tuple[int, bytes]] = {}
 
-    def send(self, context: AttackContext, user: int, packet: bytes, rng: np.random.Generator) -> tuple[bytes, ...]:
+    def send(
+        self, context: AttackContext, user: int, packet: bytes, rng: np.random.Generator
+    ) -> tuple[bytes, ...]:
         """What was kept; it stays the same where a round is answered again."""
         kept, sent = self._last.setdefault(user, (context.round, packet))
         return (packet if kept == context.round else sent,)

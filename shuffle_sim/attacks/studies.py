@@ -1,4 +1,6 @@
-"""What attacks do, measured: to privacy by honest fraction, to a sum by corrupted user, to a trained model by their share."""
+"""What attacks do, measured: to privacy by honest fraction, to a sum by corrupted user, to a
+trained model by their share.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -28,7 +30,8 @@ class PrivacyRow:
     Attributes:
         fraction: of the users, honest.
         honest: users.
-        paper: the epsilon planned divided by the fraction (appendix A.3), None where that theorem says nothing.
+        paper: the epsilon planned divided by the fraction (appendix A.3), None where that theorem
+        says nothing.
         proven: recomputed for the noise of the honest users.
         exact: of the worst pair, by exact arithmetic.
         empirical: lower bound from samples of the implemented randomizer, with confidence 1 - 1e-4.
@@ -43,9 +46,14 @@ class PrivacyRow:
 
 
 def privacy_study(
-    protocol: Protocol[Any], fractions: Sequence[float], *, repeats: int = 4000, seed: int | None = None
+    protocol: Protocol[Any],
+    fractions: Sequence[float],
+    *,
+    repeats: int = 4000,
+    seed: int | None = None,
 ) -> list[PrivacyRow]:
-    """Privacy of a one-round binomial sum when only a fraction of its users adds noise that the analyzer does not know.
+    """Privacy of a one-round binomial sum when only a fraction of its users adds noise that the
+    analyzer does not know.
 
     Raises:
         ParameterError: fractions outside (0, 1], or a protocol of another kind.
@@ -61,7 +69,9 @@ def privacy_study(
             _by_paper(planned, fraction),
             _proven(event.with_honest(users), delta),
             binomial.epsilon(users * event.bits, event.p, event.steps, delta),
-            empirical_epsilon(spec.randomizer, users, delta, repeats=repeats, seed=(entropy + index) % 2**128),
+            empirical_epsilon(
+                spec.randomizer, users, delta, repeats=repeats, seed=(entropy + index) % 2**128
+            ),
         )
         for index, (fraction, users) in enumerate(zip(fractions, honest, strict=True))
     ]
@@ -87,16 +97,19 @@ def _by_paper(planned: float, fraction: float) -> float | None:
 
 
 def reach(g: int, b: int, p: float = 0.5) -> tuple[float, float]:
-    """How far a report can move a coordinate of a vector sum up and down from datum 0, in norm bounds.
+    """How far a report can move a coordinate of a vector sum up and down from datum 0, in norm
+    bounds.
 
-    1 + 2 b (1 - p)/g and 1 + 2 b p/g, both 1 + b/g at p = 1/2. All d coordinates at once, in l2: sqrt(d) times as far.
+    1 + 2 b (1 - p)/g and 1 + 2 b p/g, both 1 + b/g at p = 1/2. All d coordinates at once, in l2:
+    sqrt(d) times as far.
     """
     return 1 + 2 * b * (1 - p) / g, 1 + 2 * b * p / g
 
 
 @dataclass(frozen=True)
 class BiasRow:
-    """How far a corrupted user moves a vector sum from what it should have added, l2, in norm bounds.
+    """How far a corrupted user moves a vector sum from what it should have added, l2, in norm
+    bounds.
 
     Attributes:
         attack: as `catalogue.attack` takes it, without the fraction.
@@ -113,8 +126,11 @@ class BiasRow:
     error: float
 
 
-def manipulation_study(protocol: Any, *, fraction: float = 0.02, repeats: int = 10, seed: int | None = None) -> list[BiasRow]:
-    """Displacement of a vector sum by each attack that has a closed form, for users who all hold the same datum.
+def manipulation_study(
+    protocol: Any, *, fraction: float = 0.02, repeats: int = 10, seed: int | None = None
+) -> list[BiasRow]:
+    """Displacement of a vector sum by each attack that has a closed form, for users who all hold
+    the same datum.
 
     Args:
         protocol: a `VectorSum`.
@@ -142,12 +158,19 @@ def manipulation_study(protocol: Any, *, fraction: float = 0.02, repeats: int = 
     ]
     entropy = entropy_of(seed)
     return [
-        BiasRow(name, datum, expected, *_displacement(protocol, name, datum, fraction, repeats, entropy + 1000 * index))
+        BiasRow(
+            name,
+            datum,
+            expected,
+            *_displacement(protocol, name, datum, fraction, repeats, entropy + 1000 * index),
+        )
         for index, (name, datum, expected) in enumerate(cases)
     ]
 
 
-def _displacement(protocol: Any, name: str, datum: str, fraction: float, repeats: int, entropy: int) -> tuple[float, float]:
+def _displacement(
+    protocol: Any, name: str, datum: str, fraction: float, repeats: int, entropy: int
+) -> tuple[float, float]:
     rows = np.zeros((protocol.n, protocol.d))
     rows[:, 0] = protocol.norm_bound if datum == "edge" else 0.0
     moved, corrupted = np.zeros(protocol.d), 0
@@ -157,9 +180,13 @@ def _displacement(protocol: Any, name: str, datum: str, fraction: float, repeats
         moved += result.value - rows.sum(axis=0)
         corrupted += result.reports.corrupted
     if not corrupted:
-        raise ParameterError("fraction", fraction, f"so large that some of {protocol.n} users are corrupted")
+        raise ParameterError(
+            "fraction", fraction, f"so large that some of {protocol.n} users are corrupted"
+        )
     scale = corrupted * protocol.norm_bound
-    return float(np.linalg.norm(moved)) / scale, protocol.standard_error * math.sqrt(protocol.d * repeats) / scale
+    return float(np.linalg.norm(moved)) / scale, protocol.standard_error * math.sqrt(
+        protocol.d * repeats
+    ) / scale
 
 
 def at_fraction(name: str, fraction: float) -> Adversary:
@@ -210,22 +237,54 @@ class TrainingRow:
 
 
 def training_study(
-    target_model: TargetModel, attacks: Sequence[str], fractions: Sequence[float], *, repeats: int = 5, seed: int | None = None
+    target_model: TargetModel,
+    attacks: Sequence[str],
+    fractions: Sequence[float],
+    *,
+    repeats: int = 5,
+    seed: int | None = None,
 ) -> list[TrainingRow]:
-    """The error of a model with no attackers, first, then by attack and fraction of attackers; the same seeds for all of them.
+    """The error of a model with no attackers, first, then by attack and fraction of attackers; the
+    same seeds for all of them.
 
     Raises:
         ParameterError: fractions outside [0, 1], unknown attacks: before anything is trained.
     """
     integer("repeats", repeats, 2)
-    cases = [(name, fraction, at_fraction(name, fraction)) for name in attacks for fraction in fractions if fraction]
+    cases = [
+        (name, fraction, at_fraction(name, fraction))
+        for name in attacks
+        for fraction in fractions
+        if fraction
+    ]
     entropy = entropy_of(seed)
     seeds = [(entropy + index) % 2**128 for index in range(repeats)]
     return [_trained(target_model, *case, seeds) for case in [("none", 0.0, None), *cases]]
 
 
-def _trained(target_model: TargetModel, name: str, fraction: float, adversary: Adversary | None, seeds: list[int]) -> TrainingRow:
-    runs = [run(target_model.protocol, target_model.rows, adversary=adversary, fidelity="aggregate", seed=seed) for seed in seeds]
+def _trained(
+    target_model: TargetModel,
+    name: str,
+    fraction: float,
+    adversary: Adversary | None,
+    seeds: list[int],
+) -> TrainingRow:
+    runs = [
+        run(
+            target_model.protocol,
+            target_model.rows,
+            adversary=adversary,
+            fidelity="aggregate",
+            seed=seed,
+        )
+        for seed in seeds
+    ]
     errors = [target_model.error(result.value) for result in runs]
     spread = float(np.std(errors, ddof=1)) / math.sqrt(len(seeds))
-    return TrainingRow(name, fraction, float(np.mean(errors)), spread, max(result.privacy.epsilon for result in runs))
+    return TrainingRow(
+        name,
+        fraction,
+        float(np.mean(errors)),
+        spread,
+        max(result.privacy.epsilon for result in runs),
+    )

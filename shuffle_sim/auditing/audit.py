@@ -1,8 +1,10 @@
-"""Auditing what is implemented, not what a formula says: the users' code and the shuffler's, run many times on a worst pair.
+"""Auditing what is implemented, not what a formula says: the users' code and the shuffler's, run
+many times on a worst pair.
 
-Sampling cannot reach delta = 1e-6, so the audit does two things. It compares the law of every user's report, of the tally and of
-the order with the exact one (goodness of fit, false-alarm rate 1e-6 a check): that is what catches wrong noise. And it
-bounds epsilon from below by Clopper-Pearson on the worst pair: theorem >= exact >= empirical must hold.
+Sampling cannot reach delta = 1e-6, so the audit does two things. It compares the law of every
+user's report, of the tally and of the order with the exact one (goodness of fit, false-alarm rate
+1e-6 a check): that is what catches wrong noise. And it bounds epsilon from below by Clopper-Pearson
+on the worst pair: theorem >= exact >= empirical must hold.
 """
 
 import math
@@ -41,21 +43,33 @@ class Auditable(typing.Protocol):
     """What a randomizer must say of itself to be audited."""
 
     def worst_pair(self) -> tuple[Floats, Floats]:
-        """Two data that are hardest to tell apart, differing in label 0, where neither is rounded at random."""
+        """Two data that are hardest to tell apart, differing in label 0, where neither is rounded
+        at random.
+        """
 
     def count_pmf(self, x: Floats, label: int) -> Floats:
-        """Exact law of `count_index` under `label` of one report on the admitted datum `x`, from 0 on."""
+        """Exact law of `count_index` under `label` of one report on the admitted datum `x`, from 0
+        on.
+        """
 
     def count_index(self, sums: NDArray[np.int64], reports: int) -> NDArray[np.int64]:
-        """Sums of the symbols of so many reports (of bits: the ones), counted from the lowest that can be."""
+        """Sums of the symbols of so many reports (of bits: the ones), counted from the lowest that
+        can be.
+        """
 
     def total_law(self, sums: NDArray[np.int64], users: int) -> tuple[NDArray[np.int64], Floats]:
-        """Sums under label 0 of `users` who all hold the first of the worst pair, as indices of their exact law, and that law."""
+        """Sums under label 0 of `users` who all hold the first of the worst pair, as indices of
+        their exact law, and that law.
+        """
 
 
 _EXACT: dict[type[PrivacyEvent], Callable[[Any, float], float]] = {
-    BinomialSumEvent: lambda event, delta: binomial.epsilon(event.trials, event.p, event.steps, delta),
-    SplitMixEvent: lambda event, delta: laplace.epsilon(event.shape, event.rate, event.steps, delta),
+    BinomialSumEvent: lambda event, delta: binomial.epsilon(
+        event.trials, event.p, event.steps, delta
+    ),
+    SplitMixEvent: lambda event, delta: laplace.epsilon(
+        event.shape, event.rate, event.steps, delta
+    ),
 }
 """epsilon of the worst pair's sum, by the kind of the release."""
 
@@ -76,7 +90,8 @@ class AuditReport:
     Attributes:
         theorem: epsilon that the run would state.
         exact: epsilon of the worst pair by exact arithmetic.
-        empirical: a lower bound of epsilon from samples, true with probability 1 - 1e-4 if the samples are what they seem.
+        empirical: a lower bound of epsilon from samples, true with probability 1 - 1e-4 if the
+        samples are what they seem.
         delta: at which the three hold.
         repeats: samples of every law; the empirical bound takes ten times as many a side.
         checks: all comparisons, the order of the three epsilons last.
@@ -107,7 +122,8 @@ def audit(
 
     Args:
         protocol: whose first round is audited.
-        repeats: samples of every law; at least 1,000. The empirical bound takes ten times as many a side.
+        repeats: samples of every law; at least 1,000. The empirical bound takes ten times as many a
+        side.
         seed: to reproduce the audit.
         shard: the implementation of the users.
         shuffler: the implementation of the shuffler.
@@ -119,7 +135,9 @@ def audit(
     spec = protocol.plan(protocol.init())
     if spec is None or not isinstance(spec.randomizer, Auditable) or type(spec.event) not in _EXACT:
         raise ParameterError(
-            "protocol", type(protocol).__name__, "one whose randomizer has worst_pair, count_pmf and count_index"
+            "protocol",
+            type(protocol).__name__,
+            "one whose randomizer has worst_pair, count_pmf and count_index",
         )
     event: Any = spec.event
     bench = _Bench(protocol, spec, entropy_of(seed), repeats, shard, shuffler)
@@ -128,45 +146,72 @@ def audit(
         _held("each user's report has its exact law (literal)", lambda: bench.reports("literal")),
         _held("each user's report has its exact law (counts)", lambda: bench.reports("counts")),
         _held("the tally of the users has its exact law (aggregate)", bench.tallies),
-        _held("the noise of all honest users together has its exact law", lambda: bench.whole(event.honest)),
+        _held(
+            "the noise of all honest users together has its exact law",
+            lambda: bench.whole(event.honest),
+        ),
         _held("two rounds over the same data draw independent noise", bench.rounds),
         _held("the shuffler keeps no order", bench.order),
     ]
     delta = protocol.delta
-    theorem = protocol.claim.epsilon if protocol.claim else ShuffleAccountant().compose(event).get_epsilon(delta)
+    theorem = (
+        protocol.claim.epsilon
+        if protocol.claim
+        else ShuffleAccountant().compose(event).get_epsilon(delta)
+    )
     exact = _EXACT[type(event)](event, delta)
-    empirical = empirical_epsilon(spec.randomizer, event.honest, delta, repeats=repeats, seed=bench.entropy)
+    empirical = empirical_epsilon(
+        spec.randomizer, event.honest, delta, repeats=repeats, seed=bench.entropy
+    )
     ordered = theorem * (1 + 1e-9) >= exact >= empirical
     words = f"theorem {theorem:.4f}, exact {exact:.4f}, empirical {empirical:.4f}"
-    checks.append(Check("theorem >= exact >= empirical lower bound", ordered, "" if ordered else words))
+    checks.append(
+        Check("theorem >= exact >= empirical lower bound", ordered, "" if ordered else words)
+    )
     return AuditReport(theorem, exact, empirical, delta, repeats, tuple(checks))
 
 
 def empirical_epsilon(
-    randomizer: Randomizer, honest: int, delta: float, *, repeats: int = 4000, seed: int | None = None
+    randomizer: Randomizer,
+    honest: int,
+    delta: float,
+    *,
+    repeats: int = 4000,
+    seed: int | None = None,
 ) -> float:
-    """Clopper-Pearson lower bound of epsilon from tallies of the worst pair, best threshold chosen on other samples.
+    """Clopper-Pearson lower bound of epsilon from tallies of the worst pair, best threshold chosen
+    on other samples.
 
     Args:
         randomizer: as implemented; says its worst pair (`Auditable`).
-        honest: users whose reports the analyzer does not know: the rest of the view tells it nothing.
+        honest: users whose reports the analyzer does not know: the rest of the view tells it
+        nothing.
         delta: at which the bound holds, with confidence 1 - 1e-4.
         repeats: a tenth of the samples a side, at least 100.
         seed: to reproduce it.
     """
     integer("repeats", repeats, 100)
     if not isinstance(randomizer, Auditable):
-        raise ParameterError("randomizer", type(randomizer).__name__, "one with worst_pair and count_pmf")
+        raise ParameterError(
+            "randomizer", type(randomizer).__name__, "one with worst_pair and count_pmf"
+        )
     rng, pair = np.random.default_rng(entropy_of(seed)), randomizer.worst_pair()
     others = np.repeat(pair[0][None], honest - 1, axis=0)
     rows = [np.concatenate([x[None], others]) for x in pair]
     half = 5 * repeats
-    low, high = (randomizer.count_index(np.array([randomizer.tally(r, rng)[0] for _ in range(2 * half)]), 1) for r in rows)
+    low, high = (
+        randomizer.count_index(np.array([randomizer.tally(r, rng)[0] for _ in range(2 * half)]), 1)
+        for r in rows
+    )
     if np.median(low) > np.median(high):
         low, high = high, low
-    thresholds = np.unique(np.quantile(np.concatenate([low, high]), np.linspace(0.002, 0.998, 250)).round())
+    thresholds = np.unique(
+        np.quantile(np.concatenate([low, high]), np.linspace(0.002, 0.998, 250)).round()
+    )
     tests = [(high, low, t) for t in thresholds] + [(-low, -high, -t) for t in thresholds]
-    a, b, t = max(tests, key=lambda test: _clopper_pearson(test[0][:half], test[1][:half], test[2], delta))
+    a, b, t = max(
+        tests, key=lambda test: _clopper_pearson(test[0][:half], test[1][:half], test[2], delta)
+    )
     return max(0.0, _clopper_pearson(a[half:], b[half:], t, delta))
 
 
@@ -202,15 +247,26 @@ class _Bench:
 
     def answers(self, fidelity: str, rounds: int) -> list[list[Frame]]:
         """The frames of the shard's users for so many rounds."""
-        population = InMemory(np.concatenate([self.values] * (-(-self.protocol.users // _USERS)))[: self.protocol.users])
+        population = InMemory(
+            np.concatenate([self.values] * (-(-self.protocol.users // _USERS)))[
+                : self.protocol.users
+            ]
+        )
         deployment = Deployment(self.protocol, bytes(16), self.entropy, fidelity, _USERS)
         shard = self.shard(deployment, population, [0])
         payload = RoundSpec(
-            Cohort.of(0, self.users), self.spec.query, self.randomizer, self.spec.event, lambda _: None
+            Cohort.of(0, self.users),
+            self.spec.query,
+            self.randomizer,
+            self.spec.event,
+            lambda _: None,
         ).broadcast()
         contexts = [Context.of_broadcast(bytes(16), index, payload) for index in range(rounds)]
         broadcasts = [Frame(Kind.ROUND, context, 0, 0, payload).tobytes() for context in contexts]
-        return [[parse(data) for data in split_frames(shard.answer(broadcast)[0])] for broadcast in broadcasts]
+        return [
+            [parse(data) for data in split_frames(shard.answer(broadcast)[0])]
+            for broadcast in broadcasts
+        ]
 
     @property
     def users(self) -> int:
@@ -219,14 +275,20 @@ class _Bench:
     def messages(self, frames: list[Frame]) -> Messages:
         """The reports of one round, as the shuffler would read them."""
         payload, reports = b"".join(f.payload for f in frames), sum(f.reports for f in frames)
-        return Messages.from_bytes(self.randomizer.alphabet, self.randomizer.per_label, payload, reports)
+        return Messages.from_bytes(
+            self.randomizer.alphabet, self.randomizer.per_label, payload, reports
+        )
 
     def sizes(self) -> None:
         for frames in self.answers("literal", 20):
             if self.messages(frames).reports != self.users:
                 raise LawError("not every user sent one report")
         rng = np.random.default_rng(self.entropy)
-        sizes = {(r.packed.shape, r.per_label) for x in self.values for r in [self.randomizer.randomize(x, rng)]}
+        sizes = {
+            (r.packed.shape, r.per_label)
+            for x in self.values
+            for r in [self.randomizer.randomize(x, rng)]
+        }
         if sizes != {((1, self.randomizer.report_bytes), self.randomizer.per_label)}:
             raise LawError(f"reports of sizes {sorted(sizes)}")
 
@@ -234,11 +296,19 @@ class _Bench:
         """Sums per round, user and label, (rounds, users, labels), as indices of the exact law."""
         labels = self.randomizer.alphabet.labels
         if fidelity == "literal":
-            seen = [self.messages(frames).symbols.sum(axis=-1, dtype=np.int64) for frames in self.answers("literal", rounds)]
+            seen = [
+                self.messages(frames).symbols.sum(axis=-1, dtype=np.int64)
+                for frames in self.answers("literal", rounds)
+            ]
         else:
             seen = [
                 np.concatenate(
-                    [np.frombuffer(f.payload, count_type(self.randomizer)).astype(np.int64).reshape(-1, labels) for f in frames]
+                    [
+                        np.frombuffer(f.payload, count_type(self.randomizer))
+                        .astype(np.int64)
+                        .reshape(-1, labels)
+                        for f in frames
+                    ]
                 )
                 for frames in self.answers("counts", rounds)
             ]
@@ -255,7 +325,12 @@ class _Bench:
 
     def tallies(self) -> None:
         frames = self.answers("aggregate", self.repeats)
-        seen = np.array([sum(int(np.frombuffer(f.payload, "<i8")[0]) for f in round_frames) for round_frames in frames])
+        seen = np.array(
+            [
+                sum(int(np.frombuffer(f.payload, "<i8")[0]) for f in round_frames)
+                for round_frames in frames
+            ]
+        )
         pmf = np.ones(1)
         for x in self.values[: self.users]:
             pmf = _convolved(pmf, self.law.count_pmf(x, 0))
@@ -264,10 +339,15 @@ class _Bench:
     def whole(self, honest: int) -> None:
         rng = np.random.default_rng([self.entropy, 1])
         rows = np.repeat(self.pair[0][None], honest, axis=0)
-        check_pmf(*self.law.total_law(np.array([self.randomizer.tally(rows, rng)[0] for _ in range(self.repeats)]), honest))
+        check_pmf(
+            *self.law.total_law(
+                np.array([self.randomizer.tally(rows, rng)[0] for _ in range(self.repeats)]), honest
+            )
+        )
 
     def rounds(self) -> None:
-        # Under independence the difference of two rounds has the law of the difference of independent draws.
+        # Under independence the difference of two rounds has the law of the difference of
+        # independent draws.
         counts = self.counts("counts", 2 * self.repeats)
         for user in range(self.users):
             pmf = self.law.count_pmf(self.values[user], 0)
@@ -278,7 +358,9 @@ class _Bench:
                 raise LawError(f"user {user}: {error}") from error
 
     def order(self) -> None:
-        """Half of the users send only the largest symbol, half only 0; in the view's first half it must be hypergeometric."""
+        """Half of the users send only the largest symbol, half only 0; in the view's first half it
+        must be hypergeometric.
+        """
         alphabet, per_label = self.randomizer.alphabet, self.randomizer.per_label
         half = self.users // 2
         if half == 0 or self.protocol.users < 2:
@@ -286,7 +368,13 @@ class _Bench:
         symbols = np.zeros((2 * half, alphabet.labels, per_label), np.int64)
         symbols[:half] = alphabet.symbols - 1
         payload = Messages.from_symbols(alphabet, symbols).tobytes()
-        public = RoundSpec(Cohort.of(0, 2 * half), self.spec.query, self.randomizer, self.spec.event, lambda _: None).broadcast()
+        public = RoundSpec(
+            Cohort.of(0, 2 * half),
+            self.spec.query,
+            self.randomizer,
+            self.spec.event,
+            lambda _: None,
+        ).broadcast()
         deployment = Deployment(self.protocol, bytes(16), self.entropy, "literal", _USERS)
         shuffler = self.shuffler(deployment)
         seen, size = [], 2 * half * per_label
@@ -294,7 +382,9 @@ class _Bench:
             context = Context.of_broadcast(bytes(16), index, public)
             batch = Frame(Kind.REPORTS, context, 0, 2 * half, payload).tobytes()
             view, _ = shuffler.shuffle(Frame(Kind.ROUND, context, 0, 0, public).tobytes(), [batch])
-            rows = Messages.from_bytes(Alphabet(1, alphabet.symbols), size, parse(view).payload[8:], alphabet.labels).symbols
+            rows = Messages.from_bytes(
+                Alphabet(1, alphabet.symbols), size, parse(view).payload[8:], alphabet.labels
+            ).symbols
             seen.append(int(np.count_nonzero(rows[0, 0, : half * per_label])))
         places = np.arange(half * per_label + 1)
         check_pmf(seen, stats.hypergeom.pmf(places, size, half * per_label, half * per_label))
@@ -302,12 +392,28 @@ class _Bench:
 
 def _convolved(first: Floats, second: Floats) -> Floats:
     """The law of a sum; long ones by Fourier transforms, to 1e-16."""
-    return np.convolve(first, second) if min(len(first), len(second)) < 4096 else np.maximum(fftconvolve(first, second), 0.0)
+    return (
+        np.convolve(first, second)
+        if min(len(first), len(second)) < 4096
+        else np.maximum(fftconvolve(first, second), 0.0)
+    )
 
 
-def _clopper_pearson(likely: NDArray[Any], unlikely: NDArray[Any], threshold: float, delta: float) -> float:
-    """ln((P - delta) / Q) with P bounded from below and Q from above, for the event sample >= threshold."""
-    hits, misses, alpha = int((likely >= threshold).sum()), int((unlikely >= threshold).sum()), (1 - _CONFIDENCE) / 2
+def _clopper_pearson(
+    likely: NDArray[Any], unlikely: NDArray[Any], threshold: float, delta: float
+) -> float:
+    """ln((P - delta) / Q) with P bounded from below and Q from above, for the event sample >=
+    threshold.
+    """
+    hits, misses, alpha = (
+        int((likely >= threshold).sum()),
+        int((unlikely >= threshold).sum()),
+        (1 - _CONFIDENCE) / 2,
+    )
     lower = stats.beta.ppf(alpha, hits, likely.size - hits + 1) if hits else 0.0
-    upper = stats.beta.ppf(1 - alpha, misses + 1, unlikely.size - misses) if misses < unlikely.size else 1.0
+    upper = (
+        stats.beta.ppf(1 - alpha, misses + 1, unlikely.size - misses)
+        if misses < unlikely.size
+        else 1.0
+    )
     return math.log((lower - delta) / upper) if lower > delta else -math.inf

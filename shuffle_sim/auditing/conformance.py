@@ -1,7 +1,9 @@
-"""Conformance checks for third-party randomizers and runtimes, and the statistical tests behind them.
+"""Conformance checks for third-party randomizers and runtimes, and the statistical tests behind
+them.
 
-Every statistical check states its false-alarm rate: the probability to fail although the claim is true. Whoever uses one
-should also show that it catches a planted defect (a power control), or it may be a test that cannot fail.
+Every statistical check states its false-alarm rate: the probability to fail although the claim is
+true. Whoever uses one should also show that it catches a planted defect (a power control), or it
+may be a test that cannot fail.
 """
 
 from typing import Any
@@ -24,25 +26,41 @@ class LawError(AssertionError):
 
 
 def check_pmf(draws: ArrayLike, pmf: Floats, *, false_alarm: float = FALSE_ALARM) -> None:
-    """Draws of 0, 1, ... against a probability mass function (chi-square, cells pooled to at least 10 expected).
+    """Draws of 0, 1, ... against a probability mass function (chi-square, cells pooled to at least
+    10 expected).
 
     Raises:
         LawError: if the law differs; by chance with probability `false_alarm`.
     """
     values = np.asarray(draws, np.int64).ravel()
-    if values.size and (values.min() < 0 or values.max() >= len(pmf) or (np.asarray(pmf)[np.unique(values)] == 0).any()):
+    if values.size and (
+        values.min() < 0
+        or values.max() >= len(pmf)
+        or (np.asarray(pmf)[np.unique(values)] == 0).any()
+    ):
         raise LawError("a draw has probability 0")
-    observed, expected = _pool(np.bincount(values, minlength=len(pmf)), np.asarray(pmf) * values.size)
+    observed, expected = _pool(
+        np.bincount(values, minlength=len(pmf)), np.asarray(pmf) * values.size
+    )
     mode = int(np.argmax(pmf))
-    if len(expected) < 2 and pmf[mode] > 0.5:  # all but a constant: how often it is one is all that so many draws can show
+    if (
+        len(expected) < 2 and pmf[mode] > 0.5
+    ):  # all but a constant: how often it is one is all that so many draws can show
         hits, law = int((values == mode).sum()), stats.binom(values.size, min(pmf[mode], 1.0))
         if 2 * min(law.cdf(hits), law.sf(hits - 1)) < false_alarm:
             raise LawError(f"{hits} of {values.size} draws where {law.mean():.1f} are expected")
         return
-    _judge(float(((observed - expected) ** 2 / expected).sum()), len(expected) - 1, false_alarm, "the law differs from the pmf")
+    _judge(
+        float(((observed - expected) ** 2 / expected).sum()),
+        len(expected) - 1,
+        false_alarm,
+        "the law differs from the pmf",
+    )
 
 
-def check_same_law(first: ArrayLike, second: ArrayLike, *, false_alarm: float = FALSE_ALARM) -> None:
+def check_same_law(
+    first: ArrayLike, second: ArrayLike, *, false_alarm: float = FALSE_ALARM
+) -> None:
     """Two samples of integers have one law (two-sample chi-square, pooled).
 
     Raises:
@@ -60,8 +78,11 @@ def check_same_law(first: ArrayLike, second: ArrayLike, *, false_alarm: float = 
     _judge(statistic, cells - 1, false_alarm, "the two laws differ")
 
 
-def check_variance(errors: ArrayLike, variance: ArrayLike, *, false_alarm: float = FALSE_ALARM) -> None:
-    """Errors of mean 0 and near-Gaussian law have the predicted variance: chi-square of sum errors^2 / variance, two-sided.
+def check_variance(
+    errors: ArrayLike, variance: ArrayLike, *, false_alarm: float = FALSE_ALARM
+) -> None:
+    """Errors of mean 0 and near-Gaussian law have the predicted variance: chi-square of sum
+    errors^2 / variance, two-sided.
 
     Raises:
         LawError: if not; by chance with probability `false_alarm`.
@@ -69,7 +90,9 @@ def check_variance(errors: ArrayLike, variance: ArrayLike, *, false_alarm: float
     scaled = np.asarray(errors, float) ** 2 / np.asarray(variance, float)
     p = stats.chi2.cdf(scaled.sum(), scaled.size)
     if 2 * min(p, 1 - p) < false_alarm:
-        raise LawError(f"mean of error^2 / predicted variance is {scaled.mean():.4f} over {scaled.size} errors")
+        raise LawError(
+            f"mean of error^2 / predicted variance is {scaled.mean():.4f} over {scaled.size} errors"
+        )
 
 
 def _pool(observed: NDArray[Any], expected: Floats, least: float = 10.0) -> tuple[Floats, Floats]:
@@ -95,11 +118,15 @@ def _judge(statistic: float, freedom: int, false_alarm: float, message: str) -> 
         raise LawError(f"{message}: chi-square {statistic:.1f} on {freedom} degrees of freedom")
 
 
-def check_randomizer(randomizer: Randomizer, xs: Floats, *, repeats: int = 3000, seed: int = 0) -> None:
-    """A randomizer keeps its contract on the values `xs` (users, ...), at least two of them different.
+def check_randomizer(
+    randomizer: Randomizer, xs: Floats, *, repeats: int = 3000, seed: int = 0
+) -> None:
+    """A randomizer keeps its contract on the values `xs` (users, ...), at least two of them
+    different.
 
-    Every report has the same number of messages whatever the datum; values are admitted once and for all; `counts` and
-    `tally` have the law of `randomize`. False-alarm rate at most 1e-6 per label, sampler and value.
+    Every report has the same number of messages whatever the datum; values are admitted once and
+    for all; `counts` and `tally` have the law of `randomize`. False-alarm rate at most 1e-6 per
+    label, sampler and value.
 
     Raises:
         LawError: naming what does not hold.
@@ -126,7 +153,9 @@ def check_randomizer(randomizer: Randomizer, xs: Floats, *, repeats: int = 3000,
         check_same_law(randomizer.reduced(total)[:, label], randomizer.reduced(tallies)[:, label])
 
 
-def check_runtime(make: type[Runtime], protocol: Protocol[object], data: ArrayLike, *, workers: int = 2) -> None:
+def check_runtime(
+    make: type[Runtime], protocol: Protocol[object], data: ArrayLike, *, workers: int = 2
+) -> None:
     """A runtime gives the very bits of the in-process one, at every fidelity.
 
     Raises:

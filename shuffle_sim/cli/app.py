@@ -1,4 +1,6 @@
-"""The command `shuffle-sim` and how its errors are told: one clear line, exit code 2 for bad input."""
+"""The command `shuffle-sim` and how its errors are told: one clear line, exit code 2 for bad
+input.
+"""
 
 import sys
 from collections.abc import Callable
@@ -18,12 +20,16 @@ from shuffle_sim.cli.train import train_command
 from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.execution.signals import TerminatedError, stoppable
 
-# Typer brings a click of its own, or uses the one installed: its exceptions are those of the one it uses.
-_UsageError: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+# Typer brings a click of its own, or uses the one installed: its exceptions are those of the one it
+# uses.
+_UsageError: type[Exception] = next(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
 
 app = typer.Typer(
     name="shuffle-sim",
-    help="Simulate shuffle-model differential privacy: users, shuffler and analyzer apart, every bit and epsilon counted.",
+    help="Simulate shuffle-model differential privacy: users, shuffler and analyzer apart, every "
+    "bit and epsilon counted.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -31,7 +37,9 @@ app = typer.Typer(
 
 
 class _StoppedError(Exception):
-    """Ctrl-C or SIGTERM in a command: of a KeyboardInterrupt Typer would make a bare exit code, and what was spent be lost."""
+    """Ctrl-C or SIGTERM in a command: of a KeyboardInterrupt Typer would make a bare exit code, and
+    what was spent be lost.
+    """
 
 
 def _stopped(command: Callable[..., None]) -> Callable[..., None]:
@@ -66,7 +74,9 @@ def _version(asked: bool) -> None:
 
 @app.callback()
 def _options(
-    asked: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    asked: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """What holds for every command."""
 

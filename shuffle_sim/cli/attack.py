@@ -1,4 +1,6 @@
-"""`shuffle-sim attack`: what corrupted users do to privacy, to a sum and to a trained model, measured."""
+"""`shuffle-sim attack`: what corrupted users do to privacy, to a sum and to a trained model,
+measured.
+"""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -33,36 +35,53 @@ class Study(StrEnum):
 
 def attack_command(
     study: Annotated[Study, typer.Option(help="What is measured.")] = Study.PRIVACY,
-    users: Annotated[int | None, typer.Option("--n", help="Users; by default 1,000, and 10,000 for training.")] = None,
-    dimensions: Annotated[int | None, typer.Option("--d", help="Coordinates; by default 1, 10 and 5.")] = None,
+    users: Annotated[
+        int | None, typer.Option("--n", help="Users; by default 1,000, and 10,000 for training.")
+    ] = None,
+    dimensions: Annotated[
+        int | None, typer.Option("--d", help="Coordinates; by default 1, 10 and 5.")
+    ] = None,
     epsilon: o.Epsilon = 1.0,
     delta: o.Delta = 1e-6,
     noise_ratio: o.NoiseRatio = None,
     attack: o.Attacks = None,
     fraction: Annotated[
-        list[float] | None, typer.Option(help="Fraction of honest users (privacy) or of attackers; repeatable.")
+        list[float] | None,
+        typer.Option(help="Fraction of honest users (privacy) or of attackers; repeatable."),
     ] = None,
-    repeats: Annotated[int | None, typer.Option(help="Samples of every law (privacy), or runs of every attack.")] = None,
+    repeats: Annotated[
+        int | None, typer.Option(help="Samples of every law (privacy), or runs of every attack.")
+    ] = None,
     seed: o.Seed = None,
     json: o.Json = False,
     plot: o.Plot = None,
 ) -> None:
-    """Measure attacks: privacy by honest fraction, displacement of a sum by attack, error of a model by share of attackers.
+    """Measure attacks: privacy by honest fraction, displacement of a sum by attack, error of a
+    model by share of attackers.
 
-    Example: shuffle-sim attack --study privacy --n 1000 --epsilon 1 --fraction 1 --fraction 0.5 --plot privacy.png
+    Example: shuffle-sim attack --study privacy --n 1000 --epsilon 1 --fraction 1 --fraction 0.5
+    --plot privacy.png
 
-    Example: shuffle-sim attack --study training --attack sign-flip --attack ipm:scale=10 --fraction 0.1
+    Example: shuffle-sim attack --study training --attack sign-flip --attack ipm:scale=10 --fraction
+    0.1
     """
     check_picture(plot)
     if attack and study is not Study.TRAINING:
-        raise ParameterError("attack", attack, "used with --study training: the other studies have their own")
+        raise ParameterError(
+            "attack", attack, "used with --study training: the other studies have their own"
+        )
     for each in fraction or []:
         real("fraction", each, 0.0, 1.0, closed=(study is Study.TRAINING, True))
     asked = {"attack": attack, "fraction": fraction, "repeats": repeats, "seed": seed}
     n, d, make, show, draw = _STUDIES[study]
     size = n if users is None else users, d if dimensions is None else dimensions
     with console.status("attacking ..."):
-        found = make(*size, Privacy(epsilon, delta), noise_ratio, {k: v for k, v in asked.items() if v is not None})
+        found = make(
+            *size,
+            Privacy(epsilon, delta),
+            noise_ratio,
+            {k: v for k, v in asked.items() if v is not None},
+        )
     if json:
         emit({"study": str(study), **found})
     else:
@@ -88,7 +107,9 @@ def _grid(*names: str) -> Grid:
     return grid
 
 
-def _privacy(n: int, d: int, privacy: Privacy, ratio: float | None, asked: dict[str, Any]) -> dict[str, Any]:
+def _privacy(
+    n: int, d: int, privacy: Privacy, ratio: float | None, asked: dict[str, Any]
+) -> dict[str, Any]:
     from shuffle_sim.attacks.studies import privacy_study
 
     common = {"n": n, "privacy": privacy, "noise_ratio": _RATIO if ratio is None else ratio}
@@ -97,16 +118,27 @@ def _privacy(n: int, d: int, privacy: Privacy, ratio: float | None, asked: dict[
     else:
         protocol = registered("protocol", "vector-sum").calibrate(d=d, **common)
     fractions = asked.get("fraction", _HONEST)
-    rows = privacy_study(protocol, fractions, repeats=asked.get("repeats", 4000), seed=asked.get("seed"))
+    rows = privacy_study(
+        protocol, fractions, repeats=asked.get("repeats", 4000), seed=asked.get("seed")
+    )
     note = (
-        f"n = {n:,}, d = {d}, g = {protocol.g}, b = {protocol.b}, delta {privacy.delta:g}. Empirical: lower bound "
-        "from samples of the implemented randomizer, confidence 0.9999 a row; above exact, the implementation would be wrong."
+        f"n = {n:,}, d = {d}, g = {protocol.g}, b = {protocol.b}, delta {privacy.delta:g}. "
+        "Empirical: lower bound "
+        "from samples of the implemented randomizer, confidence 0.9999 a row; above exact, the "
+        "implementation would be wrong."
     )
     return {"rows": rows, "note": note}
 
 
 def _show_privacy(found: dict[str, Any]) -> Grid:
-    grid = _grid("honest fraction", "users", "paper: epsilon / fraction", "proven", "exact, worst pair", "empirical >=")
+    grid = _grid(
+        "honest fraction",
+        "users",
+        "paper: epsilon / fraction",
+        "proven",
+        "exact, worst pair",
+        "empirical >=",
+    )
     for row in found["rows"]:
         by_paper = "-" if row.paper is None else f"{row.paper:.4f}"
         figures = f"{row.proven:.4f}", f"{row.exact:.4f}", f"{row.empirical:.4f}"
@@ -123,7 +155,9 @@ def _draw_privacy(axes: "Axes", found: dict[str, Any]) -> None:
         "empirical": "empirical lower bound",
     }
     for name, style in zip(lines, ("s--", "o-", "x:", "v-"), strict=True):
-        points = [(row.fraction, getattr(row, name)) for row in rows if getattr(row, name) is not None]
+        points = [
+            (row.fraction, getattr(row, name)) for row in rows if getattr(row, name) is not None
+        ]
         axes.plot(*zip(*points, strict=True), style, label=lines[name]) if points else None
     axes.set_xlabel("honest fraction of the users")
     axes.set_ylabel("epsilon")
@@ -131,15 +165,23 @@ def _draw_privacy(axes: "Axes", found: dict[str, Any]) -> None:
     axes.legend()
 
 
-def _manipulation(n: int, d: int, privacy: Privacy, ratio: float | None, asked: dict[str, Any]) -> dict[str, Any]:
+def _manipulation(
+    n: int, d: int, privacy: Privacy, ratio: float | None, asked: dict[str, Any]
+) -> dict[str, Any]:
     from shuffle_sim.attacks.studies import manipulation_study, reach
 
     vector_sum = registered("protocol", "vector-sum")
-    protocol = vector_sum.calibrate(n=n, d=d, privacy=privacy, noise_ratio=_RATIO if ratio is None else ratio)
+    protocol = vector_sum.calibrate(
+        n=n, d=d, privacy=privacy, noise_ratio=_RATIO if ratio is None else ratio
+    )
     fractions = asked.get("fraction", [0.1])
     if len(fractions) != 1:
-        raise ParameterError("fraction", fractions, "one fraction: the displacement is told by corrupted user")
-    rows = manipulation_study(protocol, fraction=fractions[0], repeats=asked.get("repeats", 10), seed=asked.get("seed"))
+        raise ParameterError(
+            "fraction", fractions, "one fraction: the displacement is told by corrupted user"
+        )
+    rows = manipulation_study(
+        protocol, fraction=fractions[0], repeats=asked.get("repeats", 10), seed=asked.get("seed")
+    )
     reaches = {"calibrated": {"g": protocol.g, "b": protocol.b, "p": protocol.p}}
     try:
         constants = paper.theorem_3_2(n, d, privacy.epsilon, privacy.delta)
@@ -151,26 +193,38 @@ def _manipulation(n: int, d: int, privacy: Privacy, ratio: float | None, asked: 
             each["up"], each["down"] = reach(each["g"], each["b"], each["p"])
             each["l2"] = d**0.5 * max(each["up"], each["down"])
     told = "; ".join(
-        f"{name} (g = {each['g']:,}, b = {each['b']:,}): {number(each['up'])} up, {number(each['down'])} down, "
+        f"{name} (g = {each['g']:,}, b = {each['b']:,}): {number(each['up'])} up, "
+        f"{number(each['down'])} down, "
         f"{number(each['l2'])} in l2"
         for name, each in reaches.items()
         if "g" in each
     )
-    note = f"n = {n:,}, d = {d}, in norm bounds of one user. Reach of any report from datum 0 in a coordinate: {told}."
+    note = (
+        f"n = {n:,}, d = {d}, in norm bounds of one user. Reach of any report from datum 0 in a "
+        f"coordinate: {told}."
+    )
     return {"rows": rows, "reach": reaches, "note": note}
 
 
 def _show_manipulation(found: dict[str, Any]) -> Grid:
     grid = _grid("attack", "datum", "closed form", "observed a user", "s.e.")
     for row in found["rows"]:
-        grid.add_row(row.attack, row.datum, f"{row.expected:.4f}", f"{row.observed:.4f}", f"{row.error:.4f}")
+        grid.add_row(
+            row.attack, row.datum, f"{row.expected:.4f}", f"{row.observed:.4f}", f"{row.error:.4f}"
+        )
     return grid
 
 
 def _draw_manipulation(axes: "Axes", found: dict[str, Any]) -> None:
     rows = found["rows"]
     places = range(len(rows))
-    axes.errorbar([r.observed for r in rows], places, xerr=[1.96 * r.error for r in rows], fmt="o", label="observed, 95 %")
+    axes.errorbar(
+        [r.observed for r in rows],
+        places,
+        xerr=[1.96 * r.error for r in rows],
+        fmt="o",
+        label="observed, 95 %",
+    )
     axes.plot([r.expected for r in rows], places, "k|", ms=16, label="closed form")
     reaches = {name: each["l2"] for name, each in found["reach"].items() if "l2" in each}
     for (name, l2), style in zip(reaches.items(), ("--", ":"), strict=False):
@@ -183,15 +237,20 @@ def _draw_manipulation(axes: "Axes", found: dict[str, Any]) -> None:
     axes.figure.legend(loc="outside lower center", ncols=2)
 
 
-def _training(n: int, d: int, privacy: Privacy, ratio: float | None, asked: dict[str, Any]) -> dict[str, Any]:
+def _training(
+    n: int, d: int, privacy: Privacy, ratio: float | None, asked: dict[str, Any]
+) -> dict[str, Any]:
     from shuffle_sim.attacks.studies import training_study
 
     target_model = registered("target_model", "logistic")(n, d, privacy, ratio)
     names, fractions = asked.get("attack", list(_NAMES)), asked.get("fraction", _ATTACKERS)
-    rows = training_study(target_model, names, fractions, repeats=asked.get("repeats", 3), seed=asked.get("seed"))
+    rows = training_study(
+        target_model, names, fractions, repeats=asked.get("repeats", 3), seed=asked.get("seed")
+    )
     protocol = target_model.protocol
     note = (
-        f"{type(protocol).__name__}, {protocol.users:,} users in {protocol.rounds} batches. Epsilon: of the worst batch, for the "
+        f"{type(protocol).__name__}, {protocol.users:,} users in {protocol.rounds} batches. "
+        "Epsilon: of the worst batch, for the "
         "honest users that it had. Error: of classification, on held-out data."
     )
     return {"rows": rows, "note": note}
@@ -200,15 +259,30 @@ def _training(n: int, d: int, privacy: Privacy, ratio: float | None, asked: dict
 def _show_training(found: dict[str, Any]) -> Grid:
     grid = _grid("attack", "attackers", "error", "s.e.", "epsilon")
     for row in found["rows"]:
-        grid.add_row(row.attack, f"{row.fraction:.3f}", f"{row.error:.4f}", f"{row.spread:.4f}", f"{row.epsilon:.4f}")
+        grid.add_row(
+            row.attack,
+            f"{row.fraction:.3f}",
+            f"{row.error:.4f}",
+            f"{row.spread:.4f}",
+            f"{row.epsilon:.4f}",
+        )
     return grid
 
 
 def _draw_training(axes: "Axes", found: dict[str, Any]) -> None:
     honest, *rows = found["rows"]
     for name in dict.fromkeys(row.attack for row in rows):
-        line = [honest, *sorted((row for row in rows if row.attack == name), key=lambda row: row.fraction)]
-        axes.errorbar([r.fraction for r in line], [r.error for r in line], yerr=[r.spread for r in line], fmt="o-", label=name)
+        line = [
+            honest,
+            *sorted((row for row in rows if row.attack == name), key=lambda row: row.fraction),
+        ]
+        axes.errorbar(
+            [r.fraction for r in line],
+            [r.error for r in line],
+            yerr=[r.spread for r in line],
+            fmt="o-",
+            label=name,
+        )
     axes.set_xlabel("fraction of attackers")
     axes.set_ylabel("classification error, held out (bars: s.e.)")
     axes.set_ylim(0, 1)

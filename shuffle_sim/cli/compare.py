@@ -1,4 +1,6 @@
-"""`shuffle-sim compare`: every way to a private sum on one axis, bits per user against error, at the same privacy."""
+"""`shuffle-sim compare`: every way to a private sum on one axis, bits per user against error, at
+the same privacy.
+"""
 
 import math
 from collections.abc import Callable
@@ -24,7 +26,8 @@ _FLOAT_BITS = 64  # of the real number that a user of the local model sends
 
 @dataclass(frozen=True)
 class Way:
-    """One way to a private sum; errors are root mean squares (l2 over the coordinates), rounding at its worst.
+    """One way to a private sum; errors are root mean squares (l2 over the coordinates), rounding at
+    its worst.
 
     Attributes:
         family: what it is a setting of.
@@ -32,7 +35,8 @@ class Way:
         messages: of a user.
         bits: of a user, the papers' count; None where nobody sends messages.
         error: with honest users only.
-        attacked: with the malicious users sending the worst they can; infinite where nothing bounds them.
+        attacked: with the malicious users sending the worst they can; infinite where nothing bounds
+        them.
         refused: why it cannot be had, and then everything else is nothing.
     """
 
@@ -47,14 +51,20 @@ class Way:
 
 def compare_command(
     users: Annotated[int, typer.Option("--n", help="Users.")] = 10_000,
-    dimensions: Annotated[int, typer.Option("--d", help="Coordinates; 1 is the scalar sum on [0, 1], more an l2 ball.")] = 1,
+    dimensions: Annotated[
+        int,
+        typer.Option("--d", help="Coordinates; 1 is the scalar sum on [0, 1], more an l2 ball."),
+    ] = 1,
     epsilon: o.Epsilon = 1.0,
     delta: o.Delta = 1e-6,
-    malicious: Annotated[float, typer.Option(help="Fraction of users that send the worst they can.")] = 0.01,
+    malicious: Annotated[
+        float, typer.Option(help="Fraction of users that send the worst they can.")
+    ] = 0.01,
     json: o.Json = False,
     plot: o.Plot = None,
 ) -> None:
-    """Compare protocols at the same (epsilon, delta): bits per user against error, clean and under attack.
+    """Compare protocols at the same (epsilon, delta): bits per user against error, clean and under
+    attack.
 
     Example: shuffle-sim compare --n 10000 --epsilon 1 --delta 1e-6 --plot compare.png
 
@@ -67,7 +77,16 @@ def compare_command(
     with console.status("calibrating ..."):
         found = ways(n, d, privacy, attackers)
     if json:
-        emit({"n": n, "d": d, "epsilon": epsilon, "delta": delta, "attackers": attackers, "ways": found})
+        emit(
+            {
+                "n": n,
+                "d": d,
+                "epsilon": epsilon,
+                "delta": delta,
+                "attackers": attackers,
+                "ways": found,
+            }
+        )
     else:
         _print(found, n, d, privacy, attackers)
     if plot is not None:
@@ -77,15 +96,28 @@ def compare_command(
 
 
 def settings(n: int, d: int, privacy: Privacy) -> list[tuple[str, str, Callable[[], Any]]]:
-    """The protocols: family, setting and what makes it; scalars in [0, 1], or vectors in the unit l2 ball."""
+    """The protocols: family, setting and what makes it; scalars in [0, 1], or vectors in the unit
+    l2 ball.
+    """
     common: dict[str, Any] = {"n": n, "privacy": privacy} | ({"d": d} if d > 1 else {})
     binomial = registered("protocol", "vector-sum" if d > 1 else "scalar-sum")
     mixed = registered("protocol", "split-and-mix-vector" if d > 1 else "split-and-mix")
     label = "P_vec" if d > 1 else "P_1D"
     made: list[tuple[str, str, Callable[[], Any]]] = [
-        (f"tight {label}", f"{ratio:g} x central", partial(binomial.calibrate, **common, noise_ratio=ratio)) for ratio in RATIOS
+        (
+            f"tight {label}",
+            f"{ratio:g} x central",
+            partial(binomial.calibrate, **common, noise_ratio=ratio),
+        )
+        for ratio in RATIOS
     ]
-    made.append((f"paper {label}", "Theorem 3.2" if d > 1 else "Lemma 3.1", partial(binomial.paper, **common)))
+    made.append(
+        (
+            f"paper {label}",
+            "Theorem 3.2" if d > 1 else "Lemma 3.1",
+            partial(binomial.paper, **common),
+        )
+    )
     made.append(("split and mix", "security 2^-40", partial(mixed.calibrate, **common)))
     single = registered("protocol", "single-message")
     if d == 1:
@@ -96,7 +128,9 @@ def settings(n: int, d: int, privacy: Privacy) -> list[tuple[str, str, Callable[
 
 def ways(n: int, d: int, privacy: Privacy, attackers: int) -> list[Way]:
     """All of them, by closed forms."""
-    found = [_way(family, name, make, n, attackers) for family, name, make in settings(n, d, privacy)]
+    found = [
+        _way(family, name, make, n, attackers) for family, name, make in settings(n, d, privacy)
+    ]
     if d > 1:
         found.append(Way("single message", "exact blanket", refused="sums of scalars only"))
     return found + _yardsticks(n, d, privacy, attackers)
@@ -122,7 +156,10 @@ def _yardsticks(n: int, d: int, privacy: Privacy, attackers: int) -> list[Way]:
     local = central[0][1] * math.sqrt(n)
     return [
         # A curator clips: each can only lie about its datum, 0, and say one of norm 1.
-        *(Way("central", name, error=error, attacked=math.hypot(error, attackers)) for name, error in central),
+        *(
+            Way("central", name, error=error, attacked=math.hypot(error, attackers))
+            for name, error in central
+        ),
         Way("local", "Gaussian", d, d * _FLOAT_BITS, local, math.inf if attackers else local),
     ]
 
@@ -130,10 +167,20 @@ def _yardsticks(n: int, d: int, privacy: Privacy, attackers: int) -> list[Way]:
 def _print(found: list[Way], n: int, d: int, privacy: Privacy, attackers: int) -> None:
     kind = "scalars in [0, 1]" if d == 1 else f"vectors of {d:,} coordinates in the unit ball"
     console.print(
-        f"\nSum of [bold]{n:,}[/] {kind} at epsilon {privacy.epsilon:g}, delta {privacy.delta:g}; root mean square error"
+        f"\nSum of [bold]{n:,}[/] {kind} at epsilon {privacy.epsilon:g}, delta {privacy.delta:g}; "
+        "root mean square error"
         f"{' (l2)' if d > 1 else ''}, without and with {attackers:,} malicious users\n"
     )
-    grid = Grid("protocol", "setting", "messages", "bits per user", "error", "under attack", box=None, header_style="bold")
+    grid = Grid(
+        "protocol",
+        "setting",
+        "messages",
+        "bits per user",
+        "error",
+        "under attack",
+        box=None,
+        header_style="bold",
+    )
     for column in grid.columns[2:]:
         column.justify = "right"
     for way in found:
@@ -142,19 +189,34 @@ def _print(found: list[Way], n: int, d: int, privacy: Privacy, attackers: int) -
             continue
         bits = "-" if way.bits is None else f"{way.bits:,}"
         attacked = "unbounded" if math.isinf(way.attacked) else number(way.attacked)
-        grid.add_row(way.family, way.name, f"{way.messages:,}" if way.messages else "-", bits, number(way.error), attacked)
+        grid.add_row(
+            way.family,
+            way.name,
+            f"{way.messages:,}" if way.messages else "-",
+            bits,
+            number(way.error),
+            attacked,
+        )
     console.print(grid)
     for way in found:
         if way.refused:
             console.print(f"{way.family}, {way.name}: refused: {way.refused}")
     console.print(
-        "\nAll by closed forms: rounding at its worst, and malicious users that move the sum from the datum 0 as far as their "
-        "messages can. In split and mix a single one can move it anywhere in the modulus; in the local model nothing bounds it. "
+        "\nAll by closed forms: rounding at its worst, and malicious users that move the sum from "
+        "the datum 0 as far as their "
+        "messages can. In split and mix a single one can move it anywhere in the modulus; in the "
+        "local model nothing bounds it. "
         "Central and local noise is continuous; the other sums consist of integers."
     )
 
 
-_COLOURS = {"tight": "tab:blue", "paper": "tab:purple", "split": "tab:green", "single": "tab:orange", "local": "tab:red"}
+_COLOURS = {
+    "tight": "tab:blue",
+    "paper": "tab:purple",
+    "split": "tab:green",
+    "single": "tab:orange",
+    "local": "tab:red",
+}
 
 
 def _draw(found: list[Way], n: int, d: int, privacy: Privacy, attackers: int, path: Path) -> None:
@@ -163,27 +225,49 @@ def _draw(found: list[Way], n: int, d: int, privacy: Privacy, attackers: int, pa
     figure = Figure(figsize=(8.5, 5), layout="constrained")
     axes = figure.subplots()
     for family in dict.fromkeys(way.family for way in found):
-        shown = sorted((way for way in found if way.family == family and not way.refused), key=lambda way: way.bits or 0)
+        shown = sorted(
+            (way for way in found if way.family == family and not way.refused),
+            key=lambda way: way.bits or 0,
+        )
         if not shown:
             continue
         if family == "central":
             for way, style in zip(shown, ("--", "-."), strict=False):
                 axes.axhline(way.error, color="black", ls=style, lw=1, label=f"central, {way.name}")
             if attackers:
-                axes.axhline(shown[0].attacked, color="black", ls=":", lw=1, label="central, with malicious users")
+                axes.axhline(
+                    shown[0].attacked,
+                    color="black",
+                    ls=":",
+                    lw=1,
+                    label="central, with malicious users",
+                )
             continue
         colour = _COLOURS[family.split()[0]]
         bits = [way.bits or 1 for way in shown]
-        axes.plot(bits, [way.error for way in shown], "o-" if len(shown) > 2 else "o", color=colour, label=family)
+        axes.plot(
+            bits,
+            [way.error for way in shown],
+            "o-" if len(shown) > 2 else "o",
+            color=colour,
+            label=family,
+        )
         for x, way in zip(bits, shown, strict=True):
             if math.isinf(way.attacked):
                 axes.plot([x], [8 * way.error], " ")  # room for the arrow
-                axes.annotate("", (x, 6 * way.error), (x, way.error), arrowprops={"arrowstyle": "->", "color": colour})
+                axes.annotate(
+                    "",
+                    (x, 6 * way.error),
+                    (x, way.error),
+                    arrowprops={"arrowstyle": "->", "color": colour},
+                )
             else:
                 axes.plot([x, x], [way.error, way.attacked], ":", color=colour, lw=1)
                 axes.plot([x], [way.attacked], "o", color=colour, mfc="none")
     if attackers:
-        axes.plot([], [], "o", color="gray", mfc="none", label=f"with {attackers:,} malicious users")
+        axes.plot(
+            [], [], "o", color="gray", mfc="none", label=f"with {attackers:,} malicious users"
+        )
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("bits per user")

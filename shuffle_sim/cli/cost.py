@@ -14,24 +14,40 @@ from shuffle_sim.execution.forecast import Forecast, corollary, forecast
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.registry import registered
 
-_OPTIMISERS = {"shuffle-sgd": "Corollary B.8", "shuffle-acsa": "Corollaries B.9 and B.10", "shuffle-gd": "Corollary B.11"}
+_OPTIMISERS = {
+    "shuffle-sgd": "Corollary B.8",
+    "shuffle-acsa": "Corollaries B.9 and B.10",
+    "shuffle-gd": "Corollary B.11",
+}
 _PAPER = _OPTIMISERS | {"scalar-sum": "section 3.1", "vector-sum": "section 3.1"}
 """What the paper says of the bits of its protocols; other protocols are compared with nothing."""
 
 
 def cost_command(
     users: Annotated[int, typer.Option("--n", help="Users.")],
-    dimensions: Annotated[int, typer.Option("--d", help="Coordinates, or parameters of a model.")] = 1,
+    dimensions: Annotated[
+        int, typer.Option("--d", help="Coordinates, or parameters of a model.")
+    ] = 1,
     protocol: Annotated[
-        str | None, typer.Option(help="Name of a protocol; by default scalar-sum, or vector-sum if d is above 1.")
+        str | None,
+        typer.Option(
+            help="Name of a protocol; by default scalar-sum, or vector-sum if d is above 1."
+        ),
     ] = None,
     epsilon: o.Epsilon = 1.0,
     delta: o.Delta = 1e-6,
     noise_ratio: o.NoiseRatio = None,
     max_bits: o.MaxBits = None,
-    loss: Annotated[str | None, typer.Option(help="Of the model, where one is trained; default logistic.")] = None,
-    rounds: Annotated[int | None, typer.Option(help="Rounds, where the protocol has several; by default chosen.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Users in a round of a sequential protocol; by default chosen.")] = None,
+    loss: Annotated[
+        str | None, typer.Option(help="Of the model, where one is trained; default logistic.")
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(help="Rounds, where the protocol has several; by default chosen.")
+    ] = None,
+    batch: Annotated[
+        int | None,
+        typer.Option(help="Users in a round of a sequential protocol; by default chosen."),
+    ] = None,
     security: o.Security = "none",
     json: o.Json = False,
 ) -> None:
@@ -45,15 +61,30 @@ def cost_command(
     name = protocol or ("vector-sum" if dimensions > 1 else "scalar-sum")
     noise = {"noise_ratio": noise_ratio, "max_bits": max_bits}
     make = _optimiser if name in _OPTIMISERS else _sum
-    made = make(name, users, dimensions, privacy, noise, {"loss": loss, "rounds": rounds, "batch": batch})
+    made = make(
+        name, users, dimensions, privacy, noise, {"loss": loss, "rounds": rounds, "batch": batch}
+    )
     found = forecast(made, security=security)
     bound = corollary(found, dimensions, epsilon, delta) if name in _PAPER else None
     if json:
-        paper = bound and {"where": _PAPER[name], "bits": bound, "constant": found.user_payload_bits / bound}
+        paper = bound and {
+            "where": _PAPER[name],
+            "bits": bound,
+            "constant": found.user_payload_bits / bound,
+        }
         emit(
-            {"protocol": name, "n": users, "d": dimensions, "epsilon": epsilon, "delta": delta, "security": security,
-             "forecast": found, "wire_bytes": {hop.name: hop.wire for hop in found.hops}, "paper": paper}
-        )  # fmt: skip
+            {
+                "protocol": name,
+                "n": users,
+                "d": dimensions,
+                "epsilon": epsilon,
+                "delta": delta,
+                "security": security,
+                "forecast": found,
+                "wire_bytes": {hop.name: hop.wire for hop in found.hops},
+                "paper": paper,
+            }
+        )
     else:
         _print(name, found, security, bound, dimensions)
 
@@ -61,9 +92,13 @@ def cost_command(
 _Options = dict[str, Any]
 
 
-def _optimiser(name: str, n: int, d: int, privacy: Privacy, noise: _Options, training: _Options) -> Any:
+def _optimiser(
+    name: str, n: int, d: int, privacy: Privacy, noise: _Options, training: _Options
+) -> Any:
     """A protocol that trains a linear model, calibrated."""
-    trainer = registered("trainer", "linear").of(training.pop("loss") or "logistic", d, privacy, **noise)
+    trainer = registered("trainer", "linear").of(
+        training.pop("loss") or "logistic", d, privacy, **noise
+    )
     return trainer.protocol(name, n, **training)
 
 
@@ -86,39 +121,72 @@ def _sum(name: str, n: int, d: int, privacy: Privacy, noise: _Options, training:
         noise = noise | {"d": d}
     elif d != 1:
         raise ParameterError("d", d, f"1: {name} sums scalars")
-    return calibrate(n=n, privacy=privacy, **{key: value for key, value in noise.items() if value is not None})
+    return calibrate(
+        n=n, privacy=privacy, **{key: value for key, value in noise.items() if value is not None}
+    )
 
 
 def _print(name: str, f: Forecast, security: str, bound: float | None, d: int) -> None:
     kind = "sequentially" if f.sequential else "fully"
-    console.print(f"\n[bold]{name}[/], n = {f.users:,}, d = {d:,}, security {security}: {kind} interactive")
     console.print(
-        f"{plural(f.rounds, 'round')} of at most {f.batch:,} users; a user answers in at most {f.participation:,}, "
+        f"\n[bold]{name}[/], n = {f.users:,}, d = {d:,}, security {security}: {kind} interactive"
+    )
+    console.print(
+        f"{plural(f.rounds, 'round')} of at most {f.batch:,} users; a user answers in at most "
+        f"{f.participation:,}, "
         f"{f.asked / f.users:.3g} on average\n"
     )
-    grid = Grid("a user", "in a round", "over the run", box=None, header_style="bold", pad_edge=False)
+    grid = Grid(
+        "a user", "in a round", "over the run", box=None, header_style="bold", pad_edge=False
+    )
     for column in grid.columns[1:]:
         column.justify = "right"
     grid.add_row("messages", f"{f.messages:,}", f"{f.messages * f.participation:,}")
-    grid.add_row("payload bits (the paper's count)", f"{f.payload_bits:,}", f"{f.user_payload_bits:,}")
-    grid.add_row("label bits, if sent one by one", f"{f.label_bits:,}", f"{f.label_bits * f.participation:,}")
-    grid.add_row("bytes on the wire", f"{f.user_wire_bytes / f.participation:,.1f}", f"{f.user_wire_bytes:,.1f}")
+    grid.add_row(
+        "payload bits (the paper's count)", f"{f.payload_bits:,}", f"{f.user_payload_bits:,}"
+    )
+    grid.add_row(
+        "label bits, if sent one by one", f"{f.label_bits:,}", f"{f.label_bits * f.participation:,}"
+    )
+    grid.add_row(
+        "bytes on the wire",
+        f"{f.user_wire_bytes / f.participation:,.1f}",
+        f"{f.user_wire_bytes:,.1f}",
+    )
     console.print(grid)
     console.print()
-    hops = Grid("hop, over the run", "payload", "framing", "seals", "on the wire", box=None, header_style="bold", pad_edge=False)
+    hops = Grid(
+        "hop, over the run",
+        "payload",
+        "framing",
+        "seals",
+        "on the wire",
+        box=None,
+        header_style="bold",
+        pad_edge=False,
+    )
     for column in hops.columns[1:]:
         column.justify = "right"
     for hop in f.hops:
-        hops.add_row(hop.name, *(size(count) for count in (hop.payload, hop.framing, hop.sealing, hop.wire)))
+        hops.add_row(
+            hop.name, *(size(count) for count in (hop.payload, hop.framing, hop.sealing, hop.wire))
+        )
     console.print(hops)
     if f.seconds:
-        console.print(f"\nSealing and opening takes about {number(f.seconds)} s on this machine with one worker.")
+        console.print(
+            f"\nSealing and opening takes about {number(f.seconds)} s on this machine with one "
+            "worker."
+        )
     if f.slowest > SEALING_SECONDS:
-        console.print(f"A run refuses a round of more than {SEALING_SECONDS:g} s, unless --sealing-seconds allows it.")
+        console.print(
+            f"A run refuses a round of more than {SEALING_SECONDS:g} s, unless --sealing-seconds "
+            "allows it."
+        )
     if bound is None:
         return
     console.print(
         f"\n{_PAPER[name]} of the paper: O({number(bound)}) bits a user, that is "
-        f"{'rounds answered x ' if f.participation > 1 else ''}d (sqrt(batch) + ln(1/delta)/epsilon^2); "
+        f"{'rounds answered x ' if f.participation > 1 else ''}d (sqrt(batch) + "
+        "ln(1/delta)/epsilon^2); "
         f"here {f.user_payload_bits / bound:.3g} times that."
     )

@@ -6,18 +6,31 @@ from shuffle_sim.data.tables import Bounds, Table, bundled, read
 from shuffle_sim.errors import ParameterError
 
 
-def load(table: str | None, file: Path | None, columns: str | None, bounds: list[str] | None, label: str | None = None) -> Table:
-    """The bundled table or the user's file, whichever is named; in a file, `label` names the column to predict.
+def load(
+    table: str | None,
+    file: Path | None,
+    columns: str | None,
+    bounds: list[str] | None,
+    label: str | None = None,
+) -> Table:
+    """The bundled table or the user's file, whichever is named; in a file, `label` names the column
+    to predict.
 
     Raises:
         ParameterError: both or neither are named, or what is named cannot be used.
     """
     if (table is None) == (file is None):
-        raise ParameterError("table, file", (table, file and str(file)), "given one of the two, not both, not neither")
+        raise ParameterError(
+            "table, file",
+            (table, file and str(file)),
+            "given one of the two, not both, not neither",
+        )
     if table is not None:
         if columns or bounds or label:
             raise ParameterError(
-                "columns, bounds, label", columns or bounds or label, "used with --file: bundled tables have their own"
+                "columns, bounds, label",
+                columns or bounds or label,
+                "used with --file: bundled tables have their own",
             )
         return bundled(table)
     assert file is not None
@@ -41,5 +54,7 @@ def _bounds(text: str) -> Bounds:
     try:
         low, high = (float(end) for end in text.split(":"))
     except ValueError as error:
-        raise ParameterError("bounds", text, "low:high or name=low:high, as in --bounds age=0:120") from error
+        raise ParameterError(
+            "bounds", text, "low:high or name=low:high, as in --bounds age=0:120"
+        ) from error
     return low, high

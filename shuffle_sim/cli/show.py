@@ -20,9 +20,13 @@ console = Console(highlight=False)
 
 
 def plain(value: Any) -> Any:
-    """`value` as JSON can hold it: dataclasses as objects, arrays as lists, infinity as the string "infinity"."""
+    """`value` as JSON can hold it: dataclasses as objects, arrays as lists, infinity as the string
+    "infinity".
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {
+            field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
     if isinstance(value, np.ndarray | np.generic):
         return plain(value.tolist())
     if isinstance(value, dict):
@@ -50,7 +54,9 @@ def check_path(option: str, path: Path | None, kinds: tuple[str, ...]) -> None:
         ParameterError: not of one of the kinds, or not in an existing folder.
     """
     if path is not None and (path.suffix not in kinds or not path.parent.is_dir() or path.is_dir()):
-        raise ParameterError(option, str(path), f"a {' or '.join(kinds)} file in an existing folder")
+        raise ParameterError(
+            option, str(path), f"a {' or '.join(kinds)} file in an existing folder"
+        )
 
 
 def save_picture(figure: "Figure", path: Path) -> None:
@@ -61,7 +67,8 @@ def save_picture(figure: "Figure", path: Path) -> None:
 
 @contextmanager
 def whole(option: str, path: Path) -> Iterator[Path]:
-    """A file beside `path` to write to, which takes its place when all is written, or else vanishes.
+    """A file beside `path` to write to, which takes its place when all is written, or else
+    vanishes.
 
     Raises:
         ParameterError: naming the option, if it cannot be written.

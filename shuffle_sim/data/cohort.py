@@ -18,7 +18,9 @@ class Cohort:
         end = 0
         for start, stop in self.ranges:
             if type(start) is not int or type(stop) is not int or start < end or stop <= start:
-                raise ParameterError("cohort", self.ranges, "disjoint ascending non-empty ranges of integers")
+                raise ParameterError(
+                    "cohort", self.ranges, "disjoint ascending non-empty ranges of integers"
+                )
             end = stop
         if not self.ranges:
             raise ParameterError("cohort", self.ranges, "at least one user")
@@ -45,7 +47,9 @@ class Cohort:
                 yield max(low, start), min(high, stop)
 
     def frames(self, block_size: int) -> Counter[int]:
-        """How many blocks of `block_size` users the cohort has how many users in: {users in the block: blocks}."""
+        """How many blocks of `block_size` users the cohort has how many users in: {users in the
+        block: blocks}.
+        """
         edges: Counter[int] = Counter()
         whole = 0
         for start, stop in self.ranges:

@@ -1,4 +1,6 @@
-"""What a linear model learns from: rows in the l2 unit ball with a label each, by public rules, and people held out."""
+"""What a linear model learns from: rows in the l2 unit ball with a label each, by public rules, and
+people held out.
+"""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +23,8 @@ class Labelled:
 
     Attributes:
         table: where the rows come from.
-        rows: shape (people, columns + 2): features and constant in the l2 unit ball, then the label in [-1, 1].
+        rows: shape (people, columns + 2): features and constant in the l2 unit ball, then the label
+        in [-1, 1].
         rule: how labels were made.
         half_range: units of the target per unit of the label; None for classes.
         clipped_labels: how many labels lay outside the public bounds.
@@ -38,27 +41,36 @@ class Labelled:
         """The public rule by which features were scaled."""
         count = len(self.table.columns)
         return (
-            f"each column is mapped from its public bounds to [-1, 1] (and clipped there); the {count} columns and a constant 1 "
-            f"are divided by the square root of {count + 1}, so every row lies in the l2 ball of radius 1"
+            "each column is mapped from its public bounds to [-1, 1] (and clipped there); the "
+            f"{count} columns and a constant 1 "
+            f"are divided by the square root of {count + 1}, so every row lies in the l2 ball of "
+            "radius 1"
         )
 
     def weights(self, theta: Floats) -> tuple[Floats, float]:
-        """Coefficients and intercept of the margin in the table's own units, for values inside the bounds.
+        """Coefficients and intercept of the margin in the table's own units, for values inside the
+        bounds.
 
-        The margin predicts the label: for a real target, in units of `half_range` around the middle of its bounds.
+        The margin predicts the label: for a real target, in units of `half_range` around the middle
+        of its bounds.
         """
-        middle, half = (self.table.upper + self.table.lower) / 2, (self.table.upper - self.table.lower) / 2
+        middle, half = (
+            (self.table.upper + self.table.lower) / 2,
+            (self.table.upper - self.table.lower) / 2,
+        )
         scaled = theta / np.sqrt(len(self.table.columns) + 1)
         return np.asarray(scaled[:-1] / half), float(scaled[-1] - scaled[:-1] @ (middle / half))
 
 
 def labelled(table: Table, *, classes: bool, positive: Sequence[str] = ()) -> Labelled:
-    """The rows of `table`, labelled -1 or +1 for `classes`, else by the target mapped from its public bounds to [-1, 1].
+    """The rows of `table`, labelled -1 or +1 for `classes`, else by the target mapped from its
+    public bounds to [-1, 1].
 
     Args:
         table: with a target.
         classes: whether the target names classes.
-        positive: the classes that become +1, all others -1; where none is given there must be two, and the last becomes +1.
+        positive: the classes that become +1, all others -1; where none is given there must be two,
+        and the last becomes +1.
 
     Raises:
         ParameterError: a target of the wrong kind, naming its values.
@@ -71,9 +83,15 @@ def labelled(table: Table, *, classes: bool, positive: Sequence[str] = ()) -> La
         labels, rule = _classes(table, positive)
         return Labelled(table, np.column_stack([inside, labels]), rule)
     if positive:
-        raise ParameterError("positive", list(positive), "given for losses of classes: logistic or hinge")
+        raise ParameterError(
+            "positive", list(positive), "given for losses of classes: logistic or hinge"
+        )
     if table.target_bounds is None:
-        raise ParameterError("label", _named(sorted(set(_texts(table).tolist()))), "a number with public bounds, for this loss")
+        raise ParameterError(
+            "label",
+            _named(sorted(set(_texts(table).tolist()))),
+            "a number with public bounds, for this loss",
+        )
     target, (low, high) = numeric(table.target_name, table.target), table.target_bounds
     labels = (target - (low + high) / 2) * (2 / (high - low))
     return Labelled(
@@ -86,7 +104,8 @@ def labelled(table: Table, *, classes: bool, positive: Sequence[str] = ()) -> La
 
 
 def held_out(rows: Floats, fraction: float, seed: int | None) -> tuple[Floats, Floats]:
-    """(train, test): a random `fraction` of the people is held out, and the others are put in random order.
+    """(train, test): a random `fraction` of the people is held out, and the others are put in
+    random order.
 
     Raises:
         ParameterError: the fraction leaves nobody on one side.
@@ -94,7 +113,11 @@ def held_out(rows: Floats, fraction: float, seed: int | None) -> tuple[Floats, F
     real("test_fraction", fraction, 0.0, 1.0, closed=(False, False))
     count = round(fraction * len(rows))
     if not 0 < count < len(rows):
-        raise ParameterError("test_fraction", fraction, f"such that of {len(rows)} people some are held out and some are not")
+        raise ParameterError(
+            "test_fraction",
+            fraction,
+            f"such that of {len(rows)} people some are held out and some are not",
+        )
     shuffled = np.random.default_rng(entropy_of(seed)).permutation(rows)
     return shuffled[count:], shuffled[:count]
 
@@ -107,25 +130,35 @@ def _classes(table: Table, positive: Sequence[str]) -> tuple[Floats, str]:
             raise ParameterError("positive", name, f"one of the classes {_named(found)}")
     if len(found) < 2 or (len(found) > 2 and not positive):
         allowed = (
-            "of two classes; or give --positive (repeatable), those that become +1; or a loss for numbers: squared, huber ..."
+            "of two classes; or give --positive (repeatable), those that become +1; or a loss for "
+            "numbers: squared, huber ..."
         )
         raise ParameterError("label", _named(found), allowed)
     chosen = list(positive) or found[-1:]
     others = [name for name in found if name not in chosen]
     if not others:
         raise ParameterError("positive", chosen, "not all of the classes")
-    return np.where(np.isin(texts, chosen), 1.0, -1.0), f"{' '.join(chosen)} = +1, {_named(others)} = -1"
+    return np.where(
+        np.isin(texts, chosen), 1.0, -1.0
+    ), f"{' '.join(chosen)} = +1, {_named(others)} = -1"
 
 
 def _texts(table: Table) -> NDArray[np.str_]:
     """Labels as text; gaps are refused."""
     values = np.asarray(table.target)
-    gaps = [value is None or (isinstance(value, float) and math.isnan(value)) for value in values.tolist()]
+    gaps = [
+        value is None or (isinstance(value, float) and math.isnan(value))
+        for value in values.tolist()
+    ]
     if any(gaps):
         where = f"column {table.target_name}, row {gaps.index(True) + 1}"
-        raise ParameterError(where, None, "given: nobody can learn from a row without a label (the first row is 1)")
+        raise ParameterError(
+            where, None, "given: nobody can learn from a row without a label (the first row is 1)"
+        )
     return values.astype(str)
 
 
 def _named(values: Sequence[str]) -> str:
-    return " ".join(values[:_SHOWN]) + (f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else "")
+    return " ".join(values[:_SHOWN]) + (
+        f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
+    )

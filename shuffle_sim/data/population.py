@@ -1,4 +1,6 @@
-"""Where the users' data is: in memory, in files read by the shards themselves, or made from a seed."""
+"""Where the users' data is: in memory, in files read by the shards themselves, or made from a
+seed.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -26,7 +28,9 @@ class Population(ABC):
 
     @property
     def resident(self) -> bool:
-        """Whether shards keep their rows; otherwise they ask again in every round and hold one chunk at a time."""
+        """Whether shards keep their rows; otherwise they ask again in every round and hold one
+        chunk at a time.
+        """
         return False
 
 
@@ -40,13 +44,19 @@ class InMemory(Population):
             ParameterError: if it is not a rectangular array of numbers with at least one user.
         """
         if isinstance(data, np.ma.MaskedArray):
-            raise ParameterError("data", type(data).__name__, "without a mask: fill or drop what is masked first")
+            raise ParameterError(
+                "data", type(data).__name__, "without a mask: fill or drop what is masked first"
+            )
         try:
             self.array = np.asarray(data)
         except ValueError as error:
-            raise ParameterError("data", type(data).__name__, "a rectangular array of numbers") from error
+            raise ParameterError(
+                "data", type(data).__name__, "a rectangular array of numbers"
+            ) from error
         if self.array.ndim == 0 or len(self.array) == 0:
-            raise ParameterError("data.shape", self.array.shape, "at least one user along the first axis")
+            raise ParameterError(
+                "data.shape", self.array.shape, "at least one user along the first axis"
+            )
 
     @property
     def users(self) -> int:
@@ -66,17 +76,21 @@ class InMemory(Population):
 class Generated(Population):
     """Rows made when they are asked for: 10^8 users need no array anywhere.
 
-    Rows come in pages of PAGE users, each from its own stream, so that they do not depend on who asks for which range.
+    Rows come in pages of PAGE users, each from its own stream, so that they do not depend on who
+    asks for which range.
     """
 
     PAGE = 65_536
 
-    def __init__(self, users: int, make: Callable[[np.random.Generator, int], NDArray[Any]], *, seed: int = 0) -> None:
+    def __init__(
+        self, users: int, make: Callable[[np.random.Generator, int], NDArray[Any]], *, seed: int = 0
+    ) -> None:
         """Remember how to make rows.
 
         Args:
             users: number of users.
-            make: (generator, count) -> array of `count` rows; must be importable by the actors that call it.
+            make: (generator, count) -> array of `count` rows; must be importable by the actors that
+            call it.
             seed: of the data.
         """
         self._users, self._make, self._entropy = integer("users", users), make, entropy_of(seed)
@@ -96,7 +110,9 @@ class Generated(Population):
             count = min(self.PAGE, self._users - page * self.PAGE)
             made = self._make(stream(self._entropy, 0, Role.DATA, page), count)
             if len(made) != count:
-                raise ParameterError("make", len(made), f"a function that makes {count} rows when asked for {count}")
+                raise ParameterError(
+                    "make", len(made), f"a function that makes {count} rows when asked for {count}"
+                )
             self._page = page, made
         return self._page[1]
 
@@ -105,7 +121,9 @@ class Generated(Population):
         return {**self.__dict__, "_page": None}
 
 
-def _from_pages(start: int, stop: int, size: int, page_rows: Callable[[int], NDArray[Any]]) -> NDArray[Any]:
+def _from_pages(
+    start: int, stop: int, size: int, page_rows: Callable[[int], NDArray[Any]]
+) -> NDArray[Any]:
     parts = []
     for page in range(start // size, -(-stop // size)):
         parts.append(page_rows(page)[max(0, start - page * size) : stop - page * size])
@@ -121,7 +139,8 @@ class Files(Population):
         """Read what the files say of themselves, not their rows.
 
         Raises:
-            ParameterError: no file, a missing or truncated one, or rows of different shapes or not of numbers.
+            ParameterError: no file, a missing or truncated one, or rows of different shapes or not
+            of numbers.
         """
         self._paths = [Path(path) for path in paths]
         if not self._paths:
@@ -129,7 +148,9 @@ class Files(Population):
         shapes = [self._shape(path) for path in self._paths]
         for path, shape in zip(self._paths, shapes, strict=True):
             if shape[1:] != shapes[0][1:]:
-                raise ParameterError("file", str(path), f"rows of shape {shapes[0][1:]}, as in the first file")
+                raise ParameterError(
+                    "file", str(path), f"rows of shape {shapes[0][1:]}, as in the first file"
+                )
         self._ends = np.cumsum([shape[0] for shape in shapes]).tolist()
         if not self._ends[-1]:
             raise ParameterError("paths", paths, "files with at least one row")
@@ -181,12 +202,16 @@ class NpyFiles(Files):
 
 
 class ParquetFiles(Files):
-    """Rows in Parquet files, read one row group at a time; missing values are not finite, and sent as zero."""
+    """Rows in Parquet files, read one row group at a time; missing values are not finite, and sent
+    as zero.
+    """
 
     suffix = ".parquet"
 
     def __init__(self, paths: Sequence[str | Path], columns: Sequence[str] | None = None) -> None:
-        """Take these columns, in this order; by default all. One column alone gives rows that are numbers."""
+        """Take these columns, in this order; by default all. One column alone gives rows that are
+        numbers.
+        """
         self._columns = None if columns is None else list(columns)
         self._group: tuple[Path, int, NDArray[Any]] | None = None
         super().__init__(paths)
@@ -200,7 +225,9 @@ class ParquetFiles(Files):
             self._columns = list(types)
         for name in self._columns:
             kind = types.get(name)
-            if kind is None or not (kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_boolean(kind)):
+            if kind is None or not (
+                kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_boolean(kind)
+            ):
                 raise ParameterError(f"column {name} of {path}", str(kind), "there, and of numbers")
         return file.metadata.num_rows, *([len(self._columns)] if len(self._columns) > 1 else [])
 
@@ -216,7 +243,9 @@ class ParquetFiles(Files):
     def _rows_of_group(self, path: Path, group: int) -> NDArray[Any]:
         if self._group is None or self._group[:2] != (path, group):
             table = self._opened(path).read_row_group(group, columns=self._columns)
-            columns = [np.asarray(table[name].to_numpy(), np.float64) for name in self._columns or ()]
+            columns = [
+                np.asarray(table[name].to_numpy(), np.float64) for name in self._columns or ()
+            ]
             self._group = path, group, columns[0] if len(columns) == 1 else np.column_stack(columns)
         return self._group[2]
 

@@ -1,7 +1,7 @@
 """Real tables: the ones bundled with scikit-learn, and the user's own CSV, Parquet or NPZ files.
 
-Private sums need bounds that are public, that is, not computed from the data: for bundled tables they are the ranges their
-descriptions publish, for a user's file the user states them.
+Private sums need bounds that are public, that is, not computed from the data: for bundled tables
+they are the ranges their descriptions publish, for a user's file the user states them.
 """
 
 import zipfile
@@ -19,12 +19,19 @@ from shuffle_sim.errors import ParameterError
 Bounds = tuple[float, float]
 _LARGEST = 1e100  # of a bound: beyond, differences and squares overflow
 
-# Ranges as published in the tables' descriptions (diabetes: every column is scaled to unit sum of squares over 442 people).
-_BREAST_CANCER = """6.981:28.11 9.71:39.28 43.79:188.5 143.5:2501 0.053:0.163 0.019:0.345 0:0.427 0:0.201 0.106:0.304 0.05:0.097
-0.112:2.873 0.36:4.885 0.757:21.98 6.802:542.2 0.002:0.031 0.002:0.135 0:0.396 0:0.053 0.008:0.079 0.001:0.03
-7.93:36.04 12.02:49.54 50.41:251.2 185.2:4254 0.071:0.223 0.027:1.058 0:1.252 0:0.291 0.156:0.664 0.055:0.208"""
+# Ranges as published in the tables' descriptions (diabetes: every column is scaled to unit sum of
+# squares over 442 people).
+_BREAST_CANCER = """
+6.981:28.11 9.71:39.28 43.79:188.5 143.5:2501 0.053:0.163 0.019:0.345 0:0.427 0:0.201
+0.106:0.304 0.05:0.097 0.112:2.873 0.36:4.885 0.757:21.98 6.802:542.2 0.002:0.031 0.002:0.135
+0:0.396 0:0.053 0.008:0.079 0.001:0.03 7.93:36.04 12.02:49.54 50.41:251.2 185.2:4254 0.071:0.223
+0.027:1.058 0:1.252 0:0.291 0.156:0.664 0.055:0.208
+"""
 _DIABETES_TARGET = (25.0, 346.0)
-_WINE = """11:14.8 0.74:5.8 1.36:3.23 10.6:30 70:162 0.98:3.88 0.34:5.08 0.13:0.66 0.41:3.58 1.3:13 0.48:1.71 1.27:4 278:1680"""
+_WINE = """
+11:14.8 0.74:5.8 1.36:3.23 10.6:30 70:162 0.98:3.88 0.34:5.08 0.13:0.66 0.41:3.58 1.3:13
+0.48:1.71 1.27:4 278:1680
+"""
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,8 @@ class Table:
         rows: float64 array of shape (people, columns).
         lower: public lower bounds, shape (columns,).
         upper: public upper bounds, shape (columns,).
-        target: what a model may learn to predict, shape (people,): names of classes or real numbers; or None.
+        target: what a model may learn to predict, shape (people,): names of classes or real
+        numbers; or None.
         target_bounds: public bounds of a real target, or None.
         target_name: what messages call it.
     """
@@ -55,7 +63,8 @@ class Table:
     def scaling(self) -> str:
         """The public rule by which `scaled` brings rows into the l2 unit ball."""
         return (
-            "each column is mapped from its public bounds to [-1, 1] (and clipped there), then divided by the square root of "
+            "each column is mapped from its public bounds to [-1, 1] (and clipped there), then "
+            "divided by the square root of "
             f"the {len(self.columns)} columns, so every row lies in the l2 ball of radius 1"
         )
 
@@ -67,16 +76,24 @@ class Table:
     def scaled(self) -> Floats:
         """The rows in the l2 unit ball, by `scaling`."""
         middle, half = (self.upper + self.lower) / 2, (self.upper - self.lower) / 2
-        return np.asarray(np.clip((self.rows - middle) / half, -1.0, 1.0) / np.sqrt(len(self.columns)))
+        return np.asarray(
+            np.clip((self.rows - middle) / half, -1.0, 1.0) / np.sqrt(len(self.columns))
+        )
 
     def means(self, sums: Floats, count: int) -> Floats:
         """Column means in the table's own units, from sums of `count` scaled rows."""
         half = (self.upper - self.lower) / 2
-        return np.asarray((self.upper + self.lower) / 2 + half * np.sqrt(len(self.columns)) * sums / count)
+        return np.asarray(
+            (self.upper + self.lower) / 2 + half * np.sqrt(len(self.columns)) * sums / count
+        )
 
     def spread(self, standard_error: float, count: int) -> Floats:
-        """Standard error of each column mean in the table's own units, from that of a sum of `count` scaled rows."""
-        return np.asarray((self.upper - self.lower) / 2 * np.sqrt(len(self.columns)) * standard_error / count)
+        """Standard error of each column mean in the table's own units, from that of a sum of
+        `count` scaled rows.
+        """
+        return np.asarray(
+            (self.upper - self.lower) / 2 * np.sqrt(len(self.columns)) * standard_error / count
+        )
 
 
 def bundled(name: str) -> Table:
@@ -102,29 +119,44 @@ def bundled(name: str) -> Table:
     real = name == "diabetes"
     target = loaded.target if real else loaded.target_names[loaded.target]
     limits = bounds[:, 0], bounds[:, 1]
-    return Table(name, columns, np.asarray(loaded.data, float), *limits, target, _DIABETES_TARGET if real else None)
+    return Table(
+        name,
+        columns,
+        np.asarray(loaded.data, float),
+        *limits,
+        target,
+        _DIABETES_TARGET if real else None,
+    )
 
 
 def read(
-    path: Path, columns: list[str] | None, bounds: Mapping[str, Bounds], everywhere: Bounds | None, target: str | None = None
+    path: Path,
+    columns: list[str] | None,
+    bounds: Mapping[str, Bounds],
+    everywhere: Bounds | None,
+    target: str | None = None,
 ) -> Table:
     """A table from a .csv, .parquet or .npz file.
 
     Args:
-        path: the file. An .npz holds one array per column, or one array of shape (people, columns) with columns "0", "1", ...
+        path: the file. An .npz holds one array per column, or one array of shape (people, columns)
+        with columns "0", "1", ...
         columns: which columns, in order; None: all.
         bounds: public bounds by column.
         everywhere: public bounds of the columns not in `bounds`.
         target: the column that a model may learn to predict; not among the others.
 
     Raises:
-        ParameterError: unreadable file, missing column, a column that is not numeric or finite, or without bounds.
+        ParameterError: unreadable file, missing column, a column that is not numeric or finite, or
+        without bounds.
     """
     found = _columns(path)
     names = columns or [name for name in found if name != target]
     for name in (*names, *bounds, *([] if target is None else [target])):
         if name not in found:
-            raise ParameterError("column", name, f"one of {', '.join(map(_quoted, found))} (in {path})")
+            raise ParameterError(
+                "column", name, f"one of {', '.join(map(_quoted, found))} (in {path})"
+            )
     if not names or target in names:
         raise ParameterError("columns", names, f"at least one, and not the label {target!r}")
     limits = np.array([_limits(name, bounds.get(name, everywhere)) for name in names])
@@ -132,15 +164,28 @@ def read(
     labels = None if target is None else found[target]
     reach = None if target is None else bounds.get(target, everywhere)
     target_bounds = reach and _limits(str(target), reach)
-    return Table(path.name, tuple(names), rows, limits[:, 0], limits[:, 1], labels, target_bounds, target or "label")
+    return Table(
+        path.name,
+        tuple(names),
+        rows,
+        limits[:, 0],
+        limits[:, 1],
+        labels,
+        target_bounds,
+        target or "label",
+    )
 
 
 def _limits(name: str, bounds: Bounds | None) -> Bounds:
     """The public bounds of a column, checked."""
     if bounds is None:
-        raise ParameterError("bounds", None, f"given for column {name!r}: public limits, not computed from the data")
+        raise ParameterError(
+            "bounds", None, f"given for column {name!r}: public limits, not computed from the data"
+        )
     if not -_LARGEST <= bounds[0] < bounds[1] <= _LARGEST:
-        raise ParameterError(f"bounds of {name}", bounds, f"two numbers within +-{_LARGEST:g}, the lower first")
+        raise ParameterError(
+            f"bounds of {name}", bounds, f"two numbers within +-{_LARGEST:g}, the lower first"
+        )
     return bounds
 
 
@@ -155,7 +200,9 @@ def numeric(name: str, column: NDArray[Any]) -> Floats:
     if not np.isfinite(column).all():
         row = int(np.argmin(np.isfinite(column)))
         raise ParameterError(
-            f"column {name}, row {row + 1}", float(column[row]), "finite (no NaN, no infinity, no gaps; the first row is 1)"
+            f"column {name}, row {row + 1}",
+            float(column[row]),
+            "finite (no NaN, no infinity, no gaps; the first row is 1)",
         )
     return np.asarray(column, float)
 
@@ -166,12 +213,18 @@ def _columns(path: Path) -> dict[str, NDArray[Any]]:
     if path.suffix not in readers:
         raise ParameterError("file", str(path), f"a {', '.join(readers)} file")
     if not path.is_file():
-        raise ParameterError("file", str(path), "a file: there is no such file" if not path.exists() else "a file, not a folder")
+        raise ParameterError(
+            "file",
+            str(path),
+            "a file: there is no such file" if not path.exists() else "a file, not a folder",
+        )
     try:
         found = readers[path.suffix](path)
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ParameterError("file", str(path), f"a readable {path.suffix} table ({reason})") from error
+        raise ParameterError(
+            "file", str(path), f"a readable {path.suffix} table ({reason})"
+        ) from error
     if not found:
         raise ParameterError("file", str(path), "a table with at least one column")
     lengths = {len(column) for column in found.values()}

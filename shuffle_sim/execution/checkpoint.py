@@ -1,11 +1,14 @@
-"""A run's journal: what was charged and what came of it, on disk, so that a run that was killed can go on.
+"""A run's journal: what was charged and what came of it, on disk, so that a run that was killed can
+go on.
 
-Everything random in a run is drawn from its entropy by round, role and index, and the protocol's state is a function of
-the tallies so far. So the journal keeps the entropy, every charge and every tally; going on is replaying them. A charge is
-on disk before its round draws anything. A round that was charged and not finished is run again and sends the same bytes.
+Everything random in a run is drawn from its entropy by round, role and index, and the protocol's
+state is a function of the tallies so far. So the journal keeps the entropy, every charge and every
+tally; going on is replaying them. A charge is on disk before its round draws anything. A round that
+was charged and not finished is run again and sends the same bytes.
 
-The file is a list of records, each bound to all before it by SHA-256, and only ever appended to. Only its last record can
-be cut short, by a death in the middle of writing it: nothing had been done on its strength yet, so it is taken off.
+The file is a list of records, each bound to all before it by SHA-256, and only ever appended to.
+Only its last record can be cut short, by a death in the middle of writing it: nothing had been done
+on its strength yet, so it is taken off.
 """
 
 import fcntl
@@ -35,7 +38,9 @@ from shuffle_sim.wire.messages import Tally
 
 FILE = "run.journal"
 FORMAT = 4  # also another where a round under way would be drawn in another way
-_SIZE = struct.Struct(">II")  # length of the record and its complement: a damaged length is not taken for a cut record
+_SIZE = struct.Struct(
+    ">II"
+)  # length of the record and its complement: a damaged length is not taken for a cut record
 _HASH = hashlib.sha256().digest_size
 _Record = TypeVar("_Record", ShardRecord, ShuffleRecord, ViewRecord)
 
@@ -48,7 +53,9 @@ class Journal:
         self.deployment = deployment
 
     def charge(self, broadcast: bytes, cohort: Cohort, event: PrivacyEvent) -> Exchange | None:
-        """A round is about to be released: from now on it counts as spent. What came of it, if it is over already."""
+        """A round is about to be released: from now on it counts as spent. What came of it, if it
+        is over already.
+        """
         return None
 
     def settle(self, exchange: Exchange) -> None:
@@ -61,31 +68,55 @@ class Journal:
         """The journal itself."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         """Close, whatever happened."""
         self.close()
 
 
 class Checkpoint(Journal):
-    """The journal in a folder, readable by its owner only: the run's entropy in it undoes all privacy."""
+    """The journal in a folder, readable by its owner only: the run's entropy in it undoes all
+    privacy.
+    """
 
     def __init__(
-        self, folder: Path, deployment: Deployment, population: Population, seed: int | None, *, resume: bool = False
+        self,
+        folder: Path,
+        deployment: Deployment,
+        population: Population,
+        seed: int | None,
+        *,
+        resume: bool = False,
     ) -> None:
-        """Start a journal in the folder or, to resume, read it; `deployment` is then the one that was started.
+        """Start a journal in the folder or, to resume, read it; `deployment` is then the one that
+        was started.
 
         Raises:
-            ParameterError: the folder cannot be used, is used by another process, holds a run that is not to be resumed or
-                none to resume; or the journal is damaged or another run's, naming what differs.
+            ParameterError: the folder cannot be used, is used by another process, holds a run that
+                is not to be resumed or none to resume; or the journal is damaged or another run's,
+                naming what differs.
         """
         self._path = folder / FILE
         self._lock = _locked(folder, create=not resume)
         try:
             if self._path.exists() != resume:
-                allowed = "a folder with a run to resume" if resume else "a folder without a run, or given with --resume"
+                allowed = (
+                    "a folder with a run to resume"
+                    if resume
+                    else "a folder without a run, or given with --resume"
+                )
                 raise ParameterError("checkpoint", str(folder), allowed)
             identity = _identity(deployment, population, seed)
-            head = (FORMAT, *identity, ("task", deployment.task), ("entropy", deployment.entropy.to_bytes(16, "big")))
+            head = (
+                FORMAT,
+                *identity,
+                ("task", deployment.task),
+                ("entropy", deployment.entropy.to_bytes(16, "big")),
+            )
             self._hash = b""
             if not resume:
                 self._create(encode(head))
@@ -107,25 +138,44 @@ class Checkpoint(Journal):
             ParameterError: another release was charged for this round.
             CheckpointError: the disk does not take it; nothing of the round has been drawn.
         """
-        charge = (("broadcast", hashlib.sha256(broadcast).digest()), ("cohort", encode(cohort)), ("event", encode(event)))
+        charge = (
+            ("broadcast", hashlib.sha256(broadcast).digest()),
+            ("cohort", encode(cohort)),
+            ("event", encode(event)),
+        )
         if not self._records:
             self._append(encode(charge), "the charge of a round; the round was not begun")
             return None
-        for (name, charged), (_, asked) in zip(self._decoded(self._records.popleft()), charge, strict=True):
+        for (name, charged), (_, asked) in zip(
+            self._decoded(self._records.popleft()), charge, strict=True
+        ):
             if charged != asked:
-                raise ParameterError(name, asked.hex(), f"the one that was charged for the round ({charged.hex()})")
+                raise ParameterError(
+                    name, asked.hex(), f"the one that was charged for the round ({charged.hex()})"
+                )
         if not self._records:
             return None
         users, shuffler, tally, found = self._decoded(self._records.popleft())
-        return Exchange(_raised(ShardRecord, users), _raised(ShuffleRecord, shuffler), tally, _raised(ViewRecord, found))
+        return Exchange(
+            _raised(ShardRecord, users),
+            _raised(ShuffleRecord, shuffler),
+            tally,
+            _raised(ViewRecord, found),
+        )
 
     def settle(self, exchange: Exchange) -> None:
         """Write the round's records and tally.
 
         Raises:
-            CheckpointError: the disk does not take it; the round stays charged, and resumed it gives the same again.
+            CheckpointError: the disk does not take it; the round stays charged, and resumed it
+            gives the same again.
         """
-        outcome = _lowered(exchange.users), _lowered(exchange.shuffler), exchange.tally, _lowered(exchange.analyzer)
+        outcome = (
+            _lowered(exchange.users),
+            _lowered(exchange.shuffler),
+            exchange.tally,
+            _lowered(exchange.analyzer),
+        )
         self._append(encode(outcome), "the outcome of a round; the round stays charged")
 
     def close(self) -> None:
@@ -160,15 +210,23 @@ class Checkpoint(Journal):
         except OSError as error:
             with suppress(OSError):
                 os.ftruncate(self._file, before)
-            raise CheckpointError(f"{self._path} does not take {what}: {error.strerror}; make room, then resume") from error
+            raise CheckpointError(
+                f"{self._path} does not take {what}: {error.strerror}; make room, then resume"
+            ) from error
         self._hash = digest
 
     def _read(self) -> Iterator[bytes]:
-        """The bodies of all records, checked; a record cut short at the end is taken off the file."""
+        """The bodies of all records, checked; a record cut short at the end is taken off the
+        file.
+        """
         data, position = memoryview(self._path.read_bytes()), 0
         while position < len(data):
             start = position + _SIZE.size + _HASH
-            size, complement = _SIZE.unpack_from(data, position) if position + _SIZE.size <= len(data) else (0, 0xFFFFFFFF)
+            size, complement = (
+                _SIZE.unpack_from(data, position)
+                if position + _SIZE.size <= len(data)
+                else (0, 0xFFFFFFFF)
+            )
             if size ^ complement != 0xFFFFFFFF:
                 raise self._damaged(f"the length of the record at byte {position}")
             if start + size > len(data):
@@ -186,11 +244,17 @@ class Checkpoint(Journal):
             raise self._damaged("the beginning")
         form, *stored = self._decoded(self._records.popleft())
         if form != FORMAT:
-            raise ParameterError("checkpoint", str(self._path), f"of format {FORMAT}; it is of format {form}")
+            raise ParameterError(
+                "checkpoint", str(self._path), f"of format {FORMAT}; it is of format {form}"
+            )
         *same, (_, task), (_, entropy) = stored
         for (name, theirs), (_, ours) in zip(same, identity, strict=True):
             if theirs != ours:
-                raise ParameterError("checkpoint", str(self._path), f"this run's: its {name} is {theirs}, this run's is {ours}")
+                raise ParameterError(
+                    "checkpoint",
+                    str(self._path),
+                    f"this run's: its {name} is {theirs}, this run's is {ours}",
+                )
         return replace(deployment, task=task, entropy=int.from_bytes(entropy, "big"))
 
     def _decoded(self, body: bytes) -> Any:
@@ -200,11 +264,19 @@ class Checkpoint(Journal):
             raise self._damaged(str(error)) from error
 
     def _damaged(self, what: str) -> ParameterError:
-        return ParameterError("checkpoint", str(self._path), f"undamaged: {what} is not as it was written; restore the file")
+        return ParameterError(
+            "checkpoint",
+            str(self._path),
+            f"undamaged: {what} is not as it was written; restore the file",
+        )
 
 
 def journal_of(
-    folder: str | Path | None, resume: bool, deployment: Deployment, population: Population, seed: int | None
+    folder: str | Path | None,
+    resume: bool,
+    deployment: Deployment,
+    population: Population,
+    seed: int | None,
 ) -> Journal:
     """The run's journal: in the folder, or none.
 
@@ -219,7 +291,8 @@ def journal_of(
 
 
 def split_seed(folder: str | Path | None, resume: bool, seed: int | None) -> int | None:
-    """The seed by which people are held out before the run: the run's; without one, drawn once and kept beside the checkpoint.
+    """The seed by which people are held out before the run: the run's; without one, drawn once and
+    kept beside the checkpoint.
 
     Raises:
         ParameterError: the folder cannot be used, or holds none to resume with.
@@ -237,7 +310,9 @@ def split_seed(folder: str | Path | None, resume: bool, seed: int | None) -> int
         return int(kept.read_text())
     except (OSError, ValueError) as error:
         raise ParameterError(
-            "checkpoint", str(folder), f"a folder that can be used, with its file {kept.name} ({error})"
+            "checkpoint",
+            str(folder),
+            f"a folder that can be used, with its file {kept.name} ({error})",
         ) from error
 
 
@@ -248,29 +323,48 @@ def _locked(folder: Path, *, create: bool) -> int:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise ParameterError("checkpoint", str(folder), f"a folder that can be used ({error.strerror})") from error
+        raise ParameterError(
+            "checkpoint", str(folder), f"a folder that can be used ({error.strerror})"
+        ) from error
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(opened)
         busy = isinstance(error, BlockingIOError)
-        allowed = "a folder that no other process is using" if busy else f"a folder that can be locked ({error.strerror})"
+        allowed = (
+            "a folder that no other process is using"
+            if busy
+            else f"a folder that can be locked ({error.strerror})"
+        )
         raise ParameterError("checkpoint", str(folder), allowed) from error
     return opened
 
 
-def _identity(deployment: Deployment, population: Population, seed: int | None) -> tuple[tuple[str, str], ...]:
+def _identity(
+    deployment: Deployment, population: Population, seed: int | None
+) -> tuple[tuple[str, str], ...]:
     """What must be the same for the same bytes to come again, by name."""
     try:
         prints = {
             name: f"{type(value).__qualname__} {fingerprint(value).hex()[:32]}"
-            for name, value in (("protocol", deployment.protocol), ("data", population), ("adversary", deployment.adversary))
+            for name, value in (
+                ("protocol", deployment.protocol),
+                ("data", population),
+                ("adversary", deployment.adversary),
+            )
         }
     except TypeError as error:
-        raise ParameterError("checkpoint", str(error), "used with a protocol, data and adversary that pickle can take") from error
+        raise ParameterError(
+            "checkpoint",
+            str(error),
+            "used with a protocol, data and adversary that pickle can take",
+        ) from error
     libraries = ["shuffle-sim", "numpy", *(["numba"] if deployment.kernel == "compiled" else [])]
     return (
-        ("seed", str(seed)),  # first: of another seed, data that are split or drawn by it differ, too
+        (
+            "seed",
+            str(seed),
+        ),  # first: of another seed, data that are split or drawn by it differ, too
         *prints.items(),
         ("fidelity", deployment.fidelity),
         ("block size", str(deployment.block_size)),
@@ -278,13 +372,19 @@ def _identity(deployment: Deployment, population: Population, seed: int | None) 
         ("shuffler shards", str(deployment.shuffler_shards)),
         ("security", deployment.security),
         # Other versions may draw other bits from the same streams: that would be a second release.
-        ("software", ", ".join(f"{name} {version(name)}" for name in libraries) + f", {platform.machine()}"),
+        (
+            "software",
+            ", ".join(f"{name} {version(name)}" for name in libraries) + f", {platform.machine()}",
+        ),
     )
 
 
 def _lowered(record: ShardRecord | ShuffleRecord | ViewRecord) -> tuple[Any, ...]:
     """Its fields, counters as sorted pairs."""
-    return tuple(tuple(sorted(field.items())) if isinstance(field, Counter) else field for field in vars(record).values())
+    return tuple(
+        tuple(sorted(field.items())) if isinstance(field, Counter) else field
+        for field in vars(record).values()
+    )
 
 
 def _raised(kind: type[_Record], fields: tuple[Any, ...]) -> _Record:

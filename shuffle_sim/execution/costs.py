@@ -1,4 +1,6 @@
-"""What a run costs in communication: counted on the wire where the bits were simulated, by formula everywhere."""
+"""What a run costs in communication: counted on the wire where the bits were simulated, by formula
+everywhere.
+"""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -19,14 +21,16 @@ class Costs:
     Attributes:
         rounds: rounds of interaction.
         messages_per_user: messages a user sends in a round it answers (the largest over rounds).
-        payload_bits_per_user: their bits, the papers' count; grouped by label, the label costs nothing.
+        payload_bits_per_user: their bits, the papers' count; grouped by label, the label costs
+        nothing.
         label_bits_per_user: what the labels would cost if every message were sent on its own.
         wire_bytes: bytes from users to the shuffler over the whole run, framing included.
         routed_bytes: bytes between the shuffler's shards over the whole run.
         view_bytes: bytes from the shuffler to the analyzer over the whole run.
         broadcast_bytes: bytes of the analyzer's broadcasts.
         sealing_bytes: how many of all these are seals and signatures; by formula.
-        measured: whether wire, routed and view bytes were counted on real frames (literal) or are the formula's.
+        measured: whether wire, routed and view bytes were counted on real frames (literal) or are
+        the formula's.
     """
 
     rounds: int = 0
@@ -42,7 +46,9 @@ class Costs:
 
 
 class CostMeter:
-    """Adds up rounds; in literal runs without corrupted users count and formula must agree exactly."""
+    """Adds up rounds; in literal runs without corrupted users count and formula must agree
+    exactly.
+    """
 
     def __init__(self) -> None:
         """Start at nothing."""
@@ -97,27 +103,47 @@ class CostMeter:
         )
 
 
-def users_to_shuffler(randomizer: Randomizer, cohort: Cohort, block_size: int, security: str = "none") -> int:
-    """Wire bytes of a literal round by formula: a frame for each block that the cohort has users in; onion: for each user."""
+def users_to_shuffler(
+    randomizer: Randomizer, cohort: Cohort, block_size: int, security: str = "none"
+) -> int:
+    """Wire bytes of a literal round by formula: a frame for each block that the cohort has users
+    in; onion: for each user.
+    """
     if security == "onion":
         return cohort.size * frame_bytes(SEAL + bundle_bytes(randomizer))
     size = randomizer.report_bytes
-    return sum(frames * _wrapped(frame_bytes(users * size), security) for users, frames in cohort.frames(block_size).items())
+    return sum(
+        frames * _wrapped(frame_bytes(users * size), security)
+        for users, frames in cohort.frames(block_size).items()
+    )
 
 
 def chunks_on_wire(randomizer: Randomizer, chunks: Counter[int], security: str = "none") -> int:
-    """Wire bytes between shards, or of a literal view, by formula: a frame a chunk; {messages under each label: chunks}."""
+    """Wire bytes between shards, or of a literal view, by formula: a frame a chunk; {messages under
+    each label: chunks}.
+    """
     size_of = box_chunk_bytes if security == "onion" else view_chunk_bytes
-    return sum(count * _wrapped(frame_bytes(size_of(randomizer, size)), security) for size, count in chunks.items())
+    return sum(
+        count * _wrapped(frame_bytes(size_of(randomizer, size)), security)
+        for size, count in chunks.items()
+    )
 
 
-def sealing(randomizer: Randomizer, cohort: Cohort, block_size: int, chunks: Counter[int], security: str) -> int:
-    """Bytes that seals and signatures add to a literal round, by formula; `chunks`: those between shards and of the view."""
+def sealing(
+    randomizer: Randomizer, cohort: Cohort, block_size: int, chunks: Counter[int], security: str
+) -> int:
+    """Bytes that seals and signatures add to a literal round, by formula; `chunks`: those between
+    shards and of the view.
+    """
     if security == "onion":
-        labels, dealt = randomizer.alphabet.labels, sum(size * count for size, count in chunks.items())
+        labels, dealt = (
+            randomizer.alphabet.labels,
+            sum(size * count for size, count in chunks.items()),
+        )
         return SEAL * (cohort.size * (1 + labels * randomizer.per_label) + labels * dealt)
     protected, plain = (
-        users_to_shuffler(randomizer, cohort, block_size, each) + chunks_on_wire(randomizer, chunks, each)
+        users_to_shuffler(randomizer, cohort, block_size, each)
+        + chunks_on_wire(randomizer, chunks, each)
         for each in (security, "none")
     )
     return protected - plain

@@ -1,4 +1,6 @@
-"""Runs a protocol: charge the ledger, exchange a round, check the counts, until the protocol is done."""
+"""Runs a protocol: charge the ledger, exchange a round, check the counts, until the protocol is
+done.
+"""
 
 import math
 import secrets
@@ -12,7 +14,14 @@ from numpy.typing import ArrayLike
 
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory, Population, population_of
-from shuffle_sim.errors import AccountingError, NotFiniteError, ParameterError, ShuffleSimError, integer, positive
+from shuffle_sim.errors import (
+    AccountingError,
+    NotFiniteError,
+    ParameterError,
+    ShuffleSimError,
+    integer,
+    positive,
+)
 from shuffle_sim.execution.checkpoint import Journal, journal_of
 from shuffle_sim.execution.costs import CostMeter, Costs, chunks_on_wire, sealing, users_to_shuffler
 from shuffle_sim.execution.result import ReportCounts, Result
@@ -32,8 +41,14 @@ from shuffle_sim.wire.sealing import sealing_time
 
 _BLOCKS = 16
 _MOST_SUMS = 128  # blocks that send one sum each: more would only be more to read
-_LARGEST_BLOCK = {"literal": (65_536, 1 << 21), "counts": (65_536, 1 << 21), "aggregate": (131_072, 1 << 24)}
-"""Users, and bytes of what they send; at aggregate fidelity, where the block sends one sum, of the values that it is made of."""
+_LARGEST_BLOCK = {
+    "literal": (65_536, 1 << 21),
+    "counts": (65_536, 1 << 21),
+    "aggregate": (131_072, 1 << 24),
+}
+"""Users, and bytes of what they send; at aggregate fidelity, where the block sends one sum, of the
+values that it is made of.
+"""
 _LARGEST_FRAME = 1 << 29  # bytes that a block of users may send at once
 SEALING_SECONDS = 600.0
 """A round of onion that would take longer is refused, where nothing else is said."""
@@ -42,7 +57,9 @@ _LITERAL_MESSAGES = 10**8  # up to here a literal round takes about a second: si
 
 
 def default_block_size(users: int, randomizer: Randomizer, fidelity: str = "literal") -> int:
-    """Users per block: some 16 blocks for a small run, at most as _LARGEST_BLOCK says while there are not too many."""
+    """Users per block: some 16 blocks for a small run, at most as _LARGEST_BLOCK says while there
+    are not too many.
+    """
     most, room = _LARGEST_BLOCK[fidelity]
     size = max(1, min(-(-users // _BLOCKS), most, room // user_bytes(fidelity, randomizer)))
     while fidelity == "aggregate" and users > _MOST_SUMS * size:
@@ -70,39 +87,50 @@ def run(
 ) -> Result:
     """Run `protocol` on `data` (first axis: users) with users, shuffler and analyzer apart.
 
-    Same seed, fidelity, block size and kernel give bit-identical results on every runtime and any number of workers.
+    Same seed, fidelity, block size and kernel give bit-identical results on every runtime and any
+    number of workers.
 
     Args:
         protocol: what to run.
         data: the users' rows.
         runtime: "inprocess", "ray", another registered name, or a runtime.
         workers: user shards (on Ray: actors).
-        fidelity: "literal" (every message is sent and permuted), "counts" or "aggregate" (the same law, faster); by
-            default literal up to 10^8 messages a round, then aggregate. The result says which.
-        seed: makes the run reproducible, and therefore not private; None takes entropy from the operating system.
+        fidelity: "literal" (every message is sent and permuted), "counts" or "aggregate" (the same
+            law, faster); by default literal up to 10^8 messages a round, then aggregate. The result
+            says which.
+        seed: makes the run reproducible, and therefore not private; None takes entropy from the
+        operating system.
         adversary: what corrupted users do.
-        block_size: users per random stream; by default from the number of users and the size of a report.
-        kernel: inner loops of the faster fidelities, "numpy" or "compiled" (extra `fast`); by default compiled for large
-            rounds where it is installed. The result says which; both have one law, not the same bits.
+        block_size: users per random stream; by default from the number of users and the size of a
+        report.
+        kernel: inner loops of the faster fidelities, "numpy" or "compiled" (extra `fast`); by
+            default compiled for large rounds where it is installed. The result says which; both
+            have one law, not the same bits.
         shuffler_shards: into how many the shuffler of a literal run is split (on Ray: actors).
-        security: "none"; "transport": every frame is signed by its sender and sealed to its recipient; "onion": every message is
-            sealed to the analyzer and every user's bundle of them to the shuffler, which cannot read what it permutes. Keys are
-            drawn from the operating system's entropy; results are those of "none".
-        sealing_seconds: a round of onion that would take longer than this is refused with the estimate.
-        checkpoint: a folder in which to keep the run, so that it can be resumed after a death at any moment. It holds the
-            run's entropy, which undoes all privacy: it is readable by its owner only.
-        resume: go on with the run in `checkpoint`, with the same result and guarantee as if it had never stopped. All that
-            decides what is sent must be as it was; runtime and workers may be others.
-        on_round: called after each round with its index, the ledger and the costs so far, and what was asked; also after
-            those replayed.
+        security: "none"; "transport": every frame is signed by its sender and sealed to its
+            recipient; "onion": every message is sealed to the analyzer and every user's bundle of
+            them to the shuffler, which cannot read what it permutes. Keys are drawn from the
+            operating system's entropy; results are those of "none".
+        sealing_seconds: a round of onion that would take longer than this is refused with the
+        estimate.
+        checkpoint: a folder in which to keep the run, so that it can be resumed after a death at
+            any moment. It holds the run's entropy, which undoes all privacy: it is readable by its
+            owner only.
+        resume: go on with the run in `checkpoint`, with the same result and guarantee as if it had
+            never stopped. All that decides what is sent must be as it was; runtime and workers may
+            be others.
+        on_round: called after each round with its index, the ledger and the costs so far, and what
+            was asked; also after those replayed.
 
     Raises:
         ParameterError: for bad parameters or data, before any actor starts.
         RoundAbortedError: if a round could not be released.
         NotFiniteError: if what a round asked for was finite for no user.
-        CheckpointError: the disk does not take the checkpoint any more; nothing was released after what it holds.
+        CheckpointError: the disk does not take the checkpoint any more; nothing was released after
+        what it holds.
 
-    An error that ends a run under way carries what was spent until then as `error.ledger`; a note on it, as on Ctrl-C, says it.
+    An error that ends a run under way carries what was spent until then as `error.ledger`; a note
+    on it, as on Ctrl-C, says it.
     """
     if not isinstance(protocol, Protocol):
         raise ParameterError("protocol", protocol, "a protocol, such as VectorSum.calibrate(...)")
@@ -112,11 +140,18 @@ def run(
         raise ParameterError("workers", workers, f"at most the number of users ({protocol.users})")
     if adversary is not None and not isinstance(adversary, Adversary):
         raise ParameterError("adversary", adversary, "None or an Adversary")
-    deployment, literal_size = _deployment(protocol, fidelity, seed, adversary, block_size, kernel, shuffler_shards, security)
+    deployment, literal_size = _deployment(
+        protocol, fidelity, seed, adversary, block_size, kernel, shuffler_shards, security
+    )
     if security == "onion":
         _affordable(deployment, workers, sealing_seconds)
     _check(adversary, protocol, population)
-    ledger, meter, reports, rounds = PrivacyLedger(sequential=protocol.claims_sequential), CostMeter(), ReportCounts(), 0
+    ledger, meter, reports, rounds = (
+        PrivacyLedger(sequential=protocol.claims_sequential),
+        CostMeter(),
+        ReportCounts(),
+        0,
+    )
     journal = journal_of(checkpoint, resume, deployment, population, seed)
     deployment = journal.deployment
     try:
@@ -141,8 +176,11 @@ def run(
         raise
     assumed = _assumptions(protocol, reports, seed)
     settled = ledger.guarantee(protocol.delta, assumptions=assumed)
-    promised = protocol.claim or ledger.guarantee(protocol.delta, settled=False, assumptions=assumed)
-    # The paper's theorems hold for honest users; where noise is missing, only the exact accounting applies.
+    promised = protocol.claim or ledger.guarantee(
+        protocol.delta, settled=False, assumptions=assumed
+    )
+    # The paper's theorems hold for honest users; where noise is missing, only the exact accounting
+    # applies.
     complete = not reports.corrupted and reports.accepted == reports.asked
     whole = promised if protocol.claim is not None and complete else settled
     how = deployment.fidelity, deployment.kernel, host.name, workers, shuffler_shards, seed
@@ -159,16 +197,22 @@ def _deployment(
     shuffler_shards: int,
     security: str,
 ) -> tuple[Deployment, int]:
-    """How the protocol is run, with what was left open chosen by cost; and the block size that a literal run would have."""
+    """How the protocol is run, with what was left open chosen by cost; and the block size that a
+    literal run would have.
+    """
     first = protocol.plan(protocol.init())
     if first is None:
-        raise ParameterError("protocol", type(protocol).__name__, "a protocol with at least one round")
+        raise ParameterError(
+            "protocol", type(protocol).__name__, "a protocol with at least one round"
+        )
     randomizer, labels = first.randomizer, first.randomizer.alphabet.labels
     if security not in SECURITIES:
         raise ParameterError("security", security, f"one of {', '.join(SECURITIES)}")
     if security == "onion" and fidelity not in (None, "literal"):
         raise ParameterError(
-            "security", security, f"none or transport at {fidelity} fidelity: no messages are there to be sealed"
+            "security",
+            security,
+            f"none or transport at {fidelity} fidelity: no messages are there to be sealed",
         )
     if fidelity is None and security == "onion":
         fidelity = "literal"
@@ -178,17 +222,26 @@ def _deployment(
     if fidelity not in FIDELITIES:
         raise ParameterError("fidelity", fidelity, f"one of {', '.join(FIDELITIES)}")
     literal_size, size = (
-        default_block_size(protocol.users, randomizer, each) if block_size is None else integer("block_size", block_size)
+        default_block_size(protocol.users, randomizer, each)
+        if block_size is None
+        else integer("block_size", block_size)
         for each in ("literal", fidelity)
     )
     each = user_bytes(fidelity, randomizer)
     if fidelity != "aggregate" and min(size, protocol.users) * each > _LARGEST_FRAME:
         name, given = ("fidelity", fidelity) if size == 1 else ("block_size", size)
         fits = "counts or aggregate" if size == 1 else f"at most {_LARGEST_FRAME // each}"
-        raise ParameterError(name, given, f"{fits}: {each:,} bytes a user must fit a frame of {_LARGEST_FRAME >> 20} MiB")
+        raise ParameterError(
+            name,
+            given,
+            f"{fits}: {each:,} bytes a user must fit a frame of {_LARGEST_FRAME >> 20} MiB",
+        )
     sent = first.cohort.size * randomizer.report_bytes
     if fidelity == "literal" and sent > _LARGEST_ROUND:
-        allowed = f"counts or aggregate: a literal round would send {sent >> 30:,} GiB, at most are {_LARGEST_ROUND >> 30}"
+        allowed = (
+            f"counts or aggregate: a literal round would send {sent >> 30:,} GiB, at most are "
+            f"{_LARGEST_ROUND >> 30}"
+        )
         raise ParameterError("fidelity", fidelity, allowed)
     kernel = available(kernel, 0 if fidelity == "literal" else first.cohort.size * labels)
     if integer("shuffler_shards", shuffler_shards, 1, 1024) > 1 and fidelity != "literal":
@@ -196,12 +249,22 @@ def _deployment(
         raise ParameterError("shuffler_shards", shuffler_shards, allowed)
     task = secrets.token_bytes(16)
     return Deployment(
-        protocol, task, entropy_of(seed), fidelity, size, adversary, kernel, shuffler_shards, security
+        protocol,
+        task,
+        entropy_of(seed),
+        fidelity,
+        size,
+        adversary,
+        kernel,
+        shuffler_shards,
+        security,
     ), literal_size
 
 
 def _suited(protocol: Protocol[Any], data: Population | ArrayLike) -> Population:
-    """The population, if the protocol can work on it; where not all rows are in memory, the first stands for all."""
+    """The population, if the protocol can work on it; where not all rows are in memory, the first
+    stands for all.
+    """
     population = population_of(data)
     if isinstance(population, InMemory):
         protocol.check(population.array)
@@ -217,7 +280,9 @@ def _suited(protocol: Protocol[Any], data: Population | ArrayLike) -> Population
     except (ValueError, TypeError, IndexError) as error:
         if isinstance(error, ParameterError):
             raise
-        raise ParameterError("data", row.shape, f"rows that the protocol can read ({error})") from error
+        raise ParameterError(
+            "data", row.shape, f"rows that the protocol can read ({error})"
+        ) from error
     return population
 
 
@@ -228,10 +293,16 @@ def _check(adversary: Adversary | None, protocol: Protocol[Any], population: Pop
             member.check(spec, population.rows(0, 1)[0])
 
 
-def _meter(meter: CostMeter, deployment: Deployment, broadcast: bytes, exchange: Exchange, block_size: int) -> None:
+def _meter(
+    meter: CostMeter, deployment: Deployment, broadcast: bytes, exchange: Exchange, block_size: int
+) -> None:
     _, cohort, _, randomizer, _ = deployment.opened(broadcast)
     record, literal = exchange.shuffler, deployment.fidelity == "literal"
-    chunks = Counter(record.chunks) if literal else view_chunks(randomizer, record.accepted * randomizer.per_label)
+    chunks = (
+        Counter(record.chunks)
+        if literal
+        else view_chunks(randomizer, record.accepted * randomizer.per_label)
+    )
     meter.add(
         randomizer,
         counted=(record.bytes_in, record.bytes_routed, record.bytes_out),
@@ -243,7 +314,9 @@ def _meter(meter: CostMeter, deployment: Deployment, broadcast: bytes, exchange:
         literal=literal,
         checked=exchange.users.corrupted == 0,
         broadcast=len(broadcast),
-        sealing=sealing(randomizer, cohort, block_size, Counter(record.routed) + chunks, deployment.security),
+        sealing=sealing(
+            randomizer, cohort, block_size, Counter(record.routed) + chunks, deployment.security
+        ),
     )
     found, messages = exchange.analyzer, sum(record.chunks) * randomizer.alphabet.labels
     if deployment.security == "onion" and found.opened + found.dropped.total() != messages:
@@ -258,14 +331,22 @@ def _affordable(deployment: Deployment, workers: int, most: float) -> None:
     users, messages = spec.cohort.size, spec.randomizer.alphabet.labels * spec.randomizer.per_label
     seconds = sealing_time(users * messages, users, workers)
     if seconds > most:
-        allowed = f"another, or sealing_seconds above {math.ceil(seconds)}: about {seconds:,.0f} s to seal and open"
-        raise ParameterError("security", "onion", f"{allowed} {users * messages:,} messages in a round on this machine")
+        allowed = (
+            f"another, or sealing_seconds above {math.ceil(seconds)}: about {seconds:,.0f} s to "
+            f"seal and open"
+        )
+        raise ParameterError(
+            "security",
+            "onion",
+            f"{allowed} {users * messages:,} messages in a round on this machine",
+        )
 
 
 def _exchange(
     journal: Journal, host: Runtime, plan: tuple[bytes, Cohort, PrivacyEvent], ledger: PrivacyLedger
 ) -> tuple[Exchange, Plan]:
-    """A round and the next plan; charged in the journal first, and not run again if the journal says that it is over.
+    """A round and the next plan; charged in the journal first, and not run again if the journal
+    says that it is over.
 
     What was really added is known to the ledger before anything else may fail.
     """
@@ -284,16 +365,30 @@ def _note(error: BaseException, ledger: PrivacyLedger, delta: float) -> None:
     if isinstance(error, ShuffleSimError):
         error.ledger = ledger
     if ledger.charges:
-        known = "" if ledger.settled else "; the last with the noise planned: how much was added is not known"
-        error.add_note(f"spent until then, {len(ledger.charges)} round(s) charged: {ledger.guarantee(delta)}{known}")
+        known = (
+            ""
+            if ledger.settled
+            else "; the last with the noise planned: how much was added is not known"
+        )
+        error.add_note(
+            f"spent until then, {len(ledger.charges)} round(s) charged: "
+            f"{ledger.guarantee(delta)}{known}"
+        )
 
 
-def _assumptions(protocol: Protocol[Any], reports: ReportCounts, seed: int | None) -> tuple[str, ...]:
+def _assumptions(
+    protocol: Protocol[Any], reports: ReportCounts, seed: int | None
+) -> tuple[str, ...]:
     fraction = getattr(protocol, "honest_fraction", 1.0)
     notes = [f"honest fraction {fraction:g} in every round, assumed in advance"]
     if reports.corrupted:
-        notes.append(f"{reports.corrupted} of {reports.asked} users asked were corrupted and are not counted on")
+        notes.append(
+            f"{reports.corrupted} of {reports.asked} users asked were corrupted and are not "
+            "counted on"
+        )
     seeded = (
-        "seeded: reproducible, and therefore not private" if seed is not None else "unseeded: entropy of the operating system"
+        "seeded: reproducible, and therefore not private"
+        if seed is not None
+        else "unseeded: entropy of the operating system"
     )
     return (*notes, f"randomness {seeded}; simulated by a statistical generator")

@@ -1,4 +1,6 @@
-"""What a value is, in 32 bytes: type and state, whatever its place in memory, so that two runs can be told apart."""
+"""What a value is, in 32 bytes: type and state, whatever its place in memory, so that two runs can
+be told apart.
+"""
 
 import hashlib
 from collections.abc import Callable
@@ -15,8 +17,8 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 def fingerprint(value: Any, within: tuple[int, ...] = ()) -> bytes:
     """SHA-256 over the value and all that it is made of; equal for equal values in any process.
 
-    Arrays count with every element, objects by what pickle would keep of them, files by name, size and time of change,
-    functions by name, code and what they close over, classes by name.
+    Arrays count with every element, objects by what pickle would keep of them, files by name, size
+    and time of change, functions by name, code and what they close over, classes by name.
 
     Args:
         value: anything that pickle takes.
@@ -51,15 +53,34 @@ def _parts(value: Any) -> list[Any]:
     if isinstance(reduced, str):
         return [reduced]
     make, arguments, state, *items = (*reduced, None, None, None)[:5]
-    if isinstance(state, dict):  # what is only remembered of earlier questions is no part of the value
-        cached = {name for kind in type(value).__mro__ for name, held in vars(kind).items() if isinstance(held, cached_property)}
+    if isinstance(
+        state, dict
+    ):  # what is only remembered of earlier questions is no part of the value
+        cached = {
+            name
+            for kind in type(value).__mro__
+            for name, held in vars(kind).items()
+            if isinstance(held, cached_property)
+        }
         state = {name: held for name, held in state.items() if name not in cached}
-    return [getattr(make, "__qualname__", ""), arguments, state, *(list(each or ()) for each in items)]
+    return [
+        getattr(make, "__qualname__", ""),
+        arguments,
+        state,
+        *(list(each or ()) for each in items),
+    ]
 
 
 def _of_function(function: FunctionType) -> list[Any]:
     closed = [cell.cell_contents for cell in function.__closure__ or ()]
-    return [function.__module__, function.__qualname__, function.__code__, function.__defaults__, function.__kwdefaults__, closed]
+    return [
+        function.__module__,
+        function.__qualname__,
+        function.__code__,
+        function.__defaults__,
+        function.__kwdefaults__,
+        closed,
+    ]
 
 
 def _of_path(path: Path) -> list[Any]:

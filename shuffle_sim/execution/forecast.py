@@ -1,7 +1,9 @@
-"""What a protocol will cost in communication, before anything runs: the formulas that literal runs are held to, round by round.
+"""What a protocol will cost in communication, before anything runs: the formulas that literal runs
+are held to, round by round.
 
-The rounds are walked through with sums from the middle of what messages can add up to in place of views; a protocol whose rounds
-depend on what it sees (none of ours does in what it sends) may ask otherwise in the run.
+The rounds are walked through with sums from the middle of what messages can add up to in place of
+views; a protocol whose rounds depend on what it sees (none of ours does in what it sends) may ask
+otherwise in the run.
 """
 
 import math
@@ -84,8 +86,11 @@ class Forecast:
     slowest: float
 
 
-def forecast(protocol: Protocol[Any], *, security: str = "none", block_size: int | None = None) -> Forecast:
-    """Add up what a protocol's rounds cost, by the formulas of `shuffle_sim.execution.costs`; one shuffler shard.
+def forecast(
+    protocol: Protocol[Any], *, security: str = "none", block_size: int | None = None
+) -> Forecast:
+    """Add up what a protocol's rounds cost, by the formulas of `shuffle_sim.execution.costs`; one
+    shuffler shard.
 
     Args:
         protocol: which.
@@ -102,7 +107,9 @@ def forecast(protocol: Protocol[Any], *, security: str = "none", block_size: int
     seconds = [0.0]
     for index, spec in enumerate(specs):
         ledger.charge(spec.cohort, spec.event)
-        totals += _round(spec, index, security, block_size or default_block_size(protocol.users, spec.randomizer))
+        totals += _round(
+            spec, index, security, block_size or default_block_size(protocol.users, spec.randomizer)
+        )
         if security == "onion":
             seconds.append(sealing_time(spec.cohort.size * _messages(spec), spec.cohort.size, 1))
     asked = sum(spec.cohort.size for spec in specs)
@@ -112,18 +119,34 @@ def forecast(protocol: Protocol[Any], *, security: str = "none", block_size: int
     hops = tuple(Hop(name, *(int(x) for x in row)) for name, row in zip(names, totals, strict=True))
     bits = max(spec.randomizer.report_bits for spec in specs)
     return Forecast(
-        protocol.users, len(specs), asked, participation, ledger.sequentially_interactive, _messages(widest), bits,
-        _messages(widest) * widest.randomizer.alphabet.label_bits, bits * participation, hops[0].wire / asked * participation,
-        hops, max(spec.cohort.size for spec in specs), sum(seconds), max(seconds),
-    )  # fmt: skip
+        protocol.users,
+        len(specs),
+        asked,
+        participation,
+        ledger.sequentially_interactive,
+        _messages(widest),
+        bits,
+        _messages(widest) * widest.randomizer.alphabet.label_bits,
+        bits * participation,
+        hops[0].wire / asked * participation,
+        hops,
+        max(spec.cohort.size for spec in specs),
+        sum(seconds),
+        max(seconds),
+    )
 
 
 def corollary(forecast_: Forecast, d: int, epsilon: float, delta: float) -> float:
-    """The bits of a user in Corollaries B.8 to B.11 and section 3.1 of the paper, without the constant in its O().
+    """The bits of a user in Corollaries B.8 to B.11 and section 3.1 of the paper, without the
+    constant in its O().
 
     d (sqrt(b) + ln(1/delta)/epsilon^2) in each round the user answers, b the users in the round.
     """
-    return forecast_.participation * d * (math.sqrt(forecast_.batch) + math.log(1 / delta) / epsilon**2)
+    return (
+        forecast_.participation
+        * d
+        * (math.sqrt(forecast_.batch) + math.log(1 / delta) / epsilon**2)
+    )
 
 
 def _rounds(protocol: Protocol[Any]) -> Iterator[RoundSpec]:
@@ -132,7 +155,9 @@ def _rounds(protocol: Protocol[Any]) -> Iterator[RoundSpec]:
         yield spec
         alphabet = spec.randomizer.alphabet
         middle = spec.cohort.size * spec.randomizer.largest_sum // 2
-        state = protocol.update(state, spec.analyze(Tally(np.full(alphabet.labels, middle, np.int64), spec.cohort.size)))
+        state = protocol.update(
+            state, spec.analyze(Tally(np.full(alphabet.labels, middle, np.int64), spec.cohort.size))
+        )
 
 
 def _messages(spec: RoundSpec) -> int:
@@ -143,13 +168,22 @@ def _round(spec: RoundSpec, index: int, security: str, block_size: int) -> list[
     """(payload, framing, sealing) of each hop of a round."""
     randomizer, users = spec.randomizer, spec.cohort.size
     size = users * randomizer.per_label
-    chunks = Counter(box_chunks(randomizer, size)) if security == "onion" else view_chunks(randomizer, size)
+    chunks = (
+        Counter(box_chunks(randomizer, size))
+        if security == "onion"
+        else view_chunks(randomizer, size)
+    )
     payload = -(-users * randomizer.report_bits // 8)
     sent = users_to_shuffler(randomizer, spec.cohort, block_size, security)
     viewed = chunks_on_wire(randomizer, chunks, security)
     seals = [sealing(randomizer, spec.cohort, block_size, Counter(), security)]
     seals.append(sealing(randomizer, spec.cohort, block_size, chunks, security) - seals[0])
     public = spec.broadcast()
-    told = len(Frame(Kind.ROUND, Context.of_broadcast(bytes(16), index, public), 0, 0, public).tobytes())
-    rows = [[payload, wire - payload - seal, seal] for wire, seal in zip((sent, viewed), seals, strict=True)]
+    told = len(
+        Frame(Kind.ROUND, Context.of_broadcast(bytes(16), index, public), 0, 0, public).tobytes()
+    )
+    rows = [
+        [payload, wire - payload - seal, seal]
+        for wire, seal in zip((sent, viewed), seals, strict=True)
+    ]
     return [*rows, [len(public), told - len(public), 0]]

@@ -14,7 +14,8 @@ from shuffle_sim.privacy.ledger import PrivacyLedger
 
 @dataclass(frozen=True)
 class ReportCounts:
-    """What became of the reports of a run: asked + extra = accepted + dropped (by reason) + missing, checked after every round.
+    """What became of the reports of a run: asked + extra = accepted + dropped (by reason) +
+    missing, checked after every round.
 
     Attributes:
         asked: users asked, summed over rounds.
@@ -25,7 +26,8 @@ class ReportCounts:
         corrupted: users that the adversary controlled, whatever they sent.
         clipped: users whose value was clipped to the domain.
         nonfinite: users whose value was not finite; they sent the zero vector.
-        dropped_messages: messages of accepted reports dropped by the analyzer, by reason: what only it can open (onion).
+        dropped_messages: messages of accepted reports dropped by the analyzer, by reason: what only
+        it can open (onion).
     """
 
     asked: int = 0
@@ -46,10 +48,18 @@ class ReportCounts:
         """
         users, shuffler = exchange.users, exchange.shuffler
         if users.asked != asked:
-            raise AccountingError(f"{asked} users are in the cohort, {users.asked} were asked: the data has not the rows it said")
-        if users.asked + users.extra != shuffler.accepted + sum(shuffler.dropped.values()) + users.silent:
+            raise AccountingError(
+                f"{asked} users are in the cohort, {users.asked} were asked: the data has not the "
+                "rows it said"
+            )
+        if (
+            users.asked + users.extra
+            != shuffler.accepted + sum(shuffler.dropped.values()) + users.silent
+        ):
             sent = f"{users.asked} users asked and {users.extra} extra packets"
-            raise AccountingError(f"{sent}, but accounted for are {shuffler} and {users.silent} missing")
+            raise AccountingError(
+                f"{sent}, but accounted for are {shuffler} and {users.silent} missing"
+            )
         return ReportCounts(
             self.asked + users.asked,
             self.accepted + shuffler.accepted,
@@ -101,5 +111,7 @@ class Result:
 
     @property
     def private(self) -> bool:
-        """Whether the output may be published: a seeded run can be reproduced and is not private."""
+        """Whether the output may be published: a seeded run can be reproduced and is not
+        private.
+        """
         return self.seed is None

@@ -1,4 +1,6 @@
-"""A runtime hosts the roles and connects them; nothing about the protocol differs between runtimes."""
+"""A runtime hosts the roles and connects them; nothing about the protocol differs between
+runtimes.
+"""
 
 from abc import ABC, abstractmethod
 from collections import deque
@@ -11,7 +13,16 @@ from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import RoundAbortedError, ShuffleSimError
 from shuffle_sim.privacy.events import PrivacyEvent
-from shuffle_sim.roles import Analyzer, Deployment, Directory, ShardRecord, Shuffler, ShuffleRecord, UserShard, ViewRecord
+from shuffle_sim.roles import (
+    Analyzer,
+    Deployment,
+    Directory,
+    ShardRecord,
+    Shuffler,
+    ShuffleRecord,
+    UserShard,
+    ViewRecord,
+)
 from shuffle_sim.wire.messages import Tally
 
 _CHUNKS_TOGETHER = 4  # frames of a view that are asked for together
@@ -27,7 +38,9 @@ class HostLostError(ShuffleSimError, RuntimeError):
 
 @dataclass(frozen=True)
 class Exchange:
-    """What one round leaves behind for the driver: the records of both sides, and the tally of the view."""
+    """What one round leaves behind for the driver: the records of both sides, and the tally of the
+    view.
+    """
 
     users: ShardRecord
     shuffler: ShuffleRecord
@@ -36,19 +49,24 @@ class Exchange:
 
 
 def worker_blocks(deployment: Deployment, workers: int) -> list[range]:
-    """Which user blocks each worker hosts: every workers-th one, so that a cohort of neighbours is spread over all."""
+    """Which user blocks each worker hosts: every workers-th one, so that a cohort of neighbours is
+    spread over all.
+    """
     blocks = deployment.blocks()
     return [blocks[worker::workers] for worker in range(min(workers, len(blocks)))]
 
 
 class Runtime(ABC):
-    """Hosts the user shards, the shuffler's shards and the analyzer of one run; a context manager that leaves nothing behind.
+    """Hosts the user shards, the shuffler's shards and the analyzer of one run; a context manager
+    that leaves nothing behind.
 
-    How a round goes is said here, once, in calls of the roles' methods; a runtime says where a role lives, and how it is called.
-    What a call gives is a handle: it may be passed on to the next call, and only `get` waits for it.
+    How a round goes is said here, once, in calls of the roles' methods; a runtime says where a role
+    lives, and how it is called. What a call gives is a handle: it may be passed on to the next
+    call, and only `get` waits for it.
 
-    A round is a transaction. Where a role is lost, all are put back to where they were at its beginning, and it is run again:
-    everything is drawn from the same streams, so the same bytes are sent again.
+    A round is a transaction. Where a role is lost, all are put back to where they were at its
+    beginning, and it is run again: everything is drawn from the same streams, so the same bytes are
+    sent again.
     """
 
     name: str
@@ -60,20 +78,25 @@ class Runtime(ABC):
         self._over: list[Tally] = []
         self._blocks = worker_blocks(deployment, workers)
         self._shards = [self._shard(blocks) for blocks in self._blocks]
-        self._shufflers = [self.host(Shuffler, deployment, shard) for shard in range(deployment.shuffler_shards)]
+        self._shufflers = [
+            self.host(Shuffler, deployment, shard) for shard in range(deployment.shuffler_shards)
+        ]
         self._analyzer = self.host(Analyzer, deployment)
         plan: Plan = self._surely(self._begun)
         return plan
 
     def recall(self, broadcast: bytes, tally: Tally) -> Plan:
-        """A round that was over before the run was resumed: the analyzer updates and plans on, and nothing is sent to it."""
+        """A round that was over before the run was resumed: the analyzer updates and plans on, and
+        nothing is sent to it.
+        """
         self._asked.append(broadcast)
         plan: Plan = self._surely(lambda: self._recalled(broadcast, tally))
         self._over.append(tally)
         return plan
 
     def exchange(self, broadcast: bytes) -> tuple[Exchange, Plan]:
-        """One round: users answer the broadcast, the shuffler permutes, the analyzer updates and plans on.
+        """One round: users answer the broadcast, the shuffler permutes, the analyzer updates and
+        plans on.
 
         Raises:
             RoundAbortedError: if roles are lost again and again.
@@ -104,7 +127,12 @@ class Runtime(ABC):
         """The runtime itself."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         """Close, whatever happened."""
         self.close()
 
@@ -113,8 +141,12 @@ class Runtime(ABC):
         """Build a role where it is to live."""
 
     @abstractmethod
-    def call(self, host: Any, method: str, *arguments: Any, many: Sequence[Any] = (), returns: int = 1) -> list[Any]:
-        """Handles of what a role's method returns, `returns` values; `many`, if given, goes in as one list, last."""
+    def call(
+        self, host: Any, method: str, *arguments: Any, many: Sequence[Any] = (), returns: int = 1
+    ) -> list[Any]:
+        """Handles of what a role's method returns, `returns` values; `many`, if given, goes in as
+        one list, last.
+        """
 
     @abstractmethod
     def get(self, handles: list[Any]) -> list[Any]:
@@ -144,15 +176,22 @@ class Runtime(ABC):
                 return step()
             except HostLostError as error:
                 lost = error
-        raise RoundAbortedError(f"round {len(self._over)}: a role was lost in each of {ATTEMPTS} attempts: {lost}") from lost
+        raise RoundAbortedError(
+            f"round {len(self._over)}: a role was lost in each of {ATTEMPTS} attempts: {lost}"
+        ) from lost
 
     def _put_back(self) -> None:
-        """Every role as it was at the beginning of the round: users only answer again, the others may have seen some of it."""
+        """Every role as it was at the beginning of the round: users only answer again, the others
+        may have seen some of it.
+        """
         shards = zip(self._shards, self._blocks, strict=True)
-        self._shards = [shard if self.alive(shard) else self._shard(blocks) for shard, blocks in shards]
+        self._shards = [
+            shard if self.alive(shard) else self._shard(blocks) for shard, blocks in shards
+        ]
         last = self._asked[-1] if self._asked else None
         self._shufflers = [
-            self._anew(host, Shuffler, self._deployment, shard, last) for shard, host in enumerate(self._shufflers)
+            self._anew(host, Shuffler, self._deployment, shard, last)
+            for shard, host in enumerate(self._shufflers)
         ]
         self._analyzer = self._anew(self._analyzer, Analyzer, self._deployment, tuple(self._over))
         self._begun()
@@ -165,10 +204,14 @@ class Runtime(ABC):
         return host
 
     def _recalled(self, broadcast: bytes, tally: Tally) -> Plan:
-        if self._deployment.adversary is not None:  # users that misbehave may remember what they did
+        if (
+            self._deployment.adversary is not None
+        ):  # users that misbehave may remember what they did
             for blocks in self._deployment.block_batches(broadcast):
                 self.get(self._answers(broadcast, blocks)[1])
-        _, plan = self.get([*self.call(self._analyzer, "recall", tally), *self.call(self._analyzer, "plan")])
+        _, plan = self.get(
+            [*self.call(self._analyzer, "recall", tally), *self.call(self._analyzer, "plan")]
+        )
         recalled: Plan = plan
         return recalled
 
@@ -177,26 +220,38 @@ class Runtime(ABC):
         return self.get(self.call(self._analyzer, method))[0]
 
     def _begun(self) -> Plan:
-        """The first plan, or after a loss the current one, of roles that know each other's keys where traffic is protected."""
+        """The first plan, or after a loss the current one, of roles that know each other's keys
+        where traffic is protected.
+        """
         if self._deployment.security != "none":
             roles = [*self._shards, *self._shufflers, self._analyzer]
-            *keys, analyzer = self.get([key for role in roles for key in self.call(role, "introduce")])
-            directory = Directory(tuple(keys[: len(self._shards)]), tuple(keys[len(self._shards) :]), (analyzer,))
+            *keys, analyzer = self.get(
+                [key for role in roles for key in self.call(role, "introduce")]
+            )
+            directory = Directory(
+                tuple(keys[: len(self._shards)]), tuple(keys[len(self._shards) :]), (analyzer,)
+            )
             self.get([done for role in roles for done in self.call(role, "meet", directory)])
         plan: Plan = self._first("plan")
         return plan
 
     def _answers(self, broadcast: bytes, blocks: range) -> tuple[list[Any], list[Any]]:
         """Handles of the frames and of the records of all user shards for these blocks."""
-        answers = [self.call(shard, "answer", broadcast, blocks, returns=2) for shard in self._shards]
+        answers = [
+            self.call(shard, "answer", broadcast, blocks, returns=2) for shard in self._shards
+        ]
         return [frames for frames, _ in answers], [noted for _, noted in answers]
 
     def _streamed(self, broadcast: bytes, batches: list[range]) -> tuple[Exchange, Plan]:
-        """A round too large to be anywhere at once, or whose shuffler has several shards: by batches of blocks."""
+        """A round too large to be anywhere at once, or whose shuffler has several shards: by
+        batches of blocks.
+        """
         collected = self._windowed(self._collected(broadcast, blocks) for blocks in batches)
         users = [record for record in collected if isinstance(record, ShardRecord)]
         records = [record for record in collected if isinstance(record, ShuffleRecord)]
-        asked = [self.call(shuffler, "release", broadcast, many=records) for shuffler in self._shufflers]
+        asked = [
+            self.call(shuffler, "release", broadcast, many=records) for shuffler in self._shufflers
+        ]
         released = self.get([record for (record,) in asked])
         pieces = [
             (shuffler, start, min(start + _CHUNKS_TOGETHER, len(record.chunks)))
@@ -206,22 +261,37 @@ class Runtime(ABC):
         viewed = self._windowed(self._viewed(broadcast, *piece) for piece in pieces)
         plan, tally, found = self._first("concluded")
         sent = [record for record in viewed if isinstance(record, ShuffleRecord)]
-        return Exchange(sum(users, ShardRecord()), sum([*records, *released, *sent], ShuffleRecord()), tally, found), plan
+        return Exchange(
+            sum(users, ShardRecord()),
+            sum([*records, *released, *sent], ShuffleRecord()),
+            tally,
+            found,
+        ), plan
 
     def _collected(self, broadcast: bytes, blocks: range) -> list[Any]:
-        """Users of these blocks answer, and the shuffler's shards have their messages: handles of all records."""
+        """Users of these blocks answer, and the shuffler's shards have their messages: handles of
+        all records.
+        """
         shards, sent, records = len(self._shufflers), [], []
         for home, shuffler in enumerate(self._shufflers):
-            frames, noted = self._answers(broadcast, blocks[(home - blocks.start) % shards :: shards])
-            *chunks, record = self.call(shuffler, "collect", broadcast, many=frames, returns=shards + 1)
+            frames, noted = self._answers(
+                broadcast, blocks[(home - blocks.start) % shards :: shards]
+            )
+            *chunks, record = self.call(
+                shuffler, "collect", broadcast, many=frames, returns=shards + 1
+            )
             sent.append(chunks)
             records += [record, *noted]
         for target, shuffler in enumerate(self._shufflers if shards > 1 else ()):
-            records += self.call(shuffler, "accept", broadcast, many=[chunks[target] for chunks in sent])
+            records += self.call(
+                shuffler, "accept", broadcast, many=[chunks[target] for chunks in sent]
+            )
         return records
 
     def _viewed(self, broadcast: bytes, shuffler: Any, start: int, stop: int) -> list[Any]:
-        """A piece of the view goes to the analyzer: handles of the record and of the analyzer's answer."""
+        """A piece of the view goes to the analyzer: handles of the record and of the analyzer's
+        answer.
+        """
         view, record = self.call(shuffler, "view", broadcast, start, stop, returns=2)
         return [record, *self.call(self._analyzer, "receive", view)]
 
@@ -245,7 +315,9 @@ class InProcessRuntime(Runtime):
         """The role itself."""
         return role(*arguments)
 
-    def call(self, host: Any, method: str, *arguments: Any, many: Sequence[Any] = (), returns: int = 1) -> list[Any]:
+    def call(
+        self, host: Any, method: str, *arguments: Any, many: Sequence[Any] = (), returns: int = 1
+    ) -> list[Any]:
         """The values themselves."""
         value = getattr(host, method)(*arguments, *([list(many)] if many else []))
         return [value] if returns == 1 else list(value)

@@ -1,4 +1,6 @@
-"""Ctrl-C and SIGTERM: both end a run in the same orderly way, and wait while something must not be broken off."""
+"""Ctrl-C and SIGTERM: both end a run in the same orderly way, and wait while something must not be
+broken off.
+"""
 
 import signal
 import threading
@@ -15,9 +17,11 @@ class TerminatedError(KeyboardInterrupt):
 
 @contextmanager
 def stoppable() -> Iterator[list[int]]:
-    """In the block SIGTERM is raised as `TerminatedError`, as Ctrl-C is as KeyboardInterrupt; for programs, not for libraries.
+    """In the block SIGTERM is raised as `TerminatedError`, as Ctrl-C is as KeyboardInterrupt; for
+    programs, not for libraries.
 
-    Gives a list that is not empty once SIGTERM has arrived: libraries may make a plain KeyboardInterrupt of the error.
+    Gives a list that is not empty once SIGTERM has arrived: libraries may make a plain
+    KeyboardInterrupt of the error.
     """
     arrived: list[int] = []
 
@@ -36,8 +40,8 @@ def stoppable() -> Iterator[list[int]]:
 def unbroken() -> Iterator[None]:
     """Ctrl-C and SIGTERM that arrive in the block take effect at its end.
 
-    Handlers are put back as they were, unless there was none and the block has set one. Signals reach the main thread only:
-    in others there is nothing to do.
+    Handlers are put back as they were, unless there was none and the block has set one. Signals
+    reach the main thread only: in others there is nothing to do.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -10,17 +10,36 @@ from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.bounds import binomial, renyi
 from shuffle_sim.privacy.bounds.domination import MIN_VARIANCE, NU, dominating_sigma
 from shuffle_sim.privacy.bounds.gaussian import delta_gdp, epsilon_gdp
-from shuffle_sim.privacy.bounds.rounding import delta_many_rounds, delta_one_round, epsilon_many_rounds
-from shuffle_sim.privacy.events import BinomialSumEvent, GaussianEvent, NonPrivateEvent, PrivacyEvent
+from shuffle_sim.privacy.bounds.rounding import (
+    delta_many_rounds,
+    delta_one_round,
+    epsilon_many_rounds,
+)
+from shuffle_sim.privacy.events import (
+    BinomialSumEvent,
+    GaussianEvent,
+    NonPrivateEvent,
+    PrivacyEvent,
+)
 from shuffle_sim.privacy.guarantee import REPLACE_ONE, Guarantee
 from shuffle_sim.privacy.theorems import THEOREMS, Theorem
 
 EXACT = "exact two-sided binomial accounting (docs: theory, Scalar sum)"
-ONE_ROUND = "binomial-Gaussian domination with the rounding bound (docs: theory, Domination and Rounding)"
-MANY_ROUNDS = "binomial-Gaussian domination, adaptive Gaussian composition (docs: theory, Composition)"
-FEW_COINS = "; or, where that says less, the Renyi bound of the whole round with its rounding (docs: theory, Few coins)"
+ONE_ROUND = (
+    "binomial-Gaussian domination with the rounding bound (docs: theory, Domination and Rounding)"
+)
+MANY_ROUNDS = (
+    "binomial-Gaussian domination, adaptive Gaussian composition (docs: theory, Composition)"
+)
+FEW_COINS = (
+    "; or, where that says less, the Renyi bound of the whole round with its rounding (docs: "
+    "theory, Few coins)"
+)
 GAUSSIAN = "analytic Gaussian mechanism (Balle and Wang 2018, Theorem 8)"
-BASIC = "exact binomial accounting per coordinate, basic composition (too little noise for the domination lemma)"
+BASIC = (
+    "exact binomial accounting per coordinate, basic composition (too little noise for the "
+    "domination lemma)"
+)
 MIXED = "basic composition of releases of several kinds"
 NOTHING = "no theorem: the release is not private"
 
@@ -28,9 +47,11 @@ _KNOWN = (BinomialSumEvent, GaussianEvent, NonPrivateEvent, *THEOREMS)
 
 
 class ShuffleAccountant:
-    """Composes the releases one user takes part in, with adaptively chosen queries; replace-one neighbours.
+    """Composes the releases one user takes part in, with adaptively chosen queries; replace-one
+    neighbours.
 
-    Knows `BinomialSumEvent`, `GaussianEvent`, `NonPrivateEvent` and the kinds in `THEOREMS`, and refuses everything else.
+    Knows `BinomialSumEvent`, `GaussianEvent`, `NonPrivateEvent` and the kinds in `THEOREMS`, and
+    refuses everything else.
     """
 
     neighboring_relation = REPLACE_ONE
@@ -51,7 +72,9 @@ class ShuffleAccountant:
             ParameterError: for an event it does not know, or a count below 1.
         """
         if not self.supports(event):
-            raise ParameterError("event", event, f"one of {', '.join(kind.__name__ for kind in _KNOWN)}")
+            raise ParameterError(
+                "event", event, f"one of {', '.join(kind.__name__ for kind in _KNOWN)}"
+            )
         self._events[event] += integer("count", count)
         return self
 
@@ -76,11 +99,15 @@ class ShuffleAccountant:
         """The least delta proven at `target_epsilon` (rounded up)."""
         real("target_epsilon", target_epsilon, 0.0, math.inf, closed=(True, False))
         groups = _groups(_key(self._events))
-        return min(1.0, sum(_theorem(group).delta(group, target_epsilon / len(groups)) for group in groups))
+        return min(
+            1.0, sum(_theorem(group).delta(group, target_epsilon / len(groups)) for group in groups)
+        )
 
     def guarantee(self, target_delta: float, assumptions: tuple[str, ...] = ()) -> Guarantee:
         """The guarantee at `target_delta` with its basis."""
-        return Guarantee(self.get_epsilon(target_delta), target_delta, REPLACE_ONE, self.basis, assumptions)
+        return Guarantee(
+            self.get_epsilon(target_delta), target_delta, REPLACE_ONE, self.basis, assumptions
+        )
 
 
 _Key = tuple[tuple[PrivacyEvent, int], ...]
@@ -100,14 +127,18 @@ def _groups(key: _Key) -> list[_Key]:
 
 
 class _BinomialAndGaussian(Theorem[PrivacyEvent]):
-    """Releases without a theorem of their own: exact where there is one, else dominated by Gaussians."""
+    """Releases without a theorem of their own: exact where there is one, else dominated by
+    Gaussians.
+    """
 
     def basis(self, events: _Key) -> str:
         return _rule(events) + (FEW_COINS if _few_coins(events) else "")
 
     def epsilon(self, events: _Key, delta: float) -> float:
         few = _few_coins(events)
-        return min(_epsilon(events, delta), renyi.epsilon_few_coins(delta, *few) if few else math.inf)
+        return min(
+            _epsilon(events, delta), renyi.epsilon_few_coins(delta, *few) if few else math.inf
+        )
 
     def delta(self, events: _Key, epsilon: float) -> float:
         few = _few_coins(events)
@@ -153,11 +184,14 @@ def _sigma(event: BinomialSumEvent) -> float:
 
 
 def _coordinates(key: _Key) -> int:
-    return sum(count * (e.coordinates if isinstance(e, BinomialSumEvent) else 1) for e, count in key)
+    return sum(
+        count * (e.coordinates if isinstance(e, BinomialSumEvent) else 1) for e, count in key
+    )
 
 
 def gaussian_rounds(events: Mapping[PrivacyEvent, int]) -> list[tuple[float, int, int, int]]:
-    """One user's releases as `rounding` takes them: (sigma, g, d, count) of the Gaussian that dominates each.
+    """One user's releases as `rounding` takes them: (sigma, g, d, count) of the Gaussian that
+    dominates each.
 
     A Gaussian release reveals nothing and rounds nothing: d = 0. What is not dominated has sigma 0.
     """
@@ -188,7 +222,11 @@ def _epsilon(key: _Key, delta: float) -> float:
     if rule == MANY_ROUNDS:
         return epsilon_many_rounds(delta, gaussian_rounds(dict(key)))
     sigma, g, d, _ = gaussian_rounds(dict(key))[0]
-    return _least_epsilon(lambda epsilon: delta_one_round(epsilon, sigma, g, d), delta) if delta > d * NU else math.inf
+    return (
+        _least_epsilon(lambda epsilon: delta_one_round(epsilon, sigma, g, d), delta)
+        if delta > d * NU
+        else math.inf
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -206,16 +244,25 @@ def _delta(key: _Key, epsilon: float) -> float:
     if rule == ONE_ROUND:
         sigma, g, d, _ = gaussian_rounds(dict(key))[0]
         return delta_one_round(epsilon, sigma, g, d)
-    # delta grows as epsilon falls: the least delta whose basic-composition epsilon is enough, by bisection on log delta.
+    # delta grows as epsilon falls: the least delta whose basic-composition epsilon is enough, by
+    # bisection on log delta.
     low, high = math.log(1e-300), 0.0
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (low, middle) if _basic_epsilon(key, math.exp(middle)) <= epsilon else (middle, high)
+        low, high = (
+            (low, middle) if _basic_epsilon(key, math.exp(middle)) <= epsilon else (middle, high)
+        )
     return math.exp(high)
 
 
 def _gaussian_mu(key: _Key) -> float:
-    return math.sqrt(sum(count / event.noise_multiplier**2 for event, count in key if isinstance(event, GaussianEvent)))
+    return math.sqrt(
+        sum(
+            count / event.noise_multiplier**2
+            for event, count in key
+            if isinstance(event, GaussianEvent)
+        )
+    )
 
 
 def _basic_epsilon(key: _Key, delta: float) -> float:
@@ -225,14 +272,20 @@ def _basic_epsilon(key: _Key, delta: float) -> float:
     total = 0.0
     for event, count in key:
         if isinstance(event, BinomialSumEvent):
-            total += count * event.coordinates * binomial.epsilon(event.trials, event.p, event.steps, share)
+            total += (
+                count
+                * event.coordinates
+                * binomial.epsilon(event.trials, event.p, event.steps, share)
+            )
         elif isinstance(event, GaussianEvent):
             total += count * epsilon_gdp(share, 1 / event.noise_multiplier)
     return total
 
 
 def _least_epsilon(delta_of: Callable[[float], float], delta: float) -> float:
-    """The least epsilon whose delta is enough, to 1e-10 above: bisection on a decreasing function."""
+    """The least epsilon whose delta is enough, to 1e-10 above: bisection on a decreasing
+    function.
+    """
     low, high = 0.0, 1.0
     if delta_of(0.0) <= delta:
         return 0.0

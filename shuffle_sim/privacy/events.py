@@ -1,4 +1,6 @@
-"""Privacy events: what the release of one round costs one user, as immutable data (the vocabulary of dp_accounting)."""
+"""Privacy events: what the release of one round costs one user, as immutable data (the vocabulary
+of dp_accounting).
+"""
 
 import math
 from dataclasses import dataclass, replace
@@ -15,7 +17,9 @@ class PrivacyEvent:
     """A release on a cohort; accountants refuse kinds they do not know."""
 
     def with_honest(self, honest: int) -> "PrivacyEvent":
-        """The same release when only `honest` users added their noise; unchanged where users add none."""
+        """The same release when only `honest` users added their noise; unchanged where users add
+        none.
+        """
         return self
 
 
@@ -26,14 +30,15 @@ class NonPrivateEvent(PrivacyEvent):
 
 @dataclass(frozen=True)
 class BinomialSumEvent(PrivacyEvent):
-    """Per-coordinate counts with binomial noise: Bin(honest bits, p) added to encodings in [0, steps] per user.
+    """Per-coordinate counts with binomial noise: Bin(honest bits, p) added to encodings in [0,
+    steps] per user.
 
     Attributes:
         honest: users whose noise is counted on.
         bits: noise bits b of each of them, per coordinate.
         p: success probability of a noise bit.
-        steps: rounding steps g over the range; before rounding a user's vector lies in the ball of radius g/2 around the middle
-            of [0, g]^d, so that two of them are at most g apart.
+        steps: rounding steps g over the range; before rounding a user's vector lies in the ball of
+            radius g/2 around the middle of [0, g]^d, so that two of them are at most g apart.
         coordinates: d.
     """
 
@@ -58,13 +63,17 @@ class BinomialSumEvent(PrivacyEvent):
         return self.honest * self.bits
 
     def with_honest(self, honest: int) -> PrivacyEvent:
-        """Never more than was counted on: what others send is post-processing (appendix A.3 of the paper)."""
+        """Never more than was counted on: what others send is post-processing (appendix A.3 of the
+        paper).
+        """
         return replace(self, honest=min(honest, self.honest)) if honest else NonPrivateEvent()
 
 
 @dataclass(frozen=True)
 class GaussianEvent(PrivacyEvent):
-    """Gaussian noise of standard deviation noise_multiplier times the l2 sensitivity (replace-one)."""
+    """Gaussian noise of standard deviation noise_multiplier times the l2 sensitivity
+    (replace-one).
+    """
 
     noise_multiplier: float
 
@@ -75,13 +84,16 @@ class GaussianEvent(PrivacyEvent):
 
 @dataclass(frozen=True)
 class SplitMixEvent(PrivacyEvent):
-    """Per-coordinate sums modulo q with discrete Laplace noise in shares, every share of a sum in m messages.
+    """Per-coordinate sums modulo q with discrete Laplace noise in shares, every share of a sum in m
+    messages.
 
     Attributes:
         honest: users whose noise is counted on.
-        planned: users whose shares add up to discrete Laplace noise; each share has shape 1/planned.
+        planned: users whose shares add up to discrete Laplace noise; each share has shape
+        1/planned.
         rate: of that noise, pmf ~ e^{-rate |z|}.
-        steps: rounding steps k over the range; the l2 distance of two users' vectors is at most k steps before rounding.
+        steps: rounding steps k over the range; the l2 distance of two users' vectors is at most k
+        steps before rounding.
         messages: m, each user's messages per coordinate.
         modulus: q.
         coordinates: d.
@@ -112,13 +124,18 @@ class SplitMixEvent(PrivacyEvent):
 
     @property
     def security(self) -> float:
-        """s: the messages of two inputs with the same sum are within 2^-s in total variation (Balle et al. 2020).
+        """s: the messages of two inputs with the same sum are within 2^-s in total variation (Balle
+        et al. 2020).
 
-        From m = (2 s + log2 q)/(log2 honest - log2 e) + 1, for 19 honest users or more; below, nothing is promised.
+        From m = (2 s + log2 q)/(log2 honest - log2 e) + 1, for 19 honest users or more; below,
+        nothing is promised.
         """
         if self.honest < MIN_HONEST_SPLIT_MIX:
             return 0.0
-        return max(0.0, ((self.messages - 1) * math.log2(self.honest / math.e) - math.log2(self.modulus)) / 2)
+        return max(
+            0.0,
+            ((self.messages - 1) * math.log2(self.honest / math.e) - math.log2(self.modulus)) / 2,
+        )
 
     def with_honest(self, honest: int) -> PrivacyEvent:
         """Never more than was counted on."""
@@ -127,7 +144,8 @@ class SplitMixEvent(PrivacyEvent):
 
 @dataclass(frozen=True)
 class BlanketEvent(PrivacyEvent):
-    """One message a user by randomised response: kept with probability 1 - gamma, else one of `symbols` drawn uniformly.
+    """One message a user by randomised response: kept with probability 1 - gamma, else one of
+    `symbols` drawn uniformly.
 
     Attributes:
         honest: users whose randomness is counted on.

@@ -1,8 +1,10 @@
-"""Export to Google's dp_accounting (extra `accounting`), so that users compose our runs with theirs.
+"""Export to Google's dp_accounting (extra `accounting`), so that users compose our runs with
+theirs.
 
-dp_accounting states Gaussian events for unit sensitivity, and its accountants disagree on what replace-one makes of that
-(PLD doubles the sensitivity, RDP does not). What is exported here already is the replace-one pair: compose it in an
-accountant for ADD_OR_REMOVE_ONE, where the event means exactly N(0, 1) against N(1/noise_multiplier, 1).
+dp_accounting states Gaussian events for unit sensitivity, and its accountants disagree on what
+replace-one makes of that (PLD doubles the sensitivity, RDP does not). What is exported here already
+is the replace-one pair: compose it in an accountant for ADD_OR_REMOVE_ONE, where the event means
+exactly N(0, 1) against N(1/noise_multiplier, 1).
 """
 
 import math
@@ -25,11 +27,13 @@ _MARGIN = 1e-9  # discretised losses may land this far below the truth
 
 @dataclass(frozen=True)
 class DominatingGaussian:
-    """A Gaussian event that dominates a run, but for `delta`, which is to be added to whatever delta the accountant finds.
+    """A Gaussian event that dominates a run, but for `delta`, which is to be added to whatever
+    delta the accountant finds.
 
     Attributes:
         event: a dp_accounting GaussianDpEvent; compose it with relation ADD_OR_REMOVE_ONE.
-        delta: probability that is given up: the tail of the rounding and what the domination lemma reveals.
+        delta: probability that is given up: the tail of the rounding and what the domination lemma
+        reveals.
     """
 
     event: Any
@@ -44,7 +48,8 @@ def to_gaussian_event(ledger: PrivacyLedger, *, tail: float = 1e-9) -> Dominatin
         tail: probability given up for the rounding's tail; see `rounding.mu_of_rounds`.
 
     Raises:
-        ParameterError: if a release is not private, or has too little noise for the domination lemma.
+        ParameterError: if a release is not private, or has too little noise for the domination
+        lemma.
     """
     import dp_accounting
 
@@ -60,9 +65,11 @@ def to_gaussian_event(ledger: PrivacyLedger, *, tail: float = 1e-9) -> Dominatin
 
 
 def to_pld(event: PrivacyEvent, *, interval: float = 1e-4) -> Any:
-    """The privacy loss distribution of one scalar release, both directions (dp_accounting's default keeps one, and loses).
+    """The privacy loss distribution of one scalar release, both directions (dp_accounting's default
+    keeps one, and loses).
 
-    Pessimistic: losses are rounded up, tails beyond 1e-15 count as revealed, and 1e-9 is added to every loss.
+    Pessimistic: losses are rounded up, tails beyond 1e-15 count as revealed, and 1e-9 is added to
+    every loss.
 
     Args:
         event: a BinomialSumEvent of one coordinate.
@@ -79,18 +86,30 @@ def to_pld(event: PrivacyEvent, *, interval: float = 1e-4) -> Any:
     m, p, shift = event.trials, event.p, event.steps
     reach = 9 * math.sqrt(m * p * (1 - p)) + 40
     j = np.arange(max(0, math.floor(m * p - reach)), min(m, math.ceil(m * p + reach)) + 1)
-    # The mass of one count is the ratio of neighbouring tails' difference: taken from the smaller tail, it is accurate.
-    below, above = lower_tail(j, m, p) - lower_tail(j - 1, m, p), upper_tail(j, m, p) - upper_tail(j + 1, m, p)
+    # The mass of one count is the ratio of neighbouring tails' difference: taken from the smaller
+    # tail, it is accurate.
+    below, above = (
+        lower_tail(j, m, p) - lower_tail(j - 1, m, p),
+        upper_tail(j, m, p) - upper_tail(j + 1, m, p),
+    )
     mass = np.where(j < m * p, below, above)
-    forward, forward_revealed = _losses(mass, np.log(mass[shift:] / mass[:-shift]), slice(shift, None), interval)
-    backward, backward_revealed = _losses(mass, np.log(mass[:-shift] / mass[shift:]), slice(None, -shift), interval)
+    forward, forward_revealed = _losses(
+        mass, np.log(mass[shift:] / mass[:-shift]), slice(shift, None), interval
+    )
+    backward, backward_revealed = _losses(
+        mass, np.log(mass[:-shift] / mass[shift:]), slice(None, -shift), interval
+    )
     return pld.PrivacyLossDistribution.create_from_rounded_probability(
         forward, forward_revealed, interval, True, backward, backward_revealed, symmetric=False
     )
 
 
-def _losses(mass: NDArray[np.float64], loss: NDArray[np.float64], seen: slice, interval: float) -> tuple[dict[int, float], float]:
-    """Losses rounded up to multiples of the interval, and the mass of counts that only one of the pair can give."""
+def _losses(
+    mass: NDArray[np.float64], loss: NDArray[np.float64], seen: slice, interval: float
+) -> tuple[dict[int, float], float]:
+    """Losses rounded up to multiples of the interval, and the mass of counts that only one of the
+    pair can give.
+    """
     steps = np.ceil((loss + _MARGIN) / interval).astype(int)
     values, places = np.unique(steps, return_inverse=True)
     weights = np.bincount(places, mass[seen])

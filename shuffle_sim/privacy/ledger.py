@@ -20,9 +20,11 @@ class Charge:
 
 
 class PrivacyLedger:
-    """Records every release before it happens; disjoint cohorts compose in parallel, overlapping ones per worst user.
+    """Records every release before it happens; disjoint cohorts compose in parallel, overlapping
+    ones per worst user.
 
-    Whether a run was sequential or fully interactive is read off here, from the cohorts really used.
+    Whether a run was sequential or fully interactive is read off here, from the cohorts really
+    used.
     """
 
     def __init__(self, *, sequential: bool = False) -> None:
@@ -30,20 +32,27 @@ class PrivacyLedger:
         self._planned: list[Charge] = []
         self._settled: dict[int, Charge] = {}
         self._sequential = sequential
-        self._asked: list[tuple[int, int]] = []  # disjoint ranges, neighbours merged: as batches come in order, one
+        self._asked: list[
+            tuple[int, int]
+        ] = []  # disjoint ranges, neighbours merged: as batches come in order, one
 
     def charge(self, cohort: Cohort, event: PrivacyEvent) -> None:
-        """Record a release that is about to happen; from now on it counts as spent, whatever becomes of the round.
+        """Record a release that is about to happen; from now on it counts as spent, whatever
+        becomes of the round.
 
         Raises:
-            ParameterError: the event is of a kind no accountant knows, or a protocol that claims to be sequentially
-                interactive asks a user a second time.
+            ParameterError: the event is of a kind no accountant knows, or a protocol that claims to
+                be sequentially interactive asks a user a second time.
         """
         if not ShuffleAccountant.supports(event):
             raise ParameterError("event", event, "of a kind the accountant knows")
         self._planned.append(Charge(cohort, event))
         if self._sequential and not self._first_time(cohort):
-            raise ParameterError("cohort", cohort.ranges, "users not asked before: the protocol claims sequential interactivity")
+            raise ParameterError(
+                "cohort",
+                cohort.ranges,
+                "users not asked before: the protocol claims sequential interactivity",
+            )
 
     def _first_time(self, cohort: Cohort) -> bool:
         """Whether nobody of the cohort was asked before; from now on they were."""
@@ -79,7 +88,9 @@ class PrivacyLedger:
         return all(sum(events.values()) <= 1 for _, events in self.users())
 
     def users(self, *, settled: bool = True) -> Iterator[tuple[int, Counter[PrivacyEvent]]]:
-        """Groups of users with the same history: (first user, events); users never asked are left out."""
+        """Groups of users with the same history: (first user, events); users never asked are left
+        out.
+        """
         charges = [self._settled.get(i, c) if settled else c for i, c in enumerate(self._planned)]
         edges = sorted(
             (place, step, index)
@@ -95,7 +106,9 @@ class PrivacyLedger:
             if active and (position + 1 == len(edges) or edges[position + 1][0] > place):
                 yield place, Counter(active)
 
-    def guarantee(self, delta: float, *, settled: bool = True, assumptions: tuple[str, ...] = ()) -> Guarantee:
+    def guarantee(
+        self, delta: float, *, settled: bool = True, assumptions: tuple[str, ...] = ()
+    ) -> Guarantee:
         """The guarantee of the whole run for its worst-off user at `delta`.
 
         Args:

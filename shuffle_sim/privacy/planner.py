@@ -1,7 +1,9 @@
-"""Choosing parameters without running anything: the fewest bits at a noise ratio, the least noise at a bit budget.
+"""Choosing parameters without running anything: the fewest bits at a noise ratio, the least noise
+at a bit budget.
 
-With p = 1/2 and for given g, the noise is least at the least b that is private; the bits g + b grow with b on both sides.
-So the search runs over b alone, upward from the b that even a Gaussian needs; nothing is ever of size n.
+With p = 1/2 and for given g, the noise is least at the least b that is private; the bits g + b grow
+with b on both sides. So the search runs over b alone, upward from the b that even a Gaussian needs;
+nothing is ever of size n.
 """
 
 import math
@@ -19,7 +21,10 @@ from shuffle_sim.privacy.guarantee import Privacy
 
 P = 0.5  # the best choice, and always available
 _MAX_B = 2**40
-_EPSILONS = (1e-4, 64.0)  # below, the parameters leave exact arithmetic; above, nothing is protected
+_EPSILONS = (
+    1e-4,
+    64.0,
+)  # below, the parameters leave exact arithmetic; above, nothing is protected
 _BELOW = 64  # values of b looked at below the first that fills a bit budget
 _SCAN = 1000  # values of b tried one by one before the search goes on by doubling and halving
 _MANY = 10_000  # values of b from which one more or less makes no difference
@@ -67,7 +72,9 @@ class SumSpec:
         floor = 10 * NU * self.d * self.rounds
         if self.privacy.delta < floor:
             raise ParameterError(
-                "delta", self.privacy.delta, f"at least {floor:g} for {self.d} coordinates x {self.rounds} rounds"
+                "delta",
+                self.privacy.delta,
+                f"at least {floor:g} for {self.d} coordinates x {self.rounds} rounds",
             )
 
     @property
@@ -77,7 +84,9 @@ class SumSpec:
 
     @cached_property
     def central(self) -> float:
-        """Standard deviation of the central analytic Gaussian per round, for sensitivity 1, composed over the rounds."""
+        """Standard deviation of the central analytic Gaussian per round, for sensitivity 1,
+        composed over the rounds.
+        """
         return math.sqrt(self.rounds) / gaussian.mu_of(self.privacy.epsilon, self.privacy.delta)
 
     def noise_ratio(self, g: int, b: int) -> float:
@@ -94,7 +103,9 @@ class SumSpec:
         if self.d == 1 and self.rounds == 1:
             return binomial.epsilon(trials, P, g, self.privacy.delta) <= self.privacy.epsilon
         v = binomial.variance(trials, P)
-        if v < MIN_VARIANCE or not self._enough(math.sqrt(v), g):  # no sigma* is above the noise's own sigma
+        if v < MIN_VARIANCE or not self._enough(
+            math.sqrt(v), g
+        ):  # no sigma* is above the noise's own sigma
             return False
         return self._enough(dominating_sigma(trials, P, g), g)
 
@@ -113,7 +124,8 @@ class Plan:
         spec: the spec.
         g: rounding steps.
         b: noise bits per user and coordinate.
-        noise_ratio: standard deviation per coordinate (rounding at its worst) over the central analytic Gaussian's.
+        noise_ratio: standard deviation per coordinate (rounding at its worst) over the central
+        analytic Gaussian's.
         epsilon: proven at the spec's delta, at most the epsilon asked for.
     """
 
@@ -130,12 +142,16 @@ class Plan:
 
     @property
     def std(self) -> float:
-        """Standard deviation of each coordinate of a round's sum, for sensitivity 1 (multiply by upper, or by 2 norm_bound)."""
+        """Standard deviation of each coordinate of a round's sum, for sensitivity 1 (multiply by
+        upper, or by 2 norm_bound).
+        """
         return self.noise_ratio * self.spec.central
 
 
 def _plan(spec: SumSpec, g: int, b: int) -> Plan:
-    epsilon = ShuffleAccountant().compose(spec.event(g, b), spec.rounds).get_epsilon(spec.privacy.delta)
+    epsilon = (
+        ShuffleAccountant().compose(spec.event(g, b), spec.rounds).get_epsilon(spec.privacy.delta)
+    )
     return Plan(spec, g, b, spec.noise_ratio(g, b), epsilon)
 
 
@@ -143,14 +159,20 @@ def fewest_bits(spec: SumSpec, noise_ratio: float) -> Plan:
     """The fewest bits whose noise is at most `noise_ratio` times the central Gaussian's.
 
     Raises:
-        ParameterError: the ratio is not above 1, or so close to 1 that neither 2^40 bits nor 2^53 of all users reach it.
+        ParameterError: the ratio is not above 1, or so close to 1 that neither 2^40 bits nor 2^53
+        of all users reach it.
     """
     real("noise_ratio", noise_ratio, 0.0, 1e6)
-    # Even a Gaussian needs honest b g-steps: n (b + 1) <= (2 g ratio central)^2 and honest b >= (2 g central)^2.
+    # Even a Gaussian needs honest b g-steps: n (b + 1) <= (2 g ratio central)^2 and honest b >= (2
+    # g central)^2.
     room = noise_ratio**2 * spec.honest / spec.n - 1
     if room <= 1e-9:
         least = math.sqrt(spec.n / spec.honest)
-        raise ParameterError("noise_ratio", noise_ratio, f"above {least:g}: the honest users' noise alone must protect")
+        raise ParameterError(
+            "noise_ratio",
+            noise_ratio,
+            f"above {least:g}: the honest users' noise alone must protect",
+        )
 
     def steps(b: int) -> int:
         return max(1, math.ceil(math.sqrt(spec.n * (b + 1)) / (2 * noise_ratio * spec.central)))
@@ -158,8 +180,13 @@ def fewest_bits(spec: SumSpec, noise_ratio: float) -> Plan:
     def works(b: int) -> bool:
         return spec.private(steps(b), b)
 
-    least_b, most = max(1, math.floor(0.98 / room)), min(_MAX_B, 2**53 // spec.honest)  # trials are counted exactly
-    refusal = ParameterError("noise_ratio", noise_ratio, f"larger: not reached within {most:,} bits")
+    least_b, most = (
+        max(1, math.floor(0.98 / room)),
+        min(_MAX_B, 2**53 // spec.honest),
+    )  # trials are counted exactly
+    refusal = ParameterError(
+        "noise_ratio", noise_ratio, f"larger: not reached within {most:,} bits"
+    )
     if least_b + _SCAN > most:
         raise refusal
     tried = range(least_b, least_b + (_SCAN if least_b < _MANY else 1))
@@ -186,10 +213,15 @@ def least_noise(spec: SumSpec, max_bits: int) -> Plan:
         return spec.private(max_bits - b, b)
 
     if not works(max_bits - 1):
-        raise ParameterError("max_bits", max_bits, "larger: even one rounding step and all else noise is not private enough")
+        raise ParameterError(
+            "max_bits",
+            max_bits,
+            "larger: even one rounding step and all else noise is not private enough",
+        )
     b = first(works, 1, max_bits - 1)
     g, best = max_bits - b, spec.noise_ratio(max_bits - b, b)
-    # Fewer noise bits leave steps over; integers make some of them the better choice, while even a Gaussian could be.
+    # Fewer noise bits leave steps over; integers make some of them the better choice, while even a
+    # Gaussian could be.
     for fewer in range(b - 1, max(0, b - _BELOW), -1):
         if 0.98 * math.sqrt((fewer + 1) / fewer * spec.n / spec.honest) > best:
             break
@@ -197,7 +229,8 @@ def least_noise(spec: SumSpec, max_bits: int) -> Plan:
         if better <= max_bits - fewer and spec.private(better, fewer):
             g, b = _most_steps(spec, fewer, better, max_bits - fewer), fewer
             best = spec.noise_ratio(g, b)
-    # With many rounds rounding has a price of its own, and a few steps more or fewer with just enough noise bits may do better.
+    # With many rounds rounding has a price of its own, and a few steps more or fewer with just
+    # enough noise bits may do better.
     for steps in range(max(1, g - 2), g + 3):
         enough = b if spec.private(steps, b) else max_bits - steps
         if enough > 0 and spec.private(steps, enough):

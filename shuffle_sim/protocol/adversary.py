@@ -1,4 +1,5 @@
-"""Users that do not follow the protocol: optional hooks around an honest user, shaped like middleware.
+"""Users that do not follow the protocol: optional hooks around an honest user, shaped like
+middleware.
 
 The library of attacks by name is `shuffle_sim.attacks`.
 """
@@ -28,7 +29,8 @@ def payload_of(report: Report) -> bytes:
 
 @dataclass(frozen=True)
 class AttackContext:
-    """What corrupted users know when they act: all that is public about the round, and the data of their own block.
+    """What corrupted users know when they act: all that is public about the round, and the data of
+    their own block.
 
     Attributes:
         round: its index.
@@ -61,18 +63,26 @@ class AttackContext:
         return np.asarray(dense(self.query(rows)), np.float64)
 
     def admitted(self, values: Floats) -> Floats:
-        """Values as a user may claim them: brought into the randomizer's domain, zero where they are not finite."""
+        """Values as a user may claim them: brought into the randomizer's domain, zero where they
+        are not finite.
+        """
         return dense(self.randomizer.admit(np.where(np.isfinite(values), values, 0.0))[0])
 
     def center(self, x: Floats) -> Floats:
-        """The middle of the domain of values shaped like `x`: where the farthest values admitted balance."""
-        ends = self.admitted(np.full((1, *x.shape), _FAR)), self.admitted(np.full((1, *x.shape), -_FAR))
+        """The middle of the domain of values shaped like `x`: where the farthest values admitted
+        balance.
+        """
+        ends = (
+            self.admitted(np.full((1, *x.shape), _FAR)),
+            self.admitted(np.full((1, *x.shape), -_FAR)),
+        )
         return np.asarray((ends[0] + ends[1])[0] / 2)
 
 
 @dataclass(frozen=True)
 class CallNext:
-    """What a corrupted user would send otherwise: the honest randomizer's messages, or the next adversary's report.
+    """What a corrupted user would send otherwise: the honest randomizer's messages, or the next
+    adversary's report.
 
     Attributes:
         context: of the round.
@@ -90,12 +100,14 @@ class CallNext:
 class Adversary:
     """Override what the attack needs; everything left alone is honest.
 
-    A corrupted user is simulated literally at every fidelity, and its report is added to the honest ones. What it knows is its
-    block's (`AttackContext`). Adversaries must be picklable when they run on Ray actors.
+    A corrupted user is simulated literally at every fidelity, and its report is added to the honest
+    ones. What it knows is its block's (`AttackContext`). Adversaries must be picklable when they
+    run on Ray actors.
 
     Attributes:
-        lasting: whether the users corrupted are chosen once for the whole run (`corrupt` sees every user of a block and the same
-            generator in every round), or anew in each round among those asked.
+        lasting: whether the users corrupted are chosen once for the whole run (`corrupt` sees every
+            user of a block and the same generator in every round), or anew in each round among
+            those asked.
         silent: whether all of them stay silent; they are not simulated one by one then.
         colludes: whether they tell the analyzer what they send (`disclosed`).
     """
@@ -121,14 +133,17 @@ class Adversary:
         """
 
     def corrupt(self, round_index: int, users: Users, rng: np.random.Generator) -> Users:
-        """Which of `users` (one block's part of the cohort, ascending) are corrupted in this round; none by default.
+        """Which of `users` (one block's part of the cohort, ascending) are corrupted in this round;
+        none by default.
 
         `rng` is the adversary's own stream for this block, and for this round unless `lasting`.
         """
         return users[:0]
 
     def select(self, context: AttackContext, rng: np.random.Generator) -> Users:
-        """Like `corrupt`, for a choice that looks at the query or at the values; never used when `lasting`."""
+        """Like `corrupt`, for a choice that looks at the query or at the values; never used when
+        `lasting`.
+        """
         return self.corrupt(context.round, context.users, rng)
 
     def rows(self, context: AttackContext, rows: Floats, rng: np.random.Generator) -> Floats:
@@ -136,7 +151,9 @@ class Adversary:
         return rows
 
     def values(self, context: AttackContext, xs: Floats, rng: np.random.Generator) -> Floats:
-        """The corrupted users' values as they claim them, (users, ...); what lies outside the domain is clipped to it."""
+        """The corrupted users' values as they claim them, (users, ...); what lies outside the
+        domain is clipped to it.
+        """
         return xs
 
     def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
@@ -145,12 +162,15 @@ class Adversary:
         Args:
             user: index of the user.
             x: the user's admitted value for this round's query.
-            call_next: the honest randomizer (or the next hook): value -> messages; knows the `context`.
+            call_next: the honest randomizer (or the next hook): value -> messages; knows the
+            `context`.
             rng: the user's stream.
         """
         return call_next(x)
 
-    def send(self, context: AttackContext, user: int, packet: bytes, rng: np.random.Generator) -> tuple[bytes, ...]:
+    def send(
+        self, context: AttackContext, user: int, packet: bytes, rng: np.random.Generator
+    ) -> tuple[bytes, ...]:
         """What the user puts on the wire, in place of the one frame that carries its report."""
         return (packet,)
 
@@ -158,19 +178,22 @@ class Adversary:
         """Sees what the analyzer sees, after each round; called where the analyzer is."""
 
     def disclosed(self, round_index: int, reports: int, sums: Mapping[int, int]) -> None:
-        """Hears what colluders disclosed to the analyzer in a round, after it; called where the run was started.
+        """Hears what colluders disclosed to the analyzer in a round, after it; called where the run
+        was started.
 
         Args:
             round_index: of the round.
             reports: how many they sent.
-            sums: of the symbols they sent, by label; labels with none are left out. The view without them is the honest users'.
+            sums: of the symbols they sent, by label; labels with none are left out. The view
+            without them is the honest users'.
         """
 
 
 class Chain(Adversary):
     """Several adversaries at once; on a user whom two of them control, the first wraps the second.
 
-    Each chooses its own users. Rows and values pass from the first to the last, a report comes back from the last to the first.
+    Each chooses its own users. Rows and values pass from the first to the last, a report comes back
+    from the last to the first.
     """
 
     def __init__(self, *adversaries: Adversary) -> None:
@@ -198,7 +221,9 @@ class Coalition(Adversary):
 
 
 class Dropout(Adversary):
-    """Each user stays silent independently with probability `rate` in each round, after seeing the query."""
+    """Each user stays silent independently with probability `rate` in each round, after seeing the
+    query.
+    """
 
     silent = True
 

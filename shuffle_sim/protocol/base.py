@@ -21,11 +21,14 @@ State = TypeVar("State")
 
 
 class Query(ABC):
-    """What a round asks of each user's row; public, and a frozen dataclass of plain values so that it can be broadcast."""
+    """What a round asks of each user's row; public, and a frozen dataclass of plain values so that
+    it can be broadcast.
+    """
 
     @abstractmethod
     def __call__(self, rows: Floats) -> Values:
-        """The values to be summed, one for each row of `rows` (users, ...); row by row, never across users.
+        """The values to be summed, one for each row of `rows` (users, ...); row by row, never
+        across users.
 
         Rows come in Fortran order: columns are contiguous.
         """
@@ -61,12 +64,16 @@ class RoundSpec:
     minimum: int = 1
 
     def broadcast(self) -> bytes:
-        """The public part in canonical bytes: what every role is told, and what the parameter hash is taken of."""
+        """The public part in canonical bytes: what every role is told, and what the parameter hash
+        is taken of.
+        """
         return encode((self.cohort, self.query, self.randomizer, self.minimum))
 
 
 class Protocol(ABC, Generic[State]):
-    """A shuffle protocol as pure functions over an explicit state; no I/O, no runtime, no randomness of its own."""
+    """A shuffle protocol as pure functions over an explicit state; no I/O, no runtime, no
+    randomness of its own.
+    """
 
     @property
     @abstractmethod
@@ -80,17 +87,23 @@ class Protocol(ABC, Generic[State]):
 
     @property
     def vocabulary(self) -> tuple[type, ...]:
-        """The classes of queries and randomizers it may broadcast; user shards decode nothing else."""
+        """The classes of queries and randomizers it may broadcast; user shards decode nothing
+        else.
+        """
         return (Datum,)
 
     @property
     def claim(self) -> Guarantee | None:
-        """What a theorem of the paper promises for the whole run, where the protocol was set by that theorem."""
+        """What a theorem of the paper promises for the whole run, where the protocol was set by
+        that theorem.
+        """
         return None
 
     @property
     def claims_sequential(self) -> bool:
-        """Whether it claims to be sequentially interactive; the ledger then refuses to charge a user a second time."""
+        """Whether it claims to be sequentially interactive; the ledger then refuses to charge a
+        user a second time.
+        """
         return False
 
     @abstractmethod
@@ -119,7 +132,8 @@ class Protocol(ABC, Generic[State]):
 
 
 def check_rows(rows: NDArray[Any], shape: tuple[int, ...]) -> None:
-    """Refuse an array of users' data that is not numeric, finite and of `shape` (first axis: users).
+    """Refuse an array of users' data that is not numeric, finite and of `shape` (first axis:
+    users).
 
     Raises:
         ParameterError: naming the first bad row.

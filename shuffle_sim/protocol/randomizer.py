@@ -13,9 +13,10 @@ from shuffle_sim.wire.messages import Alphabet, Messages
 class Randomizer(ABC):
     """A local randomizer, public and frozen (subclass it as a frozen dataclass of numbers).
 
-    `randomize` *is* the definition, transcribed from its paper. `reports`, `counts` and `tally` may sample faster what the
-    analyzer makes of it: the law of the sums of symbols, or where it reduces them modulo something, of the sums so reduced.
-    `shuffle_sim.auditing.conformance` checks that they do.
+    `randomize` *is* the definition, transcribed from its paper. `reports`, `counts` and `tally` may
+    sample faster what the analyzer makes of it: the law of the sums of symbols, or where it reduces
+    them modulo something, of the sums so reduced. `shuffle_sim.auditing.conformance` checks that
+    they do.
     """
 
     @property
@@ -30,29 +31,43 @@ class Randomizer(ABC):
 
     @abstractmethod
     def admit(self, values: Values) -> tuple[Values, int]:
-        """Bring values (users, ...) into the domain on the user's side; also says how many had to be clipped."""
+        """Bring values (users, ...) into the domain on the user's side; also says how many had to
+        be clipped.
+        """
 
     @abstractmethod
     def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
         """One user's report on the admitted datum `x`."""
 
     def reports(self, xs: Values, rng: np.random.Generator) -> Messages:
-        """One report for each of `xs`; inside a label the order carries nothing, so it need not be that of `randomize`."""
+        """One report for each of `xs`; inside a label the order carries nothing, so it need not be
+        that of `randomize`.
+        """
         packed = [self.randomize(x, rng).packed for x in dense(xs)]
-        return Messages(self.alphabet, self.per_label, np.concatenate([np.empty((0, self.report_bytes), np.uint8), *packed]))
+        return Messages(
+            self.alphabet,
+            self.per_label,
+            np.concatenate([np.empty((0, self.report_bytes), np.uint8), *packed]),
+        )
 
     def counts(self, xs: Values, rng: np.random.Generator) -> NDArray[np.integer]:
-        """Sums of symbols per user and label (of bits: the ones), shape (users, labels), each row of the law of `randomize`."""
+        """Sums of symbols per user and label (of bits: the ones), shape (users, labels), each row
+        of the law of `randomize`.
+        """
         rows = [self.randomize(x, rng).sums() for x in dense(xs)]
         return np.array(rows, np.int64).reshape(len(rows), self.alphabet.labels)
 
     def tally(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Sums of symbols per label over all users of `xs`, shape (labels,), of the law of the sum of `counts`."""
+        """Sums of symbols per label over all users of `xs`, shape (labels,), of the law of the sum
+        of `counts`.
+        """
         total: NDArray[np.int64] = self.counts(xs, rng).sum(axis=0)
         return total
 
     def reduced(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Sums of symbols as far as the analyzer looks at them: as they are, or modulo something."""
+        """Sums of symbols as far as the analyzer looks at them: as they are, or modulo
+        something.
+        """
         return sums
 
     @cached_property

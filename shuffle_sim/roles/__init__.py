@@ -1,7 +1,8 @@
 """The three roles as plain classes; a runtime hosts and connects them, in process or in actors.
 
-What passes between them is bytes. What a `UserShard` reports beside them (`ShardRecord`) and what a `Shuffler` records
-(`ShuffleRecord`) is the simulator's own view of the run; neither role sees the other's.
+What passes between them is bytes. What a `UserShard` reports beside them (`ShardRecord`) and what a
+`Shuffler` records (`ShuffleRecord`) is the simulator's own view of the run; neither role sees the
+other's.
 """
 
 from shuffle_sim.roles.analyzer import Analyzer, ViewRecord

@@ -23,12 +23,15 @@ from shuffle_sim.wire.messages import Tally
 from shuffle_sim.wire.sealing import Purpose
 
 Reader = Callable[[bytes, Randomizer], tuple[int, NDArray[np.int64]]]
-"""From a frame's payload and the randomizer to how many messages there are under each label, and the sums of their symbols."""
+"""From a frame's payload and the randomizer to how many messages there are under each label, and
+the sums of their symbols.
+"""
 
 
 @dataclass(frozen=True)
 class ViewRecord:
-    """What the analyzer found in a round's view where messages are sealed to it; nothing where they are not.
+    """What the analyzer found in a round's view where messages are sealed to it; nothing where they
+    are not.
 
     Attributes:
         opened: messages.
@@ -40,14 +43,20 @@ class ViewRecord:
 
 
 Conclusion = tuple[tuple[bytes, Cohort, PrivacyEvent] | None, Tally | None, ViewRecord]
-"""What follows from a view: the next plan, the tally that it follows from, and the simulator's record of the view."""
+"""What follows from a view: the next plan, the tally that it follows from, and the simulator's
+record of the view.
+"""
 
 
 class Analyzer(Keyed):
-    """Owns the protocol's state: says what the next round asks, and turns each view into an estimate."""
+    """Owns the protocol's state: says what the next round asks, and turns each view into an
+    estimate.
+    """
 
     def __init__(self, deployment: Deployment, over: Iterable[Tally] = ()) -> None:
-        """Start from the protocol's initial state, and take again the tallies of the rounds that are over."""
+        """Start from the protocol's initial state, and take again the tallies of the rounds that
+        are over.
+        """
         self._deployment = deployment
         self._state = deployment.protocol.init()
         self._round = 0
@@ -59,16 +68,30 @@ class Analyzer(Keyed):
         self._found = ViewRecord()
 
     def plan(self) -> tuple[bytes, Cohort, PrivacyEvent] | None:
-        """The next round's broadcast with the cohort and event the ledger is to charge; None when done."""
+        """The next round's broadcast with the cohort and event the ledger is to charge; None when
+        done.
+        """
         self._spec = self._deployment.protocol.plan(self._state)
         if self._spec is None:
             return None
         payload = self._spec.broadcast()
         self._context = Context.of_broadcast(self._deployment.task, self._round, payload)
-        self._opener = Opener(self._keys, self._context) if self._deployment.security == "onion" else None
-        read = self._opener.read if self._opener else read_view_chunk if self._deployment.fidelity == "literal" else read_tally
+        self._opener = (
+            Opener(self._keys, self._context) if self._deployment.security == "onion" else None
+        )
+        read = (
+            self._opener.read
+            if self._opener
+            else read_view_chunk
+            if self._deployment.fidelity == "literal"
+            else read_tally
+        )
         self._view = _View(self._spec, self._deployment.view_kind, read)
-        return Frame(Kind.ROUND, self._context, 0, 0, payload).tobytes(), self._spec.cohort, self._spec.event
+        return (
+            Frame(Kind.ROUND, self._context, 0, 0, payload).tobytes(),
+            self._spec.cohort,
+            self._spec.event,
+        )
 
     def receive(self, view: bytes) -> bool:
         """Take frames of the planned round's view; with the last of them, update the state.
@@ -87,7 +110,9 @@ class Analyzer(Keyed):
         for data in split_frames(view):
             frame = parse(data)
             check_context(frame, self._context)
-            self._view.take(self._opened(frame, Purpose.VIEW, self._directory.shufflers, frame.index >> 16))
+            self._view.take(
+                self._opened(frame, Purpose.VIEW, self._directory.shufflers, frame.index >> 16)
+            )
         if not self._view.complete:
             return False
         self.recall(self._view.tally)
@@ -126,7 +151,9 @@ class Analyzer(Keyed):
 
 
 class _View:
-    """What the analyzer has of a round's view: frames in any order, each counted once, however often it comes."""
+    """What the analyzer has of a round's view: frames in any order, each counted once, however
+    often it comes.
+    """
 
     def __init__(self, spec: RoundSpec, kind: Kind, read: Reader) -> None:
         self._spec, self._kind, self._read = spec, kind, read
@@ -154,12 +181,18 @@ class _View:
                 raise FrameError("duplicate-block", f"{place} came before with another content")
             return
         if not self._spec.minimum <= frame.reports <= self._spec.cohort.size:
-            raise FrameError("wrong-count", f"{frame.reports} reports of {self._spec.cohort.size} users")
+            raise FrameError(
+                "wrong-count", f"{frame.reports} reports of {self._spec.cohort.size} users"
+            )
         if self._taken and frame.reports != self.tally.reports:
-            raise FrameError("wrong-count", f"{frame.reports} reports, {self.tally.reports} said before")
+            raise FrameError(
+                "wrong-count", f"{frame.reports} reports, {self.tally.reports} said before"
+            )
         if self._size + parted(frame.payload)[0] > frame.reports * self._spec.randomizer.per_label:
             raise FrameError("wrong-length", f"more messages than those of {frame.reports} reports")
-        size, sums = self._read(frame.payload, self._spec.randomizer)  # last: what is opened counts as seen
+        size, sums = self._read(
+            frame.payload, self._spec.randomizer
+        )  # last: what is opened counts as seen
         self._taken[frame.index] = digest
         self._size += size
         self.tally = Tally(self.tally.sums + sums, frame.reports)

@@ -1,7 +1,8 @@
 """What all roles have where traffic is protected: keys of their own, and everybody's public ones.
 
 - transport: every frame that leaves a role is signed by it and sealed to the role it goes to.
-- onion: messages and bundles are sealed by the users (`roles.onion`); the frames around them are as they are.
+- onion: messages and bundles are sealed by the users (`roles.onion`); the frames around them are as
+they are.
 """
 
 from dataclasses import dataclass
@@ -48,19 +49,27 @@ class Keyed:
         self._directory = directory
 
     def _closed(self, batch: bytes, purpose: Purpose, recipients: tuple[PublicKeys, ...]) -> bytes:
-        """A batch of frames as it leaves the role; what is of block i goes to recipient i modulo their number."""
+        """A batch of frames as it leaves the role; what is of block i goes to recipient i modulo
+        their number.
+        """
         if self._deployment.security != "transport":
             return batch
-        return b"".join(self._sealed(parse(data), data, purpose, recipients) for data in split_frames(batch))
+        return b"".join(
+            self._sealed(parse(data), data, purpose, recipients) for data in split_frames(batch)
+        )
 
-    def _sealed(self, frame: Frame, data: memoryview, purpose: Purpose, recipients: tuple[PublicKeys, ...]) -> bytes:
+    def _sealed(
+        self, frame: Frame, data: memoryview, purpose: Purpose, recipients: tuple[PublicKeys, ...]
+    ) -> bytes:
         block = self._block(frame)
         recipient = recipients[block % len(recipients)]
         signed = self._keys.sign(bytes(data), purpose, frame.context, recipient)
         box = Sealer(recipient, purpose, frame.context).seal(signed)
         return Frame(Kind.SEALED, frame.context, block, frame.reports, box).tobytes()
 
-    def _opened(self, frame: Frame, purpose: Purpose, senders: tuple[PublicKeys, ...], sender: int) -> Frame:
+    def _opened(
+        self, frame: Frame, purpose: Purpose, senders: tuple[PublicKeys, ...], sender: int
+    ) -> Frame:
         """The frame that another role sent here.
 
         Raises:
@@ -74,10 +83,16 @@ class Keyed:
             raise FrameError("unknown-sender", f"{sender} of {len(senders)}")
         signed = self._keys.open(frame.payload, purpose, frame.context)
         inner = parse(verified(signed, senders[sender], purpose, frame.context, self._keys.public))
-        if (inner.context, self._block(inner), inner.reports) != (frame.context, frame.index, frame.reports):
+        if (inner.context, self._block(inner), inner.reports) != (
+            frame.context,
+            frame.index,
+            frame.reports,
+        ):
             raise FrameError("not-authentic", "the frame around the box says something else")
         return inner
 
     def _block(self, frame: Frame) -> int:
         """The index under which a frame is sealed: a packet's is that of its user's block."""
-        return frame.index // self._deployment.block_size if frame.kind is Kind.PACKET else frame.index
+        return (
+            frame.index // self._deployment.block_size if frame.kind is Kind.PACKET else frame.index
+        )

@@ -1,4 +1,6 @@
-"""The corrupted users of a block: what their adversaries make of their rows, values and reports, and put on the wire."""
+"""The corrupted users of a block: what their adversaries make of their rows, values and reports,
+and put on the wire.
+"""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -14,7 +16,9 @@ from shuffle_sim.wire.messages import Messages
 Squad = list[tuple[Adversary, Users]]
 """Each adversary with the users it controls in this block and round."""
 
-_LARGEST_PACKET = 1 << 24  # bytes of a user's packet that are carried on; the shuffler drops what is longer as cut off
+_LARGEST_PACKET = (
+    1 << 24
+)  # bytes of a user's packet that are carried on; the shuffler drops what is longer as cut off
 
 
 @dataclass
@@ -23,7 +27,8 @@ class Corrupted:
 
     Attributes:
         users: they, ascending.
-        packets: what they put on the wire, each as the shuffler receives it: marked with its sender, whatever is inside.
+        packets: what they put on the wire, each as the shuffler receives it: marked with its
+        sender, whatever is inside.
         silent: how many put nothing there.
         disclosed: reports that colluders disclosed to the analyzer.
         sums: of the symbols in them, by label.
@@ -41,7 +46,13 @@ class Corrupted:
         return len(self.packets) - (self.users.size - self.silent)
 
 
-def corrupted(adversary: Adversary, attack_context: AttackContext, context: Context, entropy: int, block: Users) -> Corrupted:
+def corrupted(
+    adversary: Adversary,
+    attack_context: AttackContext,
+    context: Context,
+    entropy: int,
+    block: Users,
+) -> Corrupted:
     """Let the corrupted users of a block act.
 
     Args:
@@ -55,21 +66,39 @@ def corrupted(adversary: Adversary, attack_context: AttackContext, context: Cont
     lasting = stream(entropy, 0, Role.COALITION, attack_context.block)
     squad: Squad = []
     for member in adversary.members:
-        chosen = member.corrupt(attack_context.round, block, lasting) if member.lasting else member.select(attack_context, rng)
+        chosen = (
+            member.corrupt(attack_context.round, block, lasting)
+            if member.lasting
+            else member.select(attack_context, rng)
+        )
         squad.append((member, np.intersect1d(chosen, attack_context.users)))
     nobody = attack_context.users[:0]
     acts = Corrupted(np.unique(np.concatenate([nobody, *(users for _, users in squad)])))
-    active = np.setdiff1d(acts.users, np.concatenate([nobody, *(users for member, users in squad if member.silent)]))
+    active = np.setdiff1d(
+        acts.users, np.concatenate([nobody, *(users for member, users in squad if member.silent)])
+    )
     acts.silent = acts.users.size - active.size
     if active.size:
         controlled = [(member, set(users.tolist())) for member, users in squad]
-        for user, x in zip(active.tolist(), _claimed(squad, attack_context, active, rng), strict=True):
+        for user, x in zip(
+            active.tolist(), _claimed(squad, attack_context, active, rng), strict=True
+        ):
             mine = [member for member, users in controlled if user in users]
-            _act(acts, mine, attack_context, context, user, x, stream(entropy, attack_context.round, Role.CORRUPTED, user))
+            _act(
+                acts,
+                mine,
+                attack_context,
+                context,
+                user,
+                x,
+                stream(entropy, attack_context.round, Role.CORRUPTED, user),
+            )
     return acts
 
 
-def _claimed(squad: Squad, attack_context: AttackContext, active: Users, rng: np.random.Generator) -> Floats:
+def _claimed(
+    squad: Squad, attack_context: AttackContext, active: Users, rng: np.random.Generator
+) -> Floats:
     """The values of the `active` users after what their adversaries do to rows and values."""
     rows = attack_context.rows[np.searchsorted(attack_context.users, active)]
     for member, users in squad:
@@ -93,8 +122,12 @@ def _act(
     x: Floats,
     rng: np.random.Generator,
 ) -> None:
-    """One user's report, from the innermost of its adversaries to the outermost, and what becomes of it on the wire."""
-    call_next = CallNext(attack_context, lambda value: attack_context.randomizer.randomize(value, rng))
+    """One user's report, from the innermost of its adversaries to the outermost, and what becomes
+    of it on the wire.
+    """
+    call_next = CallNext(
+        attack_context, lambda value: attack_context.randomizer.randomize(value, rng)
+    )
     for member in reversed(mine):
         call_next = _wrapped(member, user, call_next, rng)
     report = call_next(x)
@@ -104,9 +137,14 @@ def _act(
     own = Frame(Kind.REPORT, context, user, 1, payload_of(report)).tobytes()
     packets: tuple[bytes, ...] = (own,)
     for member in reversed(mine):
-        packets = tuple(sent for packet in packets for sent in member.send(attack_context, user, packet, rng))
+        packets = tuple(
+            sent for packet in packets for sent in member.send(attack_context, user, packet, rng)
+        )
     acts.silent += not packets
-    acts.packets += [Frame(Kind.PACKET, context, user, 1, packet[:_LARGEST_PACKET]).tobytes() for packet in packets]
+    acts.packets += [
+        Frame(Kind.PACKET, context, user, 1, packet[:_LARGEST_PACKET]).tobytes()
+        for packet in packets
+    ]
     if any(member.colludes for member in mine) and isinstance(report, Messages) and own in packets:
         acts.disclosed += 1
         acts.sums.update({label: int(total) for label, total in enumerate(report.sums()) if total})

@@ -1,9 +1,10 @@
 """Onion: every message sealed to the analyzer, and a user's bundle of them sealed to the shuffler.
 
-The shuffler opens the bundle, checks how many messages it has, and moves sealed boxes of one size that it cannot read. The
-analyzer opens the boxes and cannot tell whose they are. A message says its label itself; the boxes of one label are permuted
-among themselves, as in the plain mode, and one that was put under another label is dropped: a malicious user has no more
-messages under a label than an honest one. Lengths are the same for all honest reports of a round, so nothing is padded.
+The shuffler opens the bundle, checks how many messages it has, and moves sealed boxes of one size
+that it cannot read. The analyzer opens the boxes and cannot tell whose they are. A message says its
+label itself; the boxes of one label are permuted among themselves, as in the plain mode, and one
+that was put under another label is dropped: a malicious user has no more messages under a label
+than an honest one. Lengths are the same for all honest reports of a round, so nothing is padded.
 """
 
 from collections import Counter
@@ -42,7 +43,11 @@ def bundles(reports: Messages, sealer: Sealer) -> Iterator[bytes]:
     """Each user's messages, sealed one by one and joined, label by label."""
     alphabet, width = reports.alphabet, message_bytes(reports.alphabet)
     for rows in reports.symbols.tolist():
-        numbers = (label << alphabet.symbol_bits | symbol for label, symbols in enumerate(rows) for symbol in symbols)
+        numbers = (
+            label << alphabet.symbol_bits | symbol
+            for label, symbols in enumerate(rows)
+            for symbol in symbols
+        )
         yield b"".join(sealer.seal(number.to_bytes(width, "big")) for number in numbers)
 
 
@@ -53,8 +58,13 @@ def read_bundle(frame: Frame, randomizer: Randomizer) -> Boxes:
         FrameError: `wrong-length` if it is not the right number of boxes of the right size.
     """
     if len(frame.payload) != bundle_bytes(randomizer):
-        raise FrameError("wrong-length", f"a bundle of {len(frame.payload)} bytes, not {bundle_bytes(randomizer)}")
-    return np.frombuffer(frame.payload, np.uint8).reshape(randomizer.alphabet.labels, randomizer.per_label, -1)
+        raise FrameError(
+            "wrong-length",
+            f"a bundle of {len(frame.payload)} bytes, not {bundle_bytes(randomizer)}",
+        )
+    return np.frombuffer(frame.payload, np.uint8).reshape(
+        randomizer.alphabet.labels, randomizer.per_label, -1
+    )
 
 
 class BoxPool(MessagePool):
@@ -80,19 +90,26 @@ class BoxPool(MessagePool):
         return box_chunks(self.randomizer, self.size)
 
     def _permute(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
-        none = np.empty((self.randomizer.alphabet.labels, 0, box_bytes(self.randomizer.alphabet)), np.uint8)
+        none = np.empty(
+            (self.randomizer.alphabet.labels, 0, box_bytes(self.randomizer.alphabet)), np.uint8
+        )
         self._boxes = np.concatenate([none, *self._held], axis=1)
         self._orders = [order(self.size, rng) for _ in self._boxes]
         self._held = []
 
     def _chunk(self, index: int, rng: np.random.Generator) -> bytes:
         chosen = self.places(index)
-        return b"".join(gathered(row, drawn[chosen]).tobytes() for row, drawn in zip(self._boxes, self._orders, strict=True))
+        return b"".join(
+            gathered(row, drawn[chosen]).tobytes()
+            for row, drawn in zip(self._boxes, self._orders, strict=True)
+        )
 
 
 def box_chunks(randomizer: Randomizer, size: int) -> list[int]:
     """Into chunks of which sizes so many boxes under each label are cut to be released."""
-    largest = max(1, VIEW_CHUNK_BYTES // (randomizer.alphabet.labels * box_bytes(randomizer.alphabet)))
+    largest = max(
+        1, VIEW_CHUNK_BYTES // (randomizer.alphabet.labels * box_bytes(randomizer.alphabet))
+    )
     whole, rest = divmod(size, largest)
     return [largest] * whole + [rest] * (rest > 0)
 
@@ -111,11 +128,14 @@ def read_boxes(payload: bytes, randomizer: Randomizer) -> Boxes:
     size, rest = parted(payload)
     if len(payload) != box_chunk_bytes(randomizer, size):
         raise FrameError("wrong-length", f"{len(rest)} bytes for {size} boxes under each label")
-    return np.frombuffer(rest, np.uint8).reshape(randomizer.alphabet.labels, size, box_bytes(randomizer.alphabet))
+    return np.frombuffer(rest, np.uint8).reshape(
+        randomizer.alphabet.labels, size, box_bytes(randomizer.alphabet)
+    )
 
 
 class Opener:
-    """The analyzer's side: opens boxes, drops what is not a message of the round, and counts it by reason.
+    """The analyzer's side: opens boxes, drops what is not a message of the round, and counts it by
+    reason.
 
     Attributes:
         opened: messages opened.
@@ -130,7 +150,8 @@ class Opener:
         self.dropped: Counter[str] = Counter()
 
     def read(self, payload: bytes, randomizer: Randomizer) -> tuple[int, NDArray[np.int64]]:
-        """Of a chunk how many boxes it has under each label, and the sums of the symbols in those that open.
+        """Of a chunk how many boxes it has under each label, and the sums of the symbols in those
+        that open.
 
         Raises:
             FrameError: `wrong-length` if it is not a chunk.

@@ -1,7 +1,9 @@
-"""What a shuffler holds of a round: a pool that messages are put on, and released from in an order that is uniformly random.
+"""What a shuffler holds of a round: a pool that messages are put on, and released from in an order
+that is uniformly random.
 
-To cut is to permute all messages under each label uniformly and to cut the result into consecutive chunks. One-bit messages are
-held as numbers of ones, so a pool of any size takes no memory; other symbols are held, and really moved.
+To cut is to permute all messages under each label uniformly and to cut the result into consecutive
+chunks. One-bit messages are held as numbers of ones, so a pool of any size takes no memory; other
+symbols are held, and really moved.
 """
 
 from abc import ABC, abstractmethod
@@ -50,7 +52,9 @@ class MessagePool(ABC):
         self._permute(np.array(sizes, np.int64), rng)
 
     def chunk(self, index: int, rng: np.random.Generator) -> bytes:
-        """One of the chunks cut, label by label, its size in front; the same generator gives the same bytes again."""
+        """One of the chunks cut, label by label, its size in front; the same generator gives the
+        same bytes again.
+        """
         return self.chunk_sizes[index].to_bytes(SIZE, "big") + self._chunk(index, rng)
 
     def places(self, index: int) -> slice:
@@ -98,7 +102,10 @@ class BitPool(MessagePool):
         self._chunks = np.array([share_out(int(ones), sizes, rng) for ones in self._ones])
 
     def _chunk(self, index: int, rng: np.random.Generator) -> bytes:
-        return b"".join(arrange(int(ones), self.chunk_sizes[index], rng).tobytes() for ones in self._chunks[:, index])
+        return b"".join(
+            arrange(int(ones), self.chunk_sizes[index], rng).tobytes()
+            for ones in self._chunks[:, index]
+        )
 
 
 class SymbolPool(MessagePool):
@@ -134,7 +141,9 @@ class SymbolPool(MessagePool):
 
 
 class TallyPool(MessagePool):
-    """Sums of symbols, where the messages themselves are not simulated: there is nothing to permute, and one chunk only."""
+    """Sums of symbols, where the messages themselves are not simulated: there is nothing to
+    permute, and one chunk only.
+    """
 
     def __init__(self, randomizer: Randomizer) -> None:
         """Nothing counted."""
@@ -172,7 +181,9 @@ def pool_of(randomizer: Randomizer, fidelity: str) -> MessagePool:
 
 
 def view_chunks(randomizer: Randomizer, size: int) -> Counter[int]:
-    """Into how many chunks of which sizes so many messages under each label are cut to be released, the largest first."""
+    """Into how many chunks of which sizes so many messages under each label are cut to be released,
+    the largest first.
+    """
     alphabet = randomizer.alphabet
     largest = max(8, 8 * VIEW_CHUNK_BYTES // (alphabet.labels * alphabet.symbol_bits) // 8 * 8)
     whole, rest = divmod(size, largest)
@@ -188,7 +199,8 @@ def read_view_chunk(payload: bytes, randomizer: Randomizer) -> tuple[int, NDArra
     """Of a chunk how many messages it has under each label, and the sums of their symbols.
 
     Raises:
-        FrameError: `wrong-length`, `nonzero-padding` or `symbol-out-of-range` if it does not encode so many messages.
+        FrameError: `wrong-length`, `nonzero-padding` or `symbol-out-of-range` if it does not encode
+        so many messages.
     """
     messages = _messages(payload, randomizer)
     return messages.per_label, messages.row_sums()
@@ -198,7 +210,8 @@ def read_tally(payload: bytes, randomizer: Randomizer) -> tuple[int, NDArray[np.
     """The same of a chunk whose messages were not simulated.
 
     Raises:
-        FrameError: `wrong-length`, or `count-out-of-range` if so many messages cannot have these sums.
+        FrameError: `wrong-length`, or `count-out-of-range` if so many messages cannot have these
+        sums.
     """
     size, rest = parted(payload)
     return size, read_sums(rest, randomizer, size // randomizer.per_label)
@@ -218,4 +231,6 @@ def parted(payload: bytes) -> tuple[int, bytes]:
 def _messages(payload: bytes, randomizer: Randomizer) -> Messages:
     """The messages of a chunk; their rows are the labels."""
     size, rest = parted(payload)
-    return Messages.from_bytes(Alphabet(1, randomizer.alphabet.symbols), size, rest, randomizer.alphabet.labels)
+    return Messages.from_bytes(
+        Alphabet(1, randomizer.alphabet.symbols), size, rest, randomizer.alphabet.labels
+    )

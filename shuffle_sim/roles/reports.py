@@ -20,7 +20,9 @@ def count_type(randomizer: Randomizer) -> str:
 
 
 def user_bytes(fidelity: str, randomizer: Randomizer) -> int:
-    """What a user sends at literal or counts fidelity; at aggregate fidelity, where blocks send sums, what its sum is made of."""
+    """What a user sends at literal or counts fidelity; at aggregate fidelity, where blocks send
+    sums, what its sum is made of.
+    """
     if fidelity == "literal":
         return randomizer.report_bytes
     each = np.dtype(count_type(randomizer)).itemsize if fidelity == "counts" else 8
@@ -34,10 +36,14 @@ def read_reports(frame: Frame, randomizer: Randomizer) -> Messages | Tally:
         FrameError: naming why the frame's reports are dropped.
     """
     if frame.kind in (Kind.REPORTS, Kind.REPORT):
-        return Messages.from_bytes(randomizer.alphabet, randomizer.per_label, frame.payload, frame.reports)
+        return Messages.from_bytes(
+            randomizer.alphabet, randomizer.per_label, frame.payload, frame.reports
+        )
     if frame.kind is Kind.COUNTS:
         labels = randomizer.alphabet.labels
-        counts = _integers(frame.payload, count_type(randomizer), frame.reports * labels).reshape(frame.reports, labels)
+        counts = _integers(frame.payload, count_type(randomizer), frame.reports * labels).reshape(
+            frame.reports, labels
+        )
         if counts.size and counts.max() > randomizer.largest_sum:
             raise FrameError("count-out-of-range", f"counts must be 0 to {randomizer.largest_sum}")
         return Tally(column_sums(counts), frame.reports)
@@ -50,11 +56,16 @@ def read_sums(payload: bytes, randomizer: Randomizer, reports: int) -> NDArray[n
     """Sums of symbols per label over so many reports, shape (labels,).
 
     Raises:
-        FrameError: `wrong-length`, or `count-out-of-range` if so many reports cannot have these sums.
+        FrameError: `wrong-length`, or `count-out-of-range` if so many reports cannot have these
+        sums.
     """
-    sums = _integers(payload, "<u8", randomizer.alphabet.labels)  # a negative one is larger than any that may be
+    sums = _integers(
+        payload, "<u8", randomizer.alphabet.labels
+    )  # a negative one is larger than any that may be
     if sums.max() > min(randomizer.largest_sum * reports, _LARGEST):
-        raise FrameError("count-out-of-range", f"tallies must be 0 to {randomizer.largest_sum * reports}")
+        raise FrameError(
+            "count-out-of-range", f"tallies must be 0 to {randomizer.largest_sum * reports}"
+        )
     return sums.astype(np.int64)
 
 

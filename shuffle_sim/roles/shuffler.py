@@ -1,8 +1,9 @@
 """The shuffler: collects, checks, permutes, releases once. It may be split into shards.
 
-A shard takes the reports of the blocks that are its own, sends every message to a uniformly random shard, permutes what it then
-holds, and the view is what the shards release, one after the other. That is the uniform permutation again: given how many
-messages each shard holds, which ones they are is a uniformly random choice, and so is their order (docs/theory.md, "Shards").
+A shard takes the reports of the blocks that are its own, sends every message to a uniformly random
+shard, permutes what it then holds, and the view is what the shards release, one after the other.
+That is the uniform permutation again: given how many messages each shard holds, which ones they are
+is a uniformly random choice, and so is their order (docs/theory.md, "Shards").
 """
 
 from collections import Counter
@@ -29,7 +30,8 @@ class ShuffleRecord:
 
     Attributes:
         accepted: reports.
-        singles: of them, those that came one by one, from corrupted users: their noise is not counted on.
+        singles: of them, those that came one by one, from corrupted users: their noise is not
+        counted on.
         dropped: reports by reason.
         bytes_in: received from users.
         bytes_routed: sent to other shards.
@@ -51,23 +53,31 @@ class ShuffleRecord:
 
     def __add__(self, other: "ShuffleRecord") -> "ShuffleRecord":
         """Both together."""
-        return ShuffleRecord(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
+        return ShuffleRecord(
+            *(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__)
+        )
 
 
 class Shuffler(Keyed):
-    """A shard of the shuffler; by default all of it. A round is collected in one or more parts, released once, then viewed."""
+    """A shard of the shuffler; by default all of it. A round is collected in one or more parts,
+    released once, then viewed.
+    """
 
     def __init__(self, deployment: Deployment, shard: int = 0, last: bytes | None = None) -> None:
-        """Start with no round released; `last` is the broadcast of the one that may have been before this role was put here."""
+        """Start with no round released; `last` is the broadcast of the one that may have been
+        before this role was put here.
+        """
         self._deployment, self._shard = deployment, shard
         self._released = -1
         self._round = None if last is None else _Round(deployment, last, shard, self._read)
 
     def shuffle(self, broadcast: bytes, batches: Iterable[bytes]) -> tuple[bytes, ShuffleRecord]:
-        """A whole round of a shuffler that is one shard: the permuted view, and the simulator's record.
+        """A whole round of a shuffler that is one shard: the permuted view, and the simulator's
+        record.
 
         Raises:
-            RoundAbortedError: if fewer than the agreed minimum of reports were accepted, or the round was released before.
+            RoundAbortedError: if fewer than the agreed minimum of reports were accepted, or the
+            round was released before.
         """
         *_, collected = self.collect(broadcast, batches)
         released = self.release(broadcast, [collected])
@@ -78,7 +88,8 @@ class Shuffler(Keyed):
         """Take reports of users, and send every message to a uniformly random shard.
 
         Returns:
-            A frame for each shard, empty for this one, which keeps its own; and last the simulator's record of this part.
+            A frame for each shard, empty for this one, which keeps its own; and last the
+            simulator's record of this part.
 
         Raises:
             RoundAbortedError: if the round was released before.
@@ -90,7 +101,9 @@ class Shuffler(Keyed):
         if shards == 1:
             return b"", replace(record, shares=Counter({0: arrived.size - before}))
         place = self._shard << 16 | now.parts
-        rng = stream(self._deployment.entropy, now.context.round, Role.ROUTER, self._shard << 32 | now.parts)
+        rng = stream(
+            self._deployment.entropy, now.context.round, Role.ROUTER, self._shard << 32 | now.parts
+        )
         arrived.cut(arrived.shares(shards, rng), rng)
         chunks = [arrived.chunk(target, rng) for target in range(shards)]
         now.pool.take(chunks[self._shard])
@@ -104,9 +117,13 @@ class Shuffler(Keyed):
         ]
         frames[self._shard] = b""
         now.parts += 1
-        routed = tuple(size for target, size in enumerate(arrived.chunk_sizes) if target != self._shard)
+        routed = tuple(
+            size for target, size in enumerate(arrived.chunk_sizes) if target != self._shard
+        )
         shares = Counter(dict(enumerate(arrived.chunk_sizes)))
-        return *frames, replace(record, shares=shares, routed=routed, bytes_routed=sum(map(len, frames)))
+        return *frames, replace(
+            record, shares=shares, routed=routed, bytes_routed=sum(map(len, frames))
+        )
 
     def accept(self, broadcast: bytes, frames: Iterable[bytes]) -> None:
         """Take the messages that other shards sent here.
@@ -117,11 +134,17 @@ class Shuffler(Keyed):
         now = self._at(broadcast)
         for frame in (parse(data) for data in frames if data):
             check_context(frame, now.context)
-            inner = self._opened(frame, Purpose.ROUTED, self._directory.shufflers, frame.index >> 16)
+            inner = self._opened(
+                frame, Purpose.ROUTED, self._directory.shufflers, frame.index >> 16
+            )
             if inner.kind is not Kind.ROUTED:
-                raise FrameError("wrong-kind", f"{inner.kind.name} does not come from another shard")
+                raise FrameError(
+                    "wrong-kind", f"{inner.kind.name} does not come from another shard"
+                )
             if frame.index in now.routed:
-                raise FrameError("duplicate-block", f"part {frame.index & 0xFFFF} of shard {frame.index >> 16}")
+                raise FrameError(
+                    "duplicate-block", f"part {frame.index & 0xFFFF} of shard {frame.index >> 16}"
+                )
             now.pool.take(inner.payload)
             now.routed.add(frame.index)
 
@@ -133,8 +156,8 @@ class Shuffler(Keyed):
             records: of all that was collected, by all shards.
 
         Raises:
-            RoundAbortedError: if all shards together accepted fewer reports than agreed, messages on their way here are missing,
-                or the round was released before.
+            RoundAbortedError: if all shards together accepted fewer reports than agreed, messages
+                on their way here are missing, or the round was released before.
         """
         now = self._at(broadcast)
         collected = sum(records, ShuffleRecord())
@@ -142,15 +165,22 @@ class Shuffler(Keyed):
             short = f"{collected.accepted} reports accepted, agreed are at least {now.minimum}"
             raise RoundAbortedError(f"round {now.context.round}: {short}; not released")
         if now.pool.size != collected.shares[self._shard]:
-            lost = f"shard {self._shard} holds {now.pool.size} of {collected.shares[self._shard]} messages"
+            lost = (
+                f"shard {self._shard} holds {now.pool.size} of {collected.shares[self._shard]} "
+                f"messages"
+            )
             raise RoundAbortedError(f"round {now.context.round}: {lost}; not released")
         now.accepted = collected.accepted
-        now.pool.cut(now.pool.view(), stream(self._deployment.entropy, now.context.round, Role.SHUFFLER, self._shard << 32))
+        now.pool.cut(
+            now.pool.view(),
+            stream(self._deployment.entropy, now.context.round, Role.SHUFFLER, self._shard << 32),
+        )
         self._released = now.context.round
         return ShuffleRecord(chunks=tuple(now.pool.chunk_sizes))
 
     def view(self, broadcast: bytes, start: int, stop: int) -> tuple[bytes, ShuffleRecord]:
-        """Frames start, ..., stop - 1 of this shard's part of the view; asked again, the same bytes again.
+        """Frames start, ..., stop - 1 of this shard's part of the view; asked again, the same bytes
+        again.
 
         Raises:
             RoundAbortedError: if the round is not released.
@@ -161,9 +191,17 @@ class Shuffler(Keyed):
         frames = []
         for index in range(start, stop):
             place = self._shard << 32 | index + 1
-            chunk = now.pool.chunk(index, stream(self._deployment.entropy, now.context.round, Role.SHUFFLER, place))
+            chunk = now.pool.chunk(
+                index, stream(self._deployment.entropy, now.context.round, Role.SHUFFLER, place)
+            )
             frames.append(
-                Frame(self._deployment.view_kind, now.context, self._shard << 16 | index, now.accepted, chunk).tobytes()
+                Frame(
+                    self._deployment.view_kind,
+                    now.context,
+                    self._shard << 16 | index,
+                    now.accepted,
+                    chunk,
+                ).tobytes()
             )
         view = self._closed(b"".join(frames), Purpose.VIEW, self._directory.analyzer)
         return view, ShuffleRecord(bytes_out=len(view))
@@ -181,9 +219,15 @@ class Shuffler(Keyed):
         """The round under way, begun with the first call that names it; rounds only go forward."""
         if self._round is None or self._round.broadcast != broadcast:
             begun = _Round(self._deployment, broadcast, self._shard, self._read)
-            last, asked = -1 if self._round is None else self._round.context.round, begun.context.round
+            last, asked = (
+                -1 if self._round is None else self._round.context.round,
+                begun.context.round,
+            )
             if self._released < asked <= last:
-                raise RoundAbortedError(f"round {asked} is asked for while round {last} is under way with other parameters")
+                raise RoundAbortedError(
+                    f"round {asked} is asked for while round {last} is under way with other "
+                    "parameters"
+                )
             if asked <= self._released:
                 raise RoundAbortedError(f"round {asked} was released before")
             self._round = begun
@@ -195,7 +239,9 @@ class Shuffler(Keyed):
 class _Round:
     """One round in the shuffler's charge."""
 
-    def __init__(self, deployment: Deployment, broadcast: bytes, shard: int, read: Callable[[Frame], Frame]) -> None:
+    def __init__(
+        self, deployment: Deployment, broadcast: bytes, shard: int, read: Callable[[Frame], Frame]
+    ) -> None:
         frame, cohort, _, self.randomizer, self.minimum = deployment.opened(broadcast)
         self._fidelity, self.onion = deployment.fidelity, deployment.security == "onion"
         self.broadcast, self.context = broadcast, deployment.answering(frame)
@@ -211,7 +257,9 @@ class _Round:
 
 
 class _Inbox:
-    """What the shard has received for a round: what is valid goes on a pool, everything else is dropped and counted."""
+    """What the shard has received for a round: what is valid goes on a pool, everything else is
+    dropped and counted.
+    """
 
     def __init__(
         self,
@@ -222,10 +270,17 @@ class _Inbox:
         shard: int,
         read: Callable[[Frame], Frame],
     ) -> None:
-        self._deployment, self._context, self._cohort, self._randomizer = deployment, context, cohort, randomizer
+        self._deployment, self._context, self._cohort, self._randomizer = (
+            deployment,
+            context,
+            cohort,
+            randomizer,
+        )
         self._shard, self._read = shard, read
         onion = deployment.security == "onion"
-        self._whole, self._single = (Kind.BUNDLE,) * 2 if onion else (HONEST_KIND[deployment.fidelity], Kind.REPORT)
+        self._whole, self._single = (
+            (Kind.BUNDLE,) * 2 if onion else (HONEST_KIND[deployment.fidelity], Kind.REPORT)
+        )
         self._boxes: set[bytes] = set()
         self._seen: set[int] = set()
         self._taken: Counter[int] = Counter()
@@ -240,9 +295,12 @@ class _Inbox:
             try:
                 for data in split_frames(batch):
                     self._take_frame(data, pool, dropped)
-            except FrameError as error:  # where a length is broken, the rest of the batch cannot be told apart any more
+            # where a length is broken, the rest of the batch cannot be told apart any more
+            except FrameError as error:
                 dropped[error.reason] += 1
-        return ShuffleRecord(self._taken.total() - before, len(self._senders) - singles, dropped, received)
+        return ShuffleRecord(
+            self._taken.total() - before, len(self._senders) - singles, dropped, received
+        )
 
     def _take_frame(self, data: memoryview, pool: MessagePool, dropped: Counter[str]) -> None:
         claimed = None  # a frame too broken to say how many reports it carries counts for one
@@ -258,7 +316,9 @@ class _Inbox:
                 self._take_packet(frame, pool)
                 return
             if frame.kind is not self._whole:
-                raise FrameError("wrong-kind", f"{frame.kind.name} is not for the shuffler of this run")
+                raise FrameError(
+                    "wrong-kind", f"{frame.kind.name} is not for the shuffler of this run"
+                )
             if frame.kind is Kind.BUNDLE and frame.reports != 1:
                 raise FrameError("wrong-count", "a bundle counts for one user")
             if frame.index in self._seen and frame.kind is not Kind.BUNDLE:
@@ -267,7 +327,9 @@ class _Inbox:
             self._seen.add(frame.index)
         except FrameError as error:
             # Never more than were asked, whatever it claims.
-            dropped[error.reason] += max(1, min(claimed[1], self._asked(claimed[0]))) if claimed else 1
+            dropped[error.reason] += (
+                max(1, min(claimed[1], self._asked(claimed[0]))) if claimed else 1
+            )
 
     def _take_packet(self, packet: Frame, pool: MessagePool) -> None:
         """What one user sent on its own: counts for one report at most, whatever is inside."""
@@ -292,8 +354,12 @@ class _Inbox:
             raise FrameError("wrong-shard", f"block {block} is not of shard {self._shard}")
         room = self._asked(block) - self._taken[block]
         if frame.reports > room:
-            raise FrameError("too-many-reports", f"{frame.reports} of block {block}, {room} to come")
-        pool.add((read_bundle if frame.kind is Kind.BUNDLE else read_reports)(frame, self._randomizer))
+            raise FrameError(
+                "too-many-reports", f"{frame.reports} of block {block}, {room} to come"
+            )
+        pool.add(
+            (read_bundle if frame.kind is Kind.BUNDLE else read_reports)(frame, self._randomizer)
+        )
         self._taken[block] += frame.reports
 
     def _once(self, frame: Frame) -> Frame:
@@ -308,4 +374,6 @@ class _Inbox:
 
     def _asked(self, block: int) -> int:
         size = self._deployment.block_size
-        return sum(high - low for low, high in self._cohort.within(block * size, (block + 1) * size))
+        return sum(
+            high - low for low, high in self._cohort.within(block * size, (block + 1) * size)
+        )

@@ -53,19 +53,26 @@ class ShardRecord:
 
     def __add__(self, other: "ShardRecord") -> "ShardRecord":
         """Both shards together."""
-        return ShardRecord(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
+        return ShardRecord(
+            *(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__)
+        )
 
 
 class UserShard(Keyed):
     """Hosts some blocks of users: answers a broadcast with their frames."""
 
     def __init__(
-        self, deployment: Deployment, population: Population, blocks: Iterable[int], asked: Iterable[bytes] = ()
+        self,
+        deployment: Deployment,
+        population: Population,
+        blocks: Iterable[int],
+        asked: Iterable[bytes] = (),
     ) -> None:
         """Take the rows of these blocks.
 
-        `asked` are the broadcasts that were answered before this role was put here: no other is answered for their rounds.
-        Users that misbehave answer them again, in silence: they may remember what they did.
+        `asked` are the broadcasts that were answered before this role was put here: no other is
+        answered for their rounds. Users that misbehave answer them again, in silence: they may
+        remember what they did.
         """
         self._deployment = deployment
         self._population = population
@@ -88,11 +95,12 @@ class UserShard(Keyed):
             broadcast: the round's.
             blocks: only users of these blocks, or all.
 
-        The same broadcast again gives the same bytes again, if in new boxes: they are drawn from the same streams.
+        The same broadcast again gives the same bytes again, if in new boxes: they are drawn from
+        the same streams.
 
         Raises:
-            RoundAbortedError: for a round that was answered with other parameters, or an earlier one: that would be a second
-                release.
+            RoundAbortedError: for a round that was answered with other parameters, or an earlier
+                one: that would be a second release.
         """
         batch, record = self._answer(broadcast, blocks)
         if self._deployment.security == "onion":
@@ -104,8 +112,14 @@ class UserShard(Keyed):
         """The frames before they are sealed."""
         frame, cohort, query, randomizer, _ = self._deployment.opened(broadcast)
         context = self._deployment.answering(frame)
-        if self._answered is not None and context.round <= self._answered.round and context != self._answered:
-            raise RoundAbortedError(f"round {context.round} comes after round {self._answered.round} was answered")
+        if (
+            self._answered is not None
+            and context.round <= self._answered.round
+            and context != self._answered
+        ):
+            raise RoundAbortedError(
+                f"round {context.round} comes after round {self._answered.round} was answered"
+            )
         self._answered = context
         frames: list[bytes] = []
         record = ShardRecord()
@@ -118,14 +132,21 @@ class UserShard(Keyed):
         return b"".join(frames), record
 
     def _bundled(self, frame: Frame, randomizer: Randomizer) -> bytes:
-        """A frame's reports as each user sends them: a bundle of sealed messages, sealed to the shuffler.
+        """A frame's reports as each user sends them: a bundle of sealed messages, sealed to the
+        shuffler.
 
-        What a user that is not honest sends goes the same way if it is a report; else it is what the bundle holds.
+        What a user that is not honest sends goes the same way if it is a report; else it is what
+        the bundle holds.
         """
         if frame.kind is not Kind.PACKET:
-            reports = Messages.from_bytes(randomizer.alphabet, randomizer.per_label, frame.payload, frame.reports)
+            reports = Messages.from_bytes(
+                randomizer.alphabet, randomizer.per_label, frame.payload, frame.reports
+            )
             sealer, bundle = self._sealers(frame.context, frame.index)
-            sent = (replace(frame, kind=Kind.BUNDLE, reports=1, payload=bundle.seal(each)) for each in bundles(reports, sealer))
+            sent = (
+                replace(frame, kind=Kind.BUNDLE, reports=1, payload=bundle.seal(each))
+                for each in bundles(reports, sealer)
+            )
             return b"".join(each.tobytes() for each in sent)
         try:
             inner = parse(frame.payload)
@@ -133,12 +154,16 @@ class UserShard(Keyed):
             return frame.tobytes()  # no frame at all: the shuffler will see it
         sealer, bundle = self._sealers(inner.context, frame.index // self._deployment.block_size)
         try:
-            reports = Messages.from_bytes(randomizer.alphabet, randomizer.per_label, inner.payload, 1)
+            reports = Messages.from_bytes(
+                randomizer.alphabet, randomizer.per_label, inner.payload, 1
+            )
             (content,) = bundles(reports, sealer)
         except FrameError:
             content = inner.payload
         kind = Kind.BUNDLE if inner.kind is Kind.REPORT else inner.kind
-        return replace(frame, payload=replace(inner, kind=kind, payload=bundle.seal(content)).tobytes()).tobytes()
+        return replace(
+            frame, payload=replace(inner, kind=kind, payload=bundle.seal(content)).tobytes()
+        ).tobytes()
 
     def _sealers(self, context: Context, block: int) -> tuple[Sealer, Sealer]:
         """For messages to the analyzer, and for bundles to the shuffler of a block."""
@@ -158,7 +183,13 @@ class UserShard(Keyed):
         start, stop = self._span(block)
         step = chunk_rows(self._population.rows(start, start + 1))
         for first in range(start, stop, step):
-            yield first, np.asfortranarray(self._population.rows(first, min(first + step, stop)), np.float64), None
+            yield (
+                first,
+                np.asfortranarray(
+                    self._population.rows(first, min(first + step, stop)), np.float64
+                ),
+                None,
+            )
 
     def _keep(self) -> None:
         """Keep the chunks of all blocks, each with the one that is read after it."""
@@ -171,7 +202,9 @@ class UserShard(Keyed):
             self._resident[block] = chunks[::-1]
 
     def _copied(self, block: int) -> list[tuple[int, Floats]]:
-        """The block's chunks; columns one after the other in one piece of memory, for which numpy asks for large pages."""
+        """The block's chunks; columns one after the other in one piece of memory, for which numpy
+        asks for large pages.
+        """
         start, stop = self._span(block)
         rows = self._population.rows(start, stop)
         if rows.ndim == 1:  # they are one column as they are
@@ -193,26 +226,47 @@ class UserShard(Keyed):
         bad = self._corrupted(context, block, cohort, query, randomizer)
         honest: list[_Part] = []
         frames = bad.packets
-        record = ShardRecord(corrupted=bad.users.size, silent=bad.silent, extra=bad.extra, disclosed=bad.disclosed, sums=bad.sums)
+        record = ShardRecord(
+            corrupted=bad.users.size,
+            silent=bad.silent,
+            extra=bad.extra,
+            disclosed=bad.disclosed,
+            sums=bad.sums,
+        )
         asked = clipped = nonfinite = 0
         for first, chunk, following in self._chunks(block):
             expect(following)
-            parts = [slice(low - first, high - first) for low, high in cohort.within(first, first + len(chunk))]
+            parts = [
+                slice(low - first, high - first)
+                for low, high in cohort.within(first, first + len(chunk))
+            ]
             if not parts:
                 continue
             whole = parts == [slice(0, len(chunk))]
-            rows = chunk if whole else np.asfortranarray(np.concatenate([chunk[part] for part in parts]))
+            rows = (
+                chunk
+                if whole
+                else np.asfortranarray(np.concatenate([chunk[part] for part in parts]))
+            )
             values, *counted = _admitted(query(rows), randomizer)
-            asked, clipped, nonfinite = asked + len(rows), clipped + counted[0], nonfinite + counted[1]
+            asked, clipped, nonfinite = (
+                asked + len(rows),
+                clipped + counted[0],
+                nonfinite + counted[1],
+            )
             if bad.users.size:
-                values = dense(values)[~np.isin(_users(cohort, first, first + len(chunk)), bad.users)]
+                values = dense(values)[
+                    ~np.isin(_users(cohort, first, first + len(chunk)), bad.users)
+                ]
             if len(values):
                 honest.append(_randomized(deployment.fidelity, values, randomizer, rng))
         if honest:
             frames = _honest_frame(deployment.fidelity, context, block, honest, randomizer) + frames
         return frames, replace(record, asked=asked, clipped=clipped, nonfinite=nonfinite)
 
-    def _corrupted(self, context: Context, block: int, cohort: Cohort, query: Query, randomizer: Randomizer) -> Corrupted:
+    def _corrupted(
+        self, context: Context, block: int, cohort: Cohort, query: Query, randomizer: Randomizer
+    ) -> Corrupted:
         adversary = self._deployment.adversary
         if adversary is None:
             return Corrupted(np.empty(0, np.int64))
@@ -220,26 +274,34 @@ class UserShard(Keyed):
         asked = _users(cohort, *self._span(block))
 
         def rows() -> Floats:
-            return np.asarray(np.concatenate([chunk for _, chunk, _ in self._chunks(block)])[asked - everyone[0]])
+            return np.asarray(
+                np.concatenate([chunk for _, chunk, _ in self._chunks(block)])[asked - everyone[0]]
+            )
 
         attack_context = AttackContext(context.round, block, asked, query, randomizer, rows)
         return corrupted(adversary, attack_context, context, self._deployment.entropy, everyone)
 
 
 def _users(cohort: Cohort, start: int, stop: int) -> NDArray[np.int64]:
-    return np.concatenate([np.arange(0), *(np.arange(low, high) for low, high in cohort.within(start, stop))])
+    return np.concatenate(
+        [np.arange(0), *(np.arange(low, high) for low, high in cohort.within(start, stop))]
+    )
 
 
-_CHUNK_VALUES = 131_072  # doubles of a chunk: from query to bits it stays near its core, and its calls are paid for
+# doubles of a chunk: from query to bits it stays near its core, and its calls are paid for
+_CHUNK_VALUES = 131_072
 
 
 def chunk_rows(rows: NDArray[Any]) -> int:
-    """Rows that are asked, randomized and added at a time; depends on the width of a row only, so never on the workers."""
+    """Rows that are asked, randomized and added at a time; depends on the width of a row only, so
+    never on the workers.
+    """
     return max(64, -(-_CHUNK_VALUES // (rows.size // max(1, len(rows)) or 1)))
 
 
 def _admitted(values: Values, randomizer: Randomizer) -> tuple[Values, int, int]:
-    """Values in the randomizer's domain, how many were clipped, and how many were not finite and became zero.
+    """Values in the randomizer's domain, how many were clipped, and how many were not finite and
+    became zero.
 
     Zero before randomizing: silence would leak.
     """
@@ -265,18 +327,30 @@ _Part = tuple[int, NDArray[Any]]
 """Users of a chunk, and what they send: packed reports, counts or a tally."""
 
 
-def _randomized(fidelity: str, values: Values, randomizer: Randomizer, rng: np.random.Generator) -> _Part:
+def _randomized(
+    fidelity: str, values: Values, randomizer: Randomizer, rng: np.random.Generator
+) -> _Part:
     if fidelity == "aggregate":
         return len(values), randomizer.tally(values, rng)
-    return len(values), (randomizer.counts(values, rng) if fidelity == "counts" else randomizer.reports(values, rng).packed)
+    return len(values), (
+        randomizer.counts(values, rng)
+        if fidelity == "counts"
+        else randomizer.reports(values, rng).packed
+    )
 
 
-def _honest_frame(fidelity: str, context: Context, block: int, parts: list[_Part], randomizer: Randomizer) -> list[bytes]:
+def _honest_frame(
+    fidelity: str, context: Context, block: int, parts: list[_Part], randomizer: Randomizer
+) -> list[bytes]:
     users = sum(count for count, _ in parts)
     if fidelity == "aggregate":
-        pieces = [np.sum([tally for _, tally in parts], axis=0, dtype=np.int64).astype("<i8").tobytes()]
+        pieces = [
+            np.sum([tally for _, tally in parts], axis=0, dtype=np.int64).astype("<i8").tobytes()
+        ]
     elif fidelity == "counts":
-        pieces = [counts.astype(count_type(randomizer), copy=False).tobytes() for _, counts in parts]
+        pieces = [
+            counts.astype(count_type(randomizer), copy=False).tobytes() for _, counts in parts
+        ]
     else:
         pieces = [packed.tobytes() for _, packed in parts]
     return [prefix(HONEST_KIND[fidelity], context, block, users, sum(map(len, pieces))), *pieces]

@@ -1,4 +1,6 @@
-"""The compiled inner loops; import only where numba is installed. No fast-math: it changes results."""
+"""The compiled inner loops; import only where numba is installed. No fast-math: it changes
+results.
+"""
 
 from typing import Any
 
@@ -13,13 +15,21 @@ _jit = numba.njit(cache=True, boundscheck=False, nogil=True)
 
 
 def _prefetch(_, array, place):
-    """Have the line of memory with array[place] brought to the second-level cache, and do not wait for it."""
+    """Have the line of memory with array[place] brought to the second-level cache, and do not wait
+    for it.
+    """
 
     def build(context, builder, signature, arguments):
-        line = builder.gep(make_array(signature.args[0])(context, builder, arguments[0]).data, [arguments[1]])
+        line = builder.gep(
+            make_array(signature.args[0])(context, builder, arguments[0]).data, [arguments[1]]
+        )
         kind, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        fetch = builder.module.declare_intrinsic("llvm.prefetch", [kind], ir.FunctionType(ir.VoidType(), [kind, *[number] * 3]))
-        builder.call(fetch, [builder.bitcast(line, kind), *(number(value) for value in (0, 2, 1))])  # read, level, data
+        fetch = builder.module.declare_intrinsic(
+            "llvm.prefetch", [kind], ir.FunctionType(ir.VoidType(), [kind, *[number] * 3])
+        )
+        builder.call(
+            fetch, [builder.bitcast(line, kind), *(number(value) for value in (0, 2, 1))]
+        )  # read, level, data
         return context.get_dummy_value()
 
     return types.void(array, types.intp), build
@@ -30,7 +40,9 @@ prefetch: Any = intrinsic(_prefetch)
 
 @_jit
 def fill(state, out):
-    """Words of 16 SFC64 generators side by side, so that they fit vector registers: state (4, 16), out (rounds, 16)."""
+    """Words of 16 SFC64 generators side by side, so that they fit vector registers: state (4, 16),
+    out (rounds, 16).
+    """
     a, b, c, counter = state[0], state[1], state[2], state[3]
     for k in range(out.shape[0]):
         row = out[k]
@@ -47,7 +59,8 @@ def fill(state, out):
 def margins_and_norms(columns, theta, margins, norms):
     """Inner products with theta and squared norms, in pieces that stay in the first-level cache.
 
-    Four columns at a time: fewer passes over the piece, and memory is read in several streams at once.
+    Four columns at a time: fewer passes over the piece, and memory is read in several streams at
+    once.
     """
     d, users = columns.shape
     odd = d % 2
@@ -81,8 +94,9 @@ def margins_and_norms(columns, theta, margins, norms):
 def rounded_sum(columns, multipliers, start, ahead, state, random, ties, sums):
     """See `kernels.rounded_sum`; a piece is gone through again only if one of its values is tied.
 
-    ahead, flat: what will be read next is fetched piece by piece meanwhile. state and random, (rounds, 16): of `fill`, which
-    draws the words when they are needed, so that they stay in the first-level cache; random holds whole pieces of 256 values.
+    ahead, flat: what will be read next is fetched piece by piece meanwhile. state and random,
+    (rounds, 16): of `fill`, which draws the words when they are needed, so that they stay in the
+    first-level cache; random holds whole pieces of 256 values.
     """
     d, users = columns.shape
     words = random.reshape(-1).view(np.uint16)
@@ -96,7 +110,11 @@ def rounded_sum(columns, multipliers, start, ahead, state, random, ties, sums):
             if used == words.size:
                 fill(state, random)
                 used = 0
-            values, factors, bits = columns[j, s : s + 256], multipliers[s : s + 256], words[used : used + 256]
+            values, factors, bits = (
+                columns[j, s : s + 256],
+                multipliers[s : s + 256],
+                words[used : used + 256],
+            )
             used += 256
             part, tied = np.int32(0), np.int32(0)
             for i in range(values.size):
@@ -126,7 +144,11 @@ def rounded_values(columns, multipliers, start, state, random, ties, out):
             if used == words.size:
                 fill(state, random)
                 used = 0
-            values, factors, bits = columns[j, s : s + 256], multipliers[s : s + 256], words[used : used + 256]
+            values, factors, bits = (
+                columns[j, s : s + 256],
+                multipliers[s : s + 256],
+                words[used : used + 256],
+            )
             used += 256
             rounded, tied = out[j, s : s + 256], np.int32(0)
             for i in range(values.size):
@@ -145,13 +167,16 @@ def rounded_values(columns, multipliers, start, state, random, ties, out):
 
 @_jit
 def draw_buckets(state, words, bucket_of, ends):
-    """A random bucket for every message; words (rounds, 16), drawn here by `fill`; bucket_of: their bytes, one for each message.
+    """A random bucket for every message; words (rounds, 16), drawn here by `fill`; bucket_of: their
+    bytes, one for each message.
 
     ends (256,): one past the last place of each bucket.
     """
     for k in range(0, words.shape[0], 64):
         fill(state, words[k : k + 64])
-        for bucket in bucket_of[128 * k : 128 * (k + 64)]:  # while they are in the first-level cache
+        for bucket in bucket_of[
+            128 * k : 128 * (k + 64)
+        ]:  # while they are in the first-level cache
             ends[bucket] += 1
     for k in range(1, ends.size):
         ends[k] += ends[k - 1]
@@ -168,7 +193,9 @@ def into_buckets(row, bucket_of, buckets, places):
 
 @_jit
 def permute_buckets(buckets, ends, state, random):
-    """Permute every bucket where it lies; state and random, (rounds, 16): of `fill`, which draws the words as they are used."""
+    """Permute every bucket where it lies; state and random, (rounds, 16): of `fill`, which draws
+    the words as they are used.
+    """
     words, used, start = random.reshape(-1).view(np.uint32), 2 * random.size, 0
     for k in range(ends.size):
         end, after = ends[k], ends[min(k + 1, ends.size - 1)]
@@ -178,9 +205,11 @@ def permute_buckets(buckets, ends, state, random):
 
 @_jit
 def permute_bucket(bucket, following, state, random, words, used):
-    """Fisher and Yates with Lemire's bounded integers; how many of the words, those of `random`, are used then.
+    """Fisher and Yates with Lemire's bounded integers; how many of the words, those of `random`,
+    are used then.
 
-    The following bucket is fetched piece by piece meanwhile: where it will be read first, no processor foresees.
+    The following bucket is fetched piece by piece meanwhile: where it will be read first, no
+    processor foresees.
     """
     size, fetched = bucket.size, 0
     while size > 1:

@@ -1,9 +1,11 @@
-"""The inner loops of the faster fidelities, in numpy, and compiled with numba (extra `fast`) where it is installed.
+"""The inner loops of the faster fidelities, in numpy, and compiled with numba (extra `fast`) where
+it is installed.
 
-Sums of stochastically rounded values: floor(s) plus a Bernoulli of its fraction, s >= 0. Only 16 random bits decide a value:
-with q = floor(2^16 s), phi the rest and r a random 16-bit integer, the rounded value is floor((q + r + [phi > u]) / 2^16) for a
-uniform u, and u matters only if the low bits of q + r are all ones, once in 65,536 values. That is exact, where floor(s + u) in
-floats is not. Both implementations have one law; their random bits differ, so a run names the one it used.
+Sums of stochastically rounded values: floor(s) plus a Bernoulli of its fraction, s >= 0. Only 16
+random bits decide a value: with q = floor(2^16 s), phi the rest and r a random 16-bit integer, the
+rounded value is floor((q + r + [phi > u]) / 2^16) for a uniform u, and u matters only if the low
+bits of q + r are all ones, once in 65,536 values. That is exact, where floor(s + u) in floats is
+not. Both implementations have one law; their random bits differ, so a run names the one it used.
 """
 
 import threading
@@ -33,7 +35,8 @@ Ints = NDArray[np.int64]
 
 
 def available(kernel: str | None, work: float) -> str:
-    """The kernel to use: the one asked for, or by default the compiled one where it is installed and worth starting.
+    """The kernel to use: the one asked for, or by default the compiled one where it is installed
+    and worth starting.
 
     Args:
         kernel: "numpy", "compiled" or None.
@@ -48,7 +51,9 @@ def available(kernel: str | None, work: float) -> str:
     if kernel not in KERNELS:
         raise ParameterError("kernel", kernel, f"one of {', '.join(KERNELS)}")
     if kernel == "compiled" and not installed:
-        raise ParameterError("kernel", kernel, "numpy: numba is not installed (pip install 'shuffle-sim[fast]')")
+        raise ParameterError(
+            "kernel", kernel, "numpy: numba is not installed (pip install 'shuffle-sim[fast]')"
+        )
     return kernel
 
 
@@ -63,7 +68,9 @@ def using(kernel: str) -> Iterator[None]:
 
 
 def expect(rows: Floats | None) -> None:
-    """Say which rows, in Fortran order, will be read next: the compiled kernel may fetch them from memory beforehand."""
+    """Say which rows, in Fortran order, will be read next: the compiled kernel may fetch them from
+    memory beforehand.
+    """
     _expected.set(rows)
 
 
@@ -79,7 +86,9 @@ def margins_and_norms(rows: Floats, theta: Floats) -> tuple[Floats, Floats]:
     return theta @ columns, np.einsum("ij,ij->j", columns, columns)
 
 
-def rounded_sum(columns: Floats, factors: Floats | None, scale: float, offset: float, rng: np.random.Generator) -> Ints:
+def rounded_sum(
+    columns: Floats, factors: Floats | None, scale: float, offset: float, rng: np.random.Generator
+) -> Ints:
     """Sums over users of the stochastically rounded scale * factor * value + offset.
 
     Args:
@@ -95,19 +104,32 @@ def rounded_sum(columns: Floats, factors: Floats | None, scale: float, offset: f
     if not (_compiled.get() and columns.flags.c_contiguous):
         moved, ups = _moved(columns, factors, scale, offset, rng)
         moved >>= _BITS
-        narrow = (MAX_STEPS + 2) * columns.shape[1] < 2**31  # sums that fit the values' own type are the fastest
+        narrow = (MAX_STEPS + 2) * columns.shape[
+            1
+        ] < 2**31  # sums that fit the values' own type are the fastest
         sums = moved.sum(axis=1, dtype=np.int32 if narrow else np.int64)
         return np.asarray(sums + np.bincount(ups // columns.shape[1], minlength=len(columns)))
     from shuffle_sim.sampling.compiled import rounded_sum as compiled
 
     sums, expected = np.empty(len(columns), np.int64), _expected.get()
     ahead = np.empty(0) if expected is None else expected.T.reshape(-1)
-    compiled(columns, _multipliers(columns, factors, scale), offset * (_LOW + 1), ahead, *_random(columns.size, rng), sums)
+    compiled(
+        columns,
+        _multipliers(columns, factors, scale),
+        offset * (_LOW + 1),
+        ahead,
+        *_random(columns.size, rng),
+        sums,
+    )
     return sums
 
 
-def _random(size: int, rng: np.random.Generator) -> tuple[NDArray[np.uint64], NDArray[np.uint64], Floats]:
-    """What a compiled rounding of so many values needs: a generator's state, room for its words, uniforms for tied values."""
+def _random(
+    size: int, rng: np.random.Generator
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64], Floats]:
+    """What a compiled rounding of so many values needs: a generator's state, room for its words,
+    uniforms for tied values.
+    """
     state = rng.bit_generator.random_raw(64).reshape(4, 16)
     return state, np.empty((64, 16), np.uint64), rng.random(64 + size // 16_384)
 
@@ -123,7 +145,9 @@ _kept = _Kept()
 
 
 def _scratch(shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
-    """Memory for intermediate values, kept: fresh pages would cost as much as filling them. Nothing of it is given out."""
+    """Memory for intermediate values, kept: fresh pages would cost as much as filling them. Nothing
+    of it is given out.
+    """
     array: NDArray[Any] = _kept.array(shape, dtype)
     return array
 
@@ -131,12 +155,20 @@ def _scratch(shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
 def rounded_values(
     columns: Floats, factors: Floats | None, scale: float, offset: float, rng: np.random.Generator
 ) -> NDArray[np.uint16]:
-    """The stochastically rounded values themselves, uint16 (d, users); arguments as of `rounded_sum`."""
+    """The stochastically rounded values themselves, uint16 (d, users); arguments as of
+    `rounded_sum`.
+    """
     if _compiled.get() and columns.flags.c_contiguous:
         from shuffle_sim.sampling.compiled import rounded_values as compiled
 
         values = np.empty(columns.shape, np.uint16)
-        compiled(columns, _multipliers(columns, factors, scale), offset * (_LOW + 1), *_random(columns.size, rng), values)
+        compiled(
+            columns,
+            _multipliers(columns, factors, scale),
+            offset * (_LOW + 1),
+            *_random(columns.size, rng),
+            values,
+        )
         return values
     moved, ups = _moved(columns, factors, scale, offset, rng)
     moved >>= _BITS
@@ -152,13 +184,23 @@ def _multipliers(columns: Floats, factors: Floats | None, scale: float) -> Float
 def _moved(
     columns: Floats, factors: Floats | None, scale: float, offset: float, rng: np.random.Generator
 ) -> tuple[NDArray[np.int32], Ints]:
-    """q + r, and the flat places of the tied values that go up all the same; in memory that is used again."""
+    """q + r, and the flat places of the tied values that go up all the same; in memory that is used
+    again.
+    """
     shape = columns.shape
-    scaled, moved, low = _scratch(shape, np.float64), _scratch(shape, np.int32), _scratch(shape, np.uint16)
+    scaled, moved, low = (
+        _scratch(shape, np.float64),
+        _scratch(shape, np.int32),
+        _scratch(shape, np.uint16),
+    )
     np.multiply(columns, _multipliers(columns, factors, scale), out=scaled)
     scaled += offset * (_LOW + 1)
     np.copyto(moved, scaled, casting="unsafe")
-    raw = rng.bit_generator.random_raw(columns.size // 4 + 1).view(np.uint16)[: columns.size].reshape(shape)
+    raw = (
+        rng.bit_generator.random_raw(columns.size // 4 + 1)
+        .view(np.uint16)[: columns.size]
+        .reshape(shape)
+    )
     moved += raw
     np.copyto(low, moved, casting="unsafe")
     tied = np.flatnonzero(np.equal(low, _LOW, out=_scratch(shape, np.bool_)))
@@ -178,9 +220,13 @@ def half_binomial(b: int, size: tuple[int, ...], rng: np.random.Generator) -> ND
 
 
 def column_sums(rows: NDArray[np.integer]) -> Ints:
-    """Sums of the columns of a narrow array of small integers: many rows are added as one long one."""
+    """Sums of the columns of a narrow array of small integers: many rows are added as one long
+    one.
+    """
     together = 256
     whole = len(rows) // together * together
     long = rows[:whole].reshape(-1, together * rows.shape[1]).sum(axis=0, dtype=np.int64)
-    sums = long.reshape(together, rows.shape[1]).sum(axis=0) + rows[whole:].sum(axis=0, dtype=np.int64)
+    sums = long.reshape(together, rows.shape[1]).sum(axis=0) + rows[whole:].sum(
+        axis=0, dtype=np.int64
+    )
     return np.asarray(sums)

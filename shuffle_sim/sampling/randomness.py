@@ -1,4 +1,6 @@
-"""Where randomness comes from: one independent stream per (round, role, index), the same on any number of workers."""
+"""Where randomness comes from: one independent stream per (round, role, index), the same on any
+number of workers.
+"""
 
 import secrets
 from enum import IntEnum
@@ -36,4 +38,6 @@ def entropy_of(seed: int | None) -> int:
 
 def stream(entropy: int, round_index: int, role: Role, index: int) -> np.random.Generator:
     """The generator of one role in one round; nothing else ever uses the same key."""
-    return np.random.Generator(np.random.SFC64(np.random.SeedSequence(entropy, spawn_key=(round_index, role, index))))
+    return np.random.Generator(
+        np.random.SFC64(np.random.SeedSequence(entropy, spawn_key=(round_index, role, index)))
+    )

@@ -1,8 +1,9 @@
 """The shuffler's uniform permutation: the plain one, and the same law drawn faster.
 
-One-bit messages under one label are indistinguishable but for their value. A uniform permutation of N of them, K of them
-ones, is a uniform arrangement of K ones among N places, so drawing the arrangement *is* permuting. `permute` is the plain
-reference (it moves every message); tests hold `arrange` and `permuted` to its law.
+One-bit messages under one label are indistinguishable but for their value. A uniform permutation of
+N of them, K of them ones, is a uniform arrangement of K ones among N places, so drawing the
+arrangement *is* permuting. `permute` is the plain reference (it moves every message); tests hold
+`arrange` and `permuted` to its law.
 """
 
 from collections.abc import Sequence
@@ -32,11 +33,13 @@ def permute(symbols: NDArray[np.integer], rng: np.random.Generator) -> NDArray[n
 
 
 def permuted(parts: Sequence[NDArray[Any]], rng: np.random.Generator) -> NDArray[Any]:
-    """A uniformly random permutation of messages, each of them moved; the parts in which they come are left alone.
+    """A uniformly random permutation of messages, each of them moved; the parts in which they come
+    are left alone.
 
-    Where numba is installed and they are many, in two steps that keep to the cache: each message goes to a uniformly random one
-    of 256 buckets, and every bucket is permuted where it lies. The sizes of the buckets say nothing about what is in them, so
-    that is the uniform permutation again, as with a shuffler's shards.
+    Where numba is installed and they are many, in two steps that keep to the cache: each message
+    goes to a uniformly random one of 256 buckets, and every bucket is permuted where it lies. The
+    sizes of the buckets say nothing about what is in them, so that is the uniform permutation
+    again, as with a shuffler's shards.
 
     Args:
         parts: integers of one type, (messages,) each.
@@ -47,12 +50,17 @@ def permuted(parts: Sequence[NDArray[Any]], rng: np.random.Generator) -> NDArray
         return np.asarray(rng.permutation(np.concatenate(parts)))
     from shuffle_sim.sampling.compiled import draw_buckets, into_buckets, permute_buckets
 
-    state, words = rng.bit_generator.random_raw(64).reshape(4, 16), np.empty((-(-size // 128), 16), np.uint64)
+    state, words = (
+        rng.bit_generator.random_raw(64).reshape(4, 16),
+        np.empty((-(-size // 128), 16), np.uint64),
+    )
     bucket_of, ends = words.reshape(-1).view(np.uint8)[:size], np.zeros(256, np.int64)
     draw_buckets(state, words, bucket_of, ends)
     moved, places, start = np.empty(size, parts[0].dtype), np.concatenate([[0], ends[:-1]]), 0
     for part in parts:
-        into_buckets(np.ascontiguousarray(part), bucket_of[start : start + len(part)], moved, places)
+        into_buckets(
+            np.ascontiguousarray(part), bucket_of[start : start + len(part)], moved, places
+        )
         start += len(part)
     permute_buckets(moved, ends, state, words[:64])
     return moved
@@ -79,16 +87,25 @@ def _worth_compiling(messages: int) -> bool:
 
 
 def arrange(ones: int, size: int, rng: np.random.Generator) -> Bits:
-    """A uniformly random arrangement of `ones` ones among `size` places, packed (big-endian, zero padding).
+    """A uniformly random arrangement of `ones` ones among `size` places, packed (big-endian, zero
+    padding).
 
-    Draws independent bits of a dyadic probability t / 2^r near ones / size, r random words a word, then removes or adds
-    uniformly chosen ones until the number is right. Given its number of ones C, a string of independent equal bits is a
-    uniform C-subset, and a uniform subset (superset) of that of the right size is uniform: the result is exact.
+    Draws independent bits of a dyadic probability t / 2^r near ones / size, r random words a word,
+    then removes or adds uniformly chosen ones until the number is right. Given its number of ones
+    C, a string of independent equal bits is a uniform C-subset, and a uniform subset (superset) of
+    that of the right size is uniform: the result is exact.
     """
     words, share = (size + 63) // 64, ones / max(size, 1)
-    # More precision costs r random words per word; less costs a random flip per surplus bit (about 60 words' time).
-    precision = min(range(1, 17), key=lambda r: r * words + 60 * size * abs(share - _nearest(share, r) / 2**r))
-    bits = _dyadic(_nearest(share, precision), precision, words, rng).view(np.uint8)[: (size + 7) // 8].copy()
+    # More precision costs r random words per word; less costs a random flip per surplus bit (about
+    # 60 words' time).
+    precision = min(
+        range(1, 17), key=lambda r: r * words + 60 * size * abs(share - _nearest(share, r) / 2**r)
+    )
+    bits = (
+        _dyadic(_nearest(share, precision), precision, words, rng)
+        .view(np.uint8)[: (size + 7) // 8]
+        .copy()
+    )
     if size % 8:
         bits[-1] &= 0xFF << (8 - size % 8) & 0xFF
     surplus = int(np.bitwise_count(bits).sum(dtype=np.int64)) - ones
@@ -98,7 +115,9 @@ def arrange(ones: int, size: int, rng: np.random.Generator) -> Bits:
         at = places >> 3
         mask = (128 >> (places & 7)).astype(np.uint8)
         hits = np.flatnonzero(((bits[at] & mask) != 0) == wrong)
-        _, first = np.unique(places[hits], return_index=True)  # a place drawn twice counts once, at its first draw
+        _, first = np.unique(
+            places[hits], return_index=True
+        )  # a place drawn twice counts once, at its first draw
         chosen = hits[np.sort(first)[:missing]]
         np.bitwise_xor.at(bits, at[chosen], mask[chosen])
         missing -= chosen.size
@@ -106,10 +125,12 @@ def arrange(ones: int, size: int, rng: np.random.Generator) -> Bits:
 
 
 def share_out(ones: int, sizes: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-    """How many of `ones` ones fall into consecutive pieces of these sizes when all places are permuted uniformly.
+    """How many of `ones` ones fall into consecutive pieces of these sizes when all places are
+    permuted uniformly.
 
-    Multivariate hypergeometric, without numpy's limit of 10^9 places: independent bits of one probability put a binomial number
-    into each piece; given their total they are a uniform subset, and removing or adding uniformly chosen ones leaves it uniform.
+    Multivariate hypergeometric, without numpy's limit of 10^9 places: independent bits of one
+    probability put a binomial number into each piece; given their total they are a uniform subset,
+    and removing or adding uniformly chosen ones leaves it uniform.
     """
     size = int(sizes.sum())
     if size == 0:
@@ -118,7 +139,9 @@ def share_out(ones: int, sizes: NDArray[np.int64], rng: np.random.Generator) -> 
     surplus = int(counts.sum()) - ones
     room = counts if surplus > 0 else sizes - counts
     chosen = rng.choice(max(1, int(room.sum())), abs(surplus), replace=False, shuffle=False)
-    moved = np.bincount(np.searchsorted(np.cumsum(room), chosen, side="right"), minlength=sizes.size)
+    moved = np.bincount(
+        np.searchsorted(np.cumsum(room), chosen, side="right"), minlength=sizes.size
+    )
     return np.asarray(counts - np.sign(surplus) * moved)
 
 
@@ -126,15 +149,21 @@ def _nearest(share: float, precision: int) -> int:
     return round(share * (1 << precision))
 
 
-def _dyadic(numerator: int, precision: int, words: int, rng: np.random.Generator) -> NDArray[np.uint64]:
+def _dyadic(
+    numerator: int, precision: int, words: int, rng: np.random.Generator
+) -> NDArray[np.uint64]:
     """Words of independent bits that are one with probability numerator / 2^precision."""
     if numerator in (0, 2**precision):
         return np.full(words, 0 if numerator == 0 else 2**64 - 1, np.uint64)
     result: NDArray[np.uint64] | None = None
-    for digit in range(precision):  # from the least significant binary digit: u < t / 2^r, digit by digit
+    for digit in range(
+        precision
+    ):  # from the least significant binary digit: u < t / 2^r, digit by digit
         if result is None and not numerator >> digit & 1:
             continue  # below the last one-digit nothing is set yet
         draw = np.frombuffer(rng.bytes(8 * words), np.uint64)
-        result = draw if result is None else (result | draw if numerator >> digit & 1 else result & draw)
+        result = (
+            draw if result is None else (result | draw if numerator >> digit & 1 else result & draw)
+        )
     assert result is not None  # numerator > 0 has a one-digit
     return result

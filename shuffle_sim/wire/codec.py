@@ -1,4 +1,6 @@
-"""Canonical bytes of public values: what the analyzer broadcasts, and what the parameter hash is taken of."""
+"""Canonical bytes of public values: what the analyzer broadcasts, and what the parameter hash is
+taken of.
+"""
 
 import dataclasses
 from typing import Any
@@ -13,10 +15,12 @@ _DTYPES = ("<f8", "<i8")
 
 
 def encode(value: Any) -> bytes:
-    """Bytes of a tree of plain values, tuples, float64/int64 arrays and frozen dataclasses of such; same tree, same bytes.
+    """Bytes of a tree of plain values, tuples, float64/int64 arrays and frozen dataclasses of such;
+    same tree, same bytes.
 
     Raises:
-        TypeError: for anything else, so that nothing is broadcast that a user's shard could not read.
+        TypeError: for anything else, so that nothing is broadcast that a user's shard could not
+        read.
     """
     try:
         packed: bytes = msgpack.packb(_lower(value))
@@ -32,10 +36,19 @@ def decode(data: bytes, vocabulary: tuple[type, ...]) -> Any:
         FrameError: `malformed-broadcast` if the bytes are not exactly what `encode` gives.
     """
     try:
-        value = _raise(msgpack.unpackb(data, use_list=False), {cls.__name__: cls for cls in vocabulary})
+        value = _raise(
+            msgpack.unpackb(data, use_list=False), {cls.__name__: cls for cls in vocabulary}
+        )
         if encode(value) != data:
             raise ValueError("not canonical")
-    except (ValueError, TypeError, KeyError, IndexError, RecursionError, msgpack.UnpackException) as error:
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        RecursionError,
+        msgpack.UnpackException,
+    ) as error:
         raise FrameError("malformed-broadcast", str(error)) from error
     return value
 
@@ -53,7 +66,10 @@ def _lower(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = [_lower(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init]
         return ["d", type(value).__name__, *fields]
-    raise TypeError(f"cannot broadcast a {type(value).__name__}: use numbers, strings, tuples, arrays, dataclasses of them")
+    raise TypeError(
+        f"cannot broadcast a {type(value).__name__}: use numbers, strings, tuples, arrays, "
+        "dataclasses of them"
+    )
 
 
 def _raise(value: Any, classes: dict[str, type]) -> Any:

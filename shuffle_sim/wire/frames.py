@@ -4,12 +4,14 @@ A frame is a 4-byte big-endian length and that many bytes of msgpack: an array
 
     [version, kind, header (44 bytes), payload (bytes)]
 
-with the header task (16 bytes), parameter hash (16), then round, index and reports as 4-byte big-endian integers. `kind`
-is one of `Kind`; `index` is the user block (from users; of a report or packet the user), the shard << 16 plus the place of the
-frame (from the shuffler) or 0; `reports` is how many users' reports the payload carries, and in a frame of a view how many are
-in the whole view. The parameter hash is taken of the round's broadcast, so a frame made for other parameters is refused. Every
-field but the payload has a fixed length, so frames of equally many reports have equal lengths.
-Everything read here is untrusted: length first, then one-shot msgpack with limits, exact types, re-encode and compare.
+with the header task (16 bytes), parameter hash (16), then round, index and reports as 4-byte
+big-endian integers. `kind` is one of `Kind`; `index` is the user block (from users; of a report or
+packet the user), the shard << 16 plus the place of the frame (from the shuffler) or 0; `reports` is
+how many users' reports the payload carries, and in a frame of a view how many are in the whole
+view. The parameter hash is taken of the round's broadcast, so a frame made for other parameters is
+refused. Every field but the payload has a fixed length, so frames of equally many reports have
+equal lengths. Everything read here is untrusted: length first, then one-shot msgpack with limits,
+exact types, re-encode and compare.
 """
 
 import hashlib
@@ -37,9 +39,12 @@ class Kind(IntEnum):
     TALLY = 3  # users -> shuffler: sums of symbols per label over the block (aggregate)
     REPORT = 4  # inside a PACKET: one user's report
     VIEW = 5  # shuffler -> analyzer: permuted messages, label by label
-    VIEW_TALLY = 6  # shuffler -> analyzer: the tally of the view, where the messages themselves were not simulated
+    # shuffler -> analyzer: the tally of the view, where the messages themselves were not simulated
+    VIEW_TALLY = 6
     ROUTED = 7  # shuffler shard -> shuffler shard: messages that go to a uniformly random shard
-    PACKET = 8  # users -> shuffler: what a user that is not honest put on the wire, with the sender as the transport knows it
+    # users -> shuffler: what a user that is not honest put on the wire, with the sender as the
+    # transport knows it
+    PACKET = 8
     SEALED = 9  # transport: any of the frames that roles send each other, signed and sealed
     BUNDLE = 10  # onion, users -> shuffler: one user's sealed messages, sealed together
     BOXES = 11  # onion, shuffler -> analyzer: permuted sealed messages, label by label
@@ -71,14 +76,25 @@ class Frame:
 
     def tobytes(self) -> bytes:
         """The frame with its length in front."""
-        return prefix(self.kind, self.context, self.index, self.reports, len(self.payload)) + self.payload
+        return (
+            prefix(self.kind, self.context, self.index, self.reports, len(self.payload))
+            + self.payload
+        )
 
 
 def prefix(kind: Kind, context: Context, index: int, reports: int, payload_bytes: int) -> bytes:
-    """The frame up to its payload, which ends it: large payloads need not be copied to be framed or compared."""
+    """The frame up to its payload, which ends it: large payloads need not be copied to be framed or
+    compared.
+    """
     header = _HEADER.pack(context.task, context.parameters, context.round, index, reports)
-    start: bytes = msgpack.packb([VERSION, int(kind), header, b""])[:-2]  # without the empty payload
-    for code, form, largest in ((0xC4, ">BB", 0xFF), (0xC5, ">BH", 0xFFFF), (0xC6, ">BI", 0xFFFFFFFF)):
+    start: bytes = msgpack.packb([VERSION, int(kind), header, b""])[
+        :-2
+    ]  # without the empty payload
+    for code, form, largest in (
+        (0xC4, ">BB", 0xFF),
+        (0xC5, ">BH", 0xFFFF),
+        (0xC6, ">BI", 0xFFFFFFFF),
+    ):
         if payload_bytes <= largest:
             start += struct.pack(form, code, payload_bytes)
             break
@@ -86,15 +102,21 @@ def prefix(kind: Kind, context: Context, index: int, reports: int, payload_bytes
 
 
 def frame_bytes(payload_bytes: int) -> int:
-    """Length of a frame by formula: 4 (length) + 1 (array) + 1 (version) + 1 (kind) + 2 + 44 (header) + payload."""
-    return 53 + (2 if payload_bytes <= 0xFF else 3 if payload_bytes <= 0xFFFF else 5) + payload_bytes
+    """Length of a frame by formula: 4 (length) + 1 (array) + 1 (version) + 1 (kind) + 2 + 44
+    (header) + payload.
+    """
+    return (
+        53 + (2 if payload_bytes <= 0xFF else 3 if payload_bytes <= 0xFFFF else 5) + payload_bytes
+    )
 
 
 def split_frames(batch: bytes, limit: int = MAX_FRAME) -> Iterator[memoryview]:
-    """The frames of a batch, each with its length prefix; nothing is allocated before the length is known to fit.
+    """The frames of a batch, each with its length prefix; nothing is allocated before the length is
+    known to fit.
 
     Raises:
-        FrameError: `truncated` or `oversized`; what follows a broken length cannot be told apart any more.
+        FrameError: `truncated` or `oversized`; what follows a broken length cannot be told apart
+        any more.
     """
     view, position = memoryview(batch), 0
     while position < len(view):
@@ -122,7 +144,14 @@ def parse(data: bytes | memoryview, limit: int = MAX_FRAME) -> Frame:
     if len(data) > _SMALL and not _shaped(data):
         raise FrameError("malformed", "not two small integers, a header and bytes")
     try:
-        fields = msgpack.unpackb(data[4:], max_array_len=4, max_map_len=0, max_str_len=0, max_ext_len=0, max_bin_len=limit)
+        fields = msgpack.unpackb(
+            data[4:],
+            max_array_len=4,
+            max_map_len=0,
+            max_str_len=0,
+            max_ext_len=0,
+            max_bin_len=limit,
+        )
     except (ValueError, msgpack.UnpackException) as error:
         raise FrameError("malformed", "not a msgpack array of the limits") from error
     if type(fields) is not list or list(map(type, fields)) != [int, int, bytes, bytes]:
@@ -134,18 +163,26 @@ def parse(data: bytes | memoryview, limit: int = MAX_FRAME) -> Frame:
         raise FrameError("malformed", "unknown kind, or a header of the wrong length")
     task, parameters, round_index, index, reports = _HEADER.unpack(header)
     frame = Frame(Kind(kind), Context(task, round_index, parameters), index, reports, payload)
-    start = prefix(frame.kind, frame.context, index, reports, len(payload))  # the payload is the frame's end as it is
+    start = prefix(
+        frame.kind, frame.context, index, reports, len(payload)
+    )  # the payload is the frame's end as it is
     if len(start) + len(payload) != len(data) or bytes(data[: len(start)]) != start:
         raise FrameError("non-canonical", "re-encoding gives other bytes")
     return frame
 
 
 def _shaped(data: bytes | memoryview) -> bool:
-    """Whether the bytes open as a frame does, so that unpacking makes four objects of them and no more.
+    """Whether the bytes open as a frame does, so that unpacking makes four objects of them and no
+    more.
 
     Nested arrays, a byte each, would become seventy times as large.
     """
-    return data[4] == 0x94 and max(data[5], data[6]) < 0x80 and data[7:9] == b"\xc4\x2c" and 0xC4 <= data[53] <= 0xC6
+    return (
+        data[4] == 0x94
+        and max(data[5], data[6]) < 0x80
+        and data[7:9] == b"\xc4\x2c"
+        and 0xC4 <= data[53] <= 0xC6
+    )
 
 
 def check_context(frame: Frame, expected: Context) -> None:

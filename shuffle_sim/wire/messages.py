@@ -1,4 +1,6 @@
-"""What users send: an alphabet of labelled messages, batches of reports packed to bits, and their tally."""
+"""What users send: an alphabet of labelled messages, batches of reports packed to bits, and their
+tally.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,7 +37,9 @@ class Alphabet:
 
     @property
     def label_bits(self) -> int:
-        """Bits that a label would cost on a message sent on its own; grouped by label, it costs none."""
+        """Bits that a label would cost on a message sent on its own; grouped by label, it costs
+        none.
+        """
         return (self.labels - 1).bit_length()
 
 
@@ -98,41 +102,55 @@ class Messages:
 
     @classmethod
     def from_ones(cls, counts: NDArray[np.integer], per_label: int) -> "Messages":
-        """Reports of one-bit messages with `counts` (reports, labels) ones under each label, ones first."""
+        """Reports of one-bit messages with `counts` (reports, labels) ones under each label, ones
+        first.
+        """
         labels = counts.shape[1]
-        # A table of the per_label + 1 possible labels' bits: one gather instead of a comparison per bit.
+        # A table of the per_label + 1 possible labels' bits: one gather instead of a comparison per
+        # bit.
         table = (np.arange(per_label) < np.arange(per_label + 1)[:, None]).astype(np.uint8)
         packed = np.empty((len(counts), (labels * per_label + 7) // 8), np.uint8)
         step = max(1, _UNPACKED // (labels * per_label))
         for start in range(0, len(counts), step):
             bits = table[np.ascontiguousarray(counts[start : start + step])]
-            packed[start : start + step] = np.packbits(bits.reshape(len(bits), labels * per_label), axis=1)
+            packed[start : start + step] = np.packbits(
+                bits.reshape(len(bits), labels * per_label), axis=1
+            )
         return cls(Alphabet(labels), per_label, packed)
 
     @classmethod
-    def from_bytes(cls, alphabet: Alphabet, per_label: int, payload: bytes, reports: int) -> "Messages":
+    def from_bytes(
+        cls, alphabet: Alphabet, per_label: int, payload: bytes, reports: int
+    ) -> "Messages":
         """Unpack reports from the wire.
 
         Raises:
-            FrameError: `wrong-length` if the payload is not exactly that of so many reports, `nonzero-padding` or
-                `symbol-out-of-range` if a report does not encode messages of the alphabet.
+            FrameError: `wrong-length` if the payload is not exactly that of so many reports,
+                `nonzero-padding` or `symbol-out-of-range` if a report does not encode messages of
+                the alphabet.
         """
         bits = cls.row_bits(alphabet, per_label)
         size = (bits + 7) // 8
         if len(payload) != reports * size:
-            raise FrameError("wrong-length", f"{len(payload)} bytes for {reports} reports of {size}")
+            raise FrameError(
+                "wrong-length", f"{len(payload)} bytes for {reports} reports of {size}"
+            )
         batch = cls(alphabet, per_label, np.frombuffer(payload, np.uint8).reshape(reports, size))
         spare = 8 * size - bits
         if spare and reports and bool((batch.packed[:, -1] & ((1 << spare) - 1)).any()):
             raise FrameError("nonzero-padding", f"the last {spare} bits of a report must be zero")
-        if alphabet.symbols != 1 << alphabet.symbol_bits and bool((batch.symbols >= alphabet.symbols).any()):
+        if alphabet.symbols != 1 << alphabet.symbol_bits and bool(
+            (batch.symbols >= alphabet.symbols).any()
+        ):
             raise FrameError("symbol-out-of-range", f"symbols must be below {alphabet.symbols}")
         return batch
 
     @cached_property
     def symbols(self) -> NDArray[np.integer]:
         """The messages, shape (reports, labels, per_label)."""
-        bits = np.unpackbits(self.packed, axis=1, count=self.row_bits(self.alphabet, self.per_label))
+        bits = np.unpackbits(
+            self.packed, axis=1, count=self.row_bits(self.alphabet, self.per_label)
+        )
         shape = self.reports, self.alphabet.labels, self.per_label
         width = self.alphabet.symbol_bits
         if width == 1:
@@ -146,9 +164,12 @@ class Messages:
         """Sum of the symbols under each label over the whole batch, shape (labels,)."""
         if self.alphabet.symbols > 2:
             return np.asarray(self.symbols.sum(axis=(0, 2), dtype=np.int64))
-        # Ones before each label's first bit: those in the whole bytes before it, and those of its byte that are not its own.
+        # Ones before each label's first bit: those in the whole bytes before it, and those of its
+        # byte that are not its own.
         edges = np.arange(self.alphabet.labels + 1) * self.per_label
-        before = np.concatenate([[0], np.cumsum(_column_sums(np.bitwise_count(self.packed)))])[edges // 8]
+        before = np.concatenate([[0], np.cumsum(_column_sums(np.bitwise_count(self.packed)))])[
+            edges // 8
+        ]
         torn = np.flatnonzero(edges % 8)
         parts = self.packed[:, edges[torn] // 8] >> (8 - edges[torn] % 8).astype(np.uint8)
         before[torn] += _column_sums(np.bitwise_count(parts))
@@ -159,8 +180,12 @@ class Messages:
         if self.alphabet.symbols > 2:
             return np.asarray(self.symbols.sum(axis=(1, 2), dtype=np.int64))
         words = self.packed.shape[1] // 8 * 8
-        whole = [np.bitwise_count(row[:words].view(np.uint64)).sum(dtype=np.int64) for row in self.packed]
-        return np.asarray(whole + np.bitwise_count(self.packed[:, words:]).sum(axis=1, dtype=np.int64))
+        whole = [
+            np.bitwise_count(row[:words].view(np.uint64)).sum(dtype=np.int64) for row in self.packed
+        ]
+        return np.asarray(
+            whole + np.bitwise_count(self.packed[:, words:]).sum(axis=1, dtype=np.int64)
+        )
 
     def tobytes(self) -> bytes:
         """All reports, one after the other."""
@@ -168,10 +193,16 @@ class Messages:
 
 
 def _column_sums(counts: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Sums of the columns of counts up to 8: those of 31 rows fit a byte, and are added in bytes."""
+    """Sums of the columns of counts up to 8: those of 31 rows fit a byte, and are added in
+    bytes.
+    """
     rows, columns = len(counts) // 31, counts.shape[1]
-    together = np.add.reduce(counts[: 31 * rows].reshape(31, rows * columns), axis=0, dtype=np.uint8).reshape(rows, columns)
-    return np.asarray(together.sum(axis=0, dtype=np.int64) + counts[31 * rows :].sum(axis=0, dtype=np.int64))
+    together = np.add.reduce(
+        counts[: 31 * rows].reshape(31, rows * columns), axis=0, dtype=np.uint8
+    ).reshape(rows, columns)
+    return np.asarray(
+        together.sum(axis=0, dtype=np.int64) + counts[31 * rows :].sum(axis=0, dtype=np.int64)
+    )
 
 
 def _carrier_bytes(width: int) -> int:

@@ -1,11 +1,15 @@
-"""Sealing bytes to a role: HPKE (RFC 9180), base mode, DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM.
+"""Sealing bytes to a role: HPKE (RFC 9180), base mode, DHKEM(X25519, HKDF-SHA256), HKDF-SHA256,
+AES-128-GCM.
 
-A sealed box is key id (8 bytes), encapsulated key (32) and ciphertext (as long as the plaintext, and a tag of 16): 56 bytes
-more than what it holds. `Purpose` and `Context` are bound in `info`, so a box made for another hop, layer, task, round or set
-of parameters does not open. HPKE gives neither replay protection nor hides lengths, nor does it say who sealed: who opens
-must deduplicate, who seals must pad, and where the sender matters the content is signed (Ed25519) before it is sealed.
+A sealed box is key id (8 bytes), encapsulated key (32) and ciphertext (as long as the plaintext,
+and a tag of 16): 56 bytes more than what it holds. `Purpose` and `Context` are bound in `info`, so
+a box made for another hop, layer, task, round or set of parameters does not open. HPKE gives
+neither replay protection nor hides lengths, nor does it say who sealed: who opens must deduplicate,
+who seals must pad, and where the sender matters the content is signed (Ed25519) before it is
+sealed.
 
-Keys are made by the role that owns the private one and do not leave it: a `KeyPair` refuses to be pickled.
+Keys are made by the role that owns the private one and do not leave it: a `KeyPair` refuses to be
+pickled.
 """
 
 import hashlib
@@ -49,12 +53,23 @@ class Purpose(Enum):
 
 def info(purpose: Purpose, context: Context) -> bytes:
     """What a box is bound to: version label, layer with its roles, task, round, parameter hash."""
-    return b"".join((_LABEL, purpose.value, b"\0", context.task, struct.pack(">I", context.round), context.parameters))
+    return b"".join(
+        (
+            _LABEL,
+            purpose.value,
+            b"\0",
+            context.task,
+            struct.pack(">I", context.round),
+            context.parameters,
+        )
+    )
 
 
 @dataclass(frozen=True)
 class PublicKeys:
-    """What a role tells the others: the key to seal to it, and the key that checks its signatures (32 bytes each)."""
+    """What a role tells the others: the key to seal to it, and the key that checks its signatures
+    (32 bytes each).
+    """
 
     sealing: bytes
     signing: bytes
@@ -82,15 +97,21 @@ class KeyPair:
     """A role's own keys."""
 
     def __init__(self) -> None:
-        """Draw both from the operating system's entropy: even a seeded run has keys nobody can guess."""
+        """Draw both from the operating system's entropy: even a seeded run has keys nobody can
+        guess.
+        """
         self._sealing, self._signing = X25519PrivateKey.generate(), Ed25519PrivateKey.generate()
-        self.public = PublicKeys(self._sealing.public_key().public_bytes_raw(), self._signing.public_key().public_bytes_raw())
+        self.public = PublicKeys(
+            self._sealing.public_key().public_bytes_raw(),
+            self._signing.public_key().public_bytes_raw(),
+        )
 
     def open(self, box: bytes, purpose: Purpose, context: Context) -> bytes:
         """What is in a box that was sealed to this role, for this purpose and context.
 
         Raises:
-            FrameError: `truncated`, `unknown-key`, or `not-authentic` where the box was altered or made for anything else.
+            FrameError: `truncated`, `unknown-key`, or `not-authentic` where the box was altered or
+            made for anything else.
         """
         if len(box) < SEAL:
             raise FrameError("truncated", f"a sealed box of {len(box)} bytes, at least {SEAL}")
@@ -99,10 +120,16 @@ class KeyPair:
         try:
             return _SUITE.decrypt(box[KEY_ID:], self._sealing, info=info(purpose, context))
         except (InvalidTag, ValueError) as error:
-            raise FrameError("not-authentic", "altered, or sealed for another purpose, task, round or parameters") from error
+            raise FrameError(
+                "not-authentic", "altered, or sealed for another purpose, task, round or parameters"
+            ) from error
 
-    def sign(self, content: bytes, purpose: Purpose, context: Context, recipient: PublicKeys) -> bytes:
-        """`content` with this role's signature in front, good for one recipient, purpose and context."""
+    def sign(
+        self, content: bytes, purpose: Purpose, context: Context, recipient: PublicKeys
+    ) -> bytes:
+        """`content` with this role's signature in front, good for one recipient, purpose and
+        context.
+        """
         return self._signing.sign(_signed(content, purpose, context, recipient)) + content
 
     def __reduce__(self) -> NoReturn:
@@ -110,17 +137,22 @@ class KeyPair:
         raise TypeError("a KeyPair does not leave its role; send .public")
 
 
-def verified(data: bytes, sender: PublicKeys, purpose: Purpose, context: Context, recipient: PublicKeys) -> bytes:
+def verified(
+    data: bytes, sender: PublicKeys, purpose: Purpose, context: Context, recipient: PublicKeys
+) -> bytes:
     """What `KeyPair.sign` was given.
 
     Raises:
-        FrameError: `truncated`, or `wrong-signature` where anybody else signed, or for anything else.
+        FrameError: `truncated`, or `wrong-signature` where anybody else signed, or for anything
+        else.
     """
     if len(data) < SIGNATURE:
         raise FrameError("truncated", f"{len(data)} bytes cannot hold a signature")
     content = data[SIGNATURE:]
     try:
-        Ed25519PublicKey.from_public_bytes(sender.signing).verify(data[:SIGNATURE], _signed(content, purpose, context, recipient))
+        Ed25519PublicKey.from_public_bytes(sender.signing).verify(
+            data[:SIGNATURE], _signed(content, purpose, context, recipient)
+        )
     except InvalidSignature as error:
         raise FrameError("wrong-signature", "not signed by the role it should come from") from error
     return content
@@ -144,6 +176,8 @@ def speed() -> tuple[float, float]:
 
 
 def sealing_time(messages: int, bundles: int, workers: int) -> float:
-    """Seconds that an onion round takes, about: users seal on `workers` cores at most, shuffler and analyzer open on one."""
+    """Seconds that an onion round takes, about: users seal on `workers` cores at most, shuffler and
+    analyzer open on one.
+    """
     seal, unseal = speed()
     return (messages + bundles) * (seal / min(workers, os.cpu_count() or 1) + unseal)

@@ -1,4 +1,6 @@
-"""Three Ray nodes give the bits of one process: from Python, and from the command line by its --address."""
+"""Three Ray nodes give the bits of one process: from Python, and from the command line by its
+--address.
+"""
 
 import json
 import subprocess
@@ -24,7 +26,8 @@ from protocols import VectorSum
 from shuffle_sim import run
 from shuffle_sim.data.population import ParquetFiles
 
-node = {"num_cpus": 1, "include_dashboard": False, "node_ip_address": "127.0.0.1", "object_store_memory": 100_000_000}
+node = {"num_cpus": 1, "include_dashboard": False, "node_ip_address": "127.0.0.1"}
+node["object_store_memory"] = 100_000_000
 cluster = Cluster(initialize_head=True, head_node_args=node)
 for _ in range(2):
     cluster.add_node(**node)
@@ -33,13 +36,16 @@ protocol = VectorSum(n=600, d=4, g=6, b=20)
 found = {"values": {}, "nodes": 0}
 class Watched(RayRuntime):
     def result(self):
-        where = {actor["Address"]["NodeID"] for actor in ray._private.state.actors().values() if actor["State"] == "ALIVE"}
+        actors = ray._private.state.actors().values()
+        where = {each["Address"]["NodeID"] for each in actors if each["State"] == "ALIVE"}
         found["nodes"] = max(found["nodes"], len(where))
         return super().result()
 for fidelity, shards in (("literal", 1), ("literal", 2), ("counts", 1), ("aggregate", 1)):
-    result = run(protocol, rows, runtime=Watched(cluster.address), workers=3, fidelity=fidelity, seed=5, shuffler_shards=shards)
+    how = {"workers": 3, "fidelity": fidelity, "seed": 5, "shuffler_shards": shards}
+    result = run(protocol, rows, runtime=Watched(cluster.address), **how)
     found["values"][f"{fidelity} {shards}"] = result.value.tobytes().hex()
-found["left"] = [actor["State"] for actor in ray._private.state.actors().values()] if ray.is_initialized() else []
+left = ray._private.state.actors().values() if ray.is_initialized() else []
+found["left"] = [actor["State"] for actor in left]
 command = [sys.argv[1], "sum", "--table", "wine", "--seed", "3", "--json"]
 command += ["--runtime", "ray", "--address", cluster.address, "--workers", "3"]
 told = subprocess.run(command, capture_output=True, text=True, timeout=120)
@@ -53,12 +59,20 @@ print(json.dumps(found))
 def found(tmp_path_factory):
     script = tmp_path_factory.mktemp("cluster") / "cluster.py"
     script.write_text(SCRIPT)
-    done = subprocess.run([sys.executable, str(script), COMMAND], capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [sys.executable, str(script), COMMAND],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize(("fidelity", "shards"), [("literal", 1), ("literal", 2), ("counts", 1), ("aggregate", 1)])
+@pytest.mark.parametrize(
+    ("fidelity", "shards"), [("literal", 1), ("literal", 2), ("counts", 1), ("aggregate", 1)]
+)
 def test_three_nodes_give_the_bits_of_one_process(found, fidelity, shards):
     rows = np.random.default_rng(0).normal(size=(600, 4)) / 3
     value = run(VectorSum(n=600, d=4, g=6, b=20), rows, fidelity=fidelity, seed=5).value
@@ -71,7 +85,9 @@ def test_actors_live_on_all_nodes(found):
 
 def test_the_command_joins_the_cluster_and_prints_what_one_process_prints(found):
     command = [COMMAND, "sum", "--table", "wine", "--seed", "3", "--json"]
-    alone = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout)
+    alone = json.loads(
+        subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    )
     joined = json.loads(found["told"])
     assert joined["private"] == alone["private"]
     assert (joined["run"]["runtime"], joined["run"]["workers"]) == ("ray", 3)

@@ -28,7 +28,9 @@ ROWS = np.random.default_rng(0).normal(size=(USERS, 3)) / 2
 @pytest.fixture(scope="module", autouse=True)
 def session():
     """One Ray for all tests here; runs find it running and leave it."""
-    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the actors' processes do not find this module
+    ray.cloudpickle.register_pickle_by_value(
+        sys.modules[__name__]
+    )  # the actors' processes do not find this module
     host = RayRuntime()
     host._connect()
     yield
@@ -49,13 +51,22 @@ def hosts() -> list[str]:
 @pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])
 def test_the_same_seed_gives_the_same_bits_in_process_and_on_one_and_four_actors(fidelity):
     here = [run(PROTOCOL, ROWS, workers=workers, fidelity=fidelity, seed=7) for workers in (1, 5)]
-    there = [run(PROTOCOL, ROWS, runtime="ray", workers=workers, fidelity=fidelity, seed=7) for workers in (1, 4)]
+    there = [
+        run(PROTOCOL, ROWS, runtime="ray", workers=workers, fidelity=fidelity, seed=7)
+        for workers in (1, 4)
+    ]
     assert len({result.value.tobytes() for result in (*here, *there)}) == 1
     for result in (*here, *there):
-        assert (result.costs, result.reports, result.privacy) == (here[0].costs, here[0].reports, here[0].privacy)
+        assert (result.costs, result.reports, result.privacy) == (
+            here[0].costs,
+            here[0].reports,
+            here[0].privacy,
+        )
     assert [result.workers for result in there] == [1, 4]
     assert here[0].reports.clipped > 0
-    assert run(PROTOCOL, ROWS, fidelity=fidelity, seed=8).value.tobytes() != here[0].value.tobytes()  # not blind
+    assert (
+        run(PROTOCOL, ROWS, fidelity=fidelity, seed=8).value.tobytes() != here[0].value.tobytes()
+    )  # not blind
     assert ray.is_initialized()  # it was running before: only the actors end
     assert soon_none(hosts) == []
 
@@ -70,12 +81,20 @@ def test_what_crosses_between_actors_is_bytes():
     try:
         broadcast, *_ = ray.get(analyzer.call.remote("plan", 0))
         frames, noted = ray.get(shard.call.options(num_returns=2).remote("answer", 0, broadcast))
-        view, record = ray.get(shuffler.call.options(num_returns=2).remote("shuffle", 1, broadcast, frames))
+        view, record = ray.get(
+            shuffler.call.options(num_returns=2).remote("shuffle", 1, broadcast, frames)
+        )
         assert [type(crossing) for crossing in (broadcast, frames, view)] == [bytes, bytes, bytes]
         assert [type(kept) for kept in (noted, record)] == [ShardRecord, ShuffleRecord]
         sent = [parse(frame) for frame in split_frames(frames)]
-        assert [(frame.kind, frame.reports) for frame in sent] == [(Kind.REPORTS, 40), (Kind.REPORTS, 40), (Kind.REPORTS, 17)]
-        assert len(frames) == record.bytes_in < USERS * (PROTOCOL.randomizer.report_bytes + 4)  # and bits are packed
+        assert [(frame.kind, frame.reports) for frame in sent] == [
+            (Kind.REPORTS, 40),
+            (Kind.REPORTS, 40),
+            (Kind.REPORTS, 17),
+        ]
+        assert (
+            len(frames) == record.bytes_in < USERS * (PROTOCOL.randomizer.report_bytes + 4)
+        )  # and bits are packed
         assert (parse(view).kind, record.accepted, noted.asked) == (Kind.VIEW, USERS, USERS)
         assert ray.get(analyzer.call.remote("receive", 0, view)) is True
         assert len(hosts()) == 3
@@ -143,12 +162,28 @@ class Listens(Collude):
 
 
 def test_attacks_by_name_do_on_ray_what_they_do_in_process():
-    names = ["dropout:rate=0.1", "cut-off:rate=0.3", "alie:fraction=0.2", "oppose:fraction=0.1", "twice:fraction=0.1"]
+    names = [
+        "dropout:rate=0.1",
+        "cut-off:rate=0.3",
+        "alie:fraction=0.2",
+        "oppose:fraction=0.1",
+        "twice:fraction=0.1",
+    ]
     results, heard = [], []
     for runtime, workers in (("inprocess", 1), ("ray", 2)):
         listener = Listens()
         adversary = Chain(attacks([*names, "garbage:fraction=0.1"]), listener)
-        results.append(run(PROTOCOL, ROWS, runtime=runtime, workers=workers, adversary=adversary, seed=3, block_size=20))
+        results.append(
+            run(
+                PROTOCOL,
+                ROWS,
+                runtime=runtime,
+                workers=workers,
+                adversary=adversary,
+                seed=3,
+                block_size=20,
+            )
+        )
         heard.append(listener.heard)
     first, second = results
     assert first.value.tobytes() == second.value.tobytes()
@@ -178,13 +213,19 @@ def test_an_exposed_socket_would_be_seen():
 
 
 class Watched(RayRuntime):
-    """Says on stdout which processes it started, where they listen and what handlers this one has, with its actors up."""
+    """Says on stdout which processes it started, where they listen and what handlers this one has,
+    with its actors up.
+    """
 
     def exchange(self, broadcast):
         mine = descendants(os.getpid())
         print(*sorted(mine))
         print(exposed(listening(mine | {os.getpid()})))
-        (caught,) = (line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("SigCgt"))
+        (caught,) = (
+            line.split()[1]
+            for line in Path("/proc/self/status").read_text().splitlines()
+            if line.startswith("SigCgt")
+        )
         print(int(caught, 16) >> signal.SIGTRAP - 1 & 1)
         return super().exchange(broadcast)
 
@@ -200,7 +241,9 @@ def script(silent: float) -> None:
 
 @pytest.fixture(scope="module")
 def alone():
-    """Two scripts that import Ray before us, as scripts do, and let the runtime start Ray: {share of silent users: output}."""
+    """Two scripts that import Ray before us, as scripts do, and let the runtime start Ray: {share
+    of silent users: output}.
+    """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     here = [str(Path(__file__).parent), str(TESTS)]
     code = f"import sys, ray; sys.path[:0] = {here!r}; import test_ray; test_ray.script({{}})"
@@ -228,7 +271,10 @@ def test_nothing_of_a_ray_that_a_run_started_is_left(alone, silent):
     assert rest == (["aborted"] if silent == 1 else []) + ["ended"]
     processes = {int(pid) for pid in started.split()}
     assert len(processes) >= 5  # gcs_server, raylet, three actors
-    assert soon_none(lambda: [command(pid) for pid in processes if Path(f"/proc/{pid}").exists()]) == []
+    assert (
+        soon_none(lambda: [command(pid) for pid in processes if Path(f"/proc/{pid}").exists()])
+        == []
+    )
 
 
 @completes_or_aborts
@@ -241,7 +287,8 @@ def test_a_script_that_imports_ray_first_listens_only_on_loopback_too(alone):
 
 
 def test_rays_own_handlers_below_python_are_not_set(alone):
-    # They would print a stack at a SIGTERM on whatever thread it finds; of their signals only SIGTRAP has no other handler.
+    # They would print a stack at a SIGTERM on whatever thread it finds; of their signals only
+    # SIGTRAP has no other handler.
     assert alone[0.1][0].splitlines()[2] == "0"
 
 
@@ -252,7 +299,16 @@ def test_rays_own_handlers_below_python_are_not_set(alone):
 def test_sealed_traffic_between_actors_gives_the_bits_of_plain_traffic_in_process(security):
     few, rows = VectorSum(n=40, d=2, g=2, b=3), ROWS[:40, :2]
     plain = run(few, rows, seed=5, fidelity="literal", shuffler_shards=2)
-    sealed = run(few, rows, runtime="ray", workers=2, shuffler_shards=2, seed=5, fidelity="literal", security=security)
+    sealed = run(
+        few,
+        rows,
+        runtime="ray",
+        workers=2,
+        shuffler_shards=2,
+        seed=5,
+        fidelity="literal",
+        security=security,
+    )
     assert np.array_equal(sealed.value, plain.value)
     assert sealed.costs.sealing_bytes > 0
     assert sealed.reports.asked == sealed.reports.accepted == 40

@@ -1,4 +1,6 @@
-"""The documentation says what is true: its Python runs and prints what it shows, its commands run."""
+"""The documentation says what is true: its Python runs and prints what it shows, its commands
+run.
+"""
 
 import re
 import shlex
@@ -10,7 +12,14 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PAGES = [*sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/*.md") if BLOCK.search(page.read_text())), "README.md"]
+PAGES = [
+    *sorted(
+        str(page.relative_to(ROOT))
+        for page in ROOT.glob("docs/*.md")
+        if BLOCK.search(page.read_text())
+    ),
+    "README.md",
+]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -1,4 +1,6 @@
-"""examples/rates.py: its instances are exact, its fits find the slope there is, and the paper's rates show."""
+"""examples/rates.py: its instances are exact, its fits find the slope there is, and the paper's
+rates show.
+"""
 
 import dataclasses
 import json
@@ -33,7 +35,9 @@ def named(rates, name):
 
 
 def test_the_minimisers_are_exact_and_users_follow_the_distribution(rates):
-    """Frequencies of 20,000 users within 6 standard errors: false-alarm rate below 1e-6 over all atoms."""
+    """Frequencies of 20,000 users within 6 standard errors: false-alarm rate below 1e-6 over all
+    atoms.
+    """
     rng = np.random.default_rng(0)
     for method in (*rates.HARD, *rates.REALISTIC):
         instance = method.instance(10)
@@ -42,7 +46,9 @@ def test_the_minimisers_are_exact_and_users_follow_the_distribution(rates):
         assert np.abs(domain.project(instance.minimiser) - instance.minimiser).max() < 1e-12
         instance.problem.loss.check(instance.atoms, 10)
         for scale in (1e-3, 1e-1, 1.0):
-            around = [domain.project(instance.minimiser + scale * rng.normal(size=10)) for _ in range(50)]
+            around = [
+                domain.project(instance.minimiser + scale * rng.normal(size=10)) for _ in range(50)
+            ]
             assert min(instance.excess(theta) for theta in around) > -1e-12, method.name
         users = instance.population(20_000, 1).rows(0, 20_000)
         seen = np.array([(users == atom).all(axis=1).mean() for atom in instance.atoms])
@@ -56,8 +62,13 @@ def test_a_fit_finds_the_slope_and_its_error_and_flags_what_is_off(rates):
 
     def drawn(power):
         points = rates.points_of(method, "n")
-        runs = [[point.n**power * (1 + 0.1 * z) for z in rng.normal(size=10_000)] for point in points]
-        return [rates.Measured(point, 1.0, 1, 28.0, excess) for point, excess in zip(points, runs, strict=True)]
+        runs = [
+            [point.n**power * (1 + 0.1 * z) for z in rng.normal(size=10_000)] for point in points
+        ]
+        return [
+            rates.Measured(point, 1.0, 1, 28.0, excess)
+            for point, excess in zip(points, runs, strict=True)
+        ]
 
     found = rates.fitted(method, "n", drawn(-0.5))
     assert found.slope == pytest.approx(-0.5, abs=5 * found.error)
@@ -78,7 +89,10 @@ def test_theory_of_the_crossover(rates):
     assert math.isinf(powers["SGD"])
 
 
-@pytest.mark.parametrize(("name", "seeds"), [("smoothed AC-SA, linear on a ball", 2), ("AC-SA, linear on a ball, beta = 1", 5)])
+@pytest.mark.parametrize(
+    ("name", "seeds"),
+    [("smoothed AC-SA, linear on a ball", 2), ("AC-SA, linear on a ball, beta = 1", 5)],
+)
 def test_three_decades_of_the_quick_methods(rates, name, seeds):
     """The standard error of the slope is below 0.01, a tenth of the tolerance."""
     method = dataclasses.replace(named(rates, name), seeds=seeds)
@@ -88,13 +102,17 @@ def test_three_decades_of_the_quick_methods(rates, name, seeds):
     assert found.error < 0.01
     assert not found.missed
     assert all(each.mean <= each.bound for each in found.points)
-    wrong = dataclasses.replace(method, power=method.power - 0.25)  # power of the check: another row of Table 1 is refused
+    wrong = dataclasses.replace(
+        method, power=method.power - 0.25
+    )  # power of the check: another row of Table 1 is refused
     assert rates.fitted(wrong, "n", found.points).missed
 
 
 @pytest.mark.slow
 def test_every_slope_of_the_hard_instances_over_three_decades(rates):
-    """The full study, some ten minutes; standard errors are below 0.05, half the tolerance, and mostly below 0.01."""
+    """The full study, some ten minutes; standard errors are below 0.05, half the tolerance, and
+    mostly below 0.01.
+    """
     for each in rates.study([(method, "n") for method in rates.HARD], workers=2):
         assert each.error < 0.05, each.method
         assert not each.missed, (each.method, each.slope)
@@ -110,18 +128,30 @@ def test_studies_start_where_the_rule_says(rates):
 
 def test_the_command_writes_whole_files_and_refuses_bad_input(tmp_path):
     command = [sys.executable, str(EXAMPLES / "rates.py"), "--out", str(tmp_path / "out")]
-    done = subprocess.run([*command, "--quick", "--workers", "2"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, "--quick", "--workers", "2"], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert "SGD, linear on a ball" in done.stdout
     document = json.loads((tmp_path / "out" / "rates.json").read_text())
     assert len(document["slopes"]) == 7
     for slope in document["slopes"]:
-        assert {"method", "axis", "theory", "exact", "slope", "error", "steps", "points"} <= set(slope)
+        assert {"method", "axis", "theory", "exact", "slope", "error", "steps", "points"} <= set(
+            slope
+        )
         assert all(0 < np.mean(point["excess"]) <= point["bound"] for point in slope["points"])
     assert (tmp_path / "out" / "rates-n.png").read_bytes().startswith(b"\x89PNG")
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["rates-n.png", "rates.json"]
-    for bad, match in ((["--workers", "0"], "at least 1"), (["--out", __file__], "must be a folder")):
-        done = subprocess.run([*command, "--quick", *bad], capture_output=True, text=True, check=False)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "rates-n.png",
+        "rates.json",
+    ]
+    for bad, match in (
+        (["--workers", "0"], "at least 1"),
+        (["--out", __file__], "must be a folder"),
+    ):
+        done = subprocess.run(
+            [*command, "--quick", *bad], capture_output=True, text=True, check=False
+        )
         assert done.returncode == 2
         assert match in done.stderr
         assert "Traceback" not in done.stderr
@@ -129,10 +159,12 @@ def test_the_command_writes_whole_files_and_refuses_bad_input(tmp_path):
 
 @pytest.mark.parametrize("rounds", [20, pytest.param(200, marks=pytest.mark.slow)])
 def test_interactive_gd_costs_at_most_a_tenth_more_than_the_central_model(rates, rounds):
-    """Mean excess population loss of 20 runs each, same users, steps and rounds: n = 10^5, d = 10, epsilon = 1, delta = 1e-6.
+    """Mean excess population loss of 20 runs each, same users, steps and rounds: n = 10^5, d = 10,
+    epsilon = 1, delta = 1e-6.
 
-    The ratio's upper limit at 5 standard errors must be below 1.1 (false alarm below 1e-6, were the ratio 1 or less). What noise
-    alone moves is held apart: its square is (noise ratio)^2 times the central model's, within 5 standard errors of 200 terms.
+    The ratio's upper limit at 5 standard errors must be below 1.1 (false alarm below 1e-6, were the
+    ratio 1 or less). What noise alone moves is held apart: its square is (noise ratio)^2 times the
+    central model's, within 5 standard errors of 200 terms.
     """
     method = named(rates, "GD, logistic")
     instance, n, privacy = method.instance(10), 100_000, Privacy(1.0, 1e-6)
@@ -140,22 +172,35 @@ def test_interactive_gd_costs_at_most_a_tenth_more_than_the_central_model(rates,
     rows = instance.population(n, 0)
     quiet = run_baseline(protocol, rows, "none").value
     values = {
-        "shuffle": [run(protocol, rows, fidelity="aggregate", seed=seed).value for seed in range(20)],
+        "shuffle": [
+            run(protocol, rows, fidelity="aggregate", seed=seed).value for seed in range(20)
+        ],
         "central": [run_baseline(protocol, rows, "central", seed).value for seed in range(20)],
         "local": [run_baseline(protocol, rows, "local", seed).value for seed in range(2)],
     }
-    excess = {model: np.array([instance.excess(theta) for theta in found]) for model, found in values.items()}
+    excess = {
+        model: np.array([instance.excess(theta) for theta in found])
+        for model, found in values.items()
+    }
     ratio = excess["shuffle"].mean() / excess["central"].mean()
-    error = math.hypot(excess["shuffle"].std(), excess["central"].std()) / math.sqrt(20) / excess["central"].mean()
+    error = (
+        math.hypot(excess["shuffle"].std(), excess["central"].std())
+        / math.sqrt(20)
+        / excess["central"].mean()
+    )
     assert ratio + 5 * error <= 1.1
     assert excess["local"].mean() / excess["central"].mean() > 1.1  # power: more noise is seen
-    moved = {model: np.square(np.array(found) - quiet).sum(axis=1).mean() for model, found in values.items()}
+    moved = {
+        model: np.square(np.array(found) - quiet).sum(axis=1).mean()
+        for model, found in values.items()
+    }
     assert moved["shuffle"] / moved["central"] <= 1.05**2 * (1 + 5 * math.sqrt(2 * 2 / 200))
     assert moved["local"] / moved["central"] > 100
 
 
 def test_smoothed_acsa_beats_sgd_where_theory_says_so_and_not_before(rates):
-    """Hard instance and hinge at epsilon 1, d = 10; differences of means in standard errors (false alarm: 5 of them).
+    """Hard instance and hinge at epsilon 1, d = 10; differences of means in standard errors (false
+    alarm: 5 of them).
 
     Theory: (A/n)^(2/3) against (A/n)^(1/2). The proven bounds cross near n = 1,000.
     """
@@ -164,7 +209,11 @@ def test_smoothed_acsa_beats_sgd_where_theory_says_so_and_not_before(rates):
         found = []
         for name in names:
             method = named(rates, name)
-            found.append(rates.measure(dataclasses.replace(rates.points_of(method, "n")[0], n=n, seeds=seeds)))
+            found.append(
+                rates.measure(
+                    dataclasses.replace(rates.points_of(method, "n")[0], n=n, seeds=seeds)
+                )
+            )
         sgd, smoothed = found
         return sgd, smoothed, (sgd.mean - smoothed.mean) / math.hypot(sgd.error, smoothed.error)
 

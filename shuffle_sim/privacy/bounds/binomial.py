@@ -1,12 +1,15 @@
-"""Exact privacy of binomial noise in one dimension: Bin(m, p) against its shift by s, both directions.
+"""Exact privacy of binomial noise in one dimension: Bin(m, p) against its shift by s, both
+directions.
 
 Binomial noise has a monotone likelihood ratio, so threshold tests are optimal: for every epsilon
 
-    delta(epsilon) = max over k of F(k) - e^epsilon F(k - s),   and the mirrored form with the survival function,
+    delta(epsilon) = max over k of F(k) - e^epsilon F(k - s),   and the mirrored form with the
+    survival function,
 
-and the function of k under the maximum rises, then falls (its increments pmf(k) - e^epsilon pmf(k - s) change sign
-once). Its superlevel sets are intervals, so ln((F(k) - delta) / F(k - s)) is quasi-concave in k: the maximum is found in
-O(log m) evaluations, for any m, and there is no root finding. Everything is rounded outward.
+and the function of k under the maximum rises, then falls (its increments pmf(k) - e^epsilon pmf(k -
+s) change sign once). Its superlevel sets are intervals, so ln((F(k) - delta) / F(k - s)) is
+quasi-concave in k: the maximum is found in O(log m) evaluations, for any m, and there is no root
+finding. Everything is rounded outward.
 """
 
 import math
@@ -22,22 +25,32 @@ _Tail = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 
 
 def _error(m: int) -> float:
-    """Relative error granted to a tail probability; the measured one is at least 3 times less (tests/test_binomial.py)."""
+    """Relative error granted to a tail probability; the measured one is at least 3 times less
+    (tests/test_binomial.py).
+    """
     return 2e-12 + 2e-15 * math.sqrt(m)
 
 
 def lower_tail(k: NDArray[np.int64], m: int, p: float) -> NDArray[np.float64]:
-    """P(Bin(m, p) <= k), to a few 1e-14 relative in the far tail (scipy's bdtr is off by 1e-9 at m = 1e6)."""
+    """P(Bin(m, p) <= k), to a few 1e-14 relative in the far tail (scipy's bdtr is off by 1e-9 at m
+    = 1e6).
+    """
     inside = np.clip(k, 0, m - 1).astype(float)
-    return np.where(k < 0, 0.0, np.where(k >= m, 1.0, scipy.special.betaincc(inside + 1, m - inside, p)))
+    return np.where(
+        k < 0, 0.0, np.where(k >= m, 1.0, scipy.special.betaincc(inside + 1, m - inside, p))
+    )
 
 
 def upper_tail(k: NDArray[np.int64], m: int, p: float) -> NDArray[np.float64]:
     """P(Bin(m, p) >= k)."""
-    if 1.0 - (1.0 - p) == p and (1.0 - p) * 2**30 == int((1.0 - p) * 2**30):  # 1 - p is exact: mirror the better formula
+    if 1.0 - (1.0 - p) == p and (1.0 - p) * 2**30 == int(
+        (1.0 - p) * 2**30
+    ):  # 1 - p is exact: mirror the better formula
         return lower_tail(m - k, m, 1.0 - p)
     inside = np.clip(k, 1, m).astype(float)
-    return np.where(k <= 0, 1.0, np.where(k > m, 0.0, scipy.special.betainc(inside, m - inside + 1, p)))
+    return np.where(
+        k <= 0, 1.0, np.where(k > m, 0.0, scipy.special.betainc(inside, m - inside + 1, p))
+    )
 
 
 def _tails(m: int, p: float) -> tuple[_Tail, _Tail]:
@@ -52,7 +65,8 @@ def _check(m: int, p: float, shift: int) -> None:
 
 
 def epsilon(m: int, p: float, shift: int, delta: float) -> float:
-    """The smallest epsilon at which Bin(m, p) and its shift by `shift` are (epsilon, delta)-indistinguishable, both ways.
+    """The smallest epsilon at which Bin(m, p) and its shift by `shift` are (epsilon,
+    delta)-indistinguishable, both ways.
 
     Within about 1e-10 above the truth, never below; infinite where no epsilon will do.
 
@@ -84,7 +98,8 @@ def _epsilon_one_way(tail: _Tail, m: int, shift: int, delta: float) -> float:
 
 
 def delta(m: int, p: float, shift: int, epsilon: float) -> float:
-    """The smallest delta at which Bin(m, p) and its shift by `shift` are (epsilon, delta)-indistinguishable, both ways.
+    """The smallest delta at which Bin(m, p) and its shift by `shift` are (epsilon,
+    delta)-indistinguishable, both ways.
 
     Never below the truth; above it by at most about 1e-11 of the tail it is computed from.
 
@@ -105,11 +120,15 @@ def delta(m: int, p: float, shift: int, epsilon: float) -> float:
     def gain(tail: _Tail) -> Callable[[NDArray[np.int64]], NDArray[np.float64]]:
         return lambda k: tail(k) * (1 + _error(m)) - factor * tail(k - shift) * (1 - _error(m))
 
-    return min(1.0, max(0.0, *(_peak(gain(tail), *_reach(tail, m, shift)) for tail in _tails(m, p))))
+    return min(
+        1.0, max(0.0, *(_peak(gain(tail), *_reach(tail, m, shift)) for tail in _tails(m, p)))
+    )
 
 
 def _reach(tail: _Tail, m: int, shift: int) -> tuple[int, int]:
-    """Where the tail is neither below 1e-300 nor 1 to the last bit, for k and k - shift: the maximum lies there."""
+    """Where the tail is neither below 1e-300 nor 1 to the last bit, for k and k - shift: the
+    maximum lies there.
+    """
     low = first(lambda k: bool(tail(np.array(k)) > 1e-300), 0, m)
     high = first(lambda k: bool(tail(np.array(k)) >= 1 - 1e-16), low, m)
     return low, min(m, high + shift)
@@ -123,10 +142,14 @@ def first(holds: Callable[[int], bool], low: int, high: int) -> int:
     return low
 
 
-def _peak(function: Callable[[NDArray[np.int64]], NDArray[np.float64]], low: int, high: int) -> float:
-    """The maximum of a function over integers that rises, then falls: grids of 257 points, each inside the last's peak.
+def _peak(
+    function: Callable[[NDArray[np.int64]], NDArray[np.float64]], low: int, high: int
+) -> float:
+    """The maximum of a function over integers that rises, then falls: grids of 257 points, each
+    inside the last's peak.
 
-    The first grid is finer than half a standard deviation, so it meets the part that is neither -inf nor flat.
+    The first grid is finer than half a standard deviation, so it meets the part that is neither
+    -inf nor flat.
     """
     best = -math.inf
     while True:

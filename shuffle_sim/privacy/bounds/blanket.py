@@ -1,13 +1,17 @@
-"""The privacy blanket of k-ary randomised response (Balle, Bell, Gascon and Nissim 2019), by exact sums.
+"""The privacy blanket of k-ary randomised response (Balle, Bell, Gascon and Nissim 2019), by exact
+sums.
 
-Every user keeps its symbol with probability 1 - gamma and else draws one of K uniformly. Tell the attacker who drew, and all data
-but one user's: what is left is that user's message among M uniform ones, M ~ Bin(n - 1, gamma). With N and N' the numbers
-of the two symbols in question among the M + 1 messages, uniform and independent, the hockey-stick divergence is exactly
+Every user keeps its symbol with probability 1 - gamma and else draws one of K uniformly. Tell the
+attacker who drew, and all data but one user's: what is left is that user's message among M uniform
+ones, M ~ Bin(n - 1, gamma). With N and N' the numbers of the two symbols in question among the M +
+1 messages, uniform and independent, the hockey-stick divergence is exactly
 
-    delta(epsilon) = E [ (c N + gamma) - e^epsilon (c N' + gamma) ]_+,    c = (1 - gamma) K / (M + 1),
+    delta(epsilon) = E [ (c N + gamma) - e^epsilon (c N' + gamma) ]_+,    c = (1 - gamma) K / (M +
+    1),
 
-(c N + gamma is the likelihood ratio of the histogram to that of M + 1 uniform messages). More blanket is post-processing, so the
-M of a bucket may all be counted as its least: the sum is rounded upward.
+(c N + gamma is the likelihood ratio of the histogram to that of M + 1 uniform messages). More
+blanket is post-processing, so the M of a bucket may all be counted as its least: the sum is rounded
+upward.
 """
 
 import math
@@ -35,7 +39,9 @@ def check(users: int, gamma: float, symbols: int) -> None:
 
 
 def delta(users: int, gamma: float, symbols: int, epsilon: float) -> float:
-    """delta of one round of `users` honest users at `epsilon`; never below the blanket's exact one."""
+    """delta of one round of `users` honest users at `epsilon`; never below the blanket's exact
+    one.
+    """
     check(users, gamma, symbols)
     real("epsilon", epsilon, 0.0, math.inf, closed=(True, False))
     low, high = (int(x) for x in scipy.stats.binom.ppf([_TAIL, 1 - _TAIL], users - 1, gamma))
@@ -50,7 +56,8 @@ def delta(users: int, gamma: float, symbols: int, epsilon: float) -> float:
 def _gain(messages: int, gamma: float, symbols: int, factor: float) -> float:
     """E [(c N + gamma) - factor (c N' + gamma)]_+ for so many uniform messages, rounded upward.
 
-    Given N = a, N' is binomial among the other messages, and E [A - B N']_+ = A P(N' <= t) - B E[N'; N' <= t] for t = A/B.
+    Given N = a, N' is binomial among the other messages, and E [A - B N']_+ = A P(N' <= t) - B
+    E[N'; N' <= t] for t = A/B.
     """
     c = (1 - gamma) * symbols / messages
     low, high = (int(x) for x in scipy.stats.binom.ppf([_TAIL, 1 - _TAIL], messages, 1 / symbols))
@@ -66,20 +73,29 @@ def _gain(messages: int, gamma: float, symbols: int, factor: float) -> float:
         p = 1 / (symbols - 1)
         mean = others * p * _tail(t - 1, others - 1, p)
         error = 1e-11 + 1e-14 * math.sqrt(messages)
-        gains = np.where(t >= 0, A * _tail(t, others, p) * (1 + error) - B * mean * (1 - error), 0.0)
-    # What is cut off has N outside the window; below, the gain is less than inside; above, its mean is below 4 K _TAIL.
+        gains = np.where(
+            t >= 0, A * _tail(t, others, p) * (1 + error) - B * mean * (1 - error), 0.0
+        )
+    # What is cut off has N outside the window; below, the gain is less than inside; above, its mean
+    # is below 4 K _TAIL.
     return float(weights @ np.maximum(gains, 0.0)) + 5 * symbols * _TAIL
 
 
 def _tail(k: NDArray[np.float64], m: NDArray[np.int64], p: float) -> NDArray[np.float64]:
     """P(Bin(m, p) <= k)."""
     inside = np.clip(k, 0, np.maximum(m - 1, 0))
-    return np.where(k < 0, 0.0, np.where(k >= m, 1.0, scipy.special.betaincc(inside + 1, np.maximum(m - inside, 1), p)))
+    return np.where(
+        k < 0,
+        0.0,
+        np.where(k >= m, 1.0, scipy.special.betaincc(inside + 1, np.maximum(m - inside, 1), p)),
+    )
 
 
 @lru_cache(maxsize=256)
 def epsilon(users: int, gamma: float, symbols: int, delta_: float) -> float:
-    """The smallest epsilon at `delta_`, rounded up; never above that of one user's own randomised response."""
+    """The smallest epsilon at `delta_`, rounded up; never above that of one user's own randomised
+    response.
+    """
     check(users, gamma, symbols)
     real("delta", delta_, 0.0, 1.0, closed=(False, False))
     high = math.log1p((1 - gamma) * symbols / gamma)
@@ -87,12 +103,15 @@ def epsilon(users: int, gamma: float, symbols: int, delta_: float) -> float:
         return 0.0
     if delta(users, gamma, symbols, high) > delta_:
         return high  # one user's own randomised response is that private without any others
-    root: float = scipy.optimize.brentq(lambda e: math.log(delta(users, gamma, symbols, e) / delta_), 0.0, high, xtol=1e-10)
+    root: float = scipy.optimize.brentq(
+        lambda e: math.log(delta(users, gamma, symbols, e) / delta_), 0.0, high, xtol=1e-10
+    )
     return root + 2e-10
 
 
 def theorem(users: int, steps: int, epsilon: float, delta_: float) -> float:
-    """gamma of Theorem 3.1 of the paper, K = steps + 1: max(14 K ln(2/delta) / ((n - 1) epsilon^2), 27 K / ((n - 1) epsilon)).
+    """gamma of Theorem 3.1 of the paper, K = steps + 1: max(14 K ln(2/delta) / ((n - 1) epsilon^2),
+    27 K / ((n - 1) epsilon)).
 
     Raises:
         ParameterError: epsilon not in (0, 1], where the theorem applies.
@@ -100,4 +119,6 @@ def theorem(users: int, steps: int, epsilon: float, delta_: float) -> float:
     integer("n", users, 2)
     real("epsilon", epsilon, 0.0, 1.0)
     k = integer("steps", steps) + 1
-    return max(14 * k * math.log(2 / delta_) / ((users - 1) * epsilon**2), 27 * k / ((users - 1) * epsilon))
+    return max(
+        14 * k * math.log(2 / delta_) / ((users - 1) * epsilon**2), 27 * k / ((users - 1) * epsilon)
+    )

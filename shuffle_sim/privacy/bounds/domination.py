@@ -1,19 +1,22 @@
-"""Binomial noise is a post-processed Gaussian: the sigma of the Gaussian that dominates it, in any dimension.
+"""Binomial noise is a post-processed Gaussian: the sigma of the Gaussian that dominates it, in any
+dimension.
 
-Lemma (docs/theory.md, "Domination"). B ~ Bin(m, p), S(j) = P(B >= j), nu > 0 small. For k = 1..g let mu_k be the maximum,
-over j with S(j - k) > nu and S(j) < 1 - nu, of
+Lemma (docs/theory.md, "Domination"). B ~ Bin(m, p), S(j) = P(B >= j), nu > 0 small. For k = 1..g
+let mu_k be the maximum, over j with S(j - k) > nu and S(j) < 1 - nu, of
 
     Phi^-1((S(j - k) - nu)/(1 - nu)) - Phi^-1(S(j)/(1 - nu)),
 
-and sigma* = min_k k / mu_k. Then for every integer shift vector k in [-g, g]^d the d-fold mechanism k -> k + B satisfies
+and sigma* = min_k k / mu_k. Then for every integer shift vector k in [-g, g]^d the d-fold mechanism
+k -> k + B satisfies
 
     delta(epsilon) <= delta_GDP(epsilon; ||k||_2 / sigma*) + d nu.
 
 The comparator's trade-off curve is symmetric, so one direction covers both for every p.
 
-Lemma (docs/theory.md, "Large counts"). Every step z(j) - z(j+1) of z = Phi^-1 o S is at most the greater of the steps at the two
-ends of any window around it and of sqrt(6 (1 - sqrt(1 - kappa / 3))), kappa the largest log((j+1)(m-j+1) / (j (m-j))) in the
-window. That bounds mu_k / k for all k at once in O(1), whatever m, at the price of about 14 in the variance.
+Lemma (docs/theory.md, "Large counts"). Every step z(j) - z(j+1) of z = Phi^-1 o S is at most the
+greater of the steps at the two ends of any window around it and of sqrt(6 (1 - sqrt(1 - kappa /
+3))), kappa the largest log((j+1)(m-j+1) / (j (m-j))) in the window. That bounds mu_k / k for all k
+at once in O(1), whatever m, at the price of about 14 in the variance.
 """
 
 import math
@@ -27,9 +30,11 @@ from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.bounds.binomial import lower_tail, upper_tail, variance
 
 NU = 1e-12
-# Doubles agree with 60 digits to 1e-13; this also covers clipping in floats (a norm may exceed its bound by 1e-15).
+# Doubles agree with 60 digits to 1e-13; this also covers clipping in floats (a norm may exceed its
+# bound by 1e-15).
 _INFLATE = 1 + 1e-6
-# Up to so many (k, j) pairs and this variance the first lemma is evaluated as it stands; beyond, the second.
+# Up to so many (k, j) pairs and this variance the first lemma is evaluated as it stands; beyond,
+# the second.
 _EXACT_PAIRS = 1_000_000
 _EXACT_VARIANCE = 1e5
 MIN_VARIANCE = 15.0
@@ -48,7 +53,8 @@ def _quantile(j: NDArray[np.int64], m: int, p: float, below: float) -> NDArray[n
 
 @lru_cache(maxsize=4096)
 def dominating_sigma(m: int, p: float, g: int) -> float:
-    """sigma* of the lemmas: the standard deviation of a Gaussian that dominates shifts of up to g of Bin(m, p).
+    """sigma* of the lemmas: the standard deviation of a Gaussian that dominates shifts of up to g
+    of Bin(m, p).
 
     Args:
         m: number of trials.
@@ -59,7 +65,8 @@ def dominating_sigma(m: int, p: float, g: int) -> float:
         sigma*, in units of one count; 0 where a shift by g is revealed with probability above nu.
 
     Raises:
-        ParameterError: if the variance m p (1 - p) is below 15, where the lemma gives nothing useful.
+        ParameterError: if the variance m p (1 - p) is below 15, where the lemma gives nothing
+        useful.
     """
     integer("m", m, 1, 2**53)
     real("p", p, 0.0, 1.0, closed=(False, False))
@@ -67,7 +74,9 @@ def dominating_sigma(m: int, p: float, g: int) -> float:
     v = variance(m, p)
     if v < MIN_VARIANCE:
         raise ParameterError(
-            "m p (1 - p)", v, f"at least {MIN_VARIANCE:g} for the domination lemma: more users or more noise bits b"
+            "m p (1 - p)",
+            v,
+            f"at least {MIN_VARIANCE:g} for the domination lemma: more users or more noise bits b",
         )
     # Bernstein: outside mean +- t each tail is below nu.
     log = math.log(1 / NU)
@@ -107,5 +116,7 @@ def _steepest(m: int, p: float, low: int, high: int) -> float | None:
 
 def _quantile_plain(j: NDArray[np.int64], m: int, p: float) -> NDArray[np.float64]:
     upper, lower = upper_tail(j, m, p), lower_tail(j - 1, m, p)
-    quantile: NDArray[np.float64] = np.where(upper < 0.5, scipy.special.ndtri(upper), -scipy.special.ndtri(lower))
+    quantile: NDArray[np.float64] = np.where(
+        upper < 0.5, scipy.special.ndtri(upper), -scipy.special.ndtri(lower)
+    )
     return quantile

@@ -1,4 +1,6 @@
-"""The Gaussian mechanism: exact trade-off (Balle and Wang 2018; Dong, Roth and Su 2019), the yardstick of the field."""
+"""The Gaussian mechanism: exact trade-off (Balle and Wang 2018; Dong, Roth and Su 2019), the
+yardstick of the field.
+"""
 
 import math
 from typing import overload
@@ -15,9 +17,11 @@ def delta_gdp(epsilon: float, mu: float) -> float: ...
 @overload
 def delta_gdp(epsilon: float, mu: NDArray[np.float64]) -> NDArray[np.float64]: ...
 def delta_gdp(epsilon: float, mu: float | NDArray[np.float64]) -> float | NDArray[np.float64]:
-    """delta of N(mu, 1) against N(0, 1): Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu), for mu >= 0.
+    """delta of N(mu, 1) against N(0, 1): Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 -
+    epsilon/mu), for mu >= 0.
 
-    Computed as a product, Phi(a) (1 - e^(epsilon + log Phi(b) - log Phi(a))), so that no tail underflows to a difference.
+    Computed as a product, Phi(a) (1 - e^(epsilon + log Phi(b) - log Phi(a))), so that no tail
+    underflows to a difference.
     """
     mu = np.maximum(mu, 1e-300)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -29,7 +33,9 @@ def delta_gdp(epsilon: float, mu: float | NDArray[np.float64]) -> float | NDArra
 
 
 def mu_of(epsilon: float, delta: float) -> float:
-    """The largest mu whose Gaussian pair is (epsilon, delta)-indistinguishable, within 1e-12 below."""
+    """The largest mu whose Gaussian pair is (epsilon, delta)-indistinguishable, within 1e-12
+    below.
+    """
     epsilon, delta = (
         real("epsilon", epsilon, 0.0, math.inf, closed=(True, False)),
         real("delta", delta, 0, 1, closed=(False, False)),
@@ -38,24 +44,37 @@ def mu_of(epsilon: float, delta: float) -> float:
     while delta_gdp(epsilon, high) < delta:
         high *= 2
     root: float = scipy.optimize.brentq(
-        lambda mu: delta_gdp(epsilon, mu) - delta, 1e-12 * high, high, xtol=1e-300, rtol=1e-14, maxiter=500
+        lambda mu: delta_gdp(epsilon, mu) - delta,
+        1e-12 * high,
+        high,
+        xtol=1e-300,
+        rtol=1e-14,
+        maxiter=500,
     )
     return root * (1 - 1e-13)
 
 
 def epsilon_gdp(delta: float, mu: float) -> float:
-    """The smallest epsilon >= 0 at which N(mu, 1) against N(0, 1) is (epsilon, delta)-indistinguishable."""
+    """The smallest epsilon >= 0 at which N(mu, 1) against N(0, 1) is (epsilon,
+    delta)-indistinguishable.
+    """
     if mu <= 0 or delta_gdp(0.0, mu) <= delta:
         return 0.0
     high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1
     root: float = scipy.optimize.brentq(
-        lambda epsilon: delta_gdp(epsilon, mu) - delta, 0.0, high, xtol=1e-14, rtol=1e-14, maxiter=500
+        lambda epsilon: delta_gdp(epsilon, mu) - delta,
+        0.0,
+        high,
+        xtol=1e-14,
+        rtol=1e-14,
+        maxiter=500,
     )
     return root * (1 + 1e-13)
 
 
 def sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
-    """Standard deviation of the analytic Gaussian mechanism of l2 sensitivity `sensitivity` at (epsilon, delta).
+    """Standard deviation of the analytic Gaussian mechanism of l2 sensitivity `sensitivity` at
+    (epsilon, delta).
 
     Source: Balle and Wang (2018), Theorem 8.
     """

@@ -6,9 +6,11 @@ from shuffle_sim.errors import integer, real
 
 
 def least_honest_fraction(users: int, batch: int, corrupted: float, failure: float = 1e-6) -> float:
-    """The honest fraction that every one of the disjoint random batches has, but with probability `failure`.
+    """The honest fraction that every one of the disjoint random batches has, but with probability
+    `failure`.
 
-    The honest users of a batch are hypergeometric; the union bound over the batches is taken of their lower tail.
+    The honest users of a batch are hypergeometric; the union bound over the batches is taken of
+    their lower tail.
 
     Args:
         users: of the population.
@@ -23,8 +25,11 @@ def least_honest_fraction(users: int, batch: int, corrupted: float, failure: flo
     integer("batch", batch, 1, users)
     bad = round(real("corrupted", corrupted, 0.0, 1.0, closed=(True, True)) * users)
     law = scipy.stats.hypergeom(users, users - bad, batch)
-    quantile = int(law.ppf(real("failure", failure, 0.0, 1.0, closed=(False, False)) / (users // batch)))
-    # The quantile is found in floats: settle it on the tail itself. `least` is the largest k with P(fewer than k) small enough.
+    quantile = int(
+        law.ppf(real("failure", failure, 0.0, 1.0, closed=(False, False)) / (users // batch))
+    )
+    # The quantile is found in floats: settle it on the tail itself. `least` is the largest k with
+    # P(fewer than k) small enough.
     least = max(0, quantile - 2)
     while least < batch and (users // batch) * law.cdf(least) <= failure:
         least += 1

@@ -1,13 +1,17 @@
-"""Discrete Laplace noise made of the users' shares: exact privacy of what the honest ones add up to.
+"""Discrete Laplace noise made of the users' shares: exact privacy of what the honest ones add up
+to.
 
-A user's share is the difference of two negative binomials of shape 1/N, so the shares of h users are the difference D_r of two
-of shape r = h/N: the discrete Laplace law, pmf ~ e^{-rate |z|}, at r = 1, and less noise below. With nb(j) the pmf of one of the
-two, P(w) = sum_j nb(j) nb(j + w) is a mixture of sequences that fall and are log-convex in w >= 0 for r <= 1. Hence (proofs in
+A user's share is the difference of two negative binomials of shape 1/N, so the shares of h users
+are the difference D_r of two of shape r = h/N: the discrete Laplace law, pmf ~ e^{-rate |z|}, at r
+= 1, and less noise below. With nb(j) the pmf of one of the two, P(w) = sum_j nb(j) nb(j + w) is a
+mixture of sequences that fall and are log-convex in w >= 0 for r <= 1. Hence (proofs in
 docs/theory.md, "Split and mix")
 
-- P is symmetric and falls away from 0, so delta(epsilon) = sum_w max(0, P(w) - e^epsilon P(w - shift)) grows with the shift,
-- the loss of a shift t is at most ln P(0)/P(t) <= t ln P(0)/P(1): pure differential privacy, and with it zero-concentrated
-  privacy of rho = (ln P(0)/P(1))^2 ||shift||^2 / 2 for independent coordinates.
+- P is symmetric and falls away from 0, so delta(epsilon) = sum_w max(0, P(w) - e^epsilon P(w -
+shift)) grows with the shift,
+- the loss of a shift t is at most ln P(0)/P(t) <= t ln P(0)/P(1): pure differential privacy, and
+  with it zero-concentrated privacy of rho = (ln P(0)/P(1))^2 ||shift||^2 / 2 for independent
+  coordinates.
 """
 
 import math
@@ -40,8 +44,8 @@ def check(shape: float, rate: float, shift: int) -> None:
 def pmf(shape: float, rate: float, reach: int) -> NDArray[np.float64]:
     """P(D_r = 0), P(D_r = 1), ..., P(D_r = reach), each to about 1e-15 P(0): the law is symmetric.
 
-    By inverting the characteristic function ((1 - a)^2 / |1 - a e^{it}|^2)^r, a = e^-rate, on a circle so long that what wraps
-    around is below the error.
+    By inverting the characteristic function ((1 - a)^2 / |1 - a e^{it}|^2)^r, a = e^-rate, on a
+    circle so long that what wraps around is below the error.
 
     Args:
         shape: r in (0, 1].
@@ -62,7 +66,8 @@ def pure_epsilon(shape: float, rate: float, shift: int) -> float:
     check(shape, rate, shift)
     if shape == 1 or shift == 0:
         return rate * shift
-    # Far out P itself is lost in rounding; the losses of steps of 1 fall with the distance, so those last seen bound the rest.
+    # Far out P itself is lost in rounding; the losses of steps of 1 fall with the distance, so
+    # those last seen bound the rest.
     law = pmf(shape, rate, shift)
     far = min(shift, max(1, int(np.searchsorted(-law, -1e-4 * law[0])) - 1))
     slope = math.log(law[far // 2] / law[far]) / (far - far // 2)
@@ -70,7 +75,8 @@ def pure_epsilon(shape: float, rate: float, shift: int) -> float:
 
 
 def delta(shape: float, rate: float, shift: int, epsilon: float) -> float:
-    """The smallest delta at which D_r and its shift are (epsilon, delta)-indistinguishable; never below the truth.
+    """The smallest delta at which D_r and its shift are (epsilon, delta)-indistinguishable; never
+    below the truth.
 
     Above it by at most about 1e-14 (1 + e^epsilon), the error of the sums.
     """
@@ -83,8 +89,12 @@ def delta(shape: float, rate: float, shift: int, epsilon: float) -> float:
 
 
 @lru_cache(maxsize=8)
-def _neighbours(shape: float, rate: float, shift: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """P(w) and P(w - shift) for the w up to shift / 2: beyond, the shifted law is the larger one."""
+def _neighbours(
+    shape: float, rate: float, shift: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """P(w) and P(w - shift) for the w up to shift / 2: beyond, the shifted law is the larger
+    one.
+    """
     reach = math.ceil(_TAIL / rate)
     law = pmf(shape, rate, reach + shift)
     w = np.arange(-reach, (shift + 1) // 2)
@@ -92,7 +102,9 @@ def _neighbours(shape: float, rate: float, shift: int) -> tuple[NDArray[np.float
 
 
 def epsilon(shape: float, rate: float, shift: int, delta_: float) -> float:
-    """The smallest epsilon at which D_r and its shift are (epsilon, delta_)-indistinguishable, rounded up."""
+    """The smallest epsilon at which D_r and its shift are (epsilon, delta_)-indistinguishable,
+    rounded up.
+    """
     real("delta", delta_, 0.0, 1.0, closed=(True, False))
     pure = pure_epsilon(shape, rate, shift)
     if delta(shape, rate, shift, 0.0) <= delta_:
@@ -107,7 +119,8 @@ def epsilon(shape: float, rate: float, shift: int, delta_: float) -> float:
 def delta_zcdp(rho: float, epsilon: float) -> float:
     """delta of rho-zero-concentrated privacy at `epsilon` (Canonne, Kamath and Steinke 2020).
 
-    inf over alpha > 1 of e^{(alpha - 1)(alpha rho - epsilon)} (1 - 1/alpha)^alpha / (alpha - 1); every alpha gives a bound.
+    inf over alpha > 1 of e^{(alpha - 1)(alpha rho - epsilon)} (1 - 1/alpha)^alpha / (alpha - 1);
+    every alpha gives a bound.
     """
     return math.exp(_log_delta_zcdp(positive("rho", rho), epsilon))
 
@@ -115,7 +128,9 @@ def delta_zcdp(rho: float, epsilon: float) -> float:
 def _log_delta_zcdp(rho: float, epsilon: float) -> float:
     def log_bound(x: float) -> float:
         extra = math.exp(x)  # alpha - 1
-        return extra * ((1 + extra) * rho - epsilon) + (1 + extra) * math.log1p(-1 / (1 + extra)) - x
+        return (
+            extra * ((1 + extra) * rho - epsilon) + (1 + extra) * math.log1p(-1 / (1 + extra)) - x
+        )
 
     best = scipy.optimize.minimize_scalar(
         log_bound, bounds=(math.log(1e-6), math.log(1e6)), method="bounded", options={"xatol": 1e-9}
@@ -139,7 +154,13 @@ def rho_zcdp(epsilon: float, delta_: float) -> float:
     """The largest rho that `delta_zcdp` proves (epsilon, delta_)-private, rounded down."""
     positive("epsilon", epsilon)
     target = math.log(real("delta", delta_, 0.0, 1.0, closed=(False, False)))
-    # At the lower end the classical conversion is private, at the upper one the divergence alone is not.
-    ends = math.log(min(epsilon / 2, epsilon**2 / (-16 * target))), math.log(epsilon - 2 * target + 1)
-    root: float = scipy.optimize.brentq(lambda x: _log_delta_zcdp(math.exp(x), epsilon) - target, *ends, xtol=1e-13)
+    # At the lower end the classical conversion is private, at the upper one the divergence alone is
+    # not.
+    ends = (
+        math.log(min(epsilon / 2, epsilon**2 / (-16 * target))),
+        math.log(epsilon - 2 * target + 1),
+    )
+    root: float = scipy.optimize.brentq(
+        lambda x: _log_delta_zcdp(math.exp(x), epsilon) - target, *ends, xtol=1e-13
+    )
     return math.exp(root) * (1 - 1e-6)

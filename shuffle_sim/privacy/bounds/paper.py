@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from shuffle_sim.errors import ParameterError, integer, real
 
-# ln((1 + a)/(1 - a)) <= 3 a holds up to here; the proof of Lemma 3.1 uses it with a = epsilon/(3 g).
+# ln((1 + a)/(1 - a)) <= 3 a holds up to here; the proof of Lemma 3.1 uses it with a = epsilon/(3
+# g).
 _LOG_BOUND = 0.8585
 _MAX_EPSILON = 15.0
 _MIN_DELTA = 1e-100
@@ -24,7 +25,8 @@ class Constants:
 
 
 def lemma_3_1(n: int, epsilon: float, delta: float, g: int | None = None) -> Constants:
-    """Parameters of the scalar sum on [0, 1] by Lemma 3.1: g >= sqrt(n), b > 180 g^2 ln(2/delta)/(epsilon^2 n).
+    """Parameters of the scalar sum on [0, 1] by Lemma 3.1: g >= sqrt(n), b > 180 g^2
+    ln(2/delta)/(epsilon^2 n).
 
     Args:
         n: users.
@@ -33,7 +35,8 @@ def lemma_3_1(n: int, epsilon: float, delta: float, g: int | None = None) -> Con
         g: rounding steps; ceil(sqrt n) where not given.
 
     Raises:
-        ParameterError: outside the lemma's range, or where its proof's hidden condition epsilon/(3 g) <= 0.8585 fails.
+        ParameterError: outside the lemma's range, or where its proof's hidden condition epsilon/(3
+        g) <= 0.8585 fails.
     """
     integer("n", n)
     real("epsilon", epsilon, 1e-6, _MAX_EPSILON)
@@ -42,7 +45,8 @@ def lemma_3_1(n: int, epsilon: float, delta: float, g: int | None = None) -> Con
     steps = least if g is None else integer("g", g, least)
     if epsilon / (3 * steps) > _LOG_BOUND:
         raise ParameterError(
-            "epsilon", epsilon, f"at most {3 * steps * _LOG_BOUND:g} at g = {steps}: the proof of Lemma 3.1 needs "
+            "epsilon", epsilon, f"at most {3 * steps * _LOG_BOUND:g} at g = {steps}: the proof of "
+                                "Lemma 3.1 needs "
             f"epsilon/(3 g) <= {_LOG_BOUND}; take g >= {math.ceil(epsilon / (3 * _LOG_BOUND))}"
         )  # fmt: skip
     wanted = 90 * steps**2 * math.log(2 / delta) / (epsilon**2 * n)
@@ -51,7 +55,8 @@ def lemma_3_1(n: int, epsilon: float, delta: float, g: int | None = None) -> Con
 
 
 def theorem_3_2(n: int, d: int, epsilon: float, delta: float) -> Constants:
-    """Parameters of the vector sum by Theorem 3.2 (rescaled to a unit ball): Lemma 3.1 at its (epsilon_hat, delta_hat).
+    """Parameters of the vector sum by Theorem 3.2 (rescaled to a unit ball): Lemma 3.1 at its
+    (epsilon_hat, delta_hat).
 
     Raises:
         ParameterError: outside epsilon in (0, 15], delta in (0, 1/2).
@@ -76,7 +81,8 @@ def lemma_3_3(epsilons: list[float], deltas: list[float], gamma: float) -> tuple
 
 
 def robust_epsilon(epsilon: float, honest_fraction: float) -> float:
-    """epsilon of the sums when only a fraction is honest: Claim A.8 and Corollary A.9, epsilon / gamma.
+    """epsilon of the sums when only a fraction is honest: Claim A.8 and Corollary A.9, epsilon /
+    gamma.
 
     Raises:
         ParameterError: outside epsilon in (0, 1], honest fraction in [1/3, 1].
@@ -86,16 +92,23 @@ def robust_epsilon(epsilon: float, honest_fraction: float) -> float:
 
 
 def interactive_budget(epsilon: float, delta: float, rounds: int) -> tuple[float, float]:
-    """Per-round (epsilon_0, delta_0) of P_GD (Algorithm 5): (epsilon/(2 sqrt(2 T ln(1/delta))), delta/(T + 1)).
+    """Per-round (epsilon_0, delta_0) of P_GD (Algorithm 5): (epsilon/(2 sqrt(2 T ln(1/delta))),
+    delta/(T + 1)).
 
     Raises:
-        ParameterError: where composing them does not give back (epsilon, delta), as at epsilon 1, delta 0.1, T 10,000.
+        ParameterError: where composing them does not give back (epsilon, delta), as at epsilon 1,
+        delta 0.1, T 10,000.
     """
     real("epsilon", epsilon, 0.0, math.inf, closed=(False, False))
     real("delta", delta, 0.0, 1.0, closed=(False, False))
     integer("rounds", rounds)
     each = epsilon / (2 * math.sqrt(2 * rounds * math.log(1 / delta)))
-    spent = 0.5 * math.sqrt(1 + math.log(rounds + 1) / math.log(1 / delta)) + rounds * each * math.expm1(each) / epsilon
+    spent = (
+        0.5 * math.sqrt(1 + math.log(rounds + 1) / math.log(1 / delta))
+        + rounds * each * math.expm1(each) / epsilon
+    )
     if spent > 1:
-        raise ParameterError("delta", delta, f"smaller: composing {rounds} rounds would spend {spent:.3f} of epsilon")
+        raise ParameterError(
+            "delta", delta, f"smaller: composing {rounds} rounds would spend {spent:.3f} of epsilon"
+        )
     return each, delta / (rounds + 1)

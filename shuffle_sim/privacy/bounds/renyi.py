@@ -1,16 +1,20 @@
-"""One round of a vector sum with few coins: a Renyi bound of the whole mechanism, rounding included.
+"""One round of a vector sum with few coins: a Renyi bound of the whole mechanism, rounding
+included.
 
-The domination lemma reveals the rounding's uniforms. That is cheap at the sizes people run; with a few hundred coins and few
-steps it can cost many orders of magnitude in delta. Here nothing is revealed. A coordinate at w in [0, g] has the law P_w of
-Bin(m, p) + floor(w) + Ber(w - floor(w)). For theta > 0 and a window of counts, with sums and tails inside the window,
+The domination lemma reveals the rounding's uniforms. That is cheap at the sizes people run; with a
+few hundred coins and few steps it can cost many orders of magnitude in delta. Here nothing is
+revealed. A coordinate at w in [0, g] has the law P_w of Bin(m, p) + floor(w) + Ber(w - floor(w)).
+For theta > 0 and a window of counts, with sums and tails inside the window,
 
-    M(w, w') = sum_y P_w(y)^(1 + theta) P_w'(y)^-theta,
-    K(w, w') = theta^theta / (1 + theta)^(1 + theta) max_t P_w(tail t)^(1 + theta) P_w'(tail t)^-theta,
+    M(w, w') = sum_y P_w(y)^(1 + theta) P_w'(y)^-theta, K(w, w') = theta^theta / (1 + theta)^(1 +
+    theta) max_t P_w(tail t)^(1 + theta) P_w'(tail t)^-theta,
 
     delta(epsilon) <= e^(-theta epsilon) sup K(w_1, w'_1) M(w_2, w'_2) ... M(w_d, w'_d) + d rho,
 
-rho the mass a coordinate may have outside the window: K is exact for the coordinate that moves most, M a moment of the others.
-The supremum over all pairs of points of the ball is bounded by its Lagrange dual on a grid. Proof: docs/theory.md, "Few coins".
+rho the mass a coordinate may have outside the window: K is exact for the coordinate that moves
+most, M a moment of the others.
+The supremum over all pairs of points of the ball is bounded by its Lagrange dual on a grid. Proof:
+docs/theory.md, "Few coins".
 """
 
 import math
@@ -30,7 +34,8 @@ LEAST_VARIANCE = 0.1
 _CELLS = 48  # per axis of the grid over half the range
 _FINER = 1.05  # ratio of neighbouring orders theta
 _ORDERS = range(-60, 190)  # theta from 0.05 to 1e4
-# Doubles are good to 1e-12 theta here; this also covers norms that exceed their bound by a rounding error.
+# Doubles are good to 1e-12 theta here; this also covers norms that exceed their bound by a rounding
+# error.
 _INFLATE = 1e-6
 _Floats = NDArray[np.float64]
 _Value = Callable[[float, float, float], float]
@@ -39,7 +44,9 @@ _Value = Callable[[float, float, float], float]
 
 def applies(m: int, p: float, g: int, d: int) -> bool:
     """Whether there are two coordinates or more, some noise, and few enough coins and steps."""
-    return d > 1 and m <= MOST_COINS and g <= min(MOST_STEPS, m) and variance(m, p) >= LEAST_VARIANCE
+    return (
+        d > 1 and m <= MOST_COINS and g <= min(MOST_STEPS, m) and variance(m, p) >= LEAST_VARIANCE
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -57,7 +64,9 @@ def delta_few_coins(epsilon: float, m: int, p: float, g: int, d: int) -> float:
     def log_delta(theta: float, log_constant: float, revealed: float) -> float:
         return float(np.logaddexp(log_constant - theta * epsilon, math.log(revealed)))
 
-    delta = max(binomial.delta(m, p, g, epsilon), 1e-300)  # a guess for the windows: the truth in one dimension
+    delta = max(
+        binomial.delta(m, p, g, epsilon), 1e-300
+    )  # a guess for the windows: the truth in one dimension
     for _ in range(2):
         delta = math.exp(min(0.0, _least(log_delta, epsilon, delta, m, p, g, d)))
     return delta
@@ -65,7 +74,9 @@ def delta_few_coins(epsilon: float, m: int, p: float, g: int, d: int) -> float:
 
 @lru_cache(maxsize=4096)
 def epsilon_few_coins(delta: float, m: int, p: float, g: int, d: int) -> float:
-    """epsilon of one round at `delta` in (0, 1), never below the truth; infinite where none is found."""
+    """epsilon of one round at `delta` in (0, 1), never below the truth; infinite where none is
+    found.
+    """
 
     def epsilon(theta: float, log_constant: float, revealed: float) -> float:
         return (log_constant - math.log(delta - revealed)) / theta if revealed < delta else math.inf
@@ -74,16 +85,23 @@ def epsilon_few_coins(delta: float, m: int, p: float, g: int, d: int) -> float:
 
 
 def _least(value: _Value, epsilon: float, delta: float, m: int, p: float, g: int, d: int) -> float:
-    """The least of `value` over orders, and over windows that leave out a part of `delta`: all of them hold."""
+    """The least of `value` over orders, and over windows that leave out a part of `delta`: all of
+    them hold.
+    """
     order = round(math.log(max(1.0, min(epsilon * variance(m, p) / g**2, m / g)), _FINER))
     best = math.inf
     for low, high in dict.fromkeys(_window(m, p, g, delta / d * 3.0**-k) for k in range(1, 7)):
         revealed = d * _outside(m, p, g, low, high)
 
         def at(i: int, low: int = low, high: int = high, revealed: float = revealed) -> float:
-            return value(_FINER**i, _bound(m, p, g, d, i, low, high), revealed) if i in _ORDERS else math.inf
+            return (
+                value(_FINER**i, _bound(m, p, g, d, i, low, high), revealed)
+                if i in _ORDERS
+                else math.inf
+            )
 
-        # Up to a monotone function `at` is convex in theta; neighbouring windows have neighbouring orders.
+        # Up to a monotone function `at` is convex in theta; neighbouring windows have neighbouring
+        # orders.
         here = at(order)
         for step in (8, 4, 2, 1) if math.isinf(best) else (2, 1):
             for side in (step, -step):
@@ -94,7 +112,9 @@ def _least(value: _Value, epsilon: float, delta: float, m: int, p: float, g: int
 
 
 def _window(m: int, p: float, g: int, mass: float) -> tuple[int, int]:
-    """Counts possible under every P_w of which each side leaves out at most half of `mass`, or else all of them."""
+    """Counts possible under every P_w of which each side leaves out at most half of `mass`, or else
+    all of them.
+    """
     low = binomial.first(lambda y: bool(lower_tail(np.array(y), m, p) > mass / 2), g, m)
     high = binomial.first(lambda y: bool(upper_tail(np.array(y + 1 - g), m, p) <= mass / 2), low, m)
     return low, high
@@ -102,7 +122,9 @@ def _window(m: int, p: float, g: int, mass: float) -> tuple[int, int]:
 
 def _outside(m: int, p: float, g: int, low: int, high: int) -> float:
     """rho: no P_w has more mass outside the window."""
-    return float(lower_tail(np.array(low - 1), m, p) + upper_tail(np.array(high + 1 - g), m, p)) * (1 + 1e-9)
+    return float(lower_tail(np.array(low - 1), m, p) + upper_tail(np.array(high + 1 - g), m, p)) * (
+        1 + 1e-9
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -117,8 +139,14 @@ def _bound(m: int, p: float, g: int, d: int, order: int, low: int, high: int) ->
 
 
 def _grid(g: int) -> _Floats:
-    """Distances from the middle of [0, g], every integer's among them: between neighbours P_w is linear in w."""
-    grid: _Floats = np.unique(np.concatenate([g / 2 * np.linspace(0, 1, _CELLS + 1) ** (2 / 3), g / 2 - np.arange(g // 2 + 1)]))
+    """Distances from the middle of [0, g], every integer's among them: between neighbours P_w is
+    linear in w.
+    """
+    grid: _Floats = np.unique(
+        np.concatenate(
+            [g / 2 * np.linspace(0, 1, _CELLS + 1) ** (2 / 3), g / 2 - np.arange(g // 2 + 1)]
+        )
+    )
     return grid
 
 
@@ -126,12 +154,20 @@ def _log_laws(w: _Floats, m: int, p: float, low: int, high: int) -> _Floats:
     """log P_w(y) for low <= y <= high, one row per w."""
     k = np.arange(m + 1)
     gammaln = scipy.special.gammaln
-    pmf = gammaln(m + 1) - gammaln(k + 1) - gammaln(m - k + 1) + k * math.log(p) + (m - k) * math.log1p(-p)
+    pmf = (
+        gammaln(m + 1)
+        - gammaln(k + 1)
+        - gammaln(m - k + 1)
+        + k * math.log(p)
+        + (m - k) * math.log1p(-p)
+    )
     floor = np.floor(w).astype(np.int64)[:, None]
     fraction = w[:, None] - floor
     y = np.arange(low, high + 1) - floor
     with np.errstate(divide="ignore"):  # log 0 where w is an integer
-        laws: _Floats = np.logaddexp(np.log1p(-fraction) + pmf[y], np.log(fraction) + pmf[np.maximum(y - 1, 0)])
+        laws: _Floats = np.logaddexp(
+            np.log1p(-fraction) + pmf[y], np.log(fraction) + pmf[np.maximum(y - 1, 0)]
+        )
     return laws
 
 
@@ -149,20 +185,32 @@ def _tables(log_p: _Floats, log_q: _Floats, theta: float) -> tuple[_Floats, _Flo
 
 
 def _dual(a: _Floats, moment: _Floats, exact: _Floats, d: int, curvature: float) -> float:
-    """An upper bound of max log K + (d - 1) log M over a, a' in the ball of radius g/2, by its Lagrange dual."""
+    """An upper bound of max log K + (d - 1) log M over a, a' in the ball of radius g/2, by its
+    Lagrange dual.
+    """
     budget = a[-1] ** 2
     leads = a[1:, None] ** 2 + a[1:] ** 2 >= 2 * budget / d * (1 - 1e-12)
 
     def bound(log_prices: _Floats) -> float:
         prices = np.exp(log_prices)
-        return float(prices.sum() * budget + _cells(exact, a, prices)[leads].max() + (d - 1) * _cells(moment, a, prices).max())
+        return float(
+            prices.sum() * budget
+            + _cells(exact, a, prices)[leads].max()
+            + (d - 1) * _cells(moment, a, prices).max()
+        )
 
     start = np.full(2, math.log(2 * curvature))
-    return float(scipy.optimize.minimize(bound, start, method="Nelder-Mead", options={"xatol": 1e-2, "fatol": 3e-3}).fun)
+    return float(
+        scipy.optimize.minimize(
+            bound, start, method="Nelder-Mead", options={"xatol": 1e-2, "fatol": 3e-3}
+        ).fun
+    )
 
 
 def _cells(table: _Floats, a: _Floats, prices: _Floats) -> _Floats:
-    """Upper bounds of log f(a, a') - prices . (a^2, a'^2) on the cells of a grid, from log f at its points; f convex in each."""
+    """Upper bounds of log f(a, a') - prices . (a^2, a'^2) on the cells of a grid, from log f at its
+    points; f convex in each.
+    """
     first, second = prices[0] * a[:, None] ** 2, prices[1] * a**2
     left = table - first - second
     left = np.maximum(left[1:], left[:-1])

@@ -1,10 +1,12 @@
-"""What stochastic rounding does to the sensitivity of a vector sum, and the privacy of one round and of many.
+"""What stochastic rounding does to the sensitivity of a vector sum, and the privacy of one round
+and of many.
 
-A user's vector in the l2 ball of radius norm_bound is encoded coordinate by coordinate in g steps over the ball's width,
-rounded at random. Couple the roundings of two neighbours by the same uniforms (independent of the data, so releasing them is
-free): the encodings differ by k, k_j the floor or ceiling of r_j, ||r||_2 <= g. S = ||k||_2^2 has mean at most g^2 + d/4, is
-sub-Gaussian with variance proxy (g + sqrt(d)/2)^2 and never above (g + sqrt d)^2. Proofs: docs/theory.md, "Rounding". For a round
-of few coins that is loose: see `renyi`.
+A user's vector in the l2 ball of radius norm_bound is encoded coordinate by coordinate in g steps
+over the ball's width, rounded at random. Couple the roundings of two neighbours by the same
+uniforms (independent of the data, so releasing them is free): the encodings differ by k, k_j the
+floor or ceiling of r_j, ||r||_2 <= g. S = ||k||_2^2 has mean at most g^2 + d/4, is sub-Gaussian
+with variance proxy (g + sqrt(d)/2)^2 and never above (g + sqrt d)^2. Proofs: docs/theory.md,
+"Rounding". For a round of few coins that is loose: see `renyi`.
 """
 
 import math
@@ -21,8 +23,8 @@ from shuffle_sim.privacy.bounds.gaussian import delta_gdp, epsilon_gdp
 def delta_one_round(epsilon: float, sigma: float, g: int, d: int) -> float:
     """delta of one round of a d-dimensional sum at `epsilon`, never below the truth.
 
-    By joint convexity of the hockey-stick divergence, with h(s) = delta_GDP(epsilon; sqrt(s)/sigma) and any kappa > 0,
-    delta <= d nu + e^{kappa^2 v / 2} sup_s h(s) e^{-kappa (s - g^2 - d/4)}.
+    By joint convexity of the hockey-stick divergence, with h(s) = delta_GDP(epsilon; sqrt(s)/sigma)
+    and any kappa > 0, delta <= d nu + e^{kappa^2 v / 2} sup_s h(s) e^{-kappa (s - g^2 - d/4)}.
 
     Args:
         epsilon: at least 0.
@@ -39,21 +41,28 @@ def delta_one_round(epsilon: float, sigma: float, g: int, d: int) -> float:
     s, h = _grid(epsilon, sigma, mean, top)
 
     def log_bound(kappa: float) -> float:
-        # h grows in s: on a cell of the grid, h at its upper end times the tilt at its lower end bounds the product.
+        # h grows in s: on a cell of the grid, h at its upper end times the tilt at its lower end
+        # bounds the product.
         return kappa * kappa * proxy / 2 + float(np.max(h[1:] - kappa * (s[:-1] - mean)))
 
     steepest = 4 * (1 + epsilon + math.log(1 / NU)) / mean
     best = scipy.optimize.minimize_scalar(
-        lambda x: log_bound(math.exp(x)), bounds=(math.log(steepest) - 16, math.log(steepest)), method="bounded"
+        lambda x: log_bound(math.exp(x)),
+        bounds=(math.log(steepest) - 16, math.log(steepest)),
+        method="bounded",
     )
     return min(1.0, math.exp(min(float(best.fun), 0.0)) + revealed)
 
 
-def _grid(epsilon: float, sigma: float, mean: float, top: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _grid(
+    epsilon: float, sigma: float, mean: float, top: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Cells of [0, top], fine around the mean where the supremum is, and log h at their ends."""
     reach = min(max(0.25 * mean, 2 * (top - mean)), top)
     fine = np.linspace(max(mean - reach / 4, 0.0), min(mean + reach, top), 6000)
-    s = np.unique(np.concatenate([np.linspace(0.0, fine[0], 500), fine, np.linspace(fine[-1], top, 500)]))
+    s = np.unique(
+        np.concatenate([np.linspace(0.0, fine[0], 500), fine, np.linspace(fine[-1], top, 500)])
+    )
     with np.errstate(divide="ignore"):
         return s, np.log(delta_gdp(epsilon, np.sqrt(s) / sigma))
 
@@ -63,11 +72,13 @@ Rounds = Sequence[tuple[float, int, int, int]]
 
 
 def mu_of_rounds(rounds: Rounds, tail: float | NDArray[np.float64]) -> NDArray[np.float64]:
-    """mu of a Gaussian pair that dominates many rounds over the same user, except with probability `tail`.
+    """mu of a Gaussian pair that dominates many rounds over the same user, except with probability
+    `tail`.
 
-    Queries may be chosen adaptively: each round's rounding uniforms are drawn after its query is fixed, so the sum of
-    S_t / sigma_t^2 exceeds its mean bound by the Azuma-Hoeffding margin with probability at most `tail`; below that, fully
-    adaptive Gaussian composition holds (Smith and Thakurta 2022; Koskela et al. 2023). The d nu of each round are not in it.
+    Queries may be chosen adaptively: each round's rounding uniforms are drawn after its query is
+    fixed, so the sum of S_t / sigma_t^2 exceeds its mean bound by the Azuma-Hoeffding margin with
+    probability at most `tail`; below that, fully adaptive Gaussian composition holds (Smith and
+    Thakurta 2022; Koskela et al. 2023). The d nu of each round are not in it.
 
     Args:
         rounds: of one user.
@@ -81,7 +92,9 @@ def mu_of_rounds(rounds: Rounds, tail: float | NDArray[np.float64]) -> NDArray[n
         mean += count * (g * g + d / 4 * rounded) / sigma**2
         proxy += count * (g + math.sqrt(d) / 2) ** 2 * rounded / sigma**4
         top += count * (g + math.sqrt(d) * rounded) ** 2 / sigma**2
-    return np.asarray(np.sqrt(np.minimum(top, mean + np.sqrt(2 * proxy * np.log(1 / np.asarray(tail))))))
+    return np.asarray(
+        np.sqrt(np.minimum(top, mean + np.sqrt(2 * proxy * np.log(1 / np.asarray(tail)))))
+    )
 
 
 def _revealed(rounds: Rounds) -> float:
@@ -89,13 +102,20 @@ def _revealed(rounds: Rounds) -> float:
 
 
 def delta_many_rounds(epsilon: float, rounds: Rounds) -> float:
-    """delta of adaptively composed rounds over the same user at `epsilon`, minimised over the tail's share."""
+    """delta of adaptively composed rounds over the same user at `epsilon`, minimised over the
+    tail's share.
+    """
     tails = np.geomspace(1e-16, 0.5, 200)
-    return min(1.0, float((delta_gdp(epsilon, mu_of_rounds(rounds, tails)) + tails).min()) + _revealed(rounds))
+    return min(
+        1.0,
+        float((delta_gdp(epsilon, mu_of_rounds(rounds, tails)) + tails).min()) + _revealed(rounds),
+    )
 
 
 def epsilon_many_rounds(delta: float, rounds: Rounds) -> float:
-    """epsilon of adaptively composed rounds at `delta`; infinite where delta is below what is revealed."""
+    """epsilon of adaptively composed rounds at `delta`; infinite where delta is below what is
+    revealed.
+    """
     left = delta - _revealed(rounds)
     if left <= 0:
         return math.inf

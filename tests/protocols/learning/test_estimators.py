@@ -1,6 +1,8 @@
-"""Scikit-learn estimators: its own checks, its models where the noise vanishes, privacy as stated, clipping, refusals.
+"""Scikit-learn estimators: its own checks, its models where the noise vanishes, privacy as stated,
+clipping, refusals.
 
-Seeds are fixed, so every figure here is deterministic; where a law is compared, the false-alarm rate is stated.
+Seeds are fixed, so every figure here is deterministic; where a law is compared, the false-alarm
+rate is stated.
 """
 
 import math
@@ -45,7 +47,9 @@ def people(n=400, classes=2, d=4, seed=0):
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, d))
     x /= np.maximum(1.0, np.linalg.norm(x, axis=1, keepdims=True))
-    return x, (x @ (3 * rng.normal(size=(d, classes))) + rng.gumbel(size=(n, classes))).argmax(axis=1)
+    return x, (x @ (3 * rng.normal(size=(d, classes))) + rng.gumbel(size=(n, classes))).argmax(
+        axis=1
+    )
 
 
 def measured(n=400, seed=0):
@@ -59,15 +63,22 @@ def data_for(estimator, n=400):
     return measured(n) if estimator is ShuffleRegressor else people(n)
 
 
-@pytest.mark.filterwarnings("ignore::protocols.learning.estimators.ClippingWarning")  # the checks' rows ignore the default bounds
+@pytest.mark.filterwarnings(
+    "ignore::protocols.learning.estimators.ClippingWarning"
+)  # the checks' rows ignore the default bounds
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_scikit_learn_s_own_checks_pass_without_a_declared_exception(estimator):
     found = check_estimator(estimator(), on_fail=None, on_skip=None)
     assert [each for each in found if each["status"] not in ("passed", "skipped")] == []
     assert len(found) > 50
-    # What needs pandas or scikit-learn's array API switch is not looked at unless they are there; all else is.
+    # What needs pandas or scikit-learn's array API switch is not looked at unless they are there;
+    # all else is.
     unseen = {each["check_name"] for each in found if each["status"] == "skipped"}
-    assert unseen <= {"check_array_api_input", "check_classifier_data_not_an_array", "check_regressor_data_not_an_array"}
+    assert unseen <= {
+        "check_array_api_input",
+        "check_classifier_data_not_an_array",
+        "check_regressor_data_not_an_array",
+    }
 
 
 # Agreement as the noise vanishes
@@ -78,11 +89,15 @@ def with_constant(x):
 
 
 def logistic_reference(x, y, ridge):
-    return LogisticRegression(C=1 / (ridge * len(x)), fit_intercept=False, tol=1e-8, max_iter=10_000).fit(with_constant(x), y)
+    return LogisticRegression(
+        C=1 / (ridge * len(x)), fit_intercept=False, tol=1e-8, max_iter=10_000
+    ).fit(with_constant(x), y)
 
 
 def hinge_reference(x, y, ridge):
-    model = LinearSVC(C=1 / (ridge * len(x)), loss="hinge", fit_intercept=False, tol=1e-6, max_iter=1_000_000)
+    model = LinearSVC(
+        C=1 / (ridge * len(x)), loss="hinge", fit_intercept=False, tol=1e-6, max_iter=1_000_000
+    )
     return model.fit(with_constant(x), y)
 
 
@@ -101,34 +116,55 @@ def distance(model, reference):
     [
         (ShuffleLogisticRegression, people(5_000, 2), logistic_reference, 0.5, 5.0),
         (ShuffleLogisticRegression, people(5_000, 3), logistic_reference, 1.0, 5.0),
-        (ShuffleRegressor, measured(5_000), ridge_reference, 2.0, 1.0),  # its noise grows with the radius
+        (
+            ShuffleRegressor,
+            measured(5_000),
+            ridge_reference,
+            2.0,
+            1.0,
+        ),  # its noise grows with the radius
     ],
     ids=["logistic", "multinomial", "ridge"],
 )
-def test_as_noise_vanishes_smooth_models_are_scikit_learn_s(estimator, data, reference, curvature, radius):
-    """The tolerance is a theorem: for eta = 1/beta the iterates approach by 1 - eta lambda each, so that their average is off by
-    1/(eta lambda T) of the distance at most; noise of length rho a round moves it by rho/(lambda sqrt T) in the root mean square
-    (4 times that: false alarm below 1e-4 for these dimensions)."""
+def test_as_noise_vanishes_smooth_models_are_scikit_learn_s(
+    estimator, data, reference, curvature, radius
+):
+    """The tolerance is a theorem: for eta = 1/beta the iterates approach by 1 - eta lambda each, so
+    that their average is off by 1/(eta lambda T) of the distance at most; noise of length rho a
+    round moves it by rho/(lambda sqrt T) in the root mean square (4 times that: false alarm below
+    1e-4 for these dimensions).
+    """
     ridge, rounds, eta = 0.2, 300, 1 / (curvature + 0.2)
-    model = estimator(epsilon=64, ridge=ridge, rounds=rounds, eta=eta, radius=radius, random_state=1).fit(*data)
+    model = estimator(
+        epsilon=64, ridge=ridge, rounds=rounds, eta=eta, radius=radius, random_state=1
+    ).fit(*data)
     found = reference(*data, ridge)
     rho = math.sqrt(model.protocol_.mean.squared_noise) / np.linalg.norm(found.coef_)
     tolerance = 1 / (eta * ridge * rounds) + 4 * rho / (ridge * math.sqrt(rounds))
     assert distance(model, found) < tolerance < 0.08
-    assert distance(model, reference(*data, 1.5 * ridge)) > tolerance  # power: a larger ridge is seen
+    assert (
+        distance(model, reference(*data, 1.5 * ridge)) > tolerance
+    )  # power: a larger ridge is seen
     assert distance(model, reference(-data[0], data[1], ridge)) > tolerance
 
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_as_noise_vanishes_the_linear_svc_is_scikit_learn_s(classes):
-    """Excess objective within Lemma 4.2 plus the envelope's error, at the step given; predictions as the reference's."""
+    """Excess objective within Lemma 4.2 plus the envelope's error, at the step given; predictions
+    as the reference's.
+    """
     (x, y), ridge, rounds, eta = people(5_000, classes), 0.2, 300, 0.05
-    model = ShuffleLinearSVC(epsilon=64, ridge=ridge, rounds=rounds, eta=eta, radius=4, random_state=1).fit(x, y)
+    model = ShuffleLinearSVC(
+        epsilon=64, ridge=ridge, rounds=rounds, eta=eta, radius=4, random_state=1
+    ).fit(x, y)
     reference = hinge_reference(x, y, ridge)
     problem, star = model.protocol_.problem, reference.coef_.ravel()
     rows = np.column_stack([with_constant(x), 2.0 * y - 1 if classes == 2 else y])
     noise = model.protocol_.mean.squared_noise
-    bound = ShuffleSGD.gap(problem, np.linalg.norm(star), eta, rounds, noise) + problem.lipschitz**2 * eta / 2
+    bound = (
+        ShuffleSGD.gap(problem, np.linalg.norm(star), eta, rounds, noise)
+        + problem.lipschitz**2 * eta / 2
+    )
     gap = problem.risk(model.result_.value, rows) - problem.risk(star, rows)
     assert -1e-4 < gap < bound
     assert problem.risk(-star, rows) - problem.risk(star, rows) > bound  # power
@@ -138,10 +174,14 @@ def test_as_noise_vanishes_the_linear_svc_is_scikit_learn_s(classes):
 def test_the_regressor_answers_in_the_units_of_the_data():
     x, y = measured()
     model = ShuffleRegressor(random_state=1).fit(x, y)
-    scaled = ShuffleRegressor(random_state=1, feature_bound=50.0, target_bounds=(0.0, 400.0)).fit(50 * x, 200 + 200 * y)
+    scaled = ShuffleRegressor(random_state=1, feature_bound=50.0, target_bounds=(0.0, 400.0)).fit(
+        50 * x, 200 + 200 * y
+    )
     assert np.allclose(scaled.coef_ * 50, 200 * model.coef_)
     assert np.allclose(scaled.predict(50 * x), 200 + 200 * model.predict(x))
-    through_zero = ShuffleRegressor(random_state=1, fit_intercept=False, target_bounds=(0.0, 2.0)).fit(x, np.abs(y))
+    through_zero = ShuffleRegressor(
+        random_state=1, fit_intercept=False, target_bounds=(0.0, 2.0)
+    ).fit(x, np.abs(y))
     assert through_zero.intercept_ == 0
     assert through_zero.predict(np.zeros((1, 4))) == 0
 
@@ -155,11 +195,20 @@ def test_the_regressor_answers_in_the_units_of_the_data():
         (ShuffleLogisticRegression, LogisticRegression(), 2, 0.01),
         (ShuffleLogisticRegression, LogisticRegression(), 4, 0.01),
         (ShuffleLinearSVC, LinearSVC(loss="hinge", max_iter=100_000), 2, 0.01),
-        (ShuffleLinearSVC, LinearSVC(loss="hinge", max_iter=100_000), 4, 0.03),  # optimisation's, not privacy's: docs
+        (
+            ShuffleLinearSVC,
+            LinearSVC(loss="hinge", max_iter=100_000),
+            4,
+            0.03,
+        ),  # optimisation's, not privacy's: docs
     ],
 )
-def test_accuracy_at_epsilon_1_with_fifteen_thousand_users_is_near_scikit_learn_s(estimator, counterpart, classes, short):
-    """Held-out accuracy falls short of the counterpart's by no more than stated, for each of three seeds."""
+def test_accuracy_at_epsilon_1_with_fifteen_thousand_users_is_near_scikit_learn_s(
+    estimator, counterpart, classes, short
+):
+    """Held-out accuracy falls short of the counterpart's by no more than stated, for each of three
+    seeds.
+    """
     x, y = people(20_000, classes, seed=5)
     train, test = slice(15_000), slice(15_000, None)
     reference = counterpart.fit(x[train], y[train]).score(x[test], y[test])
@@ -172,10 +221,14 @@ def test_accuracy_at_epsilon_1_with_fifteen_thousand_users_is_near_scikit_learn_
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_every_loss_of_the_regressor_finds_its_quantile_or_mean(loss):
-    """Symmetric noise: half of the targets lie below the prediction, or the share that pinball is asked for."""
+    """Symmetric noise: half of the targets lie below the prediction, or the share that pinball is
+    asked for.
+    """
     x, y = measured(20_000)
     protocol = "gd" if loss in ("squared", "huber") else "acsa"  # kinks take more and shorter steps
-    model = ShuffleRegressor(loss=loss, quantile=0.8, protocol=protocol, radius=2, random_state=1).fit(x, y)
+    model = ShuffleRegressor(
+        loss=loss, quantile=0.8, protocol=protocol, radius=2, random_state=1
+    ).fit(x, y)
     assert model.privacy_.epsilon <= 1
     assert model.score(x, y) > 0.6
     assert abs(np.mean(y < model.predict(x)) - (0.8 if loss == "pinball" else 0.5)) < 0.12
@@ -202,11 +255,15 @@ def test_every_protocol_trains_in_phases(estimator, protocol):
 
 def trained(estimator, protocol, parameters):
     x, y = data_for(estimator, 3000)
-    model = estimator(protocol=protocol, epsilon=4.0, radius=3, random_state=1, **parameters).fit(x, y)
+    model = estimator(protocol=protocol, epsilon=4.0, radius=3, random_state=1, **parameters).fit(
+        x, y
+    )
     assert model.result_.ledger.sequentially_interactive == (protocol != "gd")
     assert model.privacy_.epsilon <= 4.0
     assert model.n_iter_ == model.result_.rounds == model.costs_.rounds
-    assert model.score(x, y) > (0.0 if estimator is ShuffleRegressor else np.bincount(y).max() / len(y))
+    assert model.score(x, y) > (
+        0.0 if estimator is ShuffleRegressor else np.bincount(y).max() / len(y)
+    )
     return model
 
 
@@ -214,9 +271,14 @@ def trained(estimator, protocol, parameters):
 
 
 @pytest.mark.parametrize("protocol", ["gd", "acsa"])
-@pytest.mark.parametrize(("estimator", "classes", "vectors"), [(c, k, 1 if k == 2 else k) for c in CLASSIFIERS for k in (2, 4)])
+@pytest.mark.parametrize(
+    ("estimator", "classes", "vectors"),
+    [(c, k, 1 if k == 2 else k) for c in CLASSIFIERS for k in (2, 4)],
+)
 def test_the_guarantee_holds_for_all_classes_together(estimator, protocol, classes, vectors):
-    """Recomputed from what the ledger says was released: one release a round, of every class's gradient at once."""
+    """Recomputed from what the ledger says was released: one release a round, of every class's
+    gradient at once.
+    """
     x, y = people(classes=classes)
     model = estimator(epsilon=1.5, delta=1e-5, protocol=protocol, random_state=1).fit(x, y)
     charges = model.result_.ledger.charges
@@ -231,7 +293,11 @@ def test_the_guarantee_holds_for_all_classes_together(estimator, protocol, class
     # The release's sensitivity rests on the bound of a user's gradient: none was longer.
     assert model.result_.reports.clipped == 0
     worst = worst_gradient(model.protocol_.problem.loss, 5)
-    assert 0.98 * model.protocol_.mean.norm_bound < worst <= model.protocol_.mean.norm_bound * (1 + 1e-12)
+    assert (
+        0.98 * model.protocol_.mean.norm_bound
+        < worst
+        <= model.protocol_.mean.norm_bound * (1 + 1e-12)
+    )
 
 
 def worst_gradient(loss, columns):
@@ -245,29 +311,47 @@ def worst_gradient(loss, columns):
         x = rng.normal(size=(5_000, columns))
         x = np.concatenate([x, theta.reshape(vectors, columns), -theta.reshape(vectors, columns)])
         x *= loss.features / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-300)
-        y = rng.integers(vectors, size=len(x)) if vectors > 1 else rng.choice([-1.0, 1.0], size=len(x))
-        found = max(found, np.linalg.norm(dense(loss.gradients(theta, np.column_stack([x, y]))), axis=1).max())
+        y = (
+            rng.integers(vectors, size=len(x))
+            if vectors > 1
+            else rng.choice([-1.0, 1.0], size=len(x))
+        )
+        found = max(
+            found,
+            np.linalg.norm(dense(loss.gradients(theta, np.column_stack([x, y]))), axis=1).max(),
+        )
     return found
 
 
 def test_power_a_bound_for_one_class_would_be_seen():
-    """Four classes whose gradients are bounded as one class's: users exceed it, and the ledger's sensitivity would be wrong."""
+    """Four classes whose gradients are bounded as one class's: users exceed it, and the ledger's
+    sensitivity would be wrong.
+    """
     loss = OneVsRestHinge(4, math.sqrt(2))
     assert worst_gradient(loss, 5) > 1.9 * Hinge(math.sqrt(2)).lipschitz(10.0)
-    assert worst_gradient(Softmax(4, math.sqrt(2)), 5) > 1.3 * Logistic(math.sqrt(2)).lipschitz(10.0)
+    assert worst_gradient(Softmax(4, math.sqrt(2)), 5) > 1.3 * Logistic(math.sqrt(2)).lipschitz(
+        10.0
+    )
 
 
 def test_one_vector_for_all_classes_costs_no_more_noise_than_composing_over_them():
-    """K releases at 1/sqrt(K) of the Gaussian budget each carry, per coordinate, what a stacked one does."""
+    """K releases at 1/sqrt(K) of the Gaussian budget each carry, per coordinate, what a stacked one
+    does.
+    """
     model = ShuffleLinearSVC(random_state=1, rounds=10).fit(*people(classes=4))
     one = NoisyMean.calibrated(SumSpec(400, 5, Privacy(1.0, 1e-6), rounds=40), math.sqrt(2))
     assert model.protocol_.mean.squared_noise / 20 <= 1.06 * one.squared_noise / 5
 
 
-@pytest.mark.parametrize("loss", [Softmax(3, 2.0), OneVsRestHinge(3, 2.0)], ids=["softmax", "hinge"])
+@pytest.mark.parametrize(
+    "loss", [Softmax(3, 2.0), OneVsRestHinge(3, 2.0)], ids=["softmax", "hinge"]
+)
 def test_gradients_of_several_classes_are_those_of_the_loss(loss):
     rng = np.random.default_rng(0)
-    theta, rows = rng.normal(size=9), np.column_stack([rng.normal(size=(20, 3)) / 2, rng.integers(3, size=20)])
+    theta, rows = (
+        rng.normal(size=9),
+        np.column_stack([rng.normal(size=(20, 3)) / 2, rng.integers(3, size=20)]),
+    )
     for row in rows[:, None]:
         numeric = approx_fprime(theta, lambda t, row=row: loss.values(t, row)[0], 1e-7)
         assert np.allclose(loss.gradients(theta, row)[0], numeric, atol=1e-5)
@@ -283,14 +367,25 @@ def test_the_envelope_of_the_hinge_losses_is_that_of_their_sum():
         def objective(t, row=row, theta=theta):
             return loss.values(t, row)[0] + beta / 2 * np.sum((t - theta) ** 2)
 
-        found = min((minimize(objective, theta, method="Powell", options={"xtol": 1e-9, "ftol": 1e-12}).fun), objective(theta))
+        found = min(
+            (
+                minimize(
+                    objective, theta, method="Powell", options={"xtol": 1e-9, "ftol": 1e-12}
+                ).fun
+            ),
+            objective(theta),
+        )
         assert objective(near) <= found + 1e-7
     with pytest.raises(ParameterError, match="smooth as it is"):
         Softmax(3).gradients(np.zeros(6), np.zeros((1, 3)), 1.0)
 
 
 def test_rows_that_are_no_row_of_several_classes_are_refused():
-    for row, told in (([3.0, 0.0, 1.0], "l2 norm"), ([0.1, 0.0, 3.0], "labelled"), ([0.1, 0.0, 0.5], "labelled")):
+    for row, told in (
+        ([3.0, 0.0, 1.0], "l2 norm"),
+        ([0.1, 0.0, 3.0], "labelled"),
+        ([0.1, 0.0, 0.5], "labelled"),
+    ):
         with pytest.raises(ParameterError, match=told):
             Softmax(3).check(np.array([[0.0, 0.0, 0.0], row]), 6)
     with pytest.raises(ParameterError, match="classes = 1"):
@@ -303,21 +398,29 @@ def test_rows_that_are_no_row_of_several_classes_are_refused():
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_a_seed_reproduces_and_its_absence_is_private(estimator):
     x, y = data_for(estimator)
-    first, again, other = (estimator(random_state=seed, protocol="acsa").fit(x, y) for seed in (1, 1, 2))
+    first, again, other = (
+        estimator(random_state=seed, protocol="acsa").fit(x, y) for seed in (1, 1, 2)
+    )
     assert np.array_equal(first.coef_, again.coef_)
     assert not np.array_equal(first.coef_, other.coef_)
     assert not first.result_.private
     free = [estimator(protocol="acsa").fit(x, y) for _ in range(2)]
     assert all(each.result_.private for each in free)
     assert not np.array_equal(free[0].coef_, free[1].coef_)
-    drawn = [estimator(random_state=np.random.RandomState(0), protocol="acsa").fit(x, y) for _ in range(2)]
+    drawn = [
+        estimator(random_state=np.random.RandomState(0), protocol="acsa").fit(x, y)
+        for _ in range(2)
+    ]
     assert np.array_equal(drawn[0].coef_, drawn[1].coef_)
     assert not drawn[0].result_.private
 
 
 def test_what_was_chosen_is_recorded():
     data = people(30)
-    chosen, asked = (ShuffleLogisticRegression(rounds=rounds).fit(*data).protocol_.choices["rounds"] for rounds in (None, 3))
+    chosen, asked = (
+        ShuffleLogisticRegression(rounds=rounds).fit(*data).protocol_.choices["rounds"]
+        for rounds in (None, 3)
+    )
     assert "best bound" in chosen
     assert asked == "given"
     assert ShuffleLogisticRegression().fit(*people(1000)).n_iter_ == 100
@@ -326,7 +429,9 @@ def test_what_was_chosen_is_recorded():
 def test_batches_are_a_sample_though_the_rows_are_sorted():
     x, y = people(2000)
     order = np.argsort(y, kind="stable")
-    model = ShuffleLogisticRegression(protocol="sgd", batch=200, epsilon=8.0, random_state=1).fit(x[order], y[order])
+    model = ShuffleLogisticRegression(protocol="sgd", batch=200, epsilon=8.0, random_state=1).fit(
+        x[order], y[order]
+    )
     assert model.score(x, y) > 0.8
 
 
@@ -354,7 +459,9 @@ def test_rows_beyond_the_bound_train_as_if_clipped_before_and_are_counted(estima
     with pytest.warns(ClippingWarning, match="public bounds"):
         long = estimator(random_state=1, rounds=10).fit(x, y)
     assert long.clipped_ == np.count_nonzero(norms > 1)
-    short = estimator(random_state=1, rounds=10).fit(x / np.maximum(norms, 1)[:, None] * (1 - 1e-12), y)
+    short = estimator(random_state=1, rounds=10).fit(
+        x / np.maximum(norms, 1)[:, None] * (1 - 1e-12), y
+    )
     assert short.clipped_ == 0
     assert np.allclose(long.coef_, short.coef_, atol=1e-6)
     wide = estimator(random_state=1, rounds=10, feature_bound=3.0).fit(x, y)
@@ -367,13 +474,17 @@ def test_targets_beyond_the_bounds_train_as_if_clipped_before_and_are_counted():
     y[:3] = [5.0, -7.0, 1e300]
     model = ShuffleRegressor(random_state=1).fit(x, y)
     assert model.clipped_ == 3
-    assert np.array_equal(model.coef_, ShuffleRegressor(random_state=1).fit(x, np.clip(y, -1, 1)).coef_)
+    assert np.array_equal(
+        model.coef_, ShuffleRegressor(random_state=1).fit(x, np.clip(y, -1, 1)).coef_
+    )
 
 
 def test_bounds_never_come_from_the_data():
     """Everything public about a run is the same on other data of the same shape."""
     x, y = people()
-    models = [ShuffleLogisticRegression(random_state=1, rounds=2).fit(rows, y) for rows in (x, x / 100)]
+    models = [
+        ShuffleLogisticRegression(random_state=1, rounds=2).fit(rows, y) for rows in (x, x / 100)
+    ]
     events = [[charge.event for charge in model.result_.ledger.charges] for model in models]
     assert events[0] == events[1]
     assert models[0].protocol_.choices == models[1].protocol_.choices
@@ -394,9 +505,13 @@ def test_pipelines_searches_pickles_and_clones(estimator):
     assert scores.shape == (3,)
     assert np.isfinite(scores).all()
     name = pipeline.steps[-1][0]
-    search = GridSearchCV(pipeline, {f"{name}__radius": [1.0, 5.0], f"{name}__protocol": ["gd", "sgd"]}, cv=2).fit(x, y)
+    search = GridSearchCV(
+        pipeline, {f"{name}__radius": [1.0, 5.0], f"{name}__protocol": ["gd", "sgd"]}, cv=2
+    ).fit(x, y)
     best = search.best_estimator_[-1]
-    assert {"radius": best.radius, "protocol": best.protocol} == {k.partition("__")[2]: v for k, v in search.best_params_.items()}
+    assert {"radius": best.radius, "protocol": best.protocol} == {
+        k.partition("__")[2]: v for k, v in search.best_params_.items()
+    }
     loaded = pickle.loads(pickle.dumps(best))
     assert np.array_equal(loaded.predict(x), best.predict(x))
     assert str(loaded.privacy_) == str(best.privacy_)
@@ -449,13 +564,41 @@ def test_probabilities_are_those_of_the_scores(classes):
 # Bad input
 
 BAD = [
-    ("epsilon", 0.0), ("epsilon", -1.0), ("epsilon", math.nan), ("epsilon", 1e9), ("epsilon", "1"), ("protocol", ["gd"]),
-    ("delta", 0.0), ("delta", 1.0), ("delta", 1e-30), ("protocol", "adam"), ("phases", "yes"), ("rounds", 0), ("rounds", 2.5),
-    ("batch", 10), ("eta", 0.0), ("eta", math.inf), ("radius", 0.0), ("radius", math.inf), ("feature_bound", 0.0),
-    ("feature_bound", math.nan), ("feature_bound", None), ("ridge", -1.0), ("ridge", math.nan), ("fit_intercept", "no"),
-    ("noise_ratio", 1.0), ("noise_ratio", 0.0), ("honest_fraction", 0.0), ("honest_fraction", 1.1), ("runtime", "cloud"),
-    ("workers", 0), ("workers", 401), ("fidelity", "exact"), ("random_state", -1), ("random_state", "seed"),
-]  # fmt: skip
+    ("epsilon", 0.0),
+    ("epsilon", -1.0),
+    ("epsilon", math.nan),
+    ("epsilon", 1e9),
+    ("epsilon", "1"),
+    ("protocol", ["gd"]),
+    ("delta", 0.0),
+    ("delta", 1.0),
+    ("delta", 1e-30),
+    ("protocol", "adam"),
+    ("phases", "yes"),
+    ("rounds", 0),
+    ("rounds", 2.5),
+    ("batch", 10),
+    ("eta", 0.0),
+    ("eta", math.inf),
+    ("radius", 0.0),
+    ("radius", math.inf),
+    ("feature_bound", 0.0),
+    ("feature_bound", math.nan),
+    ("feature_bound", None),
+    ("ridge", -1.0),
+    ("ridge", math.nan),
+    ("fit_intercept", "no"),
+    ("noise_ratio", 1.0),
+    ("noise_ratio", 0.0),
+    ("honest_fraction", 0.0),
+    ("honest_fraction", 1.1),
+    ("runtime", "cloud"),
+    ("workers", 0),
+    ("workers", 401),
+    ("fidelity", "exact"),
+    ("random_state", -1),
+    ("random_state", "seed"),
+]
 
 
 def refused(estimator, name, data):
@@ -499,7 +642,11 @@ def test_bad_classes_and_rows_are_refused():
     refused(ShuffleLinearSVC(classes=[0]), "classes", (x, y))
     refused(ShuffleLinearSVC(), "classes", (x, np.zeros(400)))
     for estimator in ESTIMATORS:
-        for rows, labels, told in ((x[:0], y[:0], "0 sample"), (x * np.nan, y, "NaN"), (x, y[:-1], "inconsistent")):
+        for rows, labels, told in (
+            (x[:0], y[:0], "0 sample"),
+            (x * np.nan, y, "NaN"),
+            (x, y[:-1], "inconsistent"),
+        ):
             with pytest.raises(ValueError, match=told):
                 estimator().fit(rows, labels)
     with pytest.raises(ValueError, match="continuous"):

@@ -1,7 +1,8 @@
-"""Optimisers: textbook bounds without noise, independent solvers, privacy of real runs, schedules, refusals.
+"""Optimisers: textbook bounds without noise, independent solvers, privacy of real runs, schedules,
+refusals.
 
-Every textbook bound is on an expectation. Where randomness remains, the mean of independent runs is compared, and the false-alarm
-rate is stated; the rest is deterministic given the data.
+Every textbook bound is on an expectation. Where randomness remains, the mean of independent runs is
+compared, and the false-alarm rate is stated; the rest is deterministic given the data.
 """
 
 import dataclasses
@@ -49,7 +50,9 @@ def users(loss, n=M, d=D, seed=0):
 
 
 def minimiser(problem, rows):
-    """By the Nelder-Mead method over the projection, from two starts: nothing of ours but risk and projection."""
+    """By the Nelder-Mead method over the projection, from two starts: nothing of ours but risk and
+    projection.
+    """
     best = problem.domain.center
     for start in (problem.domain.center, problem.domain.center * 0.5 + 0.01):
         found = minimize(
@@ -78,7 +81,9 @@ def quiet(problem, batch):
 
 
 def exact(protocol_of, problem, rows, rounds):
-    """A sequential protocol whose every batch is the whole of `rows`, run without noise: the gradients are exact."""
+    """A sequential protocol whose every batch is the whole of `rows`, run without noise: the
+    gradients are exact.
+    """
     stacked = np.tile(rows, (rounds, 1))
     return run_baseline(protocol_of(len(stacked), quiet(problem, len(rows))), stacked, "none").value
 
@@ -98,24 +103,40 @@ def test_without_noise_every_optimiser_meets_its_textbook_bound(kind, rounds):
 
     eta = distance / (length * math.sqrt(rounds))
     common = {"problem": problem, "privacy": PRIVACY}
-    sgd = exact(lambda n, mean: ShuffleSGD(n=n, rounds=rounds, eta=eta, mean=mean, **common), problem, rows, rounds)
+    sgd = exact(
+        lambda n, mean: ShuffleSGD(n=n, rounds=rounds, eta=eta, mean=mean, **common),
+        problem,
+        rows,
+        rounds,
+    )
     assert gap(sgd) <= ShuffleSGD.gap(problem, distance, eta, rounds, 0.0) + 1e-9
     gd = ShuffleGD(n=M, rounds=rounds, eta=eta, mean=quiet(problem, M), **common)
     value = run_baseline(gd, rows, "none").value
-    assert np.allclose(value, sgd)  # without noise, and every batch the same users: the same algorithm
+    assert np.allclose(
+        value, sgd
+    )  # without noise, and every batch the same users: the same algorithm
     smoothing = None if problem.smooth else 10.0
     for beta in (smoothing, 30.0):
         if beta is None and not problem.smooth:
             continue
         schedule = Schedule(rounds, problem.smoothness(beta), 0.0, distance)
         made = exact(
-            lambda n, mean, b=beta, schedule=schedule: ShuffleACSA(n=n, schedule=schedule, mean=mean, smoothing=b, **common),
-            problem, rows, rounds,
-        )  # fmt: skip
-        assert gap(made) <= schedule.gap + (0.0 if beta is None else problem.lipschitz**2 / (2 * beta)) + 1e-9
+            lambda n, mean, b=beta, schedule=schedule: ShuffleACSA(
+                n=n, schedule=schedule, mean=mean, smoothing=b, **common
+            ),
+            problem,
+            rows,
+            rounds,
+        )
+        assert (
+            gap(made)
+            <= schedule.gap + (0.0 if beta is None else problem.lipschitz**2 / (2 * beta)) + 1e-9
+        )
     if problem.smooth:
         step = 1 / (2 * problem.smoothness())
-        value = run_baseline(ShuffleGD(n=M, rounds=rounds, eta=step, mean=quiet(problem, M), **common), rows, "none").value
+        value = run_baseline(
+            ShuffleGD(n=M, rounds=rounds, eta=step, mean=quiet(problem, M), **common), rows, "none"
+        ).value
         assert gap(value) <= distance**2 / (2 * step * rounds) + length * distance / rounds + 1e-9
 
 
@@ -123,42 +144,78 @@ def reference(problem, rows):
     """The optimum by scikit-learn or a closed form."""
     x, y, m = rows[:, :-1], rows[:, -1], len(rows)
     if isinstance(problem.loss, Logistic):
-        fitted = LogisticRegression(C=1 / (problem.ridge * m), fit_intercept=False, tol=1e-10, max_iter=10_000).fit(x, y)
+        fitted = LogisticRegression(
+            C=1 / (problem.ridge * m), fit_intercept=False, tol=1e-10, max_iter=10_000
+        ).fit(x, y)
         return fitted.coef_[0]
     if isinstance(problem.loss, Hinge):
-        svm = LinearSVC(C=1 / (problem.ridge * m), loss="hinge", fit_intercept=False, tol=1e-9, max_iter=1_000_000)
+        svm = LinearSVC(
+            C=1 / (problem.ridge * m),
+            loss="hinge",
+            fit_intercept=False,
+            tol=1e-9,
+            max_iter=1_000_000,
+        )
         return svm.fit(x, y).coef_[0]
     return np.linalg.solve(x.T @ x / m + problem.ridge * np.eye(problem.d), x.T @ y / m)
 
 
-@pytest.mark.parametrize("loss", [Squared(1.0, 2.0), Logistic(), Hinge()], ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize(
+    "loss", [Squared(1.0, 2.0), Logistic(), Hinge()], ids=lambda loss: type(loss).__name__
+)
 def test_without_noise_every_optimiser_finds_the_optimum_of_an_independent_solver(loss):
     problem = Problem(loss, L2Ball(D, 10.0), ridge=0.1)
     rows = users(loss)
     star = reference(problem, rows)
     least = problem.risk(star, rows)
     smoothing = None if problem.smooth else 2000.0
-    beta, common = problem.smoothness(smoothing), {"problem": problem, "privacy": PRIVACY, "smoothing": smoothing}
+    beta, common = (
+        problem.smoothness(smoothing),
+        {"problem": problem, "privacy": PRIVACY, "smoothing": smoothing},
+    )
     rounds, distance = 4000, float(np.linalg.norm(star))
     schedule = Schedule(rounds, beta, 0.0, distance)
     found = {
-        "AC-SA": exact(lambda n, mean: ShuffleACSA(n=n, schedule=schedule, mean=mean, **common), problem, rows, rounds),
+        "AC-SA": exact(
+            lambda n, mean: ShuffleACSA(n=n, schedule=schedule, mean=mean, **common),
+            problem,
+            rows,
+            rounds,
+        ),
     }
 
     def descend(groups, made):
         """Phases with ever shorter steps, each from the average before."""
-        return Phased(n=sum(n for n, _ in groups), phases=[made(n, k) for k, (n, _) in enumerate(groups)])
+        return Phased(
+            n=sum(n for n, _ in groups), phases=[made(n, k) for k, (n, _) in enumerate(groups)]
+        )
 
-    steps = [1 / (2 * problem.smoothness(None if problem.smooth else 10.0 * 4**k)) for k in range(7)]
+    steps = [
+        1 / (2 * problem.smoothness(None if problem.smooth else 10.0 * 4**k)) for k in range(7)
+    ]
     times = 1200
     sgd = descend(
         [(times * M, None)] * len(steps),
-        lambda n, k: ShuffleSGD(n=n, rounds=times, eta=steps[k], mean=quiet(problem, M), problem=problem, privacy=PRIVACY),
+        lambda n, k: ShuffleSGD(
+            n=n,
+            rounds=times,
+            eta=steps[k],
+            mean=quiet(problem, M),
+            problem=problem,
+            privacy=PRIVACY,
+        ),
     )
     found["SGD"] = run_baseline(sgd, np.tile(rows, (times * len(steps), 1)), "none").value
     gd = descend(
         [(M, None)] * len(steps),
-        lambda n, k: ShuffleGD(n=n, rounds=times, eta=steps[k], mean=quiet(problem, M), problem=problem, privacy=PRIVACY),
+        lambda n, k: ShuffleGD(
+            n=n,
+            rounds=times,
+            eta=steps[k],
+            mean=quiet(problem, M),
+            problem=problem,
+            privacy=PRIVACY,
+        ),
     )
     found["GD"] = run_baseline(gd, np.tile(rows, (len(steps), 1)), "none").value
     for name, theta in found.items():
@@ -171,17 +228,23 @@ def test_pan_private_acsa_without_noise_is_acsa():
     problem = Problem(Logistic(), L2Ball(D, 3.0), ridge=0.05)
     rows = users(problem.loss, 200)
     schedule = Schedule(20, problem.smoothness(), 0.3, 2.0)
-    pan = PanPrivateACSA(problem=problem, n=205, batch=10, zeta=1e-14, schedule=schedule, privacy=PRIVACY, seed=1)
+    pan = PanPrivateACSA(
+        problem=problem, n=205, batch=10, zeta=1e-14, schedule=schedule, privacy=PRIVACY, seed=1
+    )
     for row in rows:
         pan.observe(row)
-    acsa = ShuffleACSA(problem=problem, n=200, schedule=schedule, mean=quiet(problem, 10), privacy=PRIVACY)
+    acsa = ShuffleACSA(
+        problem=problem, n=200, schedule=schedule, mean=quiet(problem, 10), privacy=PRIVACY
+    )
     assert np.abs(pan.result() - run_baseline(acsa, rows, "none").value).max() < 1e-9
     with pytest.raises(ParameterError, match="first 200"):
         pan.observe(rows[0])
 
 
 def test_the_pan_private_state_holds_noise_at_every_moment_and_no_data_beside_it():
-    """Variance of the running gradient: false-alarm rate below 1e-6 (5 standard errors of 1,500 chi-square terms)."""
+    """Variance of the running gradient: false-alarm rate below 1e-6 (5 standard errors of 1,500
+    chi-square terms).
+    """
     problem = Problem(MeanEstimation(), L2Ball(D, 1.0))
     rows = users(problem.loss, 10)
     draws = []
@@ -222,15 +285,27 @@ MAKERS = {
     "ac-sa": (ShuffleACSA.calibrated, True),
     "gd": (lambda **kwargs: ShuffleGD.calibrated(rounds=8, **kwargs), False),
     "phased ac-sa": (lambda **kwargs: Phased.calibrated(phases=2, **kwargs), True),
-    "phased sgd": (lambda **kwargs: Phased.calibrated(optimiser=ShuffleSGD, phases=2, **kwargs), True),
-    "phased gd": (lambda n, **kwargs: Phased(n=n, phases=[ShuffleGD.calibrated(n=n // 2, rounds=5, **kwargs)] * 2), False),
+    "phased sgd": (
+        lambda **kwargs: Phased.calibrated(optimiser=ShuffleSGD, phases=2, **kwargs),
+        True,
+    ),
+    "phased gd": (
+        lambda n, **kwargs: Phased(
+            n=n, phases=[ShuffleGD.calibrated(n=n // 2, rounds=5, **kwargs)] * 2
+        ),
+        False,
+    ),
 }
 
 
 @pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])
 @pytest.mark.parametrize("kind", MAKERS)
-@pytest.mark.parametrize("loss", [Logistic(), Hinge(), MeanEstimation()], ids=lambda loss: type(loss).__name__)
-def test_runs_keep_the_epsilon_asked_for_and_sequential_ones_ask_everybody_once(kind, loss, fidelity):
+@pytest.mark.parametrize(
+    "loss", [Logistic(), Hinge(), MeanEstimation()], ids=lambda loss: type(loss).__name__
+)
+def test_runs_keep_the_epsilon_asked_for_and_sequential_ones_ask_everybody_once(
+    kind, loss, fidelity
+):
     make, sequential = MAKERS[kind]
     n = 1200
     problem = Problem(loss, L2Ball(D, 2.0), ridge=0.2)
@@ -245,13 +320,19 @@ def test_runs_keep_the_epsilon_asked_for_and_sequential_ones_ask_everybody_once(
 
 
 def test_the_noise_of_an_average_is_the_one_the_steps_are_chosen_for():
-    """rho^2 against 800 runs: false-alarm rate below 1e-6 (5.5 standard errors); a tenth more noise is seen."""
+    """rho^2 against 800 runs: false-alarm rate below 1e-6 (5.5 standard errors); a tenth more noise
+    is seen.
+    """
     n, d = 300, 4
     problem = Problem(MeanEstimation(), L2Ball(d, 1.0))
-    protocol = ShuffleSGD.calibrated(n=n, problem=problem, privacy=PRIVACY, batch=n, rounds=1, eta=1e-9)
+    protocol = ShuffleSGD.calibrated(
+        n=n, problem=problem, privacy=PRIVACY, batch=n, rounds=1, eta=1e-9
+    )
     rows = users(problem.loss, n, d)
     spec = protocol.plan(protocol.init())
-    sums = [spec.randomizer.tally(spec.query(rows), np.random.default_rng(seed)) for seed in range(800)]
+    sums = [
+        spec.randomizer.tally(spec.query(rows), np.random.default_rng(seed)) for seed in range(800)
+    ]
     tally = run(protocol, rows, seed=1, fidelity="aggregate").ledger.charges[0]
     assert tally.event == protocol.mean.event
     width, bias = 2 * problem.lipschitz / protocol.mean.g, n * protocol.mean.b / 2
@@ -261,22 +342,32 @@ def test_the_noise_of_an_average_is_the_one_the_steps_are_chosen_for():
     error = 5.5 * math.sqrt(2 / (800 * d))
     assert abs(measured / exact_variance - 1) < error
     assert exact_variance <= protocol.mean.squared_noise
-    assert protocol.mean.squared_noise <= Noise(d, problem.lipschitz, PRIVACY).squared(n) * (1 + 1e-12)
+    assert protocol.mean.squared_noise <= Noise(d, problem.lipschitz, PRIVACY).squared(n) * (
+        1 + 1e-12
+    )
     assert protocol.mean.squared_noise == pytest.approx(
-        d * (2 * problem.lipschitz / protocol.mean.g) ** 2 * (n * protocol.mean.b / 4 + n / 4) / n**2
+        d
+        * (2 * problem.lipschitz / protocol.mean.g) ** 2
+        * (n * protocol.mean.b / 4 + n / 4)
+        / n**2
     )
     assert error < 0.21  # power: a tenth more noise is 0.21 more variance
 
 
 @pytest.mark.parametrize("kind", ["sgd", "ac-sa", "gd", "phased ac-sa", "phased gd"])
 def test_measured_gaps_are_below_the_proven_bounds(kind):
-    """The mean of ten runs against a bound on the expectation; all are far below, none can be above by chance."""
+    """The mean of ten runs against a bound on the expectation; all are far below, none can be above
+    by chance.
+    """
     n = 4000
     problem = Problem(MeanEstimation(), L2Ball(D, 1.0), ridge=0.0)
     rows = users(problem.loss, n)
     protocol = MAKERS[kind][0](n=n, problem=problem, privacy=PRIVACY)
     least = problem.risk(rows.mean(axis=0), rows)
-    gaps = [problem.risk(run(protocol, rows, seed=s, fidelity="aggregate").value, rows) - least for s in range(10)]
+    gaps = [
+        problem.risk(run(protocol, rows, seed=s, fidelity="aggregate").value, rows) - least
+        for s in range(10)
+    ]
     assert 0 <= np.mean(gaps) <= protocol.bound < math.inf
 
 
@@ -285,7 +376,9 @@ def test_baselines_share_the_optimiser_and_differ_in_noise_and_trust():
     problem = Problem(Logistic(), L2Ball(D, 3.0))
     rows = users(problem.loss, n)
     protocol = ShuffleGD.calibrated(n=n, problem=problem, privacy=PRIVACY, rounds=20)
-    results = {model: run_baseline(protocol, rows, model, seed=1) for model in ("none", "central", "local")}
+    results = {
+        model: run_baseline(protocol, rows, model, seed=1) for model in ("none", "central", "local")
+    }
     assert math.isinf(results["none"].privacy.epsilon)
     for model in ("central", "local"):
         assert 0.999 < results[model].privacy.epsilon <= 1.0 + 1e-9
@@ -293,14 +386,21 @@ def test_baselines_share_the_optimiser_and_differ_in_noise_and_trust():
         assert isinstance(event, GaussianEvent)
         assert not results[model].ledger.sequentially_interactive
         assert any("floating-point" in note for note in results[model].privacy.assumptions)
-    away = {model: np.linalg.norm(results[model].value - results["none"].value) for model in results}
+    away = {
+        model: np.linalg.norm(results[model].value - results["none"].value) for model in results
+    }
     assert away["none"] < away["central"] < away["local"]
     tuned = ShuffleSGD.calibrated(n=n, problem=problem, privacy=PRIVACY, tuned_for="local")
-    assert tuned.eta < ShuffleSGD.calibrated(n=n, problem=problem, privacy=PRIVACY, tuned_for="none").eta * 10
+    assert (
+        tuned.eta
+        < ShuffleSGD.calibrated(n=n, problem=problem, privacy=PRIVACY, tuned_for="none").eta * 10
+    )
     assert "local" in tuned.choices["tuned_for"]
     assert Noise(D, 1.0, PRIVACY, model="none").squared(10) == 0.0
     central = Noise(D, 1.0, PRIVACY, model="central")
-    assert Noise(D, 1.0, PRIVACY, model="local").squared(100) == pytest.approx(100 * central.squared(100))
+    assert Noise(D, 1.0, PRIVACY, model="local").squared(100) == pytest.approx(
+        100 * central.squared(100)
+    )
     with pytest.raises(ParameterError, match="model"):
         run_baseline(protocol, rows, "shuffle")
     with pytest.raises(ParameterError, match="data"):
@@ -313,22 +413,32 @@ def test_papers_constants_run_and_carry_its_theorems():
     for protocol, theorem in (
         (ShuffleSGD.paper(n=2000, problem=problem, privacy=PRIVACY), "Theorem 4.1"),
         (ShuffleACSA.paper(n=2000, problem=problem, privacy=PRIVACY), "Theorem 4.3"),
-        (ShuffleACSA.paper(n=2000, problem=Problem(Hinge(), L2Ball(D, 2.0)), privacy=PRIVACY), "Theorem 4.7"),
-        (ShuffleGD.paper(n=2000, problem=problem, privacy=Privacy(10.0, 1e-6), rounds=3), "Theorem 4.9"),
+        (
+            ShuffleACSA.paper(n=2000, problem=Problem(Hinge(), L2Ball(D, 2.0)), privacy=PRIVACY),
+            "Theorem 4.7",
+        ),
+        (
+            ShuffleGD.paper(n=2000, problem=problem, privacy=Privacy(10.0, 1e-6), rounds=3),
+            "Theorem 4.9",
+        ),
     ):
         assert protocol.claim is not None
         assert theorem in protocol.claim.basis
         result = run(protocol, rows, seed=1, fidelity="aggregate")
         assert result.privacy.epsilon == protocol.privacy.epsilon
         assert np.isfinite(result.value).all()
-    with pytest.raises(ParameterError, match="n b"):  # at epsilon 1 and n rounds it asks for 5.6e16 coins a coordinate
+    with pytest.raises(
+        ParameterError, match="n b"
+    ):  # at epsilon 1 and n rounds it asks for 5.6e16 coins a coordinate
         ShuffleGD.paper(n=2000, problem=problem, privacy=PRIVACY)
     sgd = ShuffleSGD.paper(n=2000, problem=problem, privacy=PRIVACY)
     scale = math.sqrt(D) * math.log(D / 1e-6)
     assert sgd.mean.batch == math.ceil(scale)
     assert sgd.rounds == 2000 // sgd.mean.batch
     length, batch = problem.lipschitz, sgd.mean.batch
-    assert sgd.eta == pytest.approx(batch * 4.0 / (length * math.sqrt(sgd.rounds) * (batch + scale)))
+    assert sgd.eta == pytest.approx(
+        batch * 4.0 / (length * math.sqrt(sgd.rounds) * (batch + scale))
+    )
     tight = ShuffleSGD.calibrated(n=2000, problem=problem, privacy=PRIVACY, batch=batch)
     assert sgd.mean.squared_noise > 100 * tight.mean.squared_noise
 
@@ -343,8 +453,16 @@ def test_the_papers_schedule_is_refused_where_it_can_diverge():
     for sigma in (0.0, least * 0.999):
         with pytest.raises(ParameterError, match="L_t < beta a_t"):
             Schedule(rounds, beta, sigma, diameter, "paper")
-    free = object.__new__(Schedule)  # what the refusal is for: without noise and constraint it blows up
-    for name, value in {"rounds": rounds, "beta": beta, "sigma": 0.0, "distance": diameter, "kind": "paper"}.items():
+    free = object.__new__(
+        Schedule
+    )  # what the refusal is for: without noise and constraint it blows up
+    for name, value in {
+        "rounds": rounds,
+        "beta": beta,
+        "sigma": 0.0,
+        "distance": diameter,
+        "kind": "paper",
+    }.items():
         object.__setattr__(free, name, value)
     theta = aggregate = 1.0
     for t in range(1, rounds + 1):
@@ -358,15 +476,21 @@ def test_the_papers_schedule_is_refused_where_it_can_diverge():
 
 
 def test_default_and_sound_paper_schedules_both_stay_below_the_default_bound():
-    """Mean of 20 runs with Gaussian oracle noise; the default's bound holds in expectation, measured far below."""
+    """Mean of 20 runs with Gaussian oracle noise; the default's bound holds in expectation,
+    measured far below.
+    """
     problem = Problem(MeanEstimation(), L2Ball(D, 1.0))
     rows = np.zeros((30 * 20, D)) + 0.5
     for sigma in (0.05, 1.0):
         default = Schedule(20, 1.0, sigma, problem.reach)
         least = problem.risk(np.full(D, 0.5), rows)
         for kind in ("default", "paper"):
-            schedule = dataclasses.replace(default, kind=kind, distance=2.0 if kind == "paper" else problem.reach)
-            protocol = ShuffleACSA(problem=problem, n=600, schedule=schedule, mean=quiet(problem, 30), privacy=PRIVACY)
+            schedule = dataclasses.replace(
+                default, kind=kind, distance=2.0 if kind == "paper" else problem.reach
+            )
+            protocol = ShuffleACSA(
+                problem=problem, n=600, schedule=schedule, mean=quiet(problem, 30), privacy=PRIVACY
+            )
             gaps = []
             for seed in range(20):
                 rng, state = np.random.default_rng(seed), protocol.init()
@@ -381,16 +505,28 @@ def test_smoothed_acsa_takes_the_envelope_of_theory():
     problem = Problem(Hinge(), L2Ball(D, 3.0))
     protocol = ShuffleACSA.calibrated(n=5000, problem=problem, privacy=PRIVACY)
     t = protocol.rounds
-    assert protocol.smoothing == pytest.approx(problem.lipschitz * math.sqrt(t * (t + 1)) / (2 * problem.reach))
-    assert protocol.bound == pytest.approx(protocol.schedule.gap + problem.lipschitz**2 / (2 * protocol.smoothing))
-    assert ShuffleACSA.calibrated(n=5000, problem=problem, privacy=PRIVACY, smoothing=7.0).smoothing == 7.0
-    assert ShuffleACSA.calibrated(n=5000, problem=PROBLEMS["logistic"], privacy=PRIVACY).smoothing is None
+    assert protocol.smoothing == pytest.approx(
+        problem.lipschitz * math.sqrt(t * (t + 1)) / (2 * problem.reach)
+    )
+    assert protocol.bound == pytest.approx(
+        protocol.schedule.gap + problem.lipschitz**2 / (2 * protocol.smoothing)
+    )
+    assert (
+        ShuffleACSA.calibrated(n=5000, problem=problem, privacy=PRIVACY, smoothing=7.0).smoothing
+        == 7.0
+    )
+    assert (
+        ShuffleACSA.calibrated(n=5000, problem=PROBLEMS["logistic"], privacy=PRIVACY).smoothing
+        is None
+    )
 
 
 def test_a_ridge_is_public_and_costs_no_noise():
     plain, ridged = (Problem(Logistic(), L2Ball(D, 3.0), ridge=ridge) for ridge in (0.0, 0.5))
     kwargs = {"n": 500, "privacy": PRIVACY, "batch": 100}
-    first, second = (ShuffleSGD.calibrated(problem=problem, **kwargs) for problem in (plain, ridged))
+    first, second = (
+        ShuffleSGD.calibrated(problem=problem, **kwargs) for problem in (plain, ridged)
+    )
     assert first.mean == second.mean
     state = dataclasses.replace(second.init(), theta=np.ones(D))
     after = second.update(state, np.zeros(D))
@@ -405,12 +541,19 @@ def test_more_phases_start_nearer_and_use_disjoint_users():
     assert len(distances) > 1
     assert distances == sorted(distances, reverse=True)
     assert protocol.bound < ShuffleACSA.calibrated(n=20_000, problem=problem, privacy=PRIVACY).bound
-    bounds = [Phased.calibrated(n=20_000, problem=problem, privacy=PRIVACY, phases=k).bound for k in range(1, 7)]
-    assert protocol.bound == pytest.approx(min(bounds), rel=0.02)  # chosen before bits are searched, which move rho a little
+    bounds = [
+        Phased.calibrated(n=20_000, problem=problem, privacy=PRIVACY, phases=k).bound
+        for k in range(1, 7)
+    ]
+    assert protocol.bound == pytest.approx(
+        min(bounds), rel=0.02
+    )  # chosen before bits are searched, which move rho a little
 
 
 def test_dropouts_bias_nothing_and_show_in_epsilon():
-    """Half of the users silent: the mean estimate moves by noise only; false-alarm rate below 1e-6 (6 standard errors)."""
+    """Half of the users silent: the mean estimate moves by noise only; false-alarm rate below 1e-6
+    (6 standard errors).
+    """
     n = 4000
     problem = Problem(MeanEstimation(), L2Ball(D, 1.0))
     rows = np.tile(np.array([0.3, -0.2, 0.1]), (n, 1))
@@ -500,7 +643,13 @@ def test_bad_parameters_are_refused_by_name():
         (lambda: Phased.calibrated(**common), "strong_convexity"),
         (lambda: Phased(n=100, phases=[]), "phases"),
         (
-            lambda: ShuffleACSA(n=100, problem=kinked, schedule=Schedule(2, 1.0, 1.0, 1.0), mean=mean, privacy=PRIVACY),
+            lambda: ShuffleACSA(
+                n=100,
+                problem=kinked,
+                schedule=Schedule(2, 1.0, 1.0, 1.0),
+                mean=mean,
+                privacy=PRIVACY,
+            ),
             "smoothing",
         ),
         (lambda: Schedule(5, 0.0, 0.0, 1.0), "smoothness"),
@@ -516,7 +665,12 @@ def test_data_the_protocol_cannot_work_on_is_refused_before_anything_is_spent():
     protocol = ShuffleSGD.calibrated(n=M, problem=problem, privacy=PRIVACY)
     rows = users(problem.loss)
     zeros = np.c_[rows[:, :-1], np.zeros(M)]
-    for bad, match in ((rows[:-1], "shape"), (rows[:, :-1], "shape"), (zeros, r"\+1"), (rows * 3, "norm at most 1")):
+    for bad, match in (
+        (rows[:-1], "shape"),
+        (rows[:, :-1], "shape"),
+        (zeros, r"\+1"),
+        (rows * 3, "norm at most 1"),
+    ):
         with pytest.raises(ParameterError, match=match):
             run(protocol, bad, seed=1)
     phased = Phased.calibrated(n=M, problem=PROBLEMS["ridge logistic"], privacy=PRIVACY, phases=2)
@@ -533,7 +687,9 @@ def test_declared_constants_move_what_is_planned_and_not_what_is_private():
     assert ShuffleACSA.calibrated(n=2000, problem=kinked, privacy=PRIVACY).smoothing is not None
     alike = dataclasses.replace(plain, declared_spread=0.0)
     kwargs = {"n": 2000, "privacy": PRIVACY, "rounds": 20}
-    known, unknown = (ShuffleACSA.calibrated(problem=problem, **kwargs) for problem in (alike, plain))
+    known, unknown = (
+        ShuffleACSA.calibrated(problem=problem, **kwargs) for problem in (alike, plain)
+    )
     assert known.mean == unknown.mean
     assert known.schedule.sigma == pytest.approx(math.sqrt(known.mean.squared_noise))
     assert unknown.schedule.sigma**2 == pytest.approx(known.schedule.sigma**2 + 1 / 100)

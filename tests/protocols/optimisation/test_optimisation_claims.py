@@ -1,4 +1,6 @@
-"""Optimisers held to what is claimed of them: schedules and their bound, phases against a solver, losses that fail."""
+"""Optimisers held to what is claimed of them: schedules and their bound, phases against a solver,
+losses that fail.
+"""
 
 import dataclasses
 import math
@@ -27,22 +29,36 @@ def quiet(problem, batch):
 
 
 def gaps(schedule, problem, row, minimiser, runs):
-    """Gaps of AC-SA on users who are all alike, with Gaussian noise of the schedule's variance in every gradient."""
-    protocol = ShuffleACSA(problem=problem, n=schedule.rounds, schedule=schedule, mean=quiet(problem, 1), privacy=PRIVACY)
+    """Gaps of AC-SA on users who are all alike, with Gaussian noise of the schedule's variance in
+    every gradient.
+    """
+    protocol = ShuffleACSA(
+        problem=problem,
+        n=schedule.rounds,
+        schedule=schedule,
+        mean=quiet(problem, 1),
+        privacy=PRIVACY,
+    )
     rows, found = row[None], []
     for seed in range(runs):
         rng, state = np.random.default_rng(seed), protocol.init()
         while (spec := protocol.plan(state)) is not None:
             values = spec.query(rows)
             gradient = (values if isinstance(values, np.ndarray) else values.dense())[0]
-            state = protocol.update(state, gradient + rng.normal(0, schedule.sigma / math.sqrt(D), D))
+            state = protocol.update(
+                state, gradient + rng.normal(0, schedule.sigma / math.sqrt(D), D)
+            )
         found.append(problem.risk(protocol.result(state), rows) - problem.risk(minimiser, rows))
     return np.array(found)
 
 
 INSTANCES = {
     "quadratic": (Problem(MeanEstimation(), L2Ball(D, 1.0)), np.full(D, 0.5), np.full(D, 0.5)),
-    "linear": (Problem(Linear(), L2Ball(D, 1.0), declared_smoothness=1.0), np.eye(1, D + 1)[0], -np.eye(1, D)[0]),
+    "linear": (
+        Problem(Linear(), L2Ball(D, 1.0), declared_smoothness=1.0),
+        np.eye(1, D + 1)[0],
+        -np.eye(1, D)[0],
+    ),
 }
 
 
@@ -50,15 +66,19 @@ INSTANCES = {
 @pytest.mark.parametrize("sigma", [0.01, 0.1, 1.0, 10.0])
 @pytest.mark.parametrize("kind", INSTANCES)
 def test_every_sound_schedule_stays_below_the_proven_bound(kind, sigma, rounds):
-    """The default's mean gap of 20 runs, 5 standard errors added, is below its bound (false alarm below 1e-6).
+    """The default's mean gap of 20 runs, 5 standard errors added, is below its bound (false alarm
+    below 1e-6).
 
-    The paper's schedule states no constants; where it is not refused it stays below the default's bound as well.
+    The paper's schedule states no constants; where it is not refused it stays below the default's
+    bound as well.
     """
     problem, row, minimiser = INSTANCES[kind]
     default = Schedule(rounds, 1.0, sigma, problem.reach)
     found = gaps(default, problem, row, minimiser, 20)
     assert found.mean() + 5 * found.std() / math.sqrt(20) <= default.gap
-    sound = (rounds + 2) ** 1.5 * sigma / 2.0 + 1 >= 2 * (rounds + 1) / (rounds + 2)  # L_T >= beta a_T
+    sound = (rounds + 2) ** 1.5 * sigma / 2.0 + 1 >= 2 * (rounds + 1) / (
+        rounds + 2
+    )  # L_T >= beta a_T
     try:
         paper = dataclasses.replace(default, kind="paper", distance=2.0)
     except ParameterError:
@@ -72,20 +92,32 @@ def test_the_bound_is_one_that_a_wrong_step_breaks():
     """Power of the check above: steps that are much too short are seen."""
     problem, row, minimiser = INSTANCES["linear"]
     honest = Schedule(30, 1.0, 0.01, problem.reach)
-    assert gaps(dataclasses.replace(honest, beta=200.0), problem, row, minimiser, 5).mean() > honest.gap
+    assert (
+        gaps(dataclasses.replace(honest, beta=200.0), problem, row, minimiser, 5).mean()
+        > honest.gap
+    )
 
 
 def test_phases_of_acsa_find_the_optimum_of_an_independent_solver():
-    """Smooth AC-SA phases on the whole data in every batch, without noise; the objective to 1e-4."""
+    """Smooth AC-SA phases on the whole data in every batch, without noise; the objective to
+    1e-4.
+    """
     problem = Problem(Logistic(), L2Ball(D, 10.0), ridge=0.1)
     rng = np.random.default_rng(0)
     x = rng.normal(size=(40, D))
     x /= np.maximum(1.0, np.linalg.norm(x, axis=1, keepdims=True))
     rows = np.c_[x, np.where(rng.random(40) < 1 / (1 + np.exp(-2 * x[:, 0])), 1.0, -1.0)]
-    star = LogisticRegression(C=1 / (problem.ridge * 40), fit_intercept=False, tol=1e-10).fit(x, rows[:, -1]).coef_[0]
+    star = (
+        LogisticRegression(C=1 / (problem.ridge * 40), fit_intercept=False, tol=1e-10)
+        .fit(x, rows[:, -1])
+        .coef_[0]
+    )
     schedules = [Schedule(50, problem.smoothness(), 0.0, 10.0 / 2**k) for k in range(3)]
     phases = [
-        ShuffleACSA(problem=problem, n=50 * 40, schedule=each, mean=quiet(problem, 40), privacy=PRIVACY) for each in schedules
+        ShuffleACSA(
+            problem=problem, n=50 * 40, schedule=each, mean=quiet(problem, 40), privacy=PRIVACY
+        )
+        for each in schedules
     ]
     found = run_baseline(Phased(n=150 * 40, phases=phases), np.tile(rows, (150, 1)), "none").value
     assert problem.risk(found, rows) - problem.risk(star, rows) == pytest.approx(0.0, abs=1e-4)
@@ -113,16 +145,22 @@ class Cracked(LinearLoss):
 def test_a_loss_that_turns_nan_stops_the_run_and_keeps_what_was_spent(fidelity):
     rows = np.tile(np.array([1.0, 0.0, 0.0, 0.5]), (300, 1))
     problem = Problem(Cracked(), L2Ball(D, 1.0))
-    protocol = ShuffleGD.calibrated(n=300, problem=problem, privacy=Privacy(8.0, 1e-6), rounds=5, eta=0.5)
+    protocol = ShuffleGD.calibrated(
+        n=300, problem=problem, privacy=Privacy(8.0, 1e-6), rounds=5, eta=0.5
+    )
     with pytest.raises(NotFiniteError, match=r"round 1: .* every user") as caught:
         run(protocol, rows, seed=1, fidelity=fidelity)
     assert caught.value.round == 1
-    assert len(caught.value.ledger.charges) == 2  # round 0 was fine, round 1 was released and counts
+    assert (
+        len(caught.value.ledger.charges) == 2
+    )  # round 0 was fine, round 1 was released and counts
 
 
 def test_a_state_that_overflows_stops_the_run_and_keeps_what_was_spent():
     rows = np.tile(np.array([1.0, 0.0, 0.0, 1.0]), (300, 1))
-    problem = Problem(Logistic(), L2Ball(D, 1.0), norm_bound=100.0)  # noise of this size, times eta, is beyond doubles
+    problem = Problem(
+        Logistic(), L2Ball(D, 1.0), norm_bound=100.0
+    )  # noise of this size, times eta, is beyond doubles
     protocol = ShuffleSGD.calibrated(n=300, problem=problem, privacy=PRIVACY, batch=10, eta=1e308)
     with pytest.raises(DivergedError, match="not finite") as caught, np.errstate(all="ignore"):
         run(protocol, rows, seed=1, fidelity="aggregate")
@@ -140,13 +178,17 @@ def test_the_papers_interactive_constants_run_where_arithmetic_is_exact():
         assert result.ledger.guarantee(1e-6).epsilon < 0.1
     with pytest.raises(ParameterError, match=r"literal.*counts or aggregate"):
         run(protocol, rows, seed=1, fidelity="literal")
-    with pytest.raises(ParameterError, match="n b"):  # T = n rounds: more coins than doubles count exactly
+    with pytest.raises(
+        ParameterError, match="n b"
+    ):  # T = n rounds: more coins than doubles count exactly
         ShuffleGD.paper(n=2000, problem=problem, privacy=PRIVACY)
 
 
 @dataclasses.dataclass(frozen=True)
 class Own(LinearLoss):
-    """max(margin, 0)^2/2, with constants that can be misstated, or a wave that makes it non-convex."""
+    """max(margin, 0)^2/2, with constants that can be misstated, or a wave that makes it
+    non-convex.
+    """
 
     steepness: float = 1.0
     bend: float = 1.0

@@ -29,20 +29,30 @@ def test_projections_are_in_the_set_and_nearest(domain):
     for theta in rng.normal(size=(100, D)) * rng.choice([0.3, 2.0, 50.0], (100, 1)):
         nearest = domain.project(theta)
         assert inside(domain, nearest)
-        # The defining inequality of a projection on a convex set: no member lies beyond the supporting hyperplane.
+        # The defining inequality of a projection on a convex set: no member lies beyond the
+        # supporting hyperplane.
         assert ((members - nearest) @ (theta - nearest)).max() < 1e-6 * (1 + np.linalg.norm(theta))
     assert inside(domain, domain.center)
     spread = np.linalg.norm(members[:, None] - members[None], axis=2).max()
     assert spread <= domain.diameter * (1 + 1e-10)
     assert np.linalg.norm(members, axis=1).max() <= domain.radius * (1 + 1e-10)
-    assert np.linalg.norm(members - domain.center, axis=1).max() <= domain.reach(domain.center) * (1 + 1e-10)
+    assert np.linalg.norm(members - domain.center, axis=1).max() <= domain.reach(domain.center) * (
+        1 + 1e-10
+    )
 
 
 @pytest.mark.parametrize("kind", ["box and ball", "simplex and ball", "simplex", "ball and ball"])
 def test_projections_agree_with_a_general_solver(kind):
     domain = DOMAINS[kind]
-    ball = {"box and ball": (1.3, np.full(D, 0.4)), "simplex and ball": (0.6, np.array([0.6, 0.2, 0.1, 0.1]))}.get(kind)
-    limits = {"box and ball": (-1.0, 1.0), "simplex": (0.0, None), "simplex and ball": (0.0, None)}.get(kind, (None, None))
+    ball = {
+        "box and ball": (1.3, np.full(D, 0.4)),
+        "simplex and ball": (0.6, np.array([0.6, 0.2, 0.1, 0.1])),
+    }.get(kind)
+    limits = {
+        "box and ball": (-1.0, 1.0),
+        "simplex": (0.0, None),
+        "simplex and ball": (0.0, None),
+    }.get(kind, (None, None))
     rules = []
     if ball:
         rules.append({"type": "ineq", "fun": lambda t: ball[0] ** 2 - ((t - ball[1]) ** 2).sum()})

@@ -17,7 +17,9 @@ from shuffle_sim.wire.codec import decode, encode
 
 @dataclass(frozen=True)
 class SquaredHinge(LinearLoss):
-    """A user's own loss: max(0, 1 - y margin)^2/2; `prox` comes with the base class, by bisection."""
+    """A user's own loss: max(0, 1 - y margin)^2/2; `prox` comes with the base class, by
+    bisection.
+    """
 
     classification = True
 
@@ -52,10 +54,16 @@ def rows_of(loss, n, d, seed=0):
     """Rows at and inside the loss's bounds."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, d))
-    x *= 2.0 * np.maximum(rng.random((n, 1)), rng.random((n, 1)) < 0.5) / np.linalg.norm(x, axis=1, keepdims=True)
+    x *= (
+        2.0
+        * np.maximum(rng.random((n, 1)), rng.random((n, 1)) < 0.5)
+        / np.linalg.norm(x, axis=1, keepdims=True)
+    )
     if isinstance(loss, MeanEstimation):
         return x
-    return np.c_[x, rng.choice([-1.0, 1.0], n) if loss.classification else rng.uniform(-1.5, 1.5, n)]
+    return np.c_[
+        x, rng.choice([-1.0, 1.0], n) if loss.classification else rng.uniform(-1.5, 1.5, n)
+    ]
 
 
 def points_of(d, radius, n, seed=0):
@@ -76,12 +84,17 @@ def test_derivatives_are_those_of_finite_differences(loss):
     labels = rng.choice([-1.0, 1.0], 2000) if loss.classification else rng.uniform(-1.5, 1.5, 2000)
     h = 1e-5
     difference = (loss.value(margins + h, labels) - loss.value(margins - h, labels)) / (2 * h)
-    away = np.abs(loss.derivative(margins + 2 * h, labels) - loss.derivative(margins - 2 * h, labels)) < 1e-3  # of the kinks
+    away = (
+        np.abs(loss.derivative(margins + 2 * h, labels) - loss.derivative(margins - 2 * h, labels))
+        < 1e-3
+    )  # of the kinks
     assert away.mean() > 0.99
     assert np.abs(difference - loss.derivative(margins, labels))[away].max() < 1e-5
     curvature = loss.second(margins, labels)
     if curvature is not None:
-        second = (loss.derivative(margins + h, labels) - loss.derivative(margins - h, labels)) / (2 * h)
+        second = (loss.derivative(margins + h, labels) - loss.derivative(margins - h, labels)) / (
+            2 * h
+        )
         assert np.abs(second - curvature).max() < 1e-8
 
 
@@ -94,7 +107,9 @@ def test_proximal_maps_solve_their_one_dimensional_problem(loss):
         (c,) = loss.prox(np.array([m]), np.array([y]), np.array([q]), beta)
 
         def envelope(c, m=m, y=y, q=q, beta=beta):
-            return float(loss.value(np.array([m - c * q / beta]), np.array([y]))[0]) + c * c * q / (2 * beta)
+            return float(loss.value(np.array([m - c * q / beta]), np.array([y]))[0]) + c * c * q / (
+                2 * beta
+            )
 
         end = float(loss.derivative(np.array([m]), np.array([y]))[0])
         bounds = (min(end, 0) - 0.1, max(end, 0) + 0.1)
@@ -146,12 +161,16 @@ def test_the_envelope_is_below_by_at_most_what_theory_says_and_no_steeper_than_t
     for theta in points_of(d, radius, 20):
         x, y = rows[:, :-1], rows[:, -1]
         c = loss.prox(x @ theta, y, (x**2).sum(1), beta)
-        envelope = loss.value(x @ theta - c * (x**2).sum(1) / beta, y) + c**2 * (x**2).sum(1) / (2 * beta)
+        envelope = loss.value(x @ theta - c * (x**2).sum(1) / beta, y) + c**2 * (x**2).sum(1) / (
+            2 * beta
+        )
         above = loss.values(theta, rows) - envelope
         assert above.min() >= -1e-12
         assert above.max() <= bound**2 / (2 * beta) + 1e-12
         own = np.linalg.norm(dense(loss.gradients(theta, rows)), axis=1)
-        assert (np.linalg.norm(dense(loss.gradients(theta, rows, beta)), axis=1) <= own + 1e-12).all()
+        assert (
+            np.linalg.norm(dense(loss.gradients(theta, rows, beta)), axis=1) <= own + 1e-12
+        ).all()
 
 
 def test_mean_estimation_smooths_to_the_gradient_of_its_envelope():

@@ -1,4 +1,6 @@
-"""Split and mix and the single-message sum: parameters, laws with planted defects, accuracy, the same on every path."""
+"""Split and mix and the single-message sum: parameters, laws with planted defects, accuracy, the
+same on every path.
+"""
 
 import math
 from dataclasses import dataclass
@@ -7,10 +9,21 @@ import numpy as np
 import pytest
 
 from protocols.sums.single_message import SingleMessageRandomizer, SingleMessageSum
-from protocols.sums.split_mix import SplitAndMixSum, SplitAndMixVectorSum, SplitMixRandomizer, messages_for
+from protocols.sums.split_mix import (
+    SplitAndMixSum,
+    SplitAndMixVectorSum,
+    SplitMixRandomizer,
+    messages_for,
+)
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.auditing.audit import audit
-from shuffle_sim.auditing.conformance import LawError, check_pmf, check_randomizer, check_same_law, check_variance
+from shuffle_sim.auditing.conformance import (
+    LawError,
+    check_pmf,
+    check_randomizer,
+    check_same_law,
+    check_variance,
+)
 from shuffle_sim.privacy.bounds import laplace
 from shuffle_sim.privacy.bounds.gaussian import sigma
 from shuffle_sim.protocol.adversary import Dropout
@@ -24,7 +37,11 @@ XS = np.array([[0.1, -0.7], [0.9, 0.2], [-1.0, 0.0]])
 def test_the_point_of_the_paper():
     protocol = SplitAndMixSum.calibrate(n=10_000, privacy=POINT)
     randomizer = protocol.randomizer
-    assert (randomizer.messages, randomizer.alphabet.symbol_bits, randomizer.report_bits) == (10, 24, 240)
+    assert (randomizer.messages, randomizer.alphabet.symbol_bits, randomizer.report_bits) == (
+        10,
+        24,
+        240,
+    )
     assert protocol.standard_error**2 == pytest.approx(2.0, rel=1e-3)
     assert protocol.security >= 40
     result = run(protocol, np.full(10_000, 0.3), fidelity="aggregate", seed=1)
@@ -37,8 +54,15 @@ def test_the_mean_squared_error_is_that_of_discrete_laplace_noise():
     rng = np.random.default_rng(5)
     protocol = SplitAndMixSum.calibrate(n=10_000, privacy=POINT)
     xs, randomizer, draws = rng.random(10_000), protocol.randomizer, 6000
-    errors = np.array([randomizer.estimate(Tally(randomizer.tally(xs, rng), 10_000))[0] - xs.sum() for _ in range(draws)])
-    z = (np.mean(errors**2) / 2.0 - 1) / math.sqrt(5 / draws)  # Laplace: the square has variance 5 times its mean squared
+    errors = np.array(
+        [
+            randomizer.estimate(Tally(randomizer.tally(xs, rng), 10_000))[0] - xs.sum()
+            for _ in range(draws)
+        ]
+    )
+    z = (np.mean(errors**2) / 2.0 - 1) / math.sqrt(
+        5 / draws
+    )  # Laplace: the square has variance 5 times its mean squared
     assert abs(z) < 4.9
     for scale in (0.7, 1.3):
         assert abs((np.mean((scale * errors) ** 2) / 2.0 - 1) / math.sqrt(5 / draws)) > 4.9
@@ -65,7 +89,8 @@ def test_vectors_are_private_and_close_to_the_central_gaussian(d):
     protocol = SplitAndMixVectorSum.calibrate(n=10_000, d=d, privacy=POINT)
     result = run(protocol, np.zeros((10_000, d)), fidelity="aggregate", seed=1)
     assert result.privacy.epsilon <= 1.0
-    # d independent Laplace coordinates lose a factor of at most sqrt(2) against the Gaussian, and the conversion 10 %.
+    # d independent Laplace coordinates lose a factor of at most sqrt(2) against the Gaussian, and
+    # the conversion 10 %.
     assert protocol.standard_error <= 1.56 * sigma(1.0, 1e-6, 2.0)
     assert result.value.shape == (d,)
 
@@ -75,7 +100,11 @@ def test_fewer_honest_users_are_planned_for_or_stated():
     careful = run(planned, np.zeros(1000), adversary=Dropout(0.1), fidelity="counts", seed=1)
     assert careful.privacy.epsilon <= 1.0
     plain = run(
-        SplitAndMixSum.calibrate(n=1000, privacy=POINT), np.zeros(1000), adversary=Dropout(0.1), fidelity="counts", seed=1
+        SplitAndMixSum.calibrate(n=1000, privacy=POINT),
+        np.zeros(1000),
+        adversary=Dropout(0.1),
+        fidelity="counts",
+        seed=1,
     )
     assert 1.1 < plain.privacy.epsilon < 2.0
     assert plain.promised.epsilon <= 1.0
@@ -97,7 +126,8 @@ def test_split_and_mix_keeps_its_contract():
 @dataclass(frozen=True)
 class Wrong(SplitMixRandomizer):
     def noise(self, users, shape, rng):
-        # What a public implementation did: the probability of going on where the library wants that of stopping.
+        # What a public implementation did: the probability of going on where the library wants that
+        # of stopping.
         law = users / self.planned, math.exp(-self.rate)
         return rng.negative_binomial(*law, shape) - rng.negative_binomial(*law, shape)
 
@@ -137,35 +167,48 @@ class Same(SplitMixRandomizer):
 @pytest.mark.parametrize(("kind", "n"), [(Same, 10_000), (Wrong, 1000), (HalfTheShares, 1000)])
 def test_the_audit_passes_at_the_point_and_catches_wrong_shares(kind, n):
     protocol = SplitAndMixSum.calibrate(n=n, privacy=POINT)
-    protocol.randomizer = kind(*(getattr(protocol.randomizer, name) for name in protocol.randomizer.__dataclass_fields__))
+    protocol.randomizer = kind(
+        *(getattr(protocol.randomizer, name) for name in protocol.randomizer.__dataclass_fields__)
+    )
     report = audit(protocol, repeats=1000, seed=1)
     assert report.passed is (kind is Same)
     if kind is Same:
         assert 0.7 < report.empirical <= report.exact <= report.theorem <= 1.0
     else:
-        assert "the noise of all honest users together has its exact law" in [c.name for c in report.checks if not c.passed]
+        assert "the noise of all honest users together has its exact law" in [
+            c.name for c in report.checks if not c.passed
+        ]
 
 
 def test_the_audit_passes_on_vectors():
-    assert audit(SplitAndMixVectorSum.calibrate(n=1000, d=2, privacy=POINT), repeats=1000, seed=2).passed
+    assert audit(
+        SplitAndMixVectorSum.calibrate(n=1000, d=2, privacy=POINT), repeats=1000, seed=2
+    ).passed
 
 
 def test_the_shares_of_all_users_add_up_to_discrete_laplace_noise():
-    """False-alarm rate 1e-6; the planted defect gives an effective epsilon hundreds of times the promised one."""
+    """False-alarm rate 1e-6; the planted defect gives an effective epsilon hundreds of times the
+    promised one.
+    """
     rng = np.random.default_rng(2)
     fields = 1, 6, 128, 4, 30, 0.5, 0.0, 1.0
     whole = math.tanh(0.25) * np.exp(-0.5 * np.abs(np.arange(-63, 64)))
     draws = np.clip(SplitMixRandomizer(*fields).noise(1, (30_000, 30), rng).sum(axis=1), -63, 63)
     check_pmf(draws + 63, whole / whole.sum())
     with pytest.raises(LawError):
-        check_pmf(np.clip(Wrong(*fields).noise(1, (30_000, 30), rng).sum(axis=1), -63, 63) + 63, whole / whole.sum())
+        check_pmf(
+            np.clip(Wrong(*fields).noise(1, (30_000, 30), rng).sum(axis=1), -63, 63) + 63,
+            whole / whole.sum(),
+        )
     # At the point: noise of rate -ln(1 - e^-rate) in place of rate.
     rate = SplitAndMixSum.calibrate(n=10_000, privacy=POINT).randomizer.rate
     assert -math.log(-math.expm1(-rate)) / rate > 461
 
 
 def test_the_messages_of_a_report_are_uniform_but_for_their_sum():
-    """False-alarm rate 1e-6 each: any m - 1 of the m messages, and pairs of them; a split that is not uniform is caught."""
+    """False-alarm rate 1e-6 each: any m - 1 of the m messages, and pairs of them; a split that is
+    not uniform is caught.
+    """
     rng = np.random.default_rng(3)
     tiny = SplitMixRandomizer(1, 2, 8, 3, 30, 2.0, 0.0, 1.0)
     for sample in (
@@ -181,18 +224,25 @@ def test_the_messages_of_a_report_are_uniform_but_for_their_sum():
 
 @pytest.mark.parametrize("kind", ["split and mix", "single message"])
 def test_all_fidelities_give_one_law(kind):
-    """Through users, shuffler and analyzer; false-alarm rate 1e-6 a pair, and a shift of one step is caught."""
+    """Through users, shuffler and analyzer; false-alarm rate 1e-6 a pair, and a shift of one step
+    is caught.
+    """
     n, draws = 24, 300
     if kind == "single message":
         protocol = SingleMessageSum(n=n, steps=4, gamma=0.4)
         step = 0.25 / 0.6
     else:
-        protocol = SplitAndMixSum(n=n, randomizer=SplitMixRandomizer(1, 4, 512, 3, n, 0.4, 0.0, 1.0))
+        protocol = SplitAndMixSum(
+            n=n, randomizer=SplitMixRandomizer(1, 4, 512, 3, n, 0.4, 0.0, 1.0)
+        )
         step = 0.25
     xs = np.linspace(0.05, 0.95, n)
     seen = {
         fidelity: np.round(
-            np.array([run(protocol, xs, fidelity=fidelity, seed=index).value for index in range(draws)]) / step
+            np.array(
+                [run(protocol, xs, fidelity=fidelity, seed=index).value for index in range(draws)]
+            )
+            / step
         ).astype(int)
         for fidelity in ("literal", "counts", "aggregate")
     }
@@ -223,13 +273,19 @@ def test_single_message_keeps_its_contract_and_a_wrong_blanket_is_caught():
 
 
 @pytest.mark.parametrize(
-    "randomizer", [SingleMessageRandomizer(4, 0.3, 2.0), SplitMixRandomizer(1, 6, 4096, 3, 400, 0.05, 0.0, 2.0)]
+    "randomizer",
+    [SingleMessageRandomizer(4, 0.3, 2.0), SplitMixRandomizer(1, 6, 4096, 3, 400, 0.05, 0.0, 2.0)],
 )
 def test_estimates_have_the_stated_mean_and_variance(randomizer):
     """False-alarm rate 1e-6; 20 % more variance is caught."""
     rng = np.random.default_rng(7)
     xs = rng.random(400) * 2
-    found = np.array([randomizer.estimate(Tally(randomizer.tally(xs, rng), 400))[0] for _ in range(8000)]) - xs.sum()
+    found = (
+        np.array(
+            [randomizer.estimate(Tally(randomizer.tally(xs, rng), 400))[0] for _ in range(8000)]
+        )
+        - xs.sum()
+    )
     expected = randomizer.variance(400, xs)[0]
     normal = SingleMessageRandomizer is type(randomizer)
     if normal:
@@ -239,7 +295,9 @@ def test_estimates_have_the_stated_mean_and_variance(randomizer):
     assert abs(found.mean()) < 4.9 * math.sqrt(expected / 8000)
     assert abs(np.mean(found**2) / expected - 1) < 4.9 * math.sqrt(5 / 8000)
     grid = np.linspace(0, 2, 4001)
-    assert max(randomizer.variance(1, np.array([x]))[0] for x in grid) <= randomizer.variance(1)[0] * (1 + 1e-12)
+    assert max(randomizer.variance(1, np.array([x]))[0] for x in grid) <= randomizer.variance(1)[
+        0
+    ] * (1 + 1e-12)
 
 
 def test_single_message_at_the_same_point():
@@ -258,7 +316,9 @@ def test_one_user_moves_the_estimate_as_far_as_is_stated():
     gain = single.estimate(Tally(np.array([4]), 1))[0]
     assert single.manipulation(3, 100) == pytest.approx(3 * gain)
     r = SplitMixRandomizer(1, 10, 64, 3, 5, 1.0, 0.0, 1.0)
-    reached = [r.estimate(Tally(np.array([25 + any_number]), 5))[0] - 2.5 for any_number in range(64)]
+    reached = [
+        r.estimate(Tally(np.array([25 + any_number]), 5))[0] - 2.5 for any_number in range(64)
+    ]
     assert max(map(abs, reached)) == pytest.approx(r.manipulation(1, 5), abs=r.width / r.steps)
     assert r.manipulation(0, 5) == 0
 
@@ -271,7 +331,10 @@ def test_one_user_moves_the_estimate_as_far_as_is_stated():
         (lambda: SplitAndMixSum.calibrate(n=100, privacy=POINT, rounding=0.0), "rounding"),
         (lambda: SplitAndMixSum.calibrate(n=100, privacy=POINT, security=0), "security"),
         (lambda: SplitAndMixSum.calibrate(n=100, privacy=POINT, upper=math.inf), "upper"),
-        (lambda: SplitAndMixSum.calibrate(n=100, privacy=POINT, honest_fraction=1.5), "honest_fraction"),
+        (
+            lambda: SplitAndMixSum.calibrate(n=100, privacy=POINT, honest_fraction=1.5),
+            "honest_fraction",
+        ),
         (lambda: SplitAndMixSum.calibrate(n=100, privacy=Privacy(100.0, 1e-6)), "epsilon"),
         (lambda: SplitAndMixVectorSum.calibrate(n=100, d=0, privacy=POINT), "d"),
         (lambda: SplitMixRandomizer(1, 10, 10, 3, 5, 1.0, 0.0, 1.0), "modulus"),

@@ -1,4 +1,6 @@
-"""The sums end to end: exact laws for small n, unbiasedness and variance, fidelities, costs, results."""
+"""The sums end to end: exact laws for small n, unbiasedness and variance, fidelities, costs,
+results.
+"""
 
 import itertools
 import math
@@ -11,7 +13,13 @@ from protocols import ScalarSum, VectorSum
 from protocols.sums.binomial import BinomialRandomizer, randomize_scalar
 from shuffle_sim import Privacy, run
 from shuffle_sim.arrays import Scaled
-from shuffle_sim.auditing.conformance import LawError, check_pmf, check_randomizer, check_same_law, check_variance
+from shuffle_sim.auditing.conformance import (
+    LawError,
+    check_pmf,
+    check_randomizer,
+    check_same_law,
+    check_variance,
+)
 from shuffle_sim.errors import RoundAbortedError
 from shuffle_sim.execution.engine import default_block_size
 from shuffle_sim.privacy.bounds.gaussian import sigma
@@ -39,33 +47,44 @@ def tally_pmf(xs: np.ndarray, g: int, b: int, p: float) -> np.ndarray:
 def test_the_views_law_is_the_exact_pmf_for_small_n(fidelity):
     xs, g, b, p = np.array([0.13, 0.5, 0.97]), 3, 4, 0.3
     protocol = ScalarSum(n=3, g=g, b=b, p=p)
-    values = np.array([run(protocol, xs, fidelity=fidelity, seed=s, block_size=3).value for s in range(3000)])
+    values = np.array(
+        [run(protocol, xs, fidelity=fidelity, seed=s, block_size=3).value for s in range(3000)]
+    )
     ones = np.rint(values * g + p * b * 3).astype(int)
     check_pmf(ones, tally_pmf(xs, g, b, p))
-    for wrong in (tally_pmf(xs, g, b, p * 0.9), tally_pmf(np.ceil(xs * g) / g, g, b, p)):  # power: noise, rounding
+    for wrong in (
+        tally_pmf(xs, g, b, p * 0.9),
+        tally_pmf(np.ceil(xs * g) / g, g, b, p),
+    ):  # power: noise, rounding
         with pytest.raises(LawError):
             check_pmf(ones, wrong)
 
 
 def test_randomizers_keep_their_contract():
     check_randomizer(BinomialRandomizer(1, 5, 7, 0.2, 0.0, 2.0), np.array([0.0, 1.3, 2.0, 2.5]))
-    check_randomizer(BinomialRandomizer(2, 9, 70, 0.5, -1.0, 2.0, 1.0), np.array([[0.3, -0.4], [3.0, 4.0]]))
+    check_randomizer(
+        BinomialRandomizer(2, 9, 70, 0.5, -1.0, 2.0, 1.0), np.array([[0.3, -0.4], [3.0, 4.0]])
+    )
 
 
 def test_the_contract_check_catches_planted_defects():
     class Halved(BinomialRandomizer):
         def counts(self, xs, rng):
-            return self._rounded(xs, rng) + rng.binomial(self.b // 2, self.p, (len(xs), self.labels))
+            return self._rounded(xs, rng) + rng.binomial(
+                self.b // 2, self.p, (len(xs), self.labels)
+            )
 
     class Upward(BinomialRandomizer):
         def tally(self, xs, rng):
-            return np.ceil((xs.reshape(len(xs), -1) - self.lower) * self.g / self.width).astype(int).sum(0) + rng.binomial(
-                self.b * len(xs), self.p, self.labels
-            )
+            return np.ceil((xs.reshape(len(xs), -1) - self.lower) * self.g / self.width).astype(
+                int
+            ).sum(0) + rng.binomial(self.b * len(xs), self.p, self.labels)
 
     class Longer(BinomialRandomizer):
         def randomize(self, x, rng):
-            other = BinomialRandomizer(self.labels, self.g + (x > 0.5).item(), self.b, self.p, self.lower, self.width)
+            other = BinomialRandomizer(
+                self.labels, self.g + (x > 0.5).item(), self.b, self.p, self.lower, self.width
+            )
             return other.randomize(x, rng)
 
     for broken in (Halved, Upward, Longer):
@@ -86,22 +105,31 @@ def test_counting_random_bits_is_a_binomial(b):
     draws = half_binomial(b, (20_000,), np.random.default_rng(b))
     check_pmf(draws, binom.pmf(np.arange(b + 1), b, 0.5))
     with pytest.raises(LawError):
-        check_pmf(half_binomial(b + max(1, b // 10), (20_000,), np.random.default_rng(b)), binom.pmf(np.arange(b + 1), b, 0.5))
+        check_pmf(
+            half_binomial(b + max(1, b // 10), (20_000,), np.random.default_rng(b)),
+            binom.pmf(np.arange(b + 1), b, 0.5),
+        )
 
 
 def test_two_hundred_seeded_runs_have_the_predicted_standard_error(ball):
     n, d = 10_000, 10
-    protocol = VectorSum.calibrate(n=n, d=d, norm_bound=1.0, privacy=Privacy(epsilon=1.0, delta=1e-6), noise_ratio=1.05)
+    protocol = VectorSum.calibrate(
+        n=n, d=d, norm_bound=1.0, privacy=Privacy(epsilon=1.0, delta=1e-6), noise_ratio=1.05
+    )
     assert protocol.g + protocol.b <= 60
     rows = ball(n, d)
-    errors = np.array([run(protocol, rows, fidelity="counts", seed=s).value for s in range(200)]) - rows.sum(axis=0)
+    errors = np.array(
+        [run(protocol, rows, fidelity="counts", seed=s).value for s in range(200)]
+    ) - rows.sum(axis=0)
     variance = protocol.randomizer.variance(n, rows)
-    # False-alarm rate 1e-3 (the seeds are fixed); a standard error 10 % off is then caught with probability above 0.98.
+    # False-alarm rate 1e-3 (the seeds are fixed); a standard error 10 % off is then caught with
+    # probability above 0.98.
     check_variance(errors, variance, false_alarm=1e-3)
     for wrong in (0.9, 1.1):
         with pytest.raises(LawError):
             check_variance(errors, variance * wrong**2, false_alarm=1e-3)
-    # Unbiased: each coordinate's mean error within 5.5 standard errors (false-alarm rate below 4e-7).
+    # Unbiased: each coordinate's mean error within 5.5 standard errors (false-alarm rate below
+    # 4e-7).
     assert (np.abs(errors.mean(axis=0)) < 5.5 * np.sqrt(variance / 200)).all()
     assert (np.sqrt(variance) <= protocol.standard_error).all()
     assert protocol.standard_error <= 1.05 * sigma(1.0, 1e-6, 2.0)
@@ -111,11 +139,18 @@ def test_two_hundred_seeded_runs_have_the_predicted_standard_error(ball):
 def test_scalar_sums_are_unbiased_with_the_exact_variance(fidelity):
     xs = np.linspace(0, 5, 40)
     protocol = ScalarSum(n=40, g=7, b=6, p=0.25, upper=5.0)
-    errors = np.array([run(protocol, xs, fidelity=fidelity, seed=s, block_size=20).value for s in range(1500)]) - xs.sum()
+    errors = (
+        np.array(
+            [run(protocol, xs, fidelity=fidelity, seed=s, block_size=20).value for s in range(1500)]
+        )
+        - xs.sum()
+    )
     variance = protocol.randomizer.variance(40, xs)[0]
     scaled = xs * 7 / 5
     fraction = scaled - np.floor(scaled)
-    assert variance == pytest.approx((5 / 7) ** 2 * ((fraction * (1 - fraction)).sum() + 40 * 6 * 0.25 * 0.75))
+    assert variance == pytest.approx(
+        (5 / 7) ** 2 * ((fraction * (1 - fraction)).sum() + 40 * 6 * 0.25 * 0.75)
+    )
     check_variance(errors, variance)
     with pytest.raises(LawError):
         check_variance(errors, variance * 1.25**2)
@@ -128,7 +163,12 @@ def test_the_three_fidelities_have_one_law_and_a_wrong_noise_is_seen():
     right, wrong = VectorSum(n=12, d=2, g=4, b=8), VectorSum(n=12, d=2, g=4, b=7)
 
     def tallies(protocol, fidelity, seed):
-        values = np.array([run(protocol, rows, fidelity=fidelity, seed=seed + s, block_size=12).value[0] for s in range(2500)])
+        values = np.array(
+            [
+                run(protocol, rows, fidelity=fidelity, seed=seed + s, block_size=12).value[0]
+                for s in range(2500)
+            ]
+        )
         return np.rint((values + 12) * 4 / 2 + 12 * protocol.b / 2 - 12 * 4).astype(int)
 
     literal = tallies(right, "literal", 0)
@@ -147,7 +187,11 @@ def test_literal_costs_are_counted_and_within_a_tenth_of_the_payload(ball):
     assert costs.wire_bytes <= 1.1 * 10_000 * costs.payload_bits_per_user / 8
     for fidelity in ("counts", "aggregate"):  # by formula, the same numbers
         other = run(protocol, ball(10_000, 10), fidelity=fidelity, seed=1).costs
-        assert (other.wire_bytes, other.view_bytes, other.measured) == (costs.wire_bytes, costs.view_bytes, False)
+        assert (other.wire_bytes, other.view_bytes, other.measured) == (
+            costs.wire_bytes,
+            costs.view_bytes,
+            False,
+        )
 
 
 def test_results_carry_the_guarantee_its_basis_and_what_was_assumed(ball):
@@ -159,7 +203,9 @@ def test_results_carry_the_guarantee_its_basis_and_what_was_assumed(ball):
     assert "domination" in result.privacy.basis
     assert any("honest fraction 1" in note for note in result.privacy.assumptions)
     assert result.private
-    seeded = run(VectorSum.calibrate(n=1000, d=3, privacy=privacy, noise_ratio=1.1), ball(1000, 3), seed=1)
+    seeded = run(
+        VectorSum.calibrate(n=1000, d=3, privacy=privacy, noise_ratio=1.1), ball(1000, 3), seed=1
+    )
     assert not seeded.private
     assert any("not private" in note for note in seeded.privacy.assumptions)
     by_paper = run(VectorSum.paper(n=1000, d=3, privacy=privacy), ball(1000, 3))
@@ -173,7 +219,9 @@ def test_dropouts_are_stated_in_epsilon_and_a_floor_aborts_before_release(ball):
     result = run(protocol, ball(2000, 2), adversary=Dropout(0.3), seed=3)
     assert result.reports.missing > 500
     assert result.privacy.epsilon > 1.1 > result.promised.epsilon
-    floored = VectorSum.calibrate(n=2000, d=2, privacy=Privacy(1.0, 1e-6), noise_ratio=1.3, honest_fraction=0.9)
+    floored = VectorSum.calibrate(
+        n=2000, d=2, privacy=Privacy(1.0, 1e-6), noise_ratio=1.3, honest_fraction=0.9
+    )
     with pytest.raises(RoundAbortedError, match="1800"):
         run(floored, ball(2000, 2), adversary=Dropout(0.3), seed=3)
     kept = run(floored, ball(2000, 2), adversary=Dropout(0.05), seed=3)

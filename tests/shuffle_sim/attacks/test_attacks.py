@@ -1,4 +1,6 @@
-"""Attacks do what the field says they do, at every fidelity, by name; privacy, accounts and estimates stay what they claim."""
+"""Attacks do what the field says they do, at every fidelity, by name; privacy, accounts and
+estimates stay what they claim.
+"""
 
 import ast
 import inspect
@@ -103,7 +105,18 @@ def everything() -> Adversary:
 
 @pytest.mark.parametrize("fidelity", FIDELITIES)
 def test_all_attacks_at_once_give_the_same_bits_on_any_number_of_workers(fidelity):
-    results = [run(PROTOCOL, ROWS, fidelity=fidelity, seed=5, adversary=everything(), workers=w, block_size=16) for w in (1, 3)]
+    results = [
+        run(
+            PROTOCOL,
+            ROWS,
+            fidelity=fidelity,
+            seed=5,
+            adversary=everything(),
+            workers=w,
+            block_size=16,
+        )
+        for w in (1, 3)
+    ]
     if fidelity == "literal":  # and in three shards of the shuffler
         options = {"seed": 5, "block_size": 16, "shuffler_shards": 3}
         results.append(run(PROTOCOL, ROWS, fidelity=fidelity, adversary=everything(), **options))
@@ -129,7 +142,9 @@ def test_the_users_of_a_coalition_are_the_same_in_every_round_and_dropouts_are_n
     rows = np.column_stack([np.zeros((40, 2)), np.ones(40)])
     from protocols.shuffle.gd import ShuffleGD
 
-    protocol = ShuffleGD.calibrated(n=40, problem=target_model, privacy=Privacy(1.0, 1e-6), rounds=8)
+    protocol = ShuffleGD.calibrated(
+        n=40, problem=target_model, privacy=Privacy(1.0, 1e-6), rounds=8
+    )
     lasting, restless = Notes(0.4), Restless(0.4)
     for adversary in (lasting, restless):
         run(protocol, rows, seed=1, adversary=adversary, fidelity="aggregate")
@@ -158,14 +173,25 @@ def test_the_first_of_a_chain_wraps_the_second():
             return report
 
     log = []
-    run(PROTOCOL, ROWS, seed=1, adversary=Chain(Says("a", log), Chain(Says("b", log), Says("c", log))))
-    words = [("values", w) for w in "abc"] + [("before", w) for w in "abc"] + [("after", w) for w in "cba"]
+    run(
+        PROTOCOL,
+        ROWS,
+        seed=1,
+        adversary=Chain(Says("a", log), Chain(Says("b", log), Says("c", log))),
+    )
+    words = (
+        [("values", w) for w in "abc"]
+        + [("before", w) for w in "abc"]
+        + [("after", w) for w in "cba"]
+    )
     assert log == words
 
 
 def test_a_chain_of_nobody_corrupts_nobody():
     assert attacks([]) is None
-    alone, chained = (run(PROTOCOL, ROWS, seed=1, adversary=adversary) for adversary in (None, Chain()))
+    alone, chained = (
+        run(PROTOCOL, ROWS, seed=1, adversary=adversary) for adversary in (None, Chain())
+    )
     assert alone.value.tobytes() == chained.value.tobytes()
     assert alone.reports == chained.reports
 
@@ -221,7 +247,9 @@ def test_what_an_attack_needs_is_checked_before_anything_starts():
 
     for column in (D, -D - 1):
         runtime = Starts()
-        with pytest.raises(ParameterError, match=f"column = {column}: must be one of the {D} columns"):
+        with pytest.raises(
+            ParameterError, match=f"column = {column}: must be one of the {D} columns"
+        ):
             run(PROTOCOL, ROWS, runtime=runtime, adversary=named("label-flip", column=column))
         assert not runtime.started
     spec = PROTOCOL.plan(PROTOCOL.init())
@@ -242,7 +270,12 @@ def missing(adversary, seeds, rows=ROWS, block_size=20):
         gone: list[int] = []
         for users in np.arange(N).reshape(-1, block_size):
             context = AttackContext(
-                0, users[0] // block_size, users, Datum(), PROTOCOL.randomizer, lambda users=users: rows[users]
+                0,
+                users[0] // block_size,
+                users,
+                Datum(),
+                PROTOCOL.randomizer,
+                lambda users=users: rows[users],
             )
             gone += adversary.select(context, np.random.default_rng([seed, context.block])).tolist()
         found.append(gone)
@@ -250,7 +283,9 @@ def missing(adversary, seeds, rows=ROWS, block_size=20):
 
 
 def test_a_blackout_silences_whole_blocks_and_a_cut_off_the_end_of_a_block():
-    blocks = [Counter(user // 20 for user in gone) for gone in missing(named("blackout", 0.4), range(60))]
+    blocks = [
+        Counter(user // 20 for user in gone) for gone in missing(named("blackout", 0.4), range(60))
+    ]
     assert {count for each in blocks for count in each.values()} == {20}
     hit = sum(len(each) for each in blocks)  # of 600; false-alarm rate 1e-6
     assert stats.binomtest(hit, 600, 0.4).pvalue > 1e-6
@@ -271,20 +306,27 @@ def test_chosen_dropouts_are_the_most_telling_of_their_block(by, score):
     (gone,) = missing(ChosenDropout(0.25, by), [1])
     for block in range(10):
         users = range(20 * block, 20 * block + 20)
-        assert {user for user in gone if user in users} == set(sorted(users, key=lambda user: -scores[user])[:5])
+        assert {user for user in gone if user in users} == set(
+            sorted(users, key=lambda user: -scores[user])[:5]
+        )
 
 
 @pytest.mark.parametrize("name", ["dropout", "leave", "blackout", "cut-off"])
 def test_the_estimate_is_unbiased_under_dropouts(name):
     n, x, runs = 300, 0.3, 120
     protocol = ScalarSum(n=n, g=10, b=16)
-    results = [run(protocol, np.full(n, x), seed=s, adversary=named(name, 0.4), fidelity="counts") for s in range(runs)]
+    results = [
+        run(protocol, np.full(n, x), seed=s, adversary=named(name, 0.4), fidelity="counts")
+        for s in range(runs)
+    ]
     received = np.array([r.reports.accepted for r in results])
     errors = np.array([r.value for r in results]) - x * received
     sigmas = np.sqrt([protocol.randomizer.variance(int(r), np.full(r, x))[0] for r in received])
     limit = stats.norm.isf(0.5e-6) * math.sqrt(runs)  # two-sided false-alarm rate 1e-6
     assert abs((errors / sigmas).sum()) < limit
-    planned = errors - (n - received) * 0.5 * 16 / 10  # power: noise subtracted for the users planned
+    planned = (
+        errors - (n - received) * 0.5 * 16 / 10
+    )  # power: noise subtracted for the users planned
     assert abs((planned / sigmas).sum()) > limit
     everyone = errors + x * received - x * n  # power: the sum of all users is another
     assert abs((everyone / sigmas).sum()) > limit
@@ -292,7 +334,9 @@ def test_the_estimate_is_unbiased_under_dropouts(name):
 
 def test_too_many_dropouts_abort_before_release_with_the_numbers():
     careful = VectorSum(n=N, d=D, g=4, b=40, honest_fraction=0.9)
-    with pytest.raises(RoundAbortedError, match=r"1\d\d reports accepted, agreed are at least 180; not released") as aborted:
+    with pytest.raises(
+        RoundAbortedError, match=r"1\d\d reports accepted, agreed are at least 180; not released"
+    ) as aborted:
         run(careful, ROWS, seed=1, adversary=Dropout(0.4))
     assert len(aborted.value.ledger.charges) == 1  # charged all the same
 
@@ -324,10 +368,15 @@ def test_the_view_without_the_colluders_messages_has_the_law_of_the_honest_alone
     for seed in range(300):
         run(protocol, np.full(12, 0.5), seed=seed, adversary=colluders, fidelity=fidelity)
     honest = stats.binom.pmf(np.arange(8 * 7 * 6), 7 * 6, 0.5)
-    check_pmf(np.array(colluders.rest) - 7 * 2, honest)  # 7 honest users' 2 steps and noise; false-alarm rate 1e-6
+    check_pmf(
+        np.array(colluders.rest) - 7 * 2, honest
+    )  # 7 honest users' 2 steps and noise; false-alarm rate 1e-6
     for wrong in (6, 8):  # power: the law of one user's noise less or more
         with pytest.raises(LawError):
-            check_pmf(np.array(colluders.rest) - wrong * 2, stats.binom.pmf(np.arange(8 * 7 * 6), wrong * 6, 0.5))
+            check_pmf(
+                np.array(colluders.rest) - wrong * 2,
+                stats.binom.pmf(np.arange(8 * 7 * 6), wrong * 6, 0.5),
+            )
 
 
 def test_colluders_and_users_without_noise_are_not_counted_on():
@@ -336,8 +385,14 @@ def test_colluders_and_users_without_noise_are_not_counted_on():
         result = run(protocol, np.zeros(1000), seed=2, adversary=named(name, 1 / 3))
         honest = 1000 - result.reports.corrupted
         assert result.reports.accepted == 1000
-        assert result.privacy.epsilon == binomial.epsilon(honest * 16, 0.5, 10, 1e-6) > result.promised.epsilon
-        assert f"{1000 - honest} of 1000 users asked were corrupted" in " ".join(result.privacy.assumptions)
+        assert (
+            result.privacy.epsilon
+            == binomial.epsilon(honest * 16, 0.5, 10, 1e-6)
+            > result.promised.epsilon
+        )
+        assert f"{1000 - honest} of 1000 users asked were corrupted" in " ".join(
+            result.privacy.assumptions
+        )
 
 
 # Inputs
@@ -356,27 +411,43 @@ def test_input_attacks_compute_what_their_papers_say():
     assert inputs.Scaling(0.1, -3.0).values(known, xs, rng) == pytest.approx(-3 * xs)
     assert inputs.ALIE(0.2).z == pytest.approx(float(ndtri(0.5 / 0.8)))
     assert inputs.ALIE(0.1, z=1.5).values(known, xs, rng)[4] == pytest.approx(mean - 1.5 * std)
-    assert inputs.ALIE(0.1, 1.5, "all").values(known, xs, rng)[0] == pytest.approx(everyone.mean(0) - 1.5 * everyone.std(0))
+    assert inputs.ALIE(0.1, 1.5, "all").values(known, xs, rng)[0] == pytest.approx(
+        everyone.mean(0) - 1.5 * everyone.std(0)
+    )
     assert inputs.IPM(0.1, 2.0).values(known, xs, rng)[5] == pytest.approx(-2 * mean)
     assert inputs.Mimic(0.1).values(known, xs, rng)[3] == pytest.approx(everyone[0])
     flipped = inputs.LabelFlip(0.1).rows(known, xs, rng)
     assert np.array_equal(flipped[:, :2], xs[:, :2])
     assert np.array_equal(flipped[:, 2], -xs[:, 2])
-    assert inputs.LabelFlip(0.1, 0, 0.5).rows(known, np.array([0.0, 1.0]), rng).tolist() == [1.0, 0.0]
+    assert inputs.LabelFlip(0.1, 0, 0.5).rows(known, np.array([0.0, 1.0]), rng).tolist() == [
+        1.0,
+        0.0,
+    ]
     spread = inputs.Gaussian(0.1, 0.5).values(known, np.zeros((20_000, 3)), rng)
     assert stats.kstest(spread.ravel() / 0.5, "norm").pvalue > 1e-6
     assert stats.kstest(spread.ravel() / 0.45, "norm").pvalue < 1e-6  # power
     vast = ScalarSum(n=9, g=4, b=2, upper=1e100).randomizer
-    assert inputs.SignFlip(0.1).values(scene_of(xs, vast), np.array([1e99]), rng) == pytest.approx([9e99])
+    assert inputs.SignFlip(0.1).values(scene_of(xs, vast), np.array([1e99]), rng) == pytest.approx(
+        [9e99]
+    )
     unit = ScalarSum(n=9, g=4, b=2, upper=3.0).randomizer
     numbers = np.array([0.0, 1.0, 3.0])
-    assert inputs.SignFlip(0.1).values(scene_of(numbers, unit), numbers, rng) == pytest.approx([3.0, 2.0, 0.0])
+    assert inputs.SignFlip(0.1).values(scene_of(numbers, unit), numbers, rng) == pytest.approx(
+        [3.0, 2.0, 0.0]
+    )
 
 
-@pytest.mark.parametrize("name", ["scaling", "gaussian", "alie", "ipm", "sign-flip", "label-flip", "mimic"])
+@pytest.mark.parametrize(
+    "name", ["scaling", "gaussian", "alie", "ipm", "sign-flip", "label-flip", "mimic"]
+)
 def test_a_lie_is_clipped_to_the_domain(name):
     """However long the value claimed, its report is that of a value within the norm bound."""
-    options = {"scaling": {"factor": 1e9}, "gaussian": {"std": 1e9}, "alie": {"z": 1e9}, "ipm": {"scale": 1e9}}.get(name, {})
+    options = {
+        "scaling": {"factor": 1e9},
+        "gaussian": {"std": 1e9},
+        "alie": {"z": 1e9},
+        "ipm": {"scale": 1e9},
+    }.get(name, {})
     seen = []
 
     class Sees(Adversary):
@@ -387,7 +458,13 @@ def test_a_lie_is_clipped_to_the_domain(name):
             seen.append(x)
             return call_next(x)
 
-    run(PROTOCOL, 5 * ROWS, seed=1, adversary=Chain(named(name, 1.0, **options), Sees()), fidelity="counts")
+    run(
+        PROTOCOL,
+        5 * ROWS,
+        seed=1,
+        adversary=Chain(named(name, 1.0, **options), Sees()),
+        fidelity="counts",
+    )
     norms = np.linalg.norm(seen, axis=1)
     assert norms.max() <= 1 + 1e-9
     assert norms.max() > 0.99
@@ -418,7 +495,9 @@ def test_the_reach_is_the_farthest_that_any_report_goes(g, b, p):
 
 
 def agree(rows):
-    """Observed displacements are within 6 standard errors of the closed forms; false-alarm rate below 1e-8 a row."""
+    """Observed displacements are within 6 standard errors of the closed forms; false-alarm rate
+    below 1e-8 a row.
+    """
     return [abs(row.observed - row.expected) < 6 * row.error for row in rows]
 
 
@@ -427,7 +506,9 @@ def test_manipulation_moves_a_sum_by_its_closed_form(b, p):
     protocol = VectorSum(n=400, d=3, g=8, b=b, p=p, norm_bound=2.0)
     rows = manipulation_study(protocol, fraction=0.4, repeats=6, seed=1)
     assert all(agree(rows)), rows
-    wrong = [replace(row, expected=row.expected * 1.3) for row in rows if row.expected]  # power: 30 % off is caught
+    wrong = [
+        replace(row, expected=row.expected * 1.3) for row in rows if row.expected
+    ]  # power: 30 % off is caught
     assert not any(agree(wrong))
 
 
@@ -435,7 +516,9 @@ def test_manipulation_at_the_papers_constants():
     # Theorem 3.2 at n = 10, d = 1, epsilon = 15: b/g is some thousands even there.
     protocol = VectorSum.paper(n=10, d=1, privacy=Privacy(15.0, 0.4))
     assert protocol.b > 100 * protocol.g
-    rows = {row.attack: row for row in manipulation_study(protocol, fraction=0.5, repeats=4, seed=3)}
+    rows = {
+        row.attack: row for row in manipulation_study(protocol, fraction=0.5, repeats=4, seed=3)
+    }
     up, down = reach(protocol.g, protocol.b, protocol.p)
     assert (rows["ones"].expected, rows["zeros"].expected) == (up, down)
     assert up > 100
@@ -444,7 +527,9 @@ def test_manipulation_at_the_papers_constants():
 
 @pytest.mark.parametrize("name", [name for name in SHIPPED if name not in SILENT])
 def test_no_attacker_counts_for_more_than_one_report(name):
-    """The view holds the honest users' ones and at most g + b ones a coordinate from each attacker: no more, however it sends."""
+    """The view holds the honest users' ones and at most g + b ones a coordinate from each attacker:
+    no more, however it sends.
+    """
     seen = {}
 
     class Keeps(Adversary):
@@ -454,7 +539,9 @@ def test_no_attacker_counts_for_more_than_one_report(name):
     cruel = named(name, 0.3)
     silent = named(name, 0.3)
     silent.silent = True
-    result = run(PROTOCOL, ROWS, seed=9, adversary=Chain(cruel, Keeps()), fidelity="counts", block_size=50)
+    result = run(
+        PROTOCOL, ROWS, seed=9, adversary=Chain(cruel, Keeps()), fidelity="counts", block_size=50
+    )
     with_attack = seen["tally"]
     run(PROTOCOL, ROWS, seed=9, adversary=Chain(silent, Keeps()), fidelity="counts", block_size=50)
     added = with_attack.sums - seen["tally"].sums
@@ -464,7 +551,10 @@ def test_no_attacker_counts_for_more_than_one_report(name):
 
 
 @pytest.mark.parametrize("fidelity", FIDELITIES)
-@pytest.mark.parametrize(("claim", "reason"), [("block", "wrong-kind"), ("user", "wrong-sender"), ("count", "wrong-count")])
+@pytest.mark.parametrize(
+    ("claim", "reason"),
+    [("block", "wrong-kind"), ("user", "wrong-sender"), ("count", "wrong-count")],
+)
 def test_nobody_passes_for_others(claim, reason, fidelity):
     class Quiet(Adversary):
         silent = True
@@ -477,7 +567,9 @@ def test_nobody_passes_for_others(claim, reason, fidelity):
             return users[users % 4 == 1]
 
     # Half of every block is silent, so there is room for reports in others' names.
-    a = balanced(run(PROTOCOL, ROWS, seed=1, adversary=Chain(Quiet(), Odd(1.0, claim)), fidelity=fidelity))
+    a = balanced(
+        run(PROTOCOL, ROWS, seed=1, adversary=Chain(Quiet(), Odd(1.0, claim)), fidelity=fidelity)
+    )
     assert a.dropped == {reason: N // 4}
     assert a.accepted == N // 4
 
@@ -494,7 +586,12 @@ def test_a_second_report_does_not_take_a_silent_users_place():
             return users[users % 2 == 1]
 
     a = balanced(run(PROTOCOL, ROWS, seed=1, adversary=Chain(Quiet(), Odd(1.0, 3))))
-    assert (a.accepted, a.missing, a.extra, a.dropped) == (N // 2, N // 2, N, {"too-many-reports": N})
+    assert (a.accepted, a.missing, a.extra, a.dropped) == (
+        N // 2,
+        N // 2,
+        N,
+        {"too-many-reports": N},
+    )
 
 
 def test_replays_are_dropped_in_every_round_after_the_first():
@@ -523,7 +620,9 @@ def test_privacy_by_honest_fraction_is_in_order_and_exact():
     careful = ScalarSum(
         n=60, g=protocol.g, b=protocol.b, honest_fraction=0.5
     )  # what was assumed does not count, what is there does
-    assert [row.proven for row in privacy_study(careful, fractions, repeats=100, seed=1)] == [row.proven for row in rows]
+    assert [row.proven for row in privacy_study(careful, fractions, repeats=100, seed=1)] == [
+        row.proven for row in rows
+    ]
     vector = privacy_study(VectorSum(n=60, d=3, g=4, b=40), [1.0, 0.2], repeats=1000, seed=1)
     assert vector[1].paper is None  # below 1/3 the theorem says nothing
     assert all(row.proven >= row.exact > row.empirical for row in vector)
@@ -540,7 +639,10 @@ def test_the_empirical_bound_catches_noise_that_is_missing():
     honest, delta = 30, 1e-6
     exact = binomial.epsilon(honest * 20, 0.5, 10, delta)
     for kind, caught in ((BinomialRandomizer, False), (Lazy, True)):
-        assert (empirical_epsilon(kind(1, 10, 20, 0.5, 0.0, 1.0), honest, delta, repeats=1000, seed=1) > exact) == caught
+        assert (
+            empirical_epsilon(kind(1, 10, 20, 0.5, 0.0, 1.0), honest, delta, repeats=1000, seed=1)
+            > exact
+        ) == caught
 
 
 @pytest.mark.parametrize("fractions", [[0.0], [1.5], [1.0, -0.1], [float("nan")]])
@@ -563,7 +665,9 @@ def test_the_least_honest_fraction_holds_and_is_not_far_off():
     least = least_honest_fraction(users, batch, 1 / 3, failure)
     below = int((smallest < least - 1e-9).sum())
     assert stats.binom.sf(below - 1, 20_000, failure) > 1e-6  # false-alarm rate 1e-6
-    assert (smallest < least + 1 / batch - 1e-9).mean() > failure  # power: one user more would not hold
+    assert (
+        smallest < least + 1 / batch - 1e-9
+    ).mean() > failure  # power: one user more would not hold
     assert least_honest_fraction(100, 100, 0.3) == 0.7
     assert least_honest_fraction(100, 10, 0.0) == 1.0
     assert least_honest_fraction(100, 10, 1.0) == 0.0
@@ -571,7 +675,12 @@ def test_the_least_honest_fraction_holds_and_is_not_far_off():
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [((10, 11, 0.1), "batch"), ((0, 1, 0.1), "users"), ((10, 1, 1.1), "corrupted"), ((10, 1, 0.1, 0.0), "failure")],
+    [
+        ((10, 11, 0.1), "batch"),
+        ((0, 1, 0.1), "users"),
+        ((10, 1, 1.1), "corrupted"),
+        ((10, 1, 0.1, 0.0), "failure"),
+    ],
 )
 def test_the_least_honest_fraction_refuses_what_is_out_of_range(arguments, said):
     with pytest.raises(ParameterError, match=said):
@@ -580,7 +689,9 @@ def test_the_least_honest_fraction_refuses_what_is_out_of_range(arguments, said)
 
 def test_attackers_spoil_a_model_the_more_the_stronger():
     target_model = logistic(2000, 3, Privacy(4.0, 1e-6))
-    rows = training_study(target_model, ["sign-flip", "oppose"], [0.0, 0.1, 0.45], repeats=2, seed=1)
+    rows = training_study(
+        target_model, ["sign-flip", "oppose"], [0.0, 0.1, 0.45], repeats=2, seed=1
+    )
     assert [(row.attack, row.fraction) for row in rows] == [
         ("none", 0.0), ("sign-flip", 0.1), ("sign-flip", 0.45), ("oppose", 0.1), ("oppose", 0.45),
     ]  # fmt: skip
@@ -588,7 +699,9 @@ def test_attackers_spoil_a_model_the_more_the_stronger():
     assert none < 0.25 < worst
     assert none < strong < worst
     assert weak < strong
-    assert [row.epsilon for row in rows] == sorted(row.epsilon for row in rows[:3]) + [row.epsilon for row in rows[1:3]]
+    assert [row.epsilon for row in rows] == sorted(row.epsilon for row in rows[:3]) + [
+        row.epsilon for row in rows[1:3]
+    ]
 
 
 # The command
@@ -614,13 +727,23 @@ def command(monkeypatch, capsys):
             ["--n", "50", "--noise-ratio", "2", "--repeats", "1000", "--fraction", "0.5"],
             {"paper", "proven", "empirical"},
         ),
-        ("manipulation", ["--n", "100", "--d", "2", "--noise-ratio", "2", "--repeats", "1"], {"observed", "expected"}),
-        ("training", ["--n", "400", "--repeats", "2", "--fraction", "0.3", "--attack", "ipm:scale=3"], {"error", "epsilon"}),
+        (
+            "manipulation",
+            ["--n", "100", "--d", "2", "--noise-ratio", "2", "--repeats", "1"],
+            {"observed", "expected"},
+        ),
+        (
+            "training",
+            ["--n", "400", "--repeats", "2", "--fraction", "0.3", "--attack", "ipm:scale=3"],
+            {"error", "epsilon"},
+        ),
     ],
 )
 def test_the_command_measures_prints_and_draws(study, options, columns, tmp_path, command):
     picture = tmp_path / "study.png"
-    code, out, err = command("attack", "--study", study, "--seed", "1", *options, "--json", "--plot", str(picture))
+    code, out, err = command(
+        "attack", "--study", study, "--seed", "1", *options, "--json", "--plot", str(picture)
+    )
     assert (code, err) == (0, "")
     found = json.loads(out)
     assert found["study"] == study
@@ -638,11 +761,23 @@ def test_the_command_measures_prints_and_draws(study, options, columns, tmp_path
         (["attack", "--fraction", "0"], "fraction = 0.0"),
         (["attack", "--repeats", "0"], "repeats = 0"),
         (["attack", "--n", "0"], "n = 0"),
-        (["attack", "--study", "manipulation", "--fraction", "1e-9"], "so large that some of 1000 users are corrupted"),
-        (["attack", "--study", "training", "--attack", "signflip"], "attack = 'signflip': must be one of alie"),
-        (["attack", "--study", "training", "--attack", "alie:fraction=1"], "must be without fraction"),
+        (
+            ["attack", "--study", "manipulation", "--fraction", "1e-9"],
+            "so large that some of 1000 users are corrupted",
+        ),
+        (
+            ["attack", "--study", "training", "--attack", "signflip"],
+            "attack = 'signflip': must be one of alie",
+        ),
+        (
+            ["attack", "--study", "training", "--attack", "alie:fraction=1"],
+            "must be without fraction",
+        ),
         (["attack", "--attack", "ones"], "used with --study training"),
-        (["attack", "--study", "manipulation", "--fraction", "0.1", "--fraction", "0.2"], "one fraction"),
+        (
+            ["attack", "--study", "manipulation", "--fraction", "0.1", "--fraction", "0.2"],
+            "one fraction",
+        ),
         (["attack", "--study", "panic"], "panic"),
         (["sum", "--table", "wine", "--attack", "dropout:rate=7"], "rate = 7"),
         (["attack", "--plot", "/nowhere/x.png"], "plot"),
@@ -656,7 +791,17 @@ def test_the_command_refuses_bad_input_in_one_line(arguments, said, command):
 
 
 def test_the_sum_under_attack_says_what_became_of_the_reports(command):
-    arguments = ["sum", "--table", "wine", "--seed", "1", "--attack", "dropout:rate=0.1", "--attack", "twice:fraction=0.2"]
+    arguments = [
+        "sum",
+        "--table",
+        "wine",
+        "--seed",
+        "1",
+        "--attack",
+        "dropout:rate=0.1",
+        "--attack",
+        "twice:fraction=0.2",
+    ]
     code, out, _ = command(*arguments)
     assert code == 0
     assert "extra" in out

@@ -25,7 +25,10 @@ def vector() -> VectorSum:
     return VectorSum.calibrate(n=1000, d=3, privacy=PRIVACY, noise_ratio=1.1)
 
 
-@pytest.mark.parametrize("protocol", [scalar(), vector(), VectorSum(n=50, d=2, g=3, b=9, p=0.2), ScalarSum(n=9, g=4, b=20)])
+@pytest.mark.parametrize(
+    "protocol",
+    [scalar(), vector(), VectorSum(n=50, d=2, g=3, b=9, p=0.2), ScalarSum(n=9, g=4, b=20)],
+)
 def test_what_is_shipped_passes(protocol):
     report = audit(protocol, repeats=1000, seed=1)
     assert report.passed, report.checks
@@ -39,10 +42,14 @@ def test_the_empirical_bound_is_not_vacuous():
 
 
 def defective(protocol, kind):
-    """The protocol with another implementation of its randomizer, which still claims the same law."""
+    """The protocol with another implementation of its randomizer, which still claims the same
+    law.
+    """
     honest = protocol.randomizer
     protocol.randomizer = kind(*(getattr(honest, name) for name in honest.__dataclass_fields__))
-    protocol.__class__ = type("Defective", (type(protocol),), {"vocabulary": property(lambda _: (Datum, kind))})
+    protocol.__class__ = type(
+        "Defective", (type(protocol),), {"vocabulary": property(lambda _: (Datum, kind))}
+    )
     return protocol
 
 
@@ -81,7 +88,9 @@ class HalfB(LessNoise):
 
 class RoundsUp(LessNoise):
     def _rounded(self, xs, rng):
-        return np.ceil((xs.reshape(len(xs), self.labels) - self.lower) * (self.g / self.width)).astype(np.int64)
+        return np.ceil(
+            (xs.reshape(len(xs), self.labels) - self.lower) * (self.g / self.width)
+        ).astype(np.int64)
 
 
 class OneWithoutNoise(LessNoise):
@@ -117,7 +126,10 @@ class NoiseReused(UserShard):
 
     def _answer_block(self, context, *rest):
         pieces, record = super()._answer_block(replace(context, round=context.round // 2), *rest)
-        return [replace(parse(data), context=context).tobytes() for data in split_frames(b"".join(pieces))], record
+        return [
+            replace(parse(data), context=context).tobytes()
+            for data in split_frames(b"".join(pieces))
+        ], record
 
 
 class KeepsOrder(Shuffler):
@@ -132,11 +144,15 @@ class KeepsOrder(Shuffler):
 
 
 def test_a_message_count_that_depends_on_the_datum_is_caught():
-    assert "every report has the same size, whatever the datum" in failing(vector(), shard=CountDependsOnDatum)
+    assert "every report has the same size, whatever the datum" in failing(
+        vector(), shard=CountDependsOnDatum
+    )
 
 
 def test_noise_reused_across_two_rounds_is_caught():
-    assert "two rounds over the same data draw independent noise" in failing(vector(), shard=NoiseReused)
+    assert "two rounds over the same data draw independent noise" in failing(
+        vector(), shard=NoiseReused
+    )
 
 
 def test_a_shuffler_that_keeps_order_is_caught():

@@ -20,11 +20,26 @@ SCRIPT = Path(sys.executable).parent / "shuffle-sim"
 
 
 def command(*arguments: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([SCRIPT, *arguments], capture_output=True, text=True, check=False, cwd=folder)
+    return subprocess.run(
+        [SCRIPT, *arguments], capture_output=True, text=True, check=False, cwd=folder
+    )
 
 
 def test_plan_answers_in_json_what_the_planner_finds():
-    done = command("plan", "--n", "10000", "--d", "10", "--epsilon", "1", "--delta", "1e-6", "--noise-ratio", "1.02", "--json")
+    done = command(
+        "plan",
+        "--n",
+        "10000",
+        "--d",
+        "10",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-6",
+        "--noise-ratio",
+        "1.02",
+        "--json",
+    )
     found = json.loads(done.stdout)
     plan = found["plan"]
     assert plan["bits_per_user_and_coordinate"] == plan["g"] + plan["b"] <= 125
@@ -36,12 +51,18 @@ def test_plan_answers_in_json_what_the_planner_finds():
     assert noise == sorted(noise)
     names = {row["name"]: row for row in found["compared"]}
     assert names["the paper's constants"]["bits"] == 63_945_236
-    assert names["the paper's constants"]["std"] / names["central Gaussian (analytic)"]["std"] == pytest.approx(473, abs=1)
-    assert names["local model (every user adds that noise)"]["std"] == pytest.approx(422.47, abs=0.01)
+    assert names["the paper's constants"]["std"] / names["central Gaussian (analytic)"][
+        "std"
+    ] == pytest.approx(473, abs=1)
+    assert names["local model (every user adds that noise)"]["std"] == pytest.approx(
+        422.47, abs=0.01
+    )
 
 
 def test_plan_for_a_billion_users_a_budget_and_a_picture(tmp_path):
-    done = command("plan", "--n", "1000000000", "--max-bits", "20000", "--plot", "plan.png", folder=tmp_path)
+    done = command(
+        "plan", "--n", "1000000000", "--max-bits", "20000", "--plot", "plan.png", folder=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     assert "scalar sum" in done.stdout
     assert "central optimum" in done.stdout
@@ -49,7 +70,9 @@ def test_plan_for_a_billion_users_a_budget_and_a_picture(tmp_path):
 
 
 def test_plan_composes_rounds_and_counts_on_the_honest_only():
-    done = command("plan", "--n", "2000", "--d", "3", "--rounds", "20", "--honest-fraction", "0.7", "--json")
+    done = command(
+        "plan", "--n", "2000", "--d", "3", "--rounds", "20", "--honest-fraction", "0.7", "--json"
+    )
     found = json.loads(done.stdout)
     assert found["plan"]["epsilon"] <= 1.0
     assert found["plan"]["noise_ratio"] > 1 / np.sqrt(0.7)
@@ -92,7 +115,12 @@ def test_audit_of_a_defect_ends_with_exit_code_1(monkeypatch, capsys):
     from shuffle_sim.cli.app import app
 
     failed = shuffle_sim.auditing.audit.AuditReport(
-        1.0, 0.9, 0.95, 1e-6, 1000, (shuffle_sim.auditing.audit.Check("order", False, "0.95 > 0.9"),)
+        1.0,
+        0.9,
+        0.95,
+        1e-6,
+        1000,
+        (shuffle_sim.auditing.audit.Check("order", False, "0.95 > 0.9"),),
     )
     monkeypatch.setattr(shuffle_sim.auditing.audit, "audit", lambda *_, **__: failed)
     assert app(["audit", "--n", "100"], standalone_mode=False) == 1
@@ -109,7 +137,11 @@ class AsksTwice(VectorSum):
         stop = self.n if state.estimate is None else self.n // 2
         event = self.randomizer.event(stop)
         return RoundSpec(
-            Cohort.of(0, stop), Datum(), self.randomizer, event, lambda _: 1 + (state.estimate is not None) * np.ones(2)
+            Cohort.of(0, stop),
+            Datum(),
+            self.randomizer,
+            event,
+            lambda _: 1 + (state.estimate is not None) * np.ones(2),
         )
 
     def update(self, state, estimate):
@@ -126,7 +158,9 @@ def test_a_protocol_that_claims_to_be_sequential_but_asks_again_is_caught_and_it
 
 
 def test_an_aborted_run_keeps_what_it_spent():
-    protocol = VectorSum.calibrate(n=500, d=2, privacy=Privacy(1.0, 1e-6), noise_ratio=1.5, honest_fraction=0.9)
+    protocol = VectorSum.calibrate(
+        n=500, d=2, privacy=Privacy(1.0, 1e-6), noise_ratio=1.5, honest_fraction=0.9
+    )
     with pytest.raises(RoundAbortedError) as caught:
         run(protocol, np.zeros((500, 2)), adversary=Dropout(0.5), seed=1)
     assert 0.5 < caught.value.ledger.guarantee(1e-6).epsilon <= 1.0

@@ -14,12 +14,24 @@ import pytest
 from shuffle_sim.data.tables import bundled
 
 SCRIPT = Path(sys.executable).parent / "shuffle-sim"
-SHAPES = {"breast-cancer": (569, 30), "digits": (1797, 64), "diabetes": (442, 10), "wine": (178, 13)}
+SHAPES = {
+    "breast-cancer": (569, 30),
+    "digits": (1797, 64),
+    "diabetes": (442, 10),
+    "wine": (178, 13),
+}
 BOUNDS = {"age": (0.0, 120.0), "income": (-500.0, 500.0), "share": (0.0, 1.0)}
 
 
 def sum_of(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run([SCRIPT, "sum", *arguments], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        [SCRIPT, "sum", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
 def summary(folder: Path, *arguments: str) -> dict:
@@ -39,7 +51,10 @@ def columns() -> dict[str, np.ndarray]:
 
 
 def write_csv(path: Path) -> None:
-    rows = [",".join(columns()), *(",".join(map(str, row)) for row in zip(*columns().values(), strict=True))]
+    rows = [
+        ",".join(columns()),
+        *(",".join(map(str, row)) for row in zip(*columns().values(), strict=True)),
+    ]
     path.write_text("\n".join(rows))
 
 
@@ -54,7 +69,10 @@ def write_npz(path: Path) -> None:
 # Bundled tables
 
 
-@pytest.mark.parametrize("table", [*(name for name in SHAPES if name != "wine"), pytest.param("wine", marks=pytest.mark.wheel)])
+@pytest.mark.parametrize(
+    "table",
+    [*(name for name in SHAPES if name != "wine"), pytest.param("wine", marks=pytest.mark.wheel)],
+)
 def test_every_bundled_table_is_summed_within_its_predicted_error(tmp_path, table):
     people, d = SHAPES[table]
     told = summary(tmp_path, "--table", table)
@@ -68,37 +86,66 @@ def test_every_bundled_table_is_summed_within_its_predicted_error(tmp_path, tabl
     assert any("not private" in note for note in told["privacy"]["assumptions"])
     g, b, p = told["parameters"].values()
     assert p == 0.5
-    assert told["costs"]["payload_bits_per_user"] == told["costs"]["messages_per_user"] == d * (g + b)
+    assert (
+        told["costs"]["payload_bits_per_user"] == told["costs"]["messages_per_user"] == d * (g + b)
+    )
     assert told["costs"]["measured"]
     assert told["wire_bytes_per_user"] * people == pytest.approx(told["costs"]["wire_bytes"])
     assert told["wire_bytes_per_user"] >= d * (g + b) / 8
     accounts = told["reports"]
     assert accounts["asked"] == accounts["accepted"] == people
     assert (accounts["missing"], accounts["dropped"], accounts["clipped"]) == (0, {}, 0)
-    assert told["run"] == {"fidelity": "literal", "runtime": "inprocess", "workers": 1, "seed": 7, "security": "none"}
+    assert told["run"] == {
+        "fidelity": "literal",
+        "runtime": "inprocess",
+        "workers": 1,
+        "seed": 7,
+        "security": "none",
+    }
     noise = told["noise"]
     assert 1 < noise["standard_error_of_sum"] / noise["central"] <= 1.05
     assert noise["paper"]["ratio"] > 100
-    clipped = ((bundled(table).rows < bundled(table).lower) | (bundled(table).rows > bundled(table).upper)).any(axis=0)
+    clipped = (
+        (bundled(table).rows < bundled(table).lower) | (bundled(table).rows > bundled(table).upper)
+    ).any(axis=0)
     assert told["clipped_cells"] >= clipped.sum()
     assert np.abs(off_by(told)[~clipped]).max() < 6
     assert np.abs(off_by(told)).max() > 0.1  # noise there is
 
 
 def test_a_run_without_a_seed_is_another_run(tmp_path):
-    first, second = (json.loads(sum_of(tmp_path, "--table", "diabetes", "--json").stdout) for _ in range(2))
+    first, second = (
+        json.loads(sum_of(tmp_path, "--table", "diabetes", "--json").stdout) for _ in range(2)
+    )
     assert first["private"] != second["private"]
     assert first["run"]["seed"] is None
     assert not any("not private" in note for note in first["privacy"]["assumptions"])
 
 
 def test_privacy_bits_workers_and_fidelity_are_those_asked_for(tmp_path):
-    asked = ["--epsilon", "2", "--delta", "1e-6", "--max-bits", "40", "--workers", "3", "--fidelity", "aggregate"]
+    asked = [
+        "--epsilon",
+        "2",
+        "--delta",
+        "1e-6",
+        "--max-bits",
+        "40",
+        "--workers",
+        "3",
+        "--fidelity",
+        "aggregate",
+    ]
     told = summary(tmp_path, "--table", "wine", *asked)
     assert 1.5 < told["privacy"]["epsilon"] <= 2
     assert told["privacy"]["delta"] == 1e-6
     assert told["parameters"]["g"] + told["parameters"]["b"] <= 40
-    assert told["run"] == {"fidelity": "aggregate", "runtime": "inprocess", "workers": 3, "seed": 7, "security": "none"}
+    assert told["run"] == {
+        "fidelity": "aggregate",
+        "runtime": "inprocess",
+        "workers": 3,
+        "seed": 7,
+        "security": "none",
+    }
     assert not told["costs"]["measured"]
 
 
@@ -106,7 +153,11 @@ def test_privacy_bits_workers_and_fidelity_are_those_asked_for(tmp_path):
 
 
 def test_csv_parquet_and_npz_of_the_same_columns_give_the_same_release(tmp_path):
-    bounds = [word for name, (low, high) in BOUNDS.items() for word in ("--bounds", f"{name}={low}:{high}")]
+    bounds = [
+        word
+        for name, (low, high) in BOUNDS.items()
+        for word in ("--bounds", f"{name}={low}:{high}")
+    ]
     told = {}
     for suffix, write in {"csv": write_csv, "parquet": write_parquet, "npz": write_npz}.items():
         write(tmp_path / f"people.{suffix}")
@@ -114,7 +165,9 @@ def test_csv_parquet_and_npz_of_the_same_columns_give_the_same_release(tmp_path)
         assert told[suffix].pop("table") == f"people.{suffix}"
     assert told["csv"] == told["parquet"] == told["npz"]
     assert told["csv"]["columns"] == list(BOUNDS)
-    assert told["csv"]["true"] == pytest.approx([column.mean() for column in columns().values()], rel=1e-12)
+    assert told["csv"]["true"] == pytest.approx(
+        [column.mean() for column in columns().values()], rel=1e-12
+    )
     assert told["csv"]["half_range"] == [60, 500, 0.5]
     assert np.abs(off_by(told["csv"])).max() < 6
 
@@ -151,7 +204,9 @@ def test_plot_writes_a_png_beside_what_is_printed(tmp_path, form):
     if form:
         assert json.loads(done.stdout)["table"] == "wine"
     else:
-        assert [word for word in (*bundled("wine").columns, *WORDS) if word not in done.stdout] == []
+        assert [
+            word for word in (*bundled("wine").columns, *WORDS) if word not in done.stdout
+        ] == []
 
 
 def test_help_shows_an_example_and_the_options(tmp_path):
@@ -159,20 +214,29 @@ def test_help_shows_an_example_and_the_options(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert "Example: shuffle-sim sum --table breast-cancer --epsilon 1" in done.stdout
     assert all(
-        f"--{option}" in done.stdout for option in ("table", "file", "columns", "bounds", "delta", "max-bits", "json", "plot")
+        f"--{option}" in done.stdout
+        for option in ("table", "file", "columns", "bounds", "delta", "max-bits", "json", "plot")
     )
 
 
 def test_the_bare_command_shows_its_help_and_no_traceback(tmp_path):
-    done = subprocess.run([SCRIPT], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [SCRIPT], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
     assert "sum" in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     assert done.returncode in (0, 2)
 
 
 def test_version_is_that_of_the_package(tmp_path):
-    done = subprocess.run([SCRIPT, "--version"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"shuffle-sim {version('shuffle-sim')}\n", "")
+    done = subprocess.run(
+        [SCRIPT, "--version"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0,
+        f"shuffle-sim {version('shuffle-sim')}\n",
+        "",
+    )
 
 
 # Bad input
@@ -214,7 +278,9 @@ BAD = {
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
-    """Every bad command, each from an empty folder of its own, as many at a time as there are cores."""
+    """Every bad command, each from an empty folder of its own, as many at a time as there are
+    cores.
+    """
     root = tmp_path_factory.mktemp("bad")
     for suffix, write in {"csv": write_csv, "parquet": write_parquet, "npz": write_npz}.items():
         write(root / f"people.{suffix}")

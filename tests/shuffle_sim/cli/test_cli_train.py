@@ -19,13 +19,24 @@ from shuffle_sim.data.tables import bundled
 from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.execution.checkpoint import FILE
 
-CANCER = ("--table", "breast-cancer", "--seed", "7", "--fidelity", "aggregate", "--noise-ratio", "1.3")
+CANCER = (
+    "--table",
+    "breast-cancer",
+    "--seed",
+    "7",
+    "--fidelity",
+    "aggregate",
+    "--noise-ratio",
+    "1.3",
+)
 EVEN = [word for digit in "02468" for word in ("--positive", digit)]
 
 
 @pytest.fixture
 def train(monkeypatch, capsys, tmp_path):
-    """`shuffle-sim train` in this process and a folder of its own: (exit code, standard output, standard error)."""
+    """`shuffle-sim train` in this process and a folder of its own: (exit code, standard output,
+    standard error).
+    """
     monkeypatch.chdir(tmp_path)
 
     def call(*arguments: str) -> tuple[int, str, str]:
@@ -57,24 +68,51 @@ def test_json_tells_scores_guarantee_costs_accounts_and_what_was_chosen(told):
     assert found["people"] == {"asked": 455, "held_out": 114}
     assert found["labels"] == "malignant = +1, benign = -1"
     assert 1.5 < found["privacy"]["epsilon"] <= 2
-    assert (found["privacy"]["delta"], found["privacy"]["relation"], found["private"]) == (1e-5, "replace-one", False)
+    assert (found["privacy"]["delta"], found["privacy"]["relation"], found["private"]) == (
+        1e-5,
+        "replace-one",
+        False,
+    )
     assert "Gaussian composition" in found["privacy"]["basis"]
     assert any("not private" in note for note in found["privacy"]["assumptions"])
-    assert found["scores"].keys() == found["constant"].keys() == {"held_out_loss", "training_loss", "accuracy"}
-    assert found["scores"]["held_out_loss"] < found["constant"]["held_out_loss"]  # it has learnt something
+    assert (
+        found["scores"].keys()
+        == found["constant"].keys()
+        == {"held_out_loss", "training_loss", "accuracy"}
+    )
+    assert (
+        found["scores"]["held_out_loss"] < found["constant"]["held_out_loss"]
+    )  # it has learnt something
     assert found["protocol"]["name"] == "ShuffleGD"
     assert (found["protocol"]["rounds"], found["protocol"]["rounds_per_user"]) == (20, 20)
-    assert {"eta", "batch", "rounds", "smoothing", "tuned_for"} <= found["protocol"]["choices"].keys()
+    assert {"eta", "batch", "rounds", "smoothing", "tuned_for"} <= found["protocol"][
+        "choices"
+    ].keys()
     assert found["sequentially_interactive"] is False
     assert found["payload_bits_per_user"] == 20 * found["costs"]["payload_bits_per_user"]
     assert found["costs"]["payload_bits_per_user"] % 31 == 0
     assert found["reports"]["asked"] == found["reports"]["accepted"] == 20 * 455
     assert found["clipped"] == {"cells": 14, "labels": 0, "gradients": 0}
-    assert found["run"] == {"fidelity": "aggregate", "runtime": "inprocess", "workers": 1, "seed": 7, "security": "none"}
+    assert found["run"] == {
+        "fidelity": "aggregate",
+        "runtime": "inprocess",
+        "workers": 1,
+        "seed": 7,
+        "security": "none",
+    }
 
 
 def test_a_seed_gives_one_model_on_both_runtimes_and_its_absence_another(told):
-    asked = ["--table", "breast-cancer", "--rounds", "4", "--noise-ratio", "1.3", "--fidelity", "literal"]
+    asked = [
+        "--table",
+        "breast-cancer",
+        "--rounds",
+        "4",
+        "--noise-ratio",
+        "1.3",
+        "--fidelity",
+        "literal",
+    ]
     here = told(*asked, "--seed", "7")
     there = told(*asked, "--seed", "7", "--runtime", "ray", "--workers", "2")
     assert there["run"].pop("runtime") == "ray"
@@ -88,7 +126,9 @@ def test_a_seed_gives_one_model_on_both_runtimes_and_its_absence_another(told):
     assert first["private"]
 
 
-@pytest.mark.parametrize(("protocol", "rounds"), [("shuffle-gd", 250), ("shuffle-sgd", 250), ("shuffle-acsa", 5)])
+@pytest.mark.parametrize(
+    ("protocol", "rounds"), [("shuffle-gd", 250), ("shuffle-sgd", 250), ("shuffle-acsa", 5)]
+)
 def test_the_rounds_told_end_at_the_result_and_epsilon_never_falls(told, protocol, rounds):
     found = told(*CANCER, "--protocol", protocol, "--rounds", str(rounds))
     history = [Moment(**moment) for moment in found["history"]]
@@ -100,11 +140,15 @@ def test_the_rounds_told_end_at_the_result_and_epsilon_never_falls(told, protoco
         values = [getattr(moment, name) for moment in history]
         assert values == sorted(values)
     assert found["sequentially_interactive"] == (protocol != "shuffle-gd")
-    assert (history[0].epsilon == history[-1].epsilon) == (protocol != "shuffle-gd")  # disjoint users compose in parallel
+    assert (history[0].epsilon == history[-1].epsilon) == (
+        protocol != "shuffle-gd"
+    )  # disjoint users compose in parallel
 
 
 def test_the_first_loss_is_that_of_the_start(told):
-    assert told(*CANCER, "--rounds", "3")["history"][0]["loss"] == pytest.approx(math.log(2), rel=1e-12)
+    assert told(*CANCER, "--rounds", "3")["history"][0]["loss"] == pytest.approx(
+        math.log(2), rel=1e-12
+    )
 
 
 def test_the_model_file_scores_as_told_on_the_table_s_own_units(told, tmp_path):
@@ -113,17 +157,35 @@ def test_the_model_file_scores_as_told_on_the_table_s_own_units(told, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "p.png"]
     assert model["private"] is False
     table, m = bundled("breast-cancer"), model["model"]
-    people = np.column_stack([np.clip(table.rows, m["lower"], m["upper"]), table.target == "malignant"])
+    people = np.column_stack(
+        [np.clip(table.rows, m["lower"], m["upper"]), table.target == "malignant"]
+    )
     _, test = held_out(people, 0.2, 7)
     margins = test[:, :-1] @ m["weights"] + m["intercept"]
     assert ((margins > 0) == test[:, -1]).mean() == found["scores"]["accuracy"]
     labels = np.where(test[:, -1] > 0, 1, -1)
-    assert np.logaddexp(0, -labels * margins).mean() == pytest.approx(found["scores"]["held_out_loss"], rel=1e-9)
+    assert np.logaddexp(0, -labels * margins).mean() == pytest.approx(
+        found["scores"]["held_out_loss"], rel=1e-9
+    )
 
 
-@pytest.mark.parametrize("loss", [["squared"], ["huber", "--threshold", "0.3"], ["absolute"], ["pinball", "--quantile", "0.8"]])
+@pytest.mark.parametrize(
+    "loss",
+    [["squared"], ["huber", "--threshold", "0.3"], ["absolute"], ["pinball", "--quantile", "0.8"]],
+)
 def test_losses_of_numbers_tell_the_error_in_the_label_s_units(told, loss):
-    found = told("--table", "diabetes", "--loss", *loss, "--rounds", "10", "--seed", "1", "--fidelity", "aggregate")
+    found = told(
+        "--table",
+        "diabetes",
+        "--loss",
+        *loss,
+        "--rounds",
+        "10",
+        "--seed",
+        "1",
+        "--fidelity",
+        "aggregate",
+    )
     assert 40 < found["scores"]["mean_absolute_error"] < 150
     assert found["model"]["target_bounds"] == [25, 346]
 
@@ -131,18 +193,41 @@ def test_losses_of_numbers_tell_the_error_in_the_label_s_units(told, loss):
 def test_a_file_is_trained_on_with_text_labels(told, tmp_path):
     rng = np.random.default_rng(5)
     age = rng.uniform(0, 100, 600)
-    rows = [f"{a:.2f},{b:.3f},{'old' if a > 55 else 'young'}" for a, b in zip(age, rng.normal(size=600), strict=True)]
+    rows = [
+        f"{a:.2f},{b:.3f},{'old' if a > 55 else 'young'}"
+        for a, b in zip(age, rng.normal(size=600), strict=True)
+    ]
     (tmp_path / "people.csv").write_text("age,noise,kind\n" + "\n".join(rows))
     bounds = ["--bounds", "age=0:100", "--bounds", "noise=-3:3"]
-    found = told("--file", "people.csv", "--label", "kind", "--positive", "old", *bounds, "--rounds", "30", "--seed", "3",
-                 "--epsilon", "4", "--fidelity", "aggregate", "--radius", "10")  # fmt: skip
+    found = told(
+        "--file",
+        "people.csv",
+        "--label",
+        "kind",
+        "--positive",
+        "old",
+        *bounds,
+        "--rounds",
+        "30",
+        "--seed",
+        "3",
+        "--epsilon",
+        "4",
+        "--fidelity",
+        "aggregate",
+        "--radius",
+        "10",
+    )
     assert found["model"]["columns"] == ["age", "noise"]
     assert found["scores"]["accuracy"] > 0.9
     assert found["model"]["weights"][0] > 0
 
 
 def test_a_model_is_the_same_where_frames_are_sealed(told):
-    plain, sealed = (told(*ON, "--seed", "3", "--rounds", "3", "--security", how) for how in ("none", "transport"))
+    plain, sealed = (
+        told(*ON, "--seed", "3", "--rounds", "3", "--security", how)
+        for how in ("none", "transport")
+    )
     assert plain["model"] == sealed["model"]
     assert sealed["run"]["security"] == "transport"
     assert sealed["costs"]["wire_bytes"] > plain["costs"]["wire_bytes"]
@@ -151,9 +236,24 @@ def test_a_model_is_the_same_where_frames_are_sealed(told):
 def test_people_are_told_of_the_bound_the_choices_and_whose_view_it_is(train):
     code, output, errors = train(*CANCER, "--rounds", "10", "--plot", "p.svg")
     assert (code, errors) == (0, "")
-    words = ("fully interactive", "Logistic loss", "held out loss", "best constant", "accuracy", "simulator's own view", "Bound",
-             "nothing is promised", "Privacy", "not private", "bits per user", "455 people asked", "4,550 accepted", "Chose",
-             "eta:", "Picture: p.svg")  # fmt: skip
+    words = (
+        "fully interactive",
+        "Logistic loss",
+        "held out loss",
+        "best constant",
+        "accuracy",
+        "simulator's own view",
+        "Bound",
+        "nothing is promised",
+        "Privacy",
+        "not private",
+        "bits per user",
+        "455 people asked",
+        "4,550 accepted",
+        "Chose",
+        "eta:",
+        "Picture: p.svg",
+    )
     flat = " ".join(output.split())
     assert [word for word in words if word not in flat] == []
 
@@ -178,7 +278,9 @@ def test_help_shows_an_example_and_the_options(train):
 
 
 def made(name: str = "shuffle-sgd", n: int = 455, *, trainer: dict | None = None, **given):
-    return Trainer.of("logistic", 31, Privacy(1.0, 1e-5), **(trainer or {})).protocol(name, n, **given)
+    return Trainer.of("logistic", 31, Privacy(1.0, 1e-5), **(trainer or {})).protocol(
+        name, n, **given
+    )
 
 
 def test_what_is_given_is_taken():
@@ -200,7 +302,9 @@ def test_noise_is_by_default_enough_for_the_honest_fraction_alone():
 
 @pytest.mark.parametrize(("name", "bits"), [("shuffle-sgd", 60), ("shuffle-acsa", 30)])
 def test_bits_allowed_are_not_exceeded_and_more_bits_give_less_noise(name, bits):
-    few, many = (made(name, trainer={"max_bits": allowed}, batch=60).mean for allowed in (bits, 4 * bits))
+    few, many = (
+        made(name, trainer={"max_bits": allowed}, batch=60).mean for allowed in (bits, 4 * bits)
+    )
     assert few.g + few.b <= bits < many.g + many.b <= 4 * bits
     assert few.squared_noise > many.squared_noise
 
@@ -232,7 +336,13 @@ def test_a_loss_that_turns_nan_stops_the_run_says_where_and_keeps_the_ledger():
     protocol = trainer.protocol("shuffle-gd", len(split.train), rounds=9)
     shown = []
     with pytest.raises(ShuffleSimError, match="round 1: the training loss is nan") as caught:
-        run(protocol, split.train, fidelity="aggregate", seed=1, on_round=Watch(split, 9, 1e-5, shown.append))
+        run(
+            protocol,
+            split.train,
+            fidelity="aggregate",
+            seed=1,
+            on_round=Watch(split, 9, 1e-5, shown.append),
+        )
     assert [moment.round for moment in shown] == [1]
     assert len(caught.value.ledger.charges) == 2
     assert caught.value.ledger.guarantee(1e-5).epsilon > shown[0].epsilon
@@ -245,11 +355,20 @@ def test_compare_tells_all_ways_with_their_spread_on_the_same_splits(told):
     found = told(*CANCER, "--compare", "--repeats", "3", "--rounds", "10", "--epsilon", "2")
     ways = {row["way"]: row for row in found["ways"]}
     assert list(ways) == ["sequential", "interactive", "central", "local", "not private"]
-    assert [row["trust"] for row in ways.values()] == ["shuffler", "shuffler", "curator", "nobody", "everyone"]
+    assert [row["trust"] for row in ways.values()] == [
+        "shuffler",
+        "shuffler",
+        "curator",
+        "nobody",
+        "everyone",
+    ]
     for name in ("sequential", "interactive", "central", "local"):
         assert 1 < ways[name]["privacy"]["epsilon"] <= 2 + 1e-9
     assert ways["not private"]["privacy"]["epsilon"] == "infinity"
-    assert (ways["sequential"]["rounds_per_user"], ways["interactive"]["rounds_per_user"]) == (1, 10)
+    assert (ways["sequential"]["rounds_per_user"], ways["interactive"]["rounds_per_user"]) == (
+        1,
+        10,
+    )
     assert ways["central"]["bits_per_user"] == ways["not private"]["bits_per_user"] == 10 * 31 * 64
     for row in (*ways.values(), {"scores": found["constant"]}):
         for score in row["scores"].values():
@@ -265,9 +384,22 @@ def t_statistic(worse: list[float], better: list[float]) -> float:
 
 
 def test_a_curator_costs_less_loss_than_no_trust_and_the_shuffler_lies_between(told):
-    """Paired t-tests over 16 splits at t > 3.73 (15 degrees of freedom): false alarm 1e-3 each where two ways are alike here."""
+    """Paired t-tests over 16 splits at t > 3.73 (15 degrees of freedom): false alarm 1e-3 each
+    where two ways are alike here.
+    """
     found = told(
-        "--table", "digits", *EVEN, "--compare", "--repeats", "16", "--rounds", "50", "--seed", "11", "--noise-ratio", "1.2"
+        "--table",
+        "digits",
+        *EVEN,
+        "--compare",
+        "--repeats",
+        "16",
+        "--rounds",
+        "50",
+        "--seed",
+        "11",
+        "--noise-ratio",
+        "1.2",
     )
     losses = {row["way"]: row["scores"]["held_out_loss"]["values"] for row in found["ways"]}
     assert t_statistic(losses["local"], losses["central"]) > 3.73
@@ -281,15 +413,35 @@ def test_a_curator_costs_less_loss_than_no_trust_and_the_shuffler_lies_between(t
     for seed in range(16):
         split = Split.of(rows, trainer, 0.2, seed)
         protocol = trainer.protocol("shuffle-gd", len(split.train), rounds=50, tuned_for="central")
-        planted.append(split.scores(trainer.baseline(protocol, split.train, "local", seed).value)["held_out_loss"])
+        planted.append(
+            split.scores(trainer.baseline(protocol, split.train, "local", seed).value)[
+                "held_out_loss"
+            ]
+        )
     assert t_statistic(losses["local"], planted) < 3.73
 
 
 def test_compare_for_people_names_optimisers_bounds_and_trust(train):
-    code, output, errors = train(*CANCER, "--compare", "--repeats", "2", "--rounds", "5", "--plot", "ways.png")
+    code, output, errors = train(
+        *CANCER, "--compare", "--repeats", "2", "--rounds", "5", "--plot", "ways.png"
+    )
     assert (code, errors) == (0, "")
-    words = ("sequential", "interactive", "central", "local", "not private", "best constant", "curator", "nobody", "bits per",
-             "2 splits", "simulator's own view", "bound", "nothing is promised", "Picture: ways.png")  # fmt: skip
+    words = (
+        "sequential",
+        "interactive",
+        "central",
+        "local",
+        "not private",
+        "best constant",
+        "curator",
+        "nobody",
+        "bits per",
+        "2 splits",
+        "simulator's own view",
+        "bound",
+        "nothing is promised",
+        "Picture: ways.png",
+    )
     flat = " ".join(output.split())
     assert [word for word in words if word not in flat] == []
 
@@ -321,21 +473,45 @@ BAD = {
     "classes for a loss of numbers": ([*ON, "--loss", "squared"], "public bounds"),
     "unknown loss": ([*ON, "--loss", "l2"], "one of absolute, hinge"),
     "quantile of another loss": ([*ON, "--quantile", "0.3"], "logistic has none"),
-    "quantile out of range": (["--table", "diabetes", "--loss", "pinball", "--quantile", "1.5"], "quantile"),
+    "quantile out of range": (
+        ["--table", "diabetes", "--loss", "pinball", "--quantile", "1.5"],
+        "quantile",
+    ),
     "not an optimiser": ([*ON, "--protocol", "vector-sum"], "an optimiser"),
-    "unknown protocol": ([*ON, "--protocol", "sgd"], "one of shuffle-acsa, shuffle-gd, shuffle-sgd"),
-    "a limit on seals without seals": ([*ON, "--sealing-seconds", "9"], "used with --security onion"),
-    "seals that take too long": ([*ON, "--security", "onion", "--sealing-seconds", "0.01"], "s to seal and open"),
-    "seals on no messages": ([*ON, "--security", "onion", "--compare"], "no messages are there to be sealed"),
+    "unknown protocol": (
+        [*ON, "--protocol", "sgd"],
+        "one of shuffle-acsa, shuffle-gd, shuffle-sgd",
+    ),
+    "a limit on seals without seals": (
+        [*ON, "--sealing-seconds", "9"],
+        "used with --security onion",
+    ),
+    "seals that take too long": (
+        [*ON, "--security", "onion", "--sealing-seconds", "0.01"],
+        "s to seal and open",
+    ),
+    "seals on no messages": (
+        [*ON, "--security", "onion", "--compare"],
+        "no messages are there to be sealed",
+    ),
     "unknown hyper": ([*ON, "--hyper", "best"], "calibrated, paper"),
     "paper with bits": ([*ON, "--hyper", "paper", "--max-bits", "40"], "used without"),
-    "more rounds than users": ([*ON, "--protocol", "shuffle-sgd", "--rounds", "456"], "each of 455 users answers once"),
-    "batch above n": ([*ON, "--protocol", "shuffle-sgd", "--batch", "456"], "number of users (455)"),
+    "more rounds than users": (
+        [*ON, "--protocol", "shuffle-sgd", "--rounds", "456"],
+        "each of 455 users answers once",
+    ),
+    "batch above n": (
+        [*ON, "--protocol", "shuffle-sgd", "--batch", "456"],
+        "number of users (455)",
+    ),
     "batch of gd": ([*ON, "--batch", "30"], "all 455 users"),
     "no rounds": ([*ON, "--rounds", "0"], "from 1"),
     "eta of acsa": ([*ON, "--protocol", "shuffle-acsa", "--eta", "1"], "does not take it"),
     "phases without a ridge": ([*ON, "--phases", "2"], "take a ridge"),
-    "rounds in phases": ([*ON, "--phases", "2", "--ridge", "1", "--rounds", "3"], "does not take it"),
+    "rounds in phases": (
+        [*ON, "--phases", "2", "--ridge", "1", "--rounds", "3"],
+        "does not take it",
+    ),
     "negative phases": ([*ON, "--phases", "-1", "--ridge", "1"], "phases"),
     "ratio and bits": ([*ON, "--noise-ratio", "1.2", "--max-bits", "60"], "not both"),
     "too few bits": ([*ON, "--max-bits", "2", "--rounds", "5"], "max_bits"),
@@ -351,7 +527,10 @@ BAD = {
     "workers": ([*ON, "--workers", "456", "--rounds", "2"], "number of users"),
     "repeats alone": ([*ON, "--repeats", "3"], "given with --compare"),
     "no repeats": ([*ON, "--compare", "--repeats", "0"], "repeats"),
-    "protocol of compare": ([*ON, "--compare", "--protocol", "shuffle-gd"], "left out with --compare"),
+    "protocol of compare": (
+        [*ON, "--compare", "--protocol", "shuffle-gd"],
+        "left out with --compare",
+    ),
     "model in no folder": ([*ON, "--model-out", "no/m.json"], "existing folder"),
     "model of another kind": ([*ON, "--model-out", "m.pickle"], ".json"),
 }
@@ -361,7 +540,9 @@ BAD = {
 def test_bad_input_gives_one_line_and_exit_code_2_and_writes_nothing(train, tmp_path, case):
     (tmp_path / "people.csv").write_text("a,b\n1,2\n2,3\n")
     arguments, words = BAD[case]
-    extra = [] if "--compare" in arguments or "--model-out" in arguments else ["--model-out", "m.json"]
+    extra = (
+        [] if "--compare" in arguments or "--model-out" in arguments else ["--model-out", "m.json"]
+    )
     code, output, errors = train(*arguments, *extra, "--plot", "p.png")
     assert (code, output) == (2, "")
     assert len(errors.splitlines()) == 1
@@ -376,7 +557,18 @@ def test_another_thing_than_a_linear_loss_is_refused():
 
 
 def test_training_that_is_resumed_gives_the_model_of_one_left_alone(train, told, tmp_path):
-    how = ("--table", "breast-cancer", "--fidelity", "aggregate", "--noise-ratio", "1.3", "--rounds", "20", "--checkpoint", "run")
+    how = (
+        "--table",
+        "breast-cancer",
+        "--fidelity",
+        "aggregate",
+        "--noise-ratio",
+        "1.3",
+        "--rounds",
+        "20",
+        "--checkpoint",
+        "run",
+    )
     first = told(*how)
     journal, found = tmp_path / "run" / FILE, records(tmp_path / "run" / FILE)
     journal.write_bytes(b"".join(found[:10]))  # as it was in the middle of the fifth round

@@ -45,7 +45,9 @@ def test_what_is_not_a_cohort_is_refused(ranges):
         Cohort(ranges)
 
 
-@pytest.mark.parametrize("ranges", [((0.5, 2.0),), ((0, float("nan")),), ((False, True),), ((0, float("inf")),)])
+@pytest.mark.parametrize(
+    "ranges", [((0.5, 2.0),), ((0, float("nan")),), ((False, True),), ((0, float("inf")),)]
+)
 def test_users_that_are_not_integers_are_refused(ranges):
     with pytest.raises(ParameterError, match="cohort"):
         Cohort(ranges)
@@ -64,7 +66,9 @@ def test_size_and_stop_are_those_of_the_listed_users(cohort):
 def test_within_lists_exactly_the_users_inside(cohort, start, length):
     stop = start + length
     parts = list(cohort.within(start, stop))
-    assert [u for low, high in parts for u in range(low, high)] == [u for u in users(cohort) if start <= u < stop]
+    assert [u for low, high in parts for u in range(low, high)] == [
+        u for u in users(cohort) if start <= u < stop
+    ]
     assert all(low < high for low, high in parts)
 
 

@@ -8,18 +8,32 @@ from shuffle_sim.errors import ParameterError
 
 def table(target, target_bounds=None) -> Table:
     rows = np.random.default_rng(1).uniform(-3, 5, (len(target), 2))
-    return Table("t", ("a", "b"), rows, np.array([-2.0, 0.0]), np.array([4.0, 5.0]), np.asarray(target), target_bounds)
+    return Table(
+        "t",
+        ("a", "b"),
+        rows,
+        np.array([-2.0, 0.0]),
+        np.array([4.0, 5.0]),
+        np.asarray(target),
+        target_bounds,
+    )
 
 
 @pytest.mark.parametrize("name", ["breast-cancer", "digits", "diabetes", "wine"])
 def test_features_and_constant_lie_in_the_unit_ball_and_the_constant_is_one_more_column(name):
     classes = name != "diabetes"
-    made = labelled(bundled(name), classes=classes, positive={"digits": ["3"], "wine": ["class_1"]}.get(name, []))
+    made = labelled(
+        bundled(name),
+        classes=classes,
+        positive={"digits": ["3"], "wine": ["class_1"]}.get(name, []),
+    )
     features, d = made.rows[:, :-1], len(made.table.columns)
     assert features.shape == (len(made.table.rows), d + 1)
     assert np.linalg.norm(features, axis=1).max() <= 1 + 1e-12
     np.testing.assert_allclose(features[:, -1], 1 / np.sqrt(d + 1), rtol=1e-15)
-    np.testing.assert_allclose(features[:, :-1] * np.sqrt(d + 1), made.table.scaled() * np.sqrt(d), atol=1e-15)
+    np.testing.assert_allclose(
+        features[:, :-1] * np.sqrt(d + 1), made.table.scaled() * np.sqrt(d), atol=1e-15
+    )
     assert np.abs(made.rows[:, -1]).max() <= 1
     assert (set(made.rows[:, -1].tolist()) == {-1.0, 1.0}) == classes
 
@@ -41,11 +55,17 @@ def test_numbers_are_mapped_from_their_public_bounds_and_clipped_there():
 
 def test_weights_are_those_of_the_table_s_own_units():
     made = labelled(table([1, 2] * 20), classes=True)
-    inside = ((made.table.rows >= made.table.lower) & (made.table.rows <= made.table.upper)).all(axis=1)
+    inside = ((made.table.rows >= made.table.lower) & (made.table.rows <= made.table.upper)).all(
+        axis=1
+    )
     assert 0 < inside.sum() < 40
     theta = np.array([2.0, -3.0, 0.7])
     weights, intercept = made.weights(theta)
-    np.testing.assert_allclose((made.table.rows @ weights + intercept)[inside], (made.rows[:, :-1] @ theta)[inside], rtol=1e-12)
+    np.testing.assert_allclose(
+        (made.table.rows @ weights + intercept)[inside],
+        (made.rows[:, :-1] @ theta)[inside],
+        rtol=1e-12,
+    )
 
 
 def test_held_out_people_are_a_part_of_all_and_a_seed_says_which():
@@ -61,7 +81,12 @@ def test_held_out_people_are_a_part_of_all_and_a_seed_says_which():
 BAD = {
     "no label": (table([1, 2]), True, [], "the column to predict"),
     "one class": (table(["a", "a"]), True, [], "two classes"),
-    "three classes": (table(["a", "b", "c"]), True, [], "'a b c': must be of two classes; or give --positive"),
+    "three classes": (
+        table(["a", "b", "c"]),
+        True,
+        [],
+        "'a b c': must be of two classes; or give --positive",
+    ),
     "unknown class": (table(["a", "b"]), True, ["c"], "one of the classes a b"),
     "all classes": (table(["a", "b"]), True, ["a", "b"], "not all"),
     "gap": (table(np.array(["a", None, "b"], object)), True, [], "label, row 2"),
@@ -71,7 +96,10 @@ BAD = {
     "infinite": (table([0.0, np.inf], (0.0, 1.0)), False, [], "row 2"),
     "positive of a regression": (table([0.0, 1.0], (0.0, 1.0)), False, ["1"], "losses of classes"),
 }
-BAD["no label"] = (Table("t", ("a",), np.zeros((2, 1)), np.zeros(1), np.ones(1)), *BAD["no label"][1:])
+BAD["no label"] = (
+    Table("t", ("a",), np.zeros((2, 1)), np.zeros(1), np.ones(1)),
+    *BAD["no label"][1:],
+)
 
 
 @pytest.mark.parametrize("case", BAD)

@@ -19,7 +19,9 @@ def test_generated_rows_do_not_depend_on_who_asks_for_which_range():
     whole = population.rows(0, 150_000)
     assert whole.shape == (150_000, 2)
     for start, stop in ((0, 1), (65_530, 65_540), (131_072, 150_000), (10, 140_000)):
-        assert np.array_equal(pickle.loads(pickle.dumps(population)).rows(start, stop), whole[start:stop])
+        assert np.array_equal(
+            pickle.loads(pickle.dumps(population)).rows(start, stop), whole[start:stop]
+        )
     assert not np.array_equal(whole, Generated(150_000, rows_of, seed=4).rows(0, 150_000))
 
 
@@ -46,13 +48,18 @@ def test_files_generators_and_memory_give_the_same_bits(files, fidelity):
     protocol = VectorSum(n=500, d=2, g=9, b=12)
     reference = run(protocol, rows, fidelity=fidelity, seed=1).value
     for workers in (1, 4):
-        assert np.array_equal(run(protocol, NpyFiles(paths), fidelity=fidelity, seed=1, workers=workers).value, reference)
+        assert np.array_equal(
+            run(protocol, NpyFiles(paths), fidelity=fidelity, seed=1, workers=workers).value,
+            reference,
+        )
     made = Generated(500, rows_of, seed=7)
     same = run(protocol, made.rows(0, 500), fidelity=fidelity, seed=1).value
     assert np.array_equal(run(protocol, made, fidelity=fidelity, seed=1, workers=3).value, same)
 
 
-def test_missing_truncated_and_unfitting_files_are_refused_before_the_first_release(files, tmp_path):
+def test_missing_truncated_and_unfitting_files_are_refused_before_the_first_release(
+    files, tmp_path
+):
     paths, _ = files
     with pytest.raises(ParameterError, match=r"no\.npy"):
         NpyFiles([*paths, tmp_path / "no.npy"])
@@ -111,7 +118,9 @@ def test_parquet_rows_come_from_the_row_groups_they_lie_in(parquet):
     population = ParquetFiles(paths, ["a", "b"])
     assert population.users == 500
     for start, stop in ((0, 500), (63, 65), (309, 311), (64, 128), (499, 500), (0, 1)):
-        assert np.array_equal(pickle.loads(pickle.dumps(population)).rows(start, stop), rows[start:stop])
+        assert np.array_equal(
+            pickle.loads(pickle.dumps(population)).rows(start, stop), rows[start:stop]
+        )
     assert np.array_equal(ParquetFiles(paths, ["b"]).rows(300, 320), rows[300:320, 1])
 
 
@@ -122,18 +131,31 @@ def test_parquet_and_memory_give_the_same_bits(parquet, fidelity):
     reference = run(protocol, rows, fidelity=fidelity, seed=1).value
     for workers in (1, 4):
         read = ParquetFiles(paths, ["a", "b"])
-        assert np.array_equal(run(protocol, read, fidelity=fidelity, seed=1, workers=workers).value, reference)
+        assert np.array_equal(
+            run(protocol, read, fidelity=fidelity, seed=1, workers=workers).value, reference
+        )
 
 
 def test_a_missing_value_is_sent_as_zero_and_counted(tmp_path):
-    pyarrow.parquet.write_table(pyarrow.table({"a": [0.5, None, 0.25], "b": [1, 2, 3]}), tmp_path / "gap.parquet")
-    result = run(ScalarSum(n=3, g=4, b=9), ParquetFiles([tmp_path / "gap.parquet"], ["a"]), fidelity="literal", seed=1)
+    pyarrow.parquet.write_table(
+        pyarrow.table({"a": [0.5, None, 0.25], "b": [1, 2, 3]}), tmp_path / "gap.parquet"
+    )
+    result = run(
+        ScalarSum(n=3, g=4, b=9),
+        ParquetFiles([tmp_path / "gap.parquet"], ["a"]),
+        fidelity="literal",
+        seed=1,
+    )
     assert result.reports.nonfinite == 1
 
 
 def test_bad_parquet_files_are_refused_before_the_first_release(parquet, tmp_path):
     paths, _ = parquet
-    for columns, told in ((["a", "c"], "column c"), (["a", "name"], "column name"), (None, "column name")):
+    for columns, told in (
+        (["a", "c"], "column c"),
+        (["a", "name"], "column name"),
+        (None, "column name"),
+    ):
         with pytest.raises(ParameterError, match=told):
             ParquetFiles(paths, columns)
     with pytest.raises(ParameterError, match=r"no\.parquet"):
@@ -148,4 +170,9 @@ def test_bad_parquet_files_are_refused_before_the_first_release(parquet, tmp_pat
 @pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])
 def test_rows_of_another_width_are_refused_before_the_first_release(parquet, fidelity):
     with pytest.raises(ParameterError, match=r"data\.shape"):
-        run(VectorSum(n=500, d=3, g=9, b=12), ParquetFiles(parquet[0], ["a", "b"]), fidelity=fidelity, seed=1)
+        run(
+            VectorSum(n=500, d=3, g=9, b=12),
+            ParquetFiles(parquet[0], ["a", "b"]),
+            fidelity=fidelity,
+            seed=1,
+        )

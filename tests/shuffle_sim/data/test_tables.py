@@ -9,9 +9,18 @@ import pytest
 from shuffle_sim.data.tables import Table, bundled, read
 from shuffle_sim.errors import ParameterError
 
-SHAPES = {"breast-cancer": (569, 30), "digits": (1797, 64), "diabetes": (442, 10), "wine": (178, 13)}
+SHAPES = {
+    "breast-cancer": (569, 30),
+    "digits": (1797, 64),
+    "diabetes": (442, 10),
+    "wine": (178, 13),
+}
 UNCLIPPED = ("digits", "diabetes")
-COLUMNS = {"age": [31.0, 47.5, 20.25], "net income, k=1": [1.0, 2.0, 4.0], "größe": [-1.5, 0.0, 2.5]}
+COLUMNS = {
+    "age": [31.0, 47.5, 20.25],
+    "net income, k=1": [1.0, 2.0, 4.0],
+    "größe": [-1.5, 0.0, 2.5],
+}
 BOUNDS = {"age": (0.0, 120.0), "größe": (-2.0, 3.0)}
 
 
@@ -25,7 +34,13 @@ def test_bundled_table_has_its_published_shape_and_one_name_per_column(name):
     assert table.name == name
     assert table.rows.shape == SHAPES[name]
     assert table.rows.dtype == np.float64
-    assert len(set(table.columns)) == len(table.columns) == table.lower.size == table.upper.size == SHAPES[name][1]
+    assert (
+        len(set(table.columns))
+        == len(table.columns)
+        == table.lower.size
+        == table.upper.size
+        == SHAPES[name][1]
+    )
     assert table.target.shape == SHAPES[name][:1]
 
 
@@ -34,7 +49,9 @@ def test_published_bounds_leave_out_at_most_one_cell_in_a_thousand_and_that_by_r
     table = bundled(name)
     assert (table.lower < table.upper).all()
     assert outside(table).mean() <= (0 if name in UNCLIPPED else 1e-3)
-    overshoot = np.maximum(table.lower - table.rows, table.rows - table.upper) / (table.upper - table.lower)
+    overshoot = np.maximum(table.lower - table.rows, table.rows - table.upper) / (
+        table.upper - table.lower
+    )
     assert overshoot.max() < 0.01
 
 
@@ -43,7 +60,9 @@ def test_scaled_rows_lie_in_the_unit_ball_and_the_rule_is_stated(name):
     table = bundled(name)
     scaled = table.scaled()
     assert np.linalg.norm(scaled, axis=1).max() <= 1 + 1e-12
-    assert np.abs(scaled).max() * np.sqrt(SHAPES[name][1]) == pytest.approx(1, abs=0.2)  # the range is used
+    assert np.abs(scaled).max() * np.sqrt(SHAPES[name][1]) == pytest.approx(
+        1, abs=0.2
+    )  # the range is used
     assert f"{SHAPES[name][1]} columns" in table.scaling
 
 
@@ -51,7 +70,9 @@ def test_scaled_rows_lie_in_the_unit_ball_and_the_rule_is_stated(name):
 def test_means_invert_scaled_where_nothing_is_clipped(name):
     table = bundled(name)
     means = table.means(table.scaled().sum(axis=0), len(table.rows))
-    np.testing.assert_allclose(means, table.rows.mean(axis=0), rtol=0, atol=1e-13 * (table.upper - table.lower).max())
+    np.testing.assert_allclose(
+        means, table.rows.mean(axis=0), rtol=0, atol=1e-13 * (table.upper - table.lower).max()
+    )
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -78,12 +99,16 @@ def test_values_outside_the_bounds_are_clipped_to_them():
 def test_spread_is_what_one_standard_error_of_the_sum_does_to_the_means():
     table = bundled("wine")
     sums = table.scaled().sum(axis=0)
-    np.testing.assert_allclose(table.means(sums + 7.5, 178) - table.means(sums, 178), table.spread(7.5, 178), rtol=1e-9)
+    np.testing.assert_allclose(
+        table.means(sums + 7.5, 178) - table.means(sums, 178), table.spread(7.5, 178), rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("name", ["iris", "", "Wine", "breast_cancer"])
 def test_another_name_is_refused_with_the_names_there_are(name):
-    with pytest.raises(ParameterError, match="one of breast-cancer, digits, diabetes, wine") as caught:
+    with pytest.raises(
+        ParameterError, match="one of breast-cancer, digits, diabetes, wine"
+    ) as caught:
         bundled(name)
     assert caught.value.parameter == "table"
 
@@ -150,7 +175,10 @@ def test_a_matrix_in_an_npz_has_its_columns_numbered(tmp_path):
 @pytest.mark.parametrize("kind", [bool, np.int8, np.uint64, np.float32])
 def test_every_kind_of_number_becomes_float64(tmp_path, kind):
     rows = np.array([[0, 1], [1, 1]], kind)
-    for path in (npz(tmp_path / "t.npz", rows), parquet(tmp_path / "t.parquet", {"0": rows[:, 0], "1": rows[:, 1]})):
+    for path in (
+        npz(tmp_path / "t.npz", rows),
+        parquet(tmp_path / "t.parquet", {"0": rows[:, 0], "1": rows[:, 1]}),
+    ):
         table = read(path, None, {}, (0, 1))
         assert table.rows.dtype == np.float64
         assert table.rows.tolist() == [[0, 1], [1, 1]]
@@ -252,7 +280,10 @@ NOT_NUMBERS = {
     "gap in integers csv, row 1": ("b", lambda f: csv(f / "t.csv", "a,b\n1,\n2,3\n")),
     "gap parquet, row 3": ("a", lambda f: parquet(f / "t.parquet", {"a": [1, 2, None]})),
     "nan npz, row 2": ("a", lambda f: npz(f / "t.npz", a=[1.0, np.nan])),
-    "nan matrix npz, row 2": ("2", lambda f: npz(f / "t.npz", np.array([[1.0, 1.0, 1.0], [1.0, 1.0, np.nan]]))),
+    "nan matrix npz, row 2": (
+        "2",
+        lambda f: npz(f / "t.npz", np.array([[1.0, 1.0, 1.0], [1.0, 1.0, np.nan]])),
+    ),
 }
 
 
@@ -277,7 +308,9 @@ def test_a_column_without_public_bounds_is_refused_by_name(tmp_path):
     assert "größe" in str(error)
 
 
-@pytest.mark.parametrize("limits", [(1.0, 0.0), (1.0, 1.0), (np.nan, 1.0), (0.0, np.nan), (0.0, np.inf), (-np.inf, 0.0)])
+@pytest.mark.parametrize(
+    "limits", [(1.0, 0.0), (1.0, 1.0), (np.nan, 1.0), (0.0, np.nan), (0.0, np.inf), (-np.inf, 0.0)]
+)
 def test_bounds_that_are_not_two_finite_ascending_numbers_are_refused(tmp_path, limits):
     path = as_csv(tmp_path)
     assert refusal(path, ["age"], {"age": limits}).parameter == "bounds of age"

@@ -51,7 +51,9 @@ def paper(kind, epsilon=1.0, delta=1e-6, **changed):
 
 def start(make, kind, data=None, runtime=None, **options):
     """What a newcomer's script does: make the protocol, run it."""
-    return run(make(kind), DATA[kind] if data is None else data, runtime=runtime or NoActors(), **options)
+    return run(
+        make(kind), DATA[kind] if data is None else data, runtime=runtime or NoActors(), **options
+    )
 
 
 def refusal(parameter, make, kind, *data, **options) -> ParameterError:
@@ -272,7 +274,15 @@ def test_rows_that_are_not_n_finite_vectors_are_refused(parameter, rows):
 
 
 @pytest.mark.parametrize(
-    "rows", [[1.0, NAN, 0.0, 0.0], np.zeros((4, 1)), np.zeros(3), [["1"]] * 4, [1j, 0, 0, 0], [[1], [1, 2], [], []]]
+    "rows",
+    [
+        [1.0, NAN, 0.0, 0.0],
+        np.zeros((4, 1)),
+        np.zeros(3),
+        [["1"]] * 4,
+        [1j, 0, 0, 0],
+        [[1], [1, 2], [], []],
+    ],
 )
 def test_values_that_are_not_n_finite_numbers_are_refused(rows):
     with pytest.raises(ParameterError, match=r"^data"):
@@ -282,7 +292,12 @@ def test_values_that_are_not_n_finite_numbers_are_refused(rows):
 @both
 def test_whole_numbers_and_truth_values_are_data(kind):
     for dtype in (bool, np.int8, np.uint64, np.float16):
-        assert start(explicit, kind, DATA[kind].astype(dtype), InProcessRuntime(), seed=1).reports.accepted == 4
+        assert (
+            start(
+                explicit, kind, DATA[kind].astype(dtype), InProcessRuntime(), seed=1
+            ).reports.accepted
+            == 4
+        )
 
 
 # Options of a run
@@ -312,13 +327,21 @@ def test_a_runtime_that_is_not_registered_is_refused_with_those_that_are(name):
 
 
 def test_a_report_too_large_to_simulate_literally_is_refused_with_what_to_do():
-    error = refusal("fidelity", partial(explicit, n=1, b=2**30, d=8), VectorSum, np.zeros((1, 8)), fidelity="literal")
+    error = refusal(
+        "fidelity",
+        partial(explicit, n=1, b=2**30, d=8),
+        VectorSum,
+        np.zeros((1, 8)),
+        fidelity="literal",
+    )
     assert "counts or aggregate" in error.allowed
 
 
 def test_a_round_too_large_to_be_numbered_is_refused_before_a_row_is_made():
     data = Generated(2**31, lambda rng, count: np.zeros((count, 10)))
-    with pytest.raises(ParameterError, match="counts or aggregate: a literal round would send 250 GiB") as caught:
+    with pytest.raises(
+        ParameterError, match="counts or aggregate: a literal round would send 250 GiB"
+    ) as caught:
         run(VectorSum(n=2**31, d=10, g=50, b=50), data, fidelity="literal")
     assert caught.value.parameter == "fidelity"
 
@@ -347,7 +370,9 @@ ABSURD = {
     "tiny p": lambda: start(partial(explicit, p=1e-300), VectorSum, runtime="inprocess"),
     "no room for honest users": lambda: explicit(VectorSum, honest_fraction=1e-12),
     "a class for a protocol": lambda: run(VectorSum, DATA[VectorSum], runtime=NoActors()),
-    "a pair for a privacy": lambda: VectorSum.calibrate(n=9, d=2, privacy=(1, 1e-6), noise_ratio=1.1),
+    "a pair for a privacy": lambda: VectorSum.calibrate(
+        n=9, d=2, privacy=(1, 1e-6), noise_ratio=1.1
+    ),
     "a list for a runtime": lambda: start(explicit, VectorSum, runtime=["ray"]),
 }
 
@@ -383,7 +408,9 @@ def noiseless(kind, n, **changed):
 @pytest.mark.wheel
 @pytest.mark.parametrize("fidelity", ["counts", "aggregate"])
 def test_rows_above_the_norm_bound_are_scaled_to_it_and_counted(fidelity):
-    rows = np.array([[0.0, 0.0], [1.2, 1.6], [3.0, 4.0], [-2.0 - 1e-9, 0.0], [2e5, -1e5]])  # norms 0, 2, 5, 2 + 1e-9, 2.2e5
+    rows = np.array(
+        [[0.0, 0.0], [1.2, 1.6], [3.0, 4.0], [-2.0 - 1e-9, 0.0], [2e5, -1e5]]
+    )  # norms 0, 2, 5, 2 + 1e-9, 2.2e5
     result = run(noiseless(VectorSum, 5, norm_bound=2.0), rows, fidelity=fidelity, seed=1)
     assert (result.reports.clipped, result.reports.accepted, result.reports.nonfinite) == (3, 5, 0)
     expected = np.array([1.2 + 1.2 - 2 + 4 / 5**0.5, 1.6 + 1.6 - 2 / 5**0.5])
@@ -403,7 +430,8 @@ def test_literal_runs_count_the_same_clipping(kind):
     rows = np.array([[3.0, 0.0], [0.1, 0.0], [0.0, -1.5], [0.5, 0.5]])
     data = rows if kind is VectorSum else rows.sum(axis=1)
     counted = {
-        f: start(explicit, kind, data, InProcessRuntime(), fidelity=f, seed=1).reports for f in ("literal", "counts", "aggregate")
+        f: start(explicit, kind, data, InProcessRuntime(), fidelity=f, seed=1).reports
+        for f in ("literal", "counts", "aggregate")
     }
     assert {accounts.clipped for accounts in counted.values()} == {2}
 

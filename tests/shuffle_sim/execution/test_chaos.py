@@ -1,4 +1,6 @@
-"""Roles are killed at every step of many rounds: nothing may come of it but time. Each failure names the seed that repeats it."""
+"""Roles are killed at every step of many rounds: nothing may come of it but time. Each failure
+names the seed that repeats it.
+"""
 
 import os
 import signal
@@ -32,23 +34,31 @@ def survived(runtime, folder, name, shards, seed, rounds=ROUNDS, **how):
     return diary.died, violations(result, diary, alone)
 
 
-cases = pytest.mark.parametrize(("name", "shards"), [(name, shards) for name in PROTOCOLS for shards in (1, 2)])
+cases = pytest.mark.parametrize(
+    ("name", "shards"), [(name, shards) for name in PROTOCOLS for shards in (1, 2)]
+)
 
 
 @cases
 @pytest.mark.parametrize("seed", range(3))
 def test_roles_lost_at_every_step_change_nothing(name, shards, seed, tmp_path):
-    assert survived(Frail, tmp_path, name, shards, seed) == ({1: 8, 2: 16}[shards], []), f"seed {seed}"
+    assert survived(Frail, tmp_path, name, shards, seed) == ({1: 8, 2: 16}[shards], []), (
+        f"seed {seed}"
+    )
 
 
 @pytest.mark.parametrize("fidelity", ["counts", "aggregate"])
 def test_roles_lost_at_every_step_of_a_run_with_dropouts_change_nothing(fidelity, tmp_path):
-    died, found = survived(Frail, tmp_path, "interactive", 1, 5, fidelity=fidelity, adversary=Dropout(0.2))
+    died, found = survived(
+        Frail, tmp_path, "interactive", 1, 5, fidelity=fidelity, adversary=Dropout(0.2)
+    )
     assert (died, found) == (8, [])
 
 
 def test_users_that_remember_what_they_sent_do_so_where_another_actor_takes_them(tmp_path):
-    diary = Diary(tmp_path, [("UserShard 1", 3, "answer", "after"), ("UserShard 0", 6, "answer", "before")])
+    diary = Diary(
+        tmp_path, [("UserShard 1", 3, "answer", "after"), ("UserShard 0", 6, "answer", "before")]
+    )
     how = {"seed": 5, "fidelity": "literal", "block_size": 7}
     result = chaos(Frail, diary, PROTOCOLS["interactive"](9), rows(), adversary=Remembers(), **how)
     alone = run(PROTOCOLS["interactive"](9), rows(), adversary=Remembers(), **how)
@@ -57,14 +67,30 @@ def test_users_that_remember_what_they_sent_do_so_where_another_actor_takes_them
 
 @pytest.mark.parametrize("security", ["transport", "onion"])
 @pytest.mark.parametrize("shards", [1, 2])
-def test_roles_lost_at_every_step_of_a_protected_run_change_nothing_but_the_seals(security, shards, tmp_path):
-    """Sealing draws fresh randomness and roles put back make new keys: the sealed bytes differ, what is in them does not."""
+def test_roles_lost_at_every_step_of_a_protected_run_change_nothing_but_the_seals(
+    security, shards, tmp_path
+):
+    """Sealing draws fresh randomness and roles put back make new keys: the sealed bytes differ,
+    what is in them does not.
+    """
     died, found = survived(Frail, tmp_path, "sequential", shards, 3, 20, security=security)
     assert died == {1: 8, 2: 16}[shards]
     assert [each for each in found if "other bytes" not in each] == []
 
 
-ATTACKS = ["replay", "collude", "no-noise", "dropout", "leave", "blackout", "mimic", "alie", "sign-flip", "twice", "garbage"]
+ATTACKS = [
+    "replay",
+    "collude",
+    "no-noise",
+    "dropout",
+    "leave",
+    "blackout",
+    "mimic",
+    "alie",
+    "sign-flip",
+    "twice",
+    "garbage",
+]
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -75,23 +101,42 @@ def test_attackers_go_on_where_another_actor_takes_them_and_where_a_run_is_resum
 
     protocol, how = PROTOCOLS["interactive"], {"seed": 5, "fidelity": "literal", "block_size": 7}
     alone = run(protocol(9), rows(), adversary=attacked(), **how)
-    diary = Diary(tmp_path, [("UserShard 1", 3, "answer", "after"), ("UserShard 0", 6, "answer", "before")])
+    diary = Diary(
+        tmp_path, [("UserShard 1", 3, "answer", "after"), ("UserShard 0", 6, "answer", "before")]
+    )
     result = chaos(Frail, diary, protocol(9), rows(), adversary=attacked(), **how)
     assert (diary.died, violations(result, diary, alone)) == (2, [])
     assert alone.reports.corrupted > 0
-    (tmp_path / FILE).write_bytes(b"".join(records(tmp_path / FILE)[: 1 + 2 * 5]))  # as it was after five rounds
-    resumed = run(protocol(9), rows(), workers=3, adversary=attacked(), checkpoint=tmp_path, resume=True, **how)
+    (tmp_path / FILE).write_bytes(
+        b"".join(records(tmp_path / FILE)[: 1 + 2 * 5])
+    )  # as it was after five rounds
+    resumed = run(
+        protocol(9),
+        rows(),
+        workers=3,
+        adversary=attacked(),
+        checkpoint=tmp_path,
+        resume=True,
+        **how,
+    )
     assert told(resumed) == told(alone)
 
 
 def test_every_round_survives_a_death_at_a_random_step(tmp_path):
     rng, rounds = np.random.default_rng(7), 60
     steps = every_death(2, 16, rng)
-    deaths = [(who, at, method, when) for at in range(rounds) for who, _, method, when in [steps[rng.integers(16)]]]
+    deaths = [
+        (who, at, method, when)
+        for at in range(rounds)
+        for who, _, method, when in [steps[rng.integers(16)]]
+    ]
     how = {"seed": 7, "fidelity": "literal", "shuffler_shards": 2, "block_size": 7}
     diary = Diary(tmp_path, deaths)
     result = chaos(Frail, diary, PROTOCOLS["interactive"](rounds), rows(), **how)
-    assert violations(result, diary, run(PROTOCOLS["interactive"](rounds), rows(), workers=2, **how)) == []
+    assert (
+        violations(result, diary, run(PROTOCOLS["interactive"](rounds), rows(), workers=2, **how))
+        == []
+    )
     assert diary.died == rounds
 
 
@@ -158,7 +203,9 @@ def test_a_ledger_that_forgets_would_be_caught(tmp_path, monkeypatch):
     how = {"seed": 1, "fidelity": "literal"}
     result = chaos(Frail, diary, result_of, rows(), **how)
     monkeypatch.undo()
-    assert "rounds were drawn that the ledger does not know" in violations(result, diary, run(result_of, rows(), **how))
+    assert "rounds were drawn that the ledger does not know" in violations(
+        result, diary, run(result_of, rows(), **how)
+    )
 
 
 def test_a_charge_that_is_written_too_late_would_be_caught(tmp_path, monkeypatch):
@@ -191,7 +238,9 @@ def test_ray_actors_killed_at_every_step_change_nothing(name, shards, tmp_path):
 
 
 class Hunted(Chaotic):
-    """Its actors are killed from outside, at any moment of a round or of a recovery; it looks where they listen meanwhile."""
+    """Its actors are killed from outside, at any moment of a round or of a recovery; it looks where
+    they listen meanwhile.
+    """
 
     def __init__(self, diary):
         super().__init__(diary)

@@ -1,4 +1,6 @@
-"""A run that was killed and resumed gives what it would have given left alone; a checkpoint that is not its own is refused."""
+"""A run that was killed and resumed gives what it would have given left alone; a checkpoint that is
+not its own is refused.
+"""
 
 import multiprocessing
 import os
@@ -35,7 +37,9 @@ class StopError(Exception):
 
 
 class Stopping(InProcessRuntime):
-    """Ends the run in its `last` exchange: before anything is drawn, or when all is done and not yet written down."""
+    """Ends the run in its `last` exchange: before anything is drawn, or when all is done and not
+    yet written down.
+    """
 
     def __init__(self, last, *, before):
         self.left, self.before = last, before
@@ -72,13 +76,21 @@ def test_a_run_stopped_in_any_round_goes_on_as_if_left_alone(make, seed, before,
         folder = tmp_path / str(last)
         with pytest.raises(StopError):
             run(make(), rows(), runtime=Stopping(last, before=before), seed=seed, checkpoint=folder)
-        if seed is None:  # the same entropy: as much of the file of the run left alone as that of the stopped one has
+        if (
+            seed is None
+            # the same entropy: as much of the file of the run left alone as that of the stopped one
+            # has
+        ):
             data = (tmp_path / "alone" / FILE).read_bytes()
             (folder / FILE).write_bytes(data[: (folder / FILE).stat().st_size])
         asking = Asking()
-        assert told(run(make(), rows(), runtime=asking, seed=seed, checkpoint=folder, resume=True)) == told(alone)
+        assert told(
+            run(make(), rows(), runtime=asking, seed=seed, checkpoint=folder, resume=True)
+        ) == told(alone)
         assert asking.asked == ROUNDS - last + 1
-        assert (folder / FILE).read_bytes() == (tmp_path / "alone" / FILE).read_bytes() or seed is not None
+        assert (folder / FILE).read_bytes() == (
+            tmp_path / "alone" / FILE
+        ).read_bytes() or seed is not None
     if seed is not None:
         assert told(run(make(), rows(), seed=seed)) == told(alone)
 
@@ -92,12 +104,16 @@ def test_a_round_costs_the_same_on_disk_however_many_there_were_before(tmp_path)
 
 
 def test_two_runs_without_a_seed_are_not_the_same(tmp_path):
-    assert len({told(run(interactive(), rows(), checkpoint=tmp_path / name))[0] for name in "ab"}) == 2
+    assert (
+        len({told(run(interactive(), rows(), checkpoint=tmp_path / name))[0] for name in "ab"}) == 2
+    )
 
 
 def test_a_finished_run_gives_its_result_again_and_asks_nobody(tmp_path):
     first, asking = run(interactive(), rows(), checkpoint=tmp_path), Asking()
-    assert told(run(interactive(), rows(), runtime=asking, checkpoint=tmp_path, resume=True)) == told(first)
+    assert told(
+        run(interactive(), rows(), runtime=asking, checkpoint=tmp_path, resume=True)
+    ) == told(first)
     assert asking.asked == 0
 
 
@@ -137,8 +153,17 @@ class Follows(Adversary):
 
 def test_an_adversary_is_shown_the_replayed_views_too(tmp_path):
     with pytest.raises(StopError):
-        run(interactive(), rows(), runtime=Stopping(4, before=True), seed=5, adversary=Follows(), checkpoint=tmp_path)
-    resumed = run(interactive(), rows(), seed=5, adversary=Follows(), checkpoint=tmp_path, resume=True)
+        run(
+            interactive(),
+            rows(),
+            runtime=Stopping(4, before=True),
+            seed=5,
+            adversary=Follows(),
+            checkpoint=tmp_path,
+        )
+    resumed = run(
+        interactive(), rows(), seed=5, adversary=Follows(), checkpoint=tmp_path, resume=True
+    )
     assert told(resumed) == told(run(interactive(), rows(), seed=5, adversary=Follows()))
     assert resumed.reports.missing > 0
 
@@ -146,8 +171,23 @@ def test_an_adversary_is_shown_the_replayed_views_too(tmp_path):
 def test_users_that_remember_what_they_sent_remember_it_when_a_run_is_resumed(tmp_path):
     alone = run(interactive(), rows(), seed=5, adversary=Remembers())
     with pytest.raises(StopError):
-        run(interactive(), rows(), runtime=Stopping(4, before=True), seed=5, adversary=Remembers(), checkpoint=tmp_path)
-    resumed = run(interactive(), rows(), workers=2, seed=5, adversary=Remembers(), checkpoint=tmp_path, resume=True)
+        run(
+            interactive(),
+            rows(),
+            runtime=Stopping(4, before=True),
+            seed=5,
+            adversary=Remembers(),
+            checkpoint=tmp_path,
+        )
+    resumed = run(
+        interactive(),
+        rows(),
+        workers=2,
+        seed=5,
+        adversary=Remembers(),
+        checkpoint=tmp_path,
+        resume=True,
+    )
     assert told(resumed) == told(alone) != told(run(interactive(), rows(), seed=5))
 
 
@@ -184,7 +224,9 @@ def test_a_charge_is_on_disk_before_anything_is_drawn(tmp_path):
     run(interactive(), rows(), runtime=witness, seed=5, checkpoint=tmp_path / "run")
     data = witness.path.read_bytes()
     assert witness.sizes == sorted(set(witness.sizes))
-    for index, size in enumerate(witness.sizes):  # what was there when the users were asked is what is charged
+    for index, size in enumerate(
+        witness.sizes
+    ):  # what was there when the users were asked is what is charged
         folder = tmp_path / str(index)
         folder.mkdir()
         (folder / FILE).write_bytes(data[:size])
@@ -212,7 +254,9 @@ class Wavering(type(sequential())):
 def test_a_round_that_would_ask_something_else_than_was_charged_is_refused(tmp_path):
     def wavering():
         s = sequential()
-        return Wavering(problem=s.problem, n=s.n, rounds=s.rounds, eta=s.eta, mean=s.mean, privacy=s.privacy)
+        return Wavering(
+            problem=s.problem, n=s.n, rounds=s.rounds, eta=s.eta, mean=s.mean, privacy=s.privacy
+        )
 
     with pytest.raises(StopError):
         run(wavering(), rows(), runtime=Stopping(2, before=True), seed=5, checkpoint=tmp_path)
@@ -272,7 +316,9 @@ def _imported_once():
 
 
 def attempt(ready, name, folder, seed, cut):
-    """In a process of its own: start or resume the run; what it told goes beside the checkpoint. `cut` dies in a write."""
+    """In a process of its own: start or resume the run; what it told goes beside the checkpoint.
+    `cut` dies in a write.
+    """
     protocol, resume = PROTOCOLS[name](LONG), (folder / FILE).exists()
     if cut is not None:
         die_in_write(*cut)
@@ -298,7 +344,9 @@ def die_in_write(number, share):
 
 
 def killed_until_done(name, folder, seed, death):
-    """What the run told in the end, and how often it was killed; `death` gives each attempt's (delay, cut), later ones later."""
+    """What the run told in the end, and how often it was killed; `death` gives each attempt's
+    (delay, cut), later ones later.
+    """
     folder.mkdir()
     for kills in range(500):
         (delay, cut), ready = death(kills), _processes.Event()
@@ -318,7 +366,9 @@ def left_alone(name, folder, seed):
     """What the run would have told: begun again with the entropy it was begun with."""
     (folder / "alone").mkdir()
     (folder / "alone" / FILE).write_bytes(records(folder / FILE)[0])
-    return told(run(PROTOCOLS[name](LONG), rows(), seed=seed, checkpoint=folder / "alone", resume=True))
+    return told(
+        run(PROTOCOLS[name](LONG), rows(), seed=seed, checkpoint=folder / "alone", resume=True)
+    )
 
 
 by_name = pytest.mark.parametrize("name", PROTOCOLS)
@@ -329,7 +379,9 @@ def test_a_run_killed_at_random_moments_tells_what_it_would_have_told_left_alone
     rng, killed, number = np.random.default_rng(1), 0, 0
     while killed < 20:
         folder, number = tmp_path / str(number), number + 1
-        ended, kills = killed_until_done(name, folder, None, lambda kills: (rng.exponential(0.02 * (1 + kills / 10)), None))
+        ended, kills = killed_until_done(
+            name, folder, None, lambda kills: (rng.exponential(0.02 * (1 + kills / 10)), None)
+        )
         assert ended == left_alone(name, folder, None)
         killed += kills
 
@@ -338,7 +390,9 @@ def test_a_run_killed_at_random_moments_tells_what_it_would_have_told_left_alone
 def test_a_run_killed_inside_its_writes_tells_what_it_would_have_told_left_alone(name, tmp_path):
     rng = np.random.default_rng(2)
     alone = told(run(PROTOCOLS[name](LONG), rows(), seed=5))
-    ended, kills = killed_until_done(name, tmp_path / "run", 5, lambda _: (60, (rng.integers(1, 10), rng.random())))
+    ended, kills = killed_until_done(
+        name, tmp_path / "run", 5, lambda _: (60, (rng.integers(1, 10), rng.random()))
+    )
     assert ended == alone
     assert kills >= 4
 
@@ -356,7 +410,10 @@ def test_fresh_entropy_after_a_death_would_be_noticed(tmp_path, monkeypatch):
         return replace(kept(self, deployment, identity), entropy=deployment.entropy)
 
     monkeypatch.setattr(Checkpoint, "_resumed", forgetful)
-    assert told(run(interactive(), rows(), checkpoint=tmp_path / "run", resume=True))[0] != told(alone)[0]
+    assert (
+        told(run(interactive(), rows(), checkpoint=tmp_path / "run", resume=True))[0]
+        != told(alone)[0]
+    )
 
 
 # What is refused
@@ -366,7 +423,14 @@ def test_fresh_entropy_after_a_death_would_be_noticed(tmp_path, monkeypatch):
 def stopped(tmp_path):
     """The folder of a run stopped in its third round."""
     with pytest.raises(StopError):
-        run(interactive(), rows(), runtime=Stopping(3, before=True), seed=5, fidelity="literal", checkpoint=tmp_path / "run")
+        run(
+            interactive(),
+            rows(),
+            runtime=Stopping(3, before=True),
+            seed=5,
+            fidelity="literal",
+            checkpoint=tmp_path / "run",
+        )
     return tmp_path / "run"
 
 
@@ -384,21 +448,33 @@ OTHER = {
 
 def test_of_another_seed_the_seed_is_named_and_not_the_data_that_it_split(stopped):
     with pytest.raises(ParameterError, match="its seed is 5, this run's is 6"):
-        run(interactive(), rows()[::-1], seed=6, fidelity="literal", checkpoint=stopped, resume=True)
+        run(
+            interactive(), rows()[::-1], seed=6, fidelity="literal", checkpoint=stopped, resume=True
+        )
 
 
 @pytest.mark.parametrize("field", [*OTHER, "no seed", "a later round's parameter"])
 def test_a_checkpoint_of_another_run_is_refused_by_the_field_that_differs(field, stopped):
     before = (stopped / FILE).read_bytes()
-    changed = {"no seed": {"seed": None}, "a later round's parameter": {"protocol": interactive(rounds=ROUNDS + 1)}, **OTHER}[
-        field
-    ]
+    changed = {
+        "no seed": {"seed": None},
+        "a later round's parameter": {"protocol": interactive(rounds=ROUNDS + 1)},
+        **OTHER,
+    }[field]
     how = {"protocol": interactive(), "data": rows(), "seed": 5, "fidelity": "literal", **changed}
     asking = Asking()
     with pytest.raises(
-        ParameterError, match=f"checkpoint = .*: its {next(iter(changed)).replace('_', ' ')} is .*, this run's is "
+        ParameterError,
+        match=f"checkpoint = .*: its {next(iter(changed)).replace('_', ' ')} is .*, this run's is ",
     ):
-        run(how.pop("protocol"), how.pop("data"), runtime=asking, checkpoint=stopped, resume=True, **how)
+        run(
+            how.pop("protocol"),
+            how.pop("data"),
+            runtime=asking,
+            checkpoint=stopped,
+            resume=True,
+            **how,
+        )
     assert asking.asked == 0
     assert (stopped / FILE).read_bytes() == before
 
@@ -407,15 +483,27 @@ def test_a_checkpoint_of_another_run_is_refused_by_the_field_that_differs(field,
 def test_what_would_draw_other_bits_is_refused(what, stopped, monkeypatch):
     how = {"fidelity": "literal"}
     if what == "numpy":
-        monkeypatch.setattr("shuffle_sim.execution.checkpoint.version", lambda name: "1.0" if name == "numpy" else version(name))
+        monkeypatch.setattr(
+            "shuffle_sim.execution.checkpoint.version",
+            lambda name: "1.0" if name == "numpy" else version(name),
+        )
     else:
         shutil.rmtree(stopped)
         with pytest.raises(StopError):
-            run(sequential(), rows(), runtime=Stopping(3, before=True), fidelity="aggregate", kernel="numpy", checkpoint=stopped)
+            run(
+                sequential(),
+                rows(),
+                runtime=Stopping(3, before=True),
+                fidelity="aggregate",
+                kernel="numpy",
+                checkpoint=stopped,
+            )
         how = {"fidelity": "aggregate", "kernel": "compiled"}
     protocol = interactive() if what == "numpy" else sequential()
     seed = 5 if what == "numpy" else None
-    with pytest.raises(ParameterError, match=f"{'software' if what == 'numpy' else what} is .*numpy"):
+    with pytest.raises(
+        ParameterError, match=f"{'software' if what == 'numpy' else what} is .*numpy"
+    ):
         run(protocol, rows(), seed=seed, checkpoint=stopped, resume=True, **how)
 
 
@@ -435,7 +523,9 @@ def test_a_flipped_bit_anywhere_is_refused(stopped):
     Checkpoint(stopped, deployment, InMemory(rows()), 5, resume=True).close()
 
 
-@pytest.mark.parametrize("change", ["bytes", "a record twice", "a record taken out", "two exchanged", "another run's"])
+@pytest.mark.parametrize(
+    "change", ["bytes", "a record twice", "a record taken out", "two exchanged", "another run's"]
+)
 def test_records_that_were_moved_are_refused(change, stopped, tmp_path):
     first, *rest = found = records(stopped / FILE)
     assert len(found) == 6  # the beginning, charge and outcome twice, a charge
@@ -458,7 +548,19 @@ def test_a_record_cut_anywhere_at_the_end_is_taken_off_and_run_again(stopped):
     alone = told(run(interactive(), rows(), seed=5))
     for kept in np.random.default_rng(4).integers(len(data) // 2, len(data), 25):
         (stopped / FILE).write_bytes(data[:kept])
-        assert told(run(interactive(), rows(), seed=5, fidelity="literal", checkpoint=stopped, resume=True)) == alone
+        assert (
+            told(
+                run(
+                    interactive(),
+                    rows(),
+                    seed=5,
+                    fidelity="literal",
+                    checkpoint=stopped,
+                    resume=True,
+                )
+            )
+            == alone
+        )
 
 
 def test_an_empty_journal_is_refused(stopped):
@@ -469,7 +571,9 @@ def test_an_empty_journal_is_refused(stopped):
 
 def test_a_checkpoint_rolled_back_by_hand_sends_the_same_bytes_again(stopped, tmp_path):
     older = (stopped / FILE).read_bytes()
-    finished = run(interactive(), rows(), seed=5, fidelity="literal", checkpoint=stopped, resume=True)
+    finished = run(
+        interactive(), rows(), seed=5, fidelity="literal", checkpoint=stopped, resume=True
+    )
     later = (stopped / FILE).read_bytes()
     (stopped / FILE).write_bytes(older)
     again = run(interactive(), rows(), seed=5, fidelity="literal", checkpoint=stopped, resume=True)
@@ -488,13 +592,18 @@ def test_a_checkpoint_rolled_back_by_hand_sends_the_same_bytes_again(stopped, tm
         ("file/below", False, "Not a directory"),
     ],
 )
-def test_a_folder_that_does_not_fit_is_refused_and_left_alone(folder, resume, message, stopped, tmp_path):
+def test_a_folder_that_does_not_fit_is_refused_and_left_alone(
+    folder, resume, message, stopped, tmp_path
+):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("mine")
     before = sorted((path, path.is_file() and path.read_bytes()) for path in tmp_path.rglob("*"))
     with pytest.raises(ParameterError, match=message):
         run(interactive(), rows(), seed=5, checkpoint=tmp_path / folder, resume=resume)
-    assert sorted((path, path.is_file() and path.read_bytes()) for path in tmp_path.rglob("*")) == before
+    assert (
+        sorted((path, path.is_file() and path.read_bytes()) for path in tmp_path.rglob("*"))
+        == before
+    )
 
 
 def test_resume_needs_a_folder():
@@ -579,8 +688,13 @@ def test_a_full_disk_stops_the_run_before_its_next_release_and_keeps_what_is_the
         before_draw = "the round was not begun" in message
         assert asked == charged - before_draw
         asking = Asking()
-        assert told(run(interactive(), rows(), runtime=asking, seed=5, checkpoint=folder, resume=True)) == alone
-        assert asking.asked == ROUNDS + 1 - charged  # nothing torn: whole records are kept, and only what is missing is run
+        assert (
+            told(run(interactive(), rows(), runtime=asking, seed=5, checkpoint=folder, resume=True))
+            == alone
+        )
+        assert (
+            asking.asked == ROUNDS + 1 - charged
+        )  # nothing torn: whole records are kept, and only what is missing is run
         assert (folder / FILE).read_bytes() == whole
 
 
@@ -599,7 +713,14 @@ def same(make):
 
 def test_equal_values_have_equal_fingerprints():
     rng = np.random.default_rng
-    for make in (interactive, sequential, rows, lambda: InMemory(rows()), lambda: Dropout(0.1), lambda: {"b": 1, "a": {2, 3}}):
+    for make in (
+        interactive,
+        sequential,
+        rows,
+        lambda: InMemory(rows()),
+        lambda: Dropout(0.1),
+        lambda: {"b": 1, "a": {2, 3}},
+    ):
         assert same(make)
     assert same(lambda: rng(3))
     a = interactive()
@@ -616,9 +737,41 @@ def test_different_values_have_different_fingerprints(tmp_path):
     for number, file in enumerate(files):
         np.save(file, np.full((3, 1), number))
     values = [
-        *(None, True, 1, 1.0, "1", b"1", -0.0, 0.0, (), [], (1,), ((1,),), {1: 2}, {2: 1}, {1}, int, float, np.float64(1)),
-        *(np.zeros(2), np.zeros((2, 1)), np.zeros(2, np.int64), np.ones(2), np.array([None, 1], object)),
-        *(interactive(), interactive(eta=0.25), interactive(rounds=3), sequential(), Dropout(0.1), Dropout(0.2)),
+        *(
+            None,
+            True,
+            1,
+            1.0,
+            "1",
+            b"1",
+            -0.0,
+            0.0,
+            (),
+            [],
+            (1,),
+            ((1,),),
+            {1: 2},
+            {2: 1},
+            {1},
+            int,
+            float,
+            np.float64(1),
+        ),
+        *(
+            np.zeros(2),
+            np.zeros((2, 1)),
+            np.zeros(2, np.int64),
+            np.ones(2),
+            np.array([None, 1], object),
+        ),
+        *(
+            interactive(),
+            interactive(eta=0.25),
+            interactive(rounds=3),
+            sequential(),
+            Dropout(0.1),
+            Dropout(0.2),
+        ),
         *(
             InMemory(rows()),
             InMemory(rows()[::-1]),
@@ -626,8 +779,17 @@ def test_different_values_have_different_fingerprints(tmp_path):
             Generated(9, uniform(0.5)),
             Generated(8, uniform(0)),
         ),
-        *(Generated(9, uniform(0), seed=1), Generated(9, lambda rng, count: rng.random((count, 2)))),
-        *(NpyFiles(files), NpyFiles(files[::-1]), NpyFiles(files[:1]), np.random.default_rng(1), np.random.default_rng(2)),
+        *(
+            Generated(9, uniform(0), seed=1),
+            Generated(9, lambda rng, count: rng.random((count, 2))),
+        ),
+        *(
+            NpyFiles(files),
+            NpyFiles(files[::-1]),
+            NpyFiles(files[:1]),
+            np.random.default_rng(1),
+            np.random.default_rng(2),
+        ),
     ]
     assert len({fingerprint(value) for value in values}) == len(values)
     before = fingerprint(NpyFiles(files))

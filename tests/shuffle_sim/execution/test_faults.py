@@ -1,4 +1,6 @@
-"""What is left of a run when faults are too many, or of another kind than a lost actor; and the table of faults in the docs."""
+"""What is left of a run when faults are too many, or of another kind than a lost actor; and the
+table of faults in the docs.
+"""
 
 import ast
 import os
@@ -58,16 +60,26 @@ class Cursed(Diary):
 
 @pytest.mark.usefixtures("session")
 @pytest.mark.parametrize("runtime", [Frail, Chaotic], ids=["in process", "ray"])
-def test_a_round_whose_roles_are_lost_again_and_again_is_aborted_and_stays_charged(runtime, tmp_path):
+def test_a_round_whose_roles_are_lost_again_and_again_is_aborted_and_stays_charged(
+    runtime, tmp_path
+):
     diary = Cursed(tmp_path, [("Shuffler 0", 2, "shuffle", "after")])
-    with pytest.raises(RoundAbortedError, match=f"round 2: a role was lost in each of {ATTEMPTS} attempts") as aborted:
+    with pytest.raises(
+        RoundAbortedError, match=f"round 2: a role was lost in each of {ATTEMPTS} attempts"
+    ) as aborted:
         chaos(runtime, diary, interactive(), rows(), seed=5, fidelity="literal")
     assert len(aborted.value.ledger.charges) == 3
     assert "3 round(s) charged" in aborted.value.__notes__[0]
     assert diary.died == ATTEMPTS
-    given = {line["given"] for line in diary.lines() if line["round"] == 2 and line["step"] == "Shuffler 0 shuffle"}
+    given = {
+        line["given"]
+        for line in diary.lines()
+        if line["round"] == 2 and line["step"] == "Shuffler 0 shuffle"
+    }
     assert len(given) == 1  # the view was made six times, and it was one view
-    resumed = run(interactive(), rows(), seed=5, fidelity="literal", checkpoint=tmp_path, resume=True)
+    resumed = run(
+        interactive(), rows(), seed=5, fidelity="literal", checkpoint=tmp_path, resume=True
+    )
     assert told(resumed) == told(run(interactive(), rows(), seed=5, fidelity="literal"))
 
 
@@ -132,8 +144,17 @@ def test_an_actor_that_cannot_be_built_is_told_at_once():
 
 
 def asked(round_index=0, **changed):
-    payload = encode((Cohort.of(0, 20), Datum(), VectorSum(**{"n": 20, "d": 2, "g": 4, "b": 7} | changed).randomizer, 1))
-    return Frame(Kind.ROUND, Context.of_broadcast(bytes(16), round_index, payload), 0, 0, payload).tobytes()
+    payload = encode(
+        (
+            Cohort.of(0, 20),
+            Datum(),
+            VectorSum(**{"n": 20, "d": 2, "g": 4, "b": 7} | changed).randomizer,
+            1,
+        )
+    )
+    return Frame(
+        Kind.ROUND, Context.of_broadcast(bytes(16), round_index, payload), 0, 0, payload
+    ).tobytes()
 
 
 def shard(*broadcasts):
@@ -151,7 +172,9 @@ def test_a_shard_put_back_answers_the_round_it_was_asked_and_no_other_in_its_pla
 
 def test_a_shuffler_put_back_releases_the_round_under_way_and_no_other_in_its_place():
     frames = [shard().answer(asked())[0]]
-    assert Shuffler(DEPLOYMENT, 0, asked()).shuffle(asked(), frames) == Shuffler(DEPLOYMENT).shuffle(asked(), frames)
+    assert Shuffler(DEPLOYMENT, 0, asked()).shuffle(asked(), frames) == Shuffler(
+        DEPLOYMENT
+    ).shuffle(asked(), frames)
     with pytest.raises(RoundAbortedError, match="under way with other parameters"):
         Shuffler(DEPLOYMENT, 0, asked()).shuffle(asked(b=8), [shard().answer(asked(b=8))[0]])
     with pytest.raises(RoundAbortedError, match="under way"):
@@ -161,7 +184,11 @@ def test_a_shuffler_put_back_releases_the_round_under_way_and_no_other_in_its_pl
 def test_an_analyzer_put_back_has_the_state_of_the_one_before():
     protocol = interactive()
     deployment = Deployment(protocol, bytes(16), 5, "literal", 8)
-    users, shuffler, analyzer = UserShard(deployment, InMemory(rows()), range(8)), Shuffler(deployment), Analyzer(deployment)
+    users, shuffler, analyzer = (
+        UserShard(deployment, InMemory(rows()), range(8)),
+        Shuffler(deployment),
+        Analyzer(deployment),
+    )
     over = []
     while (plan := analyzer.plan()) is not None:
         assert Analyzer(deployment, over).plan() == plan
@@ -197,7 +224,8 @@ from shuffle_sim import run
 class Headless(RayRuntime):
     def exchange(self, broadcast):
         if len(self._asked) == 2:
-            (raylet,) = [pid for pid in descendants(os.getpid()) if command(pid).split()[0].endswith("/raylet")]
+            names = {pid: command(pid).split()[0] for pid in descendants(os.getpid())}
+            (raylet,) = [pid for pid, name in names.items() if name.endswith("/raylet")]
             os.kill(raylet, signal.SIGKILL)
             time.sleep(90)  # until Ray has noticed; a short run would be over before
         return super().exchange(broadcast)
@@ -210,7 +238,11 @@ def test_a_run_whose_ray_dies_fails_and_is_resumed(tmp_path):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     environment["PYTHONPATH"] = str(TESTS)
     done = subprocess.run(
-        [sys.executable, "-c", RAYLET, tmp_path], env=environment, capture_output=True, timeout=300, check=False
+        [sys.executable, "-c", RAYLET, tmp_path],
+        env=environment,
+        capture_output=True,
+        timeout=300,
+        check=False,
     )
     assert (done.returncode != 0, b"Result(" in done.stdout) == (True, False)
     assert len(records(tmp_path / FILE)) == 1 + 2 * 2 + 1  # two rounds over, one charged
@@ -237,5 +269,7 @@ def test_every_test_named_in_the_table_of_faults_exists_and_every_fault_has_one(
             if module not in known:
                 (source,) = TESTS.rglob(f"{module}.py")
                 tree = ast.parse(source.read_text())
-                known[module] = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+                known[module] = {
+                    node.name for node in tree.body if isinstance(node, ast.FunctionDef)
+                }
             assert test in known[module], f"{module}.{test}"

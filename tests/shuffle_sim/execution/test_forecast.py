@@ -1,4 +1,6 @@
-"""`shuffle-sim cost` and `compare`: what is forecast is what a run counts, and what is compared is what the protocols do."""
+"""`shuffle-sim cost` and `compare`: what is forecast is what a run counts, and what is compared is
+what the protocols do.
+"""
 
 import json
 import math
@@ -25,13 +27,19 @@ def command(*words: str, capsys) -> str:
 
 
 @pytest.mark.parametrize("security", ["none", "transport", "onion"])
-@pytest.mark.parametrize("protocol", [VectorSum(n=90, d=3, g=2, b=3), SplitAndMixSum.calibrate(n=40, privacy=POINT)])
+@pytest.mark.parametrize(
+    "protocol", [VectorSum(n=90, d=3, g=2, b=3), SplitAndMixSum.calibrate(n=40, privacy=POINT)]
+)
 def test_a_literal_run_counts_what_was_forecast(protocol, security):
     told = forecast(protocol, security=security)
     shape = (protocol.users, protocol.d) if hasattr(protocol, "d") else (protocol.users,)
     costs = run(protocol, np.zeros(shape), seed=1, fidelity="literal", security=security).costs
     assert costs.measured
-    assert [hop.wire for hop in told.hops] == [costs.wire_bytes, costs.view_bytes, costs.broadcast_bytes]
+    assert [hop.wire for hop in told.hops] == [
+        costs.wire_bytes,
+        costs.view_bytes,
+        costs.broadcast_bytes,
+    ]
     assert sum(hop.sealing for hop in told.hops) == costs.sealing_bytes
     assert (told.messages, told.payload_bits, told.label_bits) == (
         costs.messages_per_user,
@@ -41,7 +49,9 @@ def test_a_literal_run_counts_what_was_forecast(protocol, security):
     assert (told.seconds > 0) == (security == "onion")
 
 
-@pytest.mark.parametrize(("name", "sequential"), [("shuffle-sgd", True), ("shuffle-acsa", True), ("shuffle-gd", False)])
+@pytest.mark.parametrize(
+    ("name", "sequential"), [("shuffle-sgd", True), ("shuffle-acsa", True), ("shuffle-gd", False)]
+)
 def test_optimisers_are_walked_through_round_by_round(name, sequential):
     trainer = registered("trainer", "linear").of("logistic", 3, POINT)
     protocol = trainer.protocol(name, 600, rounds=5)
@@ -52,7 +62,11 @@ def test_optimisers_are_walked_through_round_by_round(name, sequential):
     assert told.sequential is sequential
     assert told.participation == (1 if sequential else 5)
     assert told.asked == result.reports.asked
-    assert [hop.wire for hop in told.hops] == [result.costs.wire_bytes, result.costs.view_bytes, result.costs.broadcast_bytes]
+    assert [hop.wire for hop in told.hops] == [
+        result.costs.wire_bytes,
+        result.costs.view_bytes,
+        result.costs.broadcast_bytes,
+    ]
 
 
 def test_plain_wire_bytes_are_at_most_a_tenth_above_the_payload():
@@ -67,16 +81,29 @@ def test_plain_wire_bytes_are_at_most_a_tenth_above_the_payload():
 def test_the_corollary_is_the_bracket_times_the_rounds_a_user_answers():
     told = forecast(ScalarSum(n=100, g=4, b=6))
     assert corollary(told, 1, 2.0, 1e-6) == pytest.approx(10 + math.log(1e6) / 4)
-    gd = forecast(registered("trainer", "linear").of("logistic", 3, POINT).protocol("shuffle-gd", 100, rounds=7))
+    gd = forecast(
+        registered("trainer", "linear")
+        .of("logistic", 3, POINT)
+        .protocol("shuffle-gd", 100, rounds=7)
+    )
     assert corollary(gd, 3, 1.0, 1e-6) == pytest.approx(7 * 3 * (10 + math.log(1e6)))
 
 
 @pytest.mark.parametrize("name", ["scalar-sum", "split-and-mix", "shuffle-gd"])
 def test_cost_speaks_to_people_and_machines(name, capsys):
-    words = ["cost", "--n", "300", "--protocol", name, *(["--d", "2", "--rounds", "3"] if name == "shuffle-gd" else [])]
+    words = [
+        "cost",
+        "--n",
+        "300",
+        "--protocol",
+        name,
+        *(["--d", "2", "--rounds", "3"] if name == "shuffle-gd" else []),
+    ]
     printed = command(*words, capsys=capsys)
     assert "users to shuffler" in printed
-    compared = {"scalar-sum": "section 3.1", "shuffle-gd": "Corollary B.11", "split-and-mix": None}[name]
+    compared = {"scalar-sum": "section 3.1", "shuffle-gd": "Corollary B.11", "split-and-mix": None}[
+        name
+    ]
     assert (" of the paper" in printed) == (compared is not None)
     assert (compared or "") in printed
     told = json.loads(command(*words, "--json", "--security", "transport", capsys=capsys))
@@ -115,7 +142,14 @@ def scalar():
 
 def test_every_way_is_on_the_axis_with_its_error(scalar):
     families = {way.family for way in scalar}
-    assert families == {"tight P_1D", "paper P_1D", "split and mix", "single message", "central", "local"}
+    assert families == {
+        "tight P_1D",
+        "paper P_1D",
+        "split and mix",
+        "single message",
+        "central",
+        "local",
+    }
     central = next(way for way in scalar if way.family == "central")
     for way in scalar:
         assert not way.refused
@@ -124,7 +158,9 @@ def test_every_way_is_on_the_axis_with_its_error(scalar):
             assert 1 < way.error / central.error <= float(way.name.split()[0])
     mixed = next(way for way in scalar if way.family == "split and mix")
     assert mixed.error == pytest.approx(math.sqrt(2), rel=1e-3)
-    assert next(way for way in scalar if way.family == "local").error == pytest.approx(central.error * math.sqrt(2000))
+    assert next(way for way in scalar if way.family == "local").error == pytest.approx(
+        central.error * math.sqrt(2000)
+    )
 
 
 RUNS = 250
@@ -140,7 +176,9 @@ def farthest_from_the_grid(randomizer, d):
 def mean_square(protocol, xs, bias=0.0):
     """Of the errors of runs, over all coordinates."""
     values = [run(protocol, xs, fidelity="aggregate", seed=seed).value for seed in range(RUNS)]
-    return float(np.square(np.array(values) + bias - xs.sum(axis=0)).mean()) * (1 if xs.ndim == 1 else xs.shape[1])
+    return float(np.square(np.array(values) + bias - xs.sum(axis=0)).mean()) * (
+        1 if xs.ndim == 1 else xs.shape[1]
+    )
 
 
 @pytest.mark.parametrize("d", [1, 3])
@@ -157,8 +195,12 @@ def test_errors_are_those_of_runs(d):
         found = mean_square(protocol, xs)
         assert abs(found / way.error**2 - 1) < tolerance, (family, name)
         if family.startswith("tight"):  # power: the sum is off by its standard error
-            assert mean_square(protocol, xs, bias=math.sqrt(found / d)) / way.error**2 - 1 > tolerance
-        assert way.attacked == pytest.approx(math.hypot(way.error, protocol.randomizer.manipulation(20, 2000)))
+            assert (
+                mean_square(protocol, xs, bias=math.sqrt(found / d)) / way.error**2 - 1 > tolerance
+            )
+        assert way.attacked == pytest.approx(
+            math.hypot(way.error, protocol.randomizer.manipulation(20, 2000))
+        )
 
 
 def test_vectors_and_refusals_are_told(capsys):
@@ -172,13 +214,16 @@ def test_vectors_and_refusals_are_told(capsys):
 
 
 def test_the_picture_is_written_whole(tmp_path, capsys):
-    command("compare", "--n", "500", "--d", "2", "--plot", str(tmp_path / "axis.png"), capsys=capsys)
+    command(
+        "compare", "--n", "500", "--d", "2", "--plot", str(tmp_path / "axis.png"), capsys=capsys
+    )
     assert (tmp_path / "axis.png").read_bytes().startswith(b"\x89PNG")
     assert [path.name for path in tmp_path.iterdir()] == ["axis.png"]
 
 
 @pytest.mark.parametrize(
-    ("words", "name"), [(["--malicious", "0.7"], "malicious"), (["--n", "0"], "n"), (["--plot", "x.gif"], "plot")]
+    ("words", "name"),
+    [(["--malicious", "0.7"], "malicious"), (["--n", "0"], "n"), (["--plot", "x.gif"], "plot")],
 )
 def test_compare_names_what_is_wrong(words, name):
     with pytest.raises(ParameterError) as caught:
@@ -195,12 +240,21 @@ def test_attackers_of_the_library_move_the_sum_as_far_as_the_table_says(name):
         else SingleMessageSum(n=2000, steps=1, gamma=0.2)
     )
     runs = [
-        run(protocol, np.zeros(2000), fidelity="counts", seed=i, adversary=attacks(["ones:fraction=0.01"])) for i in range(40)
+        run(
+            protocol,
+            np.zeros(2000),
+            fidelity="counts",
+            seed=i,
+            adversary=attacks(["ones:fraction=0.01"]),
+        )
+        for i in range(40)
     ]
     attackers = np.mean([each.reports.corrupted for each in runs])
     moved = np.mean([each.value for each in runs])
     spread = protocol.standard_error + protocol.randomizer.manipulation(1, 2000) * math.sqrt(20)
-    assert abs(moved - protocol.randomizer.manipulation(1, 2000) * attackers) < 4.9 * spread / math.sqrt(40)
+    assert abs(
+        moved - protocol.randomizer.manipulation(1, 2000) * attackers
+    ) < 4.9 * spread / math.sqrt(40)
     assert moved > 0.7 * protocol.randomizer.manipulation(20, 2000)
 
 

@@ -1,4 +1,6 @@
-"""Ctrl-C and SIGTERM, at any moment: one line that says what was spent, no process left, no torn file."""
+"""Ctrl-C and SIGTERM, at any moment: one line that says what was spent, no process left, no torn
+file.
+"""
 
 import importlib
 import re
@@ -40,9 +42,15 @@ def stopped(folder, runtime, rounds, number, delay):
         return False
     words = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}[number]
     assert (code, len(message.splitlines())) == (128 + number, 1), message
-    found = re.match(rf"shuffle-sim: error: {words}(; spent until then, (\d+) round\(s\) charged: epsilon \d.*)?$", message)
+    found = re.match(
+        rf"shuffle-sim: error: {words}(; spent until then, (\d+) round\(s\) charged: epsilon "
+        r"\d.*)?$",
+        message,
+    )
     charged = len(records(folder / FILE)) // 2 if (folder / FILE).exists() else 0
-    assert charged <= int(found[2] or 0) <= charged + 1  # what is on disk, and one that was about to be
+    assert (
+        charged <= int(found[2] or 0) <= charged + 1
+    )  # what is on disk, and one that was about to be
     return True
 
 
@@ -52,12 +60,18 @@ stops = pytest.mark.parametrize("number", NUMBERS.values(), ids=NUMBERS)
 
 @stops
 def test_a_run_in_process_is_stopped_at_random_moments_and_goes_on(number, tmp_path):
-    alone, rng, hits = told(run(interactive(MANY), rows(), seed=5)), np.random.default_rng(number), 0
+    alone, rng, hits = (
+        told(run(interactive(MANY), rows(), seed=5)),
+        np.random.default_rng(number),
+        0,
+    )
     for attempt in range(4):
         folder = tmp_path / str(attempt)
         hits += stopped(folder, "inprocess", MANY, number, rng.uniform(0, 0.3))
         resume = (folder / FILE).exists()
-        assert told(run(interactive(MANY), rows(), seed=5, checkpoint=folder, resume=resume)) == alone
+        assert (
+            told(run(interactive(MANY), rows(), seed=5, checkpoint=folder, resume=resume)) == alone
+        )
     assert hits >= 2
 
 
@@ -67,7 +81,9 @@ def stopped_on_ray(folder, number, delay):
 
 def test_a_run_on_ray_is_stopped_as_ray_starts_and_under_way_and_nothing_is_left(tmp_path):
     with ThreadPoolExecutor() as pool:
-        list(pool.map(stopped_on_ray, (tmp_path / "a", tmp_path / "b"), NUMBERS.values(), (7.0, 0.8)))
+        list(
+            pool.map(stopped_on_ray, (tmp_path / "a", tmp_path / "b"), NUMBERS.values(), (7.0, 0.8))
+        )
 
 
 @pytest.mark.slow
@@ -147,7 +163,8 @@ def test_a_sigterm_that_a_library_makes_an_interrupt_of_is_a_sigterm_still(monke
         try:
             signal.raise_signal(signal.SIGTERM)
         except TerminatedError:
-            raise KeyboardInterrupt from None  # as Ray does, if it finds the signal before Python does
+            # as Ray does, if it finds the signal before Python does
+            raise KeyboardInterrupt from None
 
     monkeypatch.setattr(app, "app", stopped)
     with pytest.raises(SystemExit) as left:
@@ -156,7 +173,8 @@ def test_a_sigterm_that_a_library_makes_an_interrupt_of_is_a_sigterm_still(monke
 
 
 @pytest.mark.parametrize(
-    ("stop", "code", "word"), [(KeyboardInterrupt, 130, "interrupted"), (TerminatedError, 143, "terminated")]
+    ("stop", "code", "word"),
+    [(KeyboardInterrupt, 130, "interrupted"), (TerminatedError, 143, "terminated")],
 )
 def test_the_command_tells_what_was_spent_when_it_is_stopped(stop, code, word, monkeypatch, capsys):
     def stopped(*arguments, **options):
@@ -169,4 +187,7 @@ def test_the_command_tells_what_was_spent_when_it_is_stopped(stop, code, word, m
     with pytest.raises(SystemExit) as ended:
         app.main()
     assert ended.value.code == code
-    assert capsys.readouterr().err == f"shuffle-sim: error: {word}; spent until then, 3 round(s) charged: epsilon 0.5\n"
+    assert (
+        capsys.readouterr().err
+        == f"shuffle-sim: error: {word}; spent until then, 3 round(s) charged: epsilon 0.5\n"
+    )

@@ -12,7 +12,12 @@ from shuffle_sim.privacy import accountant as rules
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds import binomial, paper
 from shuffle_sim.privacy.bounds.gaussian import epsilon_gdp
-from shuffle_sim.privacy.events import BinomialSumEvent, GaussianEvent, NonPrivateEvent, PrivacyEvent
+from shuffle_sim.privacy.events import (
+    BinomialSumEvent,
+    GaussianEvent,
+    NonPrivateEvent,
+    PrivacyEvent,
+)
 from shuffle_sim.privacy.ledger import PrivacyLedger
 
 SCALAR = BinomialSumEvent(1000, 20, 0.5, 10)
@@ -69,14 +74,19 @@ def test_mixed_rounds_cost_more_than_each_alone():
 
 @settings(max_examples=40, deadline=None)
 @given(
-    honest=st.integers(20, 2000), bits=st.integers(1, 40), steps=st.integers(1, 30), d=st.integers(1, 5), count=st.integers(1, 4),
+    honest=st.integers(20, 2000),
+    bits=st.integers(1, 40),
+    steps=st.integers(1, 30),
+    d=st.integers(1, 5),
+    count=st.integers(1, 4),
     target=st.floats(0.05, 5.0),
-)  # fmt: skip
+)
 def test_get_delta_and_get_epsilon_agree(honest, bits, steps, d, count, target):
     accountant = ShuffleAccountant().compose(BinomialSumEvent(honest, bits, 0.5, steps, d), count)
     delta = accountant.get_delta(target)
     if 1e-8 < delta < 0.5:
-        # Each is rounded up on its own; going around must not gain privacy, and not lose more than a little.
+        # Each is rounded up on its own; going around must not gain privacy, and not lose more than
+        # a little.
         assert accountant.get_epsilon(delta * (1 - 1e-6)) >= target * (1 - 1e-3) - 1e-6
         assert accountant.get_epsilon(min(delta * 1.01, 0.9)) <= target * 1.01 + 1e-4
 
@@ -113,7 +123,9 @@ def test_disjoint_cohorts_compose_in_parallel_overlapping_ones_per_worst_user():
         ledger.charge(Cohort.of(start, start + 10_000), VECTOR)
     assert ledger.guarantee(1e-6).epsilon == one
     assert ledger.sequentially_interactive
-    ledger.charge(Cohort.of(9_999, 19_999), VECTOR)  # users 10,000 to 19,998 a second time, 9,999 too
+    ledger.charge(
+        Cohort.of(9_999, 19_999), VECTOR
+    )  # users 10,000 to 19,998 a second time, 9,999 too
     assert ledger.guarantee(1e-6).epsilon == epsilon((VECTOR, 2)) > one
     assert not ledger.sequentially_interactive
 
@@ -139,7 +151,12 @@ def test_a_protocol_that_claims_sequential_interactivity_but_reuses_a_user_is_ca
     assert len(ledger.charges) == 3  # refused, but never uncounted
 
 
-@given(st.lists(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 6)), min_size=1, max_size=3), max_size=12))
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(0, 40), st.integers(1, 6)), min_size=1, max_size=3),
+        max_size=12,
+    )
+)
 @settings(deadline=None)
 def test_a_sequential_ledger_refuses_exactly_the_charge_that_asks_somebody_again(cohorts):
     """Against a set of users, in any order and with gaps."""
@@ -155,7 +172,9 @@ def test_a_sequential_ledger_refuses_exactly_the_charge_that_asks_somebody_again
         else:
             ledger.charge(cohort, VECTOR)
         asked |= users
-        assert ledger.sequentially_interactive is (sum(each.cohort.size for each in ledger.charges) == len(asked))
+        assert ledger.sequentially_interactive is (
+            sum(each.cohort.size for each in ledger.charges) == len(asked)
+        )
 
 
 def test_a_charge_counts_as_spent_even_if_the_round_never_settles():
@@ -184,7 +203,8 @@ def test_the_papers_bounds_are_valid_where_they_apply():
 
 
 def test_the_hidden_condition_of_lemma_3_1_is_enforced():
-    # g = 4, epsilon = 15: a = epsilon/(3 g) = 1.25, where the proof's inequality is false though epsilon <= 15.
+    # g = 4, epsilon = 15: a = epsilon/(3 g) = 1.25, where the proof's inequality is false though
+    # epsilon <= 15.
     with pytest.raises(ParameterError, match="proof"):
         paper.lemma_3_1(16, 15.0, 1e-6)
     assert paper.lemma_3_1(16, 15.0, 1e-6, g=6).g == 6

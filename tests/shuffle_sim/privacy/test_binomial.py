@@ -43,21 +43,36 @@ def exact_delta(m: int, p: float, shift: int, epsilon: float) -> mpmath.mpf:
     """Both directions, by the definition: the sum of the positive part of P - e^epsilon Q."""
     pmf, pad = exact_pmf(m, p), [mpmath.mpf(0)] * shift
     here, there, factor = pmf + pad, pad + pmf, mpmath.exp(epsilon)
-    ways = [sum(max(a - factor * b, 0) for a, b in zip(x, y, strict=True)) for x, y in ((here, there), (there, here))]
+    ways = [
+        sum(max(a - factor * b, 0) for a, b in zip(x, y, strict=True))
+        for x, y in ((here, there), (there, here))
+    ]
     return max(ways)
 
 
 @settings(max_examples=60, deadline=None)
-@given(m=st.integers(1, 80), p=st.floats(0.02, 0.98), shift=st.integers(1, 20), epsilon=st.floats(0.0, 6.0))
+@given(
+    m=st.integers(1, 80),
+    p=st.floats(0.02, 0.98),
+    shift=st.integers(1, 20),
+    epsilon=st.floats(0.0, 6.0),
+)
 def test_delta_is_the_definition_rounded_outward(m, p, shift, epsilon):
     with mpmath.workdps(40):
-        truth = min(exact_delta(m, p, shift, epsilon), mpmath.mpf(1))  # forty digits may add up to a little more than one
+        truth = min(
+            exact_delta(m, p, shift, epsilon), mpmath.mpf(1)
+        )  # forty digits may add up to a little more than one
         found = binomial.delta(m, p, shift, epsilon)
         assert truth <= found <= truth + mpmath.mpf(1e-10)
 
 
 @settings(max_examples=60, deadline=None)
-@given(m=st.integers(5, 80), p=st.floats(0.05, 0.95), shift=st.integers(1, 10), delta=st.floats(1e-6, 0.3))
+@given(
+    m=st.integers(5, 80),
+    p=st.floats(0.05, 0.95),
+    shift=st.integers(1, 10),
+    delta=st.floats(1e-6, 0.3),
+)
 def test_epsilon_is_the_least_one_whose_delta_is_enough(m, p, shift, delta):
     found = binomial.epsilon(m, p, shift, delta)
     with mpmath.workdps(40):
@@ -69,7 +84,10 @@ def test_epsilon_is_the_least_one_whose_delta_is_enough(m, p, shift, delta):
             assert exact_delta(m, p, shift, found - 1e-6) > delta * (1 - 1e-9)
 
 
-@pytest.mark.parametrize(("m", "p"), [(2000, 0.5), (20_000, 0.5), (10**6, 0.01), (10**6, 0.3), (10**8, 0.5), (10**10, 0.25)])
+@pytest.mark.parametrize(
+    ("m", "p"),
+    [(2000, 0.5), (20_000, 0.5), (10**6, 0.01), (10**6, 0.3), (10**8, 0.5), (10**10, 0.25)],
+)
 @pytest.mark.parametrize("z", [-8, -5, 5, 8])
 def test_tails_stay_three_times_inside_the_error_granted(m, p, z):
     k = int(m * p + z * math.sqrt(m * p * (1 - p)))
@@ -85,7 +103,9 @@ def test_tails_stay_three_times_inside_the_error_granted(m, p, z):
         truth, step = mpmath.mpf(0), -1 if z < 0 else 1
         while term > truth * mpmath.mpf(10) ** -22:
             truth += term
-            ratio = k * (1 - q) / ((m - k + 1) * q) if step < 0 else (m - k) * q / ((k + 1) * (1 - q))
+            ratio = (
+                k * (1 - q) / ((m - k + 1) * q) if step < 0 else (m - k) * q / ((k + 1) * (1 - q))
+            )
             term, k = term * ratio, k + step
         start = int(m * p + z * math.sqrt(m * p * (1 - p)))
         found = (binomial.lower_tail if z < 0 else binomial.upper_tail)(np.array(start), m, p)
@@ -99,7 +119,14 @@ def test_epsilon_and_delta_for_a_quadrillion_trials_are_quick_and_finite():
 
 @pytest.mark.parametrize(
     ("m", "p", "shift", "delta"),
-    [(0, 0.5, 1, 0.1), (10, 0.0, 1, 0.1), (10, 1.0, 1, 0.1), (10, 0.5, -1, 0.1), (10, 0.5, 1, 0.0), (10, 0.5, 1, 1.0)],
+    [
+        (0, 0.5, 1, 0.1),
+        (10, 0.0, 1, 0.1),
+        (10, 1.0, 1, 0.1),
+        (10, 0.5, -1, 0.1),
+        (10, 0.5, 1, 0.0),
+        (10, 0.5, 1, 1.0),
+    ],
 )
 def test_parameters_out_of_range_are_refused(m, p, shift, delta):
     with pytest.raises(ParameterError):

@@ -28,7 +28,9 @@ def hockey_stick(first: dict, second: dict, epsilon: float) -> float:
     return sum(max(0.0, p - math.exp(epsilon) * second.get(view, 0.0)) for view, p in first.items())
 
 
-@pytest.mark.parametrize(("users", "gamma", "symbols"), [(2, 0.5, 2), (6, 0.3, 2), (5, 0.4, 3), (7, 0.7, 3), (4, 0.6, 4)])
+@pytest.mark.parametrize(
+    ("users", "gamma", "symbols"), [(2, 0.5, 2), (6, 0.3, 2), (5, 0.4, 3), (7, 0.7, 3), (4, 0.6, 4)]
+)
 def test_delta_is_never_below_that_of_any_view(users, gamma, symbols):
     for epsilon in (0.1, 0.5, 1.0):
         worst = 0.0
@@ -40,7 +42,8 @@ def test_delta_is_never_below_that_of_any_view(users, gamma, symbols):
 
 @pytest.mark.parametrize(("users", "gamma", "symbols"), [(3, 0.5, 2), (4, 0.3, 3), (6, 0.6, 3)])
 def test_delta_is_exact_for_who_knows_the_blanket(users, gamma, symbols):
-    # The attacker sees which of the others drew uniformly: what is left are M uniform messages and the user's.
+    # The attacker sees which of the others drew uniformly: what is left are M uniform messages and
+    # the user's.
     epsilon, truth = 0.4, 0.0
     for drew in range(users):
         weight = math.comb(users - 1, drew) * gamma**drew * (1 - gamma) ** (users - 1 - drew)
@@ -64,7 +67,9 @@ def test_a_planted_forgotten_noise_is_caught():
 
 
 def test_at_the_point_of_the_theory_page():
-    assert blanket.epsilon(10_000, 0.0324, 8, 1e-6) <= 1.0 < blanket.epsilon(10_000, 0.0318, 8, 1e-6)
+    assert (
+        blanket.epsilon(10_000, 0.0324, 8, 1e-6) <= 1.0 < blanket.epsilon(10_000, 0.0318, 8, 1e-6)
+    )
     # Theorem 3.1 asks for about five times the blanket it needs.
     by_theorem = blanket.theorem(10_000, 7, 1.0, 1e-6)
     assert by_theorem == pytest.approx(14 * 8 * math.log(2e6) / 9999)
@@ -85,7 +90,9 @@ def test_epsilon_is_at_most_that_of_one_users_own_response_and_deltas_add_up():
     assert fewer.get_epsilon(1e-6) > one.get_epsilon(1e-6)
 
 
-@pytest.mark.parametrize("bad", [(0, 0.5, 3), (10, 0.0, 3), (10, 1.5, 3), (10, 0.5, 1), (10, math.nan, 3)])
+@pytest.mark.parametrize(
+    "bad", [(0, 0.5, 3), (10, 0.0, 3), (10, 1.5, 3), (10, 0.5, 1), (10, math.nan, 3)]
+)
 def test_bad_responses_are_refused(bad):
     with pytest.raises(ParameterError):
         BlanketEvent(*bad)

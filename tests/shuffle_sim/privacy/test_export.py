@@ -19,7 +19,10 @@ from shuffle_sim.privacy.export import to_gaussian_event, to_pld
 from shuffle_sim.privacy.ledger import PrivacyLedger
 
 
-@pytest.mark.parametrize(("m", "p", "shift", "delta"), [(2000, 0.5, 10, 1e-6), (50_000, 0.01, 8, 1e-6), (20_000, 0.5, 40, 1e-8)])
+@pytest.mark.parametrize(
+    ("m", "p", "shift", "delta"),
+    [(2000, 0.5, 10, 1e-6), (50_000, 0.01, 8, 1e-6), (20_000, 0.5, 40, 1e-8)],
+)
 def test_the_exported_pld_brackets_the_exact_epsilon_from_above(m, p, shift, delta):
     exact = binomial.epsilon(m, p, shift, delta)
     found = to_pld(BinomialSumEvent(m, 1, p, shift)).get_epsilon_for_delta(delta)
@@ -30,7 +33,10 @@ def test_the_exported_pld_brackets_the_exact_epsilon_from_above(m, p, shift, del
     here = {int(k): float(v) for k, v in zip(j, log, strict=True) if v > -600}
     there = {k + shift: v for k, v in here.items()}
     both = [
-        pld.from_two_probability_mass_functions(there, here, pessimistic_estimate=way, symmetric=False) for way in (True, False)
+        pld.from_two_probability_mass_functions(
+            there, here, pessimistic_estimate=way, symmetric=False
+        )
+        for way in (True, False)
     ]
     high, low = (b.get_epsilon_for_delta(delta) for b in both)
     assert low - 1e-8 <= exact <= high + 1e-8
@@ -39,11 +45,15 @@ def test_the_exported_pld_brackets_the_exact_epsilon_from_above(m, p, shift, del
 def test_the_symmetric_default_would_lose_a_direction():
     m, p, shift, delta = 50_000, 0.01, 8, 1e-6
     there, here = (
-        {int(k) + s: float(v) for k, v in zip(range(400, 700), binom.logpmf(range(400, 700), m, p), strict=True)}
+        {
+            int(k) + s: float(v)
+            for k, v in zip(range(400, 700), binom.logpmf(range(400, 700), m, p), strict=True)
+        }
         for s in (shift, 0)
     )
     ways = [
-        pld.from_two_probability_mass_functions(*pair).get_epsilon_for_delta(delta) for pair in ((there, here), (here, there))
+        pld.from_two_probability_mass_functions(*pair).get_epsilon_for_delta(delta)
+        for pair in ((there, here), (here, there))
     ]
     exact = binomial.epsilon(m, p, shift, delta)
     assert min(ways) < exact - 1e-3
@@ -62,7 +72,9 @@ def test_the_exported_gaussian_dominates_the_run():
     protocol = VectorSum(n=4000, d=5, g=30, b=20)
     result = run(protocol, np.zeros((4000, 5)))
     exported = to_gaussian_event(result.ledger)
-    accountant = pld_privacy_accountant.PLDAccountant(dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE)
+    accountant = pld_privacy_accountant.PLDAccountant(
+        dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
+    )
     accountant.compose(exported.event)
     theirs = accountant.get_epsilon(protocol.delta - exported.delta)
     assert result.privacy.epsilon <= theirs * 1.001 < 1.5 * result.privacy.epsilon
@@ -78,7 +90,9 @@ def test_a_ledger_of_many_rounds_exports_its_worst_user():
     multiplier = to_gaussian_event(ledger).event.noise_multiplier
     alone = PrivacyLedger()
     alone.charge(Cohort.of(0, 10_000), event)
-    assert multiplier == pytest.approx(to_gaussian_event(alone).event.noise_multiplier / math.sqrt(21), rel=0.3)
+    assert multiplier == pytest.approx(
+        to_gaussian_event(alone).event.noise_multiplier / math.sqrt(21), rel=0.3
+    )
 
 
 def test_what_cannot_be_exported_is_refused():

@@ -5,7 +5,11 @@ import pytest
 from shuffle_sim.privacy.bounds.gaussian import delta_gdp, epsilon_gdp, mu_of, sigma
 
 # Field oracles for sensitivity 2.
-ORACLES = [(1.0, 1e-6, 8.4493577786536706), (0.5, 1e-6, 16.115236961450089), (4.0, 1e-8, 2.7911653678226042)]
+ORACLES = [
+    (1.0, 1e-6, 8.4493577786536706),
+    (0.5, 1e-6, 16.115236961450089),
+    (4.0, 1e-8, 2.7911653678226042),
+]
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "expected"), ORACLES)

@@ -1,4 +1,6 @@
-"""Shares of discrete Laplace noise: the law, its exact privacy, and what the accountant makes of it."""
+"""Shares of discrete Laplace noise: the law, its exact privacy, and what the accountant makes of
+it.
+"""
 
 import itertools
 import math
@@ -11,7 +13,12 @@ from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.accountant import MIXED, NOTHING, ShuffleAccountant
 from shuffle_sim.privacy.bounds import laplace
 from shuffle_sim.privacy.bounds.gaussian import mu_of
-from shuffle_sim.privacy.events import BinomialSumEvent, GaussianEvent, NonPrivateEvent, SplitMixEvent
+from shuffle_sim.privacy.events import (
+    BinomialSumEvent,
+    GaussianEvent,
+    NonPrivateEvent,
+    SplitMixEvent,
+)
 
 AT_THE_POINT = SplitMixEvent(10_000, 10_000, 1 / 1668, 1668, 10, 2**24)
 
@@ -19,10 +26,18 @@ AT_THE_POINT = SplitMixEvent(10_000, 10_000, 1 / 1668, 1668, 10, 2**24)
 def true_pmf(shape: float, rate: float, w: int) -> mpmath.mpf:
     """(1 - a)^{2r} a^|w| (r)_|w| / |w|! 2F1(r, r + |w|; |w| + 1; a^2), to 30 digits."""
     r, a, w = mpmath.mpf(shape), mpmath.exp(-mpmath.mpf(rate)), abs(w)
-    return (1 - a) ** (2 * r) * a**w * mpmath.rf(r, w) / mpmath.factorial(w) * mpmath.hyp2f1(r, r + w, w + 1, a * a)
+    return (
+        (1 - a) ** (2 * r)
+        * a**w
+        * mpmath.rf(r, w)
+        / mpmath.factorial(w)
+        * mpmath.hyp2f1(r, r + w, w + 1, a * a)
+    )
 
 
-@pytest.mark.parametrize(("shape", "rate"), [(1.0, 0.01), (0.7, 0.01), (0.99, 1e-3), (0.1, 0.05), (0.5, 1.0)])
+@pytest.mark.parametrize(
+    ("shape", "rate"), [(1.0, 0.01), (0.7, 0.01), (0.99, 1e-3), (0.1, 0.05), (0.5, 1.0)]
+)
 def test_the_law_of_the_shares_is_exact(shape, rate):
     law = laplace.pmf(shape, rate, 300)
     with mpmath.workdps(30):
@@ -33,12 +48,17 @@ def test_the_law_of_the_shares_is_exact(shape, rate):
     assert (np.diff(law[law > 1e-12 * law[0]]) < 0).all()
 
 
-@pytest.mark.parametrize(("shape", "rate", "shift", "epsilon"), [(1.0, 0.1, 10, 0.8), (0.7, 0.1, 10, 1.2), (0.3, 0.2, 5, 2.0)])
+@pytest.mark.parametrize(
+    ("shape", "rate", "shift", "epsilon"),
+    [(1.0, 0.1, 10, 0.8), (0.7, 0.1, 10, 1.2), (0.3, 0.2, 5, 2.0)],
+)
 def test_delta_is_the_sum_over_the_integers_and_never_below_it(shape, rate, shift, epsilon):
     with mpmath.workdps(30):
         reach = int(35 / rate)
         law = [true_pmf(shape, rate, w) for w in range(reach + shift + 1)]
-        gains = (law[abs(w)] - mpmath.exp(epsilon) * law[abs(w - shift)] for w in range(-reach, shift))
+        gains = (
+            law[abs(w)] - mpmath.exp(epsilon) * law[abs(w - shift)] for w in range(-reach, shift)
+        )
         truth = float(sum(gain for gain in gains if gain > 0))
     found = laplace.delta(shape, rate, shift, epsilon)
     assert truth <= found <= truth * (1 + 1e-9) + 1e-13
@@ -54,7 +74,9 @@ def test_the_largest_shift_is_the_worst_and_no_loss_is_above_the_pure_one(shape)
     for shift in (1, 7, 20):
         losses = np.log(law[np.abs(w)] / law[np.abs(w - shift)])
         assert laplace.pure_epsilon(shape, rate, shift) == pytest.approx(losses.max(), rel=1e-8)
-        assert laplace.pure_epsilon(shape, rate, shift) <= shift * laplace.pure_epsilon(shape, rate, 1) * (1 + 1e-8)
+        assert laplace.pure_epsilon(shape, rate, shift) <= shift * laplace.pure_epsilon(
+            shape, rate, 1
+        ) * (1 + 1e-8)
     for epsilon in (0.0, 0.1, 0.5, 1.0):
         deltas = [laplace.delta(shape, rate, shift, epsilon) for shift in range(21)]
         assert all(a <= b + 1e-13 for a, b in itertools.pairwise(deltas))
@@ -67,7 +89,8 @@ def test_the_pure_loss_far_out_is_bounded_although_the_law_is_lost_in_rounding()
 
 
 def test_zero_concentrated_privacy_against_the_gaussian_it_bounds():
-    # A Gaussian of mean shift mu is mu^2/2-zCDP: the conversion must not promise more than the exact Gaussian, nor much less.
+    # A Gaussian of mean shift mu is mu^2/2-zCDP: the conversion must not promise more than the
+    # exact Gaussian, nor much less.
     for epsilon, delta in ((0.1, 1e-6), (1.0, 1e-6), (4.0, 1e-8)):
         exact = mu_of(epsilon, delta)
         rho = laplace.rho_zcdp(epsilon, delta)
@@ -81,13 +104,20 @@ def test_one_release_is_pure_but_for_the_statistical_security():
     accountant = ShuffleAccountant().compose(AT_THE_POINT)
     assert AT_THE_POINT.security == pytest.approx((9 * math.log2(10_000 / math.e) - 24) / 2)
     assert accountant.get_epsilon(1e-6) <= 1.0
-    assert accountant.get_delta(1.0 + 1e-12) == pytest.approx((1 + math.e) * 2**-AT_THE_POINT.security, rel=1e-6)
-    assert accountant.get_epsilon(1e-12) == math.inf  # below what the messages may tell beside their sum
+    assert accountant.get_delta(1.0 + 1e-12) == pytest.approx(
+        (1 + math.e) * 2**-AT_THE_POINT.security, rel=1e-6
+    )
+    assert (
+        accountant.get_epsilon(1e-12) == math.inf
+    )  # below what the messages may tell beside their sum
     assert "security 2^-41.3" in accountant.basis
 
 
 def test_fewer_honest_users_protect_less_and_too_few_not_at_all():
-    found = [ShuffleAccountant().compose(AT_THE_POINT.with_honest(h)).get_epsilon(1e-6) for h in (10_000, 9_900, 9_000, 5_000)]
+    found = [
+        ShuffleAccountant().compose(AT_THE_POINT.with_honest(h)).get_epsilon(1e-6)
+        for h in (10_000, 9_900, 9_000, 5_000)
+    ]
     assert all(a < b for a, b in itertools.pairwise(found))
     assert found[1] < 1.02 < found[2] < 1.2
     assert ShuffleAccountant().compose(AT_THE_POINT.with_honest(18)).get_epsilon(1e-6) == math.inf
@@ -98,7 +128,9 @@ def test_fewer_honest_users_protect_less_and_too_few_not_at_all():
 
 
 def exact_product_epsilon(rate: float, shifts: list[int], delta: float) -> float:
-    """Of independent discrete Laplace coordinates, by the whole distribution of the loss (two values and a line between)."""
+    """Of independent discrete Laplace coordinates, by the whole distribution of the loss (two
+    values and a line between).
+    """
     losses, masses = np.zeros(1), np.ones(1)
     for shift in shifts:
         w = np.arange(-2000, 2001)
@@ -122,18 +154,30 @@ def test_the_vector_bound_is_above_the_exact_epsilon_of_many_directions():
     event = SplitMixEvent(10_000, 10_000, rate, steps, 12, 2**22, d)
     stated = ShuffleAccountant().compose(event).get_epsilon(1e-4)
     exact = [
-        exact_product_epsilon(rate, shifts, 1e-4) for shifts in ([20, 0, 0, 0], [10, 10, 10, 10], [14, 14, 0, 0], [17, 9, 4, 4])
+        exact_product_epsilon(rate, shifts, 1e-4)
+        for shifts in ([20, 0, 0, 0], [10, 10, 10, 10], [14, 14, 0, 0], [17, 9, 4, 4])
     ]
-    assert max(exact) <= stated <= 1.3 * max(exact)  # shifts rounded at their worst and the conversion cost the rest
+    assert (
+        max(exact) <= stated <= 1.3 * max(exact)
+    )  # shifts rounded at their worst and the conversion cost the rest
 
 
 def test_many_rounds_and_other_kinds_compose():
     event = SplitMixEvent(10_000, 10_000, 1e-3, 100, 12, 2**22, 3)
     once, often = (ShuffleAccountant().compose(event, count) for count in (1, 30))
     assert once.get_epsilon(1e-6) < often.get_epsilon(1e-6) < 0.7 * 30 * once.get_epsilon(1e-6 / 30)
-    mixed = ShuffleAccountant().compose(event).compose(GaussianEvent(10.0)).compose(BinomialSumEvent(1000, 20, 0.5, 10))
+    mixed = (
+        ShuffleAccountant()
+        .compose(event)
+        .compose(GaussianEvent(10.0))
+        .compose(BinomialSumEvent(1000, 20, 0.5, 10))
+    )
     assert mixed.basis == MIXED
-    rest = ShuffleAccountant().compose(GaussianEvent(10.0)).compose(BinomialSumEvent(1000, 20, 0.5, 10))
+    rest = (
+        ShuffleAccountant()
+        .compose(GaussianEvent(10.0))
+        .compose(BinomialSumEvent(1000, 20, 0.5, 10))
+    )
     assert mixed.get_epsilon(1e-6) == pytest.approx(once.get_epsilon(5e-7) + rest.get_epsilon(5e-7))
     assert mixed.get_delta(2.0) == pytest.approx(once.get_delta(1.0) + rest.get_delta(1.0))
     nothing = ShuffleAccountant().compose(event).compose(NonPrivateEvent())
@@ -156,7 +200,15 @@ def test_many_rounds_and_other_kinds_compose():
     ],
 )
 def test_bad_events_are_refused(changed, name):
-    fields = {"honest": 100, "planned": 100, "rate": 0.1, "steps": 10, "messages": 10, "modulus": 1024, "coordinates": 1}
+    fields = {
+        "honest": 100,
+        "planned": 100,
+        "rate": 0.1,
+        "steps": 10,
+        "messages": 10,
+        "modulus": 1024,
+        "coordinates": 1,
+    }
     with pytest.raises(ParameterError) as caught:
         SplitMixEvent(**{**fields, **changed})
     assert caught.value.parameter == name

@@ -33,7 +33,13 @@ def test_a_thousand_rounds_over_the_same_users_within_3_percent_of_central_compo
 
 
 @pytest.mark.parametrize(
-    "what", [task(n=200, d=3), task(n=1000, d=1), task(n=300, d=2, epsilon=3.0), task(n=2000, d=4, rounds=5)]
+    "what",
+    [
+        task(n=200, d=3),
+        task(n=1000, d=1),
+        task(n=300, d=2, epsilon=3.0),
+        task(n=2000, d=4, rounds=5),
+    ],
 )
 @pytest.mark.parametrize("ratio", [1.1, 1.3])
 def test_fewest_bits_is_what_brute_force_finds(what, ratio):
@@ -53,7 +59,12 @@ def test_fewest_bits_is_what_brute_force_finds(what, ratio):
 def test_least_noise_is_what_brute_force_finds(what, budget):
     plan = least_noise(what, budget)
     assert plan.bits <= budget
-    best = min(what.noise_ratio(g, b) for b in range(1, budget) for g in range(1, budget - b + 1) if what.private(g, b))
+    best = min(
+        what.noise_ratio(g, b)
+        for b in range(1, budget)
+        for g in range(1, budget - b + 1)
+        if what.private(g, b)
+    )
     assert plan.noise_ratio == best
 
 
@@ -91,7 +102,13 @@ def test_bad_input_is_refused(call):
 
 @pytest.mark.parametrize(
     ("n", "d", "rounds", "ratio"),
-    [(1438, 31, 50, 1.034), (10_000, 10, 1, 1.05), (569, 30, 1, 1.05), (300, 1, 1, 1.1), (5000, 3, 7, 1.2)],
+    [
+        (1438, 31, 50, 1.034),
+        (10_000, 10, 1, 1.05),
+        (569, 30, 1, 1.05),
+        (300, 1, 1, 1.1),
+        (5000, 3, 7, 1.2),
+    ],
 )
 def test_the_least_noise_is_never_above_that_of_the_fewest_bits(n, d, rounds, ratio):
     what = SumSpec(n, d, Privacy(1.0, 1e-5), rounds)
@@ -104,9 +121,12 @@ def test_the_least_noise_is_never_above_that_of_the_fewest_bits(n, d, rounds, ra
 
 
 @pytest.mark.parametrize(
-    ("n", "d", "ratio"), [(10_000, 10, 1.0000001), (2**40, 10, 1.00001), (2**40, 1, 1.00001), (10_000, 1, 1 + 1e-8)]
+    ("n", "d", "ratio"),
+    [(10_000, 10, 1.0000001), (2**40, 10, 1.00001), (2**40, 1, 1.00001), (10_000, 1, 1 + 1e-8)],
 )
 def test_a_ratio_out_of_reach_is_refused_in_words_of_the_ratio(n, d, ratio):
-    with pytest.raises(ParameterError, match=r"noise_ratio.*larger: not reached within [\d,]+ bits") as caught:
+    with pytest.raises(
+        ParameterError, match=r"noise_ratio.*larger: not reached within [\d,]+ bits"
+    ) as caught:
         fewest_bits(SumSpec(n, d, Privacy(1.0, 1e-6)), ratio)
     assert caught.value.parameter == "noise_ratio"

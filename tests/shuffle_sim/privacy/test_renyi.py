@@ -1,4 +1,6 @@
-"""The Renyi bound of a round with few coins: its parts against brute force, the whole against enumeration."""
+"""The Renyi bound of a round with few coins: its parts against brute force, the whole against
+enumeration.
+"""
 
 import math
 
@@ -36,7 +38,12 @@ def ball_pair(d: int, rng: np.random.Generator) -> np.ndarray:
     """Two points of the unit ball, most often near opposite ends."""
     x, y = rng.normal(size=(2, d))
     y = -x + y * rng.choice([0.0, 0.1, 1.0])
-    return np.array([v / max(np.linalg.norm(v), 1e-9) * rng.choice([1.0, 1.0, rng.uniform(0.5, 1)]) for v in (x, y)])
+    return np.array(
+        [
+            v / max(np.linalg.norm(v), 1e-9) * rng.choice([1.0, 1.0, rng.uniform(0.5, 1)])
+            for v in (x, y)
+        ]
+    )
 
 
 @pytest.mark.parametrize(("m", "p", "g"), [(30, 0.5, 3), (40, 0.1, 2), (25, 0.3, 1)])
@@ -44,21 +51,30 @@ def test_a_wider_pair_of_positions_reveals_more_at_every_epsilon(m, p, g):
     rng = np.random.default_rng(1)
     for _ in range(60):
         outer_low, low, high, outer_high = np.sort(rng.uniform(0, g, 4))
-        inner, outer = ([law(m, p, g, w) for w in pair] for pair in ((low, high), (outer_low, outer_high)))
+        inner, outer = (
+            [law(m, p, g, w) for w in pair] for pair in ((low, high), (outer_low, outer_high))
+        )
         for epsilon in (-1.0, 0.0, 0.5, 2.0):
             for way in (1, -1):
-                narrow, wide = (hockey_stick([pair[::way][0]], [pair[::way][1]], epsilon) for pair in (inner, outer))
+                narrow, wide = (
+                    hockey_stick([pair[::way][0]], [pair[::way][1]], epsilon)
+                    for pair in (inner, outer)
+                )
                 assert narrow <= wide + 1e-14
 
 
-@pytest.mark.parametrize(("m", "p", "g", "theta"), [(60, 0.5, 2, 5.0), (60, 0.5, 3, 1.2), (80, 0.2, 2, 3.0)])
+@pytest.mark.parametrize(
+    ("m", "p", "g", "theta"), [(60, 0.5, 2, 5.0), (60, 0.5, 3, 1.2), (80, 0.2, 2, 3.0)]
+)
 def test_moment_and_exact_factor_are_what_they_are_called(m, p, g, theta):
     low, high = g + 3, m - 5
     for w, v in ((g, 0.0), (0.8 * g, 0.3 * g)):
         p_law, q_law = (law(m, p, g, x)[low : high + 1] for x in (w, v))
         logs = (renyi._log_laws(np.array([x]), m, p, low, high) for x in (w, v))
         moment, exact = (float(table[0, 0]) for table in renyi._tables(*logs, theta))
-        assert moment == pytest.approx(math.log((p_law ** (1 + theta) * q_law**-theta).sum()), rel=1e-10)
+        assert moment == pytest.approx(
+            math.log((p_law ** (1 + theta) * q_law**-theta).sum()), rel=1e-10
+        )
         epsilons = np.linspace(-5, 12, 4001)
         sticks = np.maximum(p_law - np.exp(epsilons)[:, None] * q_law, 0).sum(axis=1)
         with np.errstate(divide="ignore"):
@@ -68,7 +84,8 @@ def test_moment_and_exact_factor_are_what_they_are_called(m, p, g, theta):
 
 
 def test_a_cell_is_bounded_for_every_function_that_is_linear_in_each_coordinate():
-    # The worst case of a convex one; where its values follow the prices the bound is nearly met, and no part of it can go.
+    # The worst case of a convex one; where its values follow the prices the bound is nearly met,
+    # and no part of it can go.
     rng = np.random.default_rng(9)
     a, prices = np.array([0.2, 1.0]), np.array([0.5, 0.8])
     costs = prices[0] * a[:, None] ** 2 + prices[1] * a**2
@@ -85,8 +102,13 @@ def test_a_cell_is_bounded_for_every_function_that_is_linear_in_each_coordinate(
 
 
 @pytest.mark.parametrize("cells", [3, 8, 48])
-@pytest.mark.parametrize(("m", "p", "g", "d", "order"), [(100, 0.5, 1, 3, 60), (100, 0.5, 3, 2, 25), (150, 0.2, 2, 3, 20)])
-def test_the_dual_bounds_the_supremum_between_the_grid_points_however_coarse(m, p, g, d, order, cells, monkeypatch):
+@pytest.mark.parametrize(
+    ("m", "p", "g", "d", "order"),
+    [(100, 0.5, 1, 3, 60), (100, 0.5, 3, 2, 25), (150, 0.2, 2, 3, 20)],
+)
+def test_the_dual_bounds_the_supremum_between_the_grid_points_however_coarse(
+    m, p, g, d, order, cells, monkeypatch
+):
     monkeypatch.setattr(renyi, "_CELLS", cells)
     low, high, theta = g, m, renyi._FINER**order
     bound = renyi._bound.__wrapped__(m, p, g, d, order, low, high)
@@ -97,7 +119,12 @@ def test_the_dual_bounds_the_supremum_between_the_grid_points_however_coarse(m, 
         tables = []
         for rows, others, up in zip(log_p, log_q, x > y, strict=True):
             step = 1 if up else -1
-            tables.append([float(t[0, 0]) for t in renyi._tables(rows[None, ::step], others[None, ::step], theta)])
+            tables.append(
+                [
+                    float(t[0, 0])
+                    for t in renyi._tables(rows[None, ::step], others[None, ::step], theta)
+                ]
+            )
         moment, exact = np.array(tables).T
         largest = max(largest, float((moment.sum() + exact - moment).min()))
     assert largest <= bound
@@ -107,11 +134,22 @@ def test_the_dual_bounds_the_supremum_between_the_grid_points_however_coarse(m, 
 
 @pytest.mark.parametrize(
     ("m", "p", "g", "d"),
-    [(100, 0.5, 1, 2), (150, 0.5, 3, 2), (60, 0.3, 2, 2), (100, 0.15, 2, 2), (20, 0.5, 3, 2), (30, 0.5, 1, 3), (200, 0.05, 1, 2)],
+    [
+        (100, 0.5, 1, 2),
+        (150, 0.5, 3, 2),
+        (60, 0.3, 2, 2),
+        (100, 0.15, 2, 2),
+        (20, 0.5, 3, 2),
+        (30, 0.5, 1, 3),
+        (200, 0.05, 1, 2),
+    ],
 )
 def test_no_pair_of_the_ball_exceeds_the_bound_at_any_p(m, p, g, d):
     rng = np.random.default_rng(7)
-    pairs = [*(np.array([s * np.eye(d)[0], -s * np.eye(d)[0]]) for s in (1, -1)), *(ball_pair(d, rng) for _ in range(40))]
+    pairs = [
+        *(np.array([s * np.eye(d)[0], -s * np.eye(d)[0]]) for s in (1, -1)),
+        *(ball_pair(d, rng) for _ in range(40)),
+    ]
     laws = [[[law(m, p, g, w) for w in g / 2 * (1 + v)] for v in pair] for pair in pairs]
     for epsilon in (0.1, 0.7, 1.5, 3.0):
         truth = max(hockey_stick(*both, epsilon) for both in laws)
@@ -127,18 +165,31 @@ def test_every_order_and_window_gives_a_bound():
             revealed = d * renyi._outside(m, p, g, low, high)
             assert (
                 truth
-                <= math.exp(min(50.0, renyi._bound(m, p, g, d, order, low, high) - renyi._FINER**order * epsilon)) + revealed
+                <= math.exp(
+                    min(
+                        50.0,
+                        renyi._bound(m, p, g, d, order, low, high) - renyi._FINER**order * epsilon,
+                    )
+                )
+                + revealed
             )
 
 
 def test_a_fifth_more_coins_than_there_are_is_caught_by_enumeration():
-    # Power control of the comparisons above: the bound for noise overstated by a tenth falls below the exact delta.
+    # Power control of the comparisons above: the bound for noise overstated by a tenth falls below
+    # the exact delta.
     for epsilon in (1.0, 1.5):
         truth = exact_in_one_dimension(100, 0.5, 1, epsilon)
-        assert delta_few_coins(epsilon, 121, 0.5, 1, 2) < truth <= delta_few_coins(epsilon, 100, 0.5, 1, 2)
+        assert (
+            delta_few_coins(epsilon, 121, 0.5, 1, 2)
+            < truth
+            <= delta_few_coins(epsilon, 100, 0.5, 1, 2)
+        )
 
 
-@pytest.mark.parametrize(("m", "p", "g", "d"), [(100, 0.5, 1, 3), (150, 0.5, 3, 2), (300, 0.1, 2, 3), (512, 0.5, 8, 10)])
+@pytest.mark.parametrize(
+    ("m", "p", "g", "d"), [(100, 0.5, 1, 3), (150, 0.5, 3, 2), (300, 0.1, 2, 3), (512, 0.5, 8, 10)]
+)
 def test_epsilon_and_delta_are_inverse_to_each_other(m, p, g, d):
     for epsilon in (0.3, 1.0, 2.0):
         delta = delta_few_coins(epsilon, m, p, g, d)
@@ -148,17 +199,30 @@ def test_epsilon_and_delta_are_inverse_to_each_other(m, p, g, d):
 
 
 def test_what_no_epsilon_can_cover_is_said():
-    assert epsilon_few_coins(1e-4, 10, 0.5, 2, 2) == math.inf  # the count 0 has probability 1e-3 and betrays who sent none
+    assert (
+        epsilon_few_coins(1e-4, 10, 0.5, 2, 2) == math.inf
+    )  # the count 0 has probability 1e-3 and betrays who sent none
     assert delta_few_coins(50.0, 10, 0.5, 2, 2) >= exact_in_one_dimension(10, 0.5, 2, 50.0) > 1e-3
 
 
-@pytest.mark.parametrize(("m", "p", "g", "d"), [(1, 0.5, 1, 2), (512, 2e-4, 1, 2), (512, 0.5, 16, 1000), (16, 0.5, 16, 3)])
+@pytest.mark.parametrize(
+    ("m", "p", "g", "d"),
+    [(1, 0.5, 1, 2), (512, 2e-4, 1, 2), (512, 0.5, 16, 1000), (16, 0.5, 16, 3)],
+)
 def test_the_corners_of_its_range_are_numbers_and_never_below_an_axis(m, p, g, d):
     assert applies(m, p, g, d)
     for epsilon in (0.0, 1e-9, 30.0, 1e300):
-        assert exact_in_one_dimension(m, p, g, epsilon) * (1 - 1e-9) <= delta_few_coins(epsilon, m, p, g, d) <= 1.0
+        assert (
+            exact_in_one_dimension(m, p, g, epsilon) * (1 - 1e-9)
+            <= delta_few_coins(epsilon, m, p, g, d)
+            <= 1.0
+        )
     for delta in (1e-300, 1e-6, 0.999):
-        assert epsilon_few_coins(delta, m, p, g, d) >= exact_epsilon_in_one_dimension(m, p, g, delta) * (1 - 1e-9) >= 0
+        assert (
+            epsilon_few_coins(delta, m, p, g, d)
+            >= exact_epsilon_in_one_dimension(m, p, g, delta) * (1 - 1e-9)
+            >= 0
+        )
 
 
 def test_it_is_for_few_coins_in_two_dimensions_or_more():
@@ -180,8 +244,8 @@ def test_the_accountant_takes_whichever_says_less():
 
 
 def test_composition_over_rounds_never_falls_below_enumeration():
-    # Three rounds of one coordinate, exactly; and two rounds of two coordinates with rounding, at opposite ends of an axis and
-    # of the diagonal. A sigma one tenth too large is caught.
+    # Three rounds of one coordinate, exactly; and two rounds of two coordinates with rounding, at
+    # opposite ends of an axis and of the diagonal. A sigma one tenth too large is caught.
     m, g = 400, 4
     pair = [[law(m, 0.5, g, w)[120:290]] * 3 for w in (0.0, float(g))]
     sigma = dominating_sigma(m, 0.5, g)
@@ -191,4 +255,6 @@ def test_composition_over_rounds_never_falls_below_enumeration():
     m, g = 100, 2
     for x in (np.array([1.0, 0.0]), np.ones(2) / math.sqrt(2)):
         pair = [[law(m, 0.5, g, w)[25:78] for w in g / 2 * (1 + s * x)] * 2 for s in (1, -1)]
-        assert hockey_stick(*pair, 1.0) <= delta_many_rounds(1.0, [(dominating_sigma(m, 0.5, g), g, 2, 2)])
+        assert hockey_stick(*pair, 1.0) <= delta_many_rounds(
+            1.0, [(dominating_sigma(m, 0.5, g), g, 2, 2)]
+        )

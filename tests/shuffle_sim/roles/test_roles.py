@@ -1,4 +1,6 @@
-"""Users, shuffler and analyzer at work: what is dropped and why, what is refused, what the view is and is not."""
+"""Users, shuffler and analyzer at work: what is dropped and why, what is refused, what the view is
+and is not.
+"""
 
 import subprocess
 import sys
@@ -13,7 +15,13 @@ from protocols import ScalarSum, VectorSum
 from shuffle_sim import run
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory, Population
-from shuffle_sim.errors import AccountingError, FrameError, ParameterError, RoundAbortedError, ShuffleSimError
+from shuffle_sim.errors import (
+    AccountingError,
+    FrameError,
+    ParameterError,
+    RoundAbortedError,
+    ShuffleSimError,
+)
 from shuffle_sim.execution.costs import users_to_shuffler
 from shuffle_sim.execution.runtime import InProcessRuntime, worker_blocks
 from shuffle_sim.privacy.guarantee import Privacy
@@ -80,14 +88,20 @@ def ones_of(frame):
     assert int.from_bytes(frame.payload[:8], "big") == frame.reports * LABEL
     if frame.kind is Kind.VIEW_TALLY:
         return np.frombuffer(frame.payload[8:], "<i8").tolist()
-    return np.unpackbits(np.frombuffer(frame.payload[8:], np.uint8).reshape(D, -1), axis=1).sum(axis=1).tolist()
+    return (
+        np.unpackbits(np.frombuffer(frame.payload[8:], np.uint8).reshape(D, -1), axis=1)
+        .sum(axis=1)
+        .tolist()
+    )
 
 
 def ones_sent(frames):
     total = np.zeros(D, np.int64)
     for frame in frames:
         if frame.kind in (Kind.REPORTS, Kind.REPORT):
-            total += Messages.from_bytes(RANDOMIZER.alphabet, LABEL, frame.payload, frame.reports).sums()
+            total += Messages.from_bytes(
+                RANDOMIZER.alphabet, LABEL, frame.payload, frame.reports
+            ).sums()
         else:
             total += (
                 np.frombuffer(frame.payload, "<u2" if frame.kind is Kind.COUNTS else "<i8")
@@ -119,11 +133,16 @@ def test_each_block_answers_with_one_frame_of_its_users(fidelity):
 
 
 def test_frames_of_equally_many_users_are_equally_long_whatever_the_data():
-    lengths = {tuple(len(f.tobytes()) for f in ask(rows=rows)[2]) for rows in (ROWS, 0 * ROWS, ROWS + 9, -ROWS)}
+    lengths = {
+        tuple(len(f.tobytes()) for f in ask(rows=rows)[2])
+        for rows in (ROWS, 0 * ROWS, ROWS + 9, -ROWS)
+    }
     assert len(lengths) == 1
 
 
-@pytest.mark.parametrize("ranges", [((0, 21),), ((2, 5),), ((0, 1), (3, 9), (16, 21)), ((7, 9), (10, 12)), ((20, 21),)])
+@pytest.mark.parametrize(
+    "ranges", [((0, 21),), ((2, 5),), ((0, 1), (3, 9), (16, 21)), ((7, 9), (10, 12)), ((20, 21),)]
+)
 def test_only_the_cohort_answers_at_the_cost_of_the_formula(ranges):
     cohort, deployment = Cohort(ranges), deploy()
     payload = encode((cohort, Datum(), RANDOMIZER, 1))
@@ -132,19 +151,28 @@ def test_only_the_cohort_answers_at_the_cost_of_the_formula(ranges):
     assert record == ShardRecord(asked=cohort.size, clipped=record.clipped)
     assert sum(parse(data).reports for data in split_frames(batch)) == cohort.size
     assert len(batch) == users_to_shuffler(RANDOMIZER, cohort, BLOCK)
-    assert shuffled(deployment, broadcast, [parse(data) for data in split_frames(batch)])[1].accepted == cohort.size
+    assert (
+        shuffled(deployment, broadcast, [parse(data) for data in split_frames(batch)])[1].accepted
+        == cohort.size
+    )
 
 
 @pytest.mark.parametrize("ranges", [((0, 21),), ((2, 5), (9, 12)), ((7, 8), (15, 17))])
 def test_each_user_answers_with_its_own_row(ranges):
     rows = np.zeros((N, D))
-    rows[range(N), np.arange(N) % D] = np.arange(N) // D % 5 / 2 - 1  # multiples of a rounding step: nothing is random
+    rows[range(N), np.arange(N) % D] = (
+        np.arange(N) // D % 5 / 2 - 1
+    )  # multiples of a rounding step: nothing is random
     cohort, deployment = Cohort(ranges), deploy("counts")
     payload = encode((cohort, Datum(), replace(RANDOMIZER, b=1, p=1e-12), 1))
     broadcast = Frame(Kind.ROUND, Context.of_broadcast(TASK, 0, payload), 0, 0, payload).tobytes()
     batch, _ = UserShard(deployment, InMemory(rows), deployment.blocks()).answer(broadcast)
-    counts = np.concatenate([np.frombuffer(parse(data).payload, "<u2").reshape(-1, D) for data in split_frames(batch)])
-    assert counts.tolist() == [((rows[user] + 1) * 2).tolist() for low, high in ranges for user in range(low, high)]
+    counts = np.concatenate(
+        [np.frombuffer(parse(data).payload, "<u2").reshape(-1, D) for data in split_frames(batch)]
+    )
+    assert counts.tolist() == [
+        ((rows[user] + 1) * 2).tolist() for low, high in ranges for user in range(low, high)
+    ]
 
 
 def test_a_shard_answers_a_broadcast_again_with_the_same_bytes():
@@ -154,13 +182,17 @@ def test_a_shard_answers_a_broadcast_again_with_the_same_bytes():
     assert shard.answer(broadcast) == shard.answer(broadcast)
 
 
-@pytest.mark.parametrize("other", [replace(RANDOMIZER, b=8), replace(RANDOMIZER, g=5), Cohort.of(0, 5)])
+@pytest.mark.parametrize(
+    "other", [replace(RANDOMIZER, b=8), replace(RANDOMIZER, g=5), Cohort.of(0, 5)]
+)
 def test_a_shard_answers_no_second_broadcast_for_the_same_round(other):
     deployment = deploy()
     broadcast, _, _ = Analyzer(deployment).plan()
     shard = UserShard(deployment, InMemory(ROWS), deployment.blocks())
     shard.answer(broadcast)
-    cohort, randomizer = (other, RANDOMIZER) if isinstance(other, Cohort) else (Cohort.of(0, N), other)
+    cohort, randomizer = (
+        (other, RANDOMIZER) if isinstance(other, Cohort) else (Cohort.of(0, N), other)
+    )
     payload = encode((cohort, Datum(), randomizer, 1))
     changed = Frame(Kind.ROUND, Context.of_broadcast(TASK, 0, payload), 0, 0, payload).tobytes()
     with pytest.raises(ShuffleSimError):
@@ -186,7 +218,10 @@ def test_a_value_that_is_not_finite_is_sent_as_zero_and_counted():
 def test_a_word_the_protocol_does_not_speak_is_not_answered():
     payload = encode((Cohort.of(0, N), Datum(), RANDOMIZER, 1)).replace(b"Datum", b"Datun")
     broadcast = Frame(Kind.ROUND, Context.of_broadcast(TASK, 0, payload), 0, 0, payload).tobytes()
-    for role in (UserShard(deploy(), InMemory(ROWS), range(3)).answer, lambda data: Shuffler(deploy()).shuffle(data, [])):
+    for role in (
+        UserShard(deploy(), InMemory(ROWS), range(3)).answer,
+        lambda data: Shuffler(deploy()).shuffle(data, []),
+    ):
         with pytest.raises(FrameError, match="Datun is not a word"):
             role(broadcast)
 
@@ -212,17 +247,33 @@ BAD = {
     "a tally sent before": ("aggregate", "duplicate-block", lambda f: replace(f, index=1)),
     "a byte more": ("literal", "wrong-length", lambda f: replace(f, payload=f.payload + b"\0")),
     "a byte less": ("literal", "wrong-length", lambda f: replace(f, payload=f.payload[:-1])),
-    "a report more": ("literal", "wrong-length", lambda f: replace(f, payload=f.payload + bytes(RANDOMIZER.report_bytes))),
+    "a report more": (
+        "literal",
+        "wrong-length",
+        lambda f: replace(f, payload=f.payload + bytes(RANDOMIZER.report_bytes)),
+    ),
     "nothing": ("literal", "wrong-length", lambda f: replace(f, payload=b"")),
-    "padding": ("literal", "nonzero-padding", lambda f: replace(f, payload=f.payload[:-1] + b"\x01")),
+    "padding": (
+        "literal",
+        "nonzero-padding",
+        lambda f: replace(f, payload=f.payload[:-1] + b"\x01"),
+    ),
     "a count too large": ("counts", "count-out-of-range", lambda f: bumped(f, LABEL + 1, "<u2")),
     "the largest count": ("counts", "count-out-of-range", lambda f: bumped(f, 2**16 - 1, "<u2")),
     "a count more": ("counts", "wrong-length", lambda f: replace(f, payload=f.payload + bytes(2))),
     "half a count": ("counts", "wrong-length", lambda f: replace(f, payload=f.payload[:-1])),
-    "a tally too large": ("aggregate", "count-out-of-range", lambda f: bumped(f, 5 * LABEL + 1, "<i8")),
+    "a tally too large": (
+        "aggregate",
+        "count-out-of-range",
+        lambda f: bumped(f, 5 * LABEL + 1, "<i8"),
+    ),
     "a negative tally": ("aggregate", "count-out-of-range", lambda f: bumped(f, -1, "<i8", 2)),
     "the least tally": ("aggregate", "count-out-of-range", lambda f: bumped(f, -(2**63), "<i8")),
-    "a label more": ("aggregate", "wrong-length", lambda f: replace(f, payload=f.payload + bytes(8))),
+    "a label more": (
+        "aggregate",
+        "wrong-length",
+        lambda f: replace(f, payload=f.payload + bytes(8)),
+    ),
     "a label less": ("aggregate", "wrong-length", lambda f: replace(f, payload=f.payload[:-8])),
     "a view": ("literal", "wrong-kind", of_kind(Kind.VIEW)),
     "a broadcast": ("literal", "wrong-kind", of_kind(Kind.ROUND)),
@@ -252,14 +303,18 @@ def test_a_frame_too_broken_to_say_counts_for_one_report(body):
 @pytest.mark.parametrize("end", [b"\0", b"\0\0\0\x09x", b"\xff\xff\xff\xff"])
 def test_a_batch_with_a_broken_end_loses_that_end_only(end):
     deployment, broadcast, frames = ask()
-    view, record = Shuffler(deployment).shuffle(broadcast, [frames[0].tobytes() + end, frames[1].tobytes()])
+    view, record = Shuffler(deployment).shuffle(
+        broadcast, [frames[0].tobytes() + end, frames[1].tobytes()]
+    )
     assert sum(record.dropped.values()) == 1
     assert ones_of(parse(view)) == ones_sent(frames[:2])
 
 
 def test_a_block_counts_once_whatever_the_kinds_of_its_frames():
     deployment, broadcast, frames = ask()
-    again = replace(frames[0], kind=Kind.TALLY, payload=np.array(ones_sent(frames[:1]), "<i8").tobytes())
+    again = replace(
+        frames[0], kind=Kind.TALLY, payload=np.array(ones_sent(frames[:1]), "<i8").tobytes()
+    )
     view, record = shuffled(deployment, broadcast, [frames[0], again, frames[2]])
     assert record.accepted == view.reports == 13
     assert record.dropped == {"wrong-kind": 8}  # a literal run takes no tallies
@@ -279,8 +334,14 @@ ONE = {
     "a byte less": ("wrong-length", lambda f: replace(f, payload=f.payload[:-1])),
     "twice": ("wrong-length", lambda f: replace(f, payload=f.payload * 2)),
     "nothing": ("wrong-length", lambda f: replace(f, payload=b"")),
-    "a bit more": ("nonzero-padding", lambda f: replace(f, payload=f.payload[:-1] + bytes([f.payload[-1] | 64]))),
-    "the last bit": ("nonzero-padding", lambda f: replace(f, payload=f.payload[:-1] + bytes([f.payload[-1] | 1]))),
+    "a bit more": (
+        "nonzero-padding",
+        lambda f: replace(f, payload=f.payload[:-1] + bytes([f.payload[-1] | 64])),
+    ),
+    "the last bit": (
+        "nonzero-padding",
+        lambda f: replace(f, payload=f.payload[:-1] + bytes([f.payload[-1] | 1])),
+    ),
 }
 
 
@@ -308,7 +369,10 @@ def test_a_good_single_report_is_added():
 
 def test_frames_that_say_no_reports_add_nothing():
     deployment, broadcast, frames = ask()
-    empty = [replace(frames[0], index=9, reports=0, payload=b""), replace(frames[0], kind=Kind.COUNTS, reports=0, payload=b"")]
+    empty = [
+        replace(frames[0], index=9, reports=0, payload=b""),
+        replace(frames[0], kind=Kind.COUNTS, reports=0, payload=b""),
+    ]
     view, record = shuffled(deployment, broadcast, [*frames, empty[0]])
     assert (record.accepted, record.dropped, ones_of(view)) == (N, {}, ones_sent(frames))
     assert shuffled(deployment, broadcast, [*frames, empty[1]])[1].accepted == N
@@ -366,11 +430,16 @@ def test_more_reports_than_users_are_dropped():
 
 def test_a_literal_view_has_the_ones_of_the_users_but_not_their_order():
     deployment, broadcast, frames = ask()
-    sent = [Messages.from_bytes(RANDOMIZER.alphabet, LABEL, f.payload, f.reports).symbols for f in frames]
+    sent = [
+        Messages.from_bytes(RANDOMIZER.alphabet, LABEL, f.payload, f.reports).symbols
+        for f in frames
+    ]
     in_order = np.concatenate(sent).transpose(1, 0, 2).reshape(D, -1)
     view, _ = shuffled(deployment, broadcast, frames)
     assert (view.kind, view.index, view.reports) == (Kind.VIEW, 0, N)
-    bits = np.unpackbits(np.frombuffer(view.payload[8:], np.uint8).reshape(D, -1), axis=1)[:, : N * LABEL]
+    bits = np.unpackbits(np.frombuffer(view.payload[8:], np.uint8).reshape(D, -1), axis=1)[
+        :, : N * LABEL
+    ]
     assert np.array_equal(bits.sum(axis=1), in_order.sum(axis=1))
     changed = (bits != in_order).sum(axis=1)
     assert (changed > N * LABEL / 5).all()  # half of some 231 places are expected to differ
@@ -378,7 +447,10 @@ def test_a_literal_view_has_the_ones_of_the_users_but_not_their_order():
 
 def test_the_view_does_not_depend_on_the_order_in_which_frames_come():
     deployment, broadcast, frames = ask()
-    views = {shuffled(deployment, broadcast, order)[0] for order in (frames, frames[::-1], [*frames[1:], frames[0]])}
+    views = {
+        shuffled(deployment, broadcast, order)[0]
+        for order in (frames, frames[::-1], [*frames[1:], frames[0]])
+    }
     assert len(views) == 1
 
 
@@ -402,8 +474,15 @@ def test_the_view_is_the_same_on_any_number_of_workers(fidelity, adversary):
     broadcast, _, _ = Analyzer(deployment).plan()
     views = set()
     for workers in (1, 2, 3):
-        shards = [UserShard(deployment, InMemory(ROWS), blocks) for blocks in worker_blocks(deployment, workers)]
-        views.add(Shuffler(deployment).shuffle(broadcast, [shard.answer(broadcast)[0] for shard in shards])[0])
+        shards = [
+            UserShard(deployment, InMemory(ROWS), blocks)
+            for blocks in worker_blocks(deployment, workers)
+        ]
+        views.add(
+            Shuffler(deployment).shuffle(
+                broadcast, [shard.answer(broadcast)[0] for shard in shards]
+            )[0]
+        )
     assert len(views) == 1
 
 
@@ -420,9 +499,14 @@ REJECTED_TALLIES = {
     "no size": ("wrong-length", lambda f: replace(f, payload=f.payload[:7])),
     "too large": (
         "count-out-of-range",
-        lambda f: replace(f, payload=f.payload[:8] + np.array([0, 0, N * LABEL + 1], "<i8").tobytes()),
+        lambda f: replace(
+            f, payload=f.payload[:8] + np.array([0, 0, N * LABEL + 1], "<i8").tobytes()
+        ),
     ),
-    "of more reports than were said": ("wrong-length", lambda f: replace(f, payload=resized(f.payload, (N + 1) * LABEL))),
+    "of more reports than were said": (
+        "wrong-length",
+        lambda f: replace(f, payload=resized(f.payload, (N + 1) * LABEL)),
+    ),
     "the messages themselves": ("wrong-kind", of_kind(Kind.VIEW)),
 }
 REJECTED = {
@@ -436,17 +520,26 @@ REJECTED = {
     "a byte less": ("wrong-length", lambda f: replace(f, payload=f.payload[:-1])),
     "another number of users": ("wrong-length", lambda f: replace(f, reports=f.reports - 1)),
     "a tally": ("wrong-kind", of_kind(Kind.VIEW_TALLY)),
-    "more messages than those of its reports": ("wrong-length", lambda f: replace(f, payload=resized(f.payload, N * LABEL + 1))),
-    "ones in the padding": ("nonzero-padding", lambda f: replace(f, payload=f.payload[:-1] + bytes([f.payload[-1] | 1]))),
+    "more messages than those of its reports": (
+        "wrong-length",
+        lambda f: replace(f, payload=resized(f.payload, N * LABEL + 1)),
+    ),
+    "ones in the padding": (
+        "nonzero-padding",
+        lambda f: replace(f, payload=f.payload[:-1] + bytes([f.payload[-1] | 1])),
+    ),
 }
 
 
 @pytest.mark.parametrize(
     ("fidelity", "reason", "change"),
-    [("literal", *case) for case in REJECTED.values()] + [("aggregate", *case) for case in REJECTED_TALLIES.values()],
+    [("literal", *case) for case in REJECTED.values()]
+    + [("aggregate", *case) for case in REJECTED_TALLIES.values()],
     ids=[*REJECTED, *REJECTED_TALLIES],
 )
-def test_the_analyzer_rejects_what_is_not_this_rounds_view_and_keeps_its_state(fidelity, reason, change):
+def test_the_analyzer_rejects_what_is_not_this_rounds_view_and_keeps_its_state(
+    fidelity, reason, change
+):
     watch = Watches()
     deployment, broadcast, frames = ask(fidelity, adversary=watch)
     view, _ = shuffled(deployment, broadcast, frames)
@@ -496,7 +589,9 @@ def test_the_analyzer_estimates_from_the_reports_received():
     analyzer.plan()
     analyzer.receive(view.tobytes())
     noise = RANDOMIZER.p * RANDOMIZER.b * 16
-    assert analyzer.result() == pytest.approx([2 / 4 * (ones - noise) - 16 for ones in ones_of(view)])
+    assert analyzer.result() == pytest.approx(
+        [2 / 4 * (ones - noise) - 16 for ones in ones_of(view)]
+    )
 
 
 # Whole runs
@@ -504,7 +599,11 @@ def test_the_analyzer_estimates_from_the_reports_received():
 
 def check_accounts(result, users=N):
     accounts = result.reports
-    assert accounts.asked == users == accounts.accepted + sum(accounts.dropped.values()) + accounts.missing
+    assert (
+        accounts.asked
+        == users
+        == accounts.accepted + sum(accounts.dropped.values()) + accounts.missing
+    )
     return accounts
 
 
@@ -512,7 +611,9 @@ def check_accounts(result, users=N):
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 def test_every_user_of_a_run_with_dropouts_is_accounted_for(fidelity, rate):
     protocol, xs = ScalarSum(n=2000, g=4, b=8), np.linspace(0, 1, 2000)
-    accounts = check_accounts(run(protocol, xs, fidelity=fidelity, seed=3, adversary=Dropout(rate)), 2000)
+    accounts = check_accounts(
+        run(protocol, xs, fidelity=fidelity, seed=3, adversary=Dropout(rate)), 2000
+    )
     assert accounts.missing == accounts.corrupted
     assert accounts.dropped == {}
     z = (accounts.missing - 2000 * rate) / np.sqrt(2000 * 0.3 * 0.7)
@@ -533,7 +634,10 @@ GARBAGE = {
     "a megabyte": (bytes(1 << 20), {"wrong-length": 6}),
     "padding": (b"\0\0\0\0\x01", {"nonzero-padding": 6}),
     "the report twice": (lambda honest: honest.tobytes() * 2, {"wrong-length": 6}),
-    "a larger alphabet": (lambda honest: Messages.from_ones(np.full((1, D), 9), 20), {"wrong-length": 6}),
+    "a larger alphabet": (
+        lambda honest: Messages.from_ones(np.full((1, D), 9), 20),
+        {"wrong-length": 6},
+    ),
     "all zeros": (bytes(5), {}),
     "all ones": (b"\xff\xff\xff\xff\x80", {}),
 }
@@ -542,13 +646,16 @@ GARBAGE = {
 @pytest.mark.parametrize("fidelity", FIDELITIES)
 @pytest.mark.parametrize(("payload", "dropped"), GARBAGE.values(), ids=GARBAGE)
 def test_garbage_is_dropped_by_reason_and_accounted_for(payload, dropped, fidelity):
-    accounts = check_accounts(run(PROTOCOL, ROWS, fidelity=fidelity, seed=4, adversary=Sends(6, payload)))
+    accounts = check_accounts(
+        run(PROTOCOL, ROWS, fidelity=fidelity, seed=4, adversary=Sends(6, payload))
+    )
     assert (accounts.dropped, accounts.corrupted, accounts.missing) == (dropped, 6, 0)
 
 
 def test_extreme_reports_move_the_estimate_by_what_they_add():
     values = [
-        run(PROTOCOL, ROWS, fidelity="literal", seed=5, adversary=Sends(6, p)).value for p in (bytes(5), b"\xff" * 4 + b"\x80")
+        run(PROTOCOL, ROWS, fidelity="literal", seed=5, adversary=Sends(6, p)).value
+        for p in (bytes(5), b"\xff" * 4 + b"\x80")
     ]
     assert values[1] - values[0] == pytest.approx([6 * LABEL * 2 / 4] * D)
 
@@ -557,26 +664,46 @@ def test_extreme_reports_move_the_estimate_by_what_they_add():
 def test_the_estimate_is_unbiased_for_the_users_that_report(fidelity):
     runs, n, gone = 200, 60, 23
     xs, protocol = np.random.default_rng(6).random(n) ** 2, ScalarSum(n=n, g=8, b=16)
-    results = [run(protocol, xs, fidelity=fidelity, seed=seed, adversary=Silent(gone)) for seed in range(runs)]
+    results = [
+        run(protocol, xs, fidelity=fidelity, seed=seed, adversary=Silent(gone))
+        for seed in range(runs)
+    ]
     assert {r.reports.missing for r in results} == {gone}
     mean = np.mean([r.value for r in results])
     error = float(np.sqrt(protocol.randomizer.variance(n - gone, xs[gone:])[0] / runs))
     limit = norm.isf(0.5e-6) * error  # two-sided false-alarm rate 1e-6
     assert abs(mean - xs[gone:].sum()) < limit
     assert abs(mean - xs.sum()) > limit  # power: the sum over all users is another
-    assert abs(mean - gone * 16 * 0.5 / 8 - xs[gone:].sum()) > limit  # power: noise subtracted for n users
+    assert (
+        abs(mean - gone * 16 * 0.5 / 8 - xs[gone:].sum()) > limit
+    )  # power: noise subtracted for n users
 
 
 @pytest.mark.parametrize("fidelity", FIDELITIES)
 @pytest.mark.parametrize("adversary", [None, Dropout(0.2)])
 def test_same_seed_same_bits_on_1_2_3_and_7_workers(fidelity, adversary):
     results = [
-        run(PROTOCOL, ROWS, workers=workers, fidelity=fidelity, seed=11, adversary=adversary, block_size=2)
+        run(
+            PROTOCOL,
+            ROWS,
+            workers=workers,
+            fidelity=fidelity,
+            seed=11,
+            adversary=adversary,
+            block_size=2,
+        )
         for workers in (1, 2, 3, 7)
     ]
     assert len({r.value.tobytes() for r in results}) == 1
-    assert all((r.costs, r.reports, r.privacy) == (results[0].costs, results[0].reports, results[0].privacy) for r in results)
-    assert run(PROTOCOL, ROWS, fidelity=fidelity, seed=12, adversary=adversary).value.tobytes() != results[0].value.tobytes()
+    assert all(
+        (r.costs, r.reports, r.privacy)
+        == (results[0].costs, results[0].reports, results[0].privacy)
+        for r in results
+    )
+    assert (
+        run(PROTOCOL, ROWS, fidelity=fidelity, seed=12, adversary=adversary).value.tobytes()
+        != results[0].value.tobytes()
+    )
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.1, float("nan"), "half", None, True])
@@ -586,7 +713,14 @@ def test_a_dropout_rate_outside_the_unit_interval_is_refused(rate):
 
 
 @pytest.mark.parametrize(
-    "told", [5, (1, 2), (Cohort.of(0, 3), Datum()), ("x", 1, 2, 3), (Cohort.of(0, N), Datum(), RANDOMIZER, 0)]
+    "told",
+    [
+        5,
+        (1, 2),
+        (Cohort.of(0, 3), Datum()),
+        ("x", 1, 2, 3),
+        (Cohort.of(0, N), Datum(), RANDOMIZER, 0),
+    ],
 )
 def test_a_broadcast_that_is_none_is_refused_by_name(told):
     payload = encode(told)
@@ -606,7 +740,9 @@ class FewerRows(Population):
 
 @pytest.mark.parametrize("fidelity", FIDELITIES)
 def test_data_with_fewer_rows_than_it_said_is_not_passed_over(fidelity):
-    with pytest.raises(AccountingError, match=f"{N} users are in the cohort, {N - 3} were asked") as lost:
+    with pytest.raises(
+        AccountingError, match=f"{N} users are in the cohort, {N - 3} were asked"
+    ) as lost:
         run(PROTOCOL, FewerRows(), fidelity=fidelity, seed=1)
     assert lost.value.ledger.settled  # and what was added is known
 
@@ -626,16 +762,37 @@ def test_the_papers_claim_is_not_made_where_honest_reports_were_lost():
 
 
 def test_runs_in_threads_do_not_share_their_scratch_memory():
-    protocol, rows = VectorSum(n=4000, d=20, g=30, b=9), np.random.default_rng(1).normal(size=(4000, 20)) / 9
-    alone = [run(protocol, rows, fidelity="aggregate", seed=seed).value.tobytes() for seed in range(12)]
+    protocol, rows = (
+        VectorSum(n=4000, d=20, g=30, b=9),
+        np.random.default_rng(1).normal(size=(4000, 20)) / 9,
+    )
+    alone = [
+        run(protocol, rows, fidelity="aggregate", seed=seed).value.tobytes() for seed in range(12)
+    ]
     with ThreadPoolExecutor(4) as pool:
-        together = pool.map(lambda seed: run(protocol, rows, fidelity="aggregate", seed=seed).value.tobytes(), range(12))
+        together = pool.map(
+            lambda seed: run(protocol, rows, fidelity="aggregate", seed=seed).value.tobytes(),
+            range(12),
+        )
     assert list(together) == alone
 
 
 def test_a_role_s_process_loads_no_heavy_library():
     # Every actor has a process of its own: what they load counts as many times.
-    heavy = "scipy.special", "scipy.optimize", "scipy.stats", "sklearn", "matplotlib", "pyarrow", "rich"
-    code = f"import sys, protocols, shuffle_sim.roles; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    heavy = (
+        "scipy.special",
+        "scipy.optimize",
+        "scipy.stats",
+        "sklearn",
+        "matplotlib",
+        "pyarrow",
+        "rich",
+    )
+    code = (
+        f"import sys, protocols, shuffle_sim.roles; print([name for name in {heavy} if name in "
+        f"sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout == "[]\n"

@@ -1,4 +1,6 @@
-"""Traffic under seal: the same results, nothing readable where it should not be, everything altered dropped and counted."""
+"""Traffic under seal: the same results, nothing readable where it should not be, everything altered
+dropped and counted.
+"""
 
 from collections import Counter
 from dataclasses import replace
@@ -34,7 +36,9 @@ class Setting:
         self.users = UserShard(deployment, InMemory(ROWS), range(3))
         self.shufflers = [Shuffler(deployment, shard) for shard in range(shards)]
         self.analyzer = Analyzer(deployment)
-        users, *shufflers, analyzer = (role.introduce() for role in (self.users, *self.shufflers, self.analyzer))
+        users, *shufflers, analyzer = (
+            role.introduce() for role in (self.users, *self.shufflers, self.analyzer)
+        )
         self.directory = Directory((users,), tuple(shufflers), (analyzer,))
         for role in (self.users, *self.shufflers, self.analyzer):
             role.meet(self.directory)
@@ -44,18 +48,28 @@ class Setting:
         self.randomizer = VECTOR.randomizer
 
     def shuffled(self, frames):
-        return self.shufflers[0].shuffle(self.broadcast, [b"".join(frame.tobytes() for frame in frames)])
+        return self.shufflers[0].shuffle(
+            self.broadcast, [b"".join(frame.tobytes() for frame in frames)]
+        )
 
     def bundle(self, boxes, purpose=Purpose.BUNDLE, recipient=None, context=None):
-        content = Sealer(recipient or self.directory.shufflers[0], purpose, context or self.context).seal(b"".join(boxes))
+        content = Sealer(
+            recipient or self.directory.shufflers[0], purpose, context or self.context
+        ).seal(b"".join(boxes))
         return replace(self.frames[0], payload=content)
 
     def message(self, label, symbol, purpose=Purpose.MESSAGE, recipient=None, context=None):
         plain = (label << 1 | symbol).to_bytes(1, "big")
-        return Sealer(recipient or self.directory.analyzer[0], purpose, context or self.context).seal(plain)
+        return Sealer(
+            recipient or self.directory.analyzer[0], purpose, context or self.context
+        ).seal(plain)
 
     def boxes(self, symbol=1):
-        return [self.message(label, symbol) for label in range(D) for _ in range(self.randomizer.per_label)]
+        return [
+            self.message(label, symbol)
+            for label in range(D)
+            for _ in range(self.randomizer.per_label)
+        ]
 
 
 @pytest.mark.parametrize("split_up", [{}, {"workers": 2, "shuffler_shards": 3}])
@@ -69,7 +83,10 @@ def test_results_are_those_without_security_and_bytes_those_of_the_formula(split
     assert np.array_equal(plain.value, onion.value)
     assert plain.costs.sealing_bytes == 0
     added = transport.costs.wire_bytes + transport.costs.view_bytes + transport.costs.routed_bytes
-    assert transport.costs.sealing_bytes == added - plain.costs.wire_bytes - plain.costs.view_bytes - plain.costs.routed_bytes
+    assert (
+        transport.costs.sealing_bytes
+        == added - plain.costs.wire_bytes - plain.costs.view_bytes - plain.costs.routed_bytes
+    )
     messages = N * D * VECTOR.randomizer.per_label
     if not split_up:
         assert onion.costs.sealing_bytes == SEAL * (N + 2 * messages)
@@ -80,13 +97,20 @@ def test_results_are_those_without_security_and_bytes_those_of_the_formula(split
 
 @pytest.mark.parametrize("fidelity", ["counts", "aggregate"])
 def test_transport_carries_every_fidelity(fidelity):
-    plain, sealed = (run(VECTOR, ROWS, seed=4, fidelity=fidelity, security=security) for security in ("none", "transport"))
+    plain, sealed = (
+        run(VECTOR, ROWS, seed=4, fidelity=fidelity, security=security)
+        for security in ("none", "transport")
+    )
     assert np.array_equal(plain.value, sealed.value)
-    assert sealed.costs.wire_bytes == users_to_shuffler(VECTOR.randomizer, VECTOR.plan(VECTOR.init()).cohort, 1, "transport")
+    assert sealed.costs.wire_bytes == users_to_shuffler(
+        VECTOR.randomizer, VECTOR.plan(VECTOR.init()).cohort, 1, "transport"
+    )
 
 
 def test_symbols_of_any_alphabet_go_through_the_onion():
-    protocol = SplitAndMixSum(n=20, randomizer=SplitMixRandomizer(1, 5, 3000 + 1096, 3, 20, 0.5, 0.0, 1.0))
+    protocol = SplitAndMixSum(
+        n=20, randomizer=SplitMixRandomizer(1, 5, 3000 + 1096, 3, 20, 0.5, 0.0, 1.0)
+    )
     xs = np.linspace(0, 1, 20)
     assert run(protocol, xs, seed=2, security="onion").value == run(protocol, xs, seed=2).value
 
@@ -94,7 +118,9 @@ def test_symbols_of_any_alphabet_go_through_the_onion():
 def test_the_shuffler_moves_boxes_it_cannot_open_and_the_analyzer_gets_just_these():
     setting = Setting("onion")
     keys = setting.shufflers[0]._keys
-    bundles = [keys.open(frame.payload, Purpose.BUNDLE, setting.context) for frame in setting.frames]
+    bundles = [
+        keys.open(frame.payload, Purpose.BUNDLE, setting.context) for frame in setting.frames
+    ]
     size = box_bytes(setting.randomizer.alphabet)
     sent = [bundle[i : i + size] for bundle in bundles for i in range(0, len(bundle), size)]
     for box in sent:
@@ -113,9 +139,13 @@ def test_the_shuffler_moves_boxes_it_cannot_open_and_the_analyzer_gets_just_thes
 
 
 def test_boxes_are_permuted_uniformly():
-    """False-alarm rate 1e-6: places of two boxes of one user among 5; an order that is kept is caught."""
+    """False-alarm rate 1e-6: places of two boxes of one user among 5; an order that is kept is
+    caught.
+    """
     randomizer = VectorSum(n=5, d=1, g=1, b=1).randomizer
-    held = np.arange(5, dtype=np.uint8)[None, :, None] * np.ones(box_bytes(randomizer.alphabet), np.uint8)
+    held = np.arange(5, dtype=np.uint8)[None, :, None] * np.ones(
+        box_bytes(randomizer.alphabet), np.uint8
+    )
 
     def places(deal):
         seen = []
@@ -151,7 +181,9 @@ def other_round(setting):
 
 BUNDLES = {
     "replayed": lambda s: s.frames[1],
-    "not-authentic": lambda s: replace(s.frames[0], payload=s.frames[0].payload[:-1] + bytes([s.frames[0].payload[-1] ^ 1])),
+    "not-authentic": lambda s: replace(
+        s.frames[0], payload=s.frames[0].payload[:-1] + bytes([s.frames[0].payload[-1] ^ 1])
+    ),
     "unknown-key": lambda s: s.bundle(s.boxes(), recipient=KeyPair().public),
     "truncated": lambda s: replace(s.frames[0], payload=s.frames[0].payload[:40]),
     "wrong-length": lambda s: s.bundle(s.boxes()[:-1]),
@@ -187,7 +219,10 @@ def test_swapped_layers_and_other_bad_messages_are_found_by_the_analyzer():
     setting = Setting("onion")
     good = setting.boxes()
     bad = {
-        0: (setting.message(0, 1, recipient=setting.directory.shufflers[0]), "unknown-key"),  # sealed to the shuffler instead
+        0: (
+            setting.message(0, 1, recipient=setting.directory.shufflers[0]),
+            "unknown-key",
+        ),  # sealed to the shuffler instead
         1: (setting.message(0, 1, purpose=Purpose.BUNDLE), "not-authentic"),
         2: (setting.message(0, 1, context=other_round(setting)), "not-authentic"),
         3: (setting.message(1, 1), "wrong-label"),
@@ -212,13 +247,20 @@ def test_a_symbol_outside_the_alphabet_is_dropped_by_the_analyzer():
     boxes = [sealer.seal(bytes([symbol])) for symbol in (4, 5, 7)]
     opener = Opener(keys, context)
     size, sums = opener.read((3).to_bytes(8, "big") + b"".join(boxes), randomizer)
-    assert (size, sums.tolist(), opener.opened, opener.dropped) == (3, [4], 1, {"symbol-out-of-range": 2})
+    assert (size, sums.tolist(), opener.opened, opener.dropped) == (
+        3,
+        [4],
+        1,
+        {"symbol-out-of-range": 2},
+    )
     with pytest.raises(FrameError, match="wrong-length"):
         opener.read((4).to_bytes(8, "big") + b"".join(boxes), randomizer)
 
 
 class Garbage(Adversary):
-    """User 0 seals noise of the right length; user 1 seals something shorter; user 2 sends a report of only ones."""
+    """User 0 seals noise of the right length; user 1 seals something shorter; user 2 sends a report
+    of only ones.
+    """
 
     def corrupt(self, round_index, users, rng):
         return users[users < 3]
@@ -246,7 +288,9 @@ def test_transport_drops_what_was_altered_replayed_or_signed_by_another():
     stranger = KeyPair()
     plain = parse(Frame(Kind.REPORTS, setting.context, 0, 2, bytes(4)).tobytes())
     forged = Sealer(setting.directory.shufflers[0], Purpose.BATCH, setting.context).seal(
-        stranger.sign(plain.tobytes(), Purpose.BATCH, setting.context, setting.directory.shufflers[0])
+        stranger.sign(
+            plain.tobytes(), Purpose.BATCH, setting.context, setting.directory.shufflers[0]
+        )
     )
     for bad, reason in (
         (flipped, "not-authentic"),
@@ -256,8 +300,13 @@ def test_transport_drops_what_was_altered_replayed_or_signed_by_another():
         (replace(first, reports=1), "not-authentic"),
     ):
         fresh = Setting("transport")
-        fresh.shufflers[0]._keys, fresh.shufflers[0]._directory = setting.shufflers[0]._keys, setting.directory
-        _, record = fresh.shufflers[0].shuffle(setting.broadcast, [bad.tobytes(), *(f.tobytes() for f in setting.frames[2:])])
+        fresh.shufflers[0]._keys, fresh.shufflers[0]._directory = (
+            setting.shufflers[0]._keys,
+            setting.directory,
+        )
+        _, record = fresh.shufflers[0].shuffle(
+            setting.broadcast, [bad.tobytes(), *(f.tobytes() for f in setting.frames[2:])]
+        )
         assert record.dropped == {reason: bad.reports}
     _, record = setting.shuffled([*setting.frames, first])
     assert record.dropped == {"replayed": 2}
@@ -268,7 +317,10 @@ def test_the_view_and_what_goes_between_shards_are_protected_too():
     view, _ = setting.shuffled(setting.frames)
     frame = parse(view)
     for bad, reason in (
-        (replace(frame, payload=frame.payload[:-1] + bytes([frame.payload[-1] ^ 1])), "not-authentic"),
+        (
+            replace(frame, payload=frame.payload[:-1] + bytes([frame.payload[-1] ^ 1])),
+            "not-authentic",
+        ),
         (replace(frame, index=1 << 16), "unknown-sender"),
         (replace(frame, kind=Kind.VIEW), "not-sealed"),
     ):
@@ -280,7 +332,9 @@ def test_the_view_and_what_goes_between_shards_are_protected_too():
     _, routed, _ = pair.shufflers[0].collect(pair.broadcast, [own])
     bent = parse(routed)
     with pytest.raises(FrameError, match="not-authentic"):
-        pair.shufflers[1].accept(pair.broadcast, [replace(bent, payload=bent.payload[:-1] + b"\0").tobytes()])
+        pair.shufflers[1].accept(
+            pair.broadcast, [replace(bent, payload=bent.payload[:-1] + b"\0").tobytes()]
+        )
     pair.shufflers[1].accept(pair.broadcast, [routed])
     with pytest.raises(RoundAbortedError):
         pair.shufflers[0].release(pair.broadcast, [])
@@ -292,9 +346,12 @@ def test_keys_are_fresh_in_every_run_even_with_a_seed():
 
 
 def test_the_largest_symbol_counts_of_a_flooded_label_stay_those_of_one_user():
-    # A user who seals all its messages for label 0 is dropped under the others: its reach is that of an honest user.
+    # A user who seals all its messages for label 0 is dropped under the others: its reach is that
+    # of an honest user.
     setting = Setting("onion")
-    view, _ = setting.shuffled([setting.bundle([setting.message(0, 1) for _ in setting.boxes()]), *setting.frames[1:]])
+    view, _ = setting.shuffled(
+        [setting.bundle([setting.message(0, 1) for _ in setting.boxes()]), *setting.frames[1:]]
+    )
     setting.analyzer.receive(view)
     assert setting.analyzer.concluded()[2].dropped == {"wrong-label": setting.randomizer.per_label}
 
@@ -317,12 +374,17 @@ def test_what_cannot_be_sealed_is_refused_before_anything_runs(options, name):
 
 def test_the_refusal_of_a_long_round_says_how_long_it_would_take():
     large = VectorSum(n=100_000, d=10, g=10, b=40)
-    with pytest.raises(ParameterError, match=r"sealing_seconds above \d+: about [\d,]+ s to seal and open 50,000,000 messages"):
+    with pytest.raises(
+        ParameterError,
+        match=r"sealing_seconds above \d+: about [\d,]+ s to seal and open 50,000,000 messages",
+    ):
         run(large, np.zeros((100_000, 10)), security="onion")
 
 
 class Flaky(InProcessRuntime):
-    """Loses the role that is called with `method` for the first time, when it has done what it was asked."""
+    """Loses the role that is called with `method` for the first time, when it has done what it was
+    asked.
+    """
 
     def __init__(self, method):
         self.method, self.lost = method, []
@@ -352,34 +414,82 @@ def test_a_role_that_is_lost_gets_new_keys_and_the_round_its_result(security, me
 @pytest.mark.parametrize("security", ["transport", "onion"])
 def test_users_that_misbehave_come_back_before_they_have_met_anybody(security):
     flaky = Flaky("answer")
-    sealed = run(VECTOR, ROWS, seed=1, fidelity="literal", security=security, adversary=Garbage(), runtime=flaky)
+    sealed = run(
+        VECTOR,
+        ROWS,
+        seed=1,
+        fidelity="literal",
+        security=security,
+        adversary=Garbage(),
+        runtime=flaky,
+    )
     assert flaky.lost
     assert sealed.reports.accepted + sum(sealed.reports.dropped.values()) == N
 
 
 def test_a_sealed_run_is_resumed_with_what_its_analyzer_dropped(tmp_path):
     whole, again = (
-        run(VECTOR, ROWS, seed=1, security="onion", adversary=Garbage(), checkpoint=tmp_path, resume=resume)
+        run(
+            VECTOR,
+            ROWS,
+            seed=1,
+            security="onion",
+            adversary=Garbage(),
+            checkpoint=tmp_path,
+            resume=resume,
+        )
         for resume in (False, True)
     )
     assert np.array_equal(whole.value, again.value)
     assert whole.reports == again.reports
     with pytest.raises(ParameterError, match="security"):
-        run(VECTOR, ROWS, seed=1, fidelity="literal", adversary=Garbage(), checkpoint=tmp_path, resume=True)
+        run(
+            VECTOR,
+            ROWS,
+            seed=1,
+            fidelity="literal",
+            adversary=Garbage(),
+            checkpoint=tmp_path,
+            resume=True,
+        )
 
 
 @pytest.mark.parametrize("security", ["transport", "onion"])
 @pytest.mark.parametrize(
     "attack",
-    ["ones", "extra-bits", "missing-bits", "wrong-labels", "out-of-range", "garbage", "oversized", "twice", "impostor", "replay"],
+    [
+        "ones",
+        "extra-bits",
+        "missing-bits",
+        "wrong-labels",
+        "out-of-range",
+        "garbage",
+        "oversized",
+        "twice",
+        "impostor",
+        "replay",
+    ],
 )
 def test_every_attack_of_the_library_is_accounted_for_under_seal_as_in_the_clear(attack, security):
     # The engine stops a run in which what was sent is not accounted for.
     plain, sealed = (
-        run(VECTOR, ROWS, seed=3, fidelity="literal", adversary=attacks([f"{attack}:fraction=0.5"]), security=each).reports
+        run(
+            VECTOR,
+            ROWS,
+            seed=3,
+            fidelity="literal",
+            adversary=attacks([f"{attack}:fraction=0.5"]),
+            security=each,
+        ).reports
         for each in ("none", security)
     )
-    assert (sealed.asked, sealed.extra, sealed.corrupted) == (plain.asked, plain.extra, plain.corrupted)
+    assert (sealed.asked, sealed.extra, sealed.corrupted) == (
+        plain.asked,
+        plain.extra,
+        plain.corrupted,
+    )
     assert plain.corrupted > 0
     unseen = sum(sealed.dropped_messages.values())
-    assert sealed.accepted == plain.accepted or (security == "onion" and (unseen or sealed.accepted < plain.accepted))
+    assert sealed.accepted == plain.accepted or (
+        security == "onion" and (unseen or sealed.accepted < plain.accepted)
+    )

@@ -1,4 +1,6 @@
-"""Rounds in batches, views in several frames, and a shuffler in shards: the same law, and nothing lost on the way."""
+"""Rounds in batches, views in several frames, and a shuffler in shards: the same law, and nothing
+lost on the way.
+"""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -32,7 +34,9 @@ PROTOCOL = VectorSum(n=N, d=D, g=4, b=7)
 
 @dataclass(frozen=True)
 class Echo(Randomizer):
-    """Every user sends its numbers as they are: what the shuffler does to them is seen in the view."""
+    """Every user sends its numbers as they are: what the shuffler does to them is seen in the
+    view.
+    """
 
     labels: int
     each: int
@@ -45,7 +49,9 @@ class Echo(Randomizer):
         return values, 0
 
     def randomize(self, x, rng):
-        return Messages.from_symbols(self.alphabet, np.asarray(x).astype(np.int64).reshape(1, self.labels, self.each))
+        return Messages.from_symbols(
+            self.alphabet, np.asarray(x).astype(np.int64).reshape(1, self.labels, self.each)
+        )
 
 
 class EchoRound(Protocol):
@@ -66,7 +72,13 @@ class EchoRound(Protocol):
 
     def plan(self, state):
         event = NonPrivateEvent()
-        return None if state else RoundSpec(Cohort.of(0, self.users_), Datum(), self.randomizer, event, lambda tally: tally)
+        return (
+            None
+            if state
+            else RoundSpec(
+                Cohort.of(0, self.users_), Datum(), self.randomizer, event, lambda tally: tally
+            )
+        )
 
     def update(self, state, estimate):
         return estimate
@@ -100,7 +112,14 @@ def test_waves_and_shards_change_no_bit_of_the_result(tiny, shards, workers, adv
 
 
 def test_one_wave_and_one_frame_are_the_ordinary_round():
-    assert len(Deployment(PROTOCOL, bytes(16), 1, "literal", 4).block_batches(Analyzer(deploy(1)).plan()[0])) == 1
+    assert (
+        len(
+            Deployment(PROTOCOL, bytes(16), 1, "literal", 4).block_batches(
+                Analyzer(deploy(1)).plan()[0]
+            )
+        )
+        == 1
+    )
 
 
 @pytest.mark.parametrize("fidelity", ["counts", "aggregate"])
@@ -122,7 +141,15 @@ def test_messages_of_any_alphabet_arrive_each_once(tiny, symbols, shards):
     sent = rng.integers(0, symbols, (N, 2, 5))
     protocol = EchoRound(N, Echo(2, 5, symbols))
     seen = Seen()
-    result = run(protocol, sent, runtime=seen, fidelity="literal", seed=1, block_size=4, shuffler_shards=shards)
+    result = run(
+        protocol,
+        sent,
+        runtime=seen,
+        fidelity="literal",
+        seed=1,
+        block_size=4,
+        shuffler_shards=shards,
+    )
     assert result.value.sums.tolist() == sent.sum(axis=(0, 2)).tolist()
     arrived = np.sort(np.concatenate(seen.messages(protocol.randomizer), axis=1), axis=1)
     assert np.array_equal(arrived, np.sort(sent.transpose(1, 0, 2).reshape(2, -1), axis=1))
@@ -147,7 +174,10 @@ class Seen(InProcessRuntime):
 
     def messages(self, randomizer):
         """Of each frame, in the order of the view, the symbols (labels, messages)."""
-        frames = sorted((parse(data) for view in self.views for data in split_frames(view)), key=lambda frame: frame.index)
+        frames = sorted(
+            (parse(data) for view in self.views for data in split_frames(view)),
+            key=lambda frame: frame.index,
+        )
         alphabet = Alphabet(1, randomizer.symbols)
         return [
             Messages.from_bytes(
@@ -175,12 +205,21 @@ def orders(shards, defect=None):
         made = Deployment(protocol, bytes(16), seed, "literal", 1, shuffler_shards=shards)
         context = Context.of_broadcast(bytes(16), 0, payload)
         reports = [
-            Frame(Kind.REPORTS, context, user, 1, Messages.from_symbols(randomizer.alphabet, np.array([[[user]]])).tobytes())
+            Frame(
+                Kind.REPORTS,
+                context,
+                user,
+                1,
+                Messages.from_symbols(randomizer.alphabet, np.array([[[user]]])).tobytes(),
+            )
             for user in range(4)
         ]
         hosts = [(defect or Shuffler)(made, shard) for shard in range(shards)]
         view = []
-        collected = [h.collect(broadcast, [reports[u].tobytes() for u in range(s, 4, shards)]) for s, h in enumerate(hosts)]
+        collected = [
+            h.collect(broadcast, [reports[u].tobytes() for u in range(s, 4, shards)])
+            for s, h in enumerate(hosts)
+        ]
         records = [record for *_, record in collected]
         for target, host in enumerate(hosts):
             host.accept(broadcast, [frames[target] for *frames, _ in collected])
@@ -189,7 +228,11 @@ def orders(shards, defect=None):
             for data in split_frames(host.view(broadcast, 0, len(chunks))[0]):
                 chunk = parse(data).payload
                 view += (
-                    Messages.from_bytes(Alphabet(1, 5), int.from_bytes(chunk[:8], "big"), chunk[8:], 1).symbols.ravel().tolist()
+                    Messages.from_bytes(
+                        Alphabet(1, 5), int.from_bytes(chunk[:8], "big"), chunk[8:], 1
+                    )
+                    .symbols.ravel()
+                    .tolist()
                 )
         drawn.append(which[tuple(view)])
     return np.array(drawn)
@@ -201,7 +244,9 @@ class RoutesByHome(Shuffler):
     def collect(self, broadcast, batches):
         now = self._at(broadcast)
         record = now.inbox.take(batches, now.pool)
-        return *[b""] * self._deployment.shuffler_shards, replace(record, shares=Counter({self._shard: now.pool.size}))
+        return *[b""] * self._deployment.shuffler_shards, replace(
+            record, shares=Counter({self._shard: now.pool.size})
+        )
 
 
 class SeldomRoutes(Shuffler):
@@ -234,7 +279,10 @@ def test_power_a_shard_that_keeps_what_it_got_is_caught(defect):
 # The pieces
 
 
-@pytest.mark.parametrize(("ones", "sizes"), [(7, (5, 9)), (13, (5, 9)), (0, (3, 4)), (14, (5, 9)), (4, (0, 6, 2)), (1, (1, 1))])
+@pytest.mark.parametrize(
+    ("ones", "sizes"),
+    [(7, (5, 9)), (13, (5, 9)), (0, (3, 4)), (14, (5, 9)), (4, (0, 6, 2)), (1, (1, 1))],
+)
 def test_ones_are_shared_out_hypergeometrically(ones, sizes):
     rng = np.random.default_rng(ones)
     drawn = np.array([share_out(ones, np.array(sizes), rng) for _ in range(DRAWS)])
@@ -251,7 +299,9 @@ def test_ones_are_shared_out_hypergeometrically(ones, sizes):
 def test_power_a_binomial_share_is_caught():
     rng = np.random.default_rng(1)
     with pytest.raises(LawError):
-        check_pmf(np.minimum(rng.binomial(9, 0.5, DRAWS), 9), hypergeom.pmf(np.arange(10), 14, 7, 9))
+        check_pmf(
+            np.minimum(rng.binomial(9, 0.5, DRAWS), 9), hypergeom.pmf(np.arange(10), 14, 7, 9)
+        )
 
 
 def test_ones_are_shared_out_beyond_a_billion_places():
@@ -264,7 +314,10 @@ def test_ones_are_shared_out_beyond_a_billion_places():
 
 @pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.uint32, np.int64])
 def test_moving_messages_heap_by_heap_keeps_each(kind):
-    rng, row = np.random.default_rng(3), np.random.default_rng(4).integers(0, 200, 300_001).astype(kind)
+    rng, row = (
+        np.random.default_rng(3),
+        np.random.default_rng(4).integers(0, 200, 300_001).astype(kind),
+    )
     before = row.copy()
     moved = permuted(np.split(row, [0, 7, 100_000]), rng)
     assert moved.dtype == kind
@@ -275,7 +328,10 @@ def test_moving_messages_heap_by_heap_keeps_each(kind):
 
 @pytest.mark.parametrize("size", [1, 1000, 1 << 17, 150_001])
 def test_sealed_messages_are_copied_whole_in_the_order_drawn(size):
-    rng, rows = np.random.default_rng(5), np.random.default_rng(6).integers(0, 256, (size, 57), np.uint8)
+    rng, rows = (
+        np.random.default_rng(5),
+        np.random.default_rng(6).integers(0, 256, (size, 57), np.uint8),
+    )
     drawn = order(size, rng)
     assert np.array_equal(np.sort(drawn), np.arange(size))
     for chosen in (drawn, drawn[: size // 3], drawn[-1:]):
@@ -312,13 +368,23 @@ def test_every_heap_is_permuted_uniformly():
 
     def drawn():
         buckets = np.tile(np.arange(4), DRAWS)
-        permute_buckets(buckets, ends, rng.bit_generator.random_raw(64).reshape(4, 16), np.empty((3, 16), np.uint64))
+        permute_buckets(
+            buckets,
+            ends,
+            rng.bit_generator.random_raw(64).reshape(4, 16),
+            np.empty((3, 16), np.uint64),
+        )
         return buckets.reshape(-1, 4)
 
     check_pmf([which[tuple(bucket)] for bucket in drawn().tolist()], np.full(24, 1 / 24))
     with pytest.raises(LawError):  # power: one in ten buckets is not permuted
-        check_pmf([which[tuple(bucket)] for bucket in np.where(rng.random((DRAWS, 1)) < 0.1, np.arange(4), drawn()).tolist()],
-                  np.full(24, 1 / 24))  # fmt: skip
+        check_pmf(
+            [
+                which[tuple(bucket)]
+                for bucket in np.where(rng.random((DRAWS, 1)) < 0.1, np.arange(4), drawn()).tolist()
+            ],
+            np.full(24, 1 / 24),
+        )
 
 
 def test_a_word_that_would_favour_a_place_is_drawn_again():
@@ -328,7 +394,9 @@ def test_a_word_that_would_favour_a_place_is_drawn_again():
     words = np.zeros(32, np.uint32)
     words[2:4] = 1 << 31, 1 << 31  # the middle of three places, then the second of two
     random = words.view(np.uint64).reshape(1, 16)
-    assert permute_bucket(bucket, bucket[:0], state, random, words, 0) == 4  # 2^32 is not a multiple of 3: both zeros are refused
+    assert (
+        permute_bucket(bucket, bucket[:0], state, random, words, 0) == 4
+    )  # 2^32 is not a multiple of 3: both zeros are refused
     assert bucket.tolist() == [0, 2, 1]
     # Where words run out, others are drawn.
     bucket, left = np.arange(1000), words.size - 5
@@ -350,7 +418,10 @@ def collected(made):
     users = UserShard(made, InMemory(ROWS), made.blocks())
     hosts = [Shuffler(made, shard) for shard in range(made.shuffler_shards)]
     blocks = made.blocks()
-    parts = [host.collect(broadcast, [users.answer(broadcast, blocks[s :: len(hosts)])[0]]) for s, host in enumerate(hosts)]
+    parts = [
+        host.collect(broadcast, [users.answer(broadcast, blocks[s :: len(hosts)])[0]])
+        for s, host in enumerate(hosts)
+    ]
     return broadcast, hosts, parts
 
 
@@ -374,7 +445,10 @@ def test_messages_between_shards_are_taken_once_and_only_if_they_are_such():
     frame = parts[1][0]
     for spoilt, reason in (
         (replace(parse(frame), kind=Kind.REPORTS).tobytes(), "wrong-kind"),
-        (replace(parse(frame), context=replace(parse(frame).context, round=3)).tobytes(), "wrong-round"),
+        (
+            replace(parse(frame), context=replace(parse(frame).context, round=3)).tobytes(),
+            "wrong-round",
+        ),
         (replace(parse(frame), payload=parse(frame).payload[:-1]).tobytes(), "wrong-length"),
         (frame[:-1], "truncated"),
     ):

@@ -40,7 +40,9 @@ def test_rounded_values_have_their_exact_law_one_by_one(kernel):
     rng = np.random.default_rng(4)
     columns = np.ascontiguousarray(rng.uniform(-1, 1, (2, 300)))
     with using(kernel):
-        draws = np.array([rounded_values(columns, None, 9.0, 9.0, rng) for _ in range(4000)], np.int64)
+        draws = np.array(
+            [rounded_values(columns, None, 9.0, 9.0, rng) for _ in range(4000)], np.int64
+        )
     scaled = columns * 9.0 + 9.0
     up = draws - np.floor(scaled).astype(np.int64)
     assert set(np.unique(up)) == {0, 1}
@@ -56,14 +58,19 @@ def test_numpy_and_compiled_have_one_law_in_a_run(ball, fidelity):
     rows, protocol = ball(64, 2), VectorSum(n=64, d=2, g=5, b=6)
 
     def tallies(kernel):
-        runs = (run(protocol, rows, fidelity=fidelity, kernel=kernel, seed=s, block_size=64) for s in range(2000))
+        runs = (
+            run(protocol, rows, fidelity=fidelity, kernel=kernel, seed=s, block_size=64)
+            for s in range(2000)
+        )
         return np.array([round((r.value[0] + 64) * 5 / 2 + 64 * 3 - 64 * 5 / 2) for r in runs])
 
     check_same_law(tallies("numpy"), tallies("compiled"))
 
 
 class Scripted:
-    """A generator whose raw bits are all ones and whose uniforms are given: every value with clean low bits is tied."""
+    """A generator whose raw bits are all ones and whose uniforms are given: every value with clean
+    low bits is tied.
+    """
 
     def __init__(self, uniform: float) -> None:
         self.bit_generator, self._uniform = self, uniform
@@ -77,36 +84,53 @@ class Scripted:
 
 @pytest.mark.parametrize("phi", [0.25, 0.75])
 def test_a_tie_is_decided_by_what_the_sixteen_bits_left_over(phi):
-    # 2^16 s = 65536 * 3 + phi: with r all ones, q + r has low bits all ones, and only phi > u rounds up.
+    # 2^16 s = 65536 * 3 + phi: with r all ones, q + r has low bits all ones, and only phi > u
+    # rounds up.
     columns = np.full((1, 5), (3 * 65536 + phi) / 65536)
     for uniform in (0.1, 0.5, 0.9):
         expected = 5 * (3 + (uniform < phi))
         assert rounded_sum(columns, None, 1.0, 0.0, Scripted(uniform))[0] == expected
         sums = np.empty(1, np.int64)
-        state, random, ties = np.zeros((4, 16), np.uint64), np.empty((4, 16), np.uint64), np.full(64, uniform)
+        state, random, ties = (
+            np.zeros((4, 16), np.uint64),
+            np.empty((4, 16), np.uint64),
+            np.full(64, uniform),
+        )
         state[0] = 2**64 - 1  # the first sixteen words are a + b + counter: all ones
-        compiled.rounded_sum(columns, np.full(5, 65536.0), 0.0, np.empty(0), state.copy(), random, ties, sums)
+        compiled.rounded_sum(
+            columns, np.full(5, 65536.0), 0.0, np.empty(0), state.copy(), random, ties, sums
+        )
         assert sums[0] == expected
         values = np.empty((1, 5), np.uint16)
-        compiled.rounded_values(columns, np.full(5, 65536.0), 0.0, state.copy(), random, ties, values)
+        compiled.rounded_values(
+            columns, np.full(5, 65536.0), 0.0, state.copy(), random, ties, values
+        )
         assert values.sum() == expected
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 5000, 20_000])
 def test_what_is_read_next_changes_nothing(kernel, size):
-    columns, ahead = np.random.default_rng(4).random((3, 5000)), np.asfortranarray(np.full((size, 3), np.nan))
+    columns, ahead = (
+        np.random.default_rng(4).random((3, 5000)),
+        np.asfortranarray(np.full((size, 3), np.nan)),
+    )
     with using(kernel):
         alone = rounded_sum(columns, None, 9.0, 1.0, np.random.default_rng(5))
         kernels.expect(ahead)
-        assert rounded_sum(columns, None, 9.0, 1.0, np.random.default_rng(5)).tolist() == alone.tolist()
+        assert (
+            rounded_sum(columns, None, 9.0, 1.0, np.random.default_rng(5)).tolist()
+            == alone.tolist()
+        )
         kernels.expect(None)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_values_on_the_edges_never_leave_the_range(kernel):
     rng = np.random.default_rng(2)
-    columns = np.concatenate([np.full((1, 5000), 1.0), np.full((1, 5000), -1.0), np.full((1, 5000), 1 - 1e-12)])
+    columns = np.concatenate(
+        [np.full((1, 5000), 1.0), np.full((1, 5000), -1.0), np.full((1, 5000), 1 - 1e-12)]
+    )
     with using(kernel):
         for g in (1, 53, kernels.MAX_STEPS):
             top, bottom, near = rounded_sum(columns, None, g / 2, g / 2, rng)
@@ -140,7 +164,10 @@ def test_the_words_of_the_sixteen_generators_are_sfc64():
 def test_the_same_seed_gives_the_same_bits_on_any_number_of_workers_with_either_kernel(ball):
     rows, protocol = ball(3000, 3), VectorSum(n=3000, d=3, g=20, b=9)
     for kernel in KERNELS:
-        results = [run(protocol, rows, fidelity="aggregate", kernel=kernel, seed=4, workers=w).value for w in (1, 3)]
+        results = [
+            run(protocol, rows, fidelity="aggregate", kernel=kernel, seed=4, workers=w).value
+            for w in (1, 3)
+        ]
         assert np.array_equal(*results)
 
 

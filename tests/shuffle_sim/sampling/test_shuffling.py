@@ -1,4 +1,6 @@
-"""The permutation: exact counts always, and the uniform law with power controls. False-alarm rate 1e-6 per law test."""
+"""The permutation: exact counts always, and the uniform law with power controls. False-alarm rate
+1e-6 per law test.
+"""
 
 from functools import cache, partial
 from itertools import combinations, permutations
@@ -27,13 +29,18 @@ def unpacked(packed: np.ndarray, size: int) -> np.ndarray:
 
 
 @relaxed
-@given(arrays(np.int64, array_shapes(min_dims=3, max_dims=3, max_side=6), elements=st.integers(0, 9)), st.integers(0, 2**32))
+@given(
+    arrays(np.int64, array_shapes(min_dims=3, max_dims=3, max_side=6), elements=st.integers(0, 9)),
+    st.integers(0, 2**32),
+)
 def test_permute_keeps_every_labels_messages(symbols, seed):
     before = symbols.copy()
     permuted = permute(symbols, np.random.default_rng(seed))
     reports, labels, per_label = symbols.shape
     assert permuted.shape == (labels, reports * per_label)
-    assert np.array_equal(np.sort(permuted, axis=1), np.sort(symbols.transpose(1, 0, 2).reshape(labels, -1), axis=1))
+    assert np.array_equal(
+        np.sort(permuted, axis=1), np.sort(symbols.transpose(1, 0, 2).reshape(labels, -1), axis=1)
+    )
     assert np.array_equal(symbols, before)
 
 
@@ -44,7 +51,9 @@ def test_arrange_has_exactly_so_many_ones(size, share, seed):
     assert unpacked(arrange(ones, size, np.random.default_rng(seed)), size).sum() == ones
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 8, 9, 15, 16, 63, 64, 65, 127, 128, 129, 1000, 4096, 100_003])
+@pytest.mark.parametrize(
+    "size", [1, 2, 7, 8, 9, 15, 16, 63, 64, 65, 127, 128, 129, 1000, 4096, 100_003]
+)
 def test_arrange_is_exact_at_the_edges(size):
     rng = np.random.default_rng(size)
     for ones in {0, 1, size // 3, size // 2, size - 1, size} & set(range(size + 1)):
@@ -63,8 +72,9 @@ def test_the_arrangement_is_the_generators():
     assert draws[0] == draws[1] != draws[2]
 
 
-# The law. Size 6: every arrangement is a cell. Larger sizes: one pair of ones, picked at random from each draw, is uniform
-# over all pairs of places (a single one over all places); the picks of different draws are independent.
+# The law. Size 6: every arrangement is a cell. Larger sizes: one pair of ones, picked at random
+# from each draw, is uniform over all pairs of places (a single one over all places); the picks of
+# different draws are independent.
 
 
 def sometimes_sorted(ones, size, rng):
@@ -86,7 +96,9 @@ def permuted(ones, size, rng):
 
 @cache
 def cells(draw, ones, size, seed):
-    """Independent draws of a cell that is uniform over `comb(size, k)` cells when arrangements are, and that number."""
+    """Independent draws of a cell that is uniform over `comb(size, k)` cells when arrangements are,
+    and that number.
+    """
     rng, picks = np.random.default_rng(seed), np.random.default_rng(seed + 1000)
     bits = np.unpackbits(np.stack([draw(ones, size, rng) for _ in range(DRAWS)]), axis=1)
     assert (bits.sum(axis=1) == ones).all()
@@ -110,8 +122,13 @@ def test_arrange_is_uniform(ones, size):
 
 @pytest.mark.parametrize(("start", "ones", "size"), [(0, 2, 6), (2**64 - 1, 2, 6), (0, 64, 70)])
 def test_the_repair_alone_is_uniform(start, ones, size, monkeypatch):
-    # Independent bits hide a fault in the repair, which has little left to do: let it do everything.
-    monkeypatch.setattr(shuffling, "_dyadic", lambda _numerator, _precision, words, _rng: np.full(words, start, np.uint64))
+    # Independent bits hide a fault in the repair, which has little left to do: let it do
+    # everything.
+    monkeypatch.setattr(
+        shuffling,
+        "_dyadic",
+        lambda _numerator, _precision, words, _rng: np.full(words, start, np.uint64),
+    )
     check_uniform(partial(arrange), ones, size)  # a function of its own: `cells` are cached
 
 
@@ -140,4 +157,7 @@ def test_permute_is_uniform_inside_each_label_and_independent_across():
         drawn.append(6 * orders.index(tuple(first)) + orders.index(tuple(second)))
     check_pmf(drawn, np.full(36, 1 / 36), false_alarm=FALSE_ALARM)
     with pytest.raises(LawError):  # power: one order for both labels in a tenth of the draws
-        check_pmf([7 * (cell % 6) if i % 10 == 0 else cell for i, cell in enumerate(drawn)], np.full(36, 1 / 36))
+        check_pmf(
+            [7 * (cell % 6) if i % 10 == 0 else cell for i, cell in enumerate(drawn)],
+            np.full(36, 1 / 36),
+        )

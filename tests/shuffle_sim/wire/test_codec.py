@@ -39,11 +39,23 @@ class Stranger:
 
 
 WORDS = (Pair, Holder, Cohort, Datum, BinomialRandomizer)
-plain = st.one_of(st.none(), st.booleans(), st.integers(-(2**63), 2**64 - 1), st.floats(allow_nan=False), st.text(), st.binary())
-arrays_of = st.one_of(arrays(dtype, array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3)) for dtype in ("<f8", "<i8"))
+plain = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**63), 2**64 - 1),
+    st.floats(allow_nan=False),
+    st.text(),
+    st.binary(),
+)
+arrays_of = st.one_of(
+    arrays(dtype, array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3))
+    for dtype in ("<f8", "<i8")
+)
 trees = st.recursive(
     plain | arrays_of,
-    lambda kids: st.one_of(st.lists(kids, max_size=3).map(tuple), st.builds(Pair, kids, kids), st.builds(Holder, kids)),
+    lambda kids: st.one_of(
+        st.lists(kids, max_size=3).map(tuple), st.builds(Pair, kids, kids), st.builds(Holder, kids)
+    ),
     max_leaves=10,
 )
 
@@ -81,7 +93,13 @@ def test_what_a_round_broadcasts_comes_back():
 
 @pytest.mark.parametrize(
     ("value", "means"),
-    [(np.int32(3), 3), (np.uint8(3), 3), (np.float32(0.5), 0.5), (np.float64(0.5), 0.5), (np.bool_(True), True)],
+    [
+        (np.int32(3), 3),
+        (np.uint8(3), 3),
+        (np.float32(0.5), 0.5),
+        (np.float64(0.5), 0.5),
+        (np.bool_(True), True),
+    ],
 )
 def test_numpy_scalars_are_the_plain_values(value, means):
     assert encode(value) == encode(means)
@@ -89,15 +107,56 @@ def test_numpy_scalars_are_the_plain_values(value, means):
 
 def test_the_memory_layout_of_an_array_does_not_show():
     rows = np.arange(6.0).reshape(2, 3)
-    for other in (np.asfortranarray(rows), rows.astype(">f8"), np.repeat(rows, 2, axis=1)[:, ::2], rows[::-1][::-1]):
+    for other in (
+        np.asfortranarray(rows),
+        rows.astype(">f8"),
+        np.repeat(rows, 2, axis=1)[:, ::2],
+        rows[::-1][::-1],
+    ):
         assert encode(other) == encode(rows)
 
 
 def test_different_values_have_different_bytes():
     values = [
-        *(None, False, True, 0, 1, 0.0, -0.0, 1.0, "", "t", b"", b"t", (), (None,), ((),), ("t",), (1, 2), ((1, 2),)),
-        *(np.array(1), np.array(1.0), np.array([1]), np.array([[1]]), np.zeros(0), np.zeros((0, 1)), np.zeros(0, int)),
-        *(Pair(1), Pair(None, 1), Pair((1, None)), Pair(Pair(1)), Holder(1), Datum(), ("d", "Datum"), ("a", "<i8", (1,), b"")),
+        *(
+            None,
+            False,
+            True,
+            0,
+            1,
+            0.0,
+            -0.0,
+            1.0,
+            "",
+            "t",
+            b"",
+            b"t",
+            (),
+            (None,),
+            ((),),
+            ("t",),
+            (1, 2),
+            ((1, 2),),
+        ),
+        *(
+            np.array(1),
+            np.array(1.0),
+            np.array([1]),
+            np.array([[1]]),
+            np.zeros(0),
+            np.zeros((0, 1)),
+            np.zeros(0, int),
+        ),
+        *(
+            Pair(1),
+            Pair(None, 1),
+            Pair((1, None)),
+            Pair(Pair(1)),
+            Holder(1),
+            Datum(),
+            ("d", "Datum"),
+            ("a", "<i8", (1,), b""),
+        ),
     ]
     assert len({encode(value) for value in values}) == len(values)
 
@@ -107,7 +166,9 @@ def test_decoded_arrays_cannot_be_written():
         decode(encode(np.zeros(3)), ())[0] = 1
 
 
-@pytest.mark.parametrize("value", [Stranger(), (1, Stranger()), Pair(1, Stranger()), Holder((Stranger(),))])
+@pytest.mark.parametrize(
+    "value", [Stranger(), (1, Stranger()), Pair(1, Stranger()), Holder((Stranger(),))]
+)
 def test_a_class_outside_the_vocabulary_is_refused(value):
     data = encode(value)
     assert decode(data, (*WORDS, Stranger)) == value
@@ -179,8 +240,17 @@ def test_deep_nesting_is_read_or_refused(depth):
 def test_10_000_mutants_decode_to_themselves_or_are_refused():
     rng, outcomes = random.Random(22), Counter()
     originals = [
-        encode((Cohort(((0, 3), (5, 900))), Datum(), BinomialRandomizer(2, 3, 4, 0.5, -1.0, 2.0, 1.0), 7)),
-        encode(Pair(np.arange(6.0).reshape(2, 3), (np.arange(3), None, True, "text", b"bytes", -1.5))),
+        encode(
+            (
+                Cohort(((0, 3), (5, 900))),
+                Datum(),
+                BinomialRandomizer(2, 3, 4, 0.5, -1.0, 2.0, 1.0),
+                7,
+            )
+        ),
+        encode(
+            Pair(np.arange(6.0).reshape(2, 3), (np.arange(3), None, True, "text", b"bytes", -1.5))
+        ),
         encode(Holder((Pair(2**63), Holder(()), (((1,),),)))),
     ]
     for _ in range(10_000):

@@ -1,6 +1,8 @@
-"""200,000 mutated reports: each accepted unchanged or dropped under a named reason, nothing else escapes, memory stays bounded.
+"""200,000 mutated reports: each accepted unchanged or dropped under a named reason, nothing else
+escapes, memory stays bounded.
 
-The reference decides by encoding again what a frame at fixed places seems to say; it shares no code with the shuffler.
+The reference decides by encoding again what a frame at fixed places seems to say; it shares no code
+with the shuffler.
 """
 
 import hashlib
@@ -28,22 +30,41 @@ LABEL, SIZE = PROTOCOL.randomizer.per_label, PROTOCOL.randomizer.report_bytes
 TASK = bytes(range(16))
 PAYLOAD_TYPE = {Kind.COUNTS: "<u2", Kind.TALLY: "<i8"}
 REASONS = {
-    "truncated", "oversized", "malformed", "wrong-version", "non-canonical", "wrong-task", "wrong-round", "wrong-parameters",
-    "wrong-kind", "wrong-count", "wrong-sender", "wrong-length", "too-many-reports", "nonzero-padding", "count-out-of-range",
+    "truncated",
+    "oversized",
+    "malformed",
+    "wrong-version",
+    "non-canonical",
+    "wrong-task",
+    "wrong-round",
+    "wrong-parameters",
+    "wrong-kind",
+    "wrong-count",
+    "wrong-sender",
+    "wrong-length",
+    "too-many-reports",
+    "nonzero-padding",
+    "count-out-of-range",
     "duplicate-block",
-}  # fmt: skip
+}
 
 
 class World:
-    """One round at a fidelity: its broadcast, and the frames that honest code sent, a third of them by users on their own."""
+    """One round at a fidelity: its broadcast, and the frames that honest code sent, a third of them
+    by users on their own.
+    """
 
     def __init__(self, fidelity):
         self.deployment = Deployment(PROTOCOL, TASK, 7, fidelity, BLOCK, Coalition(0.3))
         self.broadcast, _, _ = Analyzer(self.deployment).plan()
         rows = np.random.default_rng(0).normal(size=(N, D)) / 4
-        batch, _ = UserShard(self.deployment, InMemory(rows), self.deployment.blocks()).answer(self.broadcast)
+        batch, _ = UserShard(self.deployment, InMemory(rows), self.deployment.blocks()).answer(
+            self.broadcast
+        )
         self.frames = [bytes(data) for data in split_frames(batch)]
-        self.whole = {"literal": Kind.REPORTS, "counts": Kind.COUNTS, "aggregate": Kind.TALLY}[fidelity]
+        self.whole = {"literal": Kind.REPORTS, "counts": Kind.COUNTS, "aggregate": Kind.TALLY}[
+            fidelity
+        ]
 
     def content(self, kind, reports, payload):
         """Ones under each label if `payload` is one of so many reports, None otherwise."""
@@ -56,10 +77,16 @@ class World:
         if len(payload) != SIZE * reports:
             return None
         bits = np.unpackbits(np.frombuffer(payload, np.uint8).reshape(reports, SIZE), axis=1)
-        return None if bits[:, D * LABEL :].any() else bits[:, : D * LABEL].reshape(reports, D, LABEL).sum(axis=(0, 2))
+        return (
+            None
+            if bits[:, D * LABEL :].any()
+            else bits[:, : D * LABEL].reshape(reports, D, LABEL).sum(axis=(0, 2))
+        )
 
     def accepts(self, data):
-        """(block, sender or None, users, ones) if `data` is a frame of this round, None otherwise."""
+        """(block, sender or None, users, ones) if `data` is a frame of this round, None
+        otherwise.
+        """
         index, reports = (int.from_bytes(data[at : at + 4], "big") for at in (45, 49))
         payload = data[55:] if len(data) < 311 else data[56:]
         if data == encoded(Kind.PACKET, index, 1, payload):
@@ -74,7 +101,9 @@ class World:
         return None if ones is None else (index, None, reports, ones)
 
     def reference(self, batch):
-        """Reports accepted, their ones, and frames that must be dropped; of two by the same sender or block the first counts."""
+        """Reports accepted, their ones, and frames that must be dropped; of two by the same sender
+        or block the first counts.
+        """
         seen, taken, ones, bad, at = set(), Counter(), np.zeros(D, np.int64), 0, 0
         while at < len(batch):
             size = int.from_bytes(batch[at : at + 4], "big")
@@ -98,7 +127,8 @@ class World:
         assert record.accepted == accepted
         assert ones_of(view) == ones.tolist()
         assert set(record.dropped) <= REASONS
-        # A whole block's frame is dropped with all its reports, or as one where it is too broken to say.
+        # A whole block's frame is dropped with all its reports, or as one where it is too broken to
+        # say.
         assert bad <= sum(record.dropped.values()) <= BLOCK * bad
         return Counter(record.dropped)
 
@@ -106,7 +136,11 @@ class World:
 def encoded(kind, index, reports, payload):
     """The frame of this round, byte by byte as docs/wire.md says."""
     header = TASK + PARAMETERS + struct.pack(">III", 0, index, reports)
-    length = struct.pack(">BB", 0xC4, len(payload)) if len(payload) < 256 else struct.pack(">BH", 0xC5, len(payload))
+    length = (
+        struct.pack(">BB", 0xC4, len(payload))
+        if len(payload) < 256
+        else struct.pack(">BH", 0xC5, len(payload))
+    )
     return prefixed(b"\x94\x01" + bytes([kind]) + b"\xc4\x2c" + header + length + payload)
 
 
@@ -115,7 +149,9 @@ def ones_of(view):
     content = frame.payload[8:]  # after the number of messages under a label
     if frame.kind is Kind.VIEW_TALLY:
         return np.frombuffer(content, "<i8").tolist()
-    return np.unpackbits(np.frombuffer(content, np.uint8).reshape(D, -1), axis=1).sum(axis=1).tolist()
+    return (
+        np.unpackbits(np.frombuffer(content, np.uint8).reshape(D, -1), axis=1).sum(axis=1).tolist()
+    )
 
 
 def prefixed(body):
@@ -157,7 +193,9 @@ def edited(data, rng):
     """Other fields in the header: task, parameters, round, index, reports, version or kind."""
     place, width = rng.choice(((9, 16), (25, 16), (41, 4), (45, 4), (49, 4), (5, 1), (6, 1)))
     value = (
-        rng.randbytes(width) if width == 16 else rng.choice((0, 1, 2, 3, 7, 127, 2 ** (8 * width - 1) - 1)).to_bytes(width, "big")
+        rng.randbytes(width)
+        if width == 16
+        else rng.choice((0, 1, 2, 3, 7, 127, 2 ** (8 * width - 1) - 1)).to_bytes(width, "big")
     )
     return data[:place] + value + data[place + width :]
 
@@ -168,7 +206,10 @@ def resized(data, rng):
         frame = parse(data)
     except FrameError:
         return data
-    return replace(frame, payload=(frame.payload + bytes(9))[: max(0, len(frame.payload) + rng.randrange(-6, 9))]).tobytes()
+    return replace(
+        frame,
+        payload=(frame.payload + bytes(9))[: max(0, len(frame.payload) + rng.randrange(-6, 9))],
+    ).tobytes()
 
 
 def uncanonical(data, rng):
@@ -181,7 +222,14 @@ def uncanonical(data, rng):
 
 def bombed(data, rng):
     body = rng.choice(
-        (b"\x91" * 40, b"\x94" * 90, b"\x80" * 50, b"\xdd\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\xdf" + b"\xff" * 9)
+        (
+            b"\x91" * 40,
+            b"\x94" * 90,
+            b"\x80" * 50,
+            b"\xdd\xff\xff\xff\xff",
+            b"\xc6\xff\xff\xff\xff",
+            b"\xdf" + b"\xff" * 9,
+        )
     )
     return prefixed(data[4 : rng.choice((4, 5, 7, 53))] + body)
 
@@ -195,9 +243,21 @@ def same(data, rng):
 
 
 MUTATIONS = (
-    flipped, flipped, payload_flipped, payload_flipped, truncated, extended, lying, edited, edited, resized, uncanonical, bombed,
-    noise, same,
-)  # fmt: skip
+    flipped,
+    flipped,
+    payload_flipped,
+    payload_flipped,
+    truncated,
+    extended,
+    lying,
+    edited,
+    edited,
+    resized,
+    uncanonical,
+    bombed,
+    noise,
+    same,
+)
 
 
 def mutant(frames, rng):
@@ -228,7 +288,11 @@ def test_70_000_mutants_are_accepted_unchanged_or_dropped_by_name(fidelity):
     for _ in range(1000):
         mutants = [mutant(world.frames, rng) for _ in range(70)]
         # A broken length would hide all that follows it: those go into batches of their own.
-        whole = [data for data in mutants if len(data) >= 4 and int.from_bytes(data[:4], "big") == len(data) - 4]
+        whole = [
+            data
+            for data in mutants
+            if len(data) >= 4 and int.from_bytes(data[:4], "big") == len(data) - 4
+        ]
         reasons += world.check(b"".join(whole))
         for data in mutants:
             if len(data) < 4 or int.from_bytes(data[:4], "big") != len(data) - 4:
@@ -240,10 +304,14 @@ def test_70_000_mutants_are_accepted_unchanged_or_dropped_by_name(fidelity):
 
 @pytest.mark.parametrize("lax", ["check_context", "read_reports"])
 def test_a_lax_shuffler_is_caught(lax, monkeypatch):
-    """Power: frames of other rounds taken, or contents taken without a look at their range and padding."""
+    """Power: frames of other rounds taken, or contents taken without a look at their range and
+    padding.
+    """
     nothing = {
         "check_context": lambda *_: None,
-        "read_reports": lambda frame, _: Messages.from_ones(np.zeros((frame.reports, D), np.int64), LABEL),
+        "read_reports": lambda frame, _: Messages.from_ones(
+            np.zeros((frame.reports, D), np.int64), LABEL
+        ),
     }
     monkeypatch.setattr(f"shuffle_sim.roles.shuffler.{lax}", nothing[lax])
     rng, world = random.Random(3), WORLDS["literal"]
@@ -311,7 +379,11 @@ BOMBS = {
     "empty maps": b"\x94" + b"\x80" * MEGABYTE,
     "empty strings": b"\x94" + b"\xa0" * MEGABYTE,
     "floats": b"\xdd\x00\x01\xc7\x1c" + b"\xcb" * MEGABYTE,
-    "a large payload": b"\x94\x01\x04\xc4\x2c" + HEADER + b"\xc6" + MEGABYTE.to_bytes(4, "big") + bytes(MEGABYTE),
+    "a large payload": b"\x94\x01\x04\xc4\x2c"
+    + HEADER
+    + b"\xc6"
+    + MEGABYTE.to_bytes(4, "big")
+    + bytes(MEGABYTE),
     "a large lie": b"\x94\x01\x04\xc4\x2c" + HEADER + b"\xc6\x3f\xff\xff\xff" + bytes(MEGABYTE),
     "garbage": random.Random(2).randbytes(MEGABYTE),
 }
@@ -334,7 +406,9 @@ def test_a_megabyte_of_malice_stays_a_few_megabytes(bomb, fidelity, enveloped):
     data = prefixed(bomb)
     if enveloped:
         data = Frame(Kind.PACKET, CONTEXT, 3, 1, data).tobytes()
-    used, (_, record) = peak(lambda: Shuffler(world.deployment).shuffle(world.broadcast, [world.frames[0], data]))
+    used, (_, record) = peak(
+        lambda: Shuffler(world.deployment).shuffle(world.broadcast, [world.frames[0], data])
+    )
     assert sum(record.dropped.values()) == 1
     assert used < 6 * MEGABYTE
 

@@ -16,7 +16,9 @@ relaxed = settings(deadline=None, max_examples=150)
 def symbol_batches(draw, sizes=(2, 3, 4, 255, 256, 257, 1000, 1024, 2**24, 2**33)):
     size = draw(st.sampled_from(sizes))
     shape = draw(st.tuples(st.integers(1, 6), st.integers(1, 5), st.integers(1, 9)))
-    return Alphabet(shape[1], size), draw(arrays(np.int64, shape, elements=st.integers(0, size - 1)))
+    return Alphabet(shape[1], size), draw(
+        arrays(np.int64, shape, elements=st.integers(0, size - 1))
+    )
 
 
 @st.composite
@@ -73,10 +75,18 @@ def test_from_ones_is_the_thermometer_code(batch):
 @pytest.mark.parametrize("reports", [0, 1, 254, 255, 256, 509, 510, 511, 1300])
 def test_sums_of_bits_count_like_brute_force(reports):
     rng = np.random.default_rng(reports)
-    for labels, per_label, share in ((1, 1, 1.0), (3, 5, 1.0), (3, 5, 0.4), (2, 64, 0.99), (7, 3, 0.5)):
+    for labels, per_label, share in (
+        (1, 1, 1.0),
+        (3, 5, 1.0),
+        (3, 5, 0.4),
+        (2, 64, 0.99),
+        (7, 3, 0.5),
+    ):
         symbols = (rng.random((reports, labels, per_label)) < share).astype(np.uint8)
         sent = np.packbits(symbols.reshape(reports, labels * per_label), axis=1)
-        brute = [int(sum(symbols[r, label].sum() for r in range(reports))) for label in range(labels)]
+        brute = [
+            int(sum(symbols[r, label].sum() for r in range(reports))) for label in range(labels)
+        ]
         ones = Messages(Alphabet(labels), per_label, sent).sums()
         assert ones.dtype == np.int64
         assert ones.tolist() == brute
@@ -113,7 +123,9 @@ def test_every_single_padding_bit_is_refused(batch, data):
     if not spare:
         return
     planted = messages.packed.copy()
-    planted[data.draw(st.integers(0, len(symbols) - 1)), -1] |= 1 << data.draw(st.integers(0, spare - 1))
+    planted[data.draw(st.integers(0, len(symbols) - 1)), -1] |= 1 << data.draw(
+        st.integers(0, spare - 1)
+    )
     with pytest.raises(FrameError) as refused:
         Messages.from_bytes(alphabet, symbols.shape[2], planted.tobytes(), len(symbols))
     assert refused.value.reason == "nonzero-padding"
@@ -141,13 +153,18 @@ def test_no_reports_are_no_bytes():
     assert empty.tobytes() == b""
 
 
-@pytest.mark.parametrize(("labels", "symbols"), [(0, 2), (-1, 2), (1, 1), (1, 0), (1.0, 2), (True, 2), (1, 2.0), ("1", 2)])
+@pytest.mark.parametrize(
+    ("labels", "symbols"),
+    [(0, 2), (-1, 2), (1, 1), (1, 0), (1.0, 2), (True, 2), (1, 2.0), ("1", 2)],
+)
 def test_an_empty_alphabet_is_refused(labels, symbols):
     with pytest.raises(ParameterError):
         Alphabet(labels, symbols)
 
 
-@pytest.mark.parametrize(("size", "bits"), [(2, 1), (3, 2), (4, 2), (5, 3), (1000, 10), (1024, 10), (1025, 11)])
+@pytest.mark.parametrize(
+    ("size", "bits"), [(2, 1), (3, 2), (4, 2), (5, 3), (1000, 10), (1024, 10), (1025, 11)]
+)
 def test_symbols_and_labels_cost_the_bits_they_need(size, bits):
     assert Alphabet(1, size).symbol_bits == bits
     assert Alphabet(size).label_bits == bits

@@ -1,4 +1,6 @@
-"""HPKE against the vectors of RFC 9180 and against a key schedule of our own; what is sealed opens for its purpose only."""
+"""HPKE against the vectors of RFC 9180 and against a key schedule of our own; what is sealed opens
+for its purpose only.
+"""
 
 import pickle
 
@@ -13,7 +15,16 @@ from hypothesis import strategies as st
 
 from shuffle_sim.errors import FrameError
 from shuffle_sim.wire.frames import Context
-from shuffle_sim.wire.sealing import KEY_ID, SEAL, SIGNATURE, KeyPair, Purpose, Sealer, info, verified
+from shuffle_sim.wire.sealing import (
+    KEY_ID,
+    SEAL,
+    SIGNATURE,
+    KeyPair,
+    Purpose,
+    Sealer,
+    info,
+    verified,
+)
 
 # RFC 9180, A.1.1: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM, base mode.
 RFC = {
@@ -27,7 +38,8 @@ RFC = {
     "base_nonce": "56d890e5accaaf011cff4b7d",
     "pt": "4265617574792069732074727574682c20747275746820626561757479",
     "aad": "436f756e742d30",
-    "ct": "f938558b5d72f1a23810b4be2ab4f84331acc02fc97babc53a52ae8218a355a96d8770ac83d07bea87e13c512a",
+    "ct": "f938558b5d72f1a23810b4be2ab4f84331acc02fc97babc53a52ae8218a355a9"
+    "6d8770ac83d07bea87e13c512a",
 }
 V = {name: bytes.fromhex(value) for name, value in RFC.items()}
 KEM_ID, SUITE_ID = b"KEM\x00\x20", b"HPKE\x00\x20\x00\x01\x00\x01"
@@ -54,16 +66,23 @@ def decapsulated(enc: bytes, private: X25519PrivateKey) -> bytes:
 
 def schedule(secret: bytes, bound: bytes) -> tuple[bytes, bytes]:
     """RFC 9180, 5.1: (key, base nonce) of the base mode."""
-    hashed = extract(b"", SUITE_ID, b"psk_id_hash", b""), extract(b"", SUITE_ID, b"info_hash", bound)
+    hashed = (
+        extract(b"", SUITE_ID, b"psk_id_hash", b""),
+        extract(b"", SUITE_ID, b"info_hash", bound),
+    )
     context = b"\0" + b"".join(hashed)
     prk = extract(secret, SUITE_ID, b"secret", b"")
-    return expand(prk, SUITE_ID, b"key", context, 16), expand(prk, SUITE_ID, b"base_nonce", context, 12)
+    return expand(prk, SUITE_ID, b"key", context, 16), expand(
+        prk, SUITE_ID, b"base_nonce", context, 12
+    )
 
 
 def owner_of(private: bytes) -> KeyPair:
     pair = KeyPair()
     pair._sealing = X25519PrivateKey.from_private_bytes(private)
-    pair.public = type(pair.public)(pair._sealing.public_key().public_bytes_raw(), pair.public.signing)
+    pair.public = type(pair.public)(
+        pair._sealing.public_key().public_bytes_raw(), pair.public.signing
+    )
     return pair
 
 
@@ -76,7 +95,8 @@ def test_the_key_schedule_written_here_gives_the_vectors_of_the_rfc():
 
 
 def test_open_takes_a_box_made_of_the_rfcs_key_and_nonce(monkeypatch):
-    # The ciphertext of the RFC carries associated data, which the single-shot interface has not: here none, all else is the same.
+    # The ciphertext of the RFC carries associated data, which the single-shot interface has not:
+    # here none, all else is the same.
     monkeypatch.setattr("shuffle_sim.wire.sealing.info", lambda purpose, context: V["info"])
     pair = owner_of(V["skRm"])
     box = pair.public.key_id + V["enc"] + AESGCM(V["key"]).encrypt(V["base_nonce"], V["pt"], b"")
@@ -90,14 +110,22 @@ def test_what_is_sealed_opens_with_the_key_schedule_written_here(plaintext, purp
     box = Sealer(pair.public, purpose, CONTEXT).seal(plaintext)
     assert len(box) == len(plaintext) + SEAL
     enc, sealed = box[KEY_ID : KEY_ID + 32], box[KEY_ID + 32 :]
-    key, nonce = schedule(decapsulated(enc, X25519PrivateKey.from_private_bytes(V["skRm"])), info(purpose, CONTEXT))
+    key, nonce = schedule(
+        decapsulated(enc, X25519PrivateKey.from_private_bytes(V["skRm"])), info(purpose, CONTEXT)
+    )
     assert AESGCM(key).decrypt(nonce, sealed, b"") == plaintext == pair.open(box, purpose, CONTEXT)
 
 
 def test_every_bound_thing_is_in_info_and_none_can_be_read_as_another():
-    contexts = [CONTEXT, Context(bytes(16), 3, CONTEXT.parameters), Context(CONTEXT.task, 4, CONTEXT.parameters),
-                Context(CONTEXT.task, 3, bytes(16))]  # fmt: skip
-    assert len({info(purpose, context) for purpose in Purpose for context in contexts}) == len(Purpose) * len(contexts)
+    contexts = [
+        CONTEXT,
+        Context(bytes(16), 3, CONTEXT.parameters),
+        Context(CONTEXT.task, 4, CONTEXT.parameters),
+        Context(CONTEXT.task, 3, bytes(16)),
+    ]
+    assert len({info(purpose, context) for purpose in Purpose for context in contexts}) == len(
+        Purpose
+    ) * len(contexts)
     pair = KeyPair()
     for purpose in Purpose:
         for context in contexts:
@@ -118,7 +146,11 @@ def test_every_flipped_bit_a_cut_and_a_wrong_key_are_told_by_reason():
         with pytest.raises(FrameError) as caught:
             pair.open(bytes(flipped), Purpose.MESSAGE, CONTEXT)
         assert caught.value.reason == ("unknown-key" if bit < 8 * KEY_ID else "not-authentic")
-    for cut, reason in ((box[: SEAL - 1], "truncated"), (box[:-1], "not-authentic"), (b"", "truncated")):
+    for cut, reason in (
+        (box[: SEAL - 1], "truncated"),
+        (box[:-1], "not-authentic"),
+        (b"", "truncated"),
+    ):
         with pytest.raises(FrameError, match=reason):
             pair.open(cut, Purpose.MESSAGE, CONTEXT)
     with pytest.raises(FrameError, match="unknown-key"):

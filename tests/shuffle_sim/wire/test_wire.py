@@ -11,12 +11,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shuffle_sim.errors import FrameError
-from shuffle_sim.wire.frames import MAX_FRAME, VERSION, Context, Frame, Kind, check_context, frame_bytes, parse, split_frames
+from shuffle_sim.wire.frames import (
+    MAX_FRAME,
+    VERSION,
+    Context,
+    Frame,
+    Kind,
+    check_context,
+    frame_bytes,
+    parse,
+    split_frames,
+)
 
 relaxed = settings(deadline=None, max_examples=200)
 uint32 = st.integers(0, 2**32 - 1)
 key = st.binary(min_size=16, max_size=16)
-frames = st.builds(Frame, st.sampled_from(Kind), st.builds(Context, key, uint32, key), uint32, uint32, st.binary(max_size=300))
+frames = st.builds(
+    Frame,
+    st.sampled_from(Kind),
+    st.builds(Context, key, uint32, key),
+    uint32,
+    uint32,
+    st.binary(max_size=300),
+)
 CONTEXT = Context(bytes(range(16)), 3, bytes(range(16, 32)))
 FRAME = Frame(Kind.REPORTS, CONTEXT, 5, 2, b"payload")
 HEADER = FRAME.tobytes()[4 + 5 : 4 + 5 + 44]
@@ -215,7 +232,10 @@ def test_other_broadcasts_have_other_contexts(one, other):
 def mutate(data: bytes, rng: random.Random) -> bytes:
     body = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
-        how, at = rng.randrange(5), rng.randrange(min(len(body), 80) if rng.random() < 0.7 else len(body))
+        how, at = (
+            rng.randrange(5),
+            rng.randrange(min(len(body), 80) if rng.random() < 0.7 else len(body)),
+        )
         if how == 0:
             body[at] ^= 1 << rng.randrange(8)
         elif how == 1:
@@ -238,7 +258,13 @@ def test_20_000_mutants_parse_to_themselves_or_are_refused():
     for _ in range(20_000):
         context = Context(rng.randbytes(16), rng.randrange(2**32), rng.randbytes(16))
         size = rng.choice((0, 3, 40, 255, 256, 400))
-        frame = Frame(rng.choice(list(Kind)), context, rng.randrange(9), rng.randrange(99), rng.randbytes(size))
+        frame = Frame(
+            rng.choice(list(Kind)),
+            context,
+            rng.randrange(9),
+            rng.randrange(99),
+            rng.randbytes(size),
+        )
         data = mutate(frame.tobytes(), rng)
         try:
             assert parse(data).tobytes() == data
