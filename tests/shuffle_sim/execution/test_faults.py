@@ -254,7 +254,7 @@ def test_a_run_whose_ray_dies_fails_and_is_resumed(tmp_path):
 
 
 TABLE = (TESTS.parent / "docs" / "faults.md").read_text().partition("## Table")[2]
-TESTS = re.compile(r"`(test_\w+)\.(test_\w+)`")
+NAMED = re.compile(r"`(test_\w+)\.(test_\w+)`")
 
 
 def test_every_test_named_in_the_table_of_faults_exists_and_every_fault_has_one():
@@ -263,7 +263,7 @@ def test_every_test_named_in_the_table_of_faults_exists_and_every_fault_has_one(
     known = {}
     for fault in faults:
         assert fault.count(" | ") == 2, fault
-        named = TESTS.findall(fault.rpartition(" | ")[2])
+        named = NAMED.findall(fault.rpartition(" | ")[2])
         assert named, fault
         for module, test in named:
             if module not in known:
