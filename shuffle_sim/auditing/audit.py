@@ -24,8 +24,7 @@ from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory
 from shuffle_sim.errors import FrameError, ParameterError, integer
 from shuffle_sim.privacy.accountant import ShuffleAccountant
-from shuffle_sim.privacy.bounds import binomial, laplace
-from shuffle_sim.privacy.events import BinomialSumEvent, PrivacyEvent, SplitMixEvent
+from shuffle_sim.privacy.theorems import theorem_of
 from shuffle_sim.protocol.base import Protocol, RoundSpec
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles import Deployment, Shuffler, UserShard, count_type
@@ -61,17 +60,6 @@ class Auditable(typing.Protocol):
         """Sums under label 0 of `users` who all hold the first of the worst pair, as indices of
         their exact law, and that law.
         """
-
-
-_EXACT: dict[type[PrivacyEvent], Callable[[Any, float], float]] = {
-    BinomialSumEvent: lambda event, delta: binomial.epsilon(
-        event.trials, event.p, event.steps, delta
-    ),
-    SplitMixEvent: lambda event, delta: laplace.epsilon(
-        event.shape, event.rate, event.steps, delta
-    ),
-}
-"""epsilon of the worst pair's sum, by the kind of the release."""
 
 
 @dataclass(frozen=True)
@@ -133,11 +121,14 @@ def audit(
     """
     integer("repeats", repeats, 1000)
     spec = protocol.plan(protocol.init())
-    if spec is None or not isinstance(spec.randomizer, Auditable) or type(spec.event) not in _EXACT:
+    delta = protocol.delta
+    exact = theorem_of(type(spec.event)).exact(spec.event, delta) if spec is not None else None
+    if spec is None or exact is None or not isinstance(spec.randomizer, Auditable):
         raise ParameterError(
             "protocol",
             type(protocol).__name__,
-            "one whose randomizer has worst_pair, count_pmf and count_index",
+            "one whose event has an exact epsilon of a worst pair, and whose randomizer has "
+            "worst_pair, count_pmf and count_index",
         )
     event: Any = spec.event
     bench = _Bench(protocol, spec, entropy_of(seed), repeats, shard, shuffler)
@@ -153,13 +144,11 @@ def audit(
         _held("two rounds over the same data draw independent noise", bench.rounds),
         _held("the shuffler keeps no order", bench.order),
     ]
-    delta = protocol.delta
     theorem = (
         protocol.claim.epsilon
         if protocol.claim
         else ShuffleAccountant().compose(event).get_epsilon(delta)
     )
-    exact = _EXACT[type(event)](event, delta)
     empirical = empirical_epsilon(
         spec.randomizer, event.honest, delta, repeats=repeats, seed=bench.entropy
     )

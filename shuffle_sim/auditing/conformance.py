@@ -1,11 +1,13 @@
-"""Conformance checks for third-party randomizers and runtimes, and the statistical tests behind
-them.
+"""Conformance checks for third-party theorems, randomizers and runtimes, and their statistics.
 
 Every statistical check states its false-alarm rate: the probability to fail although the claim is
 true. Whoever uses one should also show that it catches a planted defect (a power control), or it
 may be a test that cannot fail.
 """
 
+import math
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from scipy import stats
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.runtime import Runtime
+from shuffle_sim.privacy.theorems import Theorem
 from shuffle_sim.protocol.base import Protocol
 from shuffle_sim.protocol.randomizer import Randomizer
 
@@ -116,6 +119,58 @@ def _judge(statistic: float, freedom: int, false_alarm: float, message: str) -> 
         raise ValueError("too few draws for a chi-square test: every cell would be pooled into one")
     if stats.chi2.sf(statistic, freedom) < false_alarm:
         raise LawError(f"{message}: chi-square {statistic:.1f} on {freedom} degrees of freedom")
+
+
+def check_theorem(theorem: Theorem[Any]) -> None:
+    """A theorem keeps its contract on its own `examples`.
+
+    epsilon falls with delta and grows with the number of releases, delta falls with epsilon, the
+    two are inverse to each other, and neither undercuts an exact worst pair or what the theorem
+    states of one release.
+
+    Raises:
+        LawError: naming the example and what does not hold.
+    """
+    if not theorem.examples:
+        raise LawError(f"{type(theorem).__name__} has no examples")
+    for event in theorem.examples:
+        if type(event) is not theorem.event:
+            raise LawError(f"{event} is not a {theorem.event.__name__}")
+        for fault in _faults(theorem, event):
+            raise LawError(f"{type(theorem).__name__}, {event}: {fault}")
+
+
+_DELTAS = (0.0, 1e-9, 1e-6, 1e-4, 1e-2, 0.3)
+_EPSILONS = (0.0, 0.1, 0.5, 1.0, 3.0, 10.0)
+_SLACK = 1e-6  # of bisections and minimisers, relative
+
+
+def _faults(theorem: Theorem[Any], event: Any) -> Iterator[str]:
+    one, three = ((event, 1),), ((event, 3),)
+    by_delta = [theorem.epsilon(one, delta) for delta in _DELTAS]
+    by_epsilon = [theorem.delta(one, epsilon) for epsilon in _EPSILONS]
+    if min(by_delta) < 0 or not all(0 <= delta <= 1 for delta in by_epsilon):
+        yield f"epsilon below 0 or delta outside [0, 1]: {by_delta}, {by_epsilon}"
+    if any(later > before * (1 + _SLACK) for before, later in pairwise(by_delta)):
+        yield f"epsilon grows with delta: {by_delta}"
+    if any(later > before * (1 + _SLACK) for before, later in pairwise(by_epsilon)):
+        yield f"delta grows with epsilon: {by_epsilon}"
+    for delta, epsilon in zip(_DELTAS, by_delta, strict=True):
+        if theorem.epsilon(three, delta) < epsilon * (1 - _SLACK):
+            yield f"three releases have a smaller epsilon than one at delta {delta}"
+        exact = theorem.exact(event, delta) if delta > 0 else None
+        if exact is not None and epsilon < exact * (1 - _SLACK):
+            yield f"epsilon {epsilon} is below the exact {exact} at delta {delta}"
+        if delta == 0 and epsilon < theorem.pure(event) < math.inf:
+            yield f"epsilon {epsilon} at delta 0 is below the pure {theorem.pure(event)}"
+        most = max(delta, 1e-300) * 1.01
+        if 0 < epsilon < math.inf and theorem.delta(one, epsilon * 1.01) > most:
+            yield f"delta at epsilon {epsilon} is above the {delta} it was found for"
+    for epsilon, delta in zip(_EPSILONS, by_epsilon, strict=True):
+        if theorem.delta(three, epsilon) < delta * (1 - _SLACK):
+            yield f"three releases have a smaller delta than one at epsilon {epsilon}"
+        if 1e-12 < delta < 0.5 and theorem.epsilon(one, delta * 1.01) > epsilon * 1.01 + 1e-4:
+            yield f"epsilon at delta {delta} is above the {epsilon} it was found for"
 
 
 def check_randomizer(

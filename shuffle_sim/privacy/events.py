@@ -1,5 +1,7 @@
-"""Privacy events: what the release of one round costs one user, as immutable data (the vocabulary
-of dp_accounting).
+"""Privacy events: what one release costs one user, as immutable data (dp_accounting's vocabulary).
+
+The meaning of an event never changes: journals and ledgers hold it. An accountant refuses kinds for
+which no theorem is registered. A new kind is a frozen dataclass with its theorem (`theorems`).
 """
 
 import math
@@ -80,6 +82,76 @@ class GaussianEvent(PrivacyEvent):
     def __post_init__(self) -> None:
         """Check the range."""
         positive("noise_multiplier", self.noise_multiplier)
+
+
+@dataclass(frozen=True)
+class GammaEvent(PrivacyEvent):
+    """Noise of density ~ exp(-rate ||z||_2) for sensitivity 1 in l2.
+
+    Attributes:
+        rate: at least the epsilon of a pure guarantee; above it the guarantee takes a delta.
+        coordinates: d.
+    """
+
+    rate: float
+    coordinates: int
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        positive("rate", self.rate)
+        integer("d", self.coordinates)
+
+
+@dataclass(frozen=True)
+class LaplaceEvent(PrivacyEvent):
+    """Noise of density ~ exp(-rate |z|) in each coordinate, for sensitivity 1 in l1."""
+
+    rate: float
+
+    def __post_init__(self) -> None:
+        """Check the range."""
+        positive("rate", self.rate)
+
+
+@dataclass(frozen=True)
+class SelectionEvent(PrivacyEvent):
+    """A choice from a finite set by the exponential mechanism."""
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        """Check the range."""
+        positive("epsilon", self.epsilon)
+
+
+@dataclass(frozen=True)
+class TestEvent(PrivacyEvent):
+    """An (epsilon, delta)-private test whose outcome decides whether something is released.
+
+    Where the release needs the test's condition for its sensitivity, charge both: this event, and
+    the release's at the sensitivity that holds for neighbours which both may pass.
+    """
+
+    __test__ = False  # no test case of pytest
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        positive("epsilon", self.epsilon)
+        real("delta", self.delta, 0.0, 1.0, closed=(False, False))
+
+
+@dataclass(frozen=True)
+class ThresholdEvent(PrivacyEvent):
+    """Above-threshold with one noisy threshold, up to and including the first query below it."""
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        """Check the range."""
+        positive("epsilon", self.epsilon)
 
 
 @dataclass(frozen=True)

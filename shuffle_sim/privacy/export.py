@@ -15,12 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.errors import ParameterError, positive, real
-from shuffle_sim.privacy.accountant import gaussian_rounds
 from shuffle_sim.privacy.bounds.binomial import lower_tail, upper_tail
-from shuffle_sim.privacy.bounds.domination import NU
-from shuffle_sim.privacy.bounds.rounding import mu_of_rounds
 from shuffle_sim.privacy.events import BinomialSumEvent, PrivacyEvent
 from shuffle_sim.privacy.ledger import PrivacyLedger
+from shuffle_sim.privacy.theorems import by_theorem, theorem_of
 
 _MARGIN = 1e-9  # discretised losses may land this far below the truth
 
@@ -56,33 +54,49 @@ def to_gaussian_event(ledger: PrivacyLedger, *, tail: float = 1e-9) -> Dominatin
     real("tail", tail, 0.0, 1.0, closed=(False, False))
     worst, given_up = 0.0, 0.0
     for _, events in ledger.users():
-        rounds = gaussian_rounds(events)
-        worst = max(worst, float(mu_of_rounds(rounds, tail)))
-        given_up = max(given_up, tail + NU * sum(d * count for _, _, d, count in rounds))
+        groups = by_theorem(events.items())
+        found = [theorem.gaussian(each, tail / len(groups)) for theorem, each in groups]
+        worst = max(worst, math.hypot(*(mu for mu, _ in found)))
+        given_up = max(given_up, sum(extra for _, extra in found))
     if not 0 < worst < math.inf:
         raise ParameterError("ledger", worst, "of releases that a Gaussian dominates")
     return DominatingGaussian(dp_accounting.GaussianDpEvent(1 / worst), given_up)
 
 
 def to_pld(event: PrivacyEvent, *, interval: float = 1e-4) -> Any:
-    """The privacy loss distribution of one scalar release, both directions (dp_accounting's default
-    keeps one, and loses).
+    """The privacy loss distribution of one release, in both directions.
 
-    Pessimistic: losses are rounded up, tails beyond 1e-15 count as revealed, and 1e-9 is added to
-    every loss.
+    A scalar binomial sum is exact but for the discretisation, which is pessimistic: losses are
+    rounded up, tails beyond 1e-15 count as revealed, and 1e-9 is added to every loss (dp_accounting
+    keeps one direction by default, and loses). Of other events, what their theorem states of one
+    release: (epsilon, delta) as randomised response, or the mu of a Gaussian pair.
 
     Args:
-        event: a BinomialSumEvent of one coordinate.
+        event: one release.
         interval: discretisation of the losses.
 
     Raises:
-        ParameterError: for any other event.
+        ParameterError: the event's theorem states neither.
     """
+    from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     positive("interval", interval)
-    if not isinstance(event, BinomialSumEvent) or event.coordinates != 1:
-        raise ParameterError("event", event, "a BinomialSumEvent of one coordinate")
+    theorem = theorem_of(type(event))
+    if isinstance(event, BinomialSumEvent) and event.coordinates == 1:
+        return _binomial_pld(event, interval)
+    if (step := theorem.approximate(event)) is not None:
+        stated = common.DifferentialPrivacyParameters(*step)
+        return pld.from_privacy_parameters(stated, value_discretization_interval=interval)
+    if (mu := theorem.mu(event)) < math.inf:
+        return pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=interval)
+    allowed = "a scalar binomial sum, or one whose theorem states (epsilon, delta) or mu"
+    raise ParameterError("event", event, allowed)
+
+
+def _binomial_pld(event: BinomialSumEvent, interval: float) -> Any:
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
     m, p, shift = event.trials, event.p, event.steps
     reach = 9 * math.sqrt(m * p * (1 - p)) + 40
     j = np.arange(max(0, math.floor(m * p - reach)), min(m, math.ceil(m * p + reach)) + 1)

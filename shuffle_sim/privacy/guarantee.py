@@ -2,39 +2,52 @@
 
 import math
 from dataclasses import dataclass
+from enum import StrEnum
 
 from shuffle_sim.errors import positive, real
 
 REPLACE_ONE = "replace-one"
 
 
+class Unit(StrEnum):
+    """Whose data neighbours differ in: one record, or all records of one person."""
+
+    RECORD = "record"
+    PERSON = "person"
+
+
 @dataclass(frozen=True)
 class Privacy:
     """The privacy asked for: (epsilon, delta), neighbours differ in one user's datum.
 
+    delta = 0 asks for pure differential privacy.
+
     Raises:
-        ParameterError: epsilon not a finite number above 0, or delta not in (0, 1).
+        ParameterError: epsilon not a finite number above 0, or delta not in [0, 1).
     """
 
     epsilon: float
-    delta: float
+    delta: float = 0.0
 
     def __post_init__(self) -> None:
         """Check both ranges."""
         positive("epsilon", self.epsilon)
-        real("delta", self.delta, 0.0, 1.0, closed=(False, False))
+        real("delta", self.delta, 0.0, 1.0, closed=(True, False))
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """(epsilon, delta)-differential privacy of the shuffled view (not only of the output), and why.
+    """(epsilon, delta)-differential privacy of all that is released, and why.
+
+    In the shuffle model that is the whole view of the analyzer, not only the output.
 
     Attributes:
         epsilon: at least 0; infinite where nothing is promised.
-        delta: in (0, 1).
+        delta: in [0, 1); 0 is pure differential privacy.
         relation: the neighbouring relation.
         basis: the theorem that gives epsilon, with its source.
         assumptions: what must hold beside the theorem.
+        unit: whose data neighbours differ in.
     """
 
     epsilon: float
@@ -42,8 +55,10 @@ class Guarantee:
     relation: str = REPLACE_ONE
     basis: str = ""
     assumptions: tuple[str, ...] = ()
+    unit: Unit = Unit.RECORD
 
     def __str__(self) -> str:
         """One line for people."""
         shown = "infinite" if math.isinf(self.epsilon) else f"{self.epsilon:.6g}"
-        return f"epsilon {shown} at delta {self.delta:g} ({self.relation}), by {self.basis}"
+        whose = f" {self.unit}" * (self.unit is Unit.PERSON)
+        return f"epsilon {shown} at delta {self.delta:g} ({self.relation}{whose}), by {self.basis}"

@@ -9,6 +9,7 @@ from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.privacy.guarantee import Guarantee
+from shuffle_sim.privacy.theorems import theorem_of
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,7 @@ class PrivacyLedger:
             ParameterError: the event is of a kind no accountant knows, or a protocol that claims to
                 be sequentially interactive asks a user a second time.
         """
-        if not ShuffleAccountant.supports(event):
-            raise ParameterError("event", event, "of a kind the accountant knows")
+        theorem_of(type(event))
         self._planned.append(Charge(cohort, event))
         if self._sequential and not self._first_time(cohort):
             raise ParameterError(

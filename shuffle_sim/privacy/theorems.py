@@ -1,144 +1,148 @@
-"""Kinds of releases that have a theorem of their own: the accountant looks them up here, by the
-type of the event.
+"""What is proven of releases of one kind: a theorem for each kind of event, found by entry point.
+
+A theorem registers in the group shuffle_sim.theorems under the name of its event's class. It states
+what it can: pure epsilon, (epsilon, delta), zero-concentrated rho or Gaussian mu of one release, or
+epsilon and delta of all of them by a curve of its own. What it does not state follows.
 """
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from abc import ABC
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, ClassVar, Generic, TypeVar
 
-from shuffle_sim.privacy.bounds import blanket, laplace
-from shuffle_sim.privacy.events import BlanketEvent, PrivacyEvent, SplitMixEvent
+import scipy
 
-Event = TypeVar("Event", bound=PrivacyEvent)
+from shuffle_sim.errors import ParameterError, ShuffleSimError
+from shuffle_sim.privacy.bounds import laplace
+from shuffle_sim.privacy.composition import Parts
+from shuffle_sim.privacy.events import PrivacyEvent
+from shuffle_sim.registry import names, registered
+
+EventT = TypeVar("EventT", bound=PrivacyEvent)
+Releases = tuple[tuple[EventT, int], ...]
+"""Releases of one kind over one user: (event, count) each; queries may be chosen adaptively."""
 
 
-class Theorem(ABC, Generic[Event]):
-    """ReportCounts for releases of one kind over the same user, with adaptively chosen queries:
-    (event, count) each.
+class Theorem(ABC, Generic[EventT]):
+    """Accounts for releases of one kind over the same user; replace-one neighbours.
+
+    Attributes:
+        event: the class of its events.
+        source: the theorem in words, with its source.
+        examples: events on which the conformance suite holds it to its contract.
     """
 
-    @abstractmethod
-    def basis(self, events: tuple[tuple[Event, int], ...]) -> str:
+    event: ClassVar[type[PrivacyEvent]]
+    source: ClassVar[str]
+    examples: ClassVar[tuple[PrivacyEvent, ...]]
+
+    # One release
+
+    def pure(self, event: EventT) -> float:
+        """epsilon at delta 0; infinite where none is proven."""
+        return math.inf
+
+    def approximate(self, event: EventT) -> tuple[float, float] | None:
+        """One (epsilon, delta) that dominates the release for composition, if it is such a step."""
+        pure = self.pure(event)
+        return (pure, 0.0) if pure < math.inf else None
+
+    def rho(self, event: EventT) -> float:
+        """rho of zero-concentrated privacy (Bun and Steinke 2016); infinite where none is proven.
+
+        A pure epsilon gives epsilon^2/2, and a Gaussian mu gives mu^2/2.
+        """
+        return min(self.pure(event), self.mu(event)) ** 2 / 2
+
+    def mu(self, event: EventT) -> float:
+        """mu of a Gaussian pair that dominates the release; infinite where none is proven.
+
+        A pure epsilon is randomised response at worst, which 2 Phi^-1(e^eps/(1 + e^eps)) dominates:
+        its trade-off curve has one vertex, and a convex curve through it is below the polygon.
+        """
+        pure = self.pure(event)
+        return 2.0 * float(scipy.special.ndtri(scipy.special.expit(pure)))
+
+    def exact(self, event: EventT, delta: float) -> float | None:
+        """epsilon of a worst pair of one release by exact arithmetic, where that is known."""
+        return None
+
+    # All releases over one user
+
+    def basis(self, events: Releases[EventT]) -> str:
         """The theorem in words."""
+        return self.source
 
-    @abstractmethod
-    def epsilon(self, events: tuple[tuple[Event, int], ...], delta: float) -> float:
-        """The least epsilon proven at `delta`, infinite where none is."""
+    def epsilon(self, events: Releases[EventT], delta: float) -> float:
+        """The least epsilon proven at `delta`, in [0, 1); infinite where none is."""
+        rho = sum(count * self.rho(event) for event, count in events)
+        by_rho = laplace.epsilon_zcdp(rho, delta) if 0 < rho < math.inf and delta > 0 else math.inf
+        return min(by_rho, *(parts.epsilon(delta) for parts in self._stated(events)))
 
-    @abstractmethod
-    def delta(self, events: tuple[tuple[Event, int], ...], epsilon: float) -> float:
-        """A delta proven at `epsilon`."""
+    def delta(self, events: Releases[EventT], epsilon: float) -> float:
+        """A delta proven at `epsilon`, at least 0."""
+        rho = sum(count * self.rho(event) for event, count in events)
+        by_rho = laplace.delta_zcdp(rho, epsilon) if 0 < rho < math.inf else 1.0
+        return min(by_rho, *(parts.delta(epsilon) for parts in self._stated(events)))
+
+    def gaussian(self, events: Releases[EventT], share: float) -> tuple[float, float]:
+        """(mu, delta given up) of a Gaussian pair that dominates them all; `share` may be used."""
+        return math.sqrt(sum(count * self.mu(event) ** 2 for event, count in events)), 0.0
+
+    def parts(self, events: Releases[EventT], share: float) -> list[Parts]:
+        """What dominates them all, beside other kinds; `share` of delta may be given up.
+
+        A theorem's own curve counts as one (epsilon, delta)-private step.
+        """
+        stated = self._stated(events, share)
+        if type(self).epsilon is Theorem.epsilon:
+            return stated
+        return [*stated, Parts(((self.epsilon(events, share), share, 1),))]
+
+    def _stated(self, events: Releases[EventT], share: float = 0.0) -> list[Parts]:
+        steps = [(self.approximate(event), count) for event, count in events]
+        known = tuple((*step, count) for step, count in steps if step is not None)
+        found = [Parts(known)] if len(known) == len(steps) else []
+        mu, given_up = self.gaussian(events, share)
+        return [*found, Parts((), mu, given_up)]
 
 
-class SplitAndMix(Theorem[SplitMixEvent]):
-    """Discrete Laplace noise behind a sum that is secure but for a total variation of 2^-s per
-    coordinate and round.
+def theorem_of(kind: type[PrivacyEvent]) -> Theorem[Any]:
+    """The registered theorem for events of a class.
 
-    With V the view, S what could be simulated from the noisy sums, and T the sum of the 2^-s: P(V
-    in E) <= P(S in E) + T <= e^epsilon P(S' in E) + delta + T <= e^epsilon P(V' in E) + delta + (1
-    + e^epsilon) T.
+    Raises:
+        ParameterError: no theorem is registered for it.
+        ShuffleSimError: the theorem registered under its name is for another class.
     """
-
-    def basis(self, events: tuple[tuple[SplitMixEvent, int], ...]) -> str:
-        """Which noise bound, and the statistical security."""
-        security = min(event.security for event, _ in events)
-        noise = "exact" if _releases(events) == 1 else "pure or zero-concentrated"
-        return (
-            f"split and mix (Balle et al. 2020): {noise} accounting of discrete Laplace shares, "
-            f"security 2^-{security:.1f}"
+    if kind.__name__ not in names("theorem"):
+        raise ParameterError(
+            "event",
+            kind.__name__,
+            "of a kind with a theorem in the entry-point group shuffle_sim.theorems: one of "
+            + ", ".join(names("theorem")),
         )
-
-    def epsilon(self, events: tuple[tuple[SplitMixEvent, int], ...], delta: float) -> float:
-        """The noise's epsilon at what the statistical security leaves of delta."""
-        cap = 0.5
-        while (
-            True
-        ):  # delta is granted (1 + e^cap) T, which is enough for every epsilon up to the cap
-            left = delta - _revealed(events, cap)
-            if left <= 0:
-                return math.inf
-            found = _noise_epsilon(events, left)
-            if found <= cap:
-                return min(found, _noise_epsilon(events, delta - _revealed(events, found)))
-            cap *= 2
-
-    def delta(self, events: tuple[tuple[SplitMixEvent, int], ...], epsilon: float) -> float:
-        """The noise's delta, and what the statistical security adds."""
-        return min(1.0, _noise_delta(events, epsilon) + _revealed(events, epsilon))
-
-
-def _releases(events: tuple[tuple[Any, int], ...]) -> int:
-    return sum(getattr(event, "coordinates", 1) * count for event, count in events)
-
-
-def _revealed(events: tuple[tuple[SplitMixEvent, int], ...], epsilon: float) -> float:
-    return (1 + math.exp(min(epsilon, 700.0))) * sum(
-        count * e.coordinates * 2**-e.security for e, count in events
-    )
-
-
-def _pure_and_rho(events: tuple[tuple[SplitMixEvent, int], ...]) -> tuple[float, float]:
-    """The largest loss of the noisy sums, and their zero-concentrated rho; shifts are rounded at
-    their worst.
-    """
-    pure = rho = 0.0
-    for event, count in events:
-        step = laplace.pure_epsilon(event.shape, event.rate, 1)
-        root = math.sqrt(event.coordinates)
-        reach = step * (
-            event.steps + root * (root > 1)
-        )  # a scalar moves by at most k steps, whatever the rounding
-        pure, rho = pure + count * root * reach, rho + count * reach**2 / 2
-    return pure, rho
-
-
-def _noise_epsilon(events: tuple[tuple[SplitMixEvent, int], ...], delta: float) -> float:
-    """Of the noisy sums alone: exact for one, else the least of three bounds."""
-    pure, rho = _pure_and_rho(events)
-    share = delta / _releases(events)
-    basic = sum(
-        n * e.coordinates * laplace.epsilon(e.shape, e.rate, e.steps, share) for e, n in events
-    )
-    return basic if _releases(events) == 1 else min(pure, laplace.epsilon_zcdp(rho, delta), basic)
-
-
-def _noise_delta(events: tuple[tuple[SplitMixEvent, int], ...], epsilon: float) -> float:
-    pure, rho = _pure_and_rho(events)
-    share = epsilon / _releases(events)
-    basic = sum(
-        n * e.coordinates * laplace.delta(e.shape, e.rate, e.steps, share) for e, n in events
-    )
-    if _releases(events) == 1:
-        return basic
-    return 0.0 if epsilon >= pure else min(laplace.delta_zcdp(rho, epsilon), basic)
-
-
-class Blanket(Theorem[BlanketEvent]):
-    """Randomised response under the privacy blanket; rounds by basic composition."""
-
-    def basis(self, events: tuple[tuple[BlanketEvent, int], ...]) -> str:
-        """One round or more."""
-        more = ", basic composition" if _releases(events) > 1 else ""
-        return f"privacy blanket by exact sums (Balle et al. 2019){more}"
-
-    def epsilon(self, events: tuple[tuple[BlanketEvent, int], ...], delta: float) -> float:
-        """Added up, each at an equal share of delta."""
-        share = delta / _releases(events)
-        return sum(
-            count * blanket.epsilon(e.honest, e.gamma, e.symbols, share) for e, count in events
+    theorem = _theorem(kind.__name__)
+    if theorem.event is not kind:
+        stated = f"{theorem.event.__module__}.{theorem.event.__qualname__}"
+        raise ShuffleSimError(
+            f"the theorem registered for {kind.__name__} speaks of {stated}, "
+            f"not of {kind.__module__}.{kind.__qualname__}: rename one of the two events"
         )
-
-    def delta(self, events: tuple[tuple[BlanketEvent, int], ...], epsilon: float) -> float:
-        """Added up, each at an equal share of epsilon."""
-        share = epsilon / _releases(events)
-        return min(
-            1.0,
-            sum(count * blanket.delta(e.honest, e.gamma, e.symbols, share) for e, count in events),
-        )
+    return theorem
 
 
-THEOREMS: Mapping[type[PrivacyEvent], Theorem[Any]] = {
-    SplitMixEvent: SplitAndMix(),
-    BlanketEvent: Blanket(),
-}
+@lru_cache
+def _theorem(name: str) -> Theorem[Any]:
+    made: Theorem[Any] = registered("theorem", name)()
+    return made
+
+
+def by_theorem(
+    events: Iterable[tuple[PrivacyEvent, int]],
+) -> list[tuple[Theorem[Any], Releases[Any]]]:
+    """One user's releases, grouped by the theorem that speaks of them, in a fixed order."""
+    groups: dict[type[PrivacyEvent], Releases[Any]] = {}
+    for event, count in sorted(events, key=repr):
+        groups[type(event)] = (*groups.get(type(event), ()), (event, count))
+    return [(theorem_of(kind), releases) for kind, releases in groups.items()]

@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 
 from shuffle_sim.errors import positive, real
 
+Real = float | NDArray[np.float64]
+
 
 @overload
 def delta_gdp(epsilon: float, mu: float) -> float: ...
 @overload
-def delta_gdp(epsilon: float, mu: NDArray[np.float64]) -> NDArray[np.float64]: ...
-def delta_gdp(epsilon: float, mu: float | NDArray[np.float64]) -> float | NDArray[np.float64]:
+def delta_gdp(epsilon: Real, mu: NDArray[np.float64]) -> NDArray[np.float64]: ...
+def delta_gdp(epsilon: Real, mu: Real) -> Real:
     """delta of N(mu, 1) against N(0, 1): Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 -
     epsilon/mu), for mu >= 0.
 

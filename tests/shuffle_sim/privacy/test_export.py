@@ -103,6 +103,6 @@ def test_what_cannot_be_exported_is_refused():
     with pytest.raises(ParameterError):
         to_gaussian_event(PrivacyLedger())
     for event in (BinomialSumEvent(100, 1, 0.5, 3, 2), NonPrivateEvent()):
-        with pytest.raises(ParameterError, match="one coordinate"):
+        with pytest.raises(ParameterError, match="theorem states"):
             to_pld(event)
     assert ScalarSum(n=10, g=2, b=3).randomizer.event(10).coordinates == 1

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from shuffle_sim.errors import ParameterError
-from shuffle_sim.privacy.accountant import MIXED, NOTHING, ShuffleAccountant
+from shuffle_sim.privacy.accountant import MIXED, ShuffleAccountant
 from shuffle_sim.privacy.bounds import laplace
 from shuffle_sim.privacy.bounds.gaussian import mu_of
+from shuffle_sim.privacy.central_theorems import NonPrivate
 from shuffle_sim.privacy.events import (
     BinomialSumEvent,
     GaussianEvent,
@@ -172,16 +173,17 @@ def test_many_rounds_and_other_kinds_compose():
         .compose(GaussianEvent(10.0))
         .compose(BinomialSumEvent(1000, 20, 0.5, 10))
     )
-    assert mixed.basis == MIXED
+    assert mixed.basis.startswith(MIXED)
     rest = (
         ShuffleAccountant()
         .compose(GaussianEvent(10.0))
         .compose(BinomialSumEvent(1000, 20, 0.5, 10))
     )
-    assert mixed.get_epsilon(1e-6) == pytest.approx(once.get_epsilon(5e-7) + rest.get_epsilon(5e-7))
-    assert mixed.get_delta(2.0) == pytest.approx(once.get_delta(1.0) + rest.get_delta(1.0))
+    split = once.get_epsilon(5e-7) + rest.get_epsilon(5e-7)
+    assert 0.9 * split < mixed.get_epsilon(1e-6) < split
+    assert mixed.get_delta(2.0) < once.get_delta(1.0) + rest.get_delta(1.0)
     nothing = ShuffleAccountant().compose(event).compose(NonPrivateEvent())
-    assert nothing.basis == NOTHING
+    assert NonPrivate.source in nothing.basis
     assert nothing.get_epsilon(1e-6) == math.inf
     assert nothing.get_delta(1.0) == 1.0
 

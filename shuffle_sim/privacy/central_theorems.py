@@ -1,0 +1,109 @@
+"""Theorems of the trusted curator's mechanisms, and of a release that is not private."""
+
+import math
+
+from shuffle_sim.privacy.events import (
+    GaussianEvent,
+    LaplaceEvent,
+    NonPrivateEvent,
+    SelectionEvent,
+    TestEvent,
+    ThresholdEvent,
+)
+from shuffle_sim.privacy.theorems import Releases, Theorem
+
+
+class Gaussian(Theorem[GaussianEvent]):
+    """The Gaussian mechanism: exact, and exact under composition."""
+
+    event = GaussianEvent
+    source = "analytic Gaussian mechanism (Balle and Wang 2018, Theorem 8)"
+    examples = (GaussianEvent(0.5), GaussianEvent(4.0), GaussianEvent(60.0))
+
+    def mu(self, event: GaussianEvent) -> float:
+        """1 over the noise multiplier (Dong, Roth and Su 2019)."""
+        return 1 / event.noise_multiplier
+
+
+class NonPrivate(Theorem[NonPrivateEvent]):
+    """Nothing is promised."""
+
+    event = NonPrivateEvent
+    source = "no theorem: the release is not private"
+    examples = (NonPrivateEvent(),)
+
+    def epsilon(self, events: Releases[NonPrivateEvent], delta: float) -> float:
+        """Infinite."""
+        return math.inf
+
+    def delta(self, events: Releases[NonPrivateEvent], epsilon: float) -> float:
+        """All of it."""
+        return 1.0
+
+
+class Laplace(Theorem[LaplaceEvent]):
+    """Laplace noise in each coordinate, for sensitivity 1 in l1."""
+
+    event = LaplaceEvent
+    source = "Laplace mechanism (Dwork, McSherry, Nissim and Smith 2006)"
+    examples = (LaplaceEvent(0.1), LaplaceEvent(1.0), LaplaceEvent(5.0))
+
+    def pure(self, event: LaplaceEvent) -> float:
+        """The rate."""
+        return event.rate
+
+    def exact(self, event: LaplaceEvent, delta: float) -> float:
+        """delta(epsilon) = 1 - e^((epsilon - rate)/2), of two laws that are 1 apart."""
+        return max(0.0, event.rate + 2 * math.log1p(-delta))
+
+    def epsilon(self, events: Releases[LaplaceEvent], delta: float) -> float:
+        """Exact for one release."""
+        ((event, count), *more) = events
+        one = self.exact(event, delta) if count == 1 and not more else math.inf
+        return min(one, super().epsilon(events, delta))
+
+    def delta(self, events: Releases[LaplaceEvent], epsilon: float) -> float:
+        """Exact for one release."""
+        ((event, count), *more) = events
+        one = max(0.0, -math.expm1((epsilon - event.rate) / 2)) if count == 1 and not more else 1.0
+        return min(one, super().delta(events, epsilon))
+
+
+class Selection(Theorem[SelectionEvent]):
+    """The exponential mechanism, whose losses lie in a range of length epsilon."""
+
+    event = SelectionEvent
+    source = "exponential mechanism (McSherry and Talwar 2007; Dong, Durfee and Rogers 2020)"
+    examples = (SelectionEvent(0.1), SelectionEvent(1.0), SelectionEvent(4.0))
+
+    def pure(self, event: SelectionEvent) -> float:
+        """epsilon."""
+        return event.epsilon
+
+    def rho(self, event: SelectionEvent) -> float:
+        """epsilon^2/8, of a bounded range (Cesar and Rogers 2021)."""
+        return event.epsilon**2 / 8
+
+
+class Test(Theorem[TestEvent]):
+    """A test with a private outcome, beside releases that hold if it passes (UL T2 and T3)."""
+
+    event = TestEvent
+    source = "private test by the pass curve (Desfontaines, Voss, Gipson and Mandayam 2022)"
+    examples = (TestEvent(0.3, 2e-7), TestEvent(1.0, 1e-6))
+
+    def approximate(self, event: TestEvent) -> tuple[float, float]:
+        """Both of its numbers."""
+        return event.epsilon, event.delta
+
+
+class Threshold(Theorem[ThresholdEvent]):
+    """Above-threshold until the first query below, as one release."""
+
+    event = ThresholdEvent
+    source = "above-threshold (Dwork and Roth 2014, Algorithm 1; Lyu, Su and Li 2017)"
+    examples = (ThresholdEvent(0.1), ThresholdEvent(2.0))
+
+    def pure(self, event: ThresholdEvent) -> float:
+        """epsilon."""
+        return event.epsilon

@@ -1,0 +1,105 @@
+"""Composition of releases of several kinds over one user.
+
+Each kind is dominated by simple parts: (epsilon, delta)-private steps by randomised response that
+reveals the datum with probability delta, everything else by one Gaussian pair. Together they give
+(docs: theory, Composition)
+
+    delta(eps) = 1 - q + q E delta_GDP(eps - S; mu) + given up,
+
+with q the probability that no step reveals, and S the sum of the steps' signed epsilons. The order,
+the kinds and the queries may be chosen adaptively, and interactive releases may be interleaved:
+concurrent composition costs no more (Vadhan and Wang 2021; Lyu 2022; Vadhan and Zhang 2023).
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from shuffle_sim.privacy.bounds.gaussian import delta_gdp, epsilon_gdp
+
+_MOST_SHIFTS = 4096
+MAX_EPSILON = 1e4
+"""Beyond it nothing is called private."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What dominates some releases over one user.
+
+    Attributes:
+        steps: (epsilon, delta, count) of releases that are (epsilon, delta)-private each.
+        mu: of the Gaussian pair that dominates all the others.
+        given_up: probability with which neither of them does.
+    """
+
+    steps: tuple[tuple[float, float, int], ...] = ()
+    mu: float = 0.0
+    given_up: float = 0.0
+
+    def __add__(self, other: "Parts") -> "Parts":
+        """Both groups of releases."""
+        mu = math.hypot(self.mu, other.mu)
+        return Parts(self.steps + other.steps, mu, self.given_up + other.given_up)
+
+    def delta(self, epsilon: float) -> float:
+        """delta at `epsilon`, at most 1."""
+        if not self._finite:
+            return 1.0
+        hidden = math.fsum(count * math.log1p(-d) for _, d, count in self.steps)
+        shifts, weights = self._shifts()
+        mixture = float(weights @ delta_gdp(epsilon - shifts, np.full_like(shifts, self.mu)))
+        return min(1.0, -math.expm1(hidden) + math.exp(hidden) * mixture + self.given_up)
+
+    def epsilon(self, delta: float) -> float:
+        """The least epsilon at `delta`, rounded up; infinite where there is none."""
+        if not self._finite:
+            return math.inf
+        if delta == 0:
+            private = self.mu == 0 and self.given_up == 0 and all(d == 0 for _, d, _ in self.steps)
+            return math.fsum(e * count for e, _, count in self.steps) if private else math.inf
+        if not self.steps:
+            left = delta - self.given_up
+            return epsilon_gdp(left, self.mu) if left > 0 else math.inf
+        return least_epsilon(self.delta, delta)
+
+    @property
+    def _finite(self) -> bool:
+        return self.mu < math.inf and all(e < math.inf and d < 1 for e, d, _ in self.steps)
+
+    def _shifts(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The values of S with their probabilities; values are rounded up where there are many."""
+        shifts: NDArray[Any] = np.zeros(1)
+        weights: NDArray[Any] = np.ones(1)
+        for e, _, count in self.steps:
+            up = np.arange(count + 1.0)
+            law = scipy.stats.binom.pmf(up, count, scipy.special.expit(e))
+            shifts = np.add.outer(shifts, (2 * up - count) * e).ravel()
+            weights = np.outer(weights, law).ravel()
+            if shifts.size > _MOST_SHIFTS:
+                width = (shifts.max() - shifts.min()) / (_MOST_SHIFTS // 2)
+                cells = np.ceil((shifts - shifts.min()) / width).astype(int)
+                weights = np.bincount(cells, weights)
+                shifts = shifts.min() + width * np.arange(weights.size)
+        return shifts, weights
+
+
+def least_epsilon(delta_of: Callable[[float], float], delta: float) -> float:
+    """The least epsilon whose delta is enough, to 1e-10 above: bisection on a decreasing function;
+    infinite beyond MAX_EPSILON.
+    """
+    low, high = 0.0, 1.0
+    if delta_of(0.0) <= delta:
+        return 0.0
+    while delta_of(high) > delta:
+        low, high = high, 2 * high
+        if high > MAX_EPSILON:
+            return math.inf
+    while high - low > 1e-10 * max(1.0, high):
+        middle = (low + high) / 2
+        low, high = (low, middle) if delta_of(middle) <= delta else (middle, high)
+    return high

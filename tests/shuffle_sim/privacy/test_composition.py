@@ -1,0 +1,245 @@
+"""Composition of several kinds against discretised whole mechanisms, and theorems by contract."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from outside import forget, installed
+from scipy.special import expit, ndtr
+
+from shuffle_sim import ParameterError, ShuffleSimError
+from shuffle_sim.auditing.conformance import LawError, check_theorem
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.privacy.bounds.gaussian import mu_of
+from shuffle_sim.privacy.composition import Parts
+from shuffle_sim.privacy.events import (
+    BinomialSumEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    NonPrivateEvent,
+    SelectionEvent,
+    SplitMixEvent,
+    TestEvent,
+    ThresholdEvent,
+)
+from shuffle_sim.privacy.ledger import PrivacyLedger
+from shuffle_sim.privacy.theorems import Theorem, theorem_of
+from shuffle_sim.registry import names
+
+
+def pair(parts, cells=4001, reach=12.0):
+    """Two laws on a grid: all revealing randomised responses of the steps, and the Gaussian."""
+    edges = np.linspace(-reach, reach + parts.mu, cells)
+    laws = [np.diff(ndtr(edges - shift)) for shift in (parts.mu, 0.0)] if parts.mu else [[1], [1]]
+    here, there = (np.array(law, float) for law in laws)
+    for e, d, count in parts.steps:
+        w = expit(e)
+        for _ in range(count):
+            here = np.outer(here, [d, (1 - d) * w, (1 - d) * (1 - w), 0]).ravel()
+            there = np.outer(there, [0, (1 - d) * (1 - w), (1 - d) * w, d]).ravel()
+    return here, there
+
+
+def hockey_stick(here, there, epsilon):
+    return float(np.maximum(here - math.exp(epsilon) * there, 0.0).sum())
+
+
+CASES = [
+    Parts(((0.3, 2e-7, 1),), 0.15),
+    Parts(((0.5, 0.0, 3),)),
+    Parts(((0.2, 1e-3, 2), (0.7, 0.0, 1)), 0.8),
+    Parts((), 1.3),
+    Parts(((1.0, 0.05, 4),)),
+]
+
+
+@pytest.mark.parametrize("parts", CASES)
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0, 2.5])
+def test_delta_is_that_of_the_whole_mechanism_in_both_directions(parts, epsilon):
+    here, there = pair(parts)
+    for found in (hockey_stick(here, there, epsilon), hockey_stick(there, here, epsilon)):
+        assert parts.delta(epsilon) == pytest.approx(found, rel=2e-3, abs=1e-12)
+
+
+def test_the_sheets_numbers_for_a_test_beside_a_gaussian():
+    both = ShuffleAccountant().compose(TestEvent(0.3, 2e-7)).compose(GaussianEvent(1 / 0.15))
+    assert both.get_delta(1.0) == pytest.approx(2.369677e-7, rel=1e-5)
+    for test, mu in (((0.3, 2e-7), 0.1728064), ((0.1, 2e-7), 0.2191053)):
+        assert Parts(((*test, 1),), mu).epsilon(1e-6) == pytest.approx(1.0, abs=1e-5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.floats(0.01, 1.5), st.sampled_from([0.0, 1e-7]), st.integers(1, 5)),
+        max_size=3,
+    ),
+    st.floats(0.0, 2.0),
+)
+def test_many_shifts_are_rounded_up_never_down(steps, mu):
+    parts = Parts(tuple(steps), mu)
+    for delta in (1e-8, 1e-5):
+        epsilon = parts.epsilon(delta)
+        assert parts.delta(epsilon) <= delta * (1 + 1e-8) or math.isinf(epsilon)
+    here = Parts(tuple(steps) * 9, mu)  # more values of the sum than are kept apart
+    few = Parts(tuple((e, d, 9 * count) for e, d, count in steps), mu)
+    assert here.epsilon(1e-5) >= few.epsilon(1e-5) - 1e-9
+
+
+def accountant(*events):
+    made = ShuffleAccountant()
+    for event in events:
+        made.compose(event)
+    return made
+
+
+KINDS = [
+    BinomialSumEvent(10_000, 14, 0.5, 44, 10),
+    BinomialSumEvent(1000, 20, 0.5, 10),
+    GaussianEvent(5.0),
+    LaplaceEvent(0.4),
+    SelectionEvent(0.5),
+    TestEvent(0.2, 1e-7),
+    ThresholdEvent(0.3),
+    SplitMixEvent(10_000, 10_000, 1e-3, 100, 12, 2**22),
+]
+
+
+@pytest.mark.parametrize(("first", "second"), list(product(KINDS, KINDS)))
+def test_two_kinds_cost_more_than_each_and_at_most_an_even_split_of_delta(first, second):
+    if type(first) is type(second):
+        return
+    both = accountant(first, second).get_epsilon(1e-6)
+    alone = [accountant(event).get_epsilon(1e-6) for event in (first, second)]
+    split = sum(accountant(event).get_epsilon(5e-7) for event in (first, second))
+    assert max(alone) * (1 - 1e-9) < both <= split * (1 + 1e-9)
+
+
+def test_composition_of_kinds_gains_where_an_even_split_wastes():
+    gaussian, laplace = GaussianEvent(5.0), LaplaceEvent(0.1)
+    both = accountant(gaussian, laplace).get_epsilon(1e-6)
+    split = accountant(gaussian).get_epsilon(5e-7) + accountant(laplace).get_epsilon(5e-7)
+    assert both < 0.96 * split
+
+
+def test_pure_events_of_several_kinds_add_up_at_delta_0():
+    pure = accountant(LaplaceEvent(0.4), SelectionEvent(0.5), ThresholdEvent(0.3))
+    assert pure.get_epsilon(0.0) == pytest.approx(1.2, rel=1e-12)
+    assert pure.get_delta(1.2 * (1 + 1e-9)) == 0.0
+    assert math.isinf(accountant(LaplaceEvent(0.4), GaussianEvent(5.0)).get_epsilon(0.0))
+    assert math.isinf(accountant(KINDS[0]).get_epsilon(0.0))
+
+
+def test_many_pure_releases_compose_better_than_they_add_up():
+    many = ShuffleAccountant().compose(LaplaceEvent(0.05), 400)
+    assert many.get_epsilon(0.0) == pytest.approx(20.0)
+    assert many.get_epsilon(1e-6) < 6.0
+
+
+def test_a_mixed_delta_is_the_least_whose_epsilon_is_enough():
+    both = accountant(GaussianEvent(5.0), LaplaceEvent(0.4))
+    delta = both.get_delta(1.0)
+    assert both.get_epsilon(delta * 1.001) <= 1.0 < both.get_epsilon(delta * 0.99)
+
+
+@pytest.mark.parametrize("name", names("theorem"))
+def test_every_registered_theorem_keeps_its_contract(name):
+    from shuffle_sim.registry import registered
+
+    check_theorem(registered("theorem", name)())
+
+
+class Wrong(Theorem):
+    """Its examples are Gaussian events."""
+
+    event = GaussianEvent
+    source = "none"
+    examples = (GaussianEvent(2.0),)
+
+
+GOOD = theorem_of(GaussianEvent)
+DEFECTS = {
+    "epsilon falls with the count": {
+        "epsilon": lambda self, events, delta: GOOD.epsilon(events, delta) / events[0][1]
+    },
+    "delta is too small": {"delta": lambda self, events, e: GOOD.delta(events, e) / 2},
+    "epsilon grows with delta": {"epsilon": lambda self, events, delta: 0.1 + delta},
+    "exact is undercut": {
+        "epsilon": lambda self, events, delta: GOOD.epsilon(events, delta) * 0.99,
+        "exact": lambda self, event, delta: GOOD.epsilon(((event, 1),), delta),
+    },
+    "no examples": {"examples": ()},
+    "examples of another kind": {"examples": (LaplaceEvent(1.0),)},
+}
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_the_contract_catches_a_planted_defect(defect):
+    sound = {
+        "epsilon": lambda self, events, delta: GOOD.epsilon(events, delta),
+        "delta": lambda self, events, epsilon: GOOD.delta(events, epsilon),
+    }
+    check_theorem(type("Right", (Wrong,), sound)())
+    with pytest.raises(LawError):
+        check_theorem(type("Defective", (Wrong,), sound | DEFECTS[defect])())
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.5, 2.0, 8.0])
+def test_the_gaussian_of_a_pure_release_dominates_randomised_response(epsilon):
+    mu = theorem_of(SelectionEvent).mu(SelectionEvent(epsilon))
+    pure, gaussian = Parts(((epsilon, 0.0, 1),)), Parts((), mu)
+    grid = np.linspace(0.0, epsilon * 1.2, 60)
+    assert all(gaussian.delta(e) >= pure.delta(e) - 1e-12 for e in grid)
+    closer = Parts((), mu * 0.97)  # a smaller mu would not
+    assert any(closer.delta(e) < pure.delta(e) for e in np.linspace(0.0, 1e-3, 5))
+
+
+OUTSIDE = """
+from dataclasses import dataclass
+from shuffle_sim.privacy.events import PrivacyEvent
+from shuffle_sim.privacy.theorems import Theorem
+
+@dataclass(frozen=True)
+class StaircaseEvent(PrivacyEvent):
+    epsilon: float
+
+class Staircase(Theorem[StaircaseEvent]):
+    event = StaircaseEvent
+    source = "staircase mechanism (Geng and Viswanath 2014)"
+    examples = (StaircaseEvent(0.5),)
+
+    def pure(self, event):
+        return event.epsilon
+"""
+
+
+def test_an_event_with_its_theorem_comes_by_an_entry_point_alone(tmp_path, monkeypatch):
+    there = {"StaircaseEvent": "Staircase"}
+    module = installed(tmp_path, monkeypatch, "staircase", OUTSIDE, theorems=there)
+    event = module.StaircaseEvent(0.5)
+    check_theorem(theorem_of(type(event)))
+    ledger = PrivacyLedger()
+    ledger.charge(Cohort.of(0, 10), event)
+    ledger.charge(Cohort.of(0, 10), GaussianEvent(1 / mu_of(1.0, 1e-6)))
+    guarantee = ledger.guarantee(1e-6)
+    assert 1.0 < guarantee.epsilon < 1.5
+    assert "Geng and Viswanath" in guarantee.basis
+    assert ledger.guarantee(0.0).epsilon == math.inf
+    from shuffle_sim.privacy.export import to_gaussian_event, to_pld
+
+    assert to_gaussian_event(ledger).event.noise_multiplier < mu_of(1.0, 1e-6) ** -1
+    assert to_pld(event).get_epsilon_for_delta(0.0) == pytest.approx(0.5, abs=2e-4)
+    monkeypatch.undo()
+    forget()
+    with pytest.raises(ParameterError, match=r"StaircaseEvent.*GaussianEvent"):
+        PrivacyLedger().charge(Cohort.of(0, 10), event)
+
+
+def test_an_event_that_only_bears_the_name_of_a_registered_one_is_refused():
+    imposter = type("GaussianEvent", (NonPrivateEvent,), {})
+    with pytest.raises(ShuffleSimError, match="rename one of the two"):
+        ShuffleAccountant().compose(imposter())
