@@ -1,5 +1,4 @@
-"""Exact privacy of binomial noise in one dimension: Bin(m, p) against its shift by s, both
-directions.
+"""Exact privacy of binomial noise: Bin(m, p) against its shift by s, in both directions.
 
 Binomial noise has a monotone likelihood ratio, so threshold tests are optimal: for every epsilon
 
@@ -25,15 +24,14 @@ _Tail = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 
 
 def _error(m: int) -> float:
-    """Relative error granted to a tail probability; the measured one is at least 3 times less
-    (tests/test_binomial.py).
-    """
+    """Relative error granted to a tail; the measured one is at least 3 times less (the tests)."""
     return 2e-12 + 2e-15 * math.sqrt(m)
 
 
 def lower_tail(k: NDArray[np.int64], m: int, p: float) -> NDArray[np.float64]:
-    """P(Bin(m, p) <= k), to a few 1e-14 relative in the far tail (scipy's bdtr is off by 1e-9 at m
-    = 1e6).
+    """P(Bin(m, p) <= k), to a few 1e-14 relative in the far tail.
+
+    scipy's bdtr is off by 1e-9 at m = 1e6.
     """
     inside = np.clip(k, 0, m - 1).astype(float)
     return np.where(
@@ -65,8 +63,7 @@ def _check(m: int, p: float, shift: int) -> None:
 
 
 def epsilon(m: int, p: float, shift: int, delta: float) -> float:
-    """The smallest epsilon at which Bin(m, p) and its shift by `shift` are (epsilon,
-    delta)-indistinguishable, both ways.
+    """The smallest epsilon at which a shift of Bin(m, p) is (epsilon, delta)-indistinguishable.
 
     Within about 1e-10 above the truth, never below; infinite where no epsilon will do.
 
@@ -98,8 +95,7 @@ def _epsilon_one_way(tail: _Tail, m: int, shift: int, delta: float) -> float:
 
 
 def delta(m: int, p: float, shift: int, epsilon: float) -> float:
-    """The smallest delta at which Bin(m, p) and its shift by `shift` are (epsilon,
-    delta)-indistinguishable, both ways.
+    """The smallest delta at which a shift of Bin(m, p) is (epsilon, delta)-indistinguishable.
 
     Never below the truth; above it by at most about 1e-11 of the tail it is computed from.
 
@@ -126,9 +122,7 @@ def delta(m: int, p: float, shift: int, epsilon: float) -> float:
 
 
 def _reach(tail: _Tail, m: int, shift: int) -> tuple[int, int]:
-    """Where the tail is neither below 1e-300 nor 1 to the last bit, for k and k - shift: the
-    maximum lies there.
-    """
+    """Where the maximum lies: the tail is above 1e-300 and not yet 1 to the last bit."""
     low = first(lambda k: bool(tail(np.array(k)) > 1e-300), 0, m)
     high = first(lambda k: bool(tail(np.array(k)) >= 1 - 1e-16), low, m)
     return low, min(m, high + shift)
@@ -145,8 +139,9 @@ def first(holds: Callable[[int], bool], low: int, high: int) -> int:
 def _peak(
     function: Callable[[NDArray[np.int64]], NDArray[np.float64]], low: int, high: int
 ) -> float:
-    """The maximum of a function over integers that rises, then falls: grids of 257 points, each
-    inside the last's peak.
+    """The maximum of a function over integers that rises, then falls.
+
+    Each grid of 257 points lies inside the peak of the one before.
 
     The first grid is finer than half a standard deviation, so it meets the part that is neither
     -inf nor flat.

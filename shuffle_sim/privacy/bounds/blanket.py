@@ -1,5 +1,4 @@
-"""The privacy blanket of k-ary randomised response (Balle, Bell, Gascon and Nissim 2019), by exact
-sums.
+"""The privacy blanket of k-ary randomised response by exact sums (Balle et al. 2019).
 
 Every user keeps its symbol with probability 1 - gamma and else draws one of K uniformly. Tell the
 attacker who drew, and all data but one user's: what is left is that user's message among M uniform
@@ -39,9 +38,7 @@ def check(users: int, gamma: float, symbols: int) -> None:
 
 
 def delta(users: int, gamma: float, symbols: int, epsilon: float) -> float:
-    """delta of one round of `users` honest users at `epsilon`; never below the blanket's exact
-    one.
-    """
+    """delta of one round of `users` honest users; never below the exact one of the blanket."""
     check(users, gamma, symbols)
     real("epsilon", epsilon, 0.0, math.inf, closed=(True, False))
     low, high = (int(x) for x in scipy.stats.binom.ppf([_TAIL, 1 - _TAIL], users - 1, gamma))
@@ -93,9 +90,7 @@ def _tail(k: NDArray[np.float64], m: NDArray[np.int64], p: float) -> NDArray[np.
 
 @lru_cache(maxsize=256)
 def epsilon(users: int, gamma: float, symbols: int, delta_: float) -> float:
-    """The smallest epsilon at `delta_`, rounded up; never above that of one user's own randomised
-    response.
-    """
+    """The smallest epsilon at `delta_`, rounded up; at most that of one user's own response."""
     check(users, gamma, symbols)
     real("delta", delta_, 0.0, 1.0, closed=(False, False))
     high = math.log1p((1 - gamma) * symbols / gamma)
@@ -110,8 +105,9 @@ def epsilon(users: int, gamma: float, symbols: int, delta_: float) -> float:
 
 
 def theorem(users: int, steps: int, epsilon: float, delta_: float) -> float:
-    """gamma of Theorem 3.1 of the paper, K = steps + 1: max(14 K ln(2/delta) / ((n - 1) epsilon^2),
-    27 K / ((n - 1) epsilon)).
+    """gamma of Theorem 3.1 of the paper for K = steps + 1 symbols.
+
+    It is max(14 K ln(2/delta) / ((n - 1) epsilon^2), 27 K / ((n - 1) epsilon)).
 
     Raises:
         ParameterError: epsilon not in (0, 1], where the theorem applies.

@@ -1,5 +1,6 @@
-"""Binomial noise is a post-processed Gaussian: the sigma of the Gaussian that dominates it, in any
-dimension.
+"""The sigma of the Gaussian that dominates binomial noise, in any dimension.
+
+Binomial noise is then a post-processed Gaussian.
 
 Lemma (docs/theory.md, "Domination"). B ~ Bin(m, p), S(j) = P(B >= j), nu > 0 small. For k = 1..g
 let mu_k be the maximum, over j with S(j - k) > nu and S(j) < 1 - nu, of
@@ -53,8 +54,7 @@ def _quantile(j: NDArray[np.int64], m: int, p: float, below: float) -> NDArray[n
 
 @lru_cache(maxsize=4096)
 def dominating_sigma(m: int, p: float, g: int) -> float:
-    """sigma* of the lemmas: the standard deviation of a Gaussian that dominates shifts of up to g
-    of Bin(m, p).
+    """sigma* of the lemmas: of a Gaussian that dominates shifts of up to g of Bin(m, p).
 
     Args:
         m: number of trials.

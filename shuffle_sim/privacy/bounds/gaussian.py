@@ -1,6 +1,4 @@
-"""The Gaussian mechanism: exact trade-off (Balle and Wang 2018; Dong, Roth and Su 2019), the
-yardstick of the field.
-"""
+"""The Gaussian mechanism: exact trade-off (Balle and Wang 2018; Dong, Roth and Su 2019)."""
 
 import math
 from typing import overload
@@ -19,8 +17,9 @@ def delta_gdp(epsilon: float, mu: float) -> float: ...
 @overload
 def delta_gdp(epsilon: Real, mu: NDArray[np.float64]) -> NDArray[np.float64]: ...
 def delta_gdp(epsilon: Real, mu: Real) -> Real:
-    """delta of N(mu, 1) against N(0, 1): Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 -
-    epsilon/mu), for mu >= 0.
+    """delta of N(mu, 1) against N(0, 1) at `epsilon`, for mu >= 0.
+
+    It is Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu).
 
     Computed as a product, Phi(a) (1 - e^(epsilon + log Phi(b) - log Phi(a))), so that no tail
     underflows to a difference.
@@ -35,9 +34,7 @@ def delta_gdp(epsilon: Real, mu: Real) -> Real:
 
 
 def mu_of(epsilon: float, delta: float) -> float:
-    """The largest mu whose Gaussian pair is (epsilon, delta)-indistinguishable, within 1e-12
-    below.
-    """
+    """The largest mu whose Gaussian pair is (epsilon, delta)-indistinguishable, to 1e-12 below."""
     epsilon, delta = (
         real("epsilon", epsilon, 0.0, math.inf, closed=(True, False)),
         real("delta", delta, 0, 1, closed=(False, False)),
@@ -57,9 +54,7 @@ def mu_of(epsilon: float, delta: float) -> float:
 
 
 def epsilon_gdp(delta: float, mu: float) -> float:
-    """The smallest epsilon >= 0 at which N(mu, 1) against N(0, 1) is (epsilon,
-    delta)-indistinguishable.
-    """
+    """The smallest epsilon >= 0 at which N(mu, 1) and N(0, 1) are indistinguishable at `delta`."""
     if mu <= 0 or delta_gdp(0.0, mu) <= delta:
         return 0.0
     high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1
@@ -75,8 +70,7 @@ def epsilon_gdp(delta: float, mu: float) -> float:
 
 
 def sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
-    """Standard deviation of the analytic Gaussian mechanism of l2 sensitivity `sensitivity` at
-    (epsilon, delta).
+    """Standard deviation of the analytic Gaussian mechanism for an l2 sensitivity.
 
     Source: Balle and Wang (2018), Theorem 8.
     """

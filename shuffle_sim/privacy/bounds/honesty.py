@@ -6,8 +6,7 @@ from shuffle_sim.errors import integer, real
 
 
 def least_honest_fraction(users: int, batch: int, corrupted: float, failure: float = 1e-6) -> float:
-    """The honest fraction that every one of the disjoint random batches has, but with probability
-    `failure`.
+    """The honest fraction that all the disjoint random batches have, except with `failure`.
 
     The honest users of a batch are hypergeometric; the union bound over the batches is taken of
     their lower tail.

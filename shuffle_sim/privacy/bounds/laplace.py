@@ -1,5 +1,4 @@
-"""Discrete Laplace noise made of the users' shares: exact privacy of what the honest ones add up
-to.
+"""Exact privacy of discrete Laplace noise that users make in shares.
 
 A user's share is the difference of two negative binomials of shape 1/N, so the shares of h users
 are the difference D_r of two of shape r = h/N: the discrete Laplace law, pmf ~ e^{-rate |z|}, at r
@@ -75,8 +74,7 @@ def pure_epsilon(shape: float, rate: float, shift: int) -> float:
 
 
 def delta(shape: float, rate: float, shift: int, epsilon: float) -> float:
-    """The smallest delta at which D_r and its shift are (epsilon, delta)-indistinguishable; never
-    below the truth.
+    """The smallest delta at which a shift of D_r is (epsilon, delta)-indistinguishable; rounded up.
 
     Above it by at most about 1e-14 (1 + e^epsilon), the error of the sums.
     """
@@ -92,9 +90,7 @@ def delta(shape: float, rate: float, shift: int, epsilon: float) -> float:
 def _neighbours(
     shape: float, rate: float, shift: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """P(w) and P(w - shift) for the w up to shift / 2: beyond, the shifted law is the larger
-    one.
-    """
+    """P(w) and P(w - shift) for w up to shift / 2; beyond, the shifted law is the larger one."""
     reach = math.ceil(_TAIL / rate)
     law = pmf(shape, rate, reach + shift)
     w = np.arange(-reach, (shift + 1) // 2)
@@ -102,9 +98,7 @@ def _neighbours(
 
 
 def epsilon(shape: float, rate: float, shift: int, delta_: float) -> float:
-    """The smallest epsilon at which D_r and its shift are (epsilon, delta_)-indistinguishable,
-    rounded up.
-    """
+    """The smallest epsilon at which a shift of D_r is indistinguishable at `delta_`; rounded up."""
     real("delta", delta_, 0.0, 1.0, closed=(True, False))
     pure = pure_epsilon(shape, rate, shift)
     if delta(shape, rate, shift, 0.0) <= delta_:

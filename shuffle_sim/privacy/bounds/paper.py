@@ -25,8 +25,9 @@ class Constants:
 
 
 def lemma_3_1(n: int, epsilon: float, delta: float, g: int | None = None) -> Constants:
-    """Parameters of the scalar sum on [0, 1] by Lemma 3.1: g >= sqrt(n), b > 180 g^2
-    ln(2/delta)/(epsilon^2 n).
+    """Parameters of the scalar sum on [0, 1] by Lemma 3.1.
+
+    g >= sqrt(n) and b > 180 g^2 ln(2/delta)/(epsilon^2 n).
 
     Args:
         n: users.
@@ -55,8 +56,9 @@ def lemma_3_1(n: int, epsilon: float, delta: float, g: int | None = None) -> Con
 
 
 def theorem_3_2(n: int, d: int, epsilon: float, delta: float) -> Constants:
-    """Parameters of the vector sum by Theorem 3.2 (rescaled to a unit ball): Lemma 3.1 at its
-    (epsilon_hat, delta_hat).
+    """Parameters of the vector sum by Theorem 3.2, rescaled to a unit ball.
+
+    They are those of Lemma 3.1 at the theorem's (epsilon_hat, delta_hat).
 
     Raises:
         ParameterError: outside epsilon in (0, 15], delta in (0, 1/2).
@@ -81,8 +83,9 @@ def lemma_3_3(epsilons: list[float], deltas: list[float], gamma: float) -> tuple
 
 
 def robust_epsilon(epsilon: float, honest_fraction: float) -> float:
-    """epsilon of the sums when only a fraction is honest: Claim A.8 and Corollary A.9, epsilon /
-    gamma.
+    """epsilon/gamma of the sums when only a fraction gamma is honest.
+
+    Source: Claim A.8 and Corollary A.9.
 
     Raises:
         ParameterError: outside epsilon in (0, 1], honest fraction in [1/3, 1].
@@ -92,8 +95,9 @@ def robust_epsilon(epsilon: float, honest_fraction: float) -> float:
 
 
 def interactive_budget(epsilon: float, delta: float, rounds: int) -> tuple[float, float]:
-    """Per-round (epsilon_0, delta_0) of P_GD (Algorithm 5): (epsilon/(2 sqrt(2 T ln(1/delta))),
-    delta/(T + 1)).
+    """(epsilon_0, delta_0) of each round of P_GD (Algorithm 5).
+
+    They are epsilon/(2 sqrt(2 T ln(1/delta))) and delta/(T + 1).
 
     Raises:
         ParameterError: where composing them does not give back (epsilon, delta), as at epsilon 1,

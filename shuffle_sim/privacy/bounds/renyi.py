@@ -1,5 +1,4 @@
-"""One round of a vector sum with few coins: a Renyi bound of the whole mechanism, rounding
-included.
+"""One round of a vector sum with few coins: a Renyi bound that includes the rounding.
 
 The domination lemma reveals the rounding's uniforms. That is cheap at the sizes people run; with a
 few hundred coins and few steps it can cost many orders of magnitude in delta. Here nothing is
@@ -74,8 +73,9 @@ def delta_few_coins(epsilon: float, m: int, p: float, g: int, d: int) -> float:
 
 @lru_cache(maxsize=4096)
 def epsilon_few_coins(delta: float, m: int, p: float, g: int, d: int) -> float:
-    """epsilon of one round at `delta` in (0, 1), never below the truth; infinite where none is
-    found.
+    """epsilon of one round, never below the truth; infinite where none is found.
+
+    `delta` lies in (0, 1).
     """
 
     def epsilon(theta: float, log_constant: float, revealed: float) -> float:
@@ -85,9 +85,7 @@ def epsilon_few_coins(delta: float, m: int, p: float, g: int, d: int) -> float:
 
 
 def _least(value: _Value, epsilon: float, delta: float, m: int, p: float, g: int, d: int) -> float:
-    """The least of `value` over orders, and over windows that leave out a part of `delta`: all of
-    them hold.
-    """
+    """The least of `value` over orders and windows that leave out part of `delta`; all hold."""
     order = round(math.log(max(1.0, min(epsilon * variance(m, p) / g**2, m / g)), _FINER))
     best = math.inf
     for low, high in dict.fromkeys(_window(m, p, g, delta / d * 3.0**-k) for k in range(1, 7)):
@@ -112,9 +110,7 @@ def _least(value: _Value, epsilon: float, delta: float, m: int, p: float, g: int
 
 
 def _window(m: int, p: float, g: int, mass: float) -> tuple[int, int]:
-    """Counts possible under every P_w of which each side leaves out at most half of `mass`, or else
-    all of them.
-    """
+    """Counts possible under every P_w; each side leaves out at most half of `mass`, or nothing."""
     low = binomial.first(lambda y: bool(lower_tail(np.array(y), m, p) > mass / 2), g, m)
     high = binomial.first(lambda y: bool(upper_tail(np.array(y + 1 - g), m, p) <= mass / 2), low, m)
     return low, high
@@ -139,8 +135,9 @@ def _bound(m: int, p: float, g: int, d: int, order: int, low: int, high: int) ->
 
 
 def _grid(g: int) -> _Floats:
-    """Distances from the middle of [0, g], every integer's among them: between neighbours P_w is
-    linear in w.
+    """Distances from the middle of [0, g], with those of all integers.
+
+    Between neighbours P_w is linear in w.
     """
     grid: _Floats = np.unique(
         np.concatenate(
@@ -185,8 +182,9 @@ def _tables(log_p: _Floats, log_q: _Floats, theta: float) -> tuple[_Floats, _Flo
 
 
 def _dual(a: _Floats, moment: _Floats, exact: _Floats, d: int, curvature: float) -> float:
-    """An upper bound of max log K + (d - 1) log M over a, a' in the ball of radius g/2, by its
-    Lagrange dual.
+    """An upper bound of max log K + (d - 1) log M in the ball, by its Lagrange dual.
+
+    a and a' are in the ball of radius g/2.
     """
     budget = a[-1] ** 2
     leads = a[1:, None] ** 2 + a[1:] ** 2 >= 2 * budget / d * (1 - 1e-12)
@@ -208,8 +206,9 @@ def _dual(a: _Floats, moment: _Floats, exact: _Floats, d: int, curvature: float)
 
 
 def _cells(table: _Floats, a: _Floats, prices: _Floats) -> _Floats:
-    """Upper bounds of log f(a, a') - prices . (a^2, a'^2) on the cells of a grid, from log f at its
-    points; f convex in each.
+    """Upper bounds of log f(a, a') - prices . (a^2, a'^2) on the cells of a grid.
+
+    They come from log f at the grid's points; f is convex in each of a and a'.
     """
     first, second = prices[0] * a[:, None] ** 2, prices[1] * a**2
     left = table - first - second

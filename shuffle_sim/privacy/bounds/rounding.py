@@ -1,5 +1,4 @@
-"""What stochastic rounding does to the sensitivity of a vector sum, and the privacy of one round
-and of many.
+"""What stochastic rounding costs a vector sum: sensitivity, one round, many rounds.
 
 A user's vector in the l2 ball of radius norm_bound is encoded coordinate by coordinate in g steps
 over the ball's width, rounded at random. Couple the roundings of two neighbours by the same
@@ -72,8 +71,7 @@ Rounds = Sequence[tuple[float, int, int, int]]
 
 
 def mu_of_rounds(rounds: Rounds, tail: float | NDArray[np.float64]) -> NDArray[np.float64]:
-    """mu of a Gaussian pair that dominates many rounds over the same user, except with probability
-    `tail`.
+    """mu of a Gaussian pair that dominates many rounds on one user, except with `tail`.
 
     Queries may be chosen adaptively: each round's rounding uniforms are drawn after its query is
     fixed, so the sum of S_t / sigma_t^2 exceeds its mean bound by the Azuma-Hoeffding margin with
@@ -102,9 +100,7 @@ def _revealed(rounds: Rounds) -> float:
 
 
 def delta_many_rounds(epsilon: float, rounds: Rounds) -> float:
-    """delta of adaptively composed rounds over the same user at `epsilon`, minimised over the
-    tail's share.
-    """
+    """delta of adaptively composed rounds over one user, least over the share of the tail."""
     tails = np.geomspace(1e-16, 0.5, 200)
     return min(
         1.0,
@@ -113,9 +109,7 @@ def delta_many_rounds(epsilon: float, rounds: Rounds) -> float:
 
 
 def epsilon_many_rounds(delta: float, rounds: Rounds) -> float:
-    """epsilon of adaptively composed rounds at `delta`; infinite where delta is below what is
-    revealed.
-    """
+    """epsilon of adaptively composed rounds; infinite where `delta` is below what is revealed."""
     left = delta - _revealed(rounds)
     if left <= 0:
         return math.inf
