@@ -1,7 +1,6 @@
-"""Protocols, losses, runtimes and attacks by name, through entry points: a third party registers
-exactly as we do.
-"""
+"""What is registered by name through entry points: a third party registers exactly as we do."""
 
+from collections import defaultdict
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
@@ -9,35 +8,58 @@ from typing import Any
 
 from shuffle_sim.errors import ParameterError, ShuffleSimError
 
+_GROUP = "shuffle_sim."
+
+
+def _plural(kind: str) -> str:
+    return f"{kind}es" if kind.endswith("s") else f"{kind}s"
+
 
 @lru_cache
-def _entries(kind: str) -> dict[str, EntryPoint]:
-    plural = f"{kind}es" if kind.endswith("s") else f"{kind}s"
-    return {entry.name: entry for entry in entry_points(group=f"shuffle_sim.{plural}")}
+def _entries(kind: str) -> dict[str, list[EntryPoint]]:
+    """The entry points of a kind by name; more than one where distributions disagree."""
+    found, group = entry_points(), _GROUP + _plural(str(kind))
+    groups = sorted(each for each in found.groups if each.startswith(_GROUP))
+    if group not in groups:
+        known = ", ".join(each.removeprefix(_GROUP) for each in groups)
+        raise ParameterError("kind", kind, f"one of those registered, in the singular: {known}")
+    entries = defaultdict(list)
+    for entry in found.select(group=group):
+        entries[entry.name].append(entry)
+    return dict(entries)
 
 
 def names(kind: str) -> list[str]:
-    """The names registered under a kind, in order."""
+    """The names registered under a kind, in order.
+
+    Raises:
+        ParameterError: unknown kind.
+    """
     return sorted(_entries(kind))
 
 
 def registered(kind: str, name: str) -> Any:
-    """What is registered under `name` in the entry-point group shuffle_sim.<kind>s (losses:
-    shuffle_sim.losses).
+    """What is registered under `name` in the entry-point group shuffle_sim.<kind>s; loaded now.
 
     Args:
-        kind: "protocol", "loss", "trainer", "runtime", "attack" or "target_model".
+        kind: "protocol", "loss" (group shuffle_sim.losses), "runtime", "attack" or another.
         name: as registered.
 
     Raises:
-        ParameterError: unknown name.
+        ParameterError: unknown kind or name, or a name that two distributions register.
         ShuffleSimError: the module found in its place is another one (our package names are
-        generic).
+            generic).
     """
     found = _entries(kind)
     if name not in list(found):  # a list: what is not a name need not be hashable
         raise ParameterError(kind, name, f"one of {', '.join(names(kind))}")
-    entry = found[name]
+    entry, *others = found[name]
+    if others:
+        claims = sorted(
+            f"{each.dist.name if each.dist else 'unknown'} ({each.value})" for each in found[name]
+        )
+        allowed = f"registered by one distribution, not by {' and '.join(claims)}"
+        raise ParameterError(kind, name, allowed)
     try:
         return entry.load()
     except (ImportError, AttributeError) as error:
