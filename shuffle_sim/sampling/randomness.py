@@ -17,9 +17,11 @@ class Role(IntEnum):
     CORRUPTED = 1  # index: the user
     SHUFFLER = 2  # index: the shuffler shard << 32, plus the frame of the view + 1
     ADVERSARY = 3  # index: the user block
-    DATA = 4  # index: the user block
+    DATA = 4  # index: the page of generated rows, in round 0
     ROUTER = 5  # index: the shuffler shard << 32, plus the part it has collected
     COALITION = 6  # index: the user block, in round 0: who is corrupted for the whole run
+    CURATOR = 7  # index: the release's draw
+    SPLIT = 8  # index: 0, in round 0: who is held out
 
 
 def entropy_of(seed: int | None) -> int:
