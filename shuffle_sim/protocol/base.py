@@ -1,7 +1,7 @@
 """The words protocols are written in: queries, round specifications and the protocol itself."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -63,11 +63,17 @@ class RoundSpec:
     analyze: Callable[[Tally], Any] = field(compare=False)
     minimum: int = 1
 
-    def broadcast(self) -> bytes:
-        """The public part in canonical bytes: what every role is told, and what the parameter hash
-        is taken of.
+    def broadcast(self, vocabulary: Container[type] | None = None) -> bytes:
+        """The public part in canonical bytes, which every role reads and the parameter hash covers.
+
+        Args:
+            vocabulary: the classes that the roles know; None: all are allowed.
+
+        Raises:
+            TypeError: the round holds what cannot be broadcast.
+            ParameterError: the round holds a class out of the vocabulary.
         """
-        return encode((self.cohort, self.query, self.randomizer, self.minimum))
+        return encode((self.cohort, self.query, self.randomizer, self.minimum), vocabulary)
 
 
 class Protocol(ABC, Generic[State]):
@@ -87,8 +93,9 @@ class Protocol(ABC, Generic[State]):
 
     @property
     def vocabulary(self) -> tuple[type, ...]:
-        """The classes of queries and randomizers it may broadcast; user shards decode nothing
-        else.
+        """The classes of queries and randomizers it may broadcast, each with a name of its own.
+
+        User shards decode nothing else.
         """
         return (Datum,)
 

@@ -1,29 +1,33 @@
-"""Canonical bytes of public values: what the analyzer broadcasts, and what the parameter hash is
-taken of.
-"""
+"""Canonical bytes of public values: what is broadcast, and what the parameter hash covers."""
 
 import dataclasses
+from collections.abc import Container
 from typing import Any
 
 import msgpack
 import numpy as np
 
-from shuffle_sim.errors import FrameError
+from shuffle_sim.errors import FrameError, ParameterError
 
 _PLAIN = (type(None), bool, int, float, str, bytes)
 _DTYPES = ("<f8", "<i8")
 
 
-def encode(value: Any) -> bytes:
-    """Bytes of a tree of plain values, tuples, float64/int64 arrays and frozen dataclasses of such;
-    same tree, same bytes.
+def encode(value: Any, vocabulary: Container[type] | None = None) -> bytes:
+    """The same bytes for the same tree of plain values, tuples, arrays and frozen dataclasses.
+
+    Args:
+        value: arrays are of float64 or int64.
+        vocabulary: the dataclasses that the reader knows; None: all are allowed.
 
     Raises:
-        TypeError: for anything else, so that nothing is broadcast that a user's shard could not
-        read.
+        TypeError: for anything else, so that nothing is broadcast that a user's shard cannot read.
+        ParameterError: a dataclass is not in the vocabulary.
     """
     try:
-        packed: bytes = msgpack.packb(_lower(value))
+        packed: bytes = msgpack.packb(_lower(value, vocabulary))
+    except ParameterError:
+        raise
     except (OverflowError, UnicodeError, ValueError, RecursionError) as error:
         raise TypeError(f"cannot broadcast: {error}") from error
     return packed
@@ -34,11 +38,11 @@ def decode(data: bytes, vocabulary: tuple[type, ...]) -> Any:
 
     Raises:
         FrameError: `malformed-broadcast` if the bytes are not exactly what `encode` gives.
+        ParameterError: two classes of the vocabulary have one name.
     """
+    classes = by_name(vocabulary)
     try:
-        value = _raise(
-            msgpack.unpackb(data, use_list=False), {cls.__name__: cls for cls in vocabulary}
-        )
+        value = _raise(msgpack.unpackb(data, use_list=False), classes)
         if encode(value) != data:
             raise ValueError("not canonical")
     except (
@@ -53,23 +57,51 @@ def decode(data: bytes, vocabulary: tuple[type, ...]) -> Any:
     return value
 
 
-def _lower(value: Any) -> Any:
+def by_name(vocabulary: tuple[type, ...]) -> dict[str, type]:
+    """The classes by the names under which they travel.
+
+    Raises:
+        ParameterError: two of them have one name; the wrong one could be built.
+    """
+    classes: dict[str, type] = {}
+    for kind in vocabulary:
+        other = classes.setdefault(kind.__name__, kind)
+        if other is not kind:
+            raise ParameterError(
+                "vocabulary", kind.__name__, f"the name of one class, not of {_full(other, kind)}"
+            )
+    return classes
+
+
+def _lower(value: Any, vocabulary: Container[type] | None) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     if type(value) in _PLAIN:
         return value
     if type(value) is tuple:
-        return ["t", *(_lower(item) for item in value)]
+        return ["t", *(_lower(item, vocabulary) for item in value)]
     if type(value) is np.ndarray and value.dtype.newbyteorder("<").str in _DTYPES:
         little = value.astype(value.dtype.newbyteorder("<"))
         return ["a", little.dtype.str, list(value.shape), little.tobytes()]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = [_lower(getattr(value, f.name)) for f in dataclasses.fields(value) if f.init]
-        return ["d", type(value).__name__, *fields]
+        kind = type(value)
+        if vocabulary is not None and kind not in vocabulary:
+            raise ParameterError("vocabulary", _full(kind), "known: the protocol broadcasts it")
+        fields = [_lower(getattr(value, name), vocabulary) for name in _init_fields(kind)]
+        return ["d", kind.__name__, *fields]
     raise TypeError(
         f"cannot broadcast a {type(value).__name__}: use numbers, strings, tuples, arrays, "
         "dataclasses of them"
     )
+
+
+def _full(*kinds: type) -> str:
+    return " and ".join(f"{kind.__module__}.{kind.__qualname__}" for kind in kinds)
+
+
+def _init_fields(kind: Any) -> list[str]:
+    """The fields of a dataclass that make it."""
+    return [field.name for field in dataclasses.fields(kind) if field.init]
 
 
 def _raise(value: Any, classes: dict[str, type]) -> Any:
@@ -86,6 +118,7 @@ def _raise(value: Any, classes: dict[str, type]) -> Any:
     if kind == "d":
         name, *fields = rest
         if name not in classes:
-            raise ValueError(f"{name} is not a word of this protocol")
-        return classes[name](*(_raise(item, classes) for item in fields))
+            raise ValueError(f"{name} is not in the vocabulary")
+        raised = (_raise(item, classes) for item in fields)
+        return classes[name](**dict(zip(_init_fields(classes[name]), raised, strict=True)))
     raise ValueError(f"unknown kind {kind!r}")

@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from protocols.sums.binomial import BinomialRandomizer
 from shuffle_sim.data.cohort import Cohort
-from shuffle_sim.errors import FrameError
+from shuffle_sim.errors import FrameError, ParameterError
 from shuffle_sim.protocol.base import Datum
 from shuffle_sim.wire.codec import decode, encode
 
@@ -172,9 +172,34 @@ def test_decoded_arrays_cannot_be_written():
 def test_a_class_outside_the_vocabulary_is_refused(value):
     data = encode(value)
     assert decode(data, (*WORDS, Stranger)) == value
-    with pytest.raises(FrameError, match="Stranger is not a word") as refused:
+    with pytest.raises(FrameError, match="Stranger is not in the vocabulary") as refused:
         decode(data, WORDS)
     assert refused.value.reason == "malformed-broadcast"
+
+
+def test_a_vocabulary_names_each_class_once():
+    impostor = dataclass(frozen=True)(type("Pair", (), {"__annotations__": {"left": Any}}))
+    assert decode(encode(Pair(1)), (Pair, Pair)) == Pair(1)
+    for words in ((Pair, impostor), (impostor, Datum, Pair)):
+        with pytest.raises(ParameterError, match=r"Pair.*one class, not of .*Pair and .*Pair"):
+            decode(encode(1), words)
+
+
+@pytest.mark.parametrize("value", [Stranger(), (1, Stranger()), Pair(1, Holder(Stranger()))])
+def test_what_the_reader_does_not_know_is_not_encoded(value):
+    assert encode(value, (*WORDS, Stranger)) == encode(value)
+    with pytest.raises(ParameterError, match=r"vocabulary = .*Stranger.*: must be known"):
+        encode(value, WORDS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Named:
+    left: int
+    right: int = 0
+
+
+def test_dataclasses_that_are_built_by_name_only_can_be_broadcast():
+    assert decode(encode(Named(left=1, right=2)), (Named,)) == Named(left=1, right=2)
 
 
 def tree(value: Any) -> bytes:
