@@ -15,9 +15,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from actors.hosts import ACTORS
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import ParameterError, ShuffleSimError
-from shuffle_sim.execution.runtime import HostLostError, Plan, Runtime
+from shuffle_sim.execution.runtime import HostLostError, Runtime
 from shuffle_sim.execution.signals import unbroken
-from shuffle_sim.roles import Deployment
+from shuffle_sim.roles import Deployment, PlannedRound
 
 _all_nodes: Any = ray.nodes
 _LOST = (
@@ -47,7 +47,9 @@ class RayRuntime(Runtime):
         self._owns_ray = False
         self._actors: list[Any] = []
 
-    def open(self, deployment: Deployment, population: Population, workers: int) -> Plan:
+    def open(
+        self, deployment: Deployment, population: Population, workers: int
+    ) -> PlannedRound | None:
         """Start Ray if needed, and an actor for each role."""
         self._connect()
         self._nodes = [node["NodeID"] for node in _all_nodes() if node["Alive"]]

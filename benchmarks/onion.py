@@ -32,14 +32,22 @@ def measure() -> dict[str, object]:
         for security in SECURITIES:
             with RayRuntime() as host:
                 deployment = Deployment(
-                    protocol, bytes(16), 1, "literal", 13, None, "numpy", 1, security
+                    protocol=protocol,
+                    task=bytes(16),
+                    entropy=1,
+                    fidelity="literal",
+                    block_size=13,
+                    adversary=None,
+                    kernel="numpy",
+                    shuffler_shards=1,
+                    security=security,
                 )
                 plan = host.open(deployment, rows, 2)
                 assert plan is not None
                 for role in (*host._shards, *host._shufflers):
                     host.get(host.call(role, "introduce"))  # they are up
                 start = time.perf_counter()
-                record = host.exchange(plan[0])[0].shuffler
+                record = host.exchange(plan.broadcast)[0].shuffler
                 seconds[security] = min(seconds[security], time.perf_counter() - start)
                 sent[security] = record.bytes_in + record.bytes_out
     held.close()

@@ -241,7 +241,13 @@ class _Bench:
                 : self.protocol.users
             ]
         )
-        deployment = Deployment(self.protocol, bytes(16), self.entropy, fidelity, _USERS)
+        deployment = Deployment(
+            protocol=self.protocol,
+            task=bytes(16),
+            entropy=self.entropy,
+            fidelity=fidelity,
+            block_size=_USERS,
+        )
         shard = self.shard(deployment, population, [0])
         payload = RoundSpec(
             Cohort.of(0, self.users),
@@ -364,7 +370,13 @@ class _Bench:
             self.spec.event,
             lambda _: None,
         ).broadcast()
-        deployment = Deployment(self.protocol, bytes(16), self.entropy, "literal", _USERS)
+        deployment = Deployment(
+            protocol=self.protocol,
+            task=bytes(16),
+            entropy=self.entropy,
+            fidelity="literal",
+            block_size=_USERS,
+        )
         shuffler = self.shuffler(deployment)
         seen, size = [], 2 * half * per_label
         for index in range(self.repeats):

@@ -157,10 +157,10 @@ class Checkpoint(Journal):
             return None
         users, shuffler, tally, found = self._decoded(self._records.popleft())
         return Exchange(
-            _raised(ShardRecord, users),
-            _raised(ShuffleRecord, shuffler),
-            tally,
-            _raised(ViewRecord, found),
+            users=_raised(ShardRecord, users),
+            shuffler=_raised(ShuffleRecord, shuffler),
+            tally=tally,
+            analyzer=_raised(ViewRecord, found),
         )
 
     def settle(self, exchange: Exchange) -> None:

@@ -14,7 +14,7 @@ from shuffle_sim.wire.frames import frame_bytes
 from shuffle_sim.wire.sealing import SEAL, SIGNATURE
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Costs:
     """Communication of a run.
 
@@ -90,16 +90,18 @@ class CostMeter:
         messages = randomizer.alphabet.labels * randomizer.per_label
         c = self._costs
         self._costs = Costs(
-            c.rounds + 1,
-            max(c.messages_per_user, messages),
-            max(c.payload_bits_per_user, randomizer.report_bits),
-            max(c.label_bits_per_user, messages * randomizer.alphabet.label_bits),
-            c.wire_bytes + wire,
-            c.routed_bytes + routed,
-            c.view_bytes + view,
-            c.broadcast_bytes + broadcast,
-            c.sealing_bytes + sealing,
-            c.measured and literal,
+            rounds=c.rounds + 1,
+            messages_per_user=max(c.messages_per_user, messages),
+            payload_bits_per_user=max(c.payload_bits_per_user, randomizer.report_bits),
+            label_bits_per_user=max(
+                c.label_bits_per_user, messages * randomizer.alphabet.label_bits
+            ),
+            wire_bytes=c.wire_bytes + wire,
+            routed_bytes=c.routed_bytes + routed,
+            view_bytes=c.view_bytes + view,
+            broadcast_bytes=c.broadcast_bytes + broadcast,
+            sealing_bytes=c.sealing_bytes + sealing,
+            measured=c.measured and literal,
         )
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory, Population, population_of
 from shuffle_sim.errors import (
     AccountingError,
@@ -25,14 +24,13 @@ from shuffle_sim.errors import (
 from shuffle_sim.execution.checkpoint import Journal, journal_of
 from shuffle_sim.execution.costs import CostMeter, Costs, chunks_on_wire, sealing, users_to_shuffler
 from shuffle_sim.execution.result import ReportCounts, Result
-from shuffle_sim.execution.runtime import Exchange, Plan, Runtime
-from shuffle_sim.privacy.events import PrivacyEvent
+from shuffle_sim.execution.runtime import Exchange, Runtime
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.protocol.base import Protocol, Query
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.registry import registered
-from shuffle_sim.roles import FIDELITIES, SECURITIES, Deployment
+from shuffle_sim.roles import FIDELITIES, SECURITIES, Deployment, PlannedRound
 from shuffle_sim.roles.pools import view_chunks
 from shuffle_sim.roles.reports import user_bytes
 from shuffle_sim.sampling.kernels import available
@@ -158,8 +156,8 @@ def run(
         with journal, host:
             plan = host.open(deployment, population, workers)
             while plan is not None:
-                broadcast, cohort, event = plan
-                ledger.charge(cohort, event)
+                broadcast, cohort = plan.broadcast, plan.cohort
+                ledger.charge(cohort, plan.event)
                 exchange, plan = _exchange(journal, host, plan, ledger)
                 reports = reports.plus(exchange, cohort.size)
                 for member in adversary.members if adversary is not None else ():
@@ -168,7 +166,7 @@ def run(
                 if exchange.users.nonfinite == exchange.users.asked:
                     raise NotFiniteError(rounds)
                 if on_round is not None:
-                    on_round(rounds, ledger, meter.costs, deployment.opened(broadcast)[2])
+                    on_round(rounds, ledger, meter.costs, deployment.opened(broadcast).query)
                 rounds += 1
             value = host.result()
     except BaseException as error:
@@ -183,8 +181,22 @@ def run(
     # applies.
     complete = not reports.corrupted and reports.accepted == reports.asked
     whole = promised if protocol.claim is not None and complete else settled
-    how = deployment.fidelity, deployment.kernel, host.name, workers, shuffler_shards, seed
-    return Result(value, whole, promised, rounds, meter.costs, reports, *how, ledger, security)
+    return Result(
+        value=value,
+        privacy=whole,
+        promised=promised,
+        rounds=rounds,
+        costs=meter.costs,
+        reports=reports,
+        fidelity=deployment.fidelity,
+        kernel=deployment.kernel,
+        runtime=host.name,
+        workers=workers,
+        shuffler_shards=shuffler_shards,
+        seed=seed,
+        ledger=ledger,
+        security=security,
+    )
 
 
 def _deployment(
@@ -249,15 +261,15 @@ def _deployment(
         raise ParameterError("shuffler_shards", shuffler_shards, allowed)
     task = secrets.token_bytes(16)
     return Deployment(
-        protocol,
-        task,
-        entropy_of(seed),
-        fidelity,
-        size,
-        adversary,
-        kernel,
-        shuffler_shards,
-        security,
+        protocol=protocol,
+        task=task,
+        entropy=entropy_of(seed),
+        fidelity=fidelity,
+        block_size=size,
+        adversary=adversary,
+        kernel=kernel,
+        shuffler_shards=shuffler_shards,
+        security=security,
     ), literal_size
 
 
@@ -296,7 +308,8 @@ def _check(adversary: Adversary | None, protocol: Protocol[Any], population: Pop
 def _meter(
     meter: CostMeter, deployment: Deployment, broadcast: bytes, exchange: Exchange, block_size: int
 ) -> None:
-    _, cohort, _, randomizer, _ = deployment.opened(broadcast)
+    opened = deployment.opened(broadcast)
+    cohort, randomizer = opened.cohort, opened.randomizer
     record, literal = exchange.shuffler, deployment.fidelity == "literal"
     chunks = (
         Counter(record.chunks)
@@ -343,15 +356,15 @@ def _affordable(deployment: Deployment, workers: int, most: float) -> None:
 
 
 def _exchange(
-    journal: Journal, host: Runtime, plan: tuple[bytes, Cohort, PrivacyEvent], ledger: PrivacyLedger
-) -> tuple[Exchange, Plan]:
+    journal: Journal, host: Runtime, plan: PlannedRound, ledger: PrivacyLedger
+) -> tuple[Exchange, PlannedRound | None]:
     """A round and the next plan; charged in the journal first, and not run again if the journal
     says that it is over.
 
     What was really added is known to the ledger before anything else may fail.
     """
-    broadcast = plan[0]
-    known = journal.charge(*plan)
+    broadcast = plan.broadcast
+    known = journal.charge(broadcast, plan.cohort, plan.event)
     exchange, following = (known, None) if known is not None else host.exchange(broadcast)
     ledger.settle(exchange.shuffler.accepted - exchange.shuffler.singles)
     if known is not None:
@@ -379,8 +392,7 @@ def _note(error: BaseException, ledger: PrivacyLedger, delta: float) -> None:
 def _assumptions(
     protocol: Protocol[Any], reports: ReportCounts, seed: int | None
 ) -> tuple[str, ...]:
-    fraction = getattr(protocol, "honest_fraction", 1.0)
-    notes = [f"honest fraction {fraction:g} in every round, assumed in advance"]
+    notes = [f"honest fraction {protocol.honest_fraction:g} in every round, assumed in advance"]
     if reports.corrupted:
         notes.append(
             f"{reports.corrupted} of {reports.asked} users asked were corrupted and are not "

@@ -26,8 +26,11 @@ from shuffle_sim.wire.frames import Context, Frame, Kind
 from shuffle_sim.wire.messages import Tally
 from shuffle_sim.wire.sealing import sealing_time
 
+_HOPS = "users to shuffler", "shuffler to analyzer", "analyzer to all"
+_KINDS = "payload", "framing", "sealing"  # of bytes
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, kw_only=True)
 class Hop:
     """Bytes of a run from one role to another.
 
@@ -49,7 +52,7 @@ class Hop:
         return self.payload + self.framing + self.sealing
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Forecast:
     """Communication of a run of honest users, at literal fidelity.
 
@@ -103,7 +106,7 @@ def forecast(
     if security not in SECURITIES:
         raise ParameterError("security", security, f"one of {', '.join(SECURITIES)}")
     ledger, specs = PrivacyLedger(), list(_rounds(protocol))
-    totals = np.zeros((3, 3), np.int64)  # hop, kind of byte
+    totals = np.zeros((len(_HOPS), len(_KINDS)), np.int64)
     seconds = [0.0]
     for index, spec in enumerate(specs):
         ledger.charge(spec.cohort, spec.event)
@@ -115,24 +118,26 @@ def forecast(
     asked = sum(spec.cohort.size for spec in specs)
     participation = max(sum(events.values()) for _, events in ledger.users())
     widest = max(specs, key=_messages)
-    names = "users to shuffler", "shuffler to analyzer", "analyzer to all"
-    hops = tuple(Hop(name, *(int(x) for x in row)) for name, row in zip(names, totals, strict=True))
+    hops = tuple(
+        Hop(name=name, **dict(zip(_KINDS, row, strict=True)))
+        for name, row in zip(_HOPS, totals.tolist(), strict=True)
+    )
     bits = max(spec.randomizer.report_bits for spec in specs)
     return Forecast(
-        protocol.users,
-        len(specs),
-        asked,
-        participation,
-        ledger.sequentially_interactive,
-        _messages(widest),
-        bits,
-        _messages(widest) * widest.randomizer.alphabet.label_bits,
-        bits * participation,
-        hops[0].wire / asked * participation,
-        hops,
-        max(spec.cohort.size for spec in specs),
-        sum(seconds),
-        max(seconds),
+        users=protocol.users,
+        rounds=len(specs),
+        asked=asked,
+        participation=participation,
+        sequential=ledger.sequentially_interactive,
+        messages=_messages(widest),
+        payload_bits=bits,
+        label_bits=_messages(widest) * widest.randomizer.alphabet.label_bits,
+        user_payload_bits=bits * participation,
+        user_wire_bytes=hops[0].wire / asked * participation,
+        hops=hops,
+        batch=max(spec.cohort.size for spec in specs),
+        seconds=sum(seconds),
+        slowest=max(seconds),
     )
 
 

@@ -12,7 +12,7 @@ from shuffle_sim.privacy.guarantee import Guarantee
 from shuffle_sim.privacy.ledger import PrivacyLedger
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ReportCounts:
     """What became of the reports of a run: asked + extra = accepted + dropped (by reason) +
     missing, checked after every round.
@@ -61,19 +61,19 @@ class ReportCounts:
                 f"{sent}, but accounted for are {shuffler} and {users.silent} missing"
             )
         return ReportCounts(
-            self.asked + users.asked,
-            self.accepted + shuffler.accepted,
-            dict(Counter(self.dropped) + shuffler.dropped),
-            self.missing + users.silent,
-            self.extra + users.extra,
-            self.corrupted + users.corrupted,
-            self.clipped + users.clipped,
-            self.nonfinite + users.nonfinite,
-            dict(Counter(self.dropped_messages) + exchange.analyzer.dropped),
+            asked=self.asked + users.asked,
+            accepted=self.accepted + shuffler.accepted,
+            dropped=dict(Counter(self.dropped) + shuffler.dropped),
+            missing=self.missing + users.silent,
+            extra=self.extra + users.extra,
+            corrupted=self.corrupted + users.corrupted,
+            clipped=self.clipped + users.clipped,
+            nonfinite=self.nonfinite + users.nonfinite,
+            dropped_messages=dict(Counter(self.dropped_messages) + exchange.analyzer.dropped),
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Result:
     """What a run gives.
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, TypeVar
 
-from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import RoundAbortedError, ShuffleSimError
-from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.roles import (
     Analyzer,
+    Conclusion,
     Deployment,
     Directory,
+    PlannedRound,
     ShardRecord,
     Shuffler,
     ShuffleRecord,
@@ -28,7 +28,6 @@ from shuffle_sim.wire.messages import Tally
 _CHUNKS_TOGETHER = 4  # frames of a view that are asked for together
 ATTEMPTS = 6
 """How often a round is begun before it is aborted, if every time a role is lost."""
-Plan = tuple[bytes, Cohort, PrivacyEvent] | None
 _Value = TypeVar("_Value")
 
 
@@ -36,11 +35,9 @@ class HostLostError(ShuffleSimError, RuntimeError):
     """Where a role lived is gone, and what it knew with it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """What one round leaves behind for the driver: the records of both sides, and the tally of the
-    view.
-    """
+    """What one round leaves behind for the driver: the records of all sides, and the tally."""
 
     users: ShardRecord
     shuffler: ShuffleRecord
@@ -71,8 +68,10 @@ class Runtime(ABC):
 
     name: str
 
-    def open(self, deployment: Deployment, population: Population, workers: int) -> Plan:
-        """Set the roles up; returns the first round's plan."""
+    def open(
+        self, deployment: Deployment, population: Population, workers: int
+    ) -> PlannedRound | None:
+        """Set the roles up; returns the first round."""
         self._deployment, self._rows = deployment, self.shared(population)
         self._asked: list[bytes] = []
         self._over: list[Tally] = []
@@ -82,19 +81,16 @@ class Runtime(ABC):
             self.host(Shuffler, deployment, shard) for shard in range(deployment.shuffler_shards)
         ]
         self._analyzer = self.host(Analyzer, deployment)
-        plan: Plan = self._surely(self._begun)
-        return plan
+        return self._surely(self._begun)
 
-    def recall(self, broadcast: bytes, tally: Tally) -> Plan:
-        """A round that was over before the run was resumed: the analyzer updates and plans on, and
-        nothing is sent to it.
-        """
+    def recall(self, broadcast: bytes, tally: Tally) -> PlannedRound | None:
+        """The analyzer updates from a round that was over before the run was resumed."""
         self._asked.append(broadcast)
-        plan: Plan = self._surely(lambda: self._recalled(broadcast, tally))
+        following = self._surely(lambda: self._recalled(broadcast, tally))
         self._over.append(tally)
-        return plan
+        return following
 
-    def exchange(self, broadcast: bytes) -> tuple[Exchange, Plan]:
+    def exchange(self, broadcast: bytes) -> tuple[Exchange, PlannedRound | None]:
         """One round: users answer the broadcast, the shuffler permutes, the analyzer updates and
         plans on.
 
@@ -102,19 +98,19 @@ class Runtime(ABC):
             RoundAbortedError: if roles are lost again and again.
         """
         self._asked.append(broadcast)
-        exchange, plan = self._surely(lambda: self._round(broadcast))
+        exchange, following = self._surely(lambda: self._round(broadcast))
         self._over.append(exchange.tally)
-        return exchange, plan
+        return exchange, following
 
-    def _round(self, broadcast: bytes) -> tuple[Exchange, Plan]:
+    def _round(self, broadcast: bytes) -> tuple[Exchange, PlannedRound | None]:
         batches = self._deployment.block_batches(broadcast)
         if len(batches) > 1 or len(self._shufflers) > 1:
             return self._streamed(broadcast, batches)
         frames, noted = self._answers(broadcast, batches[0])
         view, shuffled = self.call(self._shufflers[0], "shuffle", broadcast, many=frames, returns=2)
         concluded = self.call(self._analyzer, "conclude", view)
-        (plan, tally, found), record, *users = self.get([*concluded, shuffled, *noted])
-        return Exchange(sum(users, ShardRecord()), record, tally, found), plan
+        conclusion, record, *users = self.get([*concluded, shuffled, *noted])
+        return _exchange(users, [record], conclusion)
 
     def result(self) -> Any:
         """The protocol's output."""
@@ -203,26 +199,23 @@ class Runtime(ABC):
         self.get(self.call(host, "__init__", *arguments))
         return host
 
-    def _recalled(self, broadcast: bytes, tally: Tally) -> Plan:
-        if (
-            self._deployment.adversary is not None
-        ):  # users that misbehave may remember what they did
+    def _recalled(self, broadcast: bytes, tally: Tally) -> PlannedRound | None:
+        if self._deployment.adversary is not None:  # corrupted users may remember what they did
             for blocks in self._deployment.block_batches(broadcast):
                 self.get(self._answers(broadcast, blocks)[1])
-        _, plan = self.get(
-            [*self.call(self._analyzer, "recall", tally), *self.call(self._analyzer, "plan")]
-        )
-        recalled: Plan = plan
-        return recalled
+        self.get(self.call(self._analyzer, "recall", tally))
+        return self._planned()
 
     def _first(self, method: str) -> Any:
         """What a method of the analyzer gives."""
         return self.get(self.call(self._analyzer, method))[0]
 
-    def _begun(self) -> Plan:
-        """The first plan, or after a loss the current one, of roles that know each other's keys
-        where traffic is protected.
-        """
+    def _planned(self) -> PlannedRound | None:
+        planned: PlannedRound | None = self._first("plan")
+        return planned
+
+    def _begun(self) -> PlannedRound | None:
+        """The first round, or after a loss the current one; with protection, keys are exchanged."""
         if self._deployment.security != "none":
             roles = [*self._shards, *self._shufflers, self._analyzer]
             *keys, analyzer = self.get(
@@ -232,8 +225,7 @@ class Runtime(ABC):
                 tuple(keys[: len(self._shards)]), tuple(keys[len(self._shards) :]), (analyzer,)
             )
             self.get([done for role in roles for done in self.call(role, "meet", directory)])
-        plan: Plan = self._first("plan")
-        return plan
+        return self._planned()
 
     def _answers(self, broadcast: bytes, blocks: range) -> tuple[list[Any], list[Any]]:
         """Handles of the frames and of the records of all user shards for these blocks."""
@@ -242,10 +234,10 @@ class Runtime(ABC):
         ]
         return [frames for frames, _ in answers], [noted for _, noted in answers]
 
-    def _streamed(self, broadcast: bytes, batches: list[range]) -> tuple[Exchange, Plan]:
-        """A round too large to be anywhere at once, or whose shuffler has several shards: by
-        batches of blocks.
-        """
+    def _streamed(
+        self, broadcast: bytes, batches: list[range]
+    ) -> tuple[Exchange, PlannedRound | None]:
+        """A round too large for one place, or of several shuffler shards: by batches of blocks."""
         collected = self._windowed(self._collected(broadcast, blocks) for blocks in batches)
         users = [record for record in collected if isinstance(record, ShardRecord)]
         records = [record for record in collected if isinstance(record, ShuffleRecord)]
@@ -259,14 +251,8 @@ class Runtime(ABC):
             for start in range(0, len(record.chunks), _CHUNKS_TOGETHER)
         ]
         viewed = self._windowed(self._viewed(broadcast, *piece) for piece in pieces)
-        plan, tally, found = self._first("concluded")
         sent = [record for record in viewed if isinstance(record, ShuffleRecord)]
-        return Exchange(
-            sum(users, ShardRecord()),
-            sum([*records, *released, *sent], ShuffleRecord()),
-            tally,
-            found,
-        ), plan
+        return _exchange(users, [*records, *released, *sent], self._first("concluded"))
 
     def _collected(self, broadcast: bytes, blocks: range) -> list[Any]:
         """Users of these blocks answer, and the shuffler's shards have their messages: handles of
@@ -304,6 +290,18 @@ class Runtime(ABC):
             if len(under_way) > 1:
                 values += self.get(under_way.popleft())
         return values + [value for handles in under_way for value in self.get(handles)]
+
+
+def _exchange(
+    users: list[ShardRecord], shuffler: list[ShuffleRecord], conclusion: Conclusion
+) -> tuple[Exchange, PlannedRound | None]:
+    """The round's records added up, and the next round."""
+    return Exchange(
+        users=sum(users, ShardRecord()),
+        shuffler=sum(shuffler, ShuffleRecord()),
+        tally=conclusion.tally,
+        analyzer=conclusion.found,
+    ), conclusion.following
 
 
 class InProcessRuntime(Runtime):

@@ -27,7 +27,7 @@ def payload_of(report: Report) -> bytes:
     return report.tobytes() if isinstance(report, Messages) else report or b""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class AttackContext:
     """What corrupted users know when they act: all that is public about the round, and the data of
     their own block.

@@ -77,9 +77,13 @@ class RoundSpec:
 
 
 class Protocol(ABC, Generic[State]):
-    """A shuffle protocol as pure functions over an explicit state; no I/O, no runtime, no
-    randomness of its own.
+    """A shuffle protocol as pure functions over an explicit state, without I/O or randomness.
+
+    Attributes:
+        honest_fraction: of the users in a round whose noise is counted on, assumed in advance.
     """
+
+    honest_fraction: float = 1.0
 
     @property
     @abstractmethod

@@ -5,19 +5,29 @@ What passes between them is bytes. What a `UserShard` reports beside them (`Shar
 other's.
 """
 
-from shuffle_sim.roles.analyzer import Analyzer, ViewRecord
+from shuffle_sim.roles.analyzer import Analyzer
 from shuffle_sim.roles.channel import Directory
-from shuffle_sim.roles.deployment import FIDELITIES, SECURITIES, Deployment
+from shuffle_sim.roles.deployment import FIDELITIES, SECURITIES, Broadcast, Deployment
+from shuffle_sim.roles.records import (
+    Conclusion,
+    PlannedRound,
+    ShardRecord,
+    ShuffleRecord,
+    ViewRecord,
+)
 from shuffle_sim.roles.reports import count_type
-from shuffle_sim.roles.shuffler import Shuffler, ShuffleRecord
-from shuffle_sim.roles.users import ShardRecord, UserShard
+from shuffle_sim.roles.shuffler import Shuffler
+from shuffle_sim.roles.users import UserShard
 
 __all__ = [
     "FIDELITIES",
     "SECURITIES",
     "Analyzer",
+    "Broadcast",
+    "Conclusion",
     "Deployment",
     "Directory",
+    "PlannedRound",
     "ShardRecord",
     "ShuffleRecord",
     "Shuffler",

@@ -1,23 +1,20 @@
 """The analyzer: owns the protocol's state."""
 
 import hashlib
-from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import FrameError, RoundAbortedError
-from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.protocol.base import RoundSpec
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles.channel import Keyed
 from shuffle_sim.roles.deployment import Deployment
 from shuffle_sim.roles.onion import Opener
 from shuffle_sim.roles.pools import parted, read_tally, read_view_chunk
+from shuffle_sim.roles.records import Conclusion, PlannedRound, ViewRecord
 from shuffle_sim.wire.frames import Context, Frame, Kind, check_context, parse, split_frames
 from shuffle_sim.wire.messages import Tally
 from shuffle_sim.wire.sealing import Purpose
@@ -25,26 +22,6 @@ from shuffle_sim.wire.sealing import Purpose
 Reader = Callable[[bytes, Randomizer], tuple[int, NDArray[np.int64]]]
 """From a frame's payload and the randomizer to how many messages there are under each label, and
 the sums of their symbols.
-"""
-
-
-@dataclass(frozen=True)
-class ViewRecord:
-    """What the analyzer found in a round's view where messages are sealed to it; nothing where they
-    are not.
-
-    Attributes:
-        opened: messages.
-        dropped: messages by reason; in the sums they count as 0.
-    """
-
-    opened: int = 0
-    dropped: Counter[str] = field(default_factory=Counter)
-
-
-Conclusion = tuple[tuple[bytes, Cohort, PrivacyEvent] | None, Tally | None, ViewRecord]
-"""What follows from a view: the next plan, the tally that it follows from, and the simulator's
-record of the view.
 """
 
 
@@ -67,14 +44,12 @@ class Analyzer(Keyed):
             self.recall(tally)
         self._found = ViewRecord()
 
-    def plan(self) -> tuple[bytes, Cohort, PrivacyEvent] | None:
-        """The next round's broadcast with the cohort and event the ledger is to charge; None when
-        done.
-        """
+    def plan(self) -> PlannedRound | None:
+        """The next round, or None when done."""
         self._spec = self._deployment.protocol.plan(self._state)
         if self._spec is None:
             return None
-        payload = self._spec.broadcast()
+        payload = self._spec.broadcast(self._deployment.vocabulary)
         self._context = Context.of_broadcast(self._deployment.task, self._round, payload)
         self._opener = (
             Opener(self._keys, self._context) if self._deployment.security == "onion" else None
@@ -87,11 +62,8 @@ class Analyzer(Keyed):
             else read_tally
         )
         self._view = _View(self._spec, self._deployment.view_kind, read)
-        return (
-            Frame(Kind.ROUND, self._context, 0, 0, payload).tobytes(),
-            self._spec.cohort,
-            self._spec.event,
-        )
+        broadcast = Frame(Kind.ROUND, self._context, 0, 0, payload).tobytes()
+        return PlannedRound(broadcast=broadcast, cohort=self._spec.cohort, event=self._spec.event)
 
     def receive(self, view: bytes) -> bool:
         """Take frames of the planned round's view; with the last of them, update the state.
@@ -117,7 +89,7 @@ class Analyzer(Keyed):
             return False
         self.recall(self._view.tally)
         if self._opener is not None:
-            self._found = ViewRecord(self._opener.opened, self._opener.dropped)
+            self._found = ViewRecord(opened=self._opener.opened, dropped=self._opener.dropped)
         return True
 
     def recall(self, tally: Tally) -> None:
@@ -142,8 +114,14 @@ class Analyzer(Keyed):
         return self.concluded()
 
     def concluded(self) -> Conclusion:
-        """After a view."""
-        return self.plan(), self._tally, self._found
+        """What follows from the last view.
+
+        Raises:
+            RoundAbortedError: no view was read.
+        """
+        if self._tally is None:
+            raise RoundAbortedError("no view was read")
+        return Conclusion(following=self.plan(), tally=self._tally, found=self._found)
 
     def result(self) -> Any:
         """The protocol's output."""

@@ -1,6 +1,7 @@
 """What every role is set up with, and how it reads a broadcast."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from shuffle_sim.data.cohort import Cohort
@@ -10,10 +11,10 @@ from shuffle_sim.protocol.base import Protocol, Query
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles.onion import bundle_bytes
 from shuffle_sim.roles.reports import user_bytes
-from shuffle_sim.wire.codec import decode
-from shuffle_sim.wire.frames import Context, Frame, Kind, check_context, parse
+from shuffle_sim.wire.codec import by_name, decode
+from shuffle_sim.wire.frames import Context, Kind, check_context, parse
 
-_TOLD = (Cohort, Query, Randomizer, int)
+_PUBLIC = (Cohort, Query, Randomizer, int)
 BLOCK_BATCH_BYTES = 1 << 22
 """Bytes that users send before the shuffler has taken the last; twice as many are a tenth faster on
 Ray and take 25 MiB more.
@@ -22,7 +23,26 @@ FIDELITIES = ("literal", "counts", "aggregate")
 SECURITIES = ("none", "transport", "onion")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class Broadcast:
+    """A round's public specification, as user shards and the shuffler read it.
+
+    Attributes:
+        context: of the frames that answer it.
+        cohort: who answers.
+        query: what is asked of each user's row.
+        randomizer: how the answer becomes messages.
+        minimum: fewest accepted reports with which the shuffler releases the round.
+    """
+
+    context: Context
+    cohort: Cohort
+    query: Query
+    randomizer: Randomizer
+    minimum: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Deployment:
     """What every role is set up with before the first round.
 
@@ -49,6 +69,15 @@ class Deployment:
     shuffler_shards: int = 1
     security: str = "none"
 
+    def __post_init__(self) -> None:
+        """Refuse a vocabulary in which two classes have one name."""
+        by_name(self.vocabulary)
+
+    @property
+    def vocabulary(self) -> tuple[type, ...]:
+        """The classes that a broadcast may hold."""
+        return (Cohort, *self.protocol.vocabulary)
+
     @property
     def view_kind(self) -> Kind:
         """What the frames of a view are."""
@@ -68,7 +97,8 @@ class Deployment:
         """The blocks to be asked together, in order: what they answer fits the memory, whatever a
         round carries in all.
         """
-        _, cohort, _, randomizer, _ = self.opened(broadcast)
+        opened = self.opened(broadcast)
+        cohort, randomizer = opened.cohort, opened.randomizer
         users = 1 if self.fidelity == "aggregate" else self.block_size
         each = (
             bundle_bytes(randomizer)
@@ -79,30 +109,32 @@ class Deployment:
         step = max(1, BLOCK_BATCH_BYTES // (users * each))
         return [range(start, min(start + step, high)) for start in range(low, high, step)]
 
-    def opened(self, broadcast: bytes) -> tuple[Frame, Cohort, Query, Randomizer, int]:
-        """A broadcast as user shards and the shuffler read it: frame, cohort, query, randomizer,
-        minimum.
+    def opened(self, broadcast: bytes) -> Broadcast:
+        """A broadcast of this run; the last ones are kept, so that each is decoded once.
 
         Raises:
-            FrameError: if it is not a broadcast of this run, or its parameter hash is not that of
-            its parameters.
+            FrameError: it is not a broadcast of this run, or its parameter hash is not that of its
+                parameters.
         """
-        frame = parse(broadcast)
-        if frame.kind is not Kind.ROUND:
-            raise FrameError("wrong-kind", f"{frame.kind.name} is not a broadcast")
-        check_context(frame, self.answering(frame))
-        told = decode(frame.payload, (Cohort, *self.protocol.vocabulary))
-        if (
-            type(told) is not tuple
-            or len(told) != len(_TOLD)
-            or not all(map(isinstance, told, _TOLD))
-            or told[3] < 1
-        ):
-            raise FrameError(
-                "malformed-broadcast", "not a cohort, a query, a randomizer and a minimum"
-            )
-        return frame, *told
+        return _opened(broadcast, self.task, self.vocabulary)
 
-    def answering(self, frame: Frame) -> Context:
-        """The context of the frames that answer a broadcast."""
-        return Context.of_broadcast(self.task, frame.context.round, frame.payload)
+
+@lru_cache(maxsize=2)
+def _opened(broadcast: bytes, task: bytes, vocabulary: tuple[type, ...]) -> Broadcast:
+    frame = parse(broadcast)
+    if frame.kind is not Kind.ROUND:
+        raise FrameError("wrong-kind", f"{frame.kind.name} is not a broadcast")
+    context = Context.of_broadcast(task, frame.context.round, frame.payload)
+    check_context(frame, context)
+    public = decode(frame.payload, vocabulary)
+    if (
+        type(public) is not tuple
+        or len(public) != len(_PUBLIC)
+        or not all(map(isinstance, public, _PUBLIC))
+        or public[-1] < 1
+    ):
+        raise FrameError("malformed-broadcast", "not a cohort, a query, a randomizer and a minimum")
+    cohort, query, randomizer, minimum = public
+    return Broadcast(
+        context=context, cohort=cohort, query=query, randomizer=randomizer, minimum=minimum
+    )

@@ -8,54 +8,19 @@ is a uniformly random choice, and so is their order (docs/theory.md, "Shards").
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
-from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import FrameError, RoundAbortedError
-from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles.channel import Keyed
-from shuffle_sim.roles.deployment import Deployment
+from shuffle_sim.roles.deployment import Broadcast, Deployment
 from shuffle_sim.roles.onion import BoxPool, read_bundle
 from shuffle_sim.roles.pools import MessagePool, pool_of
+from shuffle_sim.roles.records import ShuffleRecord
 from shuffle_sim.roles.reports import HONEST_KIND, read_reports
 from shuffle_sim.sampling.randomness import Role, stream
-from shuffle_sim.wire.frames import Context, Frame, Kind, check_context, parse, split_frames
+from shuffle_sim.wire.frames import Frame, Kind, check_context, parse, split_frames
 from shuffle_sim.wire.sealing import BOX_ID, Purpose
-
-
-@dataclass(frozen=True)
-class ShuffleRecord:
-    """What the shuffler, or a shard of it, did in a round or in a part of one.
-
-    Attributes:
-        accepted: reports.
-        singles: of them, those that came one by one, from corrupted users: their noise is not
-        counted on.
-        dropped: reports by reason.
-        bytes_in: received from users.
-        bytes_routed: sent to other shards.
-        bytes_out: sent to the analyzer.
-        shares: messages under each label that each shard got.
-        routed: messages under each label in each frame to another shard.
-        chunks: messages under each label in each frame of the view.
-    """
-
-    accepted: int = 0
-    singles: int = 0
-    dropped: Counter[str] = field(default_factory=Counter)
-    bytes_in: int = 0
-    bytes_routed: int = 0
-    bytes_out: int = 0
-    shares: Counter[int] = field(default_factory=Counter)
-    routed: tuple[int, ...] = ()
-    chunks: tuple[int, ...] = ()
-
-    def __add__(self, other: "ShuffleRecord") -> "ShuffleRecord":
-        """Both together."""
-        return ShuffleRecord(
-            *(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__)
-        )
 
 
 class Shuffler(Keyed):
@@ -242,10 +207,11 @@ class _Round:
     def __init__(
         self, deployment: Deployment, broadcast: bytes, shard: int, read: Callable[[Frame], Frame]
     ) -> None:
-        frame, cohort, _, self.randomizer, self.minimum = deployment.opened(broadcast)
-        self._fidelity, self.onion = deployment.fidelity, deployment.security == "onion"
-        self.broadcast, self.context = broadcast, deployment.answering(frame)
-        self.inbox = _Inbox(deployment, self.context, cohort, self.randomizer, shard, read)
+        opened = deployment.opened(broadcast)
+        self._fidelity, self._onion = deployment.fidelity, deployment.security == "onion"
+        self._randomizer = opened.randomizer
+        self.broadcast, self.context, self.minimum = broadcast, opened.context, opened.minimum
+        self.inbox = _Inbox(deployment, opened, shard, read)
         self.pool = self.empty()
         self.routed: set[int] = set()
         self.parts = 0
@@ -253,7 +219,9 @@ class _Round:
 
     def empty(self) -> MessagePool:
         """A pool of what the round's messages are here."""
-        return BoxPool(self.randomizer) if self.onion else pool_of(self.randomizer, self._fidelity)
+        return (
+            BoxPool(self._randomizer) if self._onion else pool_of(self._randomizer, self._fidelity)
+        )
 
 
 class _Inbox:
@@ -264,18 +232,12 @@ class _Inbox:
     def __init__(
         self,
         deployment: Deployment,
-        context: Context,
-        cohort: Cohort,
-        randomizer: Randomizer,
+        broadcast: Broadcast,
         shard: int,
         read: Callable[[Frame], Frame],
     ) -> None:
-        self._deployment, self._context, self._cohort, self._randomizer = (
-            deployment,
-            context,
-            cohort,
-            randomizer,
-        )
+        self._deployment, self._context = deployment, broadcast.context
+        self._cohort, self._randomizer = broadcast.cohort, broadcast.randomizer
         self._shard, self._read = shard, read
         onion = deployment.security == "onion"
         self._whole, self._single = (
@@ -299,7 +261,10 @@ class _Inbox:
             except FrameError as error:
                 dropped[error.reason] += 1
         return ShuffleRecord(
-            self._taken.total() - before, len(self._senders) - singles, dropped, received
+            accepted=self._taken.total() - before,
+            singles=len(self._senders) - singles,
+            dropped=dropped,
+            bytes_in=received,
         )
 
     def _take_frame(self, data: memoryview, pool: MessagePool, dropped: Counter[str]) -> None:

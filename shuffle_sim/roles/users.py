@@ -1,8 +1,7 @@
 """The users: a shard hosts some blocks of them and answers for them."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,49 +12,18 @@ from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import FrameError, RoundAbortedError
 from shuffle_sim.protocol.adversary import AttackContext
-from shuffle_sim.protocol.base import Query
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles.channel import Keyed
 from shuffle_sim.roles.corrupted import Corrupted, corrupted
-from shuffle_sim.roles.deployment import Deployment
+from shuffle_sim.roles.deployment import Broadcast, Deployment
 from shuffle_sim.roles.onion import bundles
+from shuffle_sim.roles.records import ShardRecord
 from shuffle_sim.roles.reports import HONEST_KIND, count_type
 from shuffle_sim.sampling.kernels import expect, using
 from shuffle_sim.sampling.randomness import Role, stream
 from shuffle_sim.wire.frames import Context, Frame, Kind, parse, prefix, split_frames
 from shuffle_sim.wire.messages import Messages
 from shuffle_sim.wire.sealing import Purpose, Sealer
-
-
-@dataclass(frozen=True)
-class ShardRecord:
-    """What one shard of users did in a round, in numbers.
-
-    Attributes:
-        asked: users.
-        corrupted: of them.
-        silent: users that sent nothing.
-        extra: packets that corrupted users sent beyond one each.
-        disclosed: reports that colluders disclosed to the analyzer.
-        clipped: users whose value was clipped.
-        nonfinite: users whose value was not finite.
-        sums: of the symbols that colluders disclosed, by label.
-    """
-
-    asked: int = 0
-    corrupted: int = 0
-    silent: int = 0
-    extra: int = 0
-    disclosed: int = 0
-    clipped: int = 0
-    nonfinite: int = 0
-    sums: Counter[int] = field(default_factory=Counter)
-
-    def __add__(self, other: "ShardRecord") -> "ShardRecord":
-        """Both shards together."""
-        return ShardRecord(
-            *(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__)
-        )
 
 
 class UserShard(Keyed):
@@ -83,7 +51,7 @@ class UserShard(Keyed):
             self._keep()
         for broadcast in asked:
             if deployment.adversary is None:
-                self._answered = deployment.answering(deployment.opened(broadcast)[0])
+                self._answered = deployment.opened(broadcast).context
             else:
                 for block in self._hosted:
                     self._answer(broadcast, range(block, block + 1))
@@ -104,14 +72,14 @@ class UserShard(Keyed):
         """
         batch, record = self._answer(broadcast, blocks)
         if self._deployment.security == "onion":
-            randomizer = self._deployment.opened(broadcast)[3]
+            randomizer = self._deployment.opened(broadcast).randomizer
             batch = b"".join(self._bundled(parse(data), randomizer) for data in split_frames(batch))
         return self._closed(batch, Purpose.BATCH, self._directory.shufflers), record
 
     def _answer(self, broadcast: bytes, blocks: range | None) -> tuple[bytes, ShardRecord]:
         """The frames before they are sealed."""
-        frame, cohort, query, randomizer, _ = self._deployment.opened(broadcast)
-        context = self._deployment.answering(frame)
+        asked = self._deployment.opened(broadcast)
+        context = asked.context
         if (
             self._answered is not None
             and context.round <= self._answered.round
@@ -125,8 +93,9 @@ class UserShard(Keyed):
         record = ShardRecord()
         with using(self._deployment.kernel):
             for block in self._hosted:
-                if (blocks is None or block in blocks) and any(cohort.within(*self._span(block))):
-                    made, noted = self._answer_block(context, block, cohort, query, randomizer)
+                inside = asked.cohort.within(*self._span(block))
+                if (blocks is None or block in blocks) and any(inside):
+                    made, noted = self._answer_block(asked, block)
                     frames += made
                     record += noted
         return b"".join(frames), record
@@ -217,13 +186,12 @@ class UserShard(Keyed):
             chunks.append((start + first, chunk))
         return chunks
 
-    def _answer_block(
-        self, context: Context, block: int, cohort: Cohort, query: Query, randomizer: Randomizer
-    ) -> tuple[list[bytes], ShardRecord]:
-        """The block's frames, in pieces that only want joining."""
-        deployment = self._deployment
+    def _answer_block(self, broadcast: Broadcast, block: int) -> tuple[list[bytes], ShardRecord]:
+        """The block's frames, in pieces that are to be joined."""
+        deployment, context, cohort = self._deployment, broadcast.context, broadcast.cohort
+        randomizer = broadcast.randomizer
         rng = stream(deployment.entropy, context.round, Role.USERS, block)
-        bad = self._corrupted(context, block, cohort, query, randomizer)
+        bad = self._corrupted(broadcast, block)
         honest: list[_Part] = []
         frames = bad.packets
         record = ShardRecord(
@@ -248,7 +216,7 @@ class UserShard(Keyed):
                 if whole
                 else np.asfortranarray(np.concatenate([chunk[part] for part in parts]))
             )
-            values, *counted = _admitted(query(rows), randomizer)
+            values, *counted = _admitted(broadcast.query(rows), randomizer)
             asked, clipped, nonfinite = (
                 asked + len(rows),
                 clipped + counted[0],
@@ -264,22 +232,29 @@ class UserShard(Keyed):
             frames = _honest_frame(deployment.fidelity, context, block, honest, randomizer) + frames
         return frames, replace(record, asked=asked, clipped=clipped, nonfinite=nonfinite)
 
-    def _corrupted(
-        self, context: Context, block: int, cohort: Cohort, query: Query, randomizer: Randomizer
-    ) -> Corrupted:
+    def _corrupted(self, broadcast: Broadcast, block: int) -> Corrupted:
         adversary = self._deployment.adversary
         if adversary is None:
             return Corrupted(np.empty(0, np.int64))
         everyone = np.arange(*self._span(block))
-        asked = _users(cohort, *self._span(block))
+        asked = _users(broadcast.cohort, *self._span(block))
 
         def rows() -> Floats:
             return np.asarray(
                 np.concatenate([chunk for _, chunk, _ in self._chunks(block)])[asked - everyone[0]]
             )
 
-        attack_context = AttackContext(context.round, block, asked, query, randomizer, rows)
-        return corrupted(adversary, attack_context, context, self._deployment.entropy, everyone)
+        attack_context = AttackContext(
+            round=broadcast.context.round,
+            block=block,
+            users=asked,
+            query=broadcast.query,
+            randomizer=broadcast.randomizer,
+            block_rows=rows,
+        )
+        return corrupted(
+            adversary, attack_context, broadcast.context, self._deployment.entropy, everyone
+        )
 
 
 def _users(cohort: Cohort, start: int, stop: int) -> NDArray[np.int64]:

@@ -75,7 +75,9 @@ def test_the_same_seed_gives_the_same_bits_in_process_and_on_one_and_four_actors
 
 
 def test_what_crosses_between_actors_is_bytes():
-    deployment = Deployment(PROTOCOL, b"t" * 16, 5, "literal", 40)
+    deployment = Deployment(
+        protocol=PROTOCOL, task=b"t" * 16, entropy=5, fidelity="literal", block_size=40
+    )
     shard = UserShardActor.remote(deployment, ray.put(InMemory(ROWS)), range(3))
     shuffler, analyzer = ShufflerActor.remote(deployment), AnalyzerActor.remote(deployment)
     try:
@@ -315,7 +317,14 @@ def test_sealed_traffic_between_actors_gives_the_bits_of_plain_traffic_in_proces
 
 
 def test_private_keys_stay_in_their_actors():
-    deployment = Deployment(PROTOCOL, bytes(16), 1, "literal", 10, security="onion")
+    deployment = Deployment(
+        protocol=PROTOCOL,
+        task=bytes(16),
+        entropy=1,
+        fidelity="literal",
+        block_size=10,
+        security="onion",
+    )
     shuffler = ShufflerActor.remote(deployment, 0)
     assert len(ray.get(shuffler.call.remote("introduce", 0)).sealing) == 32
     with pytest.raises(ray.exceptions.RayError, match="does not leave its role"):

@@ -270,12 +270,12 @@ def missing(adversary, seeds, rows=ROWS, block_size=20):
         gone: list[int] = []
         for users in np.arange(N).reshape(-1, block_size):
             context = AttackContext(
-                0,
-                users[0] // block_size,
-                users,
-                Datum(),
-                PROTOCOL.randomizer,
-                lambda users=users: rows[users],
+                round=0,
+                block=users[0] // block_size,
+                users=users,
+                query=Datum(),
+                randomizer=PROTOCOL.randomizer,
+                block_rows=lambda users=users: rows[users],
             )
             gone += adversary.select(context, np.random.default_rng([seed, context.block])).tolist()
         found.append(gone)
@@ -399,7 +399,14 @@ def test_colluders_and_users_without_noise_are_not_counted_on():
 
 
 def scene_of(xs, randomizer=PROTOCOL.randomizer):
-    return AttackContext(0, 0, np.arange(len(xs)), Datum(), randomizer, lambda: xs)
+    return AttackContext(
+        round=0,
+        block=0,
+        users=np.arange(len(xs)),
+        query=Datum(),
+        randomizer=randomizer,
+        block_rows=lambda: xs,
+    )
 
 
 def test_input_attacks_compute_what_their_papers_say():

@@ -124,10 +124,11 @@ class CountDependsOnDatum(UserShard):
 class NoiseReused(UserShard):
     """Draws the noise of every odd round from the stream of the round before."""
 
-    def _answer_block(self, context, *rest):
-        pieces, record = super()._answer_block(replace(context, round=context.round // 2), *rest)
+    def _answer_block(self, broadcast, block):
+        before = replace(broadcast.context, round=broadcast.context.round // 2)
+        pieces, record = super()._answer_block(replace(broadcast, context=before), block)
         return [
-            replace(parse(data), context=context).tobytes()
+            replace(parse(data), context=broadcast.context).tobytes()
             for data in split_frames(b"".join(pieces))
         ], record
 

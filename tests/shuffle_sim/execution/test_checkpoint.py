@@ -510,7 +510,9 @@ def test_what_would_draw_other_bits_is_refused(what, stopped, monkeypatch):
 def test_a_flipped_bit_anywhere_is_refused(stopped):
     data = (stopped / FILE).read_bytes()
     rng, refused = np.random.default_rng(3), 0
-    deployment = Deployment(interactive(), bytes(16), 5, "literal", 4)
+    deployment = Deployment(
+        protocol=interactive(), task=bytes(16), entropy=5, fidelity="literal", block_size=4
+    )
     for place in range(len(data)):
         flipped = bytearray(data)
         flipped[place] ^= 1 << int(rng.integers(8))

@@ -30,7 +30,9 @@ from shuffle_sim.wire.codec import encode
 from shuffle_sim.wire.frames import Context, Frame, Kind
 
 PROTOCOL = VectorSum(n=20, d=2, g=4, b=7)
-DEPLOYMENT = Deployment(PROTOCOL, bytes(16), 5, "literal", 8)
+DEPLOYMENT = Deployment(
+    protocol=PROTOCOL, task=bytes(16), entropy=5, fidelity="literal", block_size=8
+)
 ROWS = np.zeros((20, 2))
 
 
@@ -183,7 +185,9 @@ def test_a_shuffler_put_back_releases_the_round_under_way_and_no_other_in_its_pl
 
 def test_an_analyzer_put_back_has_the_state_of_the_one_before():
     protocol = interactive()
-    deployment = Deployment(protocol, bytes(16), 5, "literal", 8)
+    deployment = Deployment(
+        protocol=protocol, task=bytes(16), entropy=5, fidelity="literal", block_size=8
+    )
     users, shuffler, analyzer = (
         UserShard(deployment, InMemory(rows()), range(8)),
         Shuffler(deployment),
@@ -192,9 +196,9 @@ def test_an_analyzer_put_back_has_the_state_of_the_one_before():
     over = []
     while (plan := analyzer.plan()) is not None:
         assert Analyzer(deployment, over).plan() == plan
-        view, _ = shuffler.shuffle(plan[0], [users.answer(plan[0])[0]])
+        view, _ = shuffler.shuffle(plan.broadcast, [users.answer(plan.broadcast)[0]])
         analyzer.receive(view)
-        over.append(analyzer.concluded()[1])
+        over.append(analyzer.concluded().tally)
     assert len(over) == ROUNDS
     assert Analyzer(deployment, over).result().tolist() == analyzer.result().tolist()
 

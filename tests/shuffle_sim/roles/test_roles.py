@@ -2,13 +2,17 @@
 and is not.
 """
 
+import pickle
 import subprocess
 import sys
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from rounds import ROUNDS, interactive
+from rounds import rows as rounds_rows
 from scipy.stats import norm
 
 from protocols import ScalarSum, VectorSum
@@ -28,7 +32,7 @@ from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.protocol.adversary import Adversary, Dropout
 from shuffle_sim.protocol.base import Datum
 from shuffle_sim.roles import FIDELITIES, Analyzer, Deployment, ShardRecord, Shuffler, UserShard
-from shuffle_sim.wire.codec import encode
+from shuffle_sim.wire.codec import decode, encode
 from shuffle_sim.wire.frames import Context, Frame, Kind, parse, split_frames
 from shuffle_sim.wire.messages import Messages
 
@@ -68,13 +72,20 @@ class Watches(Adversary):
 
 
 def deploy(fidelity="literal", adversary=None, protocol=PROTOCOL, entropy=7):
-    return Deployment(protocol, TASK, entropy, fidelity, BLOCK, adversary)
+    return Deployment(
+        protocol=protocol,
+        task=TASK,
+        entropy=entropy,
+        fidelity=fidelity,
+        block_size=BLOCK,
+        adversary=adversary,
+    )
 
 
 def ask(fidelity="literal", adversary=None, rows=ROWS, protocol=PROTOCOL):
     """A deployment, its first broadcast, and the frames of all users."""
     deployment = deploy(fidelity, adversary, protocol)
-    broadcast, _, _ = Analyzer(deployment).plan()
+    broadcast = Analyzer(deployment).plan().broadcast
     batch, _ = UserShard(deployment, InMemory(rows), deployment.blocks()).answer(broadcast)
     return deployment, broadcast, [parse(data) for data in split_frames(batch)]
 
@@ -177,7 +188,7 @@ def test_each_user_answers_with_its_own_row(ranges):
 
 def test_a_shard_answers_a_broadcast_again_with_the_same_bytes():
     deployment = deploy()
-    broadcast, _, _ = Analyzer(deployment).plan()
+    broadcast = Analyzer(deployment).plan().broadcast
     shard = UserShard(deployment, InMemory(ROWS), deployment.blocks())
     assert shard.answer(broadcast) == shard.answer(broadcast)
 
@@ -187,7 +198,7 @@ def test_a_shard_answers_a_broadcast_again_with_the_same_bytes():
 )
 def test_a_shard_answers_no_second_broadcast_for_the_same_round(other):
     deployment = deploy()
-    broadcast, _, _ = Analyzer(deployment).plan()
+    broadcast = Analyzer(deployment).plan().broadcast
     shard = UserShard(deployment, InMemory(ROWS), deployment.blocks())
     shard.answer(broadcast)
     cohort, randomizer = (
@@ -209,7 +220,7 @@ def test_a_value_that_is_not_finite_is_sent_as_zero_and_counted():
     rows[[3, 12]] = [[np.nan, 0, 0], [0, np.inf, -np.inf]]
     zeroed = np.where(np.isfinite(rows).all(axis=1)[:, None], rows, 0.0)
     deployment = deploy()
-    broadcast, _, _ = Analyzer(deployment).plan()
+    broadcast = Analyzer(deployment).plan().broadcast
     batch, record = UserShard(deployment, InMemory(rows), deployment.blocks()).answer(broadcast)
     assert record.nonfinite == 2
     assert batch == b"".join(f.tobytes() for f in ask(rows=zeroed)[2])
@@ -222,7 +233,7 @@ def test_a_word_the_protocol_does_not_speak_is_not_answered():
         UserShard(deploy(), InMemory(ROWS), range(3)).answer,
         lambda data: Shuffler(deploy()).shuffle(data, []),
     ):
-        with pytest.raises(FrameError, match="Datun is not a word"):
+        with pytest.raises(FrameError, match="Datun is not in the vocabulary"):
             role(broadcast)
 
 
@@ -471,7 +482,7 @@ def test_another_entropy_or_round_permutes_otherwise():
 @pytest.mark.parametrize("adversary", [None, Dropout(0.3), Sends(5, lambda honest: honest)])
 def test_the_view_is_the_same_on_any_number_of_workers(fidelity, adversary):
     deployment = deploy(fidelity, adversary)
-    broadcast, _, _ = Analyzer(deployment).plan()
+    broadcast = Analyzer(deployment).plan().broadcast
     views = set()
     for workers in (1, 2, 3):
         shards = [
@@ -727,6 +738,51 @@ def test_a_broadcast_that_is_none_is_refused_by_name(told):
     broadcast = Frame(Kind.ROUND, Context.of_broadcast(TASK, 0, payload), 0, 0, payload).tobytes()
     with pytest.raises(FrameError, match="malformed-broadcast"):
         deploy().opened(broadcast)
+
+
+def protocol_with(*classes):
+    """The protocol with another vocabulary."""
+    protocol = VectorSum(n=N, d=D, g=4, b=7)
+    kind = type("Worded", (VectorSum,), {"vocabulary": property(lambda self: classes)})
+    protocol.__class__ = kind
+    return protocol
+
+
+def test_two_classes_of_one_name_are_refused_before_anything_is_charged():
+    twin = dataclass(frozen=True)(type("Datum", (Datum,), {}))
+    one_name = protocol_with(Datum, twin, type(RANDOMIZER))
+    another = protocol_with(twin, type(RANDOMIZER))  # the round asks for the Datum outside it
+    for protocol, message in ((one_name, "one class, not of"), (another, "base.Datum.*known")):
+        with pytest.raises(ParameterError, match=f"^vocabulary = .*{message}") as refused:
+            run(protocol, ROWS, seed=1)
+        assert refused.value.ledger is None or not refused.value.ledger.charges
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"security": "onion"}, {"adversary": Silent(3)}, {"shuffler_shards": 2}]
+)
+def test_a_broadcast_is_decoded_once_a_round(monkeypatch, how):
+    decoded = Counter()
+
+    def counted(data, vocabulary):
+        decoded[data] += 1
+        return decode(data, vocabulary)
+
+    monkeypatch.setattr("shuffle_sim.roles.deployment.decode", counted)
+    result = run(interactive(), rounds_rows(), seed=1, workers=2, **how)
+    assert len(decoded) == result.rounds == ROUNDS
+    assert set(decoded.values()) == {1}
+
+
+def test_a_deployment_keeps_nothing_of_what_it_decoded():
+    deployment, broadcast, _ = ask()
+    fresh = deploy()
+    assert deployment.opened(broadcast) is deployment.opened(broadcast)
+    assert pickle.dumps(deployment) == pickle.dumps(fresh)
+    assert deployment.opened(broadcast) is pickle.loads(pickle.dumps(fresh)).opened(broadcast)
+    other = replace(deployment, task=bytes(16))
+    with pytest.raises(FrameError, match="wrong-task"):
+        other.opened(broadcast)
 
 
 class FewerRows(Population):

@@ -32,7 +32,17 @@ class Setting:
     """Users, shuffler and analyzer who have met, and one round's answers."""
 
     def __init__(self, security, shards=1, fidelity="literal"):
-        deployment = Deployment(VECTOR, bytes(16), 1, fidelity, 2, None, "numpy", shards, security)
+        deployment = Deployment(
+            protocol=VECTOR,
+            task=bytes(16),
+            entropy=1,
+            fidelity=fidelity,
+            block_size=2,
+            adversary=None,
+            kernel="numpy",
+            shuffler_shards=shards,
+            security=security,
+        )
         self.users = UserShard(deployment, InMemory(ROWS), range(3))
         self.shufflers = [Shuffler(deployment, shard) for shard in range(shards)]
         self.analyzer = Analyzer(deployment)
@@ -42,8 +52,8 @@ class Setting:
         self.directory = Directory((users,), tuple(shufflers), (analyzer,))
         for role in (self.users, *self.shufflers, self.analyzer):
             role.meet(self.directory)
-        self.broadcast = self.analyzer.plan()[0]
-        self.context = deployment.answering(parse(self.broadcast))
+        self.broadcast = self.analyzer.plan().broadcast
+        self.context = parse(self.broadcast).context
         self.frames = [parse(data) for data in split_frames(self.users.answer(self.broadcast)[0])]
         self.randomizer = VECTOR.randomizer
 
@@ -135,7 +145,7 @@ def test_the_shuffler_moves_boxes_it_cannot_open_and_the_analyzer_gets_just_thes
     assert Counter(box.tobytes() for row in boxes for box in row) == Counter(sent)
     assert [box.tobytes() for row in boxes for box in row] != sent
     assert setting.analyzer.receive(view)
-    assert setting.analyzer.concluded()[2].opened == len(sent)
+    assert setting.analyzer.concluded().found.opened == len(sent)
 
 
 def test_boxes_are_permuted_uniformly():
@@ -233,7 +243,7 @@ def test_swapped_layers_and_other_bad_messages_are_found_by_the_analyzer():
     view, record = setting.shuffled([setting.bundle(boxes), *setting.frames[1:]])
     assert record.accepted == N
     assert setting.analyzer.receive(view)
-    found = setting.analyzer.concluded()[2]
+    found = setting.analyzer.concluded().found
     assert found.dropped == Counter(reason for _, reason in bad.values())
     assert found.opened + found.dropped.total() == N * len(good)
 
@@ -353,7 +363,9 @@ def test_the_largest_symbol_counts_of_a_flooded_label_stay_those_of_one_user():
         [setting.bundle([setting.message(0, 1) for _ in setting.boxes()]), *setting.frames[1:]]
     )
     setting.analyzer.receive(view)
-    assert setting.analyzer.concluded()[2].dropped == {"wrong-label": setting.randomizer.per_label}
+    assert setting.analyzer.concluded().found.dropped == {
+        "wrong-label": setting.randomizer.per_label
+    }
 
 
 @pytest.mark.parametrize(

@@ -114,9 +114,9 @@ def test_waves_and_shards_change_no_bit_of_the_result(tiny, shards, workers, adv
 def test_one_wave_and_one_frame_are_the_ordinary_round():
     assert (
         len(
-            Deployment(PROTOCOL, bytes(16), 1, "literal", 4).block_batches(
-                Analyzer(deploy(1)).plan()[0]
-            )
+            Deployment(
+                protocol=PROTOCOL, task=bytes(16), entropy=1, fidelity="literal", block_size=4
+            ).block_batches(Analyzer(deploy(1)).plan().broadcast)
         )
         == 1
     )
@@ -198,11 +198,26 @@ def orders(shards, defect=None):
     which = {order: index for index, order in enumerate(permutations(range(4)))}
     randomizer = Echo(1, 1, 5)
     protocol = EchoRound(4, randomizer)
-    broadcast = Analyzer(Deployment(protocol, bytes(16), 0, "literal", 1)).plan()[0]
+    broadcast = (
+        Analyzer(
+            Deployment(
+                protocol=protocol, task=bytes(16), entropy=0, fidelity="literal", block_size=1
+            )
+        )
+        .plan()
+        .broadcast
+    )
     payload = parse(broadcast).payload
     drawn = []
     for seed in range(DRAWS // 2):
-        made = Deployment(protocol, bytes(16), seed, "literal", 1, shuffler_shards=shards)
+        made = Deployment(
+            protocol=protocol,
+            task=bytes(16),
+            entropy=seed,
+            fidelity="literal",
+            block_size=1,
+            shuffler_shards=shards,
+        )
         context = Context.of_broadcast(bytes(16), 0, payload)
         reports = [
             Frame(
@@ -410,11 +425,18 @@ def test_a_word_that_would_favour_a_place_is_drawn_again():
 
 
 def deploy(shards=2):
-    return Deployment(PROTOCOL, bytes(16), 7, "literal", 8, shuffler_shards=shards)
+    return Deployment(
+        protocol=PROTOCOL,
+        task=bytes(16),
+        entropy=7,
+        fidelity="literal",
+        block_size=8,
+        shuffler_shards=shards,
+    )
 
 
 def collected(made):
-    broadcast = Analyzer(made).plan()[0]
+    broadcast = Analyzer(made).plan().broadcast
     users = UserShard(made, InMemory(ROWS), made.blocks())
     hosts = [Shuffler(made, shard) for shard in range(made.shuffler_shards)]
     blocks = made.blocks()
@@ -500,5 +522,5 @@ def test_a_view_that_is_not_whole_concludes_nothing(tiny):
     analyzer.plan()
     with pytest.raises(FrameError, match="truncated"):
         analyzer.conclude(b"".join(frames[:-1]))
-    plan, tally, _ = analyzer.conclude(frames[-1])
-    assert (plan, tally.reports) == (None, N)
+    conclusion = analyzer.conclude(frames[-1])
+    assert (conclusion.following, conclusion.tally.reports) == (None, N)

@@ -55,8 +55,15 @@ class World:
     """
 
     def __init__(self, fidelity):
-        self.deployment = Deployment(PROTOCOL, TASK, 7, fidelity, BLOCK, Coalition(0.3))
-        self.broadcast, _, _ = Analyzer(self.deployment).plan()
+        self.deployment = Deployment(
+            protocol=PROTOCOL,
+            task=TASK,
+            entropy=7,
+            fidelity=fidelity,
+            block_size=BLOCK,
+            adversary=Coalition(0.3),
+        )
+        self.broadcast = Analyzer(self.deployment).plan().broadcast
         rows = np.random.default_rng(0).normal(size=(N, D)) / 4
         batch, _ = UserShard(self.deployment, InMemory(rows), self.deployment.blocks()).answer(
             self.broadcast
