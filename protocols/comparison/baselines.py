@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from protocols.optimisation.phases import Phased
-from protocols.shuffle.noisy_mean import MODELS
 from protocols.shuffle.optimiser import FirstOrder
 from shuffle_sim.arrays import Floats, Scaled, Values
 from shuffle_sim.data.cohort import Cohort
@@ -25,10 +24,11 @@ from shuffle_sim.privacy.bounds import gaussian
 from shuffle_sim.privacy.events import GaussianEvent, NonPrivateEvent, PrivacyEvent
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
 from shuffle_sim.privacy.ledger import PrivacyLedger
+from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.base import RoundSpec
 from shuffle_sim.sampling.randomness import Role, entropy_of, stream
 
-BASELINES = tuple(model for model in MODELS if model != "shuffle")
+BASELINES = tuple(trust for trust in Trust if trust is not Trust.SHUFFLE)
 
 _CHUNK = 65_536  # rows asked at a time
 
@@ -65,7 +65,7 @@ def run_baseline(
     """Run an optimiser's own plan and updates with another model's noise on its sums.
 
     Steps and batches are the protocol's: to give a baseline its own, make the protocol with
-    `calibrated(..., tuned_for=model)`.
+    `calibrated(..., trust=model)`.
 
     Args:
         protocol: an optimiser.

@@ -36,6 +36,7 @@ from shuffle_sim import Privacy, run
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, positive, real
 from shuffle_sim.execution.runtime import Runtime
+from shuffle_sim.privacy.trust import Trust
 
 STEPS = ("rounds", "batch", "eta")
 PROTOCOLS: dict[str, tuple[Optimiser, tuple[str, ...]]] = {
@@ -209,7 +210,7 @@ class ShuffleLinearModel(BaseEstimator):
         if self.protocol != "gd" or self.rounds is not None:
             return kind.calibrated(n=n, problem=problem, privacy=privacy, **given, **noise)
         expected = Noise.of_problem(
-            problem, privacy, self.noise_ratio, "shuffle", self.honest_fraction
+            problem, privacy, self.noise_ratio, Trust.SHUFFLE, self.honest_fraction
         )
         rounds = min(GD_ROUNDS, ShuffleGD.plan_for(n, problem, expected, problem.reach)[1])
         made = ShuffleGD.calibrated(

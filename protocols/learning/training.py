@@ -23,17 +23,18 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec, least_noise
+from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.registry import names, registered
 
 RADIUS = {True: 20.0, False: 5.0}
 """Of the ball, where not given: for losses of classes, and for others."""
 
 COMPARED = {
-    "sequential": ("shuffle", ("shuffle-sgd", "shuffle-acsa")),
-    "interactive": ("shuffle", ("shuffle-gd",)),
-    "central": ("central", ("shuffle-gd",)),
-    "local": ("local", ("shuffle-sgd", "shuffle-acsa", "shuffle-gd")),
-    "not private": ("none", ("shuffle-gd",)),
+    "sequential": (Trust.SHUFFLE, ("shuffle-sgd", "shuffle-acsa")),
+    "interactive": (Trust.SHUFFLE, ("shuffle-gd",)),
+    "central": (Trust.CENTRAL, ("shuffle-gd",)),
+    "local": (Trust.LOCAL, ("shuffle-sgd", "shuffle-acsa", "shuffle-gd")),
+    "not private": (Trust.NONE, ("shuffle-gd",)),
 }
 """Ways to train side by side: who adds the noise, and the optimisers of which the one with the
 smallest proven bound is taken.
@@ -140,7 +141,7 @@ class Trainer:
         *,
         hyper: str = "calibrated",
         phases: int | None = None,
-        tuned_for: str = "shuffle",
+        trust: Trust | str = Trust.SHUFFLE,
         **given: float | None,
     ) -> Optimiser:
         """The registered optimiser `name` for n users.
@@ -151,7 +152,7 @@ class Trainer:
             hyper: "calibrated" from the noise really used, or "paper" for the paper's formulas.
             phases: over disjoint users, for a strongly convex objective; 0: chosen; None: no
             phases.
-            tuned_for: the model whose noise steps, batch and rounds are chosen for.
+            trust: whose noise steps, batch and rounds are chosen for.
             given: rounds, batch, eta, smoothing where they are not to be chosen; None: chosen.
 
         Raises:
@@ -180,7 +181,7 @@ class Trainer:
             ratio = default if self.noise_ratio is None else self.noise_ratio
             common |= {
                 "honest_fraction": self.honest_fraction,
-                "tuned_for": tuned_for,
+                "trust": trust,
                 "noise_ratio": ratio,
             }
         elif (phases, self.noise_ratio, self.max_bits, self.honest_fraction) != (
@@ -206,24 +207,22 @@ class Trainer:
             self.max_bits, made, lambda ratio: make(**common | {"noise_ratio": ratio})
         )
 
-    def compared(self, n: int, rounds: int | None = None) -> dict[str, tuple[str, Optimiser]]:
+    def compared(self, n: int, rounds: int | None = None) -> dict[str, tuple[Trust, Optimiser]]:
         """The ways of COMPARED for n users, as (who adds the noise, protocol); `rounds` for the
         fully interactive ones.
         """
         found = {}
-        for way, (model, optimisers) in COMPARED.items():
+        for way, (trust, optimisers) in COMPARED.items():
             tried = [
-                self.protocol(
-                    name, n, tuned_for=model, rounds=rounds if name == "shuffle-gd" else None
-                )
+                self.protocol(name, n, trust=trust, rounds=rounds if name == "shuffle-gd" else None)
                 for name in optimisers
             ]
-            found[way] = model, min(tried, key=lambda each: each.bound)
+            found[way] = trust, min(tried, key=lambda each: each.bound)
         return found
 
-    def baseline(self, protocol: Optimiser, rows: Floats, model: str, seed: int | None) -> Baseline:
-        """Run a protocol's plan with another model's noise: "central", "local" or "none"."""
-        return run_baseline(protocol, rows, model, seed)
+    def baseline(self, protocol: Optimiser, rows: Floats, trust: str, seed: int | None) -> Baseline:
+        """Run a protocol's plan with another trust's noise: central, local or none."""
+        return run_baseline(protocol, rows, trust, seed)
 
     def risk(self, theta: Floats, rows: Floats) -> float:
         """The mean loss, without any ridge."""

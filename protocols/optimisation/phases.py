@@ -20,6 +20,7 @@ from protocols.shuffle.sgd import ShuffleSGD
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.base import Protocol, RoundSpec
 
 MAX_PHASES = 6
@@ -153,7 +154,7 @@ class Phased(Protocol[PhasedState]):
         growth: float | None = None,
         noise_ratio: float = NOISE_RATIO,
         honest_fraction: float = 1.0,
-        tuned_for: str = "shuffle",
+        trust: Trust | str = Trust.SHUFFLE,
     ) -> "Phased":
         """Phases with the smallest final bound: k in 1..6, group sizes proportional to r^i with r
         in {1, 2, 4}.
@@ -169,9 +170,9 @@ class Phased(Protocol[PhasedState]):
             growth: r; chosen where not given.
             noise_ratio: of the noise over the central Gaussian's.
             honest_fraction: of the users that add their noise, in every batch.
-            tuned_for: the model whose noise the parameters are chosen for (for baselines).
+            trust: whose noise the parameters are chosen for (for baselines).
         """
-        noise = Noise.of_problem(problem, privacy, noise_ratio, tuned_for, honest_fraction)
+        noise = Noise.of_problem(problem, privacy, noise_ratio, trust, honest_fraction)
         strong = problem.strong_convexity
         if strong <= 0:
             allowed = "above 0 for phases: take a ridge (--ridge), or the optimiser without phases"
@@ -208,7 +209,7 @@ class Phased(Protocol[PhasedState]):
                     initial_distance=distance,
                     noise_ratio=noise_ratio,
                     honest_fraction=honest_fraction,
-                    tuned_for=tuned_for,
+                    trust=trust,
                 )
             )
             distance = min(distance, math.sqrt(2 * made[-1].bound / strong))

@@ -17,6 +17,7 @@ from protocols.sums.one_round import claim_of
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
+from shuffle_sim.privacy.trust import Trust
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ class ShuffleACSA(FirstOrder[AcceleratedState]):
         initial_distance: float | None = None,
         noise_ratio: float = NOISE_RATIO,
         honest_fraction: float = 1.0,
-        tuned_for: str = "shuffle",
+        trust: Trust | str = Trust.SHUFFLE,
     ) -> "ShuffleACSA":
         """The batch and the smoothing with the smallest proven bound for the noise really used.
 
@@ -149,9 +150,9 @@ class ShuffleACSA(FirstOrder[AcceleratedState]):
             initial_distance: R, if better known than from the domain.
             noise_ratio: of the noise over the central Gaussian's.
             honest_fraction: of the users that add their noise, in every batch.
-            tuned_for: the model whose noise the parameters are chosen for (for baselines).
+            trust: whose noise the parameters are chosen for (for baselines).
         """
-        noise = Noise.of_problem(problem, privacy, noise_ratio, tuned_for, honest_fraction)
+        noise = Noise.of_problem(problem, privacy, noise_ratio, trust, honest_fraction)
         distance = (
             problem.reach
             if initial_distance is None
@@ -172,7 +173,7 @@ class ShuffleACSA(FirstOrder[AcceleratedState]):
             schedule,
         )
         choices = {
-            "tuned_for": f"the {tuned_for} model: rho = {math.sqrt(squared):.4g}, sigma = "
+            "trust": f"{trust}: rho = {math.sqrt(squared):.4g}, sigma = "
             f"{sigma:.4g}, R = {distance:.4g}",
             **(
                 {}

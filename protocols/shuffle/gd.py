@@ -15,6 +15,7 @@ from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.bounds import paper
 from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.trust import Trust
 
 MAX_ROUNDS = 1000
 """More rounds are not chosen unasked: each costs every user a report."""
@@ -119,7 +120,7 @@ class ShuffleGD(Averaged):
         initial_distance: float | None = None,
         noise_ratio: float = NOISE_RATIO,
         honest_fraction: float = 1.0,
-        tuned_for: str = "shuffle",
+        trust: Trust | str = Trust.SHUFFLE,
     ) -> "ShuffleGD":
         """The step with the smallest proven bound for the noise of T composed rounds.
 
@@ -135,9 +136,9 @@ class ShuffleGD(Averaged):
             initial_distance: R, if better known than from the domain.
             noise_ratio: of the noise over the central Gaussian's.
             honest_fraction: of the users that add their noise, in every round.
-            tuned_for: the model whose noise the parameters are chosen for (for baselines).
+            trust: whose noise the parameters are chosen for (for baselines).
         """
-        noise = Noise.of_problem(problem, privacy, noise_ratio, tuned_for, honest_fraction)
+        noise = Noise.of_problem(problem, privacy, noise_ratio, trust, honest_fraction)
         distance = (
             problem.reach
             if initial_distance is None
@@ -153,8 +154,7 @@ class ShuffleGD(Averaged):
         beta = 1 / step if smoothing is None and not problem.smooth else smoothing
         choices = {
             "batch": f"{n}: everybody, in every round",
-            "tuned_for": f"the {tuned_for} model: rho = {math.sqrt(squared):.4g}, R = "
-            f"{distance:.4g}",
+            "trust": f"{trust}: rho = {math.sqrt(squared):.4g}, R = {distance:.4g}",
             **(
                 {}
                 if rounds is not None

@@ -8,21 +8,17 @@ from protocols.problems.problem import Problem, demand
 from protocols.sums.binomial import BinomialRandomizer
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
-from shuffle_sim.errors import ParameterError, integer, positive
+from shuffle_sim.errors import integer, positive
 from shuffle_sim.privacy.bounds import gaussian, paper
 from shuffle_sim.privacy.events import BinomialSumEvent
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import P, Plan, SumSpec, fewest_bits, honest_users
+from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.base import Query, RoundSpec
 from shuffle_sim.wire.messages import Tally
 
 NOISE_RATIO = 1.05
 """Noise over the central Gaussian's that the calibrations aim at."""
-
-
-MODELS = ("shuffle", "central", "local", "none")
-"""Who adds the noise: every user a little of it, a trusted curator, every user all of it, nobody.
-"""
 
 
 @dataclass(frozen=True)
@@ -34,7 +30,7 @@ class Noise:
         norm_bound: L.
         privacy: of the whole run.
         ratio: of the shuffle model's noise over the central Gaussian's.
-        model: one of MODELS.
+        trust: whose noise it is.
         honest_fraction: of the users that add their noise.
     """
 
@@ -42,30 +38,28 @@ class Noise:
     norm_bound: float
     privacy: Privacy
     ratio: float = NOISE_RATIO
-    model: str = "shuffle"
+    trust: Trust = Trust.SHUFFLE
     honest_fraction: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Check the model's name."""
-        if self.model not in MODELS:
-            raise ParameterError("model", self.model, f"one of {', '.join(MODELS)}")
 
     @classmethod
     def of_problem(
-        cls, problem: Problem, privacy: Privacy, ratio: float, model: str, honest_fraction: float
+        cls,
+        problem: Problem,
+        privacy: Privacy,
+        ratio: float,
+        trust: Trust | str,
+        honest_fraction: float,
     ) -> "Noise":
         """For the gradients of a problem."""
         demand(problem, privacy)
-        return cls(problem.d, problem.lipschitz, privacy, ratio, model, honest_fraction)
+        return cls(problem.d, problem.lipschitz, privacy, ratio, Trust.of(trust), honest_fraction)
 
     def squared(self, batch: int, rounds: int = 1) -> float:
         """rho^2 = E ||noise of the average of `batch` gradients||^2 where each user answers in
         `rounds` rounds.
         """
-        if self.model == "none":
-            return 0.0
         unit = math.sqrt(rounds) / gaussian_mu(self.privacy.epsilon, self.privacy.delta)
-        unit *= {"shuffle": self.ratio, "central": 1.0, "local": math.sqrt(batch)}[self.model]
+        unit *= self.trust.noise(batch, self.ratio)
         return self.d * (2 * self.norm_bound * unit / batch) ** 2
 
     def mean(self, batch: int, rounds: int = 1) -> "NoisyMean":
@@ -75,7 +69,9 @@ class Noise:
 
     def of(self, mean: "NoisyMean", rounds: int = 1) -> float:
         """rho^2 once the parameters are known: exact in the shuffle model."""
-        return mean.squared_noise if self.model == "shuffle" else self.squared(mean.batch, rounds)
+        return (
+            mean.squared_noise if self.trust is Trust.SHUFFLE else self.squared(mean.batch, rounds)
+        )
 
 
 gaussian_mu = lru_cache(gaussian.mu_of)

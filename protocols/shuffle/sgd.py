@@ -15,6 +15,7 @@ from protocols.sums.one_round import claim_of
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import integer, positive
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
+from shuffle_sim.privacy.trust import Trust
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ class ShuffleSGD(Averaged):
         initial_distance: float | None = None,
         noise_ratio: float = NOISE_RATIO,
         honest_fraction: float = 1.0,
-        tuned_for: str = "shuffle",
+        trust: Trust | str = Trust.SHUFFLE,
     ) -> "ShuffleSGD":
         """The batch with the smallest proven bound for the noise really used, and its step.
 
@@ -145,9 +146,9 @@ class ShuffleSGD(Averaged):
             initial_distance: R, if better known than from the domain.
             noise_ratio: of the noise over the central Gaussian's.
             honest_fraction: of the users that add their noise, in every batch.
-            tuned_for: the model whose noise the parameters are chosen for (for baselines).
+            trust: whose noise the parameters are chosen for (for baselines).
         """
-        noise = Noise.of_problem(problem, privacy, noise_ratio, tuned_for, honest_fraction)
+        noise = Noise.of_problem(problem, privacy, noise_ratio, trust, honest_fraction)
         distance = (
             problem.reach
             if initial_distance is None
@@ -159,7 +160,7 @@ class ShuffleSGD(Averaged):
         length = math.sqrt(problem.objective_lipschitz**2 + squared)
         step = distance / (length * math.sqrt(times)) if eta is None else positive("eta", eta)
         choices = {
-            "tuned_for": f"the {tuned_for} model: rho = {math.sqrt(squared):.4g}, L_G = "
+            "trust": f"{trust}: rho = {math.sqrt(squared):.4g}, L_G = "
             f"{length:.4g}, R = {distance:.4g}",
             **(
                 {}

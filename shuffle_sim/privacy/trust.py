@@ -3,6 +3,8 @@
 import math
 from enum import StrEnum
 
+from shuffle_sim.errors import ParameterError
+
 
 class Trust(StrEnum):
     """A trust model: who must be trusted for the guarantee to hold, and how its noise grows.
@@ -35,6 +37,18 @@ class Trust(StrEnum):
         made.trusted, made.protects, made.colour = trusted, protects, colour
         made.unit, made.unit_bits = unit, unit_bits
         return made
+
+    @classmethod
+    def of(cls, value: str) -> "Trust":
+        """The trust model of that name.
+
+        Raises:
+            ParameterError: there is none.
+        """
+        found = next((each for each in cls if each == value), None)
+        if found is None:
+            raise ParameterError("trust", value, f"one of {', '.join(cls)}")
+        return found
 
     def noise(self, users: int, ratio: float = 1.0) -> float:
         """Noise of a sum over `users`, as a multiple of the central Gaussian's.

@@ -29,6 +29,7 @@ from protocols.shuffle.noisy_mean import Noise, NoisyMean
 from protocols.shuffle.sgd import ShuffleSGD
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.privacy.events import GaussianEvent
+from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.adversary import Dropout
 from shuffle_sim.wire.messages import Tally
 
@@ -390,15 +391,15 @@ def test_baselines_share_the_optimiser_and_differ_in_noise_and_trust():
         model: np.linalg.norm(results[model].value - results["none"].value) for model in results
     }
     assert away["none"] < away["central"] < away["local"]
-    tuned = ShuffleSGD.calibrated(n=n, problem=problem, privacy=PRIVACY, tuned_for="local")
+    tuned = ShuffleSGD.calibrated(n=n, problem=problem, privacy=PRIVACY, trust="local")
     assert (
         tuned.eta
-        < ShuffleSGD.calibrated(n=n, problem=problem, privacy=PRIVACY, tuned_for="none").eta * 10
+        < ShuffleSGD.calibrated(n=n, problem=problem, privacy=PRIVACY, trust="none").eta * 10
     )
-    assert "local" in tuned.choices["tuned_for"]
-    assert Noise(D, 1.0, PRIVACY, model="none").squared(10) == 0.0
-    central = Noise(D, 1.0, PRIVACY, model="central")
-    assert Noise(D, 1.0, PRIVACY, model="local").squared(100) == pytest.approx(
+    assert "local" in tuned.choices["trust"]
+    assert Noise(D, 1.0, PRIVACY, trust=Trust.NONE).squared(10) == 0.0
+    central = Noise(D, 1.0, PRIVACY, trust=Trust.CENTRAL)
+    assert Noise(D, 1.0, PRIVACY, trust=Trust.LOCAL).squared(100) == pytest.approx(
         100 * central.squared(100)
     )
     with pytest.raises(ParameterError, match="model"):
@@ -636,7 +637,7 @@ def test_bad_parameters_are_refused_by_name():
         (lambda: ShuffleGD.calibrated(batch=50, **common), "batch = 50"),
         (lambda: ShuffleGD.calibrated(rounds=0, **common), "rounds = 0"),
         (lambda: ShuffleSGD.calibrated(eta=-1.0, **common), "eta"),
-        (lambda: ShuffleSGD.calibrated(tuned_for="quantum", **common), "model"),
+        (lambda: ShuffleSGD.calibrated(trust="quantum", **common), "trust = 'quantum'"),
         (lambda: ShuffleSGD(rounds=11, eta=1.0, mean=mean, **common), "rounds = 11"),
         (lambda: ShuffleGD(rounds=1, eta=1.0, mean=quiet(problem, 101), **common), "batch = 101"),
         (lambda: PanPrivateACSA.calibrated(batch=101, **common), "batch = 101"),

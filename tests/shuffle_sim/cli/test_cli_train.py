@@ -85,9 +85,7 @@ def test_json_tells_scores_guarantee_costs_accounts_and_what_was_chosen(told):
     )  # it has learnt something
     assert found["protocol"]["name"] == "ShuffleGD"
     assert (found["protocol"]["rounds"], found["protocol"]["rounds_per_user"]) == (20, 20)
-    assert {"eta", "batch", "rounds", "smoothing", "tuned_for"} <= found["protocol"][
-        "choices"
-    ].keys()
+    assert {"eta", "batch", "rounds", "smoothing", "trust"} <= found["protocol"]["choices"].keys()
     assert found["sequentially_interactive"] is False
     assert found["payload_bits_per_user"] == 20 * found["costs"]["payload_bits_per_user"]
     assert found["costs"]["payload_bits_per_user"] % 31 == 0
@@ -412,7 +410,7 @@ def test_a_curator_costs_less_loss_than_no_trust_and_the_shuffler_lies_between(t
     planted = []
     for seed in range(16):
         split = Split.of(rows, trainer, 0.2, seed)
-        protocol = trainer.protocol("shuffle-gd", len(split.train), rounds=50, tuned_for="central")
+        protocol = trainer.protocol("shuffle-gd", len(split.train), rounds=50, trust="central")
         planted.append(
             split.scores(trainer.baseline(protocol, split.train, "local", seed).value)[
                 "held_out_loss"
