@@ -175,13 +175,12 @@ class PanPrivateACSA:
 
     def _advanced(self, gradient: Floats) -> PanState:
         state, t = self._state, self._state.batch
-        weight, inverse = self.schedule.at(t)
-        theta = self.problem.domain.project(state.theta - gradient / inverse)
-        aggregate = weight * theta + (1 - weight) * state.aggregate
+        theta, aggregate = self.schedule.step(
+            t, state.theta, state.aggregate, gradient, self.problem.domain
+        )
         # Printed with a_t and the old aggregate, theta_md would equal theta_ag: Algorithm 4 has
         # a_{t+1} and the new one.
-        following = self.schedule.at(min(t + 1, self.rounds))[0]
-        middle = following * theta + (1 - following) * aggregate
+        middle = self.schedule.middle(min(t + 1, self.rounds), theta, aggregate)
         if not np.isfinite(middle).all():
             raise DivergedError(t - 1)
         return PanState(t + 1, 0, theta, aggregate, middle, self._noise())

@@ -3,7 +3,9 @@
 import math
 from dataclasses import dataclass
 
+from protocols.problems.domains import Domain
 from protocols.problems.problem import Problem
+from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, positive, real
 
 SCHEDULES = ("default", "paper")
@@ -68,11 +70,21 @@ class Schedule:
         noise = self.sigma / self.distance * math.sqrt(last * (last + 1) * (2 * last + 1) / 24)
         return 2 / (t + 1), 2 / t * (self.beta + noise)
 
+    def middle(self, t: int, theta: Floats, aggregate: Floats) -> Floats:
+        """theta_md, where round t takes its gradient."""
+        weight, _ = self.at(t)
+        return weight * theta + (1 - weight) * aggregate
+
+    def step(
+        self, t: int, theta: Floats, aggregate: Floats, gradient: Floats, domain: Domain
+    ) -> tuple[Floats, Floats]:
+        """(theta, aggregate) after round t: Proj(theta - g/L_t), the aggregate follows by a_t."""
+        theta = domain.project(theta - gradient / self.at(t)[1])
+        return theta, self.middle(t, theta, aggregate)
+
     @property
     def gap(self) -> float:
-        """The proven bound of the default schedule; infinite for the paper's, which states no
-        constants.
-        """
+        """The proven bound of the default schedule; infinite for the paper's, which has none."""
         if self.kind == "paper":
             return math.inf
         return gap_of(self.rounds, self.beta, self.sigma, self.distance)

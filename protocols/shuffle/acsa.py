@@ -83,15 +83,13 @@ class ShuffleACSA(FirstOrder[AcceleratedState]):
 
     def point(self, state: AcceleratedState) -> Floats:
         """theta_md."""
-        weight, _ = self.schedule.at(state.round + 1)
-        return weight * state.theta + (1 - weight) * state.aggregate
+        return self.schedule.middle(state.round + 1, state.theta, state.aggregate)
 
     def step(self, state: AcceleratedState, gradient: Floats) -> AcceleratedState:
-        """theta_{t+1} = Proj(theta_t - g_t/L_t), and the aggregate moves a_t towards it."""
-        weight, inverse = self.schedule.at(state.round + 1)
-        theta = self.problem.domain.project(state.theta - gradient / inverse)
+        """One step of the schedule."""
+        t, domain = state.round + 1, self.problem.domain
         return AcceleratedState(
-            state.round + 1, theta, weight * theta + (1 - weight) * state.aggregate
+            t, *self.schedule.step(t, state.theta, state.aggregate, gradient, domain)
         )
 
     def result(self, state: AcceleratedState) -> Floats:
