@@ -9,7 +9,7 @@ import signal
 from collections import defaultdict
 from pathlib import Path
 
-from rounds import records, told
+from rounds import outcome, records
 
 from actors.hosts import _AnalyzerHost, _ShufflerHost, _UserShardHost
 from actors.runtime import RayRuntime, ray
@@ -234,7 +234,7 @@ def chaos(runtime, diary, protocol, rows, **how):
 def violations(result, diary, alone):
     """Which of the promises a run under faults did not keep."""
     found = []
-    if told(result) != told(alone):
+    if outcome(result) != outcome(alone):
         found.append("another result, guarantee, cost or account than a run left alone")
     a = result.reports
     if a.asked + a.extra != a.accepted + sum(a.dropped.values()) + a.missing:

@@ -127,8 +127,8 @@ class Watched:
             os.killpg(self.process.pid, number)
         else:
             self.process.send_signal(number)
-        _, told = self.process.communicate(timeout=60)
-        return told, self.process.returncode
+        _, message = self.process.communicate(timeout=60)
+        return message, self.process.returncode
 
     def left(self, grace=5.0):
         """What is left of it, after a grace of some seconds."""

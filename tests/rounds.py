@@ -39,8 +39,8 @@ def sequential(rounds=ROUNDS, eta=0.5):
 PROTOCOLS = {"interactive": interactive, "sequential": sequential}
 
 
-def told(result):
-    """Everything a run says but how it was hosted."""
+def outcome(result):
+    """Everything in a result except how the run was hosted."""
     value = np.asarray(result.value).tobytes()
     charged = result.ledger.charges
     return (

@@ -48,8 +48,8 @@ left = ray._private.state.actors().values() if ray.is_initialized() else []
 found["left"] = [actor["State"] for actor in left]
 command = [sys.argv[1], "sum", "--table", "wine", "--seed", "3", "--json"]
 command += ["--runtime", "ray", "--address", cluster.address, "--workers", "3"]
-told = subprocess.run(command, capture_output=True, text=True, timeout=120)
-found["told"] = told.stdout or told.stderr
+joined = subprocess.run(command, capture_output=True, text=True, timeout=120)
+found["joined"] = joined.stdout or joined.stderr
 cluster.shutdown()
 print(json.dumps(found))
 """
@@ -88,6 +88,6 @@ def test_the_command_joins_the_cluster_and_prints_what_one_process_prints(found)
     alone = json.loads(
         subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
     )
-    joined = json.loads(found["told"])
+    joined = json.loads(found["joined"])
     assert joined["private"] == alone["private"]
     assert (joined["run"]["runtime"], joined["run"]["workers"]) == ("ray", 3)

@@ -42,7 +42,7 @@ def session():
 
 def hosts() -> list[str]:
     """The actors of ours that are up, as their processes are called."""
-    return [told for pid in descendants(os.getpid()) if "Host" in (told := command(pid))]
+    return [line for pid in descendants(os.getpid()) if "Host" in (line := command(pid))]
 
 
 # Same seed, same bits
@@ -153,13 +153,13 @@ def test_an_aborted_round_arrives_as_itself():
 
 
 class Listens(Collude):
-    """Keeps what the colluders told, where the run was started."""
+    """Keeps what the colluders disclosed, where the run was started."""
 
     def __init__(self):
         super().__init__(0.2)
         self.heard = []
 
-    def told(self, round_index, reports, sums):
+    def disclosed(self, round_index, reports, sums):
         self.heard.append((round_index, reports, dict(sums)))
 
 
@@ -200,9 +200,9 @@ def test_attacks_by_name_do_on_ray_what_they_do_in_process():
 def test_rays_processes_listen_only_on_loopback():
     found = listening(descendants(os.getpid()) | {os.getpid()})
     assert exposed(found) == {}
-    told = " ".join(found.values())
-    assert "raylet" in told
-    assert "gcs_server" in told
+    commands = " ".join(found.values())
+    assert "raylet" in commands
+    assert "gcs_server" in commands
 
 
 def test_an_exposed_socket_would_be_seen():

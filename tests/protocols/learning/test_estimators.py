@@ -381,12 +381,12 @@ def test_the_envelope_of_the_hinge_losses_is_that_of_their_sum():
 
 
 def test_rows_that_are_no_row_of_several_classes_are_refused():
-    for row, told in (
+    for row, message in (
         ([3.0, 0.0, 1.0], "l2 norm"),
         ([0.1, 0.0, 3.0], "labelled"),
         ([0.1, 0.0, 0.5], "labelled"),
     ):
-        with pytest.raises(ParameterError, match=told):
+        with pytest.raises(ParameterError, match=message):
             Softmax(3).check(np.array([[0.0, 0.0, 0.0], row]), 6)
     with pytest.raises(ParameterError, match="classes = 1"):
         Softmax(1)
@@ -642,12 +642,12 @@ def test_bad_classes_and_rows_are_refused():
     refused(ShuffleLinearSVC(classes=[0]), "classes", (x, y))
     refused(ShuffleLinearSVC(), "classes", (x, np.zeros(400)))
     for estimator in ESTIMATORS:
-        for rows, labels, told in (
+        for rows, labels, message in (
             (x[:0], y[:0], "0 sample"),
             (x * np.nan, y, "NaN"),
             (x, y[:-1], "inconsistent"),
         ):
-            with pytest.raises(ValueError, match=told):
+            with pytest.raises(ValueError, match=message):
                 estimator().fit(rows, labels)
     with pytest.raises(ValueError, match="continuous"):
         ShuffleLinearSVC().fit(x, x[:, 0])

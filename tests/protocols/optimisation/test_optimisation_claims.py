@@ -186,19 +186,19 @@ def test_the_papers_interactive_constants_run_where_arithmetic_is_exact():
 
 @dataclasses.dataclass(frozen=True)
 class Own(LinearLoss):
-    """max(margin, 0)^2/2, with constants that can be misstated, or a wave that makes it
+    """max(margin, 0)^2/2, with constants that can be misstated, or a ripple that makes it
     non-convex.
     """
 
     steepness: float = 1.0
     bend: float = 1.0
-    wave: float = 0.0
+    ripple: float = 0.0
 
     def value(self, margins, labels):
-        return np.maximum(margins, 0) ** 2 / 2 - self.wave * np.cos(9 * margins) / 9
+        return np.maximum(margins, 0) ** 2 / 2 - self.ripple * np.cos(9 * margins) / 9
 
     def derivative(self, margins, labels):
-        return np.maximum(margins, 0.0) + self.wave * np.sin(9 * margins)
+        return np.maximum(margins, 0.0) + self.ripple * np.sin(9 * margins)
 
     def slope(self, reach):
         return self.steepness * reach
@@ -210,7 +210,7 @@ class Own(LinearLoss):
 def test_a_loss_that_is_not_what_it_states_is_refused():
     assert Problem(Own(), L2Ball(D, 2.0)).lipschitz == 2.0
     for loss, match in (
-        (Own(wave=0.3, steepness=9.0, bend=9.0), "convex.*margin"),
+        (Own(ripple=0.3, steepness=9.0, bend=9.0), "convex.*margin"),
         (Own(steepness=0.9), "no steeper than its slope, 1.8"),
         (Own(bend=0.9), "no more curved than 0.9"),
     ):

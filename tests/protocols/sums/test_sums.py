@@ -31,7 +31,7 @@ FIDELITIES = ("literal", "counts", "aggregate")
 
 
 def tally_pmf(xs: np.ndarray, g: int, b: int, p: float) -> np.ndarray:
-    """Exact law of the number of ones: every way of rounding, enumerated, plus Bin(n b, p)."""
+    """Exact law of the number of ones: all roundings, enumerated, plus Bin(n b, p)."""
     pmf = np.zeros(len(xs) * (g + b) + 1)
     scaled = xs * g
     noise = binom.pmf(np.arange(len(xs) * b + 1), len(xs) * b, p)

@@ -40,9 +40,9 @@ def summary(folder: Path, *arguments: str) -> dict:
     return json.loads(done.stdout)
 
 
-def off_by(told: dict) -> np.ndarray:
+def off_by(found: dict) -> np.ndarray:
     """Private minus true, in predicted standard errors."""
-    return (np.array(told["private"]) - told["true"]) / told["standard_error"]
+    return (np.array(found["private"]) - found["true"]) / found["standard_error"]
 
 
 def columns() -> dict[str, np.ndarray]:
@@ -75,42 +75,44 @@ def write_npz(path: Path) -> None:
 )
 def test_every_bundled_table_is_summed_within_its_predicted_error(tmp_path, table):
     people, d = SHAPES[table]
-    told = summary(tmp_path, "--table", table)
-    assert (told["table"], told["people"], len(told["columns"])) == (table, people, d)
+    found = summary(tmp_path, "--table", table)
+    assert (found["table"], found["people"], len(found["columns"])) == (table, people, d)
     for key in ("true", "private", "standard_error", "half_range"):
-        assert np.isfinite(told[key]).all()
-        assert len(told[key]) == d
-    assert 0 < told["privacy"]["epsilon"] <= 1.0
-    assert (told["privacy"]["delta"], told["privacy"]["relation"]) == (1e-5, "replace-one")
-    assert told["privacy"]["basis"]
-    assert any("not private" in note for note in told["privacy"]["assumptions"])
-    g, b, p = told["parameters"].values()
+        assert np.isfinite(found[key]).all()
+        assert len(found[key]) == d
+    assert 0 < found["privacy"]["epsilon"] <= 1.0
+    assert (found["privacy"]["delta"], found["privacy"]["relation"]) == (1e-5, "replace-one")
+    assert found["privacy"]["basis"]
+    assert any("not private" in note for note in found["privacy"]["assumptions"])
+    g, b, p = found["parameters"].values()
     assert p == 0.5
     assert (
-        told["costs"]["payload_bits_per_user"] == told["costs"]["messages_per_user"] == d * (g + b)
+        found["costs"]["payload_bits_per_user"]
+        == found["costs"]["messages_per_user"]
+        == d * (g + b)
     )
-    assert told["costs"]["measured"]
-    assert told["wire_bytes_per_user"] * people == pytest.approx(told["costs"]["wire_bytes"])
-    assert told["wire_bytes_per_user"] >= d * (g + b) / 8
-    accounts = told["reports"]
+    assert found["costs"]["measured"]
+    assert found["wire_bytes_per_user"] * people == pytest.approx(found["costs"]["wire_bytes"])
+    assert found["wire_bytes_per_user"] >= d * (g + b) / 8
+    accounts = found["reports"]
     assert accounts["asked"] == accounts["accepted"] == people
     assert (accounts["missing"], accounts["dropped"], accounts["clipped"]) == (0, {}, 0)
-    assert told["run"] == {
+    assert found["run"] == {
         "fidelity": "literal",
         "runtime": "inprocess",
         "workers": 1,
         "seed": 7,
         "security": "none",
     }
-    noise = told["noise"]
+    noise = found["noise"]
     assert 1 < noise["standard_error_of_sum"] / noise["central"] <= 1.05
     assert noise["paper"]["ratio"] > 100
     clipped = (
         (bundled(table).rows < bundled(table).lower) | (bundled(table).rows > bundled(table).upper)
     ).any(axis=0)
-    assert told["clipped_cells"] >= clipped.sum()
-    assert np.abs(off_by(told)[~clipped]).max() < 6
-    assert np.abs(off_by(told)).max() > 0.1  # noise there is
+    assert found["clipped_cells"] >= clipped.sum()
+    assert np.abs(off_by(found)[~clipped]).max() < 6
+    assert np.abs(off_by(found)).max() > 0.1  # noise there is
 
 
 def test_a_run_without_a_seed_is_another_run(tmp_path):
@@ -135,18 +137,18 @@ def test_privacy_bits_workers_and_fidelity_are_those_asked_for(tmp_path):
         "--fidelity",
         "aggregate",
     ]
-    told = summary(tmp_path, "--table", "wine", *asked)
-    assert 1.5 < told["privacy"]["epsilon"] <= 2
-    assert told["privacy"]["delta"] == 1e-6
-    assert told["parameters"]["g"] + told["parameters"]["b"] <= 40
-    assert told["run"] == {
+    found = summary(tmp_path, "--table", "wine", *asked)
+    assert 1.5 < found["privacy"]["epsilon"] <= 2
+    assert found["privacy"]["delta"] == 1e-6
+    assert found["parameters"]["g"] + found["parameters"]["b"] <= 40
+    assert found["run"] == {
         "fidelity": "aggregate",
         "runtime": "inprocess",
         "workers": 3,
         "seed": 7,
         "security": "none",
     }
-    assert not told["costs"]["measured"]
+    assert not found["costs"]["measured"]
 
 
 # Files
@@ -158,35 +160,35 @@ def test_csv_parquet_and_npz_of_the_same_columns_give_the_same_release(tmp_path)
         for name, (low, high) in BOUNDS.items()
         for word in ("--bounds", f"{name}={low}:{high}")
     ]
-    told = {}
+    found = {}
     for suffix, write in {"csv": write_csv, "parquet": write_parquet, "npz": write_npz}.items():
         write(tmp_path / f"people.{suffix}")
-        told[suffix] = summary(tmp_path, "--file", f"people.{suffix}", *bounds)
-        assert told[suffix].pop("table") == f"people.{suffix}"
-    assert told["csv"] == told["parquet"] == told["npz"]
-    assert told["csv"]["columns"] == list(BOUNDS)
-    assert told["csv"]["true"] == pytest.approx(
+        found[suffix] = summary(tmp_path, "--file", f"people.{suffix}", *bounds)
+        assert found[suffix].pop("table") == f"people.{suffix}"
+    assert found["csv"] == found["parquet"] == found["npz"]
+    assert found["csv"]["columns"] == list(BOUNDS)
+    assert found["csv"]["true"] == pytest.approx(
         [column.mean() for column in columns().values()], rel=1e-12
     )
-    assert told["csv"]["half_range"] == [60, 500, 0.5]
-    assert np.abs(off_by(told["csv"])).max() < 6
+    assert found["csv"]["half_range"] == [60, 500, 0.5]
+    assert np.abs(off_by(found["csv"])).max() < 6
 
 
 def test_columns_are_chosen_in_order_and_one_bound_may_serve_the_rest(tmp_path):
     write_parquet(tmp_path / "people.parquet")
     chosen = ["--columns", "share, income", "--bounds", "income=-400:400", "--bounds", "-1:3"]
-    told = summary(tmp_path, "--file", "people.parquet", *chosen)
-    assert told["columns"] == ["share", "income"]
-    assert told["half_range"] == [2, 400]
-    assert told["clipped_cells"] == (np.abs(columns()["income"]) > 400).sum() > 0
-    assert abs(off_by(told)[0]) < 6
+    found = summary(tmp_path, "--file", "people.parquet", *chosen)
+    assert found["columns"] == ["share", "income"]
+    assert found["half_range"] == [2, 400]
+    assert found["clipped_cells"] == (np.abs(columns()["income"]) > 400).sum() > 0
+    assert abs(off_by(found)[0]) < 6
 
 
 def test_an_npz_matrix_is_a_table_with_numbered_columns(tmp_path):
     np.savez(tmp_path / "m.npz", np.stack(list(columns().values()), axis=1))
-    told = summary(tmp_path, "--file", "m.npz", "--columns", "2,0", "--bounds", "0:120")
-    assert told["columns"] == ["2", "0"]
-    assert np.abs(off_by(told)).max() < 6
+    found = summary(tmp_path, "--file", "m.npz", "--columns", "2,0", "--bounds", "0:120")
+    assert found["columns"] == ["2", "0"]
+    assert np.abs(off_by(found)).max() < 6
 
 
 # For people

@@ -49,8 +49,8 @@ def train(monkeypatch, capsys, tmp_path):
 
 
 @pytest.fixture
-def told(train):
-    """What --json tells of a run that succeeds."""
+def printed(train):
+    """The --json output of a run that succeeds."""
 
     def call(*arguments: str) -> dict:
         code, output, errors = train(*arguments, "--json")
@@ -63,8 +63,8 @@ def told(train):
 # One model
 
 
-def test_json_tells_scores_guarantee_costs_accounts_and_what_was_chosen(told):
-    found = told(*CANCER, "--rounds", "20", "--epsilon", "2")
+def test_json_tells_scores_guarantee_costs_accounts_and_what_was_chosen(printed):
+    found = printed(*CANCER, "--rounds", "20", "--epsilon", "2")
     assert found["people"] == {"asked": 455, "held_out": 114}
     assert found["labels"] == "malignant = +1, benign = -1"
     assert 1.5 < found["privacy"]["epsilon"] <= 2
@@ -100,7 +100,7 @@ def test_json_tells_scores_guarantee_costs_accounts_and_what_was_chosen(told):
     }
 
 
-def test_a_seed_gives_one_model_on_both_runtimes_and_its_absence_another(told):
+def test_a_seed_gives_one_model_on_both_runtimes_and_its_absence_another(printed):
     asked = [
         "--table",
         "breast-cancer",
@@ -111,14 +111,14 @@ def test_a_seed_gives_one_model_on_both_runtimes_and_its_absence_another(told):
         "--fidelity",
         "literal",
     ]
-    here = told(*asked, "--seed", "7")
-    there = told(*asked, "--seed", "7", "--runtime", "ray", "--workers", "2")
+    here = printed(*asked, "--seed", "7")
+    there = printed(*asked, "--seed", "7", "--runtime", "ray", "--workers", "2")
     assert there["run"].pop("runtime") == "ray"
     assert here["run"].pop("runtime") == "inprocess"
     assert (here["run"].pop("workers"), there["run"].pop("workers")) == (1, 2)
     assert here == there
     assert here["costs"]["measured"]
-    first, second = told(*asked), told(*asked)
+    first, second = printed(*asked), printed(*asked)
     assert first["model"]["weights"] != second["model"]["weights"]
     assert first["people"] == second["people"]
     assert first["private"]
@@ -127,8 +127,8 @@ def test_a_seed_gives_one_model_on_both_runtimes_and_its_absence_another(told):
 @pytest.mark.parametrize(
     ("protocol", "rounds"), [("shuffle-gd", 250), ("shuffle-sgd", 250), ("shuffle-acsa", 5)]
 )
-def test_the_rounds_told_end_at_the_result_and_epsilon_never_falls(told, protocol, rounds):
-    found = told(*CANCER, "--protocol", protocol, "--rounds", str(rounds))
+def test_the_history_ends_at_the_result_and_epsilon_never_falls(printed, protocol, rounds):
+    found = printed(*CANCER, "--protocol", protocol, "--rounds", str(rounds))
     history = [Moment(**moment) for moment in found["history"]]
     assert len(history) == min(rounds, MOMENTS)
     assert history[-1].round == rounds
@@ -143,14 +143,14 @@ def test_the_rounds_told_end_at_the_result_and_epsilon_never_falls(told, protoco
     )  # disjoint users compose in parallel
 
 
-def test_the_first_loss_is_that_of_the_start(told):
-    assert told(*CANCER, "--rounds", "3")["history"][0]["loss"] == pytest.approx(
+def test_the_first_loss_is_that_of_the_start(printed):
+    assert printed(*CANCER, "--rounds", "3")["history"][0]["loss"] == pytest.approx(
         math.log(2), rel=1e-12
     )
 
 
-def test_the_model_file_scores_as_told_on_the_table_s_own_units(told, tmp_path):
-    found = told(*CANCER, "--rounds", "20", "--model-out", "model.json", "--plot", "p.png")
+def test_the_model_file_scores_as_printed_on_the_table_s_own_units(printed, tmp_path):
+    found = printed(*CANCER, "--rounds", "20", "--model-out", "model.json", "--plot", "p.png")
     model = json.loads((tmp_path / "model.json").read_text())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "p.png"]
     assert model["private"] is False
@@ -171,8 +171,8 @@ def test_the_model_file_scores_as_told_on_the_table_s_own_units(told, tmp_path):
     "loss",
     [["squared"], ["huber", "--threshold", "0.3"], ["absolute"], ["pinball", "--quantile", "0.8"]],
 )
-def test_losses_of_numbers_tell_the_error_in_the_label_s_units(told, loss):
-    found = told(
+def test_losses_of_numbers_tell_the_error_in_the_label_s_units(printed, loss):
+    found = printed(
         "--table",
         "diabetes",
         "--loss",
@@ -188,7 +188,7 @@ def test_losses_of_numbers_tell_the_error_in_the_label_s_units(told, loss):
     assert found["model"]["target_bounds"] == [25, 346]
 
 
-def test_a_file_is_trained_on_with_text_labels(told, tmp_path):
+def test_a_file_is_trained_on_with_text_labels(printed, tmp_path):
     rng = np.random.default_rng(5)
     age = rng.uniform(0, 100, 600)
     rows = [
@@ -197,7 +197,7 @@ def test_a_file_is_trained_on_with_text_labels(told, tmp_path):
     ]
     (tmp_path / "people.csv").write_text("age,noise,kind\n" + "\n".join(rows))
     bounds = ["--bounds", "age=0:100", "--bounds", "noise=-3:3"]
-    found = told(
+    found = printed(
         "--file",
         "people.csv",
         "--label",
@@ -221,9 +221,9 @@ def test_a_file_is_trained_on_with_text_labels(told, tmp_path):
     assert found["model"]["weights"][0] > 0
 
 
-def test_a_model_is_the_same_where_frames_are_sealed(told):
+def test_a_model_is_the_same_where_frames_are_sealed(printed):
     plain, sealed = (
-        told(*ON, "--seed", "3", "--rounds", "3", "--security", how)
+        printed(*ON, "--seed", "3", "--rounds", "3", "--security", how)
         for how in ("none", "transport")
     )
     assert plain["model"] == sealed["model"]
@@ -256,13 +256,13 @@ def test_people_are_told_of_the_bound_the_choices_and_whose_view_it_is(train):
     assert [word for word in words if word not in flat] == []
 
 
-def test_clipped_gradients_are_counted_and_no_bound_is_claimed_for_them(told, train):
+def test_clipped_gradients_are_counted_and_no_bound_is_claimed_for_them(printed, train):
     asked = (*CANCER, "--rounds", "5", "--norm-bound", "0.1")
-    found = told(*asked)
+    found = printed(*asked)
     assert found["clipped"]["gradients"] > 5 * 400
     assert found["protocol"]["excess_bound"] == "infinity"
     assert "none is proven" in train(*asked)[1]
-    ways = told(*asked, "--compare", "--repeats", "1")["ways"]
+    ways = printed(*asked, "--compare", "--repeats", "1")["ways"]
     assert {row["excess_bound"] for row in ways} == {"infinity"}
 
 
@@ -349,8 +349,8 @@ def test_a_loss_that_turns_nan_stops_the_run_says_where_and_keeps_the_ledger():
 # Side by side
 
 
-def test_compare_tells_all_ways_with_their_spread_on_the_same_splits(told):
-    found = told(*CANCER, "--compare", "--repeats", "3", "--rounds", "10", "--epsilon", "2")
+def test_compare_tells_all_ways_with_their_spread_on_the_same_splits(printed):
+    found = printed(*CANCER, "--compare", "--repeats", "3", "--rounds", "10", "--epsilon", "2")
     ways = {row["way"]: row for row in found["ways"]}
     assert list(ways) == ["sequential", "interactive", "central", "local", "not private"]
     assert [row["trust"] for row in ways.values()] == [
@@ -373,7 +373,9 @@ def test_compare_tells_all_ways_with_their_spread_on_the_same_splits(told):
             assert len(set(score["values"])) > 1
             assert score["mean"] == pytest.approx(np.mean(score["values"]))
             assert score["std"] == pytest.approx(np.std(score["values"], ddof=1))
-    assert found == told(*CANCER, "--compare", "--repeats", "3", "--rounds", "10", "--epsilon", "2")
+    assert found == printed(
+        *CANCER, "--compare", "--repeats", "3", "--rounds", "10", "--epsilon", "2"
+    )
 
 
 def t_statistic(worse: list[float], better: list[float]) -> float:
@@ -381,11 +383,11 @@ def t_statistic(worse: list[float], better: list[float]) -> float:
     return float(gaps.mean() / (gaps.std(ddof=1) / math.sqrt(len(gaps))))
 
 
-def test_a_curator_costs_less_loss_than_no_trust_and_the_shuffler_lies_between(told):
+def test_a_curator_costs_less_loss_than_no_trust_and_the_shuffler_lies_between(printed):
     """Paired t-tests over 16 splits at t > 3.73 (15 degrees of freedom): false alarm 1e-3 each
-    where two ways are alike here.
+    where two methods are alike here.
     """
-    found = told(
+    found = printed(
         "--table",
         "digits",
         *EVEN,
@@ -554,7 +556,7 @@ def test_another_thing_than_a_linear_loss_is_refused():
         Trainer("logistic", 3, Privacy(1.0, 1e-5))
 
 
-def test_training_that_is_resumed_gives_the_model_of_one_left_alone(train, told, tmp_path):
+def test_training_that_is_resumed_gives_the_model_of_one_left_alone(train, printed, tmp_path):
     how = (
         "--table",
         "breast-cancer",
@@ -567,10 +569,10 @@ def test_training_that_is_resumed_gives_the_model_of_one_left_alone(train, told,
         "--checkpoint",
         "run",
     )
-    first = told(*how)
+    first = printed(*how)
     journal, found = tmp_path / "run" / FILE, records(tmp_path / "run" / FILE)
     journal.write_bytes(b"".join(found[:10]))  # as it was in the middle of the fifth round
-    assert told(*how, "--resume") == first
+    assert printed(*how, "--resume") == first
     assert journal.read_bytes() == b"".join(found)
     assert stat.S_IMODE((tmp_path / "run" / "split").stat().st_mode) == 0o600
     for arguments in (

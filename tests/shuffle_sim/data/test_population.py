@@ -151,12 +151,12 @@ def test_a_missing_value_is_sent_as_zero_and_counted(tmp_path):
 
 def test_bad_parquet_files_are_refused_before_the_first_release(parquet, tmp_path):
     paths, _ = parquet
-    for columns, told in (
+    for columns, message in (
         (["a", "c"], "column c"),
         (["a", "name"], "column name"),
         (None, "column name"),
     ):
-        with pytest.raises(ParameterError, match=told):
+        with pytest.raises(ParameterError, match=message):
             ParquetFiles(paths, columns)
     with pytest.raises(ParameterError, match=r"no\.parquet"):
         ParquetFiles([*paths, tmp_path / "no.parquet"], ["a"])

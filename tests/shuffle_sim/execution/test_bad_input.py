@@ -60,9 +60,9 @@ def refusal(parameter, make, kind, *data, **options) -> ParameterError:
     with pytest.raises(ParameterError) as caught:
         start(make, kind, *data, **options)
     assert caught.value.parameter == parameter
-    told = str(caught.value)
-    assert told.startswith(f"{parameter} = {caught.value.value!r}: must be ")
-    assert len(told.splitlines()) == 1
+    message = str(caught.value)
+    assert message.startswith(f"{parameter} = {caught.value.value!r}: must be ")
+    assert len(message.splitlines()) == 1
     return caught.value
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from mortal import Chaotic, Diary, Frail, chaos, every_death, violations
 from processes import command, descendants, exposed, listening
-from rounds import PROTOCOLS, Remembers, records, rows, told
+from rounds import PROTOCOLS, Remembers, outcome, records, rows
 
 from actors.runtime import RayRuntime, ray
 from shuffle_sim import run
@@ -119,7 +119,7 @@ def test_attackers_go_on_where_another_actor_takes_them_and_where_a_run_is_resum
         resume=True,
         **how,
     )
-    assert told(resumed) == told(alone)
+    assert outcome(resumed) == outcome(alone)
 
 
 def test_every_round_survives_a_death_at_a_random_step(tmp_path):

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from processes import TESTS
-from rounds import PROTOCOLS, ROUNDS, Remembers, interactive, records, rows, sequential, told
+from rounds import PROTOCOLS, ROUNDS, Remembers, interactive, outcome, records, rows, sequential
 
 from shuffle_sim import ParameterError, run
 from shuffle_sim.data.population import Generated, InMemory, NpyFiles
@@ -84,15 +84,15 @@ def test_a_run_stopped_in_any_round_goes_on_as_if_left_alone(make, seed, before,
             data = (tmp_path / "alone" / FILE).read_bytes()
             (folder / FILE).write_bytes(data[: (folder / FILE).stat().st_size])
         asking = Asking()
-        assert told(
+        assert outcome(
             run(make(), rows(), runtime=asking, seed=seed, checkpoint=folder, resume=True)
-        ) == told(alone)
+        ) == outcome(alone)
         assert asking.asked == ROUNDS - last + 1
         assert (folder / FILE).read_bytes() == (
             tmp_path / "alone" / FILE
         ).read_bytes() or seed is not None
     if seed is not None:
-        assert told(run(make(), rows(), seed=seed)) == told(alone)
+        assert outcome(run(make(), rows(), seed=seed)) == outcome(alone)
 
 
 def test_a_round_costs_the_same_on_disk_however_many_there_were_before(tmp_path):
@@ -105,15 +105,16 @@ def test_a_round_costs_the_same_on_disk_however_many_there_were_before(tmp_path)
 
 def test_two_runs_without_a_seed_are_not_the_same(tmp_path):
     assert (
-        len({told(run(interactive(), rows(), checkpoint=tmp_path / name))[0] for name in "ab"}) == 2
+        len({outcome(run(interactive(), rows(), checkpoint=tmp_path / name))[0] for name in "ab"})
+        == 2
     )
 
 
 def test_a_finished_run_gives_its_result_again_and_asks_nobody(tmp_path):
     first, asking = run(interactive(), rows(), checkpoint=tmp_path), Asking()
-    assert told(
+    assert outcome(
         run(interactive(), rows(), runtime=asking, checkpoint=tmp_path, resume=True)
-    ) == told(first)
+    ) == outcome(first)
     assert asking.asked == 0
 
 
@@ -131,7 +132,7 @@ def test_a_run_is_resumed_with_its_dropouts_and_other_workers(fidelity, tmp_path
         )
     how = {"fidelity": fidelity, "seed": 5, "adversary": Dropout(0.2)}
     resumed = run(sequential(), rows(), workers=3, checkpoint=tmp_path, resume=True, **how)
-    assert told(resumed) == told(run(sequential(), rows(), **how))
+    assert outcome(resumed) == outcome(run(sequential(), rows(), **how))
     assert resumed.reports.missing > 0
 
 
@@ -164,7 +165,7 @@ def test_an_adversary_is_shown_the_replayed_views_too(tmp_path):
     resumed = run(
         interactive(), rows(), seed=5, adversary=Follows(), checkpoint=tmp_path, resume=True
     )
-    assert told(resumed) == told(run(interactive(), rows(), seed=5, adversary=Follows()))
+    assert outcome(resumed) == outcome(run(interactive(), rows(), seed=5, adversary=Follows()))
     assert resumed.reports.missing > 0
 
 
@@ -188,7 +189,7 @@ def test_users_that_remember_what_they_sent_remember_it_when_a_run_is_resumed(tm
         checkpoint=tmp_path,
         resume=True,
     )
-    assert told(resumed) == told(alone) != told(run(interactive(), rows(), seed=5))
+    assert outcome(resumed) == outcome(alone) != outcome(run(interactive(), rows(), seed=5))
 
 
 def test_every_round_is_told_again_when_a_run_is_resumed(tmp_path):
@@ -316,7 +317,7 @@ def _imported_once():
 
 
 def attempt(ready, name, folder, seed, cut):
-    """In a process of its own: start or resume the run; what it told goes beside the checkpoint.
+    """In a process of its own: start or resume the run; its outcome goes beside the checkpoint.
     `cut` dies in a write.
     """
     protocol, resume = PROTOCOLS[name](LONG), (folder / FILE).exists()
@@ -325,7 +326,7 @@ def attempt(ready, name, folder, seed, cut):
     ready.set()
     result = run(protocol, rows(), seed=seed, checkpoint=folder, resume=resume)
     part = folder / "part"
-    part.write_bytes(pickle.dumps(told(result)))
+    part.write_bytes(pickle.dumps(outcome(result)))
     part.rename(folder / "result")
 
 
@@ -344,7 +345,7 @@ def die_in_write(number, share):
 
 
 def killed_until_done(name, folder, seed, death):
-    """What the run told in the end, and how often it was killed; `death` gives each attempt's
+    """The outcome of the run, and how often it was killed; `death` gives each attempt's
     (delay, cut), later ones later.
     """
     folder.mkdir()
@@ -363,10 +364,10 @@ def killed_until_done(name, folder, seed, death):
 
 
 def left_alone(name, folder, seed):
-    """What the run would have told: begun again with the entropy it was begun with."""
+    """The outcome of the same run, begun with the same entropy and never killed."""
     (folder / "alone").mkdir()
     (folder / "alone" / FILE).write_bytes(records(folder / FILE)[0])
-    return told(
+    return outcome(
         run(PROTOCOLS[name](LONG), rows(), seed=seed, checkpoint=folder / "alone", resume=True)
     )
 
@@ -389,7 +390,7 @@ def test_a_run_killed_at_random_moments_tells_what_it_would_have_told_left_alone
 @by_name
 def test_a_run_killed_inside_its_writes_tells_what_it_would_have_told_left_alone(name, tmp_path):
     rng = np.random.default_rng(2)
-    alone = told(run(PROTOCOLS[name](LONG), rows(), seed=5))
+    alone = outcome(run(PROTOCOLS[name](LONG), rows(), seed=5))
     ended, kills = killed_until_done(
         name, tmp_path / "run", 5, lambda _: (60, (rng.integers(1, 10), rng.random()))
     )
@@ -411,8 +412,8 @@ def test_fresh_entropy_after_a_death_would_be_noticed(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Checkpoint, "_resumed", forgetful)
     assert (
-        told(run(interactive(), rows(), checkpoint=tmp_path / "run", resume=True))[0]
-        != told(alone)[0]
+        outcome(run(interactive(), rows(), checkpoint=tmp_path / "run", resume=True))[0]
+        != outcome(alone)[0]
     )
 
 
@@ -547,11 +548,11 @@ def test_records_that_were_moved_are_refused(change, stopped, tmp_path):
 
 def test_a_record_cut_anywhere_at_the_end_is_taken_off_and_run_again(stopped):
     data = (stopped / FILE).read_bytes()
-    alone = told(run(interactive(), rows(), seed=5))
+    alone = outcome(run(interactive(), rows(), seed=5))
     for kept in np.random.default_rng(4).integers(len(data) // 2, len(data), 25):
         (stopped / FILE).write_bytes(data[:kept])
         assert (
-            told(
+            outcome(
                 run(
                     interactive(),
                     rows(),
@@ -579,7 +580,7 @@ def test_a_checkpoint_rolled_back_by_hand_sends_the_same_bytes_again(stopped, tm
     later = (stopped / FILE).read_bytes()
     (stopped / FILE).write_bytes(older)
     again = run(interactive(), rows(), seed=5, fidelity="literal", checkpoint=stopped, resume=True)
-    assert told(again) == told(finished)
+    assert outcome(again) == outcome(finished)
     assert (stopped / FILE).read_bytes() == later
 
 
@@ -654,28 +655,28 @@ def test_two_runs_cannot_use_one_checkpoint(tmp_path):
 # Full disks
 
 
-def on_a_full_disk(outcome, folder, size, resume):
+def on_a_full_disk(pipe, folder, size, resume):
     """In a process of its own: no file may grow beyond `size` bytes."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
     asking = Asking()
     try:
         run(interactive(), rows(), runtime=asking, seed=5, checkpoint=folder, resume=resume)
     except CheckpointError as error:
-        outcome.send((str(error), asking.asked, len(error.ledger.charges) if error.ledger else 0))
-    outcome.send(None)
+        pipe.send((str(error), asking.asked, len(error.ledger.charges) if error.ledger else 0))
+    pipe.send(None)
 
 
 def full_at(folder, size, resume):
     ours, theirs = _processes.Pipe()
     process = _processes.Process(target=on_a_full_disk, args=(theirs, folder, size, resume))
     process.start()
-    told_by = ours.recv()
+    answer = ours.recv()
     process.join()
-    return told_by
+    return answer
 
 
 def test_a_full_disk_stops_the_run_before_its_next_release_and_keeps_what_is_there(tmp_path):
-    alone = told(run(interactive(), rows(), seed=5, checkpoint=tmp_path / "alone"))
+    alone = outcome(run(interactive(), rows(), seed=5, checkpoint=tmp_path / "alone"))
     whole = (tmp_path / "alone" / FILE).read_bytes()
     begun = len(records(tmp_path / "alone" / FILE)[0])
     for size in np.random.default_rng(5).integers(begun, len(whole), 12).tolist():
@@ -691,7 +692,9 @@ def test_a_full_disk_stops_the_run_before_its_next_release_and_keeps_what_is_the
         assert asked == charged - before_draw
         asking = Asking()
         assert (
-            told(run(interactive(), rows(), runtime=asking, seed=5, checkpoint=folder, resume=True))
+            outcome(
+                run(interactive(), rows(), runtime=asking, seed=5, checkpoint=folder, resume=True)
+            )
             == alone
         )
         assert (

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from mortal import Chaotic, Diary, Frail, chaos
 from processes import TESTS, Watched
-from rounds import ROUNDS, interactive, records, rows, told
+from rounds import ROUNDS, interactive, outcome, records, rows
 
 from actors.runtime import _LOST, RayRuntime, ray
 from protocols import VectorSum
@@ -82,7 +82,7 @@ def test_a_round_whose_roles_are_lost_again_and_again_is_aborted_and_stays_charg
     resumed = run(
         interactive(), rows(), seed=5, fidelity="literal", checkpoint=tmp_path, resume=True
     )
-    assert told(resumed) == told(run(interactive(), rows(), seed=5, fidelity="literal"))
+    assert outcome(resumed) == outcome(run(interactive(), rows(), seed=5, fidelity="literal"))
 
 
 def test_a_user_shard_whose_data_is_gone_ends_the_run_and_releases_nothing_more(tmp_path):
@@ -214,7 +214,7 @@ def test_a_driver_killed_on_ray_leaves_a_checkpoint_that_is_resumed_anywhere(tmp
     watched.process.kill()
     watched.process.communicate()
     resumed = run(interactive(rounds), rows(), seed=5, checkpoint=tmp_path / "run", resume=True)
-    assert told(resumed) == told(run(interactive(rounds), rows(), seed=5))
+    assert outcome(resumed) == outcome(run(interactive(rounds), rows(), seed=5))
     hosts = [told_as for told_as in watched.left().values() if "Host" in told_as]
     assert hosts == []
 
@@ -251,7 +251,7 @@ def test_a_run_whose_ray_dies_fails_and_is_resumed(tmp_path):
     assert (done.returncode != 0, b"Result(" in done.stdout) == (True, False)
     assert len(records(tmp_path / FILE)) == 1 + 2 * 2 + 1  # two rounds over, one charged
     resumed = run(interactive(), rows(), seed=5, checkpoint=tmp_path, resume=True)
-    assert told(resumed) == told(run(interactive(), rows(), seed=5))
+    assert outcome(resumed) == outcome(run(interactive(), rows(), seed=5))
 
 
 # The table

@@ -31,22 +31,22 @@ def command(*words: str, capsys) -> str:
     "protocol", [VectorSum(n=90, d=3, g=2, b=3), SplitAndMixSum.calibrate(n=40, privacy=POINT)]
 )
 def test_a_literal_run_counts_what_was_forecast(protocol, security):
-    told = forecast(protocol, security=security)
+    found = forecast(protocol, security=security)
     shape = (protocol.users, protocol.d) if hasattr(protocol, "d") else (protocol.users,)
     costs = run(protocol, np.zeros(shape), seed=1, fidelity="literal", security=security).costs
     assert costs.measured
-    assert [hop.wire for hop in told.hops] == [
+    assert [hop.wire for hop in found.hops] == [
         costs.wire_bytes,
         costs.view_bytes,
         costs.broadcast_bytes,
     ]
-    assert sum(hop.sealing for hop in told.hops) == costs.sealing_bytes
-    assert (told.messages, told.payload_bits, told.label_bits) == (
+    assert sum(hop.sealing for hop in found.hops) == costs.sealing_bytes
+    assert (found.messages, found.payload_bits, found.label_bits) == (
         costs.messages_per_user,
         costs.payload_bits_per_user,
         costs.label_bits_per_user,
     )
-    assert (told.seconds > 0) == (security == "onion")
+    assert (found.seconds > 0) == (security == "onion")
 
 
 @pytest.mark.parametrize(
@@ -55,14 +55,14 @@ def test_a_literal_run_counts_what_was_forecast(protocol, security):
 def test_optimisers_are_walked_through_round_by_round(name, sequential):
     trainer = registered("trainer", "linear").of("logistic", 3, POINT)
     protocol = trainer.protocol(name, 600, rounds=5)
-    told = forecast(protocol)
+    found = forecast(protocol)
     rows = np.column_stack([np.full((600, 3), 0.3), np.ones(600)])
     result = run(protocol, rows, seed=1, fidelity="literal")
-    assert told.rounds == result.rounds == 5
-    assert told.sequential is sequential
-    assert told.participation == (1 if sequential else 5)
-    assert told.asked == result.reports.asked
-    assert [hop.wire for hop in told.hops] == [
+    assert found.rounds == result.rounds == 5
+    assert found.sequential is sequential
+    assert found.participation == (1 if sequential else 5)
+    assert found.asked == result.reports.asked
+    assert [hop.wire for hop in found.hops] == [
         result.costs.wire_bytes,
         result.costs.view_bytes,
         result.costs.broadcast_bytes,
@@ -79,8 +79,8 @@ def test_plain_wire_bytes_are_at_most_a_tenth_above_the_payload():
 
 
 def test_the_corollary_is_the_bracket_times_the_rounds_a_user_answers():
-    told = forecast(ScalarSum(n=100, g=4, b=6))
-    assert corollary(told, 1, 2.0, 1e-6) == pytest.approx(10 + math.log(1e6) / 4)
+    found = forecast(ScalarSum(n=100, g=4, b=6))
+    assert corollary(found, 1, 2.0, 1e-6) == pytest.approx(10 + math.log(1e6) / 4)
     gd = forecast(
         registered("trainer", "linear")
         .of("logistic", 3, POINT)
@@ -106,11 +106,11 @@ def test_cost_speaks_to_people_and_machines(name, capsys):
     ]
     assert (" of the paper" in printed) == (compared is not None)
     assert (compared or "") in printed
-    told = json.loads(command(*words, "--json", "--security", "transport", capsys=capsys))
-    assert (told["paper"] or {"where": None})["where"] == compared
-    assert told["forecast"]["rounds"] == (3 if name == "shuffle-gd" else 1)
-    assert told["wire_bytes"]["users to shuffler"] > 0
-    assert told["forecast"]["hops"][0]["sealing"] > 0
+    found = json.loads(command(*words, "--json", "--security", "transport", capsys=capsys))
+    assert (found["paper"] or {"where": None})["where"] == compared
+    assert found["forecast"]["rounds"] == (3 if name == "shuffle-gd" else 1)
+    assert found["wire_bytes"]["users to shuffler"] > 0
+    assert found["forecast"]["hops"][0]["sealing"] > 0
 
 
 @pytest.mark.parametrize(
@@ -204,9 +204,9 @@ def test_errors_are_those_of_runs(d):
 
 
 def test_vectors_and_refusals_are_told(capsys):
-    told = json.loads(command("compare", "--n", "1000", "--d", "3", "--json", capsys=capsys))
-    assert told["attackers"] == 10
-    shown = {way["family"]: way for way in told["ways"]}
+    found = json.loads(command("compare", "--n", "1000", "--d", "3", "--json", capsys=capsys))
+    assert found["attackers"] == 10
+    shown = {way["family"]: way for way in found["ways"]}
     assert "scalars only" in shown["single message"]["refused"]
     assert shown["local"]["attacked"] == "infinity"
     few = command("compare", "--n", "12", "--epsilon", "0.5", capsys=capsys)

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from processes import Watched
-from rounds import interactive, records, rows, told
+from rounds import interactive, outcome, records, rows
 
 from shuffle_sim import run
 from shuffle_sim.cli import app
@@ -61,7 +61,7 @@ stops = pytest.mark.parametrize("number", NUMBERS.values(), ids=NUMBERS)
 @stops
 def test_a_run_in_process_is_stopped_at_random_moments_and_goes_on(number, tmp_path):
     alone, rng, hits = (
-        told(run(interactive(MANY), rows(), seed=5)),
+        outcome(run(interactive(MANY), rows(), seed=5)),
         np.random.default_rng(number),
         0,
     )
@@ -70,7 +70,8 @@ def test_a_run_in_process_is_stopped_at_random_moments_and_goes_on(number, tmp_p
         hits += stopped(folder, "inprocess", MANY, number, rng.uniform(0, 0.3))
         resume = (folder / FILE).exists()
         assert (
-            told(run(interactive(MANY), rows(), seed=5, checkpoint=folder, resume=resume)) == alone
+            outcome(run(interactive(MANY), rows(), seed=5, checkpoint=folder, resume=resume))
+            == alone
         )
     assert hits >= 2
 

@@ -23,9 +23,11 @@ def test_epsilon_meets_the_oracles_to_1e9_and_is_never_below(m, p, shift, delta,
 
 def test_the_reverse_direction_alone_would_understate():
     m, p, shift, delta, expected = ORACLES[1]
-    ways = [binomial._epsilon_one_way(tail, m, shift, delta) for tail in binomial._tails(m, p)]
-    assert max(ways) == pytest.approx(expected, abs=1e-9)
-    assert min(ways) == pytest.approx(2.230510187609464, abs=1e-9)
+    directions = [
+        binomial._epsilon_one_way(tail, m, shift, delta) for tail in binomial._tails(m, p)
+    ]
+    assert max(directions) == pytest.approx(expected, abs=1e-9)
+    assert min(directions) == pytest.approx(2.230510187609464, abs=1e-9)
 
 
 def test_a_gaussian_of_the_same_variance_understates():
@@ -43,11 +45,11 @@ def exact_delta(m: int, p: float, shift: int, epsilon: float) -> mpmath.mpf:
     """Both directions, by the definition: the sum of the positive part of P - e^epsilon Q."""
     pmf, pad = exact_pmf(m, p), [mpmath.mpf(0)] * shift
     here, there, factor = pmf + pad, pad + pmf, mpmath.exp(epsilon)
-    ways = [
+    directions = [
         sum(max(a - factor * b, 0) for a, b in zip(x, y, strict=True))
         for x, y in ((here, there), (there, here))
     ]
-    return max(ways)
+    return max(directions)
 
 
 @settings(max_examples=60, deadline=None)

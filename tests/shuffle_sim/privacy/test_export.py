@@ -34,9 +34,9 @@ def test_the_exported_pld_brackets_the_exact_epsilon_from_above(m, p, shift, del
     there = {k + shift: v for k, v in here.items()}
     both = [
         pld.from_two_probability_mass_functions(
-            there, here, pessimistic_estimate=way, symmetric=False
+            there, here, pessimistic_estimate=pessimistic, symmetric=False
         )
-        for way in (True, False)
+        for pessimistic in (True, False)
     ]
     high, low = (b.get_epsilon_for_delta(delta) for b in both)
     assert low - 1e-8 <= exact <= high + 1e-8
@@ -51,12 +51,12 @@ def test_the_symmetric_default_would_lose_a_direction():
         }
         for s in (shift, 0)
     )
-    ways = [
+    directions = [
         pld.from_two_probability_mass_functions(*pair).get_epsilon_for_delta(delta)
         for pair in ((there, here), (here, there))
     ]
     exact = binomial.epsilon(m, p, shift, delta)
-    assert min(ways) < exact - 1e-3
+    assert min(directions) < exact - 1e-3
     assert to_pld(BinomialSumEvent(m, 1, p, shift)).get_epsilon_for_delta(delta) >= exact
 
 

@@ -55,9 +55,9 @@ def test_a_wider_pair_of_positions_reveals_more_at_every_epsilon(m, p, g):
             [law(m, p, g, w) for w in pair] for pair in ((low, high), (outer_low, outer_high))
         )
         for epsilon in (-1.0, 0.0, 0.5, 2.0):
-            for way in (1, -1):
+            for step in (1, -1):
                 narrow, wide = (
-                    hockey_stick([pair[::way][0]], [pair[::way][1]], epsilon)
+                    hockey_stick([pair[::step][0]], [pair[::step][1]], epsilon)
                     for pair in (inner, outer)
                 )
                 assert narrow <= wide + 1e-14

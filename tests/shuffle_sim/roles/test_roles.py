@@ -724,7 +724,7 @@ def test_a_dropout_rate_outside_the_unit_interval_is_refused(rate):
 
 
 @pytest.mark.parametrize(
-    "told",
+    "content",
     [
         5,
         (1, 2),
@@ -733,8 +733,8 @@ def test_a_dropout_rate_outside_the_unit_interval_is_refused(rate):
         (Cohort.of(0, N), Datum(), RANDOMIZER, 0),
     ],
 )
-def test_a_broadcast_that_is_none_is_refused_by_name(told):
-    payload = encode(told)
+def test_a_broadcast_that_is_none_is_refused_by_name(content):
+    payload = encode(content)
     broadcast = Frame(Kind.ROUND, Context.of_broadcast(TASK, 0, payload), 0, 0, payload).tobytes()
     with pytest.raises(FrameError, match="malformed-broadcast"):
         deploy().opened(broadcast)

@@ -157,23 +157,23 @@ def test_boxes_are_permuted_uniformly():
         box_bytes(randomizer.alphabet), np.uint8
     )
 
-    def places(deal):
+    def places(cut):
         seen = []
         for _ in range(4000):
             pool = BoxPool(randomizer)
             pool.add(held)
-            order = [int(row[0]) for row in deal(pool)[0]]
+            order = [int(row[0]) for row in cut(pool)[0]]
             seen.append(5 * order.index(0) + order.index(1))
         return seen
 
     rng = np.random.default_rng(3)
 
-    def dealt(pool):
+    def routed(pool):
         pool.cut([5], rng)
         return read_boxes(pool.chunk(0, rng), randomizer)
 
     pmf = np.where(np.eye(5).ravel() > 0, 0, 1 / 20)
-    check_pmf(places(dealt), pmf)
+    check_pmf(places(routed), pmf)
     with pytest.raises(LawError):
         check_pmf(places(lambda pool: np.roll(pool._held[0], rng.integers(5), axis=1)), pmf)
 

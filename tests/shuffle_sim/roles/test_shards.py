@@ -89,12 +89,12 @@ class EchoRound(Protocol):
 
 @pytest.fixture
 def tiny(monkeypatch):
-    """Waves of a block or two, and view frames of a few messages."""
+    """Batches of a block or two, and view frames of a few messages."""
     monkeypatch.setattr(deployment, "BLOCK_BATCH_BYTES", 64)
     monkeypatch.setattr(pools, "VIEW_CHUNK_BYTES", 30)
 
 
-# Nothing changes but the way
+# Shards change no result
 
 
 @pytest.mark.parametrize("adversary", [None, Dropout(0.3)])
