@@ -5,6 +5,7 @@ file.
 import importlib
 import re
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -25,11 +26,17 @@ MANY = 100
 
 
 @pytest.fixture(autouse=True)
-def pythons_own_handler():
-    """Ray, if it was started in this process before, has left a handler of its own."""
-    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+def pythons_own_handlers():
+    """The handlers of a fresh Python, here and in every program that a test starts.
+
+    Ray, once started in this process, leaves a SIGTERM handler. A shell starts its background jobs
+    with SIGINT ignored, and their children inherit that.
+    """
+    own = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in own.items()}
     yield
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def stopped(folder, runtime, rounds, number, delay):
@@ -119,6 +126,24 @@ def test_a_signal_waits_until_the_block_is_over(number):
         work()
     assert done == ["block"]
     assert isinstance(stopped.value, TerminatedError) == (number == signal.SIGTERM)
+
+
+def test_a_signal_ignored_at_the_start_stays_ignored():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with unbroken():
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+
+
+def test_these_tests_pass_where_sigint_is_ignored_at_the_start():
+    pytest_here = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", __file__]
+    done = subprocess.run(
+        ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *pytest_here, "-k", "Ctrl-C"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
 
 
 def test_a_handler_set_in_the_block_stays_where_there_was_none():
