@@ -12,7 +12,7 @@ class ShuffleSimError(Exception):
 
     Attributes:
         ledger: the `PrivacyLedger` of the run that the error ended, with all that was charged until
-        then; None outside a run.
+            then; None outside a run.
     """
 
     ledger: Any = None

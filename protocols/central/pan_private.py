@@ -117,7 +117,7 @@ class PanPrivateACSA:
 
         Raises:
             ParameterError: for an element the loss's constants do not hold for, or after the last
-            batch.
+                batch.
             DivergedError: if the state is not finite any more.
         """
         if self.done:

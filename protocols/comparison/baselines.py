@@ -40,7 +40,7 @@ class Baseline:
     Attributes:
         value: the optimiser's output.
         privacy: the guarantee of the whole run: of the output in the central model, of every report
-        in the local model.
+            in the local model.
         rounds: number of rounds.
         model: one of BASELINES.
         ledger: every release, with its cohort.
@@ -71,7 +71,7 @@ def run_baseline(
         protocol: an optimiser.
         data: the users' rows.
         model: "none", "central" (analytic Gaussian noise on each sum) or "local" (on each user's
-        vector).
+            vector).
         seed: makes the run reproducible, and therefore not private.
         privacy: by default the one the protocol was made for.
         on_round: called after each round with its index and the ledger.

@@ -76,16 +76,16 @@ class ShuffleLinearModel(BaseEstimator):
         epsilon: of the whole training.
         delta: of the whole training; keep it below 1 over the number of users.
         protocol: "gd" (everybody answers in every round: the least noise), or "sgd" or "acsa"
-        (everybody answers once).
+            (everybody answers once).
         phases: run the protocol in phases on disjoint users, for a ridge above 0 (`Phased`).
         rounds: of training; chosen by the proven bound where not given, for "gd" at most GD_ROUNDS.
         batch: users in a round of "sgd" or "acsa"; chosen by the proven bound where not given.
         eta: step of "gd" or "sgd"; chosen by the proven bound where not given.
         radius: l2 bound of all parameters together, intercepts included; by default 10, for the
-        regressor 2.
+            regressor 2.
         feature_bound: l2 bound of a row; longer rows are clipped on the user's side.
         ridge: adds ridge/2 times the squared l2 norm of all parameters, intercepts included, to the
-        average loss.
+            average loss.
         fit_intercept: whether a constant is fitted.
         noise_ratio: of the noise over the central Gaussian's; nearer to 1 takes more bits.
         honest_fraction: of the users that are counted on to add their noise, in every round.
@@ -104,7 +104,7 @@ class ShuffleLinearModel(BaseEstimator):
         privacy_: the guarantee.
         costs_: communication.
         clipped_: rows with features or target outside the public bounds; the simulator's view, no
-        part of the release.
+            part of the release.
     """
 
     epsilon: float = 1.0
@@ -339,7 +339,7 @@ class ShuffleRegressor(RegressorMixin, ShuffleLinearModel):
     Args:
         loss: "squared", "huber", "absolute" or "pinball".
         threshold: of the Huber loss, where it becomes linear; in units of half the range of
-        `target_bounds`.
+            `target_bounds`.
         quantile: of the pinball loss.
         target_bounds: public (low, high); targets beyond are clipped on the user's side.
     """

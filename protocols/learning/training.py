@@ -58,7 +58,7 @@ class Trainer:
         ridge: public.
         norm_bound: gradients are clipped to it on the user's side; None: the loss's own bound.
         noise_ratio: of the noise over the central Gaussian's; None: NOISE_RATIO, or as `max_bits`
-        allows.
+            allows.
         max_bits: per user, coordinate and round, instead.
         honest_fraction: of the users that add their noise.
     """

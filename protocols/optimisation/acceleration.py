@@ -25,7 +25,7 @@ class Schedule:
         beta: smoothness.
         sigma: root of the oracle's variance.
         distance: R, the root mean square distance to start from; for the paper's schedule the
-        diameter D.
+            diameter D.
         kind: one of SCHEDULES.
     """
 

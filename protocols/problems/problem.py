@@ -47,9 +47,9 @@ class Problem:
         ridge: kappa; makes the objective kappa-strongly convex.
         start: where optimisation starts; None: the domain's centre.
         norm_bound: a bound L of the gradients that replaces the loss's own; longer ones are clipped
-        on the user's side.
+            on the user's side.
         declared_smoothness: a beta that replaces the loss's own; infinite: treat the loss as one
-        with kinks.
+            with kinks.
         declared_spread: a bound of how far any user's gradient is from the population's mean, if
             below L: less sampling noise to plan for (0: users are all alike, only privacy's noise
             counts).

@@ -143,7 +143,7 @@ class ShuffleACSA(FirstOrder[AcceleratedState]):
             batch: users in a round; chosen where not given.
             rounds: T; floor(n / batch) where not given.
             smoothing: beta of the Moreau envelope; chosen for a loss with kinks, none for a smooth
-            one.
+                one.
             schedule: "default", or "paper" where it is sound.
             initial_distance: R, if better known than from the domain.
             noise_ratio: of the noise over the central Gaussian's.

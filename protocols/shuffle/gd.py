@@ -132,7 +132,7 @@ class ShuffleGD(Averaged):
             rounds: T; chosen, at most MAX_ROUNDS, where not given.
             eta: step; chosen where not given.
             smoothing: beta of the Moreau envelope; 1/eta for a loss with kinks, none for a smooth
-            one, where not given.
+                one, where not given.
             initial_distance: R, if better known than from the domain.
             noise_ratio: of the noise over the central Gaussian's.
             honest_fraction: of the users that add their noise, in every round.
@@ -197,7 +197,7 @@ class ShuffleGD(Averaged):
 
         Raises:
             ParameterError: also where its per-round budget does not compose to what the theorem
-            claims.
+                claims.
         """
         demand(problem, privacy)
         epsilon, delta, d = privacy.epsilon, privacy.delta, problem.d

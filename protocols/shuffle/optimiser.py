@@ -31,7 +31,7 @@ class FirstOrder(Protocol[StateT]):
         smoothing: beta of the Moreau envelope, or None.
         privacy: asked for.
         bound: proven bound of the expected gap, where the parameters were chosen with one; infinite
-        otherwise.
+            otherwise.
         choices: what was chosen, and why.
     """
 

@@ -45,7 +45,7 @@ class BinomialRandomizer(SumRandomizer):
         lower: least value of a coordinate.
         width: length of its range.
         norm_bound: l2 bound of the vector, to which longer ones are scaled; None: coordinates are
-        clipped to the range.
+            clipped to the range.
     """
 
     labels: int

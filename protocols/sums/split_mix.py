@@ -71,7 +71,7 @@ class SplitMixRandomizer(SumRandomizer):
         lower: least value of a coordinate.
         width: length of its range.
         norm_bound: l2 bound of the vector, to which longer ones are scaled; None: coordinates are
-        clipped to the range.
+            clipped to the range.
     """
 
     labels: int

@@ -16,7 +16,7 @@ def attack(spec: Spec) -> Adversary:
 
     Raises:
         ParameterError: unknown name (the known ones are listed), an unknown or missing parameter,
-        or one outside its range.
+            or one outside its range.
     """
     name, options = _parsed(spec) if isinstance(spec, str) else _taken(spec)
     known = parameters(name)

@@ -31,7 +31,7 @@ class PrivacyRow:
         fraction: of the users, honest.
         honest: users.
         paper: the epsilon planned divided by the fraction (appendix A.3), None where that theorem
-        says nothing.
+            says nothing.
         proven: recomputed for the noise of the honest users.
         exact: of the worst pair, by exact arithmetic.
         empirical: lower bound from samples of the implemented randomizer, with confidence 1 - 1e-4.

@@ -79,7 +79,7 @@ class AuditReport:
         theorem: epsilon that the run would state.
         exact: epsilon of the worst pair by exact arithmetic.
         empirical: a lower bound of epsilon from samples, true with probability 1 - 1e-4 if the
-        samples are what they seem.
+            samples are what they seem.
         delta: at which the three hold.
         repeats: samples of every law; the empirical bound takes ten times as many a side.
         checks: all comparisons, the order of the three epsilons last.
@@ -111,7 +111,7 @@ def audit(
     Args:
         protocol: whose first round is audited.
         repeats: samples of every law; at least 1,000. The empirical bound takes ten times as many a
-        side.
+            side.
         seed: to reproduce the audit.
         shard: the implementation of the users.
         shuffler: the implementation of the shuffler.
@@ -174,7 +174,7 @@ def empirical_epsilon(
     Args:
         randomizer: as implemented; says its worst pair (`Auditable`).
         honest: users whose reports the analyzer does not know: the rest of the view tells it
-        nothing.
+            nothing.
         delta: at which the bound holds, with confidence 1 - 1e-4.
         repeats: a tenth of the samples a side, at least 100.
         seed: to reproduce it.

@@ -24,7 +24,7 @@ class Labelled:
     Attributes:
         table: where the rows come from.
         rows: shape (people, columns + 2): features and constant in the l2 unit ball, then the label
-        in [-1, 1].
+            in [-1, 1].
         rule: how labels were made.
         half_range: units of the target per unit of the label; None for classes.
         clipped_labels: how many labels lay outside the public bounds.
@@ -70,7 +70,7 @@ def labelled(table: Table, *, classes: bool, positive: Sequence[str] = ()) -> La
         table: with a target.
         classes: whether the target names classes.
         positive: the classes that become +1, all others -1; where none is given there must be two,
-        and the last becomes +1.
+            and the last becomes +1.
 
     Raises:
         ParameterError: a target of the wrong kind, naming its values.

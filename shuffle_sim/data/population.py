@@ -90,7 +90,7 @@ class Generated(Population):
         Args:
             users: number of users.
             make: (generator, count) -> array of `count` rows; must be importable by the actors that
-            call it.
+                call it.
             seed: of the data.
         """
         self._users, self._make, self._entropy = integer("users", users), make, entropy_of(seed)
@@ -140,7 +140,7 @@ class Files(Population):
 
         Raises:
             ParameterError: no file, a missing or truncated one, or rows of different shapes or not
-            of numbers.
+                of numbers.
         """
         self._paths = [Path(path) for path in paths]
         if not self._paths:

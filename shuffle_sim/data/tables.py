@@ -45,7 +45,7 @@ class Table:
         lower: public lower bounds, shape (columns,).
         upper: public upper bounds, shape (columns,).
         target: what a model may learn to predict, shape (people,): names of classes or real
-        numbers; or None.
+            numbers; or None.
         target_bounds: public bounds of a real target, or None.
         target_name: what messages call it.
     """
@@ -140,7 +140,7 @@ def read(
 
     Args:
         path: the file. An .npz holds one array per column, or one array of shape (people, columns)
-        with columns "0", "1", ...
+            with columns "0", "1", ...
         columns: which columns, in order; None: all.
         bounds: public bounds by column.
         everywhere: public bounds of the columns not in `bounds`.
@@ -148,7 +148,7 @@ def read(
 
     Raises:
         ParameterError: unreadable file, missing column, a column that is not numeric or finite, or
-        without bounds.
+            without bounds.
     """
     found = _columns(path)
     names = columns or [name for name in found if name != target]

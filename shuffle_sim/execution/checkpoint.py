@@ -168,7 +168,7 @@ class Checkpoint(Journal):
 
         Raises:
             CheckpointError: the disk does not take it; the round stays charged, and resumed it
-            gives the same again.
+                gives the same again.
         """
         outcome = (
             _lowered(exchange.users),

@@ -22,7 +22,7 @@ class Costs:
         rounds: rounds of interaction.
         messages_per_user: messages a user sends in a round it answers (the largest over rounds).
         payload_bits_per_user: their bits, the papers' count; grouped by label, the label costs
-        nothing.
+            nothing.
         label_bits_per_user: what the labels would cost if every message were sent on its own.
         wire_bytes: bytes from users to the shuffler over the whole run, framing included.
         routed_bytes: bytes between the shuffler's shards over the whole run.
@@ -30,7 +30,7 @@ class Costs:
         broadcast_bytes: bytes of the analyzer's broadcasts.
         sealing_bytes: how many of all these are seals and signatures; by formula.
         measured: whether wire, routed and view bytes were counted on real frames (literal) or are
-        the formula's.
+            the formula's.
     """
 
     rounds: int = 0

@@ -97,10 +97,10 @@ def run(
             law, faster); by default literal up to 10^8 messages a round, then aggregate. The result
             says which.
         seed: makes the run reproducible, and therefore not private; None takes entropy from the
-        operating system.
+            operating system.
         adversary: what corrupted users do.
         block_size: users per random stream; by default from the number of users and the size of a
-        report.
+            report.
         kernel: inner loops of the faster fidelities, "numpy" or "compiled" (extra `fast`); by
             default compiled for large rounds where it is installed. The result says which; both
             have one law, not the same bits.
@@ -110,7 +110,7 @@ def run(
             them to the shuffler, which cannot read what it permutes. Keys are drawn from the
             operating system's entropy; results are those of "none".
         sealing_seconds: a round of onion that would take longer than this is refused with the
-        estimate.
+            estimate.
         checkpoint: a folder in which to keep the run, so that it can be resumed after a death at
             any moment. It holds the run's entropy, which undoes all privacy: it is readable by its
             owner only.
@@ -125,7 +125,7 @@ def run(
         RoundAbortedError: if a round could not be released.
         NotFiniteError: if what a round asked for was finite for no user.
         CheckpointError: the disk does not take the checkpoint any more; nothing was released after
-        what it holds.
+            what it holds.
 
     An error that ends a run under way carries what was spent until then as `error.ledger`; a note
     on it, as on Ctrl-C, says it.

@@ -27,7 +27,7 @@ class ReportCounts:
         clipped: users whose value was clipped to the domain.
         nonfinite: users whose value was not finite; they sent the zero vector.
         dropped_messages: messages of accepted reports dropped by the analyzer, by reason: what only
-        it can open (onion).
+            it can open (onion).
     """
 
     asked: int = 0

@@ -162,10 +162,10 @@ class SplitMixEvent(PrivacyEvent):
     Attributes:
         honest: users whose noise is counted on.
         planned: users whose shares add up to discrete Laplace noise; each share has shape
-        1/planned.
+            1/planned.
         rate: of that noise, pmf ~ e^{-rate |z|}.
         steps: rounding steps k over the range; the l2 distance of two users' vectors is at most k
-        steps before rounding.
+            steps before rounding.
         messages: m, each user's messages per coordinate.
         modulus: q.
         coordinates: d.

@@ -31,7 +31,7 @@ class DominatingGaussian:
     Attributes:
         event: a dp_accounting GaussianDpEvent; compose it with relation ADD_OR_REMOVE_ONE.
         delta: probability that is given up: the tail of the rounding and what the domination lemma
-        reveals.
+            reveals.
     """
 
     event: Any
@@ -47,7 +47,7 @@ def to_gaussian_event(ledger: PrivacyLedger, *, tail: float = 1e-9) -> Dominatin
 
     Raises:
         ParameterError: if a release is not private, or has too little noise for the domination
-        lemma.
+            lemma.
     """
     import dp_accounting
 

@@ -125,7 +125,7 @@ class Plan:
         g: rounding steps.
         b: noise bits per user and coordinate.
         noise_ratio: standard deviation per coordinate (rounding at its worst) over the central
-        analytic Gaussian's.
+            analytic Gaussian's.
         epsilon: proven at the spec's delta, at most the epsilon asked for.
     """
 
@@ -160,7 +160,7 @@ def fewest_bits(spec: SumSpec, noise_ratio: float) -> Plan:
 
     Raises:
         ParameterError: the ratio is not above 1, or so close to 1 that neither 2^40 bits nor 2^53
-        of all users reach it.
+            of all users reach it.
     """
     real("noise_ratio", noise_ratio, 0.0, 1e6)
     # Even a Gaussian needs honest b g-steps: n (b + 1) <= (2 g ratio central)^2 and honest b >= (2

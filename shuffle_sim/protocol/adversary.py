@@ -163,7 +163,7 @@ class Adversary:
             user: index of the user.
             x: the user's admitted value for this round's query.
             call_next: the honest randomizer (or the next hook): value -> messages; knows the
-            `context`.
+                `context`.
             rng: the user's stream.
         """
         return call_next(x)
@@ -185,7 +185,7 @@ class Adversary:
             round_index: of the round.
             reports: how many they sent.
             sums: of the symbols they sent, by label; labels with none are left out. The view
-            without them is the honest users'.
+                without them is the honest users'.
         """
 
 

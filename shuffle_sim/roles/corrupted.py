@@ -28,7 +28,7 @@ class Corrupted:
     Attributes:
         users: they, ascending.
         packets: what they put on the wire, each as the shuffler receives it: marked with its
-        sender, whatever is inside.
+            sender, whatever is inside.
         silent: how many put nothing there.
         disclosed: reports that colluders disclosed to the analyzer.
         sums: of the symbols in them, by label.

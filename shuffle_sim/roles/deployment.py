@@ -55,7 +55,7 @@ class Deployment:
         adversary: what corrupted users do.
         kernel: one of `kernels.KERNELS`.
         shuffler_shards: into how many shards the shuffler is split; block i is of shard i modulo
-        their number.
+            their number.
         security: one of SECURITIES.
     """
 

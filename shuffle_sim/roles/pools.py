@@ -200,7 +200,7 @@ def read_view_chunk(payload: bytes, randomizer: Randomizer) -> tuple[int, NDArra
 
     Raises:
         FrameError: `wrong-length`, `nonzero-padding` or `symbol-out-of-range` if it does not encode
-        so many messages.
+            so many messages.
     """
     messages = _messages(payload, randomizer)
     return messages.per_label, messages.row_sums()
@@ -211,7 +211,7 @@ def read_tally(payload: bytes, randomizer: Randomizer) -> tuple[int, NDArray[np.
 
     Raises:
         FrameError: `wrong-length`, or `count-out-of-range` if so many messages cannot have these
-        sums.
+            sums.
     """
     size, rest = parted(payload)
     return size, read_sums(rest, randomizer, size // randomizer.per_label)

@@ -57,7 +57,7 @@ def read_sums(payload: bytes, randomizer: Randomizer, reports: int) -> NDArray[n
 
     Raises:
         FrameError: `wrong-length`, or `count-out-of-range` if so many reports cannot have these
-        sums.
+            sums.
     """
     sums = _integers(
         payload, "<u8", randomizer.alphabet.labels

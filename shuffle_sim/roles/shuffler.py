@@ -42,7 +42,7 @@ class Shuffler(Keyed):
 
         Raises:
             RoundAbortedError: if fewer than the agreed minimum of reports were accepted, or the
-            round was released before.
+                round was released before.
         """
         *_, collected = self.collect(broadcast, batches)
         released = self.release(broadcast, [collected])

@@ -116,7 +116,7 @@ def split_frames(batch: bytes, limit: int = MAX_FRAME) -> Iterator[memoryview]:
 
     Raises:
         FrameError: `truncated` or `oversized`; what follows a broken length cannot be told apart
-        any more.
+            any more.
     """
     view, position = memoryview(batch), 0
     while position < len(view):

@@ -111,7 +111,7 @@ class KeyPair:
 
         Raises:
             FrameError: `truncated`, `unknown-key`, or `not-authentic` where the box was altered or
-            made for anything else.
+                made for anything else.
         """
         if len(box) < SEAL:
             raise FrameError("truncated", f"a sealed box of {len(box)} bytes, at least {SEAL}")
@@ -144,7 +144,7 @@ def verified(
 
     Raises:
         FrameError: `truncated`, or `wrong-signature` where anybody else signed, or for anything
-        else.
+            else.
     """
     if len(data) < SIGNATURE:
         raise FrameError("truncated", f"{len(data)} bytes cannot hold a signature")

@@ -66,7 +66,7 @@ def dominating_sigma(m: int, p: float, g: int) -> float:
 
     Raises:
         ParameterError: if the variance m p (1 - p) is below 15, where the lemma gives nothing
-        useful.
+            useful.
     """
     integer("m", m, 1, 2**53)
     real("p", p, 0.0, 1.0, closed=(False, False))

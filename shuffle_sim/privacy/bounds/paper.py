@@ -37,7 +37,7 @@ def lemma_3_1(n: int, epsilon: float, delta: float, g: int | None = None) -> Con
 
     Raises:
         ParameterError: outside the lemma's range, or where its proof's hidden condition epsilon/(3
-        g) <= 0.8585 fails.
+            g) <= 0.8585 fails.
     """
     integer("n", n)
     real("epsilon", epsilon, 1e-6, _MAX_EPSILON)
@@ -101,7 +101,7 @@ def interactive_budget(epsilon: float, delta: float, rounds: int) -> tuple[float
 
     Raises:
         ParameterError: where composing them does not give back (epsilon, delta), as at epsilon 1,
-        delta 0.1, T 10,000.
+            delta 0.1, T 10,000.
     """
     real("epsilon", epsilon, 0.0, math.inf, closed=(False, False))
     real("delta", delta, 0.0, 1.0, closed=(False, False))
