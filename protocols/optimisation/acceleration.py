@@ -16,7 +16,8 @@ class Schedule:
     """Weights a_t and inverse steps L_t of AC-SA, t = 1, ..., T.
 
     default: a_t = 2/(t+1), L_t = (2/t)(beta + (sigma/R) sqrt(T (T+1)(2T+1)/24)); the gap is at most
-    2 beta R^2/(T (T+1)) + R sigma sqrt(2 (2T+1)/(3 T (T+1))) (docs/theory.md has the proof).
+    2 beta R^2/(T (T+1)) + R sigma sqrt(2 (2T+1)/(3 T (T+1))) (proof:
+    docs/theory/accelerated-descent.md).
     paper: a_t = 2/(t+2), L_t = ((T+2)^{3/2} sigma/R + beta)/(t+1), refused where L_t < beta a_t:
     its proof fails there, and without noise it diverges.
 

@@ -159,7 +159,7 @@ class BinomialRandomizer(SumRandomizer):
         """The analyzer: (width/g) (ones - p b R) + R lower for R reports received, shape (labels,).
 
         With the number of users planned in place of R it would be biased by every dropout
-        (docs/theory.md, "Dropouts").
+        (docs/theory/dropouts.md, "Dropouts").
         """
         noise = self.p * self.b * tally.reports
         return np.asarray(

@@ -308,8 +308,8 @@ class SplitAndMixSum(_SplitAndMix):
     """The sum of n scalars in [0, upper] from m numbers modulo q a user; data of shape (n,).
 
     Formal guarantee: exact accounting of the honest users' discrete Laplace shares, and (1 +
-    e^epsilon) 2^-s in delta for what the messages tell beside their sum (docs/theory.md, "Split and
-    mix").
+    e^epsilon) 2^-s in delta for what the messages tell beside their sum
+    (docs/theory/split-and-mix.md).
 
     Raises:
         ParameterError: naming the parameter, its value and the allowed range.

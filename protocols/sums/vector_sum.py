@@ -15,7 +15,7 @@ class VectorSum(BinomialSum):
 
     Every user sends exactly g + b one-bit messages under each of d labels. Rows above the norm
     bound are scaled to it on the user's side. Formal guarantee: binomial-Gaussian domination with
-    the rounding bound (docs/theory.md), at `delta`.
+    the rounding bound (docs/theory/vector-sum.md), at `delta`.
 
     Raises:
         ParameterError: naming the parameter, its value and the allowed range.

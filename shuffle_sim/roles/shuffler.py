@@ -3,7 +3,7 @@
 A shard takes the reports of the blocks that are its own, sends every message to a uniformly random
 shard, permutes what it then holds, and the view is what the shards release, one after the other.
 That is the uniform permutation again: given how many messages each shard holds, which ones they are
-is a uniformly random choice, and so is their order (docs/theory.md, "Shards").
+is a uniformly random choice, and so is their order (docs/theory/shards.md, "Shards").
 """
 
 from collections import Counter

@@ -1,35 +1,31 @@
-"""The documentation says what is true: its Python runs and prints what it shows, its commands
-run.
-"""
+"""The documentation: its examples run, its pages are built, readable offline and complete."""
 
+import ast
+import importlib.util
 import re
 import shlex
 import subprocess
 import sys
+from html.parser import HTMLParser
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PAGES = [
-    *sorted(
-        str(page.relative_to(ROOT))
-        for page in ROOT.glob("docs/*.md")
-        if BLOCK.search(page.read_text())
-    ),
-    "README.md",
-]
+SOURCES = {
+    str(page.relative_to(ROOT)): page.read_text()
+    for page in [*sorted(ROOT.glob("docs/**/*.md")), ROOT / "README.md"]
+}
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [page for page, text in SOURCES.items() if BLOCK.search(text)])
 def test_every_example_runs_and_prints_what_the_page_shows(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "docs"}
     printed = ""
-    blocks = BLOCK.findall((ROOT / page).read_text())
-    assert blocks
-    for language, text in blocks:
+    for language, text in BLOCK.findall(SOURCES[page]):
         if language == "python":
             exec(compile(text, page, "exec"), names)
             printed = capsys.readouterr().out
@@ -46,3 +42,151 @@ def test_every_example_runs_and_prints_what_the_page_shows(page, tmp_path, monke
                     assert done.returncode == 0, done.stderr
                     assert done.stderr == ""
                     assert done.stdout.strip()
+
+
+# The built pages
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("docs") / "site"
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+class Loaded(HTMLParser):
+    """What a browser loads to show a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        for name, value in attrs:
+            loads = name in {"src", "srcset", "poster", "data"} or (tag, name) == ("link", "href")
+            if value and loads:
+                self.addresses.append(value)
+            if value and name == "style":
+                self.addresses += in_style(value)
+
+
+def in_style(text: str) -> list[str]:
+    return re.findall(r"(?:url\(|@import)\s*[\"']?([^\"')\s]+)", text)
+
+
+def outside(html: str) -> list[str]:
+    """The addresses on other hosts that an HTML page loads."""
+    parser = Loaded()
+    parser.feed(html)
+    styles = re.findall(r"<style[^>]*>(.*?)</style>", html, re.DOTALL)
+    loaded = parser.addresses + [address for style in styles for address in in_style(style)]
+    return [address for address in loaded if re.match(r"(\w+:)?//", address)]
+
+
+def test_the_pages_load_nothing_from_another_host(site):
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > 40
+    assert not {page.name: found for page in pages if (found := outside(page.read_text()))}
+    assert not any('class="mermaid"' in page.read_text() for page in pages)  # its script is remote
+    for style in site.rglob("*.css"):
+        assert not [each for each in in_style(style.read_text()) if re.match(r"(\w+:)?//", each)]
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        '<script src="https://cdn.example/a.js"></script>',
+        '<link rel="stylesheet" href="//fonts.example/css">',
+        '<img src="http://example.org/a.png">',
+        "<style>@import 'https://fonts.example/a.css';</style>",
+        '<p style="background: url(https://example.org/a.png)">',
+    ],
+)
+def test_a_page_that_loads_from_another_host_would_be_found(planted):
+    assert len(outside(f"<html><a href='https://example.org'>a link</a>{planted}</html>")) == 1
+
+
+def hook(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "hooks" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_formula_is_mathml(site):
+    formulas = 0
+    for page, text in SOURCES.items():
+        if page.startswith("docs/"):
+            prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+            built = site / Path(page).relative_to("docs").with_suffix(".html")
+            written = re.findall(r"\$\$.+?\$\$|\$(?!\s)[^$]+?(?<!\s)\$", prose, re.DOTALL)
+            assert built.read_text().count("<math") == len(written), page
+            assert "arithmatex" not in built.read_text()
+            formulas += len(written)
+    assert formulas > 300
+
+
+def test_a_formula_with_an_unknown_command_ends_the_build():
+    mathematics = hook("mathematics")
+    page = '<span class="arithmatex">\\({}\\)</span>'
+    assert "<math>" in mathematics.on_page_content(page.format("a &lt; b"))
+    with pytest.raises(mathematics.PluginError, match="nosuch"):
+        mathematics.on_page_content(page.format(r"\nosuch{a}"))
+
+
+def test_every_public_module_is_in_the_reference(site):
+    listed = (site / "reference" / "index.html").read_text()
+    found = 0
+    for package, modules in hook("reference").packages().items():
+        assert f'href="{package}.html"' in listed, package
+        page = (site / "reference" / f"{package}.html").read_text()
+        for module in modules:
+            assert f'id="{module}"' in page, module
+        found += len(modules)
+    public = [
+        path
+        for top in ("shuffle_sim", "protocols", "actors")
+        for path in (ROOT / top).rglob("*.py")
+        if not path.name.startswith("_") and "cli" not in path.parts
+    ]
+    assert found == len(public) + len(hook("reference").packages())
+
+
+# What the code says of the documentation
+
+
+def test_the_sections_that_a_basis_names_exist():
+    headings = {
+        heading
+        for page, text in SOURCES.items()
+        if page.startswith("docs/theory/")
+        for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    }
+    named = set()
+    for path in (ROOT / "shuffle_sim").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                for found in re.findall(r"\(docs:\s+theory,\s+([^)]+)\)", node.value):
+                    named |= set(re.split(r" and |, ", " ".join(found.split())))
+    assert len(named) >= 5
+    assert named <= headings
+
+
+def test_the_pages_that_the_code_names_exist():
+    named = {
+        (found[0], found[1])
+        for top in ("shuffle_sim", "protocols", "actors", "tests", "examples", "benchmarks")
+        for path in (ROOT / top).rglob("*.py")
+        for found in re.findall(
+            r"(docs/[\w/-]+\.md)(?:,\s+\"([^\"]+)\")?", path.read_text().replace("\n    ", " ")
+        )
+    }
+    assert len(named) >= 10
+    for page, heading in named:
+        assert page in SOURCES
+        if heading:
+            assert re.search(rf"^#+ {re.escape(' '.join(heading.split()))}$", SOURCES[page], re.M)

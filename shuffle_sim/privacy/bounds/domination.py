@@ -2,8 +2,8 @@
 
 Binomial noise is then a post-processed Gaussian.
 
-Lemma (docs/theory.md, "Domination"). B ~ Bin(m, p), S(j) = P(B >= j), nu > 0 small. For k = 1..g
-let mu_k be the maximum, over j with S(j - k) > nu and S(j) < 1 - nu, of
+Lemma (docs/theory/vector-sum.md, "Domination"). B ~ Bin(m, p), S(j) = P(B >= j), nu > 0 small.
+For k = 1..g let mu_k be the maximum, over j with S(j - k) > nu and S(j) < 1 - nu, of
 
     Phi^-1((S(j - k) - nu)/(1 - nu)) - Phi^-1(S(j)/(1 - nu)),
 
@@ -14,10 +14,10 @@ k -> k + B satisfies
 
 The comparator's trade-off curve is symmetric, so one direction covers both for every p.
 
-Lemma (docs/theory.md, "Large counts"). Every step z(j) - z(j+1) of z = Phi^-1 o S is at most the
-greater of the steps at the two ends of any window around it and of sqrt(6 (1 - sqrt(1 - kappa /
-3))), kappa the largest log((j+1)(m-j+1) / (j (m-j))) in the window. That bounds mu_k / k for all k
-at once in O(1), whatever m, at the price of about 14 in the variance.
+Lemma (docs/theory/vector-sum.md, "Large counts"). Every step z(j) - z(j+1) of z = Phi^-1 o S is at
+most the greater of the steps at the two ends of any window around it and of
+sqrt(6 (1 - sqrt(1 - kappa/3))), kappa < 3 the largest log((j+1)(m-j+1) / (j (m-j))) in the window.
+That bounds mu_k / k for all k at once in O(1), whatever m. The price is about 14 in the variance.
 """
 
 import math

@@ -4,7 +4,7 @@ A user's share is the difference of two negative binomials of shape 1/N, so the 
 are the difference D_r of two of shape r = h/N: the discrete Laplace law, pmf ~ e^{-rate |z|}, at r
 = 1, and less noise below. With nb(j) the pmf of one of the two, P(w) = sum_j nb(j) nb(j + w) is a
 mixture of sequences that fall and are log-convex in w >= 0 for r <= 1. Hence (proofs in
-docs/theory.md, "Split and mix")
+docs/theory/split-and-mix.md, "The noise")
 
 - P is symmetric and falls away from 0, so delta(epsilon) = sum_w max(0, P(w) - e^epsilon P(w -
 shift)) grows with the shift,

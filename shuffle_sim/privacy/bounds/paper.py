@@ -1,6 +1,7 @@
 """The paper's own constants: Cheu, Joseph, Mao, Peng (2022), with the conditions its proofs use.
 
-They are proof devices, far from tight (docs/theory.md): kept for fidelity and for comparison.
+They are proof devices, far from tight (docs/theory/vector-sum.md, "The paper's
+constants"): kept for fidelity and for comparison.
 """
 
 import math

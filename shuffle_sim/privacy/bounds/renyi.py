@@ -13,7 +13,7 @@ For theta > 0 and a window of counts, with sums and tails inside the window,
 rho the mass a coordinate may have outside the window: K is exact for the coordinate that moves
 most, M a moment of the others.
 The supremum over all pairs of points of the ball is bounded by its Lagrange dual on a grid. Proof:
-docs/theory.md, "Few coins".
+docs/theory/few-coins.md, "Few coins".
 """
 
 import math

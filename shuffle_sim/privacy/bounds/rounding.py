@@ -4,8 +4,8 @@ A user's vector in the l2 ball of radius norm_bound is encoded coordinate by coo
 over the ball's width, rounded at random. Couple the roundings of two neighbours by the same
 uniforms (independent of the data, so releasing them is free): the encodings differ by k, k_j the
 floor or ceiling of r_j, ||r||_2 <= g. S = ||k||_2^2 has mean at most g^2 + d/4, is sub-Gaussian
-with variance proxy (g + sqrt(d)/2)^2 and never above (g + sqrt d)^2. Proofs: docs/theory.md,
-"Rounding". For a round of few coins that is loose: see `renyi`.
+with variance proxy (g + sqrt(d)/2)^2 and never above (g + sqrt d)^2. Proofs:
+docs/theory/vector-sum.md, "Rounding". For a round of few coins that is loose: see `renyi`.
 """
 
 import math
