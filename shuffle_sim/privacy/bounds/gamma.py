@@ -38,17 +38,6 @@ _LEAST = -690.0  # logarithm of the smallest delta that is told from 0
 _DISTANCES = 2.0 ** (-np.arange(160) / 2)  # from the peak, in units of the largest
 
 
-def _panels() -> tuple[_Floats, _Floats]:
-    """Gauss-Legendre nodes and weights on [0, 1], denser at 0, where the gain has its zero."""
-    nodes, weights = np.polynomial.legendre.leggauss(100)
-    edges = np.array([0.0, 1 / 512, 1 / 64, 1 / 8, 1.0])
-    width = np.diff(edges)[:, None] / 2
-    return (edges[:-1, None] + width * (1 + nodes)).ravel(), (width * weights).ravel()
-
-
-_NODES, _WEIGHTS = _panels()
-
-
 def check(rate: float, d: int) -> None:
     """Refuse what is no such noise.
 
@@ -193,6 +182,15 @@ def _rest(rate: float, d: int) -> float:
     return (d - 1) / x * ratio
 
 
+@lru_cache(maxsize=1)
+def _panels() -> tuple[_Floats, _Floats]:
+    """Gauss-Legendre nodes and weights on [0, 1], denser at 0, where the gain has its zero."""
+    nodes, weights = np.polynomial.legendre.leggauss(100)
+    edges = np.array([0.0, 1 / 512, 1 / 64, 1 / 8, 1.0])
+    width = np.diff(edges)[:, None] / 2
+    return (edges[:-1, None] + width * (1 + nodes)).ravel(), (width * weights).ravel()
+
+
 def _log_integral(rate: float, d: int, last: float, gain: bool) -> float:
     """log of the integral of f over [0, last], times 1 - e^{epsilon - rate eta} with `gain`.
 
@@ -217,9 +215,10 @@ def _log_integral(rate: float, d: int, last: float, gain: bool) -> float:
         return limit * float(_DISTANCES[max(0, int(far.sum()) - 1)])
 
     low, high = peak + reach(-peak), peak + reach(last - peak)
-    distance = (high - low) * _NODES
+    nodes, weights = _panels()
+    distance = (high - low) * nodes
     values = np.exp(log_density(high - distance) - top)
     if gain:
         left = last - high + distance
         values *= -np.expm1(-2 * rate * np.sin(last - left / 2) * np.sin(left / 2))
-    return top + math.log((high - low) * float(values @ _WEIGHTS))
+    return top + math.log((high - low) * float(values @ weights))
