@@ -1,0 +1,122 @@
+"""Private tests of a score: the pass curve for one test, above-threshold for a row of them."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from shuffle_sim.errors import ParameterError, positive, real
+from shuffle_sim.privacy.bounds.pass_curve import cutoff, pass_curve
+from shuffle_sim.privacy.events import PrivacyEvent, TestEvent, ThresholdEvent
+from shuffle_sim.privacy.mechanisms import Mechanism, Norm, checked
+
+_SHARE = 1 / (1 + 2 ** (2 / 3))  # of epsilon for the threshold: the split of Lyu, Su and Li (2017)
+
+
+@dataclass(frozen=True)
+class PassTest(Mechanism[bool]):
+    """Whether an integer score is small: always true at 0, never above `largest`.
+
+    Neighbours' scores differ by at most 1: the sensitivity is 1.
+
+    Attributes:
+        epsilon: of the outcome.
+        delta: of the outcome.
+
+    Raises:
+        ParameterError: as `bounds.pass_curve` does.
+    """
+
+    norm: ClassVar[Norm] = "count"
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        """Check both ranges."""
+        pass_curve(self.epsilon, self.delta)
+
+    @property
+    def event(self) -> PrivacyEvent:
+        """A test event."""
+        return TestEvent(self.epsilon, self.delta)
+
+    @property
+    def largest(self) -> int:
+        """K: the largest score that may pass."""
+        return cutoff(self.epsilon, self.delta)
+
+    def sample(self, value: Any, sensitivity: float, rng: np.random.Generator) -> bool:
+        """Whether the score passes; the value is the score, an integer of at least 0."""
+        score = checked(value, sensitivity)
+        if sensitivity != 1:
+            raise ParameterError("sensitivity", sensitivity, "1: neighbours' scores differ by 1")
+        if score.ndim or score < 0 or score % 1:
+            raise ParameterError("value", value, "an integer score, at least 0")
+        curve = pass_curve(self.epsilon, self.delta)
+        return bool(rng.random() < curve[min(int(score), curve.size - 1)])
+
+
+@dataclass(frozen=True)
+class AboveThreshold(Mechanism[bool]):
+    """Whether queries are above a threshold, until the first that is below.
+
+    Source: Dwork and Roth (2014), Algorithm 1, with the split of Lyu, Su and Li (2017). All answers
+    together, up to and including the first False, are epsilon-differentially private. So no query
+    may follow a False. The threshold's noise is drawn once. Each query gets noise of its own.
+
+    Attributes:
+        epsilon: of all answers together, above 0.
+        threshold: of the queries.
+        sensitivity: of every query.
+
+    Raises:
+        ParameterError: naming the parameter, its value and the allowed range.
+    """
+
+    norm: ClassVar[Norm] = "l2"
+    epsilon: float
+    threshold: float
+    sensitivity: float
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        positive("epsilon", self.epsilon)
+        real("threshold", self.threshold, -math.inf, math.inf, closed=(False, False))
+        positive("sensitivity", self.sensitivity)
+
+    @property
+    def event(self) -> PrivacyEvent:
+        """A threshold event: one, for all queries."""
+        return ThresholdEvent(self.epsilon)
+
+    def sample(
+        self,
+        value: Any,
+        sensitivity: float,
+        rng: np.random.Generator,
+        opened: np.random.Generator | None = None,
+    ) -> bool:
+        """Whether the query's noisy value is at least the noisy threshold.
+
+        Args:
+            value: of the query, a number.
+            sensitivity: that of the mechanism.
+            rng: the generator of this query.
+            opened: a generator in its state at the session's start, the same at every query; the
+                noise of the threshold comes from it.
+
+        Raises:
+            ParameterError: before any draw, if the value is no finite number, the sensitivity not
+                that of the mechanism, or `opened` missing or the query's own generator.
+        """
+        query = checked(value, sensitivity)
+        if sensitivity != self.sensitivity:
+            raise ParameterError("sensitivity", sensitivity, f"{self.sensitivity} at every query")
+        if query.ndim:
+            raise ParameterError("value", value, "one number")
+        if opened is None or opened is rng:
+            raise ParameterError("opened", opened, "the generator of the session's start")
+        unit = sensitivity / self.epsilon
+        level = self.threshold + opened.laplace(scale=unit / _SHARE)
+        return bool(query + rng.laplace(scale=2 * unit / (1 - _SHARE)) >= level)

@@ -1,0 +1,165 @@
+"""Private tests of a score: exact laws, exact privacy, refusals before any draw."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from shuffle_sim.auditing.conformance import LawError, check_pmf
+from shuffle_sim.errors import ParameterError
+from shuffle_sim.privacy import events
+from shuffle_sim.privacy.bounds.pass_curve import pass_curve
+from shuffle_sim.privacy.sparse_vector import AboveThreshold, PassTest
+
+SHARE = 1 / (1 + 2 ** (2 / 3))
+
+
+def passes(mechanism, score, draws=4000):
+    rng = np.random.default_rng(score)
+    return [mechanism.sample(score, 1, rng) for _ in range(draws)]
+
+
+def test_a_score_passes_with_the_probability_of_the_curve():
+    mechanism = PassTest(1.0, 0.05)
+    curve = pass_curve(1.0, 0.05)
+    assert mechanism.largest == 5
+    for score in range(9):
+        p = curve[min(score, 6)]
+        check_pmf(passes(mechanism, score), np.array([1 - p, p]))
+    assert all(passes(mechanism, 0))
+    assert not any(passes(mechanism, 6))
+    for score in range(6):  # one score off is seen
+        with pytest.raises(LawError):
+            check_pmf(passes(mechanism, score), np.array([1 - curve[score + 1], curve[score + 1]]))
+
+
+def stops(mechanism, queries, draws=8000, redrawn=False):
+    """How many queries pass before the first that does not, in each of many sessions."""
+    rng, counts = np.random.default_rng(11), []
+    for session in range(draws):
+        for count, query in enumerate(queries):
+            opened = np.random.default_rng((session, count if redrawn else 0))
+            if not mechanism.sample(query, mechanism.sensitivity, rng, opened):
+                break
+        else:
+            count = len(queries)
+        counts.append(count)
+    return np.array(counts)
+
+
+def law_of_stops(mechanism, queries):
+    """Its exact law, by integration over the threshold's noise."""
+    unit = mechanism.sensitivity / mechanism.epsilon
+    threshold, noise = (
+        stats.laplace(scale=unit / SHARE),
+        stats.laplace(scale=2 * unit / (1 - SHARE)),
+    )
+    # both sides of every kink, in quantiles of the threshold's noise
+    kinks = threshold.cdf(np.unique([0.0, *(np.asarray(queries) - mechanism.threshold)]))
+    edges = np.unique(
+        np.concatenate([np.geomspace(1e-14, 1, 40), kinks, 1 - np.geomspace(1e-14, 1, 40)])
+    )
+    nodes, weights = np.polynomial.legendre.leggauss(12)
+    u = (edges[:-1, None] + np.diff(edges)[:, None] * (nodes + 1) / 2).ravel()
+    mass = (np.diff(edges)[:, None] * weights / 2).ravel()
+    level = mechanism.threshold + threshold.ppf(u)
+    above = noise.sf(level - np.asarray(queries)[:, None])
+    reached = np.cumprod(np.vstack([np.ones_like(u), above]), axis=0)
+    stopped = reached * np.vstack(
+        [noise.cdf(level - np.asarray(queries)[:, None]), np.ones_like(u)]
+    )
+    return stopped @ mass
+
+
+def test_a_session_has_its_law_and_a_threshold_drawn_again_is_seen():
+    mechanism = AboveThreshold(1.0, 3.0, 2.0)
+    queries = [5.0, 3.0, 8.0, 3.0, 1.0, 4.0]
+    law = law_of_stops(mechanism, queries)
+    assert law.sum() == pytest.approx(1, rel=1e-12)
+    check_pmf(stops(mechanism, queries), law)
+    with pytest.raises(LawError):
+        check_pmf(stops(mechanism, queries, redrawn=True), law)
+    with pytest.raises(LawError):
+        check_pmf(stops(AboveThreshold(1.3, 3.0, 2.0), queries), law)
+
+
+@pytest.mark.parametrize("length", [1, 2, 10, 200])
+def test_a_session_of_neighbours_loses_at_most_epsilon(length):
+    epsilon, sensitivity = 0.8, 2.0
+    mechanism = AboveThreshold(epsilon, 0.0, sensitivity)
+    worst = 0.0
+    for start in (-20.0, -3.0, 0.0, 3.0, 20.0):
+        for end in (-20.0, 0.0, 20.0):
+            # all but the last query fall, the last rises, and the other way round
+            here = np.array([*[start] * (length - 1), end])
+            there = here + sensitivity * np.array([*[-1] * (length - 1), 1])
+            ratio = np.log(law_of_stops(mechanism, here) / law_of_stops(mechanism, there))
+            worst = max(worst, float(np.abs(ratio[:length]).max()))
+    assert worst <= epsilon * (1 + 1e-9)
+    if length >= 200:  # and the bound is nearly met, so the check can fail
+        assert worst > 0.9 * epsilon
+
+
+def test_a_threshold_drawn_again_at_each_query_would_not_be_private():
+    epsilon, unit = 0.8, 1 / 0.8
+    rng = np.random.default_rng(0)
+    sums = stats.laplace(scale=unit / SHARE).rvs(200_000, random_state=rng) - stats.laplace(
+        scale=2 * unit / (1 - SHARE)
+    ).rvs(200_000, random_state=rng)
+    here, there = (sums <= 0.0).mean(), (sums <= -1.0).mean()
+    assert 20 * math.log(here / there) > 2 * epsilon  # twenty queries that pass
+
+
+def test_events_and_norms():
+    assert PassTest(0.3, 2e-7).event == events.TestEvent(0.3, 2e-7)
+    assert AboveThreshold(0.3, 1.0, 1.0).event == events.ThresholdEvent(0.3)
+    assert (PassTest.norm, AboveThreshold.norm) == ("count", "l2")
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "value", "sensitivity", "name"),
+    [
+        (PassTest(1.0, 0.1), 1, 2, "sensitivity"),
+        (PassTest(1.0, 0.1), 1, None, "sensitivity"),
+        (PassTest(1.0, 0.1), -1, 1, "value"),
+        (PassTest(1.0, 0.1), 0.5, 1, "value"),
+        (PassTest(1.0, 0.1), math.nan, 1, "value"),
+        (PassTest(1.0, 0.1), [1, 2], 1, "value"),
+        (AboveThreshold(1.0, 0.0, 3.0), 1.0, 2.0, "sensitivity"),
+        (AboveThreshold(1.0, 0.0, 3.0), math.inf, 3.0, "value"),
+        (AboveThreshold(1.0, 0.0, 3.0), [1.0], 3.0, "value"),
+    ],
+)
+def test_bad_queries_are_refused_before_any_draw(mechanism, value, sensitivity, name):
+    rng, opened = np.random.default_rng(0), np.random.default_rng(1)
+    before = rng.bit_generator.state, opened.bit_generator.state
+    sessions = () if isinstance(mechanism, PassTest) else (opened,)
+    with pytest.raises(ParameterError) as caught:
+        mechanism.sample(value, sensitivity, rng, *sessions)
+    assert caught.value.parameter == name
+    assert before == (rng.bit_generator.state, opened.bit_generator.state)
+
+
+def test_a_session_without_its_generator_is_refused():
+    rng, mechanism = np.random.default_rng(0), AboveThreshold(1.0, 0.0, 1.0)
+    for opened in (None, rng):
+        with pytest.raises(ParameterError) as caught:
+            mechanism.sample(1.0, 1.0, rng, opened)
+        assert caught.value.parameter == "opened"
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: PassTest(0.0, 1e-6), "epsilon"),
+        (lambda: PassTest(1.0, 0.0), "delta"),
+        (lambda: AboveThreshold(0.0, 0.0, 1.0), "epsilon"),
+        (lambda: AboveThreshold(1.0, math.nan, 1.0), "threshold"),
+        (lambda: AboveThreshold(1.0, 0.0, 0.0), "sensitivity"),
+    ],
+)
+def test_bad_tests_are_refused(call, name):
+    with pytest.raises(ParameterError) as caught:
+        call()
+    assert caught.value.parameter == name
