@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import ray
 
 from shuffle_sim.errors import ShuffleSimError
+from shuffle_sim.execution.curator import CuratorShard
 from shuffle_sim.roles import Analyzer, Shuffler, UserShard
 
 
@@ -58,12 +59,20 @@ class _AnalyzerHost(_Host):
     role = Analyzer
 
 
+class _CuratorShardHost(_Host):
+    """Rows of the trusted curator."""
+
+    role = CuratorShard
+
+
 _actor: Any = ray.remote(max_restarts=0, max_task_retries=0, num_cpus=0)
 UserShardActor = _actor(_UserShardHost)
 ShufflerActor = _actor(_ShufflerHost)
 AnalyzerActor = _actor(_AnalyzerHost)
+CuratorShardActor = _actor(_CuratorShardHost)
 ACTORS: dict[type, Any] = {
     UserShard: UserShardActor,
     Shuffler: ShufflerActor,
     Analyzer: AnalyzerActor,
+    CuratorShard: CuratorShardActor,
 }

@@ -17,7 +17,6 @@ from shuffle_sim.data.population import Population
 from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.execution.runtime import HostLostError, Runtime
 from shuffle_sim.execution.signals import unbroken
-from shuffle_sim.roles import Deployment, PlannedRound
 
 _all_nodes: Any = ray.nodes
 _LOST = (
@@ -47,13 +46,10 @@ class RayRuntime(Runtime):
         self._owns_ray = False
         self._actors: list[Any] = []
 
-    def open(
-        self, deployment: Deployment, population: Population, workers: int
-    ) -> PlannedRound | None:
-        """Start Ray if needed, and an actor for each role."""
+    def start(self) -> None:
+        """Start Ray if needed, and find its nodes."""
         self._connect()
         self._nodes = [node["NodeID"] for node in _all_nodes() if node["Alive"]]
-        return super().open(deployment, population, workers)
 
     def host(self, role: type, *arguments: Any) -> Any:
         """An actor of its own, on the nodes of the cluster in turn."""

@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from protocols.comparison.baselines import run_baseline
+from protocols.comparison.baselines import Baseline
 from shuffle_sim import Privacy, run
 
 TOLERANCE = 0.1
@@ -144,7 +144,9 @@ def measure(point: Point) -> Measured:
             )
         )
         if len(instance.atoms) > 1:
-            sampling.append(instance.excess(run_baseline(protocol, users, "none", seed).value))
+            sampling.append(
+                instance.excess(run(Baseline(protocol, "none"), users, seed=seed).value)
+            )
     return Measured(
         point, protocol.bound, protocol.rounds, unit_noise(point.d, privacy), excess, sampling
     )

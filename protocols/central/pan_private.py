@@ -98,7 +98,7 @@ class PanPrivateACSA:
         error = 0.0 if smoothing is None else problem.lipschitz**2 / (2 * smoothing)
         self.bound = schedule.gap + error
         self.seed, self.choices = seed, dict(choices or {})
-        self._rng = stream(entropy_of(seed), 0, Role.USERS, 0)
+        self._rng = stream(entropy_of(seed), 0, Role.CURATOR, 0)
         origin = problem.origin
         self._state = PanState(1, 0, origin, origin, origin, self._noise())
 

@@ -1,152 +1,146 @@
-"""What every shuffle result is held against: the same optimiser without privacy, in the central and
-in the local model.
+"""What every shuffle result is held against: the same optimiser under another trust model.
 
-Only the noise of the sums changes. Gaussian noise here is in floating point, open to the attacks on
-such (Mironov 2012; Haney et al. 2022), and drawn in one place: a baseline is a simulation of a
-model, not a deployment of it.
+A baseline translates each round of an optimiser into a release of the curator: the same average of
+the same clipped gradients, with another trust model's noise. The curator draws it in one place: a
+baseline of the local model simulates it, and does not deploy it.
 """
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from protocols.optimisation.phases import Phased
 from protocols.shuffle.optimiser import FirstOrder
-from shuffle_sim.arrays import Floats, Scaled, Values
-from shuffle_sim.data.cohort import Cohort
-from shuffle_sim.data.population import Population, population_of
+from protocols.sums.binomial import BinomialRandomizer
+from shuffle_sim.arrays import Floats, Scaled
 from shuffle_sim.errors import ParameterError
-from shuffle_sim.privacy.bounds import gaussian
-from shuffle_sim.privacy.events import GaussianEvent, NonPrivateEvent, PrivacyEvent
-from shuffle_sim.privacy.guarantee import Guarantee, Privacy
-from shuffle_sim.privacy.ledger import PrivacyLedger
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.mechanisms import Gaussian, LocalGaussian, Noise, NoNoise
 from shuffle_sim.privacy.trust import Trust
-from shuffle_sim.protocol.base import RoundSpec
-from shuffle_sim.sampling.randomness import Role, entropy_of, stream
+from shuffle_sim.protocol.base import Query, RoundSpec
+from shuffle_sim.protocol.release import CentralAlgorithm, Release, Sensitivity, Statistic, Total
+from shuffle_sim.roles.users import admitted
 
 BASELINES = tuple(trust for trust in Trust if trust is not Trust.SHUFFLE)
 
-_CHUNK = 65_536  # rows asked at a time
-
 
 @dataclass(frozen=True)
-class Baseline:
-    """What a baseline gives.
+class ClippedMean(Statistic):
+    """The average over a cohort of what a round asks, brought into the randomizer's l2 ball.
 
     Attributes:
-        value: the optimiser's output.
-        privacy: the guarantee of the whole run: of the output in the central model, of every report
-            in the local model.
-        rounds: number of rounds.
-        model: one of BASELINES.
-        ledger: every release, with its cohort.
+        query: what is asked of each row.
+        norm_bound: L, to which longer values are clipped; values that are not finite count as 0.
+        users: of the cohort.
+        randomizer: whose ball it is.
     """
 
-    value: Any
-    privacy: Guarantee
-    rounds: int
-    model: str
-    ledger: PrivacyLedger
+    query: Query
+    norm_bound: float
+    users: int
+    randomizer: BinomialRandomizer
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """2 L / n."""
+        proof = "two vectors of norm at most L are at most 2 L apart; one of n summands differs"
+        return Sensitivity(2 * self.norm_bound / self.users, "l2", proof)
+
+    def __call__(self, total: Total, users: int) -> Floats:
+        """Shape (d,)."""
+        return total(self.part) / users
+
+    def part(self, rows: Floats) -> Floats:
+        """The sum of the clipped values of some rows."""
+        values, _, _ = admitted(self.query(rows), self.randomizer)
+        if isinstance(values, Scaled):
+            return np.asarray(values.factors @ values.rows)
+        return np.asarray(values.sum(axis=0))
 
 
-def run_baseline(
-    protocol: FirstOrder[Any] | Phased,
-    data: Population | ArrayLike,
-    model: str,
-    seed: int | None = None,
-    *,
-    privacy: Privacy | None = None,
-    on_round: Callable[[int, PrivacyLedger], None] | None = None,
-) -> Baseline:
-    """Run an optimiser's own plan and updates with another model's noise on its sums.
+class Baseline(CentralAlgorithm[Any]):
+    """An optimiser's own plan and updates with another trust model's noise on its averages.
 
-    Steps and batches are the protocol's: to give a baseline its own, make the protocol with
-    `calibrated(..., trust=model)`.
+    Steps and batches are the optimiser's; `calibrated(..., trust=...)` chooses them for the
+    baseline's noise. Formal guarantee: analytic Gaussian noise on each average (central), or on
+    each user's vector (local), composed over the rounds that a user answers in; nothing for none.
 
-    Args:
-        protocol: an optimiser.
-        data: the users' rows.
-        model: "none", "central" (analytic Gaussian noise on each sum) or "local" (on each user's
-            vector).
-        seed: makes the run reproducible, and therefore not private.
-        privacy: by default the one the protocol was made for.
-        on_round: called after each round with its index and the ledger.
-
-    Raises:
-        ParameterError: for bad parameters or data.
-        DivergedError: if the optimiser diverges.
+    Attributes:
+        optimiser: whose rounds are translated.
+        trust: central, local or none.
     """
-    if model not in BASELINES:
-        raise ParameterError("model", model, f"one of {', '.join(BASELINES)}")
-    if not isinstance(protocol, FirstOrder | Phased):
-        raise ParameterError(
-            "protocol", type(protocol).__name__, "an optimiser, such as ShuffleSGD.calibrated(...)"
-        )
-    population = population_of(data)
-    if population.users != protocol.users:
-        raise ParameterError("data", population.users, f"the rows of {protocol.users} users")
-    protocol.check(population.rows(0, protocol.users))
-    target = protocol.privacy if privacy is None else privacy
-    multiplier = math.sqrt(protocol.rounds_per_user) / gaussian.mu_of(target.epsilon, target.delta)
-    event: PrivacyEvent = NonPrivateEvent() if model == "none" else GaussianEvent(multiplier)
-    ledger, entropy, index = PrivacyLedger(), entropy_of(seed), 0
-    state = protocol.init()
-    while (spec := protocol.plan(state)) is not None:
-        ledger.charge(spec.cohort, event)
-        total, users = summed(population, spec), spec.cohort.size
-        if model != "none":
-            # The local model's sum has each user's independent noise in it: sqrt(users) times that
-            # of one.
-            std = (
-                2
-                * protocol.problem.lipschitz
-                * multiplier
-                * (math.sqrt(users) if model == "local" else 1.0)
-            )
-            total = total + stream(entropy, index, Role.USERS, 0).normal(0.0, std, total.shape)
-        state = protocol.update(state, total / users)
-        if on_round is not None:
-            on_round(index, ledger)
-        index += 1
-    notes = ["floating-point Gaussian noise"] * (model != "none")
-    notes += [
-        {
-            "none": "no privacy",
-            "central": "a trusted curator",
-            "local": "no trust: every report is private",
-        }[model]
-    ]
-    notes += ["seeded: reproducible, and therefore not private"] * (seed is not None)
-    return Baseline(
-        protocol.result(state),
-        ledger.guarantee(target.delta, assumptions=tuple(notes)),
-        index,
-        model,
-        ledger,
-    )
 
+    def __init__(
+        self,
+        optimiser: FirstOrder[Any] | Phased,
+        trust: Trust | str,
+        privacy: Privacy | None = None,
+    ) -> None:
+        """Translate the rounds of `optimiser`; by default for the privacy that it was made for.
 
-def summed(population: Population, spec: RoundSpec) -> Floats:
-    """The sum of the cohort's admitted values, without any noise."""
-    return np.asarray(
-        np.sum([_sum(spec, rows) for rows in _chunks(population, spec.cohort)], axis=0)
-    )
+        Raises:
+            ParameterError: not an optimiser, or the trust of the shuffle model.
+        """
+        self.trust = Trust.of(trust)
+        if self.trust not in BASELINES:
+            raise ParameterError("trust", trust, f"one of {', '.join(BASELINES)}")
+        if not isinstance(optimiser, FirstOrder | Phased):
+            allowed = "an optimiser, such as ShuffleSGD.calibrated(...)"
+            raise ParameterError("optimiser", type(optimiser).__name__, allowed)
+        self.optimiser = optimiser
+        self.privacy = optimiser.privacy if privacy is None else privacy
+        if self.trust is not Trust.NONE:
+            times = optimiser.rounds_per_user
+            self._multiplier = Gaussian.calibrated(self.privacy, times).noise_multiplier
 
+    @property
+    def users(self) -> int:
+        """Number of users n."""
+        return self.optimiser.users
 
-def _chunks(population: Population, cohort: Cohort) -> list[NDArray[Any]]:
-    return [
-        population.rows(start, min(start + _CHUNK, stop))
-        for low, stop in cohort.ranges
-        for start in range(low, stop, _CHUNK)
-    ]
+    @property
+    def delta(self) -> float:
+        """The delta of the guarantee."""
+        return self.privacy.delta
 
+    def check(self, rows: NDArray[Any]) -> None:
+        """Refuse what the optimiser refuses."""
+        self.optimiser.check(rows)
 
-def _sum(spec: RoundSpec, rows: NDArray[Any]) -> Floats:
-    admitted: Values = spec.randomizer.admit(spec.query(rows))[0]
-    if isinstance(admitted, Scaled):
-        return np.asarray(admitted.factors @ admitted.rows)
-    return np.asarray(admitted.sum(axis=0))
+    def init(self) -> Any:
+        """The optimiser's start."""
+        return self.optimiser.init()
+
+    def plan(self, state: Any) -> Release | None:
+        """The optimiser's next round as a release."""
+        spec = self.optimiser.plan(state)
+        return None if spec is None else self.translated(spec)
+
+    def translated(self, spec: RoundSpec) -> Release:
+        """The release of a round's average under the baseline's trust.
+
+        Raises:
+            ParameterError: the round is no sum of vectors in an l2 ball.
+        """
+        randomizer, users = spec.randomizer, spec.cohort.size
+        if not isinstance(randomizer, BinomialRandomizer) or randomizer.norm_bound is None:
+            raise ParameterError("randomizer", randomizer, "that of a sum in an l2 ball")
+        mean = ClippedMean(spec.query, randomizer.norm_bound, users, randomizer)
+        return Release.of(spec.cohort, mean, self._mechanism(users))
+
+    def _mechanism(self, users: int) -> Noise:
+        if self.trust is Trust.NONE:
+            return NoNoise()
+        if self.trust is Trust.LOCAL:
+            return LocalGaussian(self._multiplier, users)
+        return Gaussian(self._multiplier)
+
+    def update(self, state: Any, estimate: Any) -> Any:
+        """The optimiser's step along the released average."""
+        return self.optimiser.update(state, estimate)
+
+    def result(self, state: Any) -> Any:
+        """The optimiser's output."""
+        return self.optimiser.result(state)

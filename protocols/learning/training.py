@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from protocols.comparison.baselines import Baseline, run_baseline
+from protocols.comparison.baselines import Baseline
 from protocols.optimisation.phases import Phased
 from protocols.problems.domains import L2Ball
 from protocols.problems.losses import LinearLoss
@@ -21,6 +21,8 @@ from protocols.shuffle.noisy_mean import NOISE_RATIO, NoisyMean
 from protocols.shuffle.optimiser import FirstOrder
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, positive
+from shuffle_sim.execution.engine import run
+from shuffle_sim.execution.result import Result
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec, least_noise
 from shuffle_sim.privacy.trust import Trust
@@ -220,9 +222,9 @@ class Trainer:
             found[way] = trust, min(tried, key=lambda each: each.bound)
         return found
 
-    def baseline(self, protocol: Optimiser, rows: Floats, trust: str, seed: int | None) -> Baseline:
+    def baseline(self, protocol: Optimiser, rows: Floats, trust: str, seed: int | None) -> Result:
         """Run a protocol's plan with another trust's noise: central, local or none."""
-        return run_baseline(protocol, rows, trust, seed)
+        return run(Baseline(protocol, trust), rows, seed=seed)
 
     def risk(self, theta: Floats, rows: Floats) -> float:
         """The mean loss, without any ridge."""

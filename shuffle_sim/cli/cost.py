@@ -9,8 +9,8 @@ from rich.table import Table as Grid
 from shuffle_sim.cli import options as o
 from shuffle_sim.cli.show import console, emit, number, plural, size
 from shuffle_sim.errors import ParameterError
-from shuffle_sim.execution.engine import SEALING_SECONDS
 from shuffle_sim.execution.forecast import Forecast, corollary, forecast
+from shuffle_sim.execution.setup import SEALING_SECONDS
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.registry import registered
 

@@ -17,22 +17,17 @@ import os
 import platform
 import secrets
 import struct
-from collections import Counter, deque
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
-from shuffle_sim.data.cohort import Cohort
-from shuffle_sim.data.population import Population
 from shuffle_sim.errors import CheckpointError, FrameError, ParameterError
 from shuffle_sim.execution.fingerprint import fingerprint
-from shuffle_sim.execution.runtime import Exchange
-from shuffle_sim.privacy.events import PrivacyEvent
-from shuffle_sim.roles import Deployment, ShardRecord, ShuffleRecord, ViewRecord
 from shuffle_sim.wire.codec import decode, encode
 from shuffle_sim.wire.messages import Tally
 
@@ -42,24 +37,90 @@ _SIZE = struct.Struct(
     ">II"
 )  # length of the record and its complement: a damaged length is not taken for a cut record
 _HASH = hashlib.sha256().digest_size
-_Record = TypeVar("_Record", ShardRecord, ShuffleRecord, ViewRecord)
+
+
+Charge = tuple[tuple[str, bytes], ...]
+"""What is charged, by name: equal bytes are the same release."""
+Outcome = tuple[Any, ...]
+"""What came of a release, in values that `wire.codec` can write."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunIdentity:
+    """What must be the same for the same bytes to come again.
+
+    Attributes:
+        marks: by name; they are compared when a run is resumed.
+        task: 16 bytes that name the run.
+        entropy: of the run's random streams.
+    """
+
+    marks: tuple[tuple[str, str], ...]
+    task: bytes
+    entropy: int
+
+    @classmethod
+    def of(
+        cls,
+        values: Mapping[str, Any],
+        settings: Mapping[str, object],
+        *,
+        seed: int | None,
+        task: bytes,
+        entropy: int,
+        libraries: Iterable[str] = (),
+    ) -> "RunIdentity":
+        """With fingerprints of the values.
+
+        Args:
+            values: what the run is made of, by name.
+            settings: plain values, by name.
+            seed: of the run.
+            task: 16 bytes.
+            entropy: of the run.
+            libraries: beside numpy, whose versions decide which bits are drawn.
+
+        Raises:
+            ParameterError: a value that cannot be taken apart.
+        """
+        try:
+            prints = [
+                (name, f"{type(value).__qualname__} {fingerprint(value).hex()[:32]}")
+                for name, value in values.items()
+            ]
+        except TypeError as error:
+            allowed = f"used with {', '.join(values)} that pickle can take"
+            raise ParameterError("checkpoint", str(error), allowed) from error
+        versions = (f"{each} {version(each)}" for each in ("shuffle-sim", "numpy", *libraries))
+        marks = (
+            # First the seed: of another one, data that are split or drawn by it differ, too.
+            ("seed", str(seed)),
+            *prints,
+            *((name, str(value)) for name, value in settings.items()),
+            # Other versions may draw other bits from the same streams: a second release.
+            ("software", ", ".join((*versions, platform.machine()))),
+        )
+        return cls(marks=marks, task=task, entropy=entropy)
 
 
 class Journal:
-    """The journal of a run that keeps nothing; a context manager."""
+    """The journal of a run that keeps nothing; a context manager.
 
-    def __init__(self, deployment: Deployment) -> None:
+    Attributes:
+        task: of the run that was started.
+        entropy: of the run that was started.
+    """
+
+    def __init__(self, identity: RunIdentity) -> None:
         """Take the run as it is."""
-        self.deployment = deployment
+        self.task, self.entropy = identity.task, identity.entropy
 
-    def charge(self, broadcast: bytes, cohort: Cohort, event: PrivacyEvent) -> Exchange | None:
-        """A round is about to be released: from now on it counts as spent. What came of it, if it
-        is over already.
-        """
+    def charge(self, charge: Charge) -> Outcome | None:
+        """From now on a release counts as spent; what came of it, if it is over already."""
         return None
 
-    def settle(self, exchange: Exchange) -> None:
-        """What came of the round that was charged last."""
+    def settle(self, outcome: Outcome) -> None:
+        """What came of the release that was charged last."""
 
     def close(self) -> None:
         """Let go of the files."""
@@ -83,17 +144,8 @@ class Checkpoint(Journal):
     privacy.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        deployment: Deployment,
-        population: Population,
-        seed: int | None,
-        *,
-        resume: bool = False,
-    ) -> None:
-        """Start a journal in the folder or, to resume, read it; `deployment` is then the one that
-        was started.
+    def __init__(self, folder: Path, identity: RunIdentity, *, resume: bool = False) -> None:
+        """Start a journal in the folder or, to resume, read it and take over what was started.
 
         Raises:
             ParameterError: the folder cannot be used, is used by another process, holds a run that
@@ -110,12 +162,11 @@ class Checkpoint(Journal):
                     else "a folder without a run, or given with --resume"
                 )
                 raise ParameterError("checkpoint", str(folder), allowed)
-            identity = _identity(deployment, population, seed)
             head = (
                 FORMAT,
-                *identity,
-                ("task", deployment.task),
-                ("entropy", deployment.entropy.to_bytes(16, "big")),
+                *identity.marks,
+                ("task", identity.task),
+                ("entropy", identity.entropy.to_bytes(16, "big")),
             )
             self._hash = b""
             if not resume:
@@ -126,56 +177,39 @@ class Checkpoint(Journal):
             raise
         try:
             self._records = deque(self._read())
-            super().__init__(self._resumed(deployment, identity))
+            super().__init__(self._resumed(identity))
         except BaseException:
             self.close()
             raise
 
-    def charge(self, broadcast: bytes, cohort: Cohort, event: PrivacyEvent) -> Exchange | None:
+    def charge(self, charge: Charge) -> Outcome | None:
         """Write the charge, or compare it with the one that was written.
 
         Raises:
-            ParameterError: another release was charged for this round.
-            CheckpointError: the disk does not take it; nothing of the round has been drawn.
+            ParameterError: another release was charged in its place.
+            CheckpointError: the disk does not take it; nothing of the release has been drawn.
         """
-        charge = (
-            ("broadcast", hashlib.sha256(broadcast).digest()),
-            ("cohort", encode(cohort)),
-            ("event", encode(event)),
-        )
         if not self._records:
             self._append(encode(charge), "the charge of a round; the round was not begun")
             return None
-        for (name, charged), (_, asked) in zip(
-            self._decoded(self._records.popleft()), charge, strict=True
-        ):
+        written = self._decoded(self._records.popleft())
+        for (name, charged), (_, asked) in zip(written, charge, strict=True):
             if charged != asked:
                 raise ParameterError(
                     name, asked.hex(), f"the one that was charged for the round ({charged.hex()})"
                 )
-        if not self._records:
-            return None
-        users, shuffler, tally, found = self._decoded(self._records.popleft())
-        return Exchange(
-            users=_raised(ShardRecord, users),
-            shuffler=_raised(ShuffleRecord, shuffler),
-            tally=tally,
-            analyzer=_raised(ViewRecord, found),
-        )
+        outcome: Outcome | None = None
+        if self._records:
+            outcome = self._decoded(self._records.popleft())
+        return outcome
 
-    def settle(self, exchange: Exchange) -> None:
-        """Write the round's records and tally.
+    def settle(self, outcome: Outcome) -> None:
+        """Write what came of the release.
 
         Raises:
             CheckpointError: the disk does not take it; the round stays charged, and resumed it
                 gives the same again.
         """
-        outcome = (
-            _lowered(exchange.users),
-            _lowered(exchange.shuffler),
-            exchange.tally,
-            _lowered(exchange.analyzer),
-        )
         self._append(encode(outcome), "the outcome of a round; the round stays charged")
 
     def close(self) -> None:
@@ -239,7 +273,7 @@ class Checkpoint(Journal):
             yield body
             position = start + size
 
-    def _resumed(self, deployment: Deployment, identity: tuple[tuple[str, str], ...]) -> Deployment:
+    def _resumed(self, identity: RunIdentity) -> RunIdentity:
         if not self._records:
             raise self._damaged("the beginning")
         form, *stored = self._decoded(self._records.popleft())
@@ -248,14 +282,14 @@ class Checkpoint(Journal):
                 "checkpoint", str(self._path), f"of format {FORMAT}; it is of format {form}"
             )
         *same, (_, task), (_, entropy) = stored
-        for (name, theirs), (_, ours) in zip(same, identity, strict=True):
+        for (name, theirs), (_, ours) in zip(same, identity.marks, strict=True):
             if theirs != ours:
                 raise ParameterError(
                     "checkpoint",
                     str(self._path),
                     f"this run's: its {name} is {theirs}, this run's is {ours}",
                 )
-        return replace(deployment, task=task, entropy=int.from_bytes(entropy, "big"))
+        return replace(identity, task=task, entropy=int.from_bytes(entropy, "big"))
 
     def _decoded(self, body: bytes) -> Any:
         try:
@@ -271,23 +305,17 @@ class Checkpoint(Journal):
         )
 
 
-def journal_of(
-    folder: str | Path | None,
-    resume: bool,
-    deployment: Deployment,
-    population: Population,
-    seed: int | None,
-) -> Journal:
+def journal_of(folder: str | Path | None, resume: bool, identity: RunIdentity) -> Journal:
     """The run's journal: in the folder, or none.
 
     Raises:
         ParameterError: as `Checkpoint`, or a run is to be resumed from no folder.
     """
     if folder is not None:
-        return Checkpoint(Path(folder), deployment, population, seed, resume=resume)
+        return Checkpoint(Path(folder), identity, resume=resume)
     if resume:
         raise ParameterError("resume", resume, "used with the folder of a checkpoint")
-    return Journal(deployment)
+    return Journal(identity)
 
 
 def split_seed(folder: str | Path | None, resume: bool, seed: int | None) -> int | None:
@@ -338,59 +366,6 @@ def _locked(folder: Path, *, create: bool) -> int:
         )
         raise ParameterError("checkpoint", str(folder), allowed) from error
     return opened
-
-
-def _identity(
-    deployment: Deployment, population: Population, seed: int | None
-) -> tuple[tuple[str, str], ...]:
-    """What must be the same for the same bytes to come again, by name."""
-    try:
-        prints = {
-            name: f"{type(value).__qualname__} {fingerprint(value).hex()[:32]}"
-            for name, value in (
-                ("protocol", deployment.protocol),
-                ("data", population),
-                ("adversary", deployment.adversary),
-            )
-        }
-    except TypeError as error:
-        raise ParameterError(
-            "checkpoint",
-            str(error),
-            "used with a protocol, data and adversary that pickle can take",
-        ) from error
-    libraries = ["shuffle-sim", "numpy", *(["numba"] if deployment.kernel == "compiled" else [])]
-    return (
-        (
-            "seed",
-            str(seed),
-        ),  # first: of another seed, data that are split or drawn by it differ, too
-        *prints.items(),
-        ("fidelity", deployment.fidelity),
-        ("block size", str(deployment.block_size)),
-        ("kernel", deployment.kernel),
-        ("shuffler shards", str(deployment.shuffler_shards)),
-        ("security", deployment.security),
-        # Other versions may draw other bits from the same streams: that would be a second release.
-        (
-            "software",
-            ", ".join(f"{name} {version(name)}" for name in libraries) + f", {platform.machine()}",
-        ),
-    )
-
-
-def _lowered(record: ShardRecord | ShuffleRecord | ViewRecord) -> tuple[Any, ...]:
-    """Its fields, counters as sorted pairs."""
-    return tuple(
-        tuple(sorted(field.items())) if isinstance(field, Counter) else field
-        for field in vars(record).values()
-    )
-
-
-def _raised(kind: type[_Record], fields: tuple[Any, ...]) -> _Record:
-    counted = {name for name, value in vars(kind()).items() if isinstance(value, Counter)}
-    named: dict[str, Any] = dict(zip(vars(kind()), fields, strict=True))
-    return kind(**named | {name: Counter(dict(named[name])) for name in counted})
 
 
 def _chained(before: bytes, body: bytes) -> bytes:

@@ -16,7 +16,7 @@ import numpy as np
 
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.costs import chunks_on_wire, sealing, users_to_shuffler
-from shuffle_sim.execution.engine import default_block_size
+from shuffle_sim.execution.setup import default_block_size
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.base import Protocol, RoundSpec
 from shuffle_sim.roles import SECURITIES

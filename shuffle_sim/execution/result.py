@@ -1,15 +1,17 @@
 """What a run gives, and what became of the reports."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from shuffle_sim.errors import AccountingError
+from shuffle_sim.errors import AccountingError, ShuffleSimError
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.runtime import Exchange
-from shuffle_sim.privacy.guarantee import Guarantee
+from shuffle_sim.privacy.guarantee import Guarantee, Unit
 from shuffle_sim.privacy.ledger import PrivacyLedger
+from shuffle_sim.privacy.trust import Trust
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +94,7 @@ class Result:
         seed: None, or the seed that reproduces the run (which is then not private).
         ledger: every release, with its cohort.
         security: none, transport or onion.
+        trust: who must be trusted.
     """
 
     value: Any
@@ -108,6 +111,12 @@ class Result:
     seed: int | None
     ledger: PrivacyLedger
     security: str = "none"
+    trust: Trust = Trust.SHUFFLE
+
+    @property
+    def unit(self) -> Unit:
+        """Whose data the guarantee protects: one record, or all records of one person."""
+        return self.privacy.unit
 
     @property
     def private(self) -> bool:
@@ -115,3 +124,24 @@ class Result:
         private.
         """
         return self.seed is None
+
+
+@contextmanager
+def spending(ledger: PrivacyLedger, delta: float) -> Iterator[None]:
+    """What was spent stays known: an error that ends a run bears the ledger and a note."""
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, ShuffleSimError):
+            error.ledger = ledger
+        if ledger.charges:
+            known = (
+                ""
+                if ledger.settled
+                else "; the last with the noise planned: how much was added is not known"
+            )
+            error.add_note(
+                f"spent until then, {len(ledger.charges)} round(s) charged: "
+                f"{ledger.guarantee(delta)}{known}"
+            )
+        raise

@@ -3,7 +3,7 @@ runtimes.
 """
 
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -29,6 +29,7 @@ _CHUNKS_TOGETHER = 4  # frames of a view that are asked for together
 ATTEMPTS = 6
 """How often a round is begun before it is aborted, if every time a role is lost."""
 _Value = TypeVar("_Value")
+_Record = TypeVar("_Record", ShardRecord, ShuffleRecord, ViewRecord)
 
 
 class HostLostError(ShuffleSimError, RuntimeError):
@@ -43,6 +44,37 @@ class Exchange:
     shuffler: ShuffleRecord
     tally: Tally
     analyzer: ViewRecord = field(default_factory=ViewRecord)
+
+    @property
+    def outcome(self) -> tuple[Any, ...]:
+        """All of it in plain values, for the journal."""
+        records = _lowered(self.users), _lowered(self.shuffler), _lowered(self.analyzer)
+        return (*records, self.tally)
+
+    @classmethod
+    def of(cls, outcome: tuple[Any, ...]) -> "Exchange":
+        """The exchange of an `outcome`."""
+        users, shuffler, analyzer, tally = outcome
+        return cls(
+            users=_raised(ShardRecord, users),
+            shuffler=_raised(ShuffleRecord, shuffler),
+            tally=tally,
+            analyzer=_raised(ViewRecord, analyzer),
+        )
+
+
+def _lowered(record: ShardRecord | ShuffleRecord | ViewRecord) -> tuple[Any, ...]:
+    """Its fields, counters as sorted pairs."""
+    return tuple(
+        tuple(sorted(field.items())) if isinstance(field, Counter) else field
+        for field in vars(record).values()
+    )
+
+
+def _raised(kind: type[_Record], fields: tuple[Any, ...]) -> _Record:
+    counted = {name for name, value in vars(kind()).items() if isinstance(value, Counter)}
+    named: dict[str, Any] = dict(zip(vars(kind()), fields, strict=True))
+    return kind(**named | {name: Counter(dict(named[name])) for name in counted})
 
 
 def worker_blocks(deployment: Deployment, workers: int) -> list[range]:
@@ -72,6 +104,7 @@ class Runtime(ABC):
         self, deployment: Deployment, population: Population, workers: int
     ) -> PlannedRound | None:
         """Set the roles up; returns the first round."""
+        self.start()
         self._deployment, self._rows = deployment, self.shared(population)
         self._asked: list[bytes] = []
         self._over: list[Tally] = []
@@ -115,6 +148,9 @@ class Runtime(ABC):
     def result(self) -> Any:
         """The protocol's output."""
         return self._surely(lambda: self._first("result"))
+
+    def start(self) -> None:
+        """Make ready to host roles."""
 
     def close(self) -> None:
         """End what was started."""

@@ -2,7 +2,9 @@
 
 import math
 
+from shuffle_sim.privacy.bounds import gamma
 from shuffle_sim.privacy.events import (
+    GammaEvent,
     GaussianEvent,
     LaplaceEvent,
     NonPrivateEvent,
@@ -39,6 +41,35 @@ class NonPrivate(Theorem[NonPrivateEvent]):
     def delta(self, events: Releases[NonPrivateEvent], epsilon: float) -> float:
         """All of it."""
         return 1.0
+
+
+class Gamma(Theorem[GammaEvent]):
+    """Noise of density ~ exp(-rate ||z||_2): pure at the rate, and an exact curve below it."""
+
+    event = GammaEvent
+    source = "l2 mechanism, exact curve (docs: theory, Central noise)"
+    examples = (GammaEvent(1.0, 1), GammaEvent(1.5, 10), GammaEvent(0.3, 3), GammaEvent(7.0, 1000))
+
+    def pure(self, event: GammaEvent) -> float:
+        """The rate."""
+        return event.rate
+
+    def exact(self, event: GammaEvent, delta: float) -> float:
+        """Of a shift of norm 1."""
+        return gamma.epsilon(delta, event.rate, event.coordinates)
+
+    def epsilon(self, events: Releases[GammaEvent], delta: float) -> float:
+        """Exact for one release."""
+        ((event, count), *more) = events
+        one = self.exact(event, delta) if count == 1 and not more else math.inf
+        return min(one, super().epsilon(events, delta))
+
+    def delta(self, events: Releases[GammaEvent], epsilon: float) -> float:
+        """Exact for one release."""
+        ((event, count), *more) = events
+        alone = count == 1 and not more
+        one = gamma.delta(epsilon, event.rate, event.coordinates) if alone else 1.0
+        return min(one, super().delta(events, epsilon))
 
 
 class Laplace(Theorem[LaplaceEvent]):

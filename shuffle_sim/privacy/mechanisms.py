@@ -39,9 +39,11 @@ class Mechanism(ABC, Generic[Released]):
 
     Attributes:
         norm: in which the sensitivity is stated.
+        sessions: whether one charge pays for several queries; then `sample` takes `opened`.
     """
 
     norm: ClassVar[Norm]
+    sessions: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -285,8 +287,9 @@ class Exponential(Mechanism[int]):
     """The exponential mechanism on a finite set (McSherry and Talwar 2007).
 
     The value is the array of the utilities u of all choices, and the release an index of it. An
-    index has probability ~ e^{epsilon u / (2 S)}; S is the largest change of any one utility.
-    Losses lie in a range of length epsilon (Dong, Durfee and Rogers 2020).
+    index has probability ~ e^{epsilon u / S}. S is the range of the changes: the largest change of
+    any utility less the least; it is at most twice the largest change in absolute value. Losses
+    lie in a range of length epsilon (Dong, Durfee and Rogers 2020).
 
     Attributes:
         epsilon: above 0.
@@ -313,5 +316,5 @@ class Exponential(Mechanism[int]):
         if utilities.ndim != 1 or not utilities.size:
             raise ParameterError("value", value, "one utility for each of one or more choices")
         with np.errstate(over="ignore"):  # a choice that is so much worse is never drawn
-            scores = self.epsilon / (2 * sensitivity) * (utilities - utilities.max())
+            scores = self.epsilon / sensitivity * (utilities - utilities.max())
         return int(np.argmax(scores + rng.gumbel(size=utilities.size)))

@@ -75,6 +75,7 @@ class AboveThreshold(Mechanism[bool]):
     """
 
     norm: ClassVar[Norm] = "l2"
+    sessions: ClassVar[bool] = True
     epsilon: float
     threshold: float
     sensitivity: float

@@ -18,6 +18,7 @@ from shuffle_sim.wire.codec import encode
 from shuffle_sim.wire.messages import Tally
 
 State = TypeVar("State")
+Asked = TypeVar("Asked")
 
 
 class Query(ABC):
@@ -76,14 +77,11 @@ class RoundSpec:
         return encode((self.cohort, self.query, self.randomizer, self.minimum), vocabulary)
 
 
-class Protocol(ABC, Generic[State]):
-    """A shuffle protocol as pure functions over an explicit state, without I/O or randomness.
+class Algorithm(ABC, Generic[State, Asked]):
+    """Pure functions over an explicit state that say what is asked of the users' data, and of whom.
 
-    Attributes:
-        honest_fraction: of the users in a round whose noise is counted on, assumed in advance.
+    Without I/O and without randomness of its own: a runtime or the curator answers what is asked.
     """
-
-    honest_fraction: float = 1.0
 
     @property
     @abstractmethod
@@ -94,6 +92,40 @@ class Protocol(ABC, Generic[State]):
     @abstractmethod
     def delta(self) -> float:
         """The delta at which the run's guarantee is stated."""
+
+    @abstractmethod
+    def check(self, rows: NDArray[Any]) -> None:
+        """Refuse rows of users' data that it cannot work on.
+
+        Raises:
+            ParameterError: naming what is wrong.
+        """
+
+    @abstractmethod
+    def init(self) -> State:
+        """The state before anything was asked."""
+
+    @abstractmethod
+    def plan(self, state: State) -> Asked | None:
+        """What is asked next, or None when done."""
+
+    @abstractmethod
+    def update(self, state: State, estimate: Any) -> State:
+        """The state after the answer."""
+
+    @abstractmethod
+    def result(self, state: State) -> Any:
+        """What it outputs from its final state."""
+
+
+class Protocol(Algorithm[State, RoundSpec], ABC, Generic[State]):
+    """A shuffle protocol: it plans rounds, which users, shuffler and analyzer run.
+
+    Attributes:
+        honest_fraction: of the users in a round whose noise is counted on, assumed in advance.
+    """
+
+    honest_fraction: float = 1.0
 
     @property
     def vocabulary(self) -> tuple[type, ...]:
@@ -116,30 +148,6 @@ class Protocol(ABC, Generic[State]):
         user a second time.
         """
         return False
-
-    @abstractmethod
-    def check(self, rows: NDArray[Any]) -> None:
-        """Refuse rows of users' data the protocol cannot work on.
-
-        Raises:
-            ParameterError: naming what is wrong.
-        """
-
-    @abstractmethod
-    def init(self) -> State:
-        """The state before the first round."""
-
-    @abstractmethod
-    def plan(self, state: State) -> RoundSpec | None:
-        """The next round, or None when done."""
-
-    @abstractmethod
-    def update(self, state: State, estimate: Any) -> State:
-        """The state after a round's estimate."""
-
-    @abstractmethod
-    def result(self, state: State) -> Any:
-        """What the protocol outputs from its final state."""
 
 
 def check_rows(rows: NDArray[Any], shape: tuple[int, ...]) -> None:

@@ -216,7 +216,7 @@ class UserShard(Keyed):
                 if whole
                 else np.asfortranarray(np.concatenate([chunk[part] for part in parts]))
             )
-            values, *counted = _admitted(broadcast.query(rows), randomizer)
+            values, *counted = admitted(broadcast.query(rows), randomizer)
             asked, clipped, nonfinite = (
                 asked + len(rows),
                 clipped + counted[0],
@@ -274,7 +274,7 @@ def chunk_rows(rows: NDArray[Any]) -> int:
     return max(64, -(-_CHUNK_VALUES // (rows.size // max(1, len(rows)) or 1)))
 
 
-def _admitted(values: Values, randomizer: Randomizer) -> tuple[Values, int, int]:
+def admitted(values: Values, randomizer: Randomizer) -> tuple[Values, int, int]:
     """Values in the randomizer's domain, how many were clipped, and how many were not finite and
     became zero.
 

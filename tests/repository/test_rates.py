@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from protocols import ShuffleGD
-from protocols.comparison.baselines import run_baseline
+from protocols.comparison.baselines import Baseline
 from shuffle_sim import Privacy, run
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -170,13 +170,13 @@ def test_interactive_gd_costs_at_most_a_tenth_more_than_the_central_model(rates,
     instance, n, privacy = method.instance(10), 100_000, Privacy(1.0, 1e-6)
     protocol = ShuffleGD.calibrated(n=n, problem=instance.problem, privacy=privacy, rounds=rounds)
     rows = instance.population(n, 0)
-    quiet = run_baseline(protocol, rows, "none").value
+    quiet = run(Baseline(protocol, "none"), rows).value
     values = {
         "shuffle": [
             run(protocol, rows, fidelity="aggregate", seed=seed).value for seed in range(20)
         ],
-        "central": [run_baseline(protocol, rows, "central", seed).value for seed in range(20)],
-        "local": [run_baseline(protocol, rows, "local", seed).value for seed in range(2)],
+        "central": [run(Baseline(protocol, "central"), rows, seed=s).value for s in range(20)],
+        "local": [run(Baseline(protocol, "local"), rows, seed=s).value for s in range(2)],
     }
     excess = {
         model: np.array([instance.excess(theta) for theta in found])

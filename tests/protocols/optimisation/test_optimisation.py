@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from protocols.central.pan_private import PanPrivateACSA
-from protocols.comparison.baselines import run_baseline
+from protocols.comparison.baselines import Baseline
 from protocols.optimisation.acceleration import Schedule
 from protocols.optimisation.base import DivergedError
 from protocols.optimisation.phases import Phased
@@ -86,7 +86,9 @@ def exact(protocol_of, problem, rows, rounds):
     gradients are exact.
     """
     stacked = np.tile(rows, (rounds, 1))
-    return run_baseline(protocol_of(len(stacked), quiet(problem, len(rows))), stacked, "none").value
+    return run(
+        Baseline(protocol_of(len(stacked), quiet(problem, len(rows))), "none"), stacked
+    ).value
 
 
 @pytest.mark.parametrize("kind", PROBLEMS)
@@ -112,7 +114,7 @@ def test_without_noise_every_optimiser_meets_its_textbook_bound(kind, rounds):
     )
     assert gap(sgd) <= ShuffleSGD.gap(problem, distance, eta, rounds, 0.0) + 1e-9
     gd = ShuffleGD(n=M, rounds=rounds, eta=eta, mean=quiet(problem, M), **common)
-    value = run_baseline(gd, rows, "none").value
+    value = run(Baseline(gd, "none"), rows).value
     assert np.allclose(
         value, sgd
     )  # without noise, and every batch the same users: the same algorithm
@@ -135,8 +137,11 @@ def test_without_noise_every_optimiser_meets_its_textbook_bound(kind, rounds):
         )
     if problem.smooth:
         step = 1 / (2 * problem.smoothness())
-        value = run_baseline(
-            ShuffleGD(n=M, rounds=rounds, eta=step, mean=quiet(problem, M), **common), rows, "none"
+        value = run(
+            Baseline(
+                ShuffleGD(n=M, rounds=rounds, eta=step, mean=quiet(problem, M), **common), "none"
+            ),
+            rows,
         ).value
         assert gap(value) <= distance**2 / (2 * step * rounds) + length * distance / rounds + 1e-9
 
@@ -206,7 +211,7 @@ def test_without_noise_every_optimiser_finds_the_optimum_of_an_independent_solve
             privacy=PRIVACY,
         ),
     )
-    found["SGD"] = run_baseline(sgd, np.tile(rows, (times * len(steps), 1)), "none").value
+    found["SGD"] = run(Baseline(sgd, "none"), np.tile(rows, (times * len(steps), 1))).value
     gd = descend(
         [(M, None)] * len(steps),
         lambda n, k: ShuffleGD(
@@ -218,7 +223,7 @@ def test_without_noise_every_optimiser_finds_the_optimum_of_an_independent_solve
             privacy=PRIVACY,
         ),
     )
-    found["GD"] = run_baseline(gd, np.tile(rows, (len(steps), 1)), "none").value
+    found["GD"] = run(Baseline(gd, "none"), np.tile(rows, (len(steps), 1))).value
     for name, theta in found.items():
         assert problem.risk(theta, rows) - least == pytest.approx(0.0, abs=1e-4), name
         if problem.smooth:
@@ -237,7 +242,7 @@ def test_pan_private_acsa_without_noise_is_acsa():
     acsa = ShuffleACSA(
         problem=problem, n=200, schedule=schedule, mean=quiet(problem, 10), privacy=PRIVACY
     )
-    assert np.abs(pan.result() - run_baseline(acsa, rows, "none").value).max() < 1e-9
+    assert np.abs(pan.result() - run(Baseline(acsa, "none"), rows).value).max() < 1e-9
     with pytest.raises(ParameterError, match="first 200"):
         pan.observe(rows[0])
 
@@ -378,7 +383,8 @@ def test_baselines_share_the_optimiser_and_differ_in_noise_and_trust():
     rows = users(problem.loss, n)
     protocol = ShuffleGD.calibrated(n=n, problem=problem, privacy=PRIVACY, rounds=20)
     results = {
-        model: run_baseline(protocol, rows, model, seed=1) for model in ("none", "central", "local")
+        trust: run(Baseline(protocol, trust), rows, seed=1)
+        for trust in ("none", "central", "local")
     }
     assert math.isinf(results["none"].privacy.epsilon)
     for model in ("central", "local"):
@@ -402,10 +408,10 @@ def test_baselines_share_the_optimiser_and_differ_in_noise_and_trust():
     assert Noise(D, 1.0, PRIVACY, trust=Trust.LOCAL).squared(100) == pytest.approx(
         100 * central.squared(100)
     )
-    with pytest.raises(ParameterError, match="model"):
-        run_baseline(protocol, rows, "shuffle")
+    with pytest.raises(ParameterError, match="trust"):
+        Baseline(protocol, "shuffle")
     with pytest.raises(ParameterError, match="data"):
-        run_baseline(protocol, rows[:10], "none")
+        run(Baseline(protocol, "none"), rows[:10])
 
 
 def test_papers_constants_run_and_carry_its_theorems():

@@ -10,7 +10,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from protocols import Phased, ShuffleACSA, ShuffleGD, ShuffleSGD
-from protocols.comparison.baselines import run_baseline
+from protocols.comparison.baselines import Baseline
 from protocols.optimisation.acceleration import Schedule
 from protocols.optimisation.base import DivergedError
 from protocols.problems.domains import L2Ball
@@ -119,7 +119,7 @@ def test_phases_of_acsa_find_the_optimum_of_an_independent_solver():
         )
         for each in schedules
     ]
-    found = run_baseline(Phased(n=150 * 40, phases=phases), np.tile(rows, (150, 1)), "none").value
+    found = run(Baseline(Phased(n=150 * 40, phases=phases), "none"), np.tile(rows, (150, 1))).value
     assert problem.risk(found, rows) - problem.risk(star, rows) == pytest.approx(0.0, abs=1e-4)
     assert np.abs(found - star).max() < 1e-2
 

@@ -21,7 +21,7 @@ from shuffle_sim.auditing.conformance import (
     check_variance,
 )
 from shuffle_sim.errors import RoundAbortedError
-from shuffle_sim.execution.engine import default_block_size
+from shuffle_sim.execution.setup import default_block_size
 from shuffle_sim.privacy.bounds.gaussian import sigma
 from shuffle_sim.protocol.adversary import Dropout
 from shuffle_sim.roles.reports import user_bytes

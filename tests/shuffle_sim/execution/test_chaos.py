@@ -175,13 +175,13 @@ def forgetful_charge(self, cohort, event, charge=PrivacyLedger.charge):
         self._planned.pop(3)
 
 
-def late_charge(self, broadcast, cohort, event):
-    self.late = broadcast, cohort, event
+def late_charge(self, charge):
+    self.late = charge
 
 
-def late_settle(self, exchange, charge=Checkpoint.charge, settle=Checkpoint.settle):
-    charge(self, *self.late)
-    settle(self, exchange)
+def late_settle(self, outcome, charge=Checkpoint.charge, settle=Checkpoint.settle):
+    charge(self, self.late)
+    settle(self, outcome)
 
 
 @pytest.mark.parametrize("runtime", [Redrawing, Forgetting, Counting])

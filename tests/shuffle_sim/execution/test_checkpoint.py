@@ -24,6 +24,7 @@ from shuffle_sim import ParameterError, run
 from shuffle_sim.data.population import Generated, InMemory, NpyFiles
 from shuffle_sim.errors import CheckpointError, RoundAbortedError
 from shuffle_sim.execution.checkpoint import FILE, Checkpoint
+from shuffle_sim.execution.engine import _identity
 from shuffle_sim.execution.fingerprint import fingerprint
 from shuffle_sim.execution.runtime import InProcessRuntime
 from shuffle_sim.protocol.adversary import Adversary, Dropout
@@ -407,8 +408,8 @@ def test_fresh_entropy_after_a_death_would_be_noticed(tmp_path, monkeypatch):
     (tmp_path / "run" / FILE).write_bytes(data[: len(data) // 2])
     kept = Checkpoint._resumed
 
-    def forgetful(self, deployment, identity):
-        return replace(kept(self, deployment, identity), entropy=deployment.entropy)
+    def forgetful(self, identity):
+        return replace(kept(self, identity), entropy=identity.entropy)
 
     monkeypatch.setattr(Checkpoint, "_resumed", forgetful)
     assert (
@@ -514,16 +515,17 @@ def test_a_flipped_bit_anywhere_is_refused(stopped):
     deployment = Deployment(
         protocol=interactive(), task=bytes(16), entropy=5, fidelity="literal", block_size=4
     )
+    identity = _identity(deployment, InMemory(rows()), 5)
     for place in range(len(data)):
         flipped = bytearray(data)
         flipped[place] ^= 1 << int(rng.integers(8))
         (stopped / FILE).write_bytes(flipped)
         with pytest.raises(ParameterError, match="undamaged"):
-            Checkpoint(stopped, deployment, InMemory(rows()), 5, resume=True)
+            Checkpoint(stopped, identity, resume=True)
         refused += 1
     assert refused == len(data) > 1000
     (stopped / FILE).write_bytes(data)
-    Checkpoint(stopped, deployment, InMemory(rows()), 5, resume=True).close()
+    Checkpoint(stopped, identity, resume=True).close()
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def test_the_curves_are_those_of_the_densities(epsilon):
 
 
 def pmf(utilities, epsilon, sensitivity):
-    weights = np.exp(epsilon / (2 * sensitivity) * (utilities - utilities.max()))
+    weights = np.exp(epsilon / sensitivity * (utilities - utilities.max()))
     return weights / weights.sum()
 
 
@@ -186,7 +186,7 @@ def test_the_exponential_mechanism_loses_at_most_epsilon_in_a_range_of_epsilon()
     stated = ShuffleAccountant().compose(Exponential(epsilon).event)
     here, widest = np.log(pmf(UTILITIES, epsilon, sensitivity)), 0.0
     for signs in itertools.product((-1, 0, 1), repeat=UTILITIES.size):
-        moved = UTILITIES + sensitivity * np.array(signs)
+        moved = UTILITIES + sensitivity / 2 * np.array(signs)
         loss = here - np.log(pmf(moved, epsilon, sensitivity))
         widest = max(widest, float(loss.max() - loss.min()))
         assert np.abs(loss).max() <= epsilon

@@ -1,0 +1,220 @@
+"""The curator: the trusted party that alone sees the users' rows and alone calls a mechanism.
+
+It charges the ledger, journals the charge, then draws. Statistics are computed over shards of the
+rows, in process or on workers that belong to the curator; no randomness is drawn there, so a shard
+that is lost is built again and asked again.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from shuffle_sim.arrays import Floats
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.data.population import InMemory, Population, population_of
+from shuffle_sim.errors import ParameterError, RoundAbortedError, integer
+from shuffle_sim.execution.checkpoint import Journal, RunIdentity, journal_of
+from shuffle_sim.execution.costs import Costs
+from shuffle_sim.execution.result import ReportCounts, Result, spending
+from shuffle_sim.execution.runtime import ATTEMPTS, HostLostError, Runtime
+from shuffle_sim.privacy.guarantee import Guarantee
+from shuffle_sim.privacy.ledger import PrivacyLedger
+from shuffle_sim.privacy.trust import Trust
+from shuffle_sim.protocol.release import CentralAlgorithm, Part, Release
+from shuffle_sim.sampling.randomness import Role, entropy_of, stream
+
+_BLOCKS = 16
+_LARGEST_BLOCK = 65_536  # users: a block's rows are looked at together
+_TRUSTED = {
+    Trust.CENTRAL: "a trusted curator",
+    Trust.LOCAL: "no trust: every report is private",
+    Trust.NONE: "no privacy",
+}
+OnRelease = Callable[[int, PrivacyLedger, Costs, Any], None]
+
+
+class CuratorShard:
+    """Some blocks of rows, of which parts of statistics are computed."""
+
+    def __init__(self, population: Population, blocks: Iterable[int], block_size: int) -> None:
+        """Take the blocks."""
+        self._population, self._blocks, self._size = population, tuple(blocks), block_size
+
+    def parts(self, part: Part, cohort: Cohort) -> list[tuple[int, Floats]]:
+        """(block, part of its rows in the cohort) for each block that has some."""
+        found = []
+        for block in self._blocks:
+            spans = cohort.within(block * self._size, (block + 1) * self._size)
+            pieces = [part(self._population.rows(low, high)) for low, high in spans]
+            if pieces:
+                found.append((block, np.sum(pieces, axis=0)))
+        return found
+
+
+class Curator:
+    """Answers releases: charge, journal, draw.
+
+    The value of a statistic depends on the block size only, never on the number of workers.
+    """
+
+    def __init__(
+        self,
+        host: Runtime,
+        population: Population,
+        workers: int,
+        block_size: int,
+        ledger: PrivacyLedger,
+        journal: Journal,
+    ) -> None:
+        """Put the shards where the runtime hosts them."""
+        self._host, self._ledger, self._journal = host, ledger, journal
+        self._rows, self._size = host.shared(population), block_size
+        blocks = range(-(-population.users // block_size))
+        self._blocks = [blocks[each::workers] for each in range(min(workers, len(blocks)))]
+        self._shards = [self._shard(each) for each in self._blocks]
+        self._users = population.users
+        self._open: dict[int, bool] = {}  # sessions: whether they still answer
+
+    def answer(self, release: Release, index: int) -> Any:
+        """The released value, or the journaled one if the release is over already.
+
+        Raises:
+            ParameterError: users that do not exist, or a session that is not open.
+        """
+        if release.cohort.stop > self._users:
+            raise ParameterError("cohort", release.cohort.ranges, f"of {self._users} users")
+        opened = self._session(release, index)
+        if release.event is not None:
+            self._ledger.charge(release.cohort, release.event)
+        known = self._journal.charge((("release", hashlib.sha256(release.public()).digest()),))
+        if known is not None:
+            (released,) = known
+        else:
+            value = release.statistic(
+                lambda part: self._total(part, release.cohort), release.cohort.size
+            )
+            rng = stream(self._journal.entropy, index, Role.CURATOR, 0)
+            drawn = (rng,) if opened is None else (rng, opened)
+            released = release.mechanism.sample(value, release.sensitivity.value, *drawn)
+            self._journal.settle((released,))
+        if opened is not None:
+            self._open[index if release.session is None else release.session] = bool(released)
+        return released
+
+    def _session(self, release: Release, index: int) -> np.random.Generator | None:
+        """The generator of the session's beginning: the same at each of its queries."""
+        if not release.mechanism.sessions:
+            return None
+        first = index if release.session is None else release.session
+        if first != index and not self._open.get(first, False):
+            allowed = "the index of a release whose session is open: no query was below it yet"
+            raise ParameterError("session", release.session, allowed)
+        return stream(self._journal.entropy, first, Role.CURATOR, 1)
+
+    def _total(self, part: Part, cohort: Cohort) -> Floats:
+        """The sum over all blocks in order; lost shards are built again."""
+        for _ in range(ATTEMPTS):
+            try:
+                asked = [self._host.call(shard, "parts", part, cohort) for shard in self._shards]
+                found = [each for (handle,) in asked for each in self._host.get([handle])[0]]
+                return np.asarray(np.sum([value for _, value in sorted(found, key=_block)], axis=0))
+            except HostLostError as error:
+                lost = error
+                pairs = zip(self._shards, self._blocks, strict=True)
+                self._shards = [
+                    shard if self._host.alive(shard) else self._shard(blocks)
+                    for shard, blocks in pairs
+                ]
+        raise RoundAbortedError(f"a shard of the curator was lost {ATTEMPTS} times: {lost}")
+
+    def _shard(self, blocks: range) -> Any:
+        return self._host.host(CuratorShard, self._rows, blocks, self._size)
+
+
+def _block(part: tuple[int, Floats]) -> int:
+    return part[0]
+
+
+def run_curator(
+    algorithm: CentralAlgorithm[Any],
+    data: Population | ArrayLike,
+    host: Runtime,
+    *,
+    workers: int,
+    seed: int | None,
+    block_size: int | None,
+    checkpoint: str | Path | None,
+    resume: bool,
+    on_round: OnRelease | None,
+) -> Result:
+    """Run an algorithm of the trusted curator; `engine.run` is its public name.
+
+    Raises:
+        ParameterError: for bad parameters or data, before anything is drawn.
+        CheckpointError: the disk does not take the checkpoint any more.
+    """
+    population = _suited(algorithm, data)
+    default = max(1, min(-(-population.users // _BLOCKS), _LARGEST_BLOCK))
+    size = default if block_size is None else integer("block_size", block_size)
+    identity = RunIdentity.of(
+        {"algorithm": algorithm, "data": population},
+        {"block size": size},
+        seed=seed,
+        task=secrets.token_bytes(16),
+        entropy=entropy_of(seed),
+    )
+    ledger, state, index, asked = PrivacyLedger(), algorithm.init(), 0, 0
+    journal = journal_of(checkpoint, resume, identity)
+    with spending(ledger, algorithm.delta), journal, host:
+        host.start()
+        curator = Curator(host, population, workers, size, ledger, journal)
+        while (release := algorithm.plan(state)) is not None:
+            state = algorithm.update(state, curator.answer(release, index))
+            asked += release.cohort.size
+            if on_round is not None:
+                on_round(index, ledger, Costs(), release.statistic)
+            index += 1
+    guarantee = _guarantee(algorithm, ledger, seed)
+    return Result(
+        value=algorithm.result(state),
+        privacy=guarantee,
+        promised=guarantee,
+        rounds=index,
+        costs=Costs(),
+        reports=ReportCounts(asked=asked, accepted=asked),
+        fidelity="none",
+        kernel="numpy",
+        runtime=host.name,
+        workers=workers,
+        shuffler_shards=0,
+        seed=seed,
+        ledger=ledger,
+        trust=algorithm.trust,
+    )
+
+
+def _suited(algorithm: CentralAlgorithm[Any], data: Population | ArrayLike) -> Population:
+    population = population_of(data)
+    if population.users != algorithm.users:
+        raise ParameterError("data", population.users, f"the rows of {algorithm.users} users")
+    if isinstance(population, InMemory):
+        algorithm.check(population.array)
+    return population
+
+
+def _guarantee(
+    algorithm: CentralAlgorithm[Any], ledger: PrivacyLedger, seed: int | None
+) -> Guarantee:
+    notes = [_TRUSTED[algorithm.trust]]
+    if algorithm.trust is not Trust.NONE:
+        notes.append("floating-point noise (Mironov 2012; Haney et al. 2022)")
+    if seed is not None:
+        notes.append("seeded: reproducible, and therefore not private")
+    found = ledger.guarantee(algorithm.delta, assumptions=tuple(notes))
+    return replace(found, unit=algorithm.unit)

@@ -1,0 +1,174 @@
+"""How a protocol is run on some data: checks, and what was left open chosen by cost."""
+
+import math
+import secrets
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from shuffle_sim.data.population import InMemory, Population, population_of
+from shuffle_sim.errors import ParameterError, integer, positive
+from shuffle_sim.protocol.adversary import Adversary
+from shuffle_sim.protocol.base import Protocol
+from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.roles import FIDELITIES, SECURITIES, Deployment
+from shuffle_sim.roles.reports import user_bytes
+from shuffle_sim.sampling.kernels import available
+from shuffle_sim.sampling.randomness import entropy_of
+from shuffle_sim.wire.sealing import sealing_time
+
+_BLOCKS = 16
+_MOST_SUMS = 128  # blocks that send one sum each: more would only be more to read
+_LARGEST_BLOCK = {
+    "literal": (65_536, 1 << 21),
+    "counts": (65_536, 1 << 21),
+    "aggregate": (131_072, 1 << 24),
+}
+"""Users, and bytes of what they send; at aggregate fidelity, where the block sends one sum, of the
+values that it is made of.
+"""
+_LARGEST_FRAME = 1 << 29  # bytes that a block of users may send at once
+SEALING_SECONDS = 600.0
+"""A round of onion that would take longer is refused, where nothing else is said."""
+_LARGEST_ROUND = 1 << 36  # bytes of messages: parts and frames of a view are counted in 16 bits
+_LITERAL_MESSAGES = 10**8  # up to here a literal round takes about a second: simulate every message
+
+
+def default_block_size(users: int, randomizer: Randomizer, fidelity: str = "literal") -> int:
+    """Users per block: some 16 blocks for a small run, at most as _LARGEST_BLOCK says while there
+    are not too many.
+    """
+    most, room = _LARGEST_BLOCK[fidelity]
+    size = max(1, min(-(-users // _BLOCKS), most, room // user_bytes(fidelity, randomizer)))
+    while fidelity == "aggregate" and users > _MOST_SUMS * size:
+        size *= 2
+    return size
+
+
+def deployment_of(
+    protocol: Protocol[Any],
+    fidelity: str | None,
+    seed: int | None,
+    adversary: Adversary | None,
+    block_size: int | None,
+    kernel: str | None,
+    shuffler_shards: int,
+    security: str,
+) -> tuple[Deployment, int]:
+    """How the protocol is run, with what was left open chosen by cost; and the block size that a
+    literal run would have.
+    """
+    first = protocol.plan(protocol.init())
+    if first is None:
+        raise ParameterError(
+            "protocol", type(protocol).__name__, "a protocol with at least one round"
+        )
+    randomizer, labels = first.randomizer, first.randomizer.alphabet.labels
+    if security not in SECURITIES:
+        raise ParameterError("security", security, f"one of {', '.join(SECURITIES)}")
+    if security == "onion" and fidelity not in (None, "literal"):
+        raise ParameterError(
+            "security",
+            security,
+            f"none or transport at {fidelity} fidelity: no messages are there to be sealed",
+        )
+    if fidelity is None and security == "onion":
+        fidelity = "literal"
+    if fidelity is None:
+        messages = first.cohort.size * labels * randomizer.per_label
+        fidelity = "literal" if messages <= _LITERAL_MESSAGES else "aggregate"
+    if fidelity not in FIDELITIES:
+        raise ParameterError("fidelity", fidelity, f"one of {', '.join(FIDELITIES)}")
+    literal_size, size = (
+        default_block_size(protocol.users, randomizer, each)
+        if block_size is None
+        else integer("block_size", block_size)
+        for each in ("literal", fidelity)
+    )
+    each = user_bytes(fidelity, randomizer)
+    if fidelity != "aggregate" and min(size, protocol.users) * each > _LARGEST_FRAME:
+        name, given = ("fidelity", fidelity) if size == 1 else ("block_size", size)
+        fits = "counts or aggregate" if size == 1 else f"at most {_LARGEST_FRAME // each}"
+        raise ParameterError(
+            name,
+            given,
+            f"{fits}: {each:,} bytes a user must fit a frame of {_LARGEST_FRAME >> 20} MiB",
+        )
+    sent = first.cohort.size * randomizer.report_bytes
+    if fidelity == "literal" and sent > _LARGEST_ROUND:
+        allowed = (
+            f"counts or aggregate: a literal round would send {sent >> 30:,} GiB, at most are "
+            f"{_LARGEST_ROUND >> 30}"
+        )
+        raise ParameterError("fidelity", fidelity, allowed)
+    kernel = available(kernel, 0 if fidelity == "literal" else first.cohort.size * labels)
+    if integer("shuffler_shards", shuffler_shards, 1, 1024) > 1 and fidelity != "literal":
+        allowed = f"1 at {fidelity} fidelity, where no messages are simulated to be shuffled"
+        raise ParameterError("shuffler_shards", shuffler_shards, allowed)
+    task = secrets.token_bytes(16)
+    return Deployment(
+        protocol=protocol,
+        task=task,
+        entropy=entropy_of(seed),
+        fidelity=fidelity,
+        block_size=size,
+        adversary=adversary,
+        kernel=kernel,
+        shuffler_shards=shuffler_shards,
+        security=security,
+    ), literal_size
+
+
+def suited(protocol: Protocol[Any], data: Population | ArrayLike) -> Population:
+    """The population, if the protocol can work on it; where not all rows are in memory, the first
+    stands for all.
+    """
+    population = population_of(data)
+    if isinstance(population, InMemory):
+        protocol.check(population.array)
+        return population
+    if population.users != protocol.users:
+        raise ParameterError("data", population.users, f"the rows of {protocol.users} users")
+    if protocol.users >= 2**32:
+        raise ParameterError("users", protocol.users, "below 2^32: frames count them in 4 bytes")
+    spec, row = protocol.plan(protocol.init()), np.asfortranarray(population.rows(0, 1), np.float64)
+    try:
+        if spec is not None:
+            spec.randomizer.admit(spec.query(row))
+    except (ValueError, TypeError, IndexError) as error:
+        if isinstance(error, ParameterError):
+            raise
+        raise ParameterError(
+            "data", row.shape, f"rows that the protocol can read ({error})"
+        ) from error
+    return population
+
+
+def check_adversary(
+    adversary: Adversary | None, protocol: Protocol[Any], population: Population
+) -> None:
+    """Refuse an attack that does not apply to the protocol or the data."""
+    spec = protocol.plan(protocol.init())
+    if adversary is not None and spec is not None:
+        for member in adversary.members:
+            member.check(spec, population.rows(0, 1)[0])
+
+
+def check_sealing_time(deployment: Deployment, workers: int, most: float) -> None:
+    """Refuse an onion whose first round would take too long to seal and open."""
+    positive("sealing_seconds", most)
+    spec = deployment.protocol.plan(deployment.protocol.init())
+    assert spec is not None
+    users, messages = spec.cohort.size, spec.randomizer.alphabet.labels * spec.randomizer.per_label
+    seconds = sealing_time(users * messages, users, workers)
+    if seconds > most:
+        allowed = (
+            f"another, or sealing_seconds above {math.ceil(seconds)}: about {seconds:,.0f} s to "
+            f"seal and open"
+        )
+        raise ParameterError(
+            "security",
+            "onion",
+            f"{allowed} {users * messages:,} messages in a round on this machine",
+        )

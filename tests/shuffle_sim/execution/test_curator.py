@@ -1,0 +1,413 @@
+"""The curator: charge before draw, the same bits everywhere, resumed runs, sessions, refusals."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from outside import installed
+from rounds import records
+
+from protocols import ScalarSum, VectorSum
+from protocols.central.sums import BallSum, CentralSum
+from protocols.comparison.baselines import Baseline
+from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim.auditing.conformance import LawError, check_variance
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.data.population import Generated
+from shuffle_sim.errors import CheckpointError, RoundAbortedError
+from shuffle_sim.execution import curator as room
+from shuffle_sim.execution.checkpoint import FILE, Checkpoint
+from shuffle_sim.execution.runtime import HostLostError, InProcessRuntime
+from shuffle_sim.privacy.events import GaussianEvent, NonPrivateEvent
+from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace, Noise, NoNoise
+from shuffle_sim.privacy.sparse_vector import AboveThreshold
+from shuffle_sim.privacy.trust import Trust
+from shuffle_sim.protocol.adversary import Dropout
+from shuffle_sim.protocol.base import Protocol
+from shuffle_sim.protocol.release import CentralAlgorithm, Release, Sensitivity
+
+N, D = 500, 3
+PRIVACY = Privacy(1.0, 1e-6)
+ROWS = np.random.default_rng(0).normal(size=(N, D)) / 2
+ALGORITHM = CentralSum.calibrated(n=N, d=D, privacy=PRIVACY)
+
+
+def clipped(rows, radius=1.0):
+    return rows * np.minimum(1.0, radius / np.linalg.norm(rows, axis=1, keepdims=True))
+
+
+class Rounds(CentralAlgorithm[tuple]):
+    """Some releases of the same sum by one mechanism; `cohorts` one after the other."""
+
+    def __init__(self, mechanism, times=3, cohorts=None, sessions=False):
+        self.mechanism, self.times, self.sessions = mechanism, times, sessions
+        self.cohorts = cohorts or [Cohort.of(0, N)] * times
+
+    users = property(lambda self: N)
+    delta = property(lambda self: 1e-6)
+
+    def check(self, rows):
+        assert rows.shape == (N, D)
+
+    def init(self):
+        return ()
+
+    def plan(self, state):
+        if len(state) == self.times:
+            return None
+        session = 0 if self.sessions and state else None
+        statistic = BallSum(1.0) if isinstance(self.mechanism, Noise) else First()
+        return Release.of(self.cohorts[len(state)], statistic, self.mechanism, session)
+
+    def update(self, state, estimate):
+        return (*state, estimate)
+
+    def result(self, state):
+        return np.array(state)
+
+
+@dataclass(frozen=True)
+class First(BallSum):
+    """The first coordinate of the sum."""
+
+    radius: float = 1.0
+
+    def __call__(self, total, users):
+        return float(total(self.part)[0])
+
+
+# What a run gives
+
+
+def test_a_central_run_gives_the_same_result_record_as_a_protocol():
+    result = run(ALGORITHM, ROWS, seed=3)
+    assert (result.trust, result.unit, result.rounds) == (Trust.CENTRAL, "record", 1)
+    assert result.privacy.epsilon == pytest.approx(1.0, abs=1e-9)
+    assert (result.reports.asked, result.reports.accepted) == (N, N)
+    assert result.costs.payload_bits_per_user == 0
+    assert "a trusted curator" in result.privacy.assumptions
+    assert any("seeded" in note for note in result.privacy.assumptions)
+    assert not result.private
+    assert run(ALGORITHM, ROWS).private
+    assert run(VectorSum(n=N, d=D, g=4, b=20), ROWS).trust is Trust.SHUFFLE
+
+
+def test_the_release_has_the_mechanisms_variance_and_a_tenth_less_would_be_seen():
+    errors = [run(ALGORITHM, ROWS).value - clipped(ROWS).sum(axis=0) for _ in range(400)]
+    check_variance(errors, ALGORITHM.standard_error**2)
+    with pytest.raises(LawError):
+        check_variance(0.9 * np.array(errors), ALGORITHM.standard_error**2)
+
+
+def test_pure_privacy_is_a_delta_of_0_end_to_end():
+    pure = CentralSum.calibrated(n=N, d=D, privacy=Privacy(1.0))
+    assert isinstance(pure.mechanism, L2Laplace)
+    result = run(pure, ROWS)
+    assert (result.privacy.epsilon, result.privacy.delta) == (1.0, 0.0)
+
+
+def test_the_calibrated_sum_takes_the_smaller_noise():
+    wide = CentralSum.calibrated(n=N, d=200, privacy=PRIVACY)
+    for made in (ALGORITHM, wide):
+        gaussian = CentralSum.calibrated(n=N, d=made.d, privacy=PRIVACY, mechanism="gaussian")
+        assert made.error <= gaussian.error
+
+
+def test_rows_that_are_not_finite_or_huge_count_as_members_of_the_ball():
+    rows = np.zeros((4, 2))
+    rows[0], rows[1], rows[2] = (np.nan, 1.0), (1e200, 1e200), (np.inf, 0.0)
+    found = BallSum(1.0).part(rows)
+    assert np.allclose(found, [math.sqrt(0.5)] * 2)
+
+
+# The same bits
+
+
+@pytest.mark.parametrize("trust", ["central", "local", "none"])
+def test_a_baseline_releases_what_its_trust_says(trust):
+    protocol = Baseline(rounds_of(), trust)
+    result = run(protocol, labelled(), seed=1)
+    event = NonPrivateEvent if trust == "none" else GaussianEvent
+    assert {type(charge.event) for charge in result.ledger.charges} == {event}
+    assert result.trust == trust
+
+
+def rounds_of():
+    from rounds import interactive
+
+    return interactive()
+
+
+def labelled():
+    from rounds import rows
+
+    return rows()
+
+
+@pytest.mark.parametrize("workers", [2, 5])
+def test_any_number_of_workers_gives_the_same_bits(workers):
+    alone = run(Rounds(Gaussian(3.0)), ROWS, seed=5, block_size=60)
+    shared = run(Rounds(Gaussian(3.0)), ROWS, seed=5, block_size=60, workers=workers)
+    assert alone.value.tobytes() == shared.value.tobytes()
+    assert run(Rounds(Gaussian(3.0)), ROWS, seed=6).value.tobytes() != alone.value.tobytes()
+
+
+def test_ray_workers_give_the_bits_of_one_process():
+    alone = run(Rounds(Gaussian(3.0)), ROWS, seed=5, block_size=60)
+    there = run(Rounds(Gaussian(3.0)), ROWS, seed=5, block_size=60, runtime="ray", workers=2)
+    assert (there.value.tobytes(), there.runtime) == (alone.value.tobytes(), "ray")
+
+
+def unit_rows(rng, count):
+    return rng.normal(size=(count, D)) / 3
+
+
+def test_rows_that_are_made_when_asked_for_are_added_too():
+    made = Generated(N, unit_rows, seed=4)
+    result = run(CentralSum(n=N, d=D, mechanism=NoNoise()), made)
+    assert np.allclose(result.value, clipped(made.rows(0, N)).sum(axis=0))
+
+
+def test_a_cohort_is_all_that_a_release_sees():
+    cohorts = [Cohort(((0, 7), (100, 333))), Cohort.of(490, 500)]
+    result = run(Rounds(NoNoise(), 2, cohorts), ROWS, block_size=60)
+    inside = clipped(ROWS)
+    assert np.allclose(result.value[0], inside[:7].sum(axis=0) + inside[100:333].sum(axis=0))
+    assert np.allclose(result.value[1], inside[490:].sum(axis=0))
+    noisy = run(Rounds(Gaussian(3.0), 2, cohorts), ROWS)
+    one = run(Rounds(Gaussian(3.0), 1, cohorts[:1]), ROWS)
+    assert noisy.privacy.epsilon == one.privacy.epsilon  # disjoint cohorts, in parallel
+
+
+# Shards that are lost
+
+
+class Losing(InProcessRuntime):
+    """Its shards are lost at some calls."""
+
+    def __init__(self, calls):
+        self.calls, self.made, self.count = calls, 0, 0
+
+    def host(self, role, *arguments):
+        self.made += 1
+        return super().host(role, *arguments)
+
+    def alive(self, host):
+        return False
+
+    def call(self, host, method, *arguments, many=(), returns=1):
+        self.count += 1
+        if self.count in self.calls:
+            raise HostLostError("gone")
+        return super().call(host, method, *arguments, many=many, returns=returns)
+
+
+def test_a_lost_shard_is_built_again_and_the_release_is_the_same():
+    alone = run(Rounds(Gaussian(3.0)), ROWS, seed=5)
+    losing = Losing({2, 3, 7})
+    result = run(Rounds(Gaussian(3.0)), ROWS, seed=5, runtime=losing, workers=2)
+    assert (result.value.tobytes(), losing.made) == (alone.value.tobytes(), 2 + 3 * 2)
+    assert len(result.ledger.charges) == 3
+    with pytest.raises(RoundAbortedError, match="gone") as caught:
+        run(Rounds(Gaussian(3.0)), ROWS, runtime=Losing(range(1, 99)))
+    assert len(caught.value.ledger.charges) == 1  # charged, so spent
+
+
+# Nothing lost, nothing unrecorded
+
+
+class StopError(Exception):
+    """The process dies here."""
+
+
+@dataclass(frozen=True)
+class Counted(Gaussian):
+    """Counts its draws, and dies before or after one of them."""
+
+    dies: int = -1
+    after: bool = False
+
+    drawn = 0
+
+    def sample(self, value, sensitivity, rng):
+        type(self).drawn += 1
+        if type(self).drawn == self.dies and not self.after:
+            raise StopError
+        released = super().sample(value, sensitivity, rng)
+        if type(self).drawn == self.dies:
+            raise StopError
+        return released
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("dies", [1, 2, 3])
+def test_a_run_killed_at_a_draw_is_resumed_with_the_same_release(dies, after, tmp_path):
+    alone = run(Rounds(Gaussian(3.0)), ROWS, seed=5)
+    Counted.drawn = 0
+    algorithm = Rounds(Counted(3.0, dies, after))
+    with pytest.raises(StopError) as caught:
+        run(algorithm, ROWS, seed=5, checkpoint=tmp_path)
+    assert any("spent until then" in note for note in caught.value.__notes__)
+    assert len(records(tmp_path / FILE)) == 1 + 2 * (dies - 1) + 1  # the last charge is there
+    Counted.drawn = dies  # the deaths are over
+    resumed = run(algorithm, ROWS, seed=5, checkpoint=tmp_path, resume=True)
+    assert resumed.value.tobytes() == alone.value.tobytes()
+    assert len(resumed.ledger.charges) == 3
+    assert Counted.drawn == dies + 3 - (dies - 1)  # what was released is not drawn again
+
+
+def test_a_released_run_is_never_drawn_again(tmp_path):
+    first = run(Rounds(Counted(3.0)), ROWS, checkpoint=tmp_path)
+    Counted.drawn = 0
+    again = run(Rounds(Counted(3.0)), ROWS, checkpoint=tmp_path, resume=True)
+    assert (again.value.tobytes(), Counted.drawn) == (first.value.tobytes(), 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"seed": 6}, "seed"),
+        ({"data": ROWS + 1e-9}, "data"),
+        ({"algorithm": Rounds(Gaussian(3.1))}, "algorithm"),
+        ({"block_size": 7}, "block size"),
+    ],
+)
+def test_a_checkpoint_of_another_run_is_refused(change, named, tmp_path):
+    how = {"algorithm": Rounds(Gaussian(3.0)), "data": ROWS, "seed": 5}
+    run(**how, checkpoint=tmp_path)
+    with pytest.raises(ParameterError, match=f"its {named} is"):
+        run(**how | change, checkpoint=tmp_path, resume=True)
+
+
+def test_a_full_disk_stops_the_run_before_its_next_draw(tmp_path, monkeypatch):
+    kept, Counted.drawn = Checkpoint._append, 0
+
+    def full(self, body, what):
+        if what.startswith("the charge") and Counted.drawn == 1:
+            raise CheckpointError("full")
+        kept(self, body, what)
+
+    monkeypatch.setattr(Checkpoint, "_append", full)
+    with pytest.raises(CheckpointError):
+        run(Rounds(Counted(3.0)), ROWS, seed=5, checkpoint=tmp_path)
+    assert Counted.drawn == 1
+
+
+def test_a_draw_before_its_charge_would_be_caught(tmp_path, monkeypatch):
+    """The check of the tests above: on disk there is a charge for every draw."""
+    monkeypatch.setattr(Checkpoint, "charge", lambda self, charge: None)
+    Counted.drawn = 0
+    with pytest.raises(StopError):
+        run(Rounds(Counted(3.0, 2)), ROWS, seed=5, checkpoint=tmp_path)
+    assert len(records(tmp_path / FILE)) != 1 + 2 * 1 + 1
+
+
+# Sessions
+
+
+def test_a_session_is_charged_once_and_has_one_threshold():
+    above = AboveThreshold(0.5, -1e6, 2.0)
+    result = run(Rounds(above, 5, sessions=True), ROWS, seed=2)
+    assert result.value.tolist() == [True] * 5
+    assert [charge.event.epsilon for charge in result.ledger.charges] == [0.5]
+    assert result.privacy.epsilon == pytest.approx(0.5)
+    opened = room.stream(2, 0, room.Role.CURATOR, 1).laplace(), []
+    monkey = [room.stream(2, 0, room.Role.CURATOR, 1).laplace() for _ in range(3)]
+    assert set(monkey) == {opened[0]}  # the threshold's noise is the same at every query
+
+
+def test_a_session_ends_with_the_first_query_below():
+    with pytest.raises(ParameterError, match="session"):
+        run(Rounds(AboveThreshold(0.5, 1e6, 2.0), 3, sessions=True), ROWS)
+
+
+def test_a_session_that_nobody_opened_is_refused():
+    class Unopened(Rounds):
+        def plan(self, state):
+            return Release.of(Cohort.of(0, N), First(), AboveThreshold(0.5, 0.0, 2.0), 7)
+
+    with pytest.raises(ParameterError, match="session"):
+        run(Unopened(None), ROWS)
+
+
+# What is refused, before any draw
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"adversary": Dropout(0.1)}, "adversary"),
+        ({"security": "onion"}, "security"),
+        ({"shuffler_shards": 2}, "shuffler_shards"),
+        ({"fidelity": "literal"}, "fidelity"),
+        ({"kernel": "numpy"}, "kernel"),
+        ({"workers": N + 1}, "workers"),
+        ({"resume": True}, "resume"),
+    ],
+)
+def test_options_of_messages_are_refused_by_name(options, named):
+    with pytest.raises(ParameterError, match=f"^{named} = "):
+        run(ALGORITHM, ROWS, **options)
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (
+            lambda: CentralSum.calibrated(n=N, d=D, privacy=Privacy(1.0), mechanism="gaussian"),
+            "delta",
+        ),
+        (lambda: CentralSum.calibrated(n=N, d=D, privacy=PRIVACY, mechanism="none"), "mechanism"),
+        (lambda: CentralSum(n=N, d=0, mechanism=NoNoise()), "d"),
+        (lambda: Release(Cohort.of(0, N), BallSum(1.0), None, Gaussian(1.0)), "sensitivity"),
+        (lambda: Release(Cohort.of(0, N), BallSum(1.0), 2.0, Gaussian(1.0)), "sensitivity"),
+        (
+            lambda: Release(
+                Cohort.of(0, N), BallSum(1.0), Sensitivity(2.0, "l1", "-"), Gaussian(1.0)
+            ),
+            "sensitivity",
+        ),
+        (lambda: Release.of(Cohort.of(0, N), BallSum(1.0), "gaussian"), "mechanism"),
+        (lambda: Release.of(Cohort.of(0, N), BallSum(1.0), Gaussian(1.0), session=0), "session"),
+        (lambda: Sensitivity(0.0, "l2", "-"), "sensitivity"),
+        (lambda: Baseline(rounds_of(), "shuffle"), "trust"),
+        (lambda: Baseline(ScalarSum(n=9, g=2, b=3), "central"), "optimiser"),
+        (lambda: run(ALGORITHM, ROWS[:10]), "data"),
+        (lambda: run(ALGORITHM, ROWS[:, :2]), "data.shape"),
+        (lambda: run("sum", ROWS), "algorithm"),
+    ],
+)
+def test_bad_input_is_named(make, named):
+    with pytest.raises(ParameterError) as caught:
+        make()
+    assert caught.value.parameter == named
+
+
+def test_users_that_do_not_exist_are_refused_before_the_charge():
+    class Beyond(Rounds):
+        def plan(self, state):
+            return Release.of(Cohort.of(0, N + 1), BallSum(1.0), Gaussian(1.0))
+
+    with pytest.raises(ParameterError, match="cohort") as caught:
+        run(Beyond(None), ROWS)
+    assert caught.value.ledger.charges == ()
+
+
+# A third party's
+
+OUTSIDE = """
+from protocols.central.sums import CentralSum
+
+class Median(CentralSum):
+    "Stands for an algorithm of somebody else."
+"""
+
+
+def test_a_central_algorithm_comes_by_an_entry_point_alone(tmp_path, monkeypatch):
+    from shuffle_sim.registry import registered
+
+    installed(tmp_path, monkeypatch, "somebody", OUTSIDE, algorithms={"median": "Median"})
+    made = registered("algorithm", "median").calibrated(n=N, d=D, privacy=PRIVACY)
+    assert run(made, ROWS).privacy.epsilon == pytest.approx(1.0, abs=1e-9)
+    assert not isinstance(made, Protocol)
