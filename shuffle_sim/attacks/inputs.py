@@ -29,13 +29,14 @@ class LabelFlip(Coalition):
 
     def check(self, spec: RoundSpec, row: Floats) -> None:
         """Needs the column."""
-        if not -row.size <= self.column < row.size:
-            raise ParameterError("column", self.column, f"one of the {row.size} columns of a row")
+        columns = np.atleast_1d(row).shape[-1]
+        if not -columns <= self.column < columns:
+            raise ParameterError("column", self.column, f"one of the {columns} columns of a row")
 
     def rows(self, context: AttackContext, rows: Floats, rng: np.random.Generator) -> Floats:
-        """The rows with the other label."""
-        flipped = rows.reshape(len(rows), -1).copy()
-        flipped[:, self.column] = 2 * self.about - flipped[:, self.column]
+        """The rows with the other label; of persons, all their records."""
+        flipped = (rows[:, None] if rows.ndim == 1 else rows).copy()
+        flipped[..., self.column] = 2 * self.about - flipped[..., self.column]
         return flipped.reshape(rows.shape)
 
 
