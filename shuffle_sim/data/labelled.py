@@ -1,30 +1,29 @@
-"""What a linear model learns from: rows in the l2 unit ball with a label each, by public rules, and
-people held out.
-"""
+"""What a linear model learns from: labelled rows in the l2 unit ball, and people held out."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.data.tables import Table, numeric
+from shuffle_sim.data.persons import Persons
+from shuffle_sim.data.tables import Table, first_gap, numeric
 from shuffle_sim.errors import ParameterError, real
-from shuffle_sim.sampling.randomness import entropy_of
+from shuffle_sim.sampling.randomness import Role, entropy_of, stream
 
 _SHOWN = 12  # classes named in an error
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Labelled:
     """A table as rows (features, constant, label) for a linear model.
 
     Attributes:
         table: where the rows come from.
-        rows: shape (people, columns + 2): features and constant in the l2 unit ball, then the label
-            in [-1, 1].
+        rows: shape (records, columns + 2): features and constant in the l2 unit ball, then the
+            label in [-1, 1].
         rule: how labels were made.
         half_range: units of the target per unit of the label; None for classes.
         clipped_labels: how many labels lay outside the public bounds.
@@ -35,6 +34,17 @@ class Labelled:
     rule: str
     half_range: float | None = None
     clipped_labels: int = 0
+
+    @property
+    def persons(self) -> Persons:
+        """The rows by person.
+
+        Raises:
+            ParameterError: the table names no persons, or not those of all rows.
+        """
+        if self.table.person is None:
+            raise ParameterError("person", None, "given: the column that names the person")
+        return Persons.grouped(self.rows, self.table.person)
 
     @property
     def scaling(self) -> str:
@@ -81,7 +91,7 @@ def labelled(table: Table, *, classes: bool, positive: Sequence[str] = ()) -> La
     inside = np.column_stack([features * np.sqrt(d), np.ones(len(features))]) / np.sqrt(d + 1)
     if classes:
         labels, rule = _classes(table, positive)
-        return Labelled(table, np.column_stack([inside, labels]), rule)
+        return Labelled(table=table, rows=np.column_stack([inside, labels]), rule=rule)
     if positive:
         raise ParameterError(
             "positive", list(positive), "given for losses of classes: logistic or hinge"
@@ -95,30 +105,45 @@ def labelled(table: Table, *, classes: bool, positive: Sequence[str] = ()) -> La
     target, (low, high) = numeric(table.target_name, table.target), table.target_bounds
     labels = (target - (low + high) / 2) * (2 / (high - low))
     return Labelled(
-        table,
-        np.column_stack([inside, np.clip(labels, -1.0, 1.0)]),
-        f"label mapped from its public bounds {low:g} to {high:g} to [-1, 1]",
-        (high - low) / 2,
-        int((np.abs(labels) > 1).sum()),
+        table=table,
+        rows=np.column_stack([inside, np.clip(labels, -1.0, 1.0)]),
+        rule=f"label mapped from its public bounds {low:g} to {high:g} to [-1, 1]",
+        half_range=(high - low) / 2,
+        clipped_labels=int((np.abs(labels) > 1).sum()),
     )
 
 
-def held_out(rows: Floats, fraction: float, seed: int | None) -> tuple[Floats, Floats]:
-    """(train, test): a random `fraction` of the people is held out, and the others are put in
-    random order.
+@overload
+def held_out(data: Persons, fraction: float, seed: int | None) -> tuple[Persons, Persons]: ...
+
+
+@overload
+def held_out(data: Floats, fraction: float, seed: int | None) -> tuple[Floats, Floats]: ...
+
+
+def held_out(
+    data: Persons | Floats, fraction: float, seed: int | None
+) -> tuple[Persons | Floats, Persons | Floats]:
+    """(train, test): a random `fraction` is held out, and the others are put in random order.
+
+    Args:
+        data: rows of one record each, or persons, who are held out with all their records.
+        fraction: how much is held out.
+        seed: of the choice; None: entropy of the operating system.
 
     Raises:
         ParameterError: the fraction leaves nobody on one side.
     """
     real("test_fraction", fraction, 0.0, 1.0, closed=(False, False))
-    count = round(fraction * len(rows))
-    if not 0 < count < len(rows):
-        raise ParameterError(
-            "test_fraction",
-            fraction,
-            f"such that of {len(rows)} people some are held out and some are not",
-        )
-    shuffled = np.random.default_rng(entropy_of(seed)).permutation(rows)
+    people = data.users if isinstance(data, Persons) else len(data)
+    count = round(fraction * people)
+    if not 0 < count < people:
+        allowed = f"such that of {people} people some are held out and some are not"
+        raise ParameterError("test_fraction", fraction, allowed)
+    if isinstance(data, Persons):
+        order = stream(entropy_of(seed), 0, Role.SPLIT, 0).permutation(people)
+        return data.chosen(order[count:]), data.chosen(order[:count])
+    shuffled = np.random.default_rng(entropy_of(seed)).permutation(data)
     return shuffled[count:], shuffled[:count]
 
 
@@ -146,12 +171,9 @@ def _classes(table: Table, positive: Sequence[str]) -> tuple[Floats, str]:
 def _texts(table: Table) -> NDArray[np.str_]:
     """Labels as text; gaps are refused."""
     values = np.asarray(table.target)
-    gaps = [
-        value is None or (isinstance(value, float) and math.isnan(value))
-        for value in values.tolist()
-    ]
-    if any(gaps):
-        where = f"column {table.target_name}, row {gaps.index(True) + 1}"
+    missing = first_gap(values)
+    if missing is not None:
+        where = f"column {table.target_name}, row {missing + 1}"
         raise ParameterError(
             where, None, "given: nobody can learn from a row without a label (the first row is 1)"
         )

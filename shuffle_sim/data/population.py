@@ -3,15 +3,18 @@ seed.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.sampling.randomness import Role, entropy_of, stream
+
+Unit = Literal["record", "person"]
+"""What a user stands for: one record, or a person with all its records."""
 
 
 class Population(ABC):
@@ -33,6 +36,27 @@ class Population(ABC):
         """
         return False
 
+    @property
+    def unit(self) -> Unit:
+        """What privacy protects: one record."""
+        return "record"
+
+
+def plain_array(parameter: str, data: ArrayLike) -> NDArray[Any]:
+    """The data as an array, without a copy where it is one.
+
+    Raises:
+        ParameterError: it has a mask, or is not rectangular.
+    """
+    if isinstance(data, np.ma.MaskedArray):
+        allowed = "without a mask: fill or drop what is masked first"
+        raise ParameterError(parameter, type(data).__name__, allowed)
+    try:
+        return np.asarray(data)
+    except ValueError as error:
+        allowed = "a rectangular array of numbers"
+        raise ParameterError(parameter, type(data).__name__, allowed) from error
+
 
 class InMemory(Population):
     """An array whose first axis is the users."""
@@ -41,18 +65,9 @@ class InMemory(Population):
         """Keep the data as an array, without a copy where it is one.
 
         Raises:
-            ParameterError: if it is not a rectangular array of numbers with at least one user.
+            ParameterError: it is not a rectangular array of numbers with at least one user.
         """
-        if isinstance(data, np.ma.MaskedArray):
-            raise ParameterError(
-                "data", type(data).__name__, "without a mask: fill or drop what is masked first"
-            )
-        try:
-            self.array = np.asarray(data)
-        except ValueError as error:
-            raise ParameterError(
-                "data", type(data).__name__, "a rectangular array of numbers"
-            ) from error
+        self.array = plain_array("data", data)
         if self.array.ndim == 0 or len(self.array) == 0:
             raise ParameterError(
                 "data.shape", self.array.shape, "at least one user along the first axis"
@@ -164,7 +179,7 @@ class Files(Population):
         """The rows, from the files they lie in."""
         parts, first = [], 0
         for path, end in zip(self._paths, self._ends, strict=True):
-            if first < stop and end > start:
+            if max(first, start) < min(end, stop):  # an empty file has no part
                 parts.append(self._part(path, max(0, start - first), min(stop, end) - first))
             first = end
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -219,7 +234,7 @@ class ParquetFiles(Files):
     def _shape(self, path: Path) -> tuple[int, ...]:
         import pyarrow.types as kinds
 
-        file = self._opened(path)
+        file = self.opened(path)
         types = {field.name: field.type for field in file.schema_arrow}
         if self._columns is None:
             self._columns = list(types)
@@ -232,7 +247,7 @@ class ParquetFiles(Files):
         return file.metadata.num_rows, *([len(self._columns)] if len(self._columns) > 1 else [])
 
     def _part(self, path: Path, start: int, stop: int) -> NDArray[Any]:
-        metadata, first, parts = self._opened(path).metadata, 0, []
+        metadata, first, parts = self.opened(path).metadata, 0, []
         for group in range(metadata.num_row_groups):
             end = first + metadata.row_group(group).num_rows
             if first < stop and end > start:
@@ -242,19 +257,36 @@ class ParquetFiles(Files):
 
     def _rows_of_group(self, path: Path, group: int) -> NDArray[Any]:
         if self._group is None or self._group[:2] != (path, group):
-            table = self._opened(path).read_row_group(group, columns=self._columns)
+            table = self.opened(path).read_row_group(group, columns=self._columns)
             columns = [
                 np.asarray(table[name].to_numpy(), np.float64) for name in self._columns or ()
             ]
             self._group = path, group, columns[0] if len(columns) == 1 else np.column_stack(columns)
         return self._group[2]
 
+    def column(self, name: str) -> Iterator[tuple[Path, NDArray[Any]]]:
+        """One column of each file, of whatever type.
+
+        Raises:
+            ParameterError: a file has no such column.
+        """
+        for path in self._paths:
+            file = self.opened(path)
+            if name not in file.schema_arrow.names:
+                raise ParameterError(f"column {name} of {path}", None, "there")
+            yield path, file.read(columns=[name])[name].to_numpy()
+
     def __getstate__(self) -> dict[str, Any]:
         """Without the row group that is kept."""
         return {**self.__dict__, "_group": None}
 
     @staticmethod
-    def _opened(path: Path) -> Any:
+    def opened(path: Path) -> Any:
+        """The file's own description.
+
+        Raises:
+            ParameterError: it is not a whole Parquet file.
+        """
         import pyarrow
         import pyarrow.parquet
 

@@ -34,20 +34,21 @@ _WINE = """
 """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Table:
-    """Named columns, one row a person, with public bounds for every column.
+    """Named columns, with public bounds for every column; a row is a record.
 
     Attributes:
         name: of the table or file.
         columns: names, in order.
-        rows: float64 array of shape (people, columns).
+        rows: float64 array of shape (records, columns).
         lower: public lower bounds, shape (columns,).
         upper: public upper bounds, shape (columns,).
-        target: what a model may learn to predict, shape (people,): names of classes or real
+        target: what a model may learn to predict, shape (records,): names of classes or real
             numbers; or None.
         target_bounds: public bounds of a real target, or None.
         target_name: what messages call it.
+        person: the name of each row's person, shape (records,); None: each row is a person's.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Table:
     target: NDArray[Any] | None = None
     target_bounds: Bounds | None = None
     target_name: str = "label"
+    person: NDArray[Any] | None = None
 
     @property
     def scaling(self) -> str:
@@ -118,14 +120,14 @@ def bundled(name: str) -> Table:
     columns = tuple(str(column) for column in loaded.feature_names)
     real = name == "diabetes"
     target = loaded.target if real else loaded.target_names[loaded.target]
-    limits = bounds[:, 0], bounds[:, 1]
     return Table(
-        name,
-        columns,
-        np.asarray(loaded.data, float),
-        *limits,
-        target,
-        _DIABETES_TARGET if real else None,
+        name=name,
+        columns=columns,
+        rows=np.asarray(loaded.data, float),
+        lower=bounds[:, 0],
+        upper=bounds[:, 1],
+        target=target,
+        target_bounds=_DIABETES_TARGET if real else None,
     )
 
 
@@ -135,44 +137,49 @@ def read(
     bounds: Mapping[str, Bounds],
     everywhere: Bounds | None,
     target: str | None = None,
+    person: str | None = None,
 ) -> Table:
     """A table from a .csv, .parquet or .npz file.
 
     Args:
-        path: the file. An .npz holds one array per column, or one array of shape (people, columns)
+        path: the file. An .npz holds one array per column, or one array of shape (records, columns)
             with columns "0", "1", ...
         columns: which columns, in order; None: all.
         bounds: public bounds by column.
         everywhere: public bounds of the columns not in `bounds`.
         target: the column that a model may learn to predict; not among the others.
+        person: the column that names the person of a record; not among the others.
 
     Raises:
         ParameterError: unreadable file, missing column, a column that is not numeric or finite, or
             without bounds.
     """
-    found = _columns(path)
-    names = columns or [name for name in found if name != target]
-    for name in (*names, *bounds, *([] if target is None else [target])):
+    found, apart = _columns(path), [name for name in (target, person) if name is not None]
+    names = columns or [name for name in found if name not in apart]
+    for name in (*names, *bounds, *apart):
         if name not in found:
             raise ParameterError(
                 "column", name, f"one of {', '.join(map(_quoted, found))} (in {path})"
             )
     if not names or target in names:
         raise ParameterError("columns", names, f"at least one, and not the label {target!r}")
+    if person is not None and person in (*names, target):
+        raise ParameterError("person", person, "a column that is neither a feature nor the label")
     limits = np.array([_limits(name, bounds.get(name, everywhere)) for name in names])
     rows = np.stack([numeric(name, found[name]) for name in names], axis=1)
     labels = None if target is None else found[target]
     reach = None if target is None else bounds.get(target, everywhere)
     target_bounds = reach and _limits(str(target), reach)
     return Table(
-        path.name,
-        tuple(names),
-        rows,
-        limits[:, 0],
-        limits[:, 1],
-        labels,
-        target_bounds,
-        target or "label",
+        name=path.name,
+        columns=tuple(names),
+        rows=rows,
+        lower=limits[:, 0],
+        upper=limits[:, 1],
+        target=labels,
+        target_bounds=target_bounds,
+        target_name=target or "label",
+        person=None if person is None else found[person],
     )
 
 
@@ -205,6 +212,14 @@ def numeric(name: str, column: NDArray[Any]) -> Floats:
             "finite (no NaN, no infinity, no gaps; the first row is 1)",
         )
     return np.asarray(column, float)
+
+
+def first_gap(column: NDArray[Any]) -> int | None:
+    """The first row with a missing value (None or NaN); None where there is none."""
+    if column.dtype.kind not in "fO":
+        return None
+    missing = [value is None or value != value for value in column.tolist()]  # noqa: PLR0124
+    return missing.index(True) if any(missing) else None
 
 
 def _columns(path: Path) -> dict[str, NDArray[Any]]:

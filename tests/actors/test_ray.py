@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +11,15 @@ from processes import TESTS, command, descendants, exposed, listening, soon_none
 
 from actors.hosts import AnalyzerActor, ShufflerActor, UserShardActor
 from actors.runtime import RayRuntime, ray
-from protocols import VectorSum
+from protocols import ScalarSum, VectorSum
 from shuffle_sim import ParameterError, run
 from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.attacks.collusion import Collude
+from shuffle_sim.data.persons import PersonRows, Persons
 from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.errors import RoundAbortedError
 from shuffle_sim.protocol.adversary import Adversary, Chain, Dropout
+from shuffle_sim.protocol.base import Query
 from shuffle_sim.roles import Deployment, ShardRecord, ShuffleRecord
 from shuffle_sim.wire.frames import Kind, parse, split_frames
 
@@ -81,7 +84,7 @@ def test_what_crosses_between_actors_is_bytes():
     shard = UserShardActor.remote(deployment, ray.put(InMemory(ROWS)), range(3))
     shuffler, analyzer = ShufflerActor.remote(deployment), AnalyzerActor.remote(deployment)
     try:
-        broadcast, *_ = ray.get(analyzer.call.remote("plan", 0))
+        broadcast = ray.get(analyzer.call.remote("plan", 0)).broadcast
         frames, noted = ray.get(shard.call.options(num_returns=2).remote("answer", 0, broadcast))
         view, record = ray.get(
             shuffler.call.options(num_returns=2).remote("shuffle", 1, broadcast, frames)
@@ -330,3 +333,34 @@ def test_private_keys_stay_in_their_actors():
     with pytest.raises(ray.exceptions.RayError, match="does not leave its role"):
         ray.get(shuffler.call.remote("__getattribute__", 0, "_keys"))
     ray.kill(shuffler)
+
+
+@dataclass(frozen=True)
+class Means(Query):
+    """The mean of each person's records of one column."""
+
+    def __call__(self, rows):
+        persons = PersonRows(rows, 1)
+        return persons.means(persons.records)[:, 0]
+
+
+class MeanOfPersons(ScalarSum):
+    vocabulary = property(lambda self: (Means, type(self.randomizer)))
+
+    def plan(self, state):
+        spec = super().plan(state)
+        return spec and replace(spec, query=Means())
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+def test_persons_give_on_ray_what_they_give_in_process(ragged):
+    rng = np.random.default_rng(4)
+    data = [rng.random((4 + ragged * person % 3, 1)) for person in range(40)]
+    persons, protocol = Persons.in_memory(data), MeanOfPersons(n=40, g=9, b=12)
+    assert persons.equal is not ragged
+    alone, together = (
+        run(protocol, persons, runtime=runtime, workers=workers, seed=1, fidelity="literal")
+        for runtime, workers in (("inprocess", 1), ("ray", 2))
+    )
+    assert (together.value, together.costs) == (alone.value, alone.costs)
+    assert together.reports == alone.reports

@@ -9,13 +9,13 @@ from shuffle_sim.errors import ParameterError
 def table(target, target_bounds=None) -> Table:
     rows = np.random.default_rng(1).uniform(-3, 5, (len(target), 2))
     return Table(
-        "t",
-        ("a", "b"),
-        rows,
-        np.array([-2.0, 0.0]),
-        np.array([4.0, 5.0]),
-        np.asarray(target),
-        target_bounds,
+        name="t",
+        columns=("a", "b"),
+        rows=rows,
+        lower=np.array([-2.0, 0.0]),
+        upper=np.array([4.0, 5.0]),
+        target=np.asarray(target),
+        target_bounds=target_bounds,
     )
 
 
@@ -97,7 +97,7 @@ BAD = {
     "positive of a regression": (table([0.0, 1.0], (0.0, 1.0)), False, ["1"], "losses of classes"),
 }
 BAD["no label"] = (
-    Table("t", ("a",), np.zeros((2, 1)), np.zeros(1), np.ones(1)),
+    Table(name="t", columns=("a",), rows=np.zeros((2, 1)), lower=np.zeros(1), upper=np.ones(1)),
     *BAD["no label"][1:],
 )
 

@@ -124,6 +124,14 @@ def test_parquet_rows_come_from_the_row_groups_they_lie_in(parquet):
     assert np.array_equal(ParquetFiles(paths, ["b"]).rows(300, 320), rows[300:320, 1])
 
 
+def test_an_empty_file_between_others_is_passed_over(parquet, tmp_path):
+    paths, rows = parquet
+    empty = pyarrow.table({"a": np.empty(0), "b": np.empty(0)})
+    pyarrow.parquet.write_table(empty, tmp_path / "empty.parquet")
+    population = ParquetFiles([paths[0], tmp_path / "empty.parquet", paths[1]], ["a", "b"])
+    assert np.array_equal(population.rows(300, 320), rows[300:320])
+
+
 @pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])
 def test_parquet_and_memory_give_the_same_bits(parquet, fidelity):
     paths, rows = parquet

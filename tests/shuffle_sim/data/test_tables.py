@@ -87,12 +87,18 @@ def test_means_of_scaled_are_those_of_the_rows_clipped_to_the_bounds(name):
 def test_means_invert_scaled_to_the_bit_in_dyadic_numbers():
     lower, upper = np.array([-1.0, 0.0, 2.0, -8.0]), np.array([1.0, 4.0, 10.0, 8.0])
     rows = lower + (upper - lower) * np.random.default_rng(0).integers(0, 17, (64, 4)) / 16
-    table = Table("dyadic", ("a", "b", "c", "d"), rows, lower, upper)
+    table = Table(name="dyadic", columns=("a", "b", "c", "d"), rows=rows, lower=lower, upper=upper)
     assert table.means(table.scaled().sum(axis=0), 64).tolist() == rows.mean(axis=0).tolist()
 
 
 def test_values_outside_the_bounds_are_clipped_to_them():
-    table = Table("t", ("a", "b"), np.array([[-5.0, 1e300], [5.0, 0.5]]), np.zeros(2), np.ones(2))
+    table = Table(
+        name="t",
+        columns=("a", "b"),
+        rows=np.array([[-5.0, 1e300], [5.0, 0.5]]),
+        lower=np.zeros(2),
+        upper=np.ones(2),
+    )
     np.testing.assert_allclose(table.scaled() * np.sqrt(2), [[-1, 1], [1, 0]], atol=1e-15)
 
 

@@ -1,0 +1,264 @@
+"""Persons with many records each: privacy holds for all records of a person at once.
+
+How many persons there are is public. How many records one of them has is private: no message, no
+error and no number of messages depends on it.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from shuffle_sim.arrays import Floats, Scaled, Values, dense
+from shuffle_sim.data.population import InMemory, ParquetFiles, Population, Unit, plain_array
+from shuffle_sim.data.tables import first_gap
+from shuffle_sim.errors import ParameterError
+
+
+class Persons(Population):
+    """Persons whose records lie one after the other in a population of records.
+
+    Attributes:
+        source: the records.
+        records: how many of them each person has, shape (persons,); private.
+        equal: whether all persons have equally many.
+    """
+
+    def __init__(self, source: Population, records: ArrayLike) -> None:
+        """Say whose the records of `source` are.
+
+        Args:
+            source: of records, in memory, in files or made from a seed.
+            records: how many each person has, in order.
+
+        Raises:
+            ParameterError: nobody, a person without records, or not all records are somebody's.
+        """
+        self.source, self.records = source, np.asarray(records)
+        if self.records.ndim != 1 or not self.records.size or self.records.dtype.kind not in "iu":
+            raise ParameterError("records", self.records[:0], "an integer for each person")
+        if self.records.min() < 1:
+            person = int(np.argmin(self.records))
+            raise ParameterError(f"records[{person}]", int(self.records[person]), "at least 1")
+        self._offsets = np.concatenate([[0], np.cumsum(self.records, dtype=np.int64)])
+        if self._offsets[-1] != source.users:
+            allowed = f"{source.users} in all: each record is of one person"
+            raise ParameterError("records", int(self._offsets[-1]), allowed)
+        self._most = int(self.records.max())
+        self.equal = bool(self.records.min() == self._most)
+
+    @classmethod
+    def in_memory(cls, data: NDArray[Any] | Iterable[ArrayLike]) -> "Persons":
+        """Persons from an array, or from one array for each.
+
+        Args:
+            data: shape (persons, m, columns), or for each person an array (records, columns).
+
+        Raises:
+            ParameterError: nobody, a person without records or with other columns, or values that
+                are not finite numbers.
+        """
+        if isinstance(data, np.ndarray) and data.dtype != object:
+            array = plain_array("data", data)
+            if array.ndim != 3 or 0 in array.shape:
+                raise ParameterError(
+                    "data.shape", array.shape, "(persons, m, columns), all above 0"
+                )
+            return cls._checked(array.reshape(-1, array.shape[2]), [array.shape[1]] * len(array))
+        try:
+            arrays = [plain_array(f"data[{at}]", each) for at, each in enumerate(data)]
+        except TypeError:
+            arrays = []
+        if not arrays:
+            raise ParameterError("data", data, "an array of persons, or a list of one for each")
+        for person, each in enumerate(arrays):
+            if each.ndim != 2 or each.shape[1:] != arrays[0].shape[1:] or not each.size:
+                allowed = "an array (records, columns), with a record and the columns of the first"
+                raise ParameterError(f"data[{person}]", f"{each.ndim} axes", allowed)
+        return cls._checked(np.concatenate(arrays), [len(each) for each in arrays])
+
+    @classmethod
+    def grouped(cls, rows: ArrayLike, person: ArrayLike) -> "Persons":
+        """The rows of a table by person; persons come in the order of their names.
+
+        Args:
+            rows: shape (records, columns).
+            person: the name of each row's person, shape (records,): numbers or strings.
+
+        Raises:
+            ParameterError: names are missing, of another number or of several types; or values are
+                not finite numbers.
+        """
+        table, names = plain_array("data", rows), plain_array("person", person)
+        if table.ndim != 2 or not table.size:
+            raise ParameterError("data.shape", table.shape, "(records, columns), all above 0")
+        if names.shape != table.shape[:1]:
+            raise ParameterError("person", names.shape, f"a name for each of {len(table)} rows")
+        _whole("person", names)
+        try:
+            _, owner, records = np.unique(names, return_inverse=True, return_counts=True)
+        except TypeError as error:
+            raise ParameterError("person", str(error), "names of one type") from error
+        return cls._checked(table[np.argsort(owner, kind="stable")], records)
+
+    @classmethod
+    def in_parquet(
+        cls, paths: Sequence[str | Path], person: str, columns: Sequence[str] | None = None
+    ) -> "Persons":
+        """Persons in Parquet files, each with all its rows together in one file.
+
+        Only the names are read now; shards read the rows that they need.
+
+        Args:
+            paths: the files.
+            person: the column that names the person.
+            columns: of the records, in this order; by default all others.
+
+        Raises:
+            ParameterError: a person in two files or places, a missing name, or as `ParquetFiles`.
+        """
+        if columns is None and paths:
+            every = ParquetFiles.opened(Path(paths[0])).schema_arrow.names
+            columns = [name for name in every if name != person]
+        if paths and (not columns or person in columns):
+            allowed = f"at least one, and not {person!r}, which names the person"
+            raise ParameterError("columns", columns, allowed)
+        source = ParquetFiles(paths, columns)
+        home: dict[Any, Path] = {}
+        records: list[int] = []
+        for path, names in source.column(person):
+            _whole(f"column {person} of {path}", names)
+            starts = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1)] if names.size else []
+            for name in names[starts].tolist():
+                if name in home:
+                    allowed = f"in one file, with its rows together; others are in {home[name]}"
+                    raise ParameterError(f"{person} in {path}", name, allowed)
+                home[name] = path
+            records += np.diff([*starts, names.size]).tolist()
+        return cls(source, records)
+
+    @classmethod
+    def _checked(cls, table: NDArray[Any], records: ArrayLike) -> "Persons":
+        """Persons whose records are all finite numbers."""
+        persons = cls(InMemory(table), records)
+        if table.dtype.kind not in "fiub":
+            raise ParameterError("data.dtype", str(table.dtype), "a real number type")
+        if table.dtype.kind == "f" and not (finite := np.isfinite(table)).all():
+            bad = int(np.argmin(finite.all(axis=1)))
+            person = int(np.searchsorted(persons._offsets, bad, side="right")) - 1
+            allowed = "finite in every record (no NaN, no infinity)"
+            raise ParameterError(f"data[{person}]", table[bad].tolist(), allowed)
+        return persons
+
+    @property
+    def users(self) -> int:
+        """Number of persons."""
+        return len(self.records)
+
+    @property
+    def unit(self) -> Unit:
+        """A person."""
+        return "person"
+
+    @property
+    def resident(self) -> bool:
+        """Equal persons in memory stay with the shards; ragged ones are padded in each round."""
+        return self.equal and self.source.resident
+
+    @property
+    def m(self) -> int:
+        """Records of each person.
+
+        Raises:
+            ParameterError: persons are ragged.
+        """
+        if not self.equal:
+            raise ParameterError("data", "ragged persons", "persons with equally many records each")
+        return self._most
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """The persons start, ..., stop - 1, as `PersonRows` takes them apart.
+
+        Returns:
+            For equal persons shape (persons, m, columns). For ragged ones (persons, most, 1 +
+            columns): padded to the largest person of all, with 1 before each record and 0 before
+            what is no record.
+        """
+        offsets, records = self._offsets[start : stop + 1], self.records[start:stop]
+        table = self.source.rows(int(offsets[0]), int(offsets[-1]))
+        table = table.reshape(len(table), -1)
+        if self.equal:
+            return table.reshape(len(records), -1, table.shape[1])
+        present = np.arange(self._most) < records[:, None]
+        padded = np.zeros((*present.shape, 1 + table.shape[1]))
+        padded[:, :, 0] = present
+        padded[present, 1:] = table
+        return padded
+
+    def chosen(self, persons: NDArray[np.integer]) -> "Persons":
+        """These persons, in this order, with their records in memory."""
+        records, starts = self.records[persons], self._offsets[persons]
+        ends = np.cumsum(records)
+        places = np.arange(ends[-1]) + np.repeat(starts - (ends - records), records)
+        return Persons(InMemory(self.source.rows(0, self.source.users)[places]), records)
+
+
+class PersonRows:
+    """Rows of persons as a table of records, and what is asked of records as means over persons.
+
+    Attributes:
+        records: shape (records, columns), in Fortran order.
+    """
+
+    def __init__(self, rows: Floats, columns: int) -> None:
+        """Take the rows apart.
+
+        Args:
+            rows: as of `Persons.rows`.
+            columns: of a record.
+
+        Raises:
+            ParameterError: rows of another shape.
+        """
+        self._shape = rows.shape[:2]
+        self._present: NDArray[np.bool_] | None = None
+        if rows.ndim == 3 and rows.shape[2] == columns:
+            self.records = rows.reshape(-1, columns, order="F")
+        elif rows.ndim == 3 and rows.shape[2] == columns + 1:
+            self._present = rows[:, :, 0] > 0
+            self.records = np.asfortranarray(rows[self._present, 1:])
+        else:
+            allowed = f"persons' records of {columns} columns each"
+            raise ParameterError("data", f"rows of shape {rows.shape[1:]}", allowed)
+
+    def means(self, values: Values) -> Floats:
+        """The mean over each person's records, shape (persons, d).
+
+        Args:
+            values: one for each of `records`, (records, d); not finite: nor is the person's mean.
+        """
+        if self._present is None:
+            shape = *self._shape, -1
+            if isinstance(values, Scaled):  # in one pass, without the vectors themselves
+                factors = values.factors.reshape(self._shape, order="F")
+                rows = values.rows.reshape(shape, order="F")
+                return np.asarray(np.einsum("pj,pjk->pk", factors, rows) / self._shape[1])
+            return np.asarray(values.reshape(shape, order="F").mean(axis=1))
+        each = dense(values)
+        counts = self._present.sum(axis=1)
+        means = np.zeros((len(counts), each.shape[1]))
+        some = counts > 0  # corrupted persons may claim to have no records
+        starts = (np.cumsum(counts) - counts)[some]
+        means[some] = np.add.reduceat(each, starts, axis=0) / counts[some, None]
+        return means
+
+
+def _whole(parameter: str, names: NDArray[Any]) -> None:
+    """Refuse missing names: empty ones are, too, as a CSV file has them."""
+    missing = first_gap(names)
+    if missing is None and (empty := np.flatnonzero(names == "")).size:
+        missing = int(empty[0])
+    if missing is not None:
+        raise ParameterError(f"{parameter}, row {missing + 1}", None, "given (the first row is 1)")
