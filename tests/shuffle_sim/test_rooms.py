@@ -1,0 +1,31 @@
+"""What the rooms export, and that importing them loads no heavy library."""
+
+import subprocess
+import sys
+from importlib import import_module
+from pkgutil import iter_modules
+
+import pytest
+
+ROOMS = ["data", "protocol", "roles", "sampling", "wire"]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_exports_its_public_names(room):
+    package = import_module(f"shuffle_sim.{room}")
+    modules = {module.name: module for module in iter_modules(package.__path__)}
+    assert len(set(package.__all__)) == len(package.__all__)
+    for name in package.__all__:
+        assert hasattr(package, name)
+        assert name not in modules, f"{name} hides a module of that name"
+    homes = [import_module(f"shuffle_sim.{room}.{name}") for name in modules if name != "compiled"]
+    for name in package.__all__:
+        assert any(getattr(package, name) is vars(home).get(name) for home in homes)
+
+
+def test_importing_the_rooms_loads_no_heavy_library():
+    heavy = ("scipy.special", "scipy.stats", "sklearn", "pyarrow", "numba", "matplotlib", "ray")
+    imports = ", ".join(f"shuffle_sim.{room}" for room in ROOMS)
+    code = f"import sys, {imports}; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
