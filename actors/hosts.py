@@ -30,8 +30,9 @@ class _Host:
             self._error = error
 
     def call(self, method: str, many: int, *arguments: Any) -> Any:
-        """Call a method of the role; the last `many` arguments, if any, go in as one list (Ray
-        resolves no nested references).
+        """Call a method of the role.
+
+        The last `many` arguments, if any, go in as one list: Ray resolves no nested references.
         """
         if self._error is not None:
             raise self._error

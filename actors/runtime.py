@@ -1,6 +1,4 @@
-"""The Ray runtime: user shards, one shuffler and one analyzer as actors, on this machine or in a
-cluster.
-"""
+"""The Ray runtime: the roles as actors, on this machine or in a cluster."""
 
 import logging
 import socket
@@ -32,15 +30,17 @@ _LOST = (
 
 
 class RayRuntime(Runtime):
-    """Hosts the roles in Ray actors; starts a loopback-only Ray of its own unless one is running,
-    and ends what it started.
+    """Hosts the roles in Ray actors.
+
+    Unless a Ray is running, it starts one on the loopback interface only. It ends what it started.
     """
 
     name = "ray"
 
     def __init__(self, address: str | None = None) -> None:
-        """Join the cluster at `address` ("auto": the one of this machine); None starts or reuses a
-        local Ray.
+        """Join the cluster at `address`, or for None start or reuse a local Ray.
+
+        The address "auto" is that of this machine's cluster.
         """
         self._address = address
         self._owns_ray = False
@@ -134,8 +134,9 @@ class RayRuntime(Runtime):
 
 @contextmanager
 def _without_handlers() -> Iterator[None]:
-    """Ray's start would end the process in the middle of it at a SIGTERM, by a handler set first:
-    now it is set last.
+    """Set Ray's handler of SIGTERM after its start, not before.
+
+    Set before, it would end the process in the middle of the start.
     """
     utils: Any = ray._private.utils
     setter = utils.set_sigterm_handler

@@ -11,8 +11,9 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Scaled:
-    """Vectors that are multiples of rows, as gradients of linear models are: vector i is factors[i]
-    * rows[i].
+    """Vectors that are multiples of rows: vector i is factors[i] * rows[i].
+
+    Gradients of linear models are such vectors.
 
     Kept apart, a randomizer can multiply, round and add in one pass.
 

@@ -47,9 +47,7 @@ class Cohort:
                 yield max(low, start), min(high, stop)
 
     def frames(self, block_size: int) -> Counter[int]:
-        """How many blocks of `block_size` users the cohort has how many users in: {users in the
-        block: blocks}.
-        """
+        """How many users of the cohort blocks of `block_size` hold: {users in a block: blocks}."""
         edges: Counter[int] = Counter()
         whole = 0
         for start, stop in self.ranges:

@@ -58,8 +58,7 @@ class Labelled:
         )
 
     def weights(self, theta: Floats) -> tuple[Floats, float]:
-        """Coefficients and intercept of the margin in the table's own units, for values inside the
-        bounds.
+        """Coefficients and intercept of the margin in the table's units, for values in the bounds.
 
         The margin predicts the label: for a real target, in units of `half_range` around the middle
         of its bounds.
@@ -73,8 +72,9 @@ class Labelled:
 
 
 def labelled(table: Table, *, classes: bool, positive: Sequence[str] = ()) -> Labelled:
-    """The rows of `table`, labelled -1 or +1 for `classes`, else by the target mapped from its
-    public bounds to [-1, 1].
+    """The rows of `table` with labels in [-1, 1].
+
+    For `classes` a label is -1 or +1; else it is the target, mapped from its public bounds.
 
     Args:
         table: with a target.

@@ -1,6 +1,4 @@
-"""Where the users' data is: in memory, in files read by the shards themselves, or made from a
-seed.
-"""
+"""Where the users' data is: in memory, in files that shards read, or made from a seed."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -31,9 +29,7 @@ class Population(ABC):
 
     @property
     def resident(self) -> bool:
-        """Whether shards keep their rows; otherwise they ask again in every round and hold one
-        chunk at a time.
-        """
+        """Whether shards keep their rows; others ask in every round and hold one chunk."""
         return False
 
     @property
@@ -217,15 +213,17 @@ class NpyFiles(Files):
 
 
 class ParquetFiles(Files):
-    """Rows in Parquet files, read one row group at a time; missing values are not finite, and sent
-    as zero.
+    """Rows in Parquet files, read one row group at a time.
+
+    A missing value is not finite, so its user sends zero.
     """
 
     suffix = ".parquet"
 
     def __init__(self, paths: Sequence[str | Path], columns: Sequence[str] | None = None) -> None:
-        """Take these columns, in this order; by default all. One column alone gives rows that are
-        numbers.
+        """Take these columns, in this order; by default all.
+
+        One column alone gives rows that are numbers.
         """
         self._columns = None if columns is None else list(columns)
         self._group: tuple[Path, int, NDArray[Any]] | None = None

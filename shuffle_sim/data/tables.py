@@ -90,9 +90,7 @@ class Table:
         )
 
     def spread(self, standard_error: float, count: int) -> Floats:
-        """Standard error of each column mean in the table's own units, from that of a sum of
-        `count` scaled rows.
-        """
+        """Standard error of each column mean in the table's own units."""
         return np.asarray(
             (self.upper - self.lower) / 2 * np.sqrt(len(self.columns)) * standard_error / count
         )

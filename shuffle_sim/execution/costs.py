@@ -1,6 +1,4 @@
-"""What a run costs in communication: counted on the wire where the bits were simulated, by formula
-everywhere.
-"""
+"""What a run costs in communication: counted on real frames where there are some, or computed."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -46,8 +44,9 @@ class Costs:
 
 
 class CostMeter:
-    """Adds up rounds; in literal runs without corrupted users count and formula must agree
-    exactly.
+    """Adds up rounds.
+
+    In literal runs without corrupted users, count and formula must agree exactly.
     """
 
     def __init__(self) -> None:
@@ -108,8 +107,9 @@ class CostMeter:
 def users_to_shuffler(
     randomizer: Randomizer, cohort: Cohort, block_size: int, security: str = "none"
 ) -> int:
-    """Wire bytes of a literal round by formula: a frame for each block that the cohort has users
-    in; onion: for each user.
+    """Wire bytes of a literal round by formula.
+
+    There is a frame for each block that the cohort has users in; in an onion, for each user.
     """
     if security == "onion":
         return cohort.size * frame_bytes(SEAL + bundle_bytes(randomizer))
@@ -121,8 +121,9 @@ def users_to_shuffler(
 
 
 def chunks_on_wire(randomizer: Randomizer, chunks: Counter[int], security: str = "none") -> int:
-    """Wire bytes between shards, or of a literal view, by formula: a frame a chunk; {messages under
-    each label: chunks}.
+    """Wire bytes between shards, or of a literal view, by formula: a frame for each chunk.
+
+    `chunks`: {messages under each label: chunks}.
     """
     size_of = box_chunk_bytes if security == "onion" else view_chunk_bytes
     return sum(
@@ -134,8 +135,9 @@ def chunks_on_wire(randomizer: Randomizer, chunks: Counter[int], security: str =
 def sealing(
     randomizer: Randomizer, cohort: Cohort, block_size: int, chunks: Counter[int], security: str
 ) -> int:
-    """Bytes that seals and signatures add to a literal round, by formula; `chunks`: those between
-    shards and of the view.
+    """Bytes that seals and signatures add to a literal round, by formula.
+
+    `chunks`: those between shards and of the view.
     """
     if security == "onion":
         labels, dealt = (

@@ -1,6 +1,4 @@
-"""A runtime hosts the roles and connects them; nothing about the protocol differs between
-runtimes.
-"""
+"""A runtime hosts the roles and connects them; the protocol is the same on all runtimes."""
 
 from abc import ABC, abstractmethod
 from collections import Counter, deque
@@ -78,16 +76,16 @@ def _raised(kind: type[_Record], fields: tuple[Any, ...]) -> _Record:
 
 
 def worker_blocks(deployment: Deployment, workers: int) -> list[range]:
-    """Which user blocks each worker hosts: every workers-th one, so that a cohort of neighbours is
-    spread over all.
+    """Which user blocks each worker hosts: every workers-th one.
+
+    So a cohort of neighbours is spread over all workers.
     """
     blocks = deployment.blocks()
     return [blocks[worker::workers] for worker in range(min(workers, len(blocks)))]
 
 
 class Runtime(ABC):
-    """Hosts the user shards, the shuffler's shards and the analyzer of one run; a context manager
-    that leaves nothing behind.
+    """Hosts all roles of one run; a context manager that leaves nothing behind.
 
     How a round goes is said here, once, in calls of the roles' methods; a runtime says where a role
     lives, and how it is called. What a call gives is a handle: it may be passed on to the next
@@ -124,8 +122,7 @@ class Runtime(ABC):
         return following
 
     def exchange(self, broadcast: bytes) -> tuple[Exchange, PlannedRound | None]:
-        """One round: users answer the broadcast, the shuffler permutes, the analyzer updates and
-        plans on.
+        """One round: users answer, the shuffler permutes, and the analyzer updates and plans on.
 
         Raises:
             RoundAbortedError: if roles are lost again and again.
@@ -176,8 +173,9 @@ class Runtime(ABC):
     def call(
         self, host: Any, method: str, *arguments: Any, many: Sequence[Any] = (), returns: int = 1
     ) -> list[Any]:
-        """Handles of what a role's method returns, `returns` values; `many`, if given, goes in as
-        one list, last.
+        """Handles of what a role's method returns, `returns` values.
+
+        `many`, if given, goes in as one list, last.
         """
 
     @abstractmethod
@@ -213,8 +211,9 @@ class Runtime(ABC):
         ) from lost
 
     def _put_back(self) -> None:
-        """Every role as it was at the beginning of the round: users only answer again, the others
-        may have seen some of it.
+        """Put every role back to where it was at the beginning of the round.
+
+        Users only answer again. The others may have seen some of the round, and are built again.
         """
         shards = zip(self._shards, self._blocks, strict=True)
         self._shards = [
@@ -291,9 +290,7 @@ class Runtime(ABC):
         return _exchange(users, [*records, *released, *sent], self._first("concluded"))
 
     def _collected(self, broadcast: bytes, blocks: range) -> list[Any]:
-        """Users of these blocks answer, and the shuffler's shards have their messages: handles of
-        all records.
-        """
+        """Users of these blocks answer to the shuffler's shards: handles of all records."""
         shards, sent, records = len(self._shufflers), [], []
         for home, shuffler in enumerate(self._shufflers):
             frames, noted = self._answers(
@@ -311,9 +308,7 @@ class Runtime(ABC):
         return records
 
     def _viewed(self, broadcast: bytes, shuffler: Any, start: int, stop: int) -> list[Any]:
-        """A piece of the view goes to the analyzer: handles of the record and of the analyzer's
-        answer.
-        """
+        """A piece of the view goes to the analyzer: handles of the record and of its answer."""
         view, record = self.call(shuffler, "view", broadcast, start, stop, returns=2)
         return [record, *self.call(self._analyzer, "receive", view)]
 

@@ -1,5 +1,4 @@
-"""Users that do not follow the protocol: optional hooks around an honest user, shaped like
-middleware.
+"""Users that do not follow the protocol: optional hooks around an honest user.
 
 The library of attacks by name is `shuffle_sim.attacks`.
 """
@@ -29,8 +28,7 @@ def payload_of(report: Report) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class AttackContext:
-    """What corrupted users know when they act: all that is public about the round, and the data of
-    their own block.
+    """What corrupted users know: all that is public about the round, and their block's data.
 
     Attributes:
         round: its index.
@@ -63,14 +61,13 @@ class AttackContext:
         return np.asarray(dense(self.query(rows)), np.float64)
 
     def admitted(self, values: Floats) -> Floats:
-        """Values as a user may claim them: brought into the randomizer's domain, zero where they
-        are not finite.
-        """
+        """Values as a user may claim them: in the randomizer's domain, zero where not finite."""
         return dense(self.randomizer.admit(np.where(np.isfinite(values), values, 0.0))[0])
 
     def center(self, x: Floats) -> Floats:
-        """The middle of the domain of values shaped like `x`: where the farthest values admitted
-        balance.
+        """The middle of the domain of values shaped like `x`.
+
+        There, the farthest values admitted balance.
         """
         ends = (
             self.admitted(np.full((1, *x.shape), _FAR)),
@@ -81,8 +78,7 @@ class AttackContext:
 
 @dataclass(frozen=True)
 class CallNext:
-    """What a corrupted user would send otherwise: the honest randomizer's messages, or the next
-    adversary's report.
+    """What a corrupted user would send otherwise: honest messages, or the next adversary's report.
 
     Attributes:
         context: of the round.
@@ -133,16 +129,18 @@ class Adversary:
         """
 
     def corrupt(self, round_index: int, users: Users, rng: np.random.Generator) -> Users:
-        """Which of `users` (one block's part of the cohort, ascending) are corrupted in this round;
-        none by default.
+        """Which of `users` are corrupted in this round; none by default.
+
+        `users` are one block's part of the cohort, ascending.
 
         `rng` is the adversary's own stream for this block, and for this round unless `lasting`.
         """
         return users[:0]
 
     def select(self, context: AttackContext, rng: np.random.Generator) -> Users:
-        """Like `corrupt`, for a choice that looks at the query or at the values; never used when
-        `lasting`.
+        """Like `corrupt`, for a choice that looks at the query or at the values.
+
+        It is never used when `lasting`.
         """
         return self.corrupt(context.round, context.users, rng)
 
@@ -151,8 +149,9 @@ class Adversary:
         return rows
 
     def values(self, context: AttackContext, xs: Floats, rng: np.random.Generator) -> Floats:
-        """The corrupted users' values as they claim them, (users, ...); what lies outside the
-        domain is clipped to it.
+        """The corrupted users' values as they claim them, (users, ...).
+
+        What lies outside the domain is clipped to it.
         """
         return xs
 
@@ -178,8 +177,9 @@ class Adversary:
         """Sees what the analyzer sees, after each round; called where the analyzer is."""
 
     def disclosed(self, round_index: int, reports: int, sums: Mapping[int, int]) -> None:
-        """Hears what colluders disclosed to the analyzer in a round, after it; called where the run
-        was started.
+        """Hears what colluders disclosed to the analyzer in a round.
+
+        It is called after the round, where the run was started.
 
         Args:
             round_index: of the round.
@@ -221,8 +221,9 @@ class Coalition(Adversary):
 
 
 class Dropout(Adversary):
-    """Each user stays silent independently with probability `rate` in each round, after seeing the
-    query.
+    """Each user stays silent with probability `rate` in each round, independently.
+
+    Users see the query before.
     """
 
     silent = True

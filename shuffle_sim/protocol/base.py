@@ -22,14 +22,16 @@ Asked = TypeVar("Asked")
 
 
 class Query(ABC):
-    """What a round asks of each user's row; public, and a frozen dataclass of plain values so that
-    it can be broadcast.
+    """What a round asks of each user's row; public.
+
+    It is a frozen dataclass of plain values, so that it can be broadcast.
     """
 
     @abstractmethod
     def __call__(self, rows: Floats) -> Values:
-        """The values to be summed, one for each row of `rows` (users, ...); row by row, never
-        across users.
+        """The values to be summed, one for each row of `rows` (users, ...).
+
+        They are computed row by row, never across users.
 
         Rows come in Fortran order: columns are contiguous.
         """
@@ -137,22 +139,22 @@ class Protocol(Algorithm[State, RoundSpec], ABC, Generic[State]):
 
     @property
     def claim(self) -> Guarantee | None:
-        """What a theorem of the paper promises for the whole run, where the protocol was set by
-        that theorem.
-        """
+        """What a theorem of the paper promises for the whole run, if it set the protocol."""
         return None
 
     @property
     def claims_sequential(self) -> bool:
-        """Whether it claims to be sequentially interactive; the ledger then refuses to charge a
-        user a second time.
+        """Whether it claims to be sequentially interactive.
+
+        The ledger then refuses to charge a user a second time.
         """
         return False
 
 
 def check_rows(rows: NDArray[Any], shape: tuple[int, ...]) -> None:
-    """Refuse an array of users' data that is not numeric, finite and of `shape` (first axis:
-    users).
+    """Refuse an array of users' data that is not numeric, finite and of `shape`.
+
+    The first axis is the users.
 
     Raises:
         ParameterError: naming the first bad row.

@@ -31,8 +31,9 @@ class Randomizer(ABC):
 
     @abstractmethod
     def admit(self, values: Values) -> tuple[Values, int]:
-        """Bring values (users, ...) into the domain on the user's side; also says how many had to
-        be clipped.
+        """Bring values (users, ...) into the domain, and say how many had to be clipped.
+
+        This is done on the user's side.
         """
 
     @abstractmethod
@@ -40,8 +41,9 @@ class Randomizer(ABC):
         """One user's report on the admitted datum `x`."""
 
     def reports(self, xs: Values, rng: np.random.Generator) -> Messages:
-        """One report for each of `xs`; inside a label the order carries nothing, so it need not be
-        that of `randomize`.
+        """One report for each of `xs`.
+
+        Inside a label the order carries nothing, so it need not be that of `randomize`.
         """
         packed = [self.randomize(x, rng).packed for x in dense(xs)]
         return Messages(
@@ -51,23 +53,23 @@ class Randomizer(ABC):
         )
 
     def counts(self, xs: Values, rng: np.random.Generator) -> NDArray[np.integer]:
-        """Sums of symbols per user and label (of bits: the ones), shape (users, labels), each row
-        of the law of `randomize`.
+        """Sums of symbols per user and label, shape (users, labels), of the law of `randomize`.
+
+        For bits they are the numbers of ones.
         """
         rows = [self.randomize(x, rng).sums() for x in dense(xs)]
         return np.array(rows, np.int64).reshape(len(rows), self.alphabet.labels)
 
     def tally(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Sums of symbols per label over all users of `xs`, shape (labels,), of the law of the sum
-        of `counts`.
+        """Sums of symbols per label over all users of `xs`, of the law of the sum of `counts`.
+
+        The shape is (labels,).
         """
         total: NDArray[np.int64] = self.counts(xs, rng).sum(axis=0)
         return total
 
     def reduced(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Sums of symbols as far as the analyzer looks at them: as they are, or modulo
-        something.
-        """
+        """Sums of symbols as far as the analyzer looks at them: as they are, or modulo a number."""
         return sums
 
     @cached_property

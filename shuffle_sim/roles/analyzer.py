@@ -26,14 +26,10 @@ the sums of their symbols.
 
 
 class Analyzer(Keyed):
-    """Owns the protocol's state: says what the next round asks, and turns each view into an
-    estimate.
-    """
+    """Owns the protocol's state: plans rounds and turns each view into an estimate."""
 
     def __init__(self, deployment: Deployment, over: Iterable[Tally] = ()) -> None:
-        """Start from the protocol's initial state, and take again the tallies of the rounds that
-        are over.
-        """
+        """Start from the protocol's initial state, and take the tallies of past rounds again."""
         self._deployment = deployment
         self._state = deployment.protocol.init()
         self._round = 0
@@ -129,9 +125,7 @@ class Analyzer(Keyed):
 
 
 class _View:
-    """What the analyzer has of a round's view: frames in any order, each counted once, however
-    often it comes.
-    """
+    """The frames of a round's view so far, in any order; each counts once."""
 
     def __init__(self, spec: RoundSpec, kind: Kind, read: Reader) -> None:
         self._spec, self._kind, self._read = spec, kind, read

@@ -49,8 +49,9 @@ class Keyed:
         self._directory = directory
 
     def _closed(self, batch: bytes, purpose: Purpose, recipients: tuple[PublicKeys, ...]) -> bytes:
-        """A batch of frames as it leaves the role; what is of block i goes to recipient i modulo
-        their number.
+        """A batch of frames as it leaves the role.
+
+        What is of block i goes to recipient i modulo their number.
         """
         if self._deployment.security != "transport":
             return batch

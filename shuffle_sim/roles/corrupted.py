@@ -1,6 +1,4 @@
-"""The corrupted users of a block: what their adversaries make of their rows, values and reports,
-and put on the wire.
-"""
+"""The corrupted users of a block: their rows, values and reports, and what they send."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -122,9 +120,7 @@ def _act(
     x: Floats,
     rng: np.random.Generator,
 ) -> None:
-    """One user's report, from the innermost of its adversaries to the outermost, and what becomes
-    of it on the wire.
-    """
+    """One user's report passes its adversaries, from the innermost out, and goes on the wire."""
     call_next = CallNext(
         attack_context, lambda value: attack_context.randomizer.randomize(value, rng)
     )

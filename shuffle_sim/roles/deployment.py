@@ -94,9 +94,7 @@ class Deployment:
         return range(-(-self.protocol.users // self.block_size))
 
     def block_batches(self, broadcast: bytes) -> list[range]:
-        """The blocks to be asked together, in order: what they answer fits the memory, whatever a
-        round carries in all.
-        """
+        """The blocks to be asked together, in order, so that what they answer fits the memory."""
         opened = self.opened(broadcast)
         cohort, randomizer = opened.cohort, opened.randomizer
         users = 1 if self.fidelity == "aggregate" else self.block_size

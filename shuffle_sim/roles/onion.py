@@ -134,8 +134,7 @@ def read_boxes(payload: bytes, randomizer: Randomizer) -> Boxes:
 
 
 class Opener:
-    """The analyzer's side: opens boxes, drops what is not a message of the round, and counts it by
-    reason.
+    """The analyzer's side: opens boxes, and drops by reason what is no message of the round.
 
     Attributes:
         opened: messages opened.
@@ -150,8 +149,7 @@ class Opener:
         self.dropped: Counter[str] = Counter()
 
     def read(self, payload: bytes, randomizer: Randomizer) -> tuple[int, NDArray[np.int64]]:
-        """Of a chunk how many boxes it has under each label, and the sums of the symbols in those
-        that open.
+        """A chunk's number of boxes under each label, and the sums of symbols of those that open.
 
         Raises:
             FrameError: `wrong-length` if it is not a chunk.

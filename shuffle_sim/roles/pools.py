@@ -1,5 +1,4 @@
-"""What a shuffler holds of a round: a pool that messages are put on, and released from in an order
-that is uniformly random.
+"""What a shuffler holds of a round: a pool of messages, released in uniformly random order.
 
 To cut is to permute all messages under each label uniformly and to cut the result into consecutive
 chunks. One-bit messages are held as numbers of ones, so a pool of any size takes no memory; other
@@ -52,8 +51,9 @@ class MessagePool(ABC):
         self._permute(np.array(sizes, np.int64), rng)
 
     def chunk(self, index: int, rng: np.random.Generator) -> bytes:
-        """One of the chunks cut, label by label, its size in front; the same generator gives the
-        same bytes again.
+        """One of the chunks, label by label, its size in front.
+
+        The same generator gives the same bytes again.
         """
         return self.chunk_sizes[index].to_bytes(SIZE, "big") + self._chunk(index, rng)
 
@@ -141,9 +141,7 @@ class SymbolPool(MessagePool):
 
 
 class TallyPool(MessagePool):
-    """Sums of symbols, where the messages themselves are not simulated: there is nothing to
-    permute, and one chunk only.
-    """
+    """Sums of symbols, where messages are not simulated: one chunk, and nothing to permute."""
 
     def __init__(self, randomizer: Randomizer) -> None:
         """Nothing counted."""
@@ -181,8 +179,9 @@ def pool_of(randomizer: Randomizer, fidelity: str) -> MessagePool:
 
 
 def view_chunks(randomizer: Randomizer, size: int) -> Counter[int]:
-    """Into how many chunks of which sizes so many messages under each label are cut to be released,
-    the largest first.
+    """The sizes of the chunks into which so many messages under each label are cut.
+
+    The largest come first.
     """
     alphabet = randomizer.alphabet
     largest = max(8, 8 * VIEW_CHUNK_BYTES // (alphabet.labels * alphabet.symbol_bits) // 8 * 8)

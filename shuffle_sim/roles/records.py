@@ -97,7 +97,7 @@ class ShuffleRecord(Additive):
     Attributes:
         accepted: reports.
         singles: of them, those that came one by one, from corrupted users: their noise is not
-        counted on.
+            counted on.
         dropped: reports by reason.
         bytes_in: received from users.
         bytes_routed: sent to other shards.

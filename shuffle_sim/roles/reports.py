@@ -20,8 +20,9 @@ def count_type(randomizer: Randomizer) -> str:
 
 
 def user_bytes(fidelity: str, randomizer: Randomizer) -> int:
-    """What a user sends at literal or counts fidelity; at aggregate fidelity, where blocks send
-    sums, what its sum is made of.
+    """Bytes that a user sends at literal or counts fidelity.
+
+    At aggregate fidelity blocks send sums; then, the bytes of one user's part of the sum.
     """
     if fidelity == "literal":
         return randomizer.report_bytes

@@ -24,21 +24,22 @@ from shuffle_sim.wire.sealing import BOX_ID, Purpose
 
 
 class Shuffler(Keyed):
-    """A shard of the shuffler; by default all of it. A round is collected in one or more parts,
-    released once, then viewed.
+    """A shard of the shuffler; by default all of it.
+
+    A round is collected in one or more parts, released once, then viewed.
     """
 
     def __init__(self, deployment: Deployment, shard: int = 0, last: bytes | None = None) -> None:
-        """Start with no round released; `last` is the broadcast of the one that may have been
-        before this role was put here.
+        """Start with no round released.
+
+        `last` is the broadcast of the round that may have been before this role was put here.
         """
         self._deployment, self._shard = deployment, shard
         self._released = -1
         self._round = None if last is None else _Round(deployment, last, shard, self._read)
 
     def shuffle(self, broadcast: bytes, batches: Iterable[bytes]) -> tuple[bytes, ShuffleRecord]:
-        """A whole round of a shuffler that is one shard: the permuted view, and the simulator's
-        record.
+        """A whole round of a shuffler that is one shard: the permuted view, and the record.
 
         Raises:
             RoundAbortedError: if fewer than the agreed minimum of reports were accepted, or the
@@ -144,8 +145,9 @@ class Shuffler(Keyed):
         return ShuffleRecord(chunks=tuple(now.pool.chunk_sizes))
 
     def view(self, broadcast: bytes, start: int, stop: int) -> tuple[bytes, ShuffleRecord]:
-        """Frames start, ..., stop - 1 of this shard's part of the view; asked again, the same bytes
-        again.
+        """Frames start, ..., stop - 1 of this shard's part of the view.
+
+        Asked again, it gives the same bytes again.
 
         Raises:
             RoundAbortedError: if the round is not released.
@@ -225,9 +227,7 @@ class _Round:
 
 
 class _Inbox:
-    """What the shard has received for a round: what is valid goes on a pool, everything else is
-    dropped and counted.
-    """
+    """What the shard receives for a round: the valid goes on a pool, the rest is counted."""
 
     def __init__(
         self,

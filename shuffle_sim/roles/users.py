@@ -101,8 +101,7 @@ class UserShard(Keyed):
         return b"".join(frames), record
 
     def _bundled(self, frame: Frame, randomizer: Randomizer) -> bytes:
-        """A frame's reports as each user sends them: a bundle of sealed messages, sealed to the
-        shuffler.
+        """A frame's reports as each user sends them: bundles of messages, sealed to the shuffler.
 
         What a user that is not honest sends goes the same way if it is a report; else it is what
         the bundle holds.
@@ -171,9 +170,7 @@ class UserShard(Keyed):
             self._resident[block] = chunks[::-1]
 
     def _copied(self, block: int) -> list[tuple[int, Floats]]:
-        """The block's chunks; columns one after the other in one piece of memory, for which numpy
-        asks for large pages.
-        """
+        """The block's chunks, their columns in one piece of memory: numpy asks for large pages."""
         start, stop = self._span(block)
         rows = self._population.rows(start, stop)
         if rows.ndim == 1:  # they are one column as they are
@@ -268,15 +265,15 @@ _CHUNK_VALUES = 131_072
 
 
 def chunk_rows(rows: NDArray[Any]) -> int:
-    """Rows that are asked, randomized and added at a time; depends on the width of a row only, so
-    never on the workers.
+    """How many rows are asked, randomized and added at a time.
+
+    It depends on the width of a row only, so never on the workers.
     """
     return max(64, -(-_CHUNK_VALUES // (rows.size // max(1, len(rows)) or 1)))
 
 
-def admitted(values: Values, randomizer: Randomizer) -> tuple[Values, int, int]:
-    """Values in the randomizer's domain, how many were clipped, and how many were not finite and
-    became zero.
+def _admitted(values: Values, randomizer: Randomizer) -> tuple[Values, int, int]:
+    """Values in the randomizer's domain, how many were clipped, and how many were not finite.
 
     Zero before randomizing: silence would leak.
     """

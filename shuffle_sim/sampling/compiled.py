@@ -1,5 +1,6 @@
-"""The compiled inner loops; import only where numba is installed. No fast-math: it changes
-results.
+"""The compiled inner loops; import only where numba is installed.
+
+No fast-math: it changes results.
 """
 
 from typing import Any
@@ -15,9 +16,7 @@ _jit = numba.njit(cache=True, boundscheck=False, nogil=True)
 
 
 def _prefetch(_, array, place):
-    """Have the line of memory with array[place] brought to the second-level cache, and do not wait
-    for it.
-    """
+    """Bring the line of array[place] to the second-level cache, without waiting for it."""
 
     def build(context, builder, signature, arguments):
         line = builder.gep(
@@ -40,8 +39,9 @@ prefetch: Any = intrinsic(_prefetch)
 
 @_jit
 def fill(state, out):
-    """Words of 16 SFC64 generators side by side, so that they fit vector registers: state (4, 16),
-    out (rounds, 16).
+    """Words of 16 SFC64 generators side by side, so that they fit vector registers.
+
+    state (4, 16), out (rounds, 16).
     """
     a, b, c, counter = state[0], state[1], state[2], state[3]
     for k in range(out.shape[0]):
@@ -167,8 +167,9 @@ def rounded_values(columns, multipliers, start, state, random, ties, out):
 
 @_jit
 def draw_buckets(state, words, bucket_of, ends):
-    """A random bucket for every message; words (rounds, 16), drawn here by `fill`; bucket_of: their
-    bytes, one for each message.
+    """A random bucket for every message.
+
+    words (rounds, 16) are drawn here by `fill`; bucket_of: their bytes, one for each message.
 
     ends (256,): one past the last place of each bucket.
     """
@@ -193,8 +194,9 @@ def into_buckets(row, bucket_of, buckets, places):
 
 @_jit
 def permute_buckets(buckets, ends, state, random):
-    """Permute every bucket where it lies; state and random, (rounds, 16): of `fill`, which draws
-    the words as they are used.
+    """Permute every bucket where it lies.
+
+    state and random (rounds, 16) are those of `fill`, which draws the words as they are used.
     """
     words, used, start = random.reshape(-1).view(np.uint32), 2 * random.size, 0
     for k in range(ends.size):
@@ -205,8 +207,9 @@ def permute_buckets(buckets, ends, state, random):
 
 @_jit
 def permute_bucket(bucket, following, state, random, words, used):
-    """Fisher and Yates with Lemire's bounded integers; how many of the words, those of `random`,
-    are used then.
+    """Fisher and Yates with Lemire's bounded integers; returns how many words are used then.
+
+    The words are those of `random`.
 
     The following bucket is fetched piece by piece meanwhile: where it will be read first, no
     processor foresees.

@@ -1,5 +1,4 @@
-"""The inner loops of the faster fidelities, in numpy, and compiled with numba (extra `fast`) where
-it is installed.
+"""The inner loops of the faster fidelities, in numpy or compiled with numba (extra `fast`).
 
 Sums of stochastically rounded values: floor(s) plus a Bernoulli of its fraction, s >= 0. Only 16
 random bits decide a value: with q = floor(2^16 s), phi the rest and r a random 16-bit integer, the
@@ -35,8 +34,7 @@ Ints = NDArray[np.int64]
 
 
 def available(kernel: str | None, work: float) -> str:
-    """The kernel to use: the one asked for, or by default the compiled one where it is installed
-    and worth starting.
+    """The kernel to use: the one asked for, or compiled where installed and worth starting.
 
     Args:
         kernel: "numpy", "compiled" or None.
@@ -68,8 +66,9 @@ def using(kernel: str) -> Iterator[None]:
 
 
 def expect(rows: Floats | None) -> None:
-    """Say which rows, in Fortran order, will be read next: the compiled kernel may fetch them from
-    memory beforehand.
+    """Say which rows, in Fortran order, are read next.
+
+    The compiled kernel may fetch them from memory beforehand.
     """
     _expected.set(rows)
 
@@ -127,9 +126,7 @@ def rounded_sum(
 def _random(
     size: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], Floats]:
-    """What a compiled rounding of so many values needs: a generator's state, room for its words,
-    uniforms for tied values.
-    """
+    """What a compiled rounding needs: a generator's state, room for words, uniforms for ties."""
     state = rng.bit_generator.random_raw(64).reshape(4, 16)
     return state, np.empty((64, 16), np.uint64), rng.random(64 + size // 16_384)
 
@@ -145,8 +142,9 @@ _kept = _Kept()
 
 
 def _scratch(shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
-    """Memory for intermediate values, kept: fresh pages would cost as much as filling them. Nothing
-    of it is given out.
+    """Memory for intermediate values, kept: fresh pages would cost as much as filling them.
+
+    Nothing of it is given out.
     """
     array: NDArray[Any] = _kept.array(shape, dtype)
     return array
@@ -155,8 +153,9 @@ def _scratch(shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
 def rounded_values(
     columns: Floats, factors: Floats | None, scale: float, offset: float, rng: np.random.Generator
 ) -> NDArray[np.uint16]:
-    """The stochastically rounded values themselves, uint16 (d, users); arguments as of
-    `rounded_sum`.
+    """The stochastically rounded values themselves, uint16 (d, users).
+
+    The arguments are those of `rounded_sum`.
     """
     if _compiled.get() and columns.flags.c_contiguous:
         from shuffle_sim.sampling.compiled import rounded_values as compiled
@@ -184,8 +183,9 @@ def _multipliers(columns: Floats, factors: Floats | None, scale: float) -> Float
 def _moved(
     columns: Floats, factors: Floats | None, scale: float, offset: float, rng: np.random.Generator
 ) -> tuple[NDArray[np.int32], Ints]:
-    """q + r, and the flat places of the tied values that go up all the same; in memory that is used
-    again.
+    """q + r, and the flat places of the tied values that go up all the same.
+
+    The memory is used again.
     """
     shape = columns.shape
     scaled, moved, low = (
@@ -220,8 +220,9 @@ def half_binomial(b: int, size: tuple[int, ...], rng: np.random.Generator) -> ND
 
 
 def column_sums(rows: NDArray[np.integer]) -> Ints:
-    """Sums of the columns of a narrow array of small integers: many rows are added as one long
-    one.
+    """Sums of the columns of a narrow array of small integers.
+
+    Many rows are added as one long one.
     """
     together = 256
     whole = len(rows) // together * together

@@ -1,5 +1,6 @@
-"""Where randomness comes from: one independent stream per (round, role, index), the same on any
-number of workers.
+"""Where randomness comes from: one independent stream for each (round, role, index).
+
+Streams are the same on any number of workers.
 """
 
 import secrets

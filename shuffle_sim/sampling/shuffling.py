@@ -33,8 +33,9 @@ def permute(symbols: NDArray[np.integer], rng: np.random.Generator) -> NDArray[n
 
 
 def permuted(parts: Sequence[NDArray[Any]], rng: np.random.Generator) -> NDArray[Any]:
-    """A uniformly random permutation of messages, each of them moved; the parts in which they come
-    are left alone.
+    """A uniformly random permutation of messages, each of them moved.
+
+    The parts in which they come are left alone.
 
     Where numba is installed and they are many, in two steps that keep to the cache: each message
     goes to a uniformly random one of 256 buckets, and every bucket is permuted where it lies. The
@@ -87,8 +88,9 @@ def _worth_compiling(messages: int) -> bool:
 
 
 def arrange(ones: int, size: int, rng: np.random.Generator) -> Bits:
-    """A uniformly random arrangement of `ones` ones among `size` places, packed (big-endian, zero
-    padding).
+    """A uniformly random arrangement of `ones` ones among `size` places, packed.
+
+    The bits are big-endian, with zero padding.
 
     Draws independent bits of a dyadic probability t / 2^r near ones / size, r random words a word,
     then removes or adds uniformly chosen ones until the number is right. Given its number of ones
@@ -125,8 +127,9 @@ def arrange(ones: int, size: int, rng: np.random.Generator) -> Bits:
 
 
 def share_out(ones: int, sizes: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-    """How many of `ones` ones fall into consecutive pieces of these sizes when all places are
-    permuted uniformly.
+    """How many of `ones` ones fall into consecutive pieces when all places are permuted.
+
+    `sizes` are those of the pieces.
 
     Multivariate hypergeometric, without numpy's limit of 10^9 places: independent bits of one
     probability put a binomial number into each piece; given their total they are a uniform subset,

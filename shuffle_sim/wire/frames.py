@@ -83,8 +83,9 @@ class Frame:
 
 
 def prefix(kind: Kind, context: Context, index: int, reports: int, payload_bytes: int) -> bytes:
-    """The frame up to its payload, which ends it: large payloads need not be copied to be framed or
-    compared.
+    """The frame up to its payload, which ends it.
+
+    So a large payload need not be copied to be framed or compared.
     """
     header = _HEADER.pack(context.task, context.parameters, context.round, index, reports)
     start: bytes = msgpack.packb([VERSION, int(kind), header, b""])[
@@ -102,8 +103,9 @@ def prefix(kind: Kind, context: Context, index: int, reports: int, payload_bytes
 
 
 def frame_bytes(payload_bytes: int) -> int:
-    """Length of a frame by formula: 4 (length) + 1 (array) + 1 (version) + 1 (kind) + 2 + 44
-    (header) + payload.
+    """Length of a frame by formula.
+
+    4 (length) + 1 (array) + 1 (version) + 1 (kind) + 2 + 44 (header) + payload with its head.
     """
     return (
         53 + (2 if payload_bytes <= 0xFF else 3 if payload_bytes <= 0xFFFF else 5) + payload_bytes
@@ -111,8 +113,9 @@ def frame_bytes(payload_bytes: int) -> int:
 
 
 def split_frames(batch: bytes, limit: int = MAX_FRAME) -> Iterator[memoryview]:
-    """The frames of a batch, each with its length prefix; nothing is allocated before the length is
-    known to fit.
+    """The frames of a batch, each with its length prefix.
+
+    Nothing is allocated before the length is known to fit.
 
     Raises:
         FrameError: `truncated` or `oversized`; what follows a broken length cannot be told apart
@@ -172,8 +175,7 @@ def parse(data: bytes | memoryview, limit: int = MAX_FRAME) -> Frame:
 
 
 def _shaped(data: bytes | memoryview) -> bool:
-    """Whether the bytes open as a frame does, so that unpacking makes four objects of them and no
-    more.
+    """Whether the bytes open as a frame does; then unpacking makes four objects, no more.
 
     Nested arrays, a byte each, would become seventy times as large.
     """

@@ -1,6 +1,4 @@
-"""What users send: an alphabet of labelled messages, batches of reports packed to bits, and their
-tally.
-"""
+"""What users send: labelled messages, batches of reports packed to bits, and their tally."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,9 +35,7 @@ class Alphabet:
 
     @property
     def label_bits(self) -> int:
-        """Bits that a label would cost on a message sent on its own; grouped by label, it costs
-        none.
-        """
+        """Bits of a label on a message sent on its own; grouped by label, it costs none."""
         return (self.labels - 1).bit_length()
 
 
@@ -102,8 +98,9 @@ class Messages:
 
     @classmethod
     def from_ones(cls, counts: NDArray[np.integer], per_label: int) -> "Messages":
-        """Reports of one-bit messages with `counts` (reports, labels) ones under each label, ones
-        first.
+        """Reports of one-bit messages with `counts` ones under each label, ones first.
+
+        `counts` has the shape (reports, labels).
         """
         labels = counts.shape[1]
         # A table of the per_label + 1 possible labels' bits: one gather instead of a comparison per
@@ -193,9 +190,7 @@ class Messages:
 
 
 def _column_sums(counts: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Sums of the columns of counts up to 8: those of 31 rows fit a byte, and are added in
-    bytes.
-    """
+    """Sums of the columns of counts up to 8: those of 31 rows are added in bytes."""
     rows, columns = len(counts) // 31, counts.shape[1]
     together = np.add.reduce(
         counts[: 31 * rows].reshape(31, rows * columns), axis=0, dtype=np.uint8

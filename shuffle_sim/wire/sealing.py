@@ -1,5 +1,6 @@
-"""Sealing bytes to a role: HPKE (RFC 9180), base mode, DHKEM(X25519, HKDF-SHA256), HKDF-SHA256,
-AES-128-GCM.
+"""Sealing bytes to a role: HPKE (RFC 9180) in base mode.
+
+The suite is DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM.
 
 A sealed box is key id (8 bytes), encapsulated key (32) and ciphertext (as long as the plaintext,
 and a tag of 16): 56 bytes more than what it holds. `Purpose` and `Context` are bound in `info`, so
@@ -67,9 +68,7 @@ def info(purpose: Purpose, context: Context) -> bytes:
 
 @dataclass(frozen=True)
 class PublicKeys:
-    """What a role tells the others: the key to seal to it, and the key that checks its signatures
-    (32 bytes each).
-    """
+    """A role's public keys, 32 bytes each: to seal to it, and to check its signatures."""
 
     sealing: bytes
     signing: bytes
@@ -97,9 +96,7 @@ class KeyPair:
     """A role's own keys."""
 
     def __init__(self) -> None:
-        """Draw both from the operating system's entropy: even a seeded run has keys nobody can
-        guess.
-        """
+        """Draw both keys from the operating system's entropy, even in a seeded run."""
         self._sealing, self._signing = X25519PrivateKey.generate(), Ed25519PrivateKey.generate()
         self.public = PublicKeys(
             self._sealing.public_key().public_bytes_raw(),
@@ -127,8 +124,9 @@ class KeyPair:
     def sign(
         self, content: bytes, purpose: Purpose, context: Context, recipient: PublicKeys
     ) -> bytes:
-        """`content` with this role's signature in front, good for one recipient, purpose and
-        context.
+        """`content` with this role's signature in front.
+
+        It is good for one recipient, purpose and context.
         """
         return self._signing.sign(_signed(content, purpose, context, recipient)) + content
 
@@ -176,8 +174,9 @@ def speed() -> tuple[float, float]:
 
 
 def sealing_time(messages: int, bundles: int, workers: int) -> float:
-    """Seconds that an onion round takes, about: users seal on `workers` cores at most, shuffler and
-    analyzer open on one.
+    """About how many seconds an onion round takes.
+
+    Users seal on `workers` cores at most; the shuffler and the analyzer open on one.
     """
     seal, unseal = speed()
     return (messages + bundles) * (seal / min(workers, os.cpu_count() or 1) + unseal)
