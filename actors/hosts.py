@@ -43,19 +43,19 @@ class _Host:
 
 
 class _UserShardHost(_Host):
-    """Many users."""
+    """Hosts a shard of users."""
 
     role = UserShard
 
 
 class _ShufflerHost(_Host):
-    """A shard of the shuffler."""
+    """Hosts a shard of the shuffler."""
 
     role = Shuffler
 
 
 class _AnalyzerHost(_Host):
-    """The analyzer, and with it the protocol's state."""
+    """Hosts the analyzer, and with it the protocol's state."""
 
     role = Analyzer
 

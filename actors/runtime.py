@@ -63,7 +63,7 @@ class RayRuntime(Runtime):
         return actor
 
     def shared(self, population: Population) -> Any:
-        """A reference."""
+        """A reference: the population is put into Ray's store once."""
         return ray.put(population)  # once, not in every actor's closure
 
     def call(

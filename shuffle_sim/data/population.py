@@ -76,7 +76,7 @@ class InMemory(Population):
 
     @property
     def resident(self) -> bool:
-        """They do: the data fits."""
+        """Rows in memory stay with the shards."""
         return True
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
@@ -182,11 +182,11 @@ class Files(Population):
 
     @abstractmethod
     def _shape(self, path: Path) -> tuple[int, ...]:
-        """Of the file's rows together."""
+        """The shape of all rows of the file."""
 
     @abstractmethod
     def _part(self, path: Path, start: int, stop: int) -> NDArray[Any]:
-        """Rows of one file."""
+        """The rows start, ..., stop - 1 of one file."""
 
 
 class NpyFiles(Files):

@@ -50,7 +50,7 @@ class CostMeter:
     """
 
     def __init__(self) -> None:
-        """Start at nothing."""
+        """Start without any round."""
         self._costs = Costs()
 
     @property

@@ -162,7 +162,7 @@ class Runtime(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close, whatever happened."""
+        """Close, with or without an error."""
         self.close()
 
     @abstractmethod
@@ -228,7 +228,7 @@ class Runtime(ABC):
         self._begun()
 
     def _anew(self, host: Any, role: type, *arguments: Any) -> Any:
-        """The role built again, where it was if that is still there."""
+        """The role, built again: at its old place if that is still there."""
         if not self.alive(host):
             return self.host(role, *arguments)
         self.get(self.call(host, "__init__", *arguments))
@@ -352,5 +352,5 @@ class InProcessRuntime(Runtime):
         return [value] if returns == 1 else list(value)
 
     def get(self, handles: list[Any]) -> list[Any]:
-        """They are there."""
+        """The handles are the values."""
         return handles

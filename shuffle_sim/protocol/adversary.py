@@ -197,7 +197,7 @@ class Chain(Adversary):
     """
 
     def __init__(self, *adversaries: Adversary) -> None:
-        """Outermost first."""
+        """Take the adversaries, outermost first."""
         self._members = tuple(member for adversary in adversaries for member in adversary.members)
 
     @property

@@ -74,7 +74,7 @@ class Randomizer(ABC):
 
     @cached_property
     def largest_sum(self) -> int:
-        """Of one user's symbols under a label."""
+        """The largest sum of one user's symbols under a label."""
         return self.per_label * (self.alphabet.symbols - 1)
 
     @property

@@ -37,7 +37,7 @@ class Keyed:
 
     @cached_property
     def _keys(self) -> KeyPair:
-        """Made here, when they are first asked for."""
+        """The role's own keys, made when they are first used."""
         return KeyPair()
 
     def introduce(self) -> PublicKeys:
@@ -45,7 +45,7 @@ class Keyed:
         return self._keys.public
 
     def meet(self, directory: Directory) -> None:
-        """Learn everybody's public keys."""
+        """Take the public keys of all roles."""
         self._directory = directory
 
     def _closed(self, batch: bytes, purpose: Purpose, recipients: tuple[PublicKeys, ...]) -> bytes:

@@ -71,7 +71,7 @@ class BoxPool(MessagePool):
     """Sealed messages, each held and moved; nothing of them can be read here."""
 
     def __init__(self, randomizer: Randomizer) -> None:
-        """Nothing held."""
+        """Start with no boxes."""
         super().__init__(randomizer)
         self._held: list[Boxes] = []
 
@@ -142,7 +142,7 @@ class Opener:
     """
 
     def __init__(self, keys: KeyPair, context: Context) -> None:
-        """Nothing opened."""
+        """Start with no box opened."""
         self._keys, self._context = keys, context
         self._seen: set[bytes] = set()
         self.opened = 0

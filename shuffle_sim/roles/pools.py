@@ -28,7 +28,7 @@ class MessagePool(ABC):
     """Messages of one round, equally many under each label."""
 
     def __init__(self, randomizer: Randomizer) -> None:
-        """An empty pool."""
+        """Start with no messages."""
         self.randomizer = randomizer
         self.size = 0  # messages under each label
         self.chunk_sizes: list[int] = []  # sizes of the chunks
@@ -82,18 +82,18 @@ class BitPool(MessagePool):
     """One-bit messages: how many ones there are under each label is all there is to know."""
 
     def __init__(self, randomizer: Randomizer) -> None:
-        """No ones."""
+        """Start with no messages."""
         super().__init__(randomizer)
         self._ones = np.zeros(randomizer.alphabet.labels, np.int64)
 
     def add(self, reports: Messages | Tally | NDArray[np.uint8]) -> None:
-        """Count them."""
+        """Count the ones."""
         assert isinstance(reports, Messages)
         self._ones += reports.sums()
         self.size += reports.reports * reports.per_label
 
     def take(self, payload: bytes) -> None:
-        """Count them."""
+        """Count the ones."""
         size, ones = read_view_chunk(payload, self.randomizer)
         self._ones += ones
         self.size += size
@@ -112,17 +112,17 @@ class SymbolPool(MessagePool):
     """Messages of any alphabet, each held and moved."""
 
     def __init__(self, randomizer: Randomizer) -> None:
-        """Nothing held."""
+        """Start with no messages."""
         super().__init__(randomizer)
         self._held: list[NDArray[np.integer]] = []
 
     def add(self, reports: Messages | Tally | NDArray[np.uint8]) -> None:
-        """Keep them by label."""
+        """Keep the messages by label."""
         assert isinstance(reports, Messages)
         self._hold(reports.symbols.transpose(1, 0, 2).reshape(reports.alphabet.labels, -1))
 
     def take(self, payload: bytes) -> None:
-        """Keep them."""
+        """Keep the messages of the chunk."""
         self._hold(_messages(payload, self.randomizer).symbols[:, 0, :])
 
     def _hold(self, rows: NDArray[np.integer]) -> None:
@@ -144,24 +144,24 @@ class TallyPool(MessagePool):
     """Sums of symbols, where messages are not simulated: one chunk, and nothing to permute."""
 
     def __init__(self, randomizer: Randomizer) -> None:
-        """Nothing counted."""
+        """Start with sums of zero."""
         super().__init__(randomizer)
         self._sums = np.zeros(randomizer.alphabet.labels, np.int64)
 
     def add(self, reports: Messages | Tally | NDArray[np.uint8]) -> None:
-        """Add them up."""
+        """Add the reports' sums."""
         assert isinstance(reports, Messages | Tally)
         self._sums += reports.sums if isinstance(reports, Tally) else reports.sums()
         self.size += reports.reports * self.randomizer.per_label
 
     def take(self, payload: bytes) -> None:
-        """Add it."""
+        """Add the chunk's sums."""
         size, sums = read_tally(payload, self.randomizer)
         self._sums += sums
         self.size += size
 
     def view(self) -> list[int]:
-        """One chunk."""
+        """One chunk for the whole pool."""
         return [self.size]
 
     def _permute(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:

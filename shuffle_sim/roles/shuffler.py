@@ -204,7 +204,7 @@ class Shuffler(Keyed):
 
 
 class _Round:
-    """One round in the shuffler's charge."""
+    """One round as a shard of the shuffler has it."""
 
     def __init__(
         self, deployment: Deployment, broadcast: bytes, shard: int, read: Callable[[Frame], Frame]
