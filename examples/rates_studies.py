@@ -16,14 +16,15 @@ from scipy.optimize import linprog
 from scipy.special import expit
 
 from protocols import Phased, ShuffleACSA, ShuffleGD, ShuffleSGD
+from protocols.optimisation.setting import NOISE_RATIO
 from protocols.problems.domains import L2Ball
 from protocols.problems.losses import Hinge, Linear, Logistic, MeanEstimation
 from protocols.problems.problem import Problem
 from protocols.problems.regression import Absolute
-from protocols.shuffle.noisy_mean import Noise
 from shuffle_sim import Privacy
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.population import InMemory, Population
+from shuffle_sim.privacy.bounds import gaussian
 from shuffle_sim.protocol.base import Protocol
 
 DELTA = 1e-6
@@ -164,7 +165,7 @@ def hinge(d: int) -> Instance:
 
 def unit_noise(d: int, privacy: Privacy) -> float:
     """A: root of the expected squared noise of an average over n users, times n/L."""
-    return math.sqrt(Noise(d, 1.0, privacy).squared(1))
+    return 2 * NOISE_RATIO * math.sqrt(d) / gaussian.mu_of(privacy.epsilon, privacy.delta)
 
 
 def sgd(n: int, problem: Problem, privacy: Privacy) -> ShuffleSGD:
@@ -195,7 +196,7 @@ def long_gd(n: int, problem: Problem, privacy: Privacy) -> ShuffleGD:
 
 def phased(n: int, problem: Problem, privacy: Privacy) -> Phased:
     """Theorem 4.8."""
-    return Phased.calibrated(n=n, problem=problem, privacy=privacy)
+    return Phased.calibrated(n=n, problem=problem, privacy=privacy, optimiser=ShuffleACSA)
 
 
 def phased_gd(n: int, problem: Problem, privacy: Privacy) -> Phased:
@@ -210,7 +211,9 @@ def standing(n: int, problem: Problem, privacy: Privacy) -> float:
 
 def one_phase(n: int, problem: Problem, privacy: Privacy) -> float:
     """The guarantee without phases, which is that of a convex loss."""
-    return Phased.calibrated(n=n, problem=problem, privacy=privacy, phases=1).bound
+    return Phased.calibrated(
+        n=n, problem=problem, privacy=privacy, optimiser=ShuffleACSA, phases=1
+    ).bound
 
 
 def one_phase_gd(n: int, problem: Problem, privacy: Privacy) -> float:

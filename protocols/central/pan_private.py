@@ -8,13 +8,16 @@ protocols' integers are not.
 
 import math
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from protocols.optimisation.acceleration import Schedule, smoothing_of
-from protocols.optimisation.base import DivergedError, batching, grid
-from protocols.problems.problem import Problem, demand
+from protocols.optimisation.acceleration import Schedule, best_batch, envelope_error, schedule_for
+from protocols.optimisation.base import Calibrated, DivergedError
+from protocols.optimisation.choices import Choices
+from protocols.optimisation.setting import Setting, batching
+from protocols.problems.problem import Problem
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.data.population import InMemory
 from shuffle_sim.errors import ParameterError, integer, positive, real
@@ -46,7 +49,7 @@ class PanState:
     gradient: Floats
 
 
-class PanPrivateACSA:
+class PanPrivateACSA(Calibrated):
     """AC-SA over a stream of n elements in T batches; `observe` one at a time, `state` at any
     moment, `result` at the end.
 
@@ -55,6 +58,9 @@ class PanPrivateACSA:
     before it against a later intrusion, and by the noise drawn at the end of its batch against an
     earlier one; either is a Gaussian mechanism of sensitivity 2 L/batch.
     """
+
+    takes = ("batch", "rounds", "smoothing", "schedule", "seed")
+    adapts = ("initial_distance",)
 
     def __init__(
         self,
@@ -90,13 +96,8 @@ class PanPrivateACSA:
         )
         self.batch, self.rounds = batching(self.n, batch, schedule.rounds)
         self.zeta = positive("zeta", zeta)
-        self.smoothing = None if smoothing is None else positive("smoothing", smoothing)
-        if smoothing is None and not problem.smooth:
-            raise ParameterError(
-                "smoothing", None, f"above 0: {type(problem.loss).__name__} has kinks"
-            )
-        error = 0.0 if smoothing is None else problem.lipschitz**2 / (2 * smoothing)
-        self.bound = schedule.gap + error
+        self.smoothing = smoothing
+        self.bound = schedule.gap + envelope_error(problem, smoothing)
         self.seed, self.choices = seed, dict(choices or {})
         self._rng = stream(entropy_of(seed), 0, Role.CURATOR, 0)
         origin = problem.origin
@@ -186,129 +187,43 @@ class PanPrivateACSA:
         return PanState(t + 1, 0, theta, aggregate, middle, self._noise())
 
     @classmethod
-    def calibrated(
-        cls,
-        *,
-        n: int,
-        problem: Problem,
-        privacy: Privacy,
-        batch: int | None = None,
-        rounds: int | None = None,
-        smoothing: float | None = None,
-        schedule: str = "default",
-        initial_distance: float | None = None,
-        seed: int | None = None,
-    ) -> "PanPrivateACSA":
+    def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
         """Analytic Gaussian noise, and the batch and smoothing with the smallest proven bound."""
-        demand(problem, privacy)
-        unit = 1 / gaussian.mu_of(privacy.epsilon, privacy.delta)
-        why = "analytic Gaussian"
-        return cls._chosen(
-            n,
-            problem,
-            privacy,
-            unit,
-            why,
-            batch,
-            rounds,
-            smoothing,
-            schedule,
-            initial_distance,
-            seed,
-        )
+        unit = 1 / gaussian.mu_of(setting.privacy.epsilon, setting.privacy.delta)
+        return cls._chosen(setting, choices, unit, "analytic Gaussian")
 
     @classmethod
-    def paper(
-        cls,
-        *,
-        n: int,
-        problem: Problem,
-        privacy: Privacy,
-        batch: int | None = None,
-        rounds: int | None = None,
-        smoothing: float | None = None,
-        schedule: str = "default",
-        initial_distance: float | None = None,
-        seed: int | None = None,
-    ) -> "PanPrivateACSA":
-        """zeta^2 = 8 L^2 ln(2/delta)/(b^2 epsilon^2), for epsilon below 1; batch and smoothing by
-        the proven bound.
-        """
-        demand(problem, privacy)
-        real("epsilon", privacy.epsilon, 0.0, 1.0, closed=(False, False))
-        unit = math.sqrt(2 * math.log(2 / privacy.delta)) / privacy.epsilon
-        return cls._chosen(
-            n,
-            problem,
-            privacy,
-            unit,
-            "Algorithm 6",
-            batch,
-            rounds,
-            smoothing,
-            schedule,
-            initial_distance,
-            seed,
-        )
+    def paper_for(cls, setting: Setting, choices: Choices) -> Self:
+        """zeta^2 = 8 L^2 ln(2/delta)/(b^2 epsilon^2), for epsilon below 1; else by the bound."""
+        real("epsilon", setting.privacy.epsilon, 0.0, 1.0, closed=(False, False))
+        unit = math.sqrt(2 * math.log(2 / setting.privacy.delta)) / setting.privacy.epsilon
+        return cls._chosen(setting, choices, unit, "Algorithm 6")
 
     @classmethod
-    def _chosen(
-        cls,
-        n: int,
-        problem: Problem,
-        privacy: Privacy,
-        unit: float,
-        why: str,
-        batch: int | None,
-        rounds: int | None,
-        smoothing: float | None,
-        kind: str,
-        initial_distance: float | None,
-        seed: int | None,
-    ) -> "PanPrivateACSA":
+    def _chosen(cls, setting: Setting, choices: Choices, unit: float, why: str) -> Self:
         """With `unit` the noise for sensitivity 1."""
-        distance = (
-            problem.reach
-            if initial_distance is None
-            else positive("initial_distance", initial_distance)
-        )
-        length = problem.lipschitz
+        problem = setting.problem
 
-        def made(
-            size: int, times: int, kind: str = "default"
-        ) -> tuple[Schedule, float | None, float]:
-            zeta = 2 * length / size * unit
-            sigma = math.sqrt(problem.spread**2 / size + 2 * problem.d * zeta**2)
-            beta = smoothing_of(problem, distance, times, smoothing)
-            reach = problem.domain.diameter if kind == "paper" else distance
-            return Schedule(times, problem.smoothness(beta), sigma, reach, kind), beta, zeta
+        def zeta(batch: int) -> float:
+            return 2 * problem.lipschitz / batch * unit
 
-        def bound(size: int, times: int) -> float:
-            plan, beta, _ = made(size, times)
-            return plan.gap + (0.0 if beta is None else length**2 / (2 * beta))
+        def squared_noise(batch: int) -> float:
+            return 2 * problem.d * zeta(batch) ** 2
 
-        _, minus, times = min((bound(b, t), -b, t) for b, t in grid(integer("n", n), batch, rounds))
-        plan, beta, zeta = made(-minus, times, kind)
-        choices = {
-            "zeta": f"{zeta:.4g}: {why}",
-            "batch": "given" if batch is not None else f"{-minus}: smallest proven bound",
-            "rounds": "given" if rounds is not None else f"{times}: floor(n / batch)",
-            "schedule": f"{kind}: beta = {plan.beta:.4g}, sigma = {plan.sigma:.4g}, R = "
-            f"{plan.distance:.4g}",
-            "smoothing": "none: the loss is smooth"
-            if beta is None
-            else "given"
-            if smoothing
-            else f"{beta:.4g}: least bound",
-        }
+        batch, rounds, _ = best_batch(setting, choices, squared_noise)
+        choices.choose("zeta", zeta(batch), why)
+        choices.choose("batch", batch, "smallest proven bound")
+        choices.choose("rounds", rounds, "floor(n / batch)")
+        noise = squared_noise(batch)
+        schedule, smoothing = schedule_for(setting, choices, batch, rounds, noise)
         return cls(
             problem=problem,
-            n=n,
-            batch=-minus,
-            zeta=zeta,
-            schedule=plan,
-            privacy=privacy,
-            smoothing=beta,
-            seed=seed,
-            choices=choices,
+            n=setting.n,
+            batch=batch,
+            zeta=zeta(batch),
+            schedule=schedule,
+            privacy=setting.privacy,
+            smoothing=smoothing,
+            seed=choices["seed"],
+            choices=choices.reasons,
         )

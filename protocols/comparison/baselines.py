@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.optimisation.phases import Phased
-from protocols.shuffle.optimiser import FirstOrder
+from protocols.optimisation.base import Optimiser
 from protocols.sums.binomial import BinomialRandomizer
 from shuffle_sim.arrays import Floats, Scaled
 from shuffle_sim.errors import ParameterError
@@ -74,7 +73,7 @@ class Baseline(CentralAlgorithm[Any]):
 
     def __init__(
         self,
-        optimiser: FirstOrder[Any] | Phased,
+        optimiser: Optimiser[Any],
         trust: Trust | str,
         privacy: Privacy | None = None,
     ) -> None:
@@ -86,7 +85,7 @@ class Baseline(CentralAlgorithm[Any]):
         self.trust = Trust.of(trust)
         if self.trust not in BASELINES:
             raise ParameterError("trust", trust, f"one of {', '.join(BASELINES)}")
-        if not isinstance(optimiser, FirstOrder | Phased):
+        if not isinstance(optimiser, Optimiser):
             allowed = "an optimiser, such as ShuffleSGD.calibrated(...)"
             raise ParameterError("optimiser", type(optimiser).__name__, allowed)
         self.optimiser = optimiser

@@ -21,30 +21,19 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from protocols.optimisation.phases import Optimiser, Phased
+from protocols.optimisation.phases import Phased
+from protocols.optimisation.setting import NOISE_RATIO
 from protocols.problems.domains import L2Ball
 from protocols.problems.losses import Hinge, LinearLoss, Logistic, Loss
 from protocols.problems.multiclass import MultiClass, OneVsRestHinge, Softmax
 from protocols.problems.problem import Problem
 from protocols.problems.regression import Absolute, Huber, Pinball, Regression, Squared
-from protocols.shuffle.acsa import ShuffleACSA
-from protocols.shuffle.gd import ShuffleGD
-from protocols.shuffle.noisy_mean import NOISE_RATIO, Noise
-from protocols.shuffle.optimiser import FirstOrder
-from protocols.shuffle.sgd import ShuffleSGD
+from protocols.shuffle.optimiser import FirstOrder, optimiser
 from shuffle_sim import Privacy, run
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, positive, real
 from shuffle_sim.execution.runtime import Runtime
-from shuffle_sim.privacy.trust import Trust
 
-STEPS = ("rounds", "batch", "eta")
-PROTOCOLS: dict[str, tuple[Optimiser, tuple[str, ...]]] = {
-    "gd": (ShuffleGD, ("rounds", "eta")),
-    "sgd": (ShuffleSGD, STEPS),
-    "acsa": (ShuffleACSA, ("rounds", "batch")),
-}
-"""The optimisers, with those of STEPS that each takes without phases."""
 LOSSES: dict[str, tuple[type[Regression], tuple[str, ...]]] = {
     "squared": (Squared, ()),
     "huber": (Huber, ("threshold",)),
@@ -52,8 +41,8 @@ LOSSES: dict[str, tuple[type[Regression], tuple[str, ...]]] = {
     "pinball": (Pinball, ("quantile",)),
 }
 """Losses of the regressor, with the parameters of the estimator that each takes."""
-GD_ROUNDS = 100
-"""More rounds of "gd" are not taken unasked: each costs every user a report."""
+MAX_ROUNDS = 100
+"""More rounds with the same users are not taken unasked: each costs every user a report."""
 CLIPPED = 0.1
 """Share of rows outside the public bounds from which `ClippingWarning` tells."""
 
@@ -75,10 +64,11 @@ class ShuffleLinearModel(BaseEstimator):
     Args:
         epsilon: of the whole training.
         delta: of the whole training; keep it below 1 over the number of users.
-        protocol: "gd" (everybody answers in every round: the least noise), or "sgd" or "acsa"
-            (everybody answers once).
+        protocol: a registered optimiser, "shuffle-" left out if wanted: "gd" (everybody answers in
+        every round: the least noise), "sgd" or "acsa" (everybody answers once).
         phases: run the protocol in phases on disjoint users, for a ridge above 0 (`Phased`).
-        rounds: of training; chosen by the proven bound where not given, for "gd" at most GD_ROUNDS.
+        rounds: of training; chosen by the proven bound where not given, and then at most MAX_ROUNDS
+        with the same users.
         batch: users in a round of "sgd" or "acsa"; chosen by the proven bound where not given.
         eta: step of "gd" or "sgd"; chosen by the proven bound where not given.
         radius: l2 bound of all parameters together, intercepts included; by default 10, for the
@@ -182,42 +172,25 @@ class ShuffleLinearModel(BaseEstimator):
         theta = self.result_.value.reshape(outputs, -1)
         return theta[:, :columns] / bound, theta[:, columns:].sum(axis=1)
 
-    def _protocol(self, n: int, problem: Problem) -> Phased | FirstOrder[Any]:
-        if self.protocol not in tuple(PROTOCOLS):  # whatever its type
-            raise ParameterError("protocol", self.protocol, f"one of {', '.join(PROTOCOLS)}")
-        kind, takes = PROTOCOLS[self.protocol]
-        given: dict[str, Any] = {
-            name: getattr(self, name) for name in STEPS if getattr(self, name) is not None
-        }
-        for name, value in given.items():
-            if self.phases or name not in takes:
-                raise ParameterError(
-                    name,
-                    value,
-                    f"None: not a parameter of {self.protocol}" + " in phases" * self.phases,
-                )
-        privacy = Privacy(self.epsilon, self.delta)
-        noise: dict[str, Any] = {
-            "noise_ratio": self.noise_ratio,
-            "honest_fraction": self.honest_fraction,
-        }
+    def _protocol(self, n: int, problem: Problem) -> FirstOrder[Any] | Phased:
+        """Calibrated; what its optimiser does not take, or not in phases, is refused there."""
+        kind: type[FirstOrder[Any] | Phased] = optimiser(self.protocol)
+        given: dict[str, Any] = {"rounds": self.rounds, "batch": self.batch, "eta": self.eta}
         if self.phases:
             if not problem.ridge > 0:
-                raise ParameterError(
-                    "ridge", self.ridge, "above 0 in phases: they need strong convexity"
-                )
-            return Phased.calibrated(n=n, problem=problem, privacy=privacy, optimiser=kind, **noise)
-        if self.protocol != "gd" or self.rounds is not None:
-            return kind.calibrated(n=n, problem=problem, privacy=privacy, **given, **noise)
-        expected = Noise.of_problem(
-            problem, privacy, self.noise_ratio, Trust.SHUFFLE, self.honest_fraction
+                allowed = "above 0 in phases: they need strong convexity"
+                raise ParameterError("ridge", self.ridge, allowed)
+            kind, given = Phased, given | {"optimiser": kind}
+        else:
+            given["max_rounds_per_user"] = MAX_ROUNDS
+        return kind.calibrated(
+            n=n,
+            problem=problem,
+            privacy=Privacy(self.epsilon, self.delta),
+            noise_ratio=self.noise_ratio,
+            honest_fraction=self.honest_fraction,
+            **given,
         )
-        rounds = min(GD_ROUNDS, ShuffleGD.plan_for(n, problem, expected, problem.reach)[1])
-        made = ShuffleGD.calibrated(
-            n=n, problem=problem, privacy=privacy, rounds=rounds, **given, **noise
-        )
-        made.choices["rounds"] = f"{rounds}: fewest within 5 % of the best bound, up to {GD_ROUNDS}"
-        return made
 
     def _scores(self, X: Any) -> Floats:
         """<row, coefficients> + intercept; rows are not clipped here: the model is public and

@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from protocols.optimisation.setting import NOISE_RATIO
 from protocols.problems.domains import L2Ball
 from protocols.problems.losses import Logistic
 from protocols.problems.problem import Problem
-from protocols.shuffle.noisy_mean import NOISE_RATIO
 from protocols.shuffle.sgd import ShuffleSGD
 from shuffle_sim.arrays import Floats
 from shuffle_sim.attacks.studies import TargetModel

@@ -3,7 +3,6 @@ are compared with.
 """
 
 import dataclasses
-import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,12 +12,14 @@ import numpy as np
 import scipy
 
 from protocols.comparison.baselines import Baseline
+from protocols.optimisation.base import Optimiser
 from protocols.optimisation.phases import Phased
+from protocols.optimisation.setting import NOISE_RATIO
 from protocols.problems.domains import L2Ball
 from protocols.problems.losses import LinearLoss
 from protocols.problems.problem import Problem
-from protocols.shuffle.noisy_mean import NOISE_RATIO, NoisyMean
-from protocols.shuffle.optimiser import FirstOrder
+from protocols.shuffle.noisy_mean import NoisyMean
+from protocols.shuffle.optimiser import optimiser, optimisers
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.execution.engine import run
@@ -26,26 +27,13 @@ from shuffle_sim.execution.result import Result
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec, least_noise
 from shuffle_sim.privacy.trust import Trust
-from shuffle_sim.registry import names, registered
+from shuffle_sim.registry import registered
 
 RADIUS = {True: 20.0, False: 5.0}
 """Of the ball, where not given: for losses of classes, and for others."""
 
-COMPARED = {
-    "sequential": (Trust.SHUFFLE, ("shuffle-sgd", "shuffle-acsa")),
-    "interactive": (Trust.SHUFFLE, ("shuffle-gd",)),
-    "central": (Trust.CENTRAL, ("shuffle-gd",)),
-    "local": (Trust.LOCAL, ("shuffle-sgd", "shuffle-acsa", "shuffle-gd")),
-    "not private": (Trust.NONE, ("shuffle-gd",)),
-}
-"""Ways to train side by side: who adds the noise, and the optimisers of which the one with the
-smallest proven bound is taken.
-"""
-
 _PASSES, _CREEP = 12, 1.01  # of the search for a noise ratio that fits the bits
 _HYPER = ("calibrated", "paper")
-
-Optimiser = FirstOrder[Any] | Phased
 
 
 @dataclass(frozen=True)
@@ -136,6 +124,10 @@ class Trainer:
         """Whether gradients may be clipped: no proven bound of the excess loss holds then."""
         return self.problem.lipschitz < self.loss.lipschitz(self.problem.domain.radius)
 
+    def optimisers(self) -> list[str]:
+        """The names of all registered optimisers."""
+        return list(optimisers())
+
     def protocol(
         self,
         name: str,
@@ -145,84 +137,71 @@ class Trainer:
         phases: int | None = None,
         trust: Trust | str = Trust.SHUFFLE,
         **given: float | None,
-    ) -> Optimiser:
-        """The registered optimiser `name` for n users.
+    ) -> Optimiser[Any]:
+        """The optimiser `name` for n users.
 
         Args:
-            name: as registered.
+            name: as registered; "shuffle-" may be left out.
             n: users.
             hyper: "calibrated" from the noise really used, or "paper" for the paper's formulas.
             phases: over disjoint users, for a strongly convex objective; 0: chosen; None: no
             phases.
             trust: whose noise steps, batch and rounds are chosen for.
-            given: rounds, batch, eta, smoothing where they are not to be chosen; None: chosen.
+            given: what the optimiser takes, such as rounds, batch, eta, smoothing; None: chosen.
 
         Raises:
             ParameterError: for what is not an optimiser, does not fit together or is not possible.
         """
-        optimiser = registered("protocol", name) if name in names("protocol") else None
-        if optimiser is None or not issubclass(optimiser, FirstOrder):
-            known = [
-                each
-                for each in names("protocol")
-                if issubclass(registered("protocol", each), FirstOrder)
-            ]
-            raise ParameterError("protocol", name, f"an optimiser: one of {', '.join(known)}")
+        kind: type[Optimiser[Any]] = optimiser(name)
         if hyper not in _HYPER:
             raise ParameterError("hyper", hyper, f"one of {', '.join(_HYPER)}")
-        common = {"n": n, "problem": self.problem, "privacy": self.privacy}
-        common |= {key: value for key, value in given.items() if value is not None}
-        make = getattr(optimiser, hyper)
+        common: dict[str, Any] = {"n": n, "problem": self.problem, "privacy": self.privacy, **given}
+        if hyper == "paper":
+            own = (phases, self.noise_ratio, self.max_bits, self.honest_fraction)
+            if own != (None, None, None, 1.0):
+                allowed = "used without phases, noise_ratio, max_bits and honest_fraction"
+                raise ParameterError("hyper", hyper, allowed)
+            return kind.paper(**common)
         if phases is not None:
-            make = Phased.calibrated
-            common |= {"optimiser": optimiser, **({"phases": phases} if phases else {})}
-        if hyper == "calibrated":
-            default = NOISE_RATIO / math.sqrt(
-                self.honest_fraction
-            )  # honest users' noise alone must protect
-            ratio = default if self.noise_ratio is None else self.noise_ratio
-            common |= {
-                "honest_fraction": self.honest_fraction,
-                "trust": trust,
-                "noise_ratio": ratio,
-            }
-        elif (phases, self.noise_ratio, self.max_bits, self.honest_fraction) != (
-            None,
-            None,
-            None,
-            1.0,
-        ):
-            raise ParameterError(
-                "hyper", hyper, "used without phases, noise_ratio, max_bits and honest_fraction"
-            )
-        for key in common:
-            if key not in inspect.signature(make).parameters:
-                raise ParameterError(
-                    key,
-                    common[key],
-                    f"left out: {name}{' in phases' * (phases is not None)} does not take it",
-                )
-        made: Optimiser = make(**common)
-        if self.max_bits is None:
-            return made
-        return self._within(
-            self.max_bits, made, lambda ratio: make(**common | {"noise_ratio": ratio})
-        )
+            kind, common = Phased, common | {"optimiser": kind, "phases": phases or None}
+        ratio = self.noise_ratio
+        if ratio is None:  # honest users' noise alone must protect
+            ratio = NOISE_RATIO / math.sqrt(self.honest_fraction)
 
-    def compared(self, n: int, rounds: int | None = None) -> dict[str, tuple[Trust, Optimiser]]:
-        """The ways of COMPARED for n users, as (who adds the noise, protocol); `rounds` for the
-        fully interactive ones.
+        def made(ratio: float) -> Optimiser[Any]:
+            honest = self.honest_fraction
+            return kind.calibrated(trust=trust, noise_ratio=ratio, honest_fraction=honest, **common)
+
+        return made(ratio) if self.max_bits is None else self._within(self.max_bits, made, ratio)
+
+    def compared(
+        self, n: int, rounds: int | None = None
+    ) -> dict[str, tuple[Trust, Optimiser[Any]]]:
+        """Ways to train n users' model, as (trust, protocol); `rounds` for the interactive ones.
+
+        Of all optimisers that a way allows, the one with the smallest proven bound is taken.
         """
+        kinds = optimisers()
+        sequential = [name for name, kind in kinds.items() if kind.one_shot]
+        ways = {
+            "sequential": (Trust.SHUFFLE, sequential),
+            "interactive": (Trust.SHUFFLE, [name for name in kinds if name not in sequential]),
+            "central": (Trust.CENTRAL, list(kinds)),
+            "local": (Trust.LOCAL, list(kinds)),
+            "not private": (Trust.NONE, list(kinds)),
+        }
         found = {}
-        for way, (trust, optimisers) in COMPARED.items():
-            tried = [
-                self.protocol(name, n, trust=trust, rounds=rounds if name == "shuffle-gd" else None)
-                for name in optimisers
+        for way, (trust, tried) in ways.items():
+            made = [
+                self.protocol(name, n, trust=trust, rounds=None if name in sequential else rounds)
+                for name in tried
             ]
-            found[way] = trust, min(tried, key=lambda each: each.bound)
+            found[way] = trust, min(made, key=lambda each: each.bound)
         return found
 
-    def baseline(self, protocol: Optimiser, rows: Floats, trust: str, seed: int | None) -> Result:
+    def baseline(
+        self, protocol: Optimiser[Any], rows: Floats, trust: str, seed: int | None
+    ) -> Result:
         """Run a protocol's plan with another trust's noise: central, local or none."""
         return run(Baseline(protocol, trust), rows, seed=seed)
 
@@ -245,10 +224,14 @@ class Trainer:
             ).x
         )
 
-    def _within(self, bits: int, made: Optimiser, make: Callable[[float], Optimiser]) -> Optimiser:
-        """With at most `bits` per user, coordinate and round; the least noise they allow, or more
-        where the batch changes too.
+    def _within(
+        self, bits: int, make: Callable[[float], Optimiser[Any]], ratio: float
+    ) -> Optimiser[Any]:
+        """With at most `bits` per user, coordinate and round; the least noise that they allow.
+
+        More noise is taken where another ratio changes the batch, too.
         """
+        made = make(ratio)
         for attempt in range(_PASSES):
             # Another ratio may choose other batches, which need another ratio; and `fewest_bits`
             # may miss by some bits.
@@ -256,9 +239,8 @@ class Trainer:
                 SumSpec(mean.batch, self.d, self.privacy, repeats, self.honest_fraction)
                 for mean, repeats in _means(made)
             )
-            made = make(
-                max(least_noise(spec, bits).noise_ratio for spec in specs) * _CREEP**attempt
-            )
+            ratio = max(least_noise(spec, bits).noise_ratio for spec in specs)
+            made = make(ratio * _CREEP**attempt)
             if all(mean.g + mean.b <= bits for mean, _ in _means(made)):
                 return made
         raise ParameterError(
@@ -266,7 +248,7 @@ class Trainer:
         )
 
 
-def _means(made: Optimiser) -> list[tuple[NoisyMean, int]]:
+def _means(made: Any) -> list[tuple[NoisyMean, int]]:
     """The private averages of an optimiser, with the rounds a user answers in."""
     phases = made.phases if isinstance(made, Phased) else (made,)
     return [(phase.mean, phase.rounds_per_user) for phase in phases]

@@ -1,8 +1,11 @@
 """The schedule of AC-SA (Lan 2012) and its proven bound; the smoothing of losses with kinks."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from protocols.optimisation.choices import Choices
+from protocols.optimisation.setting import Setting
 from protocols.problems.domains import Domain
 from protocols.problems.problem import Problem
 from shuffle_sim.arrays import Floats
@@ -92,28 +95,67 @@ class Schedule:
 
 
 def gap_of(rounds: int, beta: float, sigma: float, distance: float) -> float:
-    """The proven bound of the default schedule: 2 beta R^2/(T (T+1)) + R sigma sqrt(2 (2T+1)/(3 T
-    (T+1))).
-    """
+    """2 beta R^2/(T (T+1)) + R sigma sqrt(2 (2T+1)/(3 T (T+1))): proven of the default schedule."""
     steps = rounds * (rounds + 1)
     return 2 * beta * distance**2 / steps + distance * sigma * math.sqrt(
         2 * (2 * rounds + 1) / (3 * steps)
     )
 
 
-def smoothing_for(lipschitz: float, distance: float, rounds: int) -> float:
-    """The envelope's beta = L sqrt(T (T+1))/(2R): balances 2 beta R^2/(T (T+1)) with the envelope's
-    error L^2/(2 beta).
+def envelope_error(problem: Problem, smoothing: float | None) -> float:
+    """L^2/(2 beta), by how much the Moreau envelope of the loss is below it at most; 0 without one.
+
+    Raises:
+        ParameterError: beta is not positive, or is None for a loss with kinks.
     """
-    return lipschitz * math.sqrt(rounds * (rounds + 1)) / (2 * distance)
+    if smoothing is not None:
+        return problem.lipschitz**2 / (2 * positive("smoothing", smoothing))
+    if not problem.smooth:
+        raise ParameterError("smoothing", None, f"above 0: {type(problem.loss).__name__} has kinks")
+    return 0.0
 
 
-def smoothing_of(
-    problem: Problem, distance: float, rounds: int, given: float | None
-) -> float | None:
-    """The envelope's beta: as given, none for a smooth loss, else the one that minimises the
-    bound.
-    """
-    if given is not None:
-        return positive("smoothing", given)
-    return None if problem.smooth else smoothing_for(problem.lipschitz, distance, rounds)
+def smoothing_for(problem: Problem, choices: Choices, beta: float, why: str) -> float | None:
+    """The envelope's beta: as given, none for a smooth loss, else `beta`."""
+    wanted = (None, "the loss is smooth") if problem.smooth else (beta, why)
+    found = choices.choose("smoothing", *wanted)
+    return None if found is None else positive("smoothing", found)
+
+
+def _balanced(problem: Problem, choices: Choices, distance: float, rounds: int) -> float | None:
+    """`smoothing_for` that balances 2 beta R^2/(T (T+1)) and the envelope's error."""
+    beta = problem.lipschitz * math.sqrt(rounds * (rounds + 1)) / (2 * distance)
+    return smoothing_for(problem, choices, beta, "L sqrt(T (T+1))/(2R) minimises the bound")
+
+
+def _sigma(problem: Problem, batch: int, squared_noise: float) -> float:
+    return math.sqrt(problem.spread**2 / batch + squared_noise)
+
+
+def best_batch(
+    setting: Setting, choices: Choices, squared_noise: Callable[[int], float]
+) -> tuple[int, int, float]:
+    """(batch, rounds, bound): the smallest bound where an average over b has `squared_noise(b)`."""
+    problem, distance = setting.problem, setting.distance
+
+    def bound(batch: int, rounds: int) -> float:
+        beta = _balanced(problem, choices, distance, rounds)
+        sigma = _sigma(problem, batch, squared_noise(batch))
+        gap = gap_of(rounds, problem.smoothness(beta), sigma, distance)
+        return gap + envelope_error(problem, beta)
+
+    return setting.best_batch(choices, bound)
+
+
+def schedule_for(
+    setting: Setting, choices: Choices, batch: int, rounds: int, squared_noise: float
+) -> tuple[Schedule, float | None]:
+    """(schedule, smoothing) for averages with that noise, as given or as the bound wants them."""
+    problem, kind = setting.problem, choices["schedule"] or "default"
+    beta = _balanced(problem, choices, setting.distance, rounds)
+    distance = problem.domain.diameter if kind == "paper" else setting.distance
+    sigma = _sigma(problem, batch, squared_noise)
+    schedule = Schedule(rounds, problem.smoothness(beta), sigma, distance, kind)
+    told = f"beta = {schedule.beta:.4g}, sigma = {sigma:.4g}, R = {distance:.4g}"
+    choices.choose("schedule", kind, told)
+    return schedule, beta

@@ -3,12 +3,15 @@
 import dataclasses
 import math
 from abc import abstractmethod
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.optimisation.base import DivergedError, StateT, batching
+from protocols.optimisation.base import DivergedError, Optimiser, OptimiserState
+from protocols.optimisation.choices import Choices
+from protocols.optimisation.setting import Setting, batching
 from protocols.problems.problem import Gradient, Problem, demand
 from protocols.shuffle.noisy_mean import NoisyMean
 from protocols.sums.binomial import BinomialRandomizer
@@ -17,82 +20,79 @@ from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
 from shuffle_sim.protocol.base import Protocol, RoundSpec
+from shuffle_sim.registry import names, registered
+
+StateT = TypeVar("StateT", bound=OptimiserState)
 
 
-class FirstOrder(Protocol[StateT]):
-    """A protocol that asks for one private average gradient a round; subclasses say where, of whom,
-    and what they do with it.
+@dataclass(kw_only=True, eq=False)
+class FirstOrder(Optimiser[StateT], Protocol[StateT]):
+    """Asks for one private average gradient a round; subclasses say where, of whom and what for.
 
     Attributes:
-        problem: what is minimised.
-        n: users.
-        rounds: T.
         mean: the private average.
         smoothing: beta of the Moreau envelope, or None.
-        privacy: asked for.
-        bound: proven bound of the expected gap, where the parameters were chosen with one; infinite
-            otherwise.
-        choices: what was chosen, and why.
+        claim: what the paper's theorem promises, where `paper` set the parameters.
     """
 
     one_shot: ClassVar[bool] = True
     """Whether every user is asked once at most, in disjoint batches."""
+    paper_cost: ClassVar[str | None] = None
+    """Where the paper states the bits of a user, as in Corollaries B.8 to B.11."""
 
-    def __init__(
-        self,
-        *,
-        problem: Problem,
-        n: int,
-        rounds: int,
-        mean: NoisyMean,
-        privacy: Privacy,
-        smoothing: float | None = None,
-        bound: float = math.inf,
-        choices: dict[str, str] | None = None,
-        claim: Guarantee | None = None,
-    ) -> None:
-        """Keep the parameters; subclasses add theirs."""
-        demand(problem, privacy)
-        self.problem, self.mean, self.privacy, self.bound = problem, mean, privacy, bound
-        self.n, self.rounds = integer("n", n), integer("rounds", rounds)
-        if mean.batch > self.n:
-            raise ParameterError("batch", mean.batch, f"at most the number of users ({self.n})")
+    problem: Problem
+    n: int
+    rounds: int
+    mean: NoisyMean
+    privacy: Privacy
+    smoothing: float | None = None
+    bound: float = math.inf
+    choices: dict[str, str] = field(default_factory=dict)
+    claim: Guarantee | None = None
+
+    def __post_init__(self) -> None:
+        """Check the parameters.
+
+        Raises:
+            ParameterError: naming the parameter, its value and the allowed range.
+        """
+        demand(self.problem, self.privacy)
+        self.n, self.rounds = integer("n", self.n), integer("rounds", self.rounds)
+        if self.mean.batch > self.n:
+            allowed = f"at most the number of users ({self.n})"
+            raise ParameterError("batch", self.mean.batch, allowed)
         if self.one_shot:
-            batching(self.n, mean.batch, self.rounds)
-        self.smoothing = None if smoothing is None else positive("smoothing", smoothing)
-        self.honest_fraction = mean.honest_fraction
-        self.choices = {"rounds": "given", "batch": "given", **(choices or {})}
-        self._claim = claim
+            batching(self.n, self.mean.batch, self.rounds)
+        if self.smoothing is not None:
+            positive("smoothing", self.smoothing)
+        self.choices = self.choices or dict.fromkeys(self.takes, "given")
+
+    @classmethod
+    def made(cls, setting: Setting, mean: NoisyMean, choices: Choices, **own: Any) -> Self:
+        """In a setting, with the parameters of its own that a subclass has chosen."""
+        problem, n, privacy = setting.problem, setting.n, setting.privacy
+        why = choices.reasons
+        return cls(problem=problem, n=n, privacy=privacy, mean=mean, choices=why, **own)
+
+    @classmethod
+    @abstractmethod
+    def best(cls, setting: Setting, choices: Choices) -> tuple[int, int, float]:
+        """(batch, rounds, bound) with the smallest bound, before any bits are searched."""
+
+    @classmethod
+    def expected_bound(cls, setting: Setting, choices: Choices) -> float:
+        """That of the best batch and rounds."""
+        return cls.best(setting, choices)[2]
 
     @property
-    def users(self) -> int:
-        """Number of users n."""
-        return self.n
-
-    @property
-    def delta(self) -> float:
-        """The delta of the guarantee."""
-        return self.privacy.delta
-
-    @property
-    def claim(self) -> Guarantee | None:
-        """What the paper's theorem promises, where `paper` set the parameters."""
-        return self._claim
+    def honest_fraction(self) -> float:
+        """Of the users that add their noise, in every round."""
+        return self.mean.honest_fraction
 
     @property
     def vocabulary(self) -> tuple[type, ...]:
         """What a round may broadcast."""
         return (Gradient, BinomialRandomizer, type(self.problem.loss))
-
-    @property
-    def claims_sequential(self) -> bool:
-        """Where users answer once, it claims so, and is held to it."""
-        return self.rounds_per_user == 1
-
-    @property
-    def rounds_per_user(self) -> int:
-        """In how many rounds a user answers at most."""
-        return 1
 
     def check(self, rows: NDArray[Any]) -> None:
         """Refuse rows of the wrong shape, or for which the loss's constants do not hold."""
@@ -101,14 +101,6 @@ class FirstOrder(Protocol[StateT]):
         if rows.shape != (self.n, columns):
             raise ParameterError("data.shape", rows.shape, f"({self.n}, {columns})")
         self.problem.loss.check(rows, d)
-
-    def init(self) -> StateT:
-        """At the problem's start."""
-        return self.init_at(self.problem.origin)
-
-    @abstractmethod
-    def init_at(self, theta: Floats) -> StateT:
-        """At another start."""
 
     @abstractmethod
     def point(self, state: StateT) -> Floats:
@@ -144,3 +136,25 @@ class FirstOrder(Protocol[StateT]):
         if not all(np.isfinite(value).all() for value in values if isinstance(value, np.ndarray)):
             raise DivergedError(state.round)
         return after
+
+
+def optimisers() -> dict[str, type[FirstOrder[Any]]]:
+    """All registered optimisers, by name."""
+    kinds = {name: registered("protocol", name) for name in names("protocol")}
+    return {name: kind for name, kind in kinds.items() if _is_optimiser(kind)}
+
+
+def optimiser(name: str) -> type[FirstOrder[Any]]:
+    """The optimiser registered under a name, or under "shuffle-" and that name.
+
+    Raises:
+        ParameterError: there is none.
+    """
+    for each in (name, f"shuffle-{name}"):
+        if each in names("protocol") and _is_optimiser(kind := registered("protocol", each)):
+            return kind  # type: ignore[no-any-return]
+    raise ParameterError("protocol", name, f"an optimiser: one of {', '.join(optimisers())}")
+
+
+def _is_optimiser(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, FirstOrder)

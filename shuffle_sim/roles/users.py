@@ -272,7 +272,7 @@ def chunk_rows(rows: NDArray[Any]) -> int:
     return max(64, -(-_CHUNK_VALUES // (rows.size // max(1, len(rows)) or 1)))
 
 
-def _admitted(values: Values, randomizer: Randomizer) -> tuple[Values, int, int]:
+def admitted(values: Values, randomizer: Randomizer) -> tuple[Values, int, int]:
     """Values in the randomizer's domain, how many were clipped, and how many were not finite.
 
     Zero before randomizing: silence would leak.

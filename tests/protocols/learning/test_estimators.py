@@ -23,7 +23,6 @@ from sklearn.utils.estimator_checks import check_estimator
 from protocols import Phased, ShuffleSGD
 from protocols.learning.estimators import (
     LOSSES,
-    PROTOCOLS,
     ClippingWarning,
     ShuffleLinearSVC,
     ShuffleLogisticRegression,
@@ -235,7 +234,7 @@ def test_every_loss_of_the_regressor_finds_its_quantile_or_mean(loss):
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", ["gd", "sgd", "acsa", "shuffle-gd"])
 def test_every_protocol_trains_and_is_as_interactive_as_it_says(estimator, protocol):
     trained(estimator, protocol, {})
 
@@ -258,7 +257,7 @@ def trained(estimator, protocol, parameters):
     model = estimator(protocol=protocol, epsilon=4.0, radius=3, random_state=1, **parameters).fit(
         x, y
     )
-    assert model.result_.ledger.sequentially_interactive == (protocol != "gd")
+    assert model.result_.ledger.sequentially_interactive == ("gd" not in protocol.split("-"))
     assert model.privacy_.epsilon <= 4.0
     assert model.n_iter_ == model.result_.rounds == model.costs_.rounds
     assert model.score(x, y) > (

@@ -18,14 +18,16 @@ from protocols.central.pan_private import PanPrivateACSA
 from protocols.comparison.baselines import Baseline
 from protocols.optimisation.acceleration import Schedule
 from protocols.optimisation.base import DivergedError
+from protocols.optimisation.choices import Choices
 from protocols.optimisation.phases import Phased
+from protocols.optimisation.setting import Setting
 from protocols.problems.domains import Box, Intersection, L2Ball, Simplex
 from protocols.problems.losses import Hinge, Linear, LinearLoss, Logistic, MeanEstimation
 from protocols.problems.problem import Problem
 from protocols.problems.regression import Absolute, Squared
 from protocols.shuffle.acsa import ShuffleACSA
 from protocols.shuffle.gd import ShuffleGD
-from protocols.shuffle.noisy_mean import Noise, NoisyMean
+from protocols.shuffle.noisy_mean import NoisyMean
 from protocols.shuffle.sgd import ShuffleSGD
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.privacy.events import GaussianEvent
@@ -290,7 +292,10 @@ MAKERS = {
     "sgd": (ShuffleSGD.calibrated, True),
     "ac-sa": (ShuffleACSA.calibrated, True),
     "gd": (lambda **kwargs: ShuffleGD.calibrated(rounds=8, **kwargs), False),
-    "phased ac-sa": (lambda **kwargs: Phased.calibrated(phases=2, **kwargs), True),
+    "phased ac-sa": (
+        lambda **kwargs: Phased.calibrated(optimiser=ShuffleACSA, phases=2, **kwargs),
+        True,
+    ),
     "phased sgd": (
         lambda **kwargs: Phased.calibrated(optimiser=ShuffleSGD, phases=2, **kwargs),
         True,
@@ -348,9 +353,8 @@ def test_the_noise_of_an_average_is_the_one_the_steps_are_chosen_for():
     error = 5.5 * math.sqrt(2 / (800 * d))
     assert abs(measured / exact_variance - 1) < error
     assert exact_variance <= protocol.mean.squared_noise
-    assert protocol.mean.squared_noise <= Noise(d, problem.lipschitz, PRIVACY).squared(n) * (
-        1 + 1e-12
-    )
+    expected = Setting(n=n, problem=problem, privacy=PRIVACY).squared_noise(n)
+    assert protocol.mean.squared_noise <= expected * (1 + 1e-12)
     assert protocol.mean.squared_noise == pytest.approx(
         d
         * (2 * problem.lipschitz / protocol.mean.g) ** 2
@@ -403,12 +407,13 @@ def test_baselines_share_the_optimiser_and_differ_in_noise_and_trust():
         < ShuffleSGD.calibrated(n=n, problem=problem, privacy=PRIVACY, trust="none").eta * 10
     )
     assert "local" in tuned.choices["trust"]
-    assert Noise(D, 1.0, PRIVACY, trust=Trust.NONE).squared(10) == 0.0
-    central = Noise(D, 1.0, PRIVACY, trust=Trust.CENTRAL)
-    assert Noise(D, 1.0, PRIVACY, trust=Trust.LOCAL).squared(100) == pytest.approx(
-        100 * central.squared(100)
+    local, central, none = (
+        Setting(n=n, problem=problem, privacy=PRIVACY, trust=trust).squared_noise(100)
+        for trust in (Trust.LOCAL, "central", Trust.NONE)
     )
-    with pytest.raises(ParameterError, match="trust"):
+    assert local == pytest.approx(100 * central)
+    assert none == 0.0
+    with pytest.raises(ParameterError, match="model"):
         Baseline(protocol, "shuffle")
     with pytest.raises(ParameterError, match="data"):
         run(Baseline(protocol, "none"), rows[:10])
@@ -542,15 +547,15 @@ def test_a_ridge_is_public_and_costs_no_noise():
 
 def test_more_phases_start_nearer_and_use_disjoint_users():
     problem = Problem(Logistic(), L2Ball(D, 5.0), ridge=0.2)
-    protocol = Phased.calibrated(n=20_000, problem=problem, privacy=PRIVACY)
+    common = {"n": 20_000, "problem": problem, "privacy": PRIVACY}
+    protocol = Phased.calibrated(optimiser=ShuffleACSA, **common)
     assert sum(phase.n for phase in protocol.phases) <= 20_000
     distances = [phase.schedule.distance for phase in protocol.phases]
     assert len(distances) > 1
     assert distances == sorted(distances, reverse=True)
-    assert protocol.bound < ShuffleACSA.calibrated(n=20_000, problem=problem, privacy=PRIVACY).bound
+    assert protocol.bound < ShuffleACSA.calibrated(**common).bound
     bounds = [
-        Phased.calibrated(n=20_000, problem=problem, privacy=PRIVACY, phases=k).bound
-        for k in range(1, 7)
+        Phased.calibrated(optimiser=ShuffleACSA, phases=k, **common).bound for k in range(1, 7)
     ]
     assert protocol.bound == pytest.approx(
         min(bounds), rel=0.02
@@ -647,7 +652,7 @@ def test_bad_parameters_are_refused_by_name():
         (lambda: ShuffleSGD(rounds=11, eta=1.0, mean=mean, **common), "rounds = 11"),
         (lambda: ShuffleGD(rounds=1, eta=1.0, mean=quiet(problem, 101), **common), "batch = 101"),
         (lambda: PanPrivateACSA.calibrated(batch=101, **common), "batch = 101"),
-        (lambda: Phased.calibrated(**common), "strong_convexity"),
+        (lambda: Phased.calibrated(optimiser=ShuffleSGD, **common), "strong_convexity"),
         (lambda: Phased(n=100, phases=[]), "phases"),
         (
             lambda: ShuffleACSA(
@@ -680,7 +685,10 @@ def test_data_the_protocol_cannot_work_on_is_refused_before_anything_is_spent():
     ):
         with pytest.raises(ParameterError, match=match):
             run(protocol, bad, seed=1)
-    phased = Phased.calibrated(n=M, problem=PROBLEMS["ridge logistic"], privacy=PRIVACY, phases=2)
+    ridged = PROBLEMS["ridge logistic"]
+    phased = Phased.calibrated(
+        n=M, problem=ridged, privacy=PRIVACY, optimiser=ShuffleACSA, phases=2
+    )
     for bad, match in ((rows[:-1], "shape"), (zeros, r"\+1")):
         with pytest.raises(ParameterError, match=match):
             run(phased, bad, seed=1)
@@ -708,7 +716,7 @@ def test_declared_constants_move_what_is_planned_and_not_what_is_private():
 def test_gd_chooses_no_more_rounds_than_pay():
     problem = Problem(Linear(), L2Ball(D, 1.0))
     protocol = ShuffleGD.calibrated(n=1000, problem=problem, privacy=PRIVACY)
-    noise = Noise(D, problem.lipschitz, PRIVACY)
-    most = ShuffleGD.plan_for(1000, problem, noise, problem.reach, rounds=1000)[2]
+    setting = Setting(n=1000, problem=problem, privacy=PRIVACY)
+    most = ShuffleGD.expected_bound(setting, Choices({"rounds": 1000}))
     assert protocol.bound <= 1.06 * most
     assert protocol.rounds_per_user == protocol.rounds

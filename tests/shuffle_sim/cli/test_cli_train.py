@@ -504,7 +504,7 @@ BAD = {
         [*ON, "--protocol", "shuffle-sgd", "--batch", "456"],
         "number of users (455)",
     ),
-    "batch of gd": ([*ON, "--batch", "30"], "all 455 users"),
+    "batch of gd": ([*ON, "--batch", "30"], "does not take it"),
     "no rounds": ([*ON, "--rounds", "0"], "from 1"),
     "eta of acsa": ([*ON, "--protocol", "shuffle-acsa", "--eta", "1"], "does not take it"),
     "phases without a ridge": ([*ON, "--phases", "2"], "take a ridge"),
