@@ -124,7 +124,8 @@ class Trainer:
         """Whether gradients may be clipped: no proven bound of the excess loss holds then."""
         return self.problem.lipschitz < self.loss.lipschitz(self.problem.domain.radius)
 
-    def optimisers(self) -> list[str]:
+    @staticmethod
+    def optimisers() -> list[str]:
         """The names of all registered optimisers."""
         return list(optimisers())
 

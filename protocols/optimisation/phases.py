@@ -176,10 +176,10 @@ class Phased(Phases, Protocol[PhasedState]):
     runs_as = Protocol
     phases: Sequence[Any]
 
-    @property
-    def honest_fraction(self) -> float:
-        """Of the users that add their noise, in every round."""
-        return float(min(phase.honest_fraction for phase in self.phases))
+    def __post_init__(self) -> None:
+        """Check that the phases fit together."""
+        super().__post_init__()
+        self.honest_fraction = min(phase.honest_fraction for phase in self.phases)
 
     @property
     def vocabulary(self) -> tuple[type, ...]:

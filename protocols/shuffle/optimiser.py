@@ -65,6 +65,7 @@ class FirstOrder(Optimiser[StateT], Protocol[StateT]):
             batching(self.n, self.mean.batch, self.rounds)
         if self.smoothing is not None:
             positive("smoothing", self.smoothing)
+        self.honest_fraction = self.mean.honest_fraction
         self.choices = self.choices or dict.fromkeys(self.takes, "given")
 
     @classmethod
@@ -83,11 +84,6 @@ class FirstOrder(Optimiser[StateT], Protocol[StateT]):
     def expected_bound(cls, setting: Setting, choices: Choices) -> float:
         """That of the best batch and rounds."""
         return cls.best(setting, choices)[2]
-
-    @property
-    def honest_fraction(self) -> float:
-        """Of the users that add their noise, in every round."""
-        return self.mean.honest_fraction
 
     @property
     def vocabulary(self) -> tuple[type, ...]:

@@ -1,5 +1,6 @@
 """`shuffle-sim cost`: what a protocol sends, before anything runs."""
 
+import inspect
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -14,13 +15,8 @@ from shuffle_sim.execution.setup import SEALING_SECONDS
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.registry import registered
 
-_OPTIMISERS = {
-    "shuffle-sgd": "Corollary B.8",
-    "shuffle-acsa": "Corollaries B.9 and B.10",
-    "shuffle-gd": "Corollary B.11",
-}
-_PAPER = _OPTIMISERS | {"scalar-sum": "section 3.1", "vector-sum": "section 3.1"}
-"""What the paper says of the bits of its protocols; other protocols are compared with nothing."""
+_SUMS = {"scalar-sum": "section 3.1", "vector-sum": "section 3.1"}
+"""Where the paper states the bits of its sums; optimisers say it themselves."""
 
 
 def cost_command(
@@ -60,15 +56,16 @@ def cost_command(
     privacy = Privacy(epsilon, delta)
     name = protocol or ("vector-sum" if dimensions > 1 else "scalar-sum")
     noise = {"noise_ratio": noise_ratio, "max_bits": max_bits}
-    make = _optimiser if name in _OPTIMISERS else _sum
+    make = _optimiser if name in registered("trainer", "linear").optimisers() else _sum
     made = make(
         name, users, dimensions, privacy, noise, {"loss": loss, "rounds": rounds, "batch": batch}
     )
     found = forecast(made, security=security)
-    bound = corollary(found, dimensions, epsilon, delta) if name in _PAPER else None
+    where = _SUMS.get(name, getattr(made, "paper_cost", None))
+    bound = corollary(found, dimensions, epsilon, delta) if where else None
     if json:
         paper = bound and {
-            "where": _PAPER[name],
+            "where": where,
             "bits": bound,
             "constant": found.user_payload_bits / bound,
         }
@@ -86,7 +83,7 @@ def cost_command(
             }
         )
     else:
-        _print(name, found, security, bound, dimensions)
+        _print(name, found, security, where, bound, dimensions)
 
 
 _Options = dict[str, Any]
@@ -117,7 +114,7 @@ def _sum(name: str, n: int, d: int, privacy: Privacy, noise: _Options, training:
             raise ParameterError(key, value, f"left out: {name} does not take it")
     if set(noise) <= set(known) and set(noise.values()) == {None}:
         noise = noise | {"noise_ratio": 1.05}
-    if "vector" in name:
+    if "d" in inspect.signature(calibrate).parameters:
         noise = noise | {"d": d}
     elif d != 1:
         raise ParameterError("d", d, f"1: {name} sums scalars")
@@ -126,7 +123,9 @@ def _sum(name: str, n: int, d: int, privacy: Privacy, noise: _Options, training:
     )
 
 
-def _print(name: str, f: Forecast, security: str, bound: float | None, d: int) -> None:
+def _print(
+    name: str, f: Forecast, security: str, where: str | None, bound: float | None, d: int
+) -> None:
     kind = "sequentially" if f.sequential else "fully"
     console.print(
         f"\n[bold]{name}[/], n = {f.users:,}, d = {d:,}, security {security}: {kind} interactive"
@@ -185,7 +184,7 @@ def _print(name: str, f: Forecast, security: str, bound: float | None, d: int) -
     if bound is None:
         return
     console.print(
-        f"\n{_PAPER[name]} of the paper: O({number(bound)}) bits a user, that is "
+        f"\n{where} of the paper: O({number(bound)}) bits a user, that is "
         f"{'rounds answered x ' if f.participation > 1 else ''}d (sqrt(batch) + "
         "ln(1/delta)/epsilon^2); "
         f"here {f.user_payload_bits / bound:.3g} times that."

@@ -52,7 +52,7 @@ def train_command(
     norm_bound: o.NormBound = None,
     protocol: Annotated[
         str | None,
-        typer.Option(help=f"shuffle-sgd, shuffle-acsa or shuffle-gd; default {_PROTOCOL}."),
+        typer.Option(help=f"Name of an optimiser; default {_PROTOCOL}."),
     ] = None,
     hyper: Annotated[
         str | None, typer.Option(help=f"calibrated or paper: who chooses steps; default {_HYPER}.")

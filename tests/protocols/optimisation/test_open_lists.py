@@ -1,0 +1,219 @@
+"""An optimiser costs one file and one entry point; phases know no trust model."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from protocols import ShuffleACSA, ShuffleGD, ShuffleSGD, VectorSum
+from protocols.central.pan_private import PanPrivateACSA
+from protocols.optimisation.base import Optimiser, OptimiserState
+from protocols.optimisation.phases import Phased, Phases
+from protocols.problems.domains import L2Ball
+from protocols.problems.losses import Logistic
+from protocols.problems.problem import Problem
+from shuffle_sim import ParameterError, Privacy
+from shuffle_sim.data.cohort import Cohort
+
+PRIVACY = Privacy(1.0, 1e-6)
+PROBLEM = Problem(Logistic(), L2Ball(3, 2.0), ridge=0.2)
+COMMON = {"n": 1000, "problem": PROBLEM, "privacy": PRIVACY}
+
+OUTSIDE = '''
+"""The last iterate of descent with a fixed step."""
+
+import math
+from dataclasses import dataclass
+
+from protocols.optimisation.base import OptimiserState
+from protocols.shuffle.noisy_mean import NoisyMean
+from protocols.shuffle.optimiser import FirstOrder
+
+
+@dataclass(frozen=True)
+class LastState(OptimiserState):
+    theta: object
+
+
+@dataclass(kw_only=True, eq=False)
+class LastIterate(FirstOrder[LastState]):
+    takes = ("batch", "rounds", "eta")
+    paper_cost = "Corollary 7 of another paper"
+    eta: float
+
+    def init_at(self, theta):
+        return LastState(0, theta)
+
+    def point(self, state):
+        return state.theta
+
+    def step(self, state, gradient):
+        after = self.problem.domain.project(state.theta - self.eta * gradient)
+        return LastState(state.round + 1, after)
+
+    def result(self, state):
+        return state.theta
+
+    @classmethod
+    def best(cls, setting, choices):
+        return setting.best_batch(choices, lambda b, t: 1e-3 * setting.distance / t)
+
+    @classmethod
+    def calibrated_for(cls, setting, choices):
+        batch, rounds, bound = cls.best(setting, choices)
+        eta = choices.choose("eta", 1 / math.sqrt(rounds), "1/sqrt(T)")
+        mean = NoisyMean.calibrated_for(setting, batch)
+        return cls.made(setting, mean, choices, rounds=rounds, eta=eta, bound=bound)
+'''
+
+FOUND = """
+import json, sys
+import numpy as np
+from outside import LastIterate
+from protocols.learning.estimators import ShuffleLogisticRegression
+from protocols.learning.training import Trainer
+from shuffle_sim import Privacy, run
+from shuffle_sim.cli.app import app
+
+trainer = Trainer.of("logistic", 3, Privacy(4.0, 1e-6), ridge=0.5)
+assert trainer.optimisers().count("shuffle-last") == 1
+made = trainer.protocol("shuffle-last", 300, rounds=3)
+assert isinstance(made, LastIterate) and made.rounds == 3
+phased = trainer.protocol("last", 300, phases=2)
+assert {type(phase) for phase in phased.phases} == {LastIterate}
+rng = np.random.default_rng(0)
+x = rng.normal(size=(300, 3))
+x /= np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
+y = np.where(x[:, 0] > 0, 1.0, -1.0)
+result = run(made, np.c_[x, y], seed=1)
+assert result.ledger.sequentially_interactive and result.rounds == 3
+ways = trainer.compared(300, rounds=3)
+assert {way for way, (_, each) in ways.items() if isinstance(each, LastIterate)} == {
+    "sequential", "central", "local", "not private"
+}
+for name in ("last", "shuffle-last"):
+    model = ShuffleLogisticRegression(protocol=name, rounds=3, random_state=1).fit(x, y)
+    assert isinstance(model.protocol_, LastIterate)
+words = ["cost", "--n", "300", "--d", "3", "--protocol", "shuffle-last", "--json"]
+app(words, standalone_mode=False)
+"""
+
+
+def test_an_optimiser_from_outside_is_found_everywhere_by_its_entry_point(tmp_path):
+    info = tmp_path / "outside-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.0\n")
+    entry = "[shuffle_sim.protocols]\nshuffle-last = outside:LastIterate\n"
+    (info / "entry_points.txt").write_text(entry)
+    (tmp_path / "outside.py").write_text(OUTSIDE)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", FOUND],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Corollary 7 of another paper" in done.stdout
+
+
+@pytest.mark.parametrize("kind", [ShuffleSGD, ShuffleACSA, ShuffleGD, PanPrivateACSA])
+def test_what_an_optimiser_does_not_take_is_refused_with_what_it_takes(kind):
+    for make in (kind.calibrated, kind.paper):
+        with pytest.raises(ParameterError) as error:
+            make(momentum=0.9, **COMMON | {"privacy": Privacy(0.5, 1e-6)})
+        assert (error.value.parameter, error.value.value) == ("momentum", 0.9)
+        assert ", ".join(kind.takes) in str(error.value)
+    for name in set(kind.adapts) - set(kind.takes):
+        with pytest.raises(ParameterError, match=name):
+            kind.paper(**COMMON, **{name: 0.5})
+    with pytest.raises(ParameterError, match="trust = 'quantum'"):
+        kind.calibrated(trust="quantum", **COMMON)
+
+
+@pytest.mark.parametrize("optimiser", [None, "shuffle-gd", VectorSum, Optimiser])
+def test_phases_of_what_is_no_optimiser_are_refused(optimiser):
+    with pytest.raises(ParameterError, match="optimiser"):
+        Phased.calibrated(optimiser=optimiser, **COMMON)
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """What a curator may be asked: no randomizer, no event."""
+
+    cohort: Cohort
+    noise: float
+
+
+@dataclasses.dataclass(kw_only=True)
+class Centre(Optimiser[OptimiserState]):
+    """One round over its users; another kind of run than a shuffle protocol."""
+
+    n: int
+    problem: Problem
+    privacy: Privacy
+    start: float
+    rounds = 1
+
+    def __post_init__(self):
+        self.bound, self.choices = self.start / self.n, {"start": f"{self.start}: as near"}
+
+    @classmethod
+    def expected_bound(cls, setting, choices):
+        return setting.distance / setting.n
+
+    @classmethod
+    def calibrated_for(cls, setting, choices):
+        problem, privacy = setting.problem, setting.privacy
+        return cls(n=setting.n, problem=problem, privacy=privacy, start=setting.distance)
+
+    def check(self, rows):
+        assert len(rows) == self.n
+
+    def init_at(self, theta):
+        return (0, theta)
+
+    def plan(self, state):
+        return Asked(Cohort.of(0, self.n), 1 / self.n) if state[0] == 0 else None
+
+    def update(self, state, estimate):
+        return (1, state[1] + estimate)
+
+    def result(self, state):
+        return state[1]
+
+
+def test_phases_serve_any_trust_whose_rounds_have_a_cohort():
+    made = Phases.calibrated(optimiser=Centre, phases=3, growth=2.0, **COMMON)
+    assert [phase.n for phase in made.phases] == [142, 286, 572]
+    starts = [phase.start for phase in made.phases]
+    assert starts == sorted(starts, reverse=True)
+    assert starts[1] == pytest.approx((2 * starts[0] / 142 / 0.2) ** 0.5)
+    assert made.bound == made.phases[-1].bound
+    state, asked = made.init(), []
+    while (spec := made.plan(state)) is not None:
+        asked.append(spec)
+        state = made.update(state, np.ones(3))
+    assert [spec.cohort.ranges for spec in asked] == [((0, 142),), ((142, 428),), ((428, 1000),)]
+    assert [spec.noise for spec in asked] == [1 / 142, 1 / 286, 1 / 572]  # all else is the phase's
+    assert made.result(state).tolist() == [3.0, 3.0, 3.0]  # each phase starts at the result before
+    with pytest.raises(ParameterError, match="runs as Protocol"):
+        Phased.calibrated(optimiser=Centre, **COMMON)
+    with pytest.raises(ParameterError, match="at most n = 999"):
+        Phases(n=999, phases=made.phases)
+
+
+def test_rounds_with_the_same_users_are_chosen_up_to_a_number():
+    free, few = (ShuffleGD.calibrated(max_rounds_per_user=most, **COMMON) for most in (1000, 7))
+    assert (few.rounds, few.mean.batch) == (7, 1000)
+    assert few.rounds < free.rounds
+    assert "at most 7" in few.choices["rounds"]
+    assert ShuffleGD.calibrated(max_rounds_per_user=7, rounds=9, **COMMON).rounds == 9
+    sequential = ShuffleSGD.calibrated(max_rounds_per_user=1, **COMMON)
+    assert sequential.rounds == ShuffleSGD.calibrated(**COMMON).rounds > 1
+    with pytest.raises(ParameterError, match="max_rounds_per_user"):
+        ShuffleGD.calibrated(max_rounds_per_user=0, **COMMON)
