@@ -1,19 +1,31 @@
 """The protocols of the papers: pure mathematics over `shuffle_sim`, no I/O and no Ray."""
 
-from protocols.central.pan_private import PanPrivateACSA
-from protocols.optimisation.phases import Phased
-from protocols.shuffle.acsa import ShuffleACSA
-from protocols.shuffle.gd import ShuffleGD
-from protocols.shuffle.sgd import ShuffleSGD
-from protocols.sums.scalar_sum import ScalarSum
-from protocols.sums.vector_sum import VectorSum
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "PanPrivateACSA",
-    "Phased",
-    "ScalarSum",
-    "ShuffleACSA",
-    "ShuffleGD",
-    "ShuffleSGD",
-    "VectorSum",
-]
+from protocols import central, comparison, learning, optimisation, problems, shuffle, sums
+from protocols.central import *
+from protocols.comparison import *
+from protocols.optimisation import *
+from protocols.problems import *
+from protocols.shuffle import *
+from protocols.sums import *
+
+if TYPE_CHECKING:
+    from protocols.learning import *
+
+__all__ = (
+    central.__all__
+    + comparison.__all__
+    + learning.__all__
+    + optimisation.__all__
+    + problems.__all__
+    + shuffle.__all__
+    + sums.__all__
+)
+
+
+def __getattr__(name: str) -> Any:
+    """What `protocols.learning` exports is loaded on demand: it needs scikit-learn."""
+    if name not in learning.__all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(learning, name)

@@ -1,6 +1,6 @@
 """Algorithms of a trusted curator."""
 
-from protocols.central.pan_private import PanPrivateACSA
-from protocols.central.sums import CentralSum
+from protocols.central.pan_private import PanPrivateACSA, PanState
+from protocols.central.sums import BallSum, CentralSum
 
-__all__ = ["CentralSum", "PanPrivateACSA"]
+__all__ = ["BallSum", "CentralSum", "PanPrivateACSA", "PanState"]

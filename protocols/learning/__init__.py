@@ -1,3 +1,29 @@
-"""Training of linear models: trainer, scikit-learn estimators, and the model that attacks aim
-at.
-"""
+"""Training of linear models: the trainer, and estimators for scikit-learn."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from protocols.learning.training import Trainer
+
+if TYPE_CHECKING:
+    from protocols.learning.estimators import (
+        ClippingWarning,
+        ShuffleLinearSVC,
+        ShuffleLogisticRegression,
+        ShuffleRegressor,
+    )
+
+__all__ = [
+    "ClippingWarning",
+    "ShuffleLinearSVC",
+    "ShuffleLogisticRegression",
+    "ShuffleRegressor",
+    "Trainer",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """The estimators are loaded on demand: they need scikit-learn."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("protocols.learning.estimators"), name)

@@ -1,1 +1,15 @@
-"""Shuffle-private optimisers."""
+"""Optimisers of the shuffle model: every user adds a little of the noise."""
+
+from protocols.shuffle.acsa import ShuffleACSA
+from protocols.shuffle.gd import ShuffleGD
+from protocols.shuffle.noisy_mean import NoisyMean
+from protocols.shuffle.optimiser import FirstOrder
+from protocols.shuffle.sgd import ShuffleSGD
+
+__all__ = [
+    "FirstOrder",
+    "NoisyMean",
+    "ShuffleACSA",
+    "ShuffleGD",
+    "ShuffleSGD",
+]

@@ -1,1 +1,23 @@
 """Sums over all users in one round."""
+
+from protocols.sums.binomial import BinomialRandomizer
+from protocols.sums.encoding import SumRandomizer
+from protocols.sums.one_round import BinomialSum, OneRoundSum
+from protocols.sums.scalar_sum import ScalarSum
+from protocols.sums.single_message import SingleMessageRandomizer, SingleMessageSum
+from protocols.sums.split_mix import SplitAndMixSum, SplitAndMixVectorSum, SplitMixRandomizer
+from protocols.sums.vector_sum import VectorSum
+
+__all__ = [
+    "BinomialRandomizer",
+    "BinomialSum",
+    "OneRoundSum",
+    "ScalarSum",
+    "SingleMessageRandomizer",
+    "SingleMessageSum",
+    "SplitAndMixSum",
+    "SplitAndMixVectorSum",
+    "SplitMixRandomizer",
+    "SumRandomizer",
+    "VectorSum",
+]

@@ -413,7 +413,7 @@ def test_baselines_share_the_optimiser_and_differ_in_noise_and_trust():
     )
     assert local == pytest.approx(100 * central)
     assert none == 0.0
-    with pytest.raises(ParameterError, match="model"):
+    with pytest.raises(ParameterError, match="trust"):
         Baseline(protocol, "shuffle")
     with pytest.raises(ParameterError, match="data"):
         run(Baseline(protocol, "none"), rows[:10])

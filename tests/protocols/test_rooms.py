@@ -1,0 +1,38 @@
+"""What the rooms export can be imported from `protocols`; importing it loads no heavy library."""
+
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+import protocols
+
+ROOMS = ["central", "comparison", "learning", "optimisation", "problems", "shuffle", "sums"]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_name_of_a_room_can_be_imported_from_protocols(room):
+    package = import_module(f"protocols.{room}")
+    for name in package.__all__:
+        assert getattr(protocols, name) is getattr(package, name)
+        assert getattr(package, name).__module__.startswith(f"protocols.{room}.")
+        assert name in protocols.__all__
+
+
+def test_names_are_exported_once_and_others_are_not_there():
+    assert len(set(protocols.__all__)) == len(protocols.__all__)
+    for package in (protocols, protocols.learning):
+        with pytest.raises(AttributeError, match="no attribute 'ShuffleAdam'"):
+            package.ShuffleAdam  # noqa: B018
+
+
+def test_importing_protocols_loads_no_heavy_library():
+    heavy = ("sklearn", "matplotlib", "pyarrow", "numba", "ray", "typer")
+    code = (
+        f"import sys, protocols; print([name for name in {heavy} if name in sys.modules])\n"
+        "from protocols import L2Ball, Logistic, Problem, ShuffleLogisticRegression\n"
+        "print('sklearn' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\nTrue\n"
