@@ -13,7 +13,13 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from protocols.optimisation.acceleration import Schedule, best_batch, envelope_error, schedule_for
+from protocols.optimisation.acceleration import (
+    AcceleratedState,
+    Schedule,
+    best_batch,
+    envelope_error,
+    schedule_for,
+)
 from protocols.optimisation.base import Calibrated, DivergedError
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.setting import Setting, batching
@@ -176,15 +182,14 @@ class PanPrivateACSA(Calibrated):
 
     def _advanced(self, gradient: Floats) -> PanState:
         state, t = self._state, self._state.batch
-        theta, aggregate = self.schedule.step(
-            t, state.theta, state.aggregate, gradient, self.problem.domain
-        )
+        before = AcceleratedState(t - 1, state.theta, state.aggregate)
+        after = self.schedule.step(before, gradient, self.problem.domain)
         # Printed with a_t and the old aggregate, theta_md would equal theta_ag: Algorithm 4 has
         # a_{t+1} and the new one.
-        middle = self.schedule.middle(min(t + 1, self.rounds), theta, aggregate)
+        middle = self.schedule.middle(after)
         if not np.isfinite(middle).all():
             raise DivergedError(t - 1)
-        return PanState(t + 1, 0, theta, aggregate, middle, self._noise())
+        return PanState(t + 1, 0, after.theta, after.aggregate, middle, self._noise())
 
     @classmethod
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:

@@ -28,7 +28,7 @@ from protocols.problems.losses import Hinge, LinearLoss, Logistic, Loss
 from protocols.problems.multiclass import MultiClass, OneVsRestHinge, Softmax
 from protocols.problems.problem import Problem
 from protocols.problems.regression import Absolute, Huber, Pinball, Regression, Squared
-from protocols.shuffle.optimiser import FirstOrder, optimiser
+from protocols.shuffle.optimiser import FirstOrder, optimiser, optimisers
 from shuffle_sim import Privacy, run
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, positive, real
@@ -174,7 +174,9 @@ class ShuffleLinearModel(BaseEstimator):
 
     def _protocol(self, n: int, problem: Problem) -> FirstOrder[Any] | Phased:
         """Calibrated; what its optimiser does not take, or not in phases, is refused there."""
-        kind: type[FirstOrder[Any] | Phased] = optimiser(self.protocol)
+        full = f"shuffle-{self.protocol}"
+        name = full if full in optimisers() else self.protocol
+        kind: type[FirstOrder[Any] | Phased] = optimiser(name)
         given: dict[str, Any] = {"rounds": self.rounds, "batch": self.batch, "eta": self.eta}
         if self.phases:
             if not problem.ridge > 0:

@@ -142,7 +142,7 @@ class Trainer:
         """The optimiser `name` for n users.
 
         Args:
-            name: as registered; "shuffle-" may be left out.
+            name: as registered.
             n: users.
             hyper: "calibrated" from the noise really used, or "paper" for the paper's formulas.
             phases: over disjoint users, for a strongly convex objective; 0: chosen; None: no

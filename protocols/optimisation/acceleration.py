@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from protocols.optimisation.base import OptimiserState
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.setting import Setting
 from protocols.problems.domains import Domain
@@ -12,6 +13,14 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, positive, real
 
 SCHEDULES = ("default", "paper")
+
+
+@dataclass(frozen=True)
+class AcceleratedState(OptimiserState):
+    """theta_t and the aggregate theta_ag."""
+
+    theta: Floats
+    aggregate: Floats
 
 
 @dataclass(frozen=True)
@@ -74,17 +83,16 @@ class Schedule:
         noise = self.sigma / self.distance * math.sqrt(last * (last + 1) * (2 * last + 1) / 24)
         return 2 / (t + 1), 2 / t * (self.beta + noise)
 
-    def middle(self, t: int, theta: Floats, aggregate: Floats) -> Floats:
-        """theta_md, where round t takes its gradient."""
-        weight, _ = self.at(t)
-        return weight * theta + (1 - weight) * aggregate
+    def middle(self, state: AcceleratedState) -> Floats:
+        """theta_md, where the next gradient is taken."""
+        weight, _ = self.at(state.round + 1)
+        return weight * state.theta + (1 - weight) * state.aggregate
 
-    def step(
-        self, t: int, theta: Floats, aggregate: Floats, gradient: Floats, domain: Domain
-    ) -> tuple[Floats, Floats]:
-        """(theta, aggregate) after round t: Proj(theta - g/L_t), the aggregate follows by a_t."""
-        theta = domain.project(theta - gradient / self.at(t)[1])
-        return theta, self.middle(t, theta, aggregate)
+    def step(self, state: AcceleratedState, gradient: Floats, domain: Domain) -> AcceleratedState:
+        """theta moves to Proj(theta - g/L_t), and the aggregate by a_t towards it."""
+        theta = domain.project(state.theta - gradient / self.at(state.round + 1)[1])
+        aggregate = self.middle(replace(state, theta=theta))
+        return AcceleratedState(state.round + 1, theta, aggregate)
 
     @property
     def gap(self) -> float:

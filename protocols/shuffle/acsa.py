@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from protocols.optimisation.acceleration import (
+    AcceleratedState,
     Schedule,
     best_batch,
     envelope_error,
     schedule_for,
     smoothing_for,
 )
-from protocols.optimisation.base import OptimiserState
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.setting import Setting, batching
 from protocols.shuffle.noisy_mean import NoisyMean
@@ -23,14 +23,6 @@ from protocols.shuffle.optimiser import FirstOrder
 from protocols.sums.one_round import claim_of
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError
-
-
-@dataclass(frozen=True)
-class AcceleratedState(OptimiserState):
-    """theta_t and the aggregate theta_ag."""
-
-    theta: Floats
-    aggregate: Floats
 
 
 @dataclass(kw_only=True, eq=False)
@@ -63,14 +55,11 @@ class ShuffleACSA(FirstOrder[AcceleratedState]):
 
     def point(self, state: AcceleratedState) -> Floats:
         """theta_md."""
-        return self.schedule.middle(state.round + 1, state.theta, state.aggregate)
+        return self.schedule.middle(state)
 
     def step(self, state: AcceleratedState, gradient: Floats) -> AcceleratedState:
         """One step of the schedule."""
-        t, domain = state.round + 1, self.problem.domain
-        return AcceleratedState(
-            t, *self.schedule.step(t, state.theta, state.aggregate, gradient, domain)
-        )
+        return self.schedule.step(state, gradient, self.problem.domain)
 
     def result(self, state: AcceleratedState) -> Floats:
         """theta_ag."""

@@ -141,14 +141,13 @@ def optimisers() -> dict[str, type[FirstOrder[Any]]]:
 
 
 def optimiser(name: str) -> type[FirstOrder[Any]]:
-    """The optimiser registered under a name, or under "shuffle-" and that name.
+    """The optimiser registered under a name.
 
     Raises:
         ParameterError: there is none.
     """
-    for each in (name, f"shuffle-{name}"):
-        if each in names("protocol") and _is_optimiser(kind := registered("protocol", each)):
-            return kind  # type: ignore[no-any-return]
+    if name in names("protocol") and _is_optimiser(kind := registered("protocol", name)):
+        return kind  # type: ignore[no-any-return]
     raise ParameterError("protocol", name, f"an optimiser: one of {', '.join(optimisers())}")
 
 

@@ -82,7 +82,7 @@ trainer = Trainer.of("logistic", 3, Privacy(4.0, 1e-6), ridge=0.5)
 assert trainer.optimisers().count("shuffle-last") == 1
 made = trainer.protocol("shuffle-last", 300, rounds=3)
 assert isinstance(made, LastIterate) and made.rounds == 3
-phased = trainer.protocol("last", 300, phases=2)
+phased = trainer.protocol("shuffle-last", 300, phases=2)
 assert {type(phase) for phase in phased.phases} == {LastIterate}
 rng = np.random.default_rng(0)
 x = rng.normal(size=(300, 3))
