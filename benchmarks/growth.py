@@ -3,22 +3,25 @@ the smallest of its kind.
 """
 
 import time
+from typing import Any
 
 import numpy as np
 
 from benchmarks.scale import seconds_a_round
 from protocols import VectorSum
 from shuffle_sim import run
+from shuffle_sim.arrays import Floats
 
 N, D, G, B = 200_000, 10, 44, 14
 
 
-def rows(n: int, d: int) -> np.ndarray:
-    made = np.random.default_rng(0).normal(size=(n, d))
-    return made / (1.001 * np.linalg.norm(made, axis=1, keepdims=True))
+def rows(n: int, d: int) -> Floats:
+    made: Floats = np.random.default_rng(0).normal(size=(n, d))
+    made /= 1.001 * np.linalg.norm(made, axis=1, keepdims=True)
+    return made
 
 
-def seconds(n: int = N, d: int = D, g: int = G, b: int = B, **how: object) -> float:
+def seconds(n: int = N, d: int = D, g: int = G, b: int = B, **how: Any) -> float:
     """Of a round, the least of three runs."""
     protocol, data = VectorSum(n=n, d=d, g=g, b=b), rows(n, d)
     taken = []

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 MESSAGES = 1_000_000_000
 RUNS = {
@@ -20,7 +21,7 @@ RUNS = {
 }
 
 
-def literal(users: int, g: int, b: int, **how: object) -> None:
+def literal(users: int, g: int, b: int, **how: Any) -> None:
     """One round over 10 coordinates."""
     from benchmarks.reference_job import rows
     from protocols import VectorSum
@@ -36,7 +37,7 @@ def literal(users: int, g: int, b: int, **how: object) -> None:
     )
 
 
-def aggregate(users: int, **how: object) -> None:
+def aggregate(users: int, **how: Any) -> None:
     """One round of the reference job."""
     from benchmarks.reference_job import LogisticSum, rows
     from shuffle_sim import run

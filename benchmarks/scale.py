@@ -3,16 +3,18 @@ without privacy.
 """
 
 import time
+from typing import Any
 
 import numpy as np
 
 from benchmarks.clock import best
 from benchmarks.reference_job import LogisticSum, rows, without_privacy
 from shuffle_sim import run
-from shuffle_sim.data.population import Generated
+from shuffle_sim.arrays import Floats
+from shuffle_sim.data.population import Generated, Population
 
 
-def seconds_a_round(n: int, data: object, rounds: int, **how: object) -> float:
+def seconds_a_round(n: int, data: Population | Floats, rounds: int, **how: Any) -> float:
     """Of a run with `rounds` more rounds than another: set-up cancels out."""
     stamps: list[float] = []
     run(
@@ -38,7 +40,7 @@ def measure() -> dict[str, object]:
     baseline = min(baseline, best(lambda: without_privacy(data, np.full(10, 0.05))))
     one_literal = seconds_a_round(100_000, data[:100_000], 3, fidelity="literal")
     wide = rows(np.random.default_rng(1), 24 * n)
-    two = {}
+    two: dict[str, float] = {}
     for fidelity, size in (
         ("aggregate", 4 * n),
         ("aggregate", 12 * n),

@@ -15,7 +15,7 @@ runtime.close()
 
 
 def measure() -> dict[str, object]:
-    script = Path(sys.executable).parent / "shuffle-sim"
+    script = str(Path(sys.executable).parent / "shuffle-sim")
     demo = [
         script,
         "sum",

@@ -26,7 +26,8 @@ def users(n: int) -> Floats:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(n, D))
     x /= np.maximum(1.0, np.linalg.norm(x, axis=1, keepdims=True))
-    return np.c_[x, np.where(rng.random(n) < 1 / (1 + np.exp(-4 * x[:, 0])), 1.0, -1.0)]
+    labelled: Floats = np.c_[x, np.where(rng.random(n) < 1 / (1 + np.exp(-4 * x[:, 0])), 1.0, -1.0)]
+    return labelled
 
 
 def without_privacy(

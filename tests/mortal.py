@@ -58,6 +58,8 @@ def every_death(shards, rounds, rng):
 class Diary:
     """Files in which mortal roles write what they gave and when they died; it outlives them."""
 
+    seed = 0
+
     def __init__(self, folder, deaths=()):
         self.folder, self.deaths = Path(folder), {tuple(death) for death in deaths}
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -191,7 +193,7 @@ def _killed():
 
 
 def _mortal(host):
-    class Host(host):
+    class Host(host):  # type: ignore[valid-type, misc]
         def __init__(self, diary, who, *arguments):
             super().__init__(*arguments)
             self._life = Life(diary, who, self._hosted, _killed)

@@ -360,7 +360,7 @@ def test_the_envelope_of_the_hinge_losses_is_that_of_their_sum():
     loss, beta, rng = OneVsRestHinge(3, 2.0), 3.0, np.random.default_rng(0)
     for row in np.column_stack([rng.normal(size=(5, 2)) / 2, rng.integers(3, size=5)])[:, None]:
         theta = rng.normal(size=6)
-        gradient = loss.gradients(theta, row, beta)[0]
+        gradient = dense(loss.gradients(theta, row, beta))[0]
         near = theta - gradient / beta
 
         def objective(t, row=row, theta=theta):

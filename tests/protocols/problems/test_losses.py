@@ -193,8 +193,8 @@ def test_gradients_can_be_broadcast_and_only_by_the_vocabulary(loss):
 def test_rows_the_constants_do_not_hold_for_are_refused():
     x = np.array([[0.6, 0.8], [0.1, 0.0]])
     good = np.c_[x, [1.0, -1.0]]
-    for loss in (Logistic(), Hinge(), Squared(1.0, 1.0), Absolute()):
-        loss.check(good, 2)
+    for kind in (Logistic(), Hinge(), Squared(1.0, 1.0), Absolute()):
+        kind.check(good, 2)
     for loss, rows, match in (
         (Logistic(), np.c_[x * 1.01, [1.0, -1.0]], r"data\[0\].*norm at most 1"),
         (Logistic(), np.c_[x, [1.0, 0.0]], r"data\[1\].*-1 or \+1"),

@@ -228,6 +228,7 @@ def test_all_fidelities_give_one_law(kind):
     is caught.
     """
     n, draws = 24, 300
+    protocol: SingleMessageSum | SplitAndMixSum
     if kind == "single message":
         protocol = SingleMessageSum(n=n, steps=4, gamma=0.4)
         step = 0.25 / 0.6

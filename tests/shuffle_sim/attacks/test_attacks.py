@@ -10,6 +10,7 @@ import sys
 import textwrap
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import entry_points
 
 import numpy as np
@@ -28,6 +29,7 @@ from shuffle_sim.attacks import inputs
 from shuffle_sim.attacks.catalogue import attack, attacks
 from shuffle_sim.attacks.collusion import Collude
 from shuffle_sim.attacks.dropouts import ChosenDropout
+from shuffle_sim.attacks.outputs import Impostor, Twice
 from shuffle_sim.attacks.studies import manipulation_study, privacy_study, reach, training_study
 from shuffle_sim.auditing.audit import empirical_epsilon
 from shuffle_sim.auditing.conformance import LawError, check_pmf
@@ -270,12 +272,12 @@ def missing(adversary, seeds, rows=ROWS, block_size=20):
         gone: list[int] = []
         for users in np.arange(N).reshape(-1, block_size):
             context = AttackContext(
-                round=0,
-                block=users[0] // block_size,
-                users=users,
-                query=Datum(),
-                randomizer=PROTOCOL.randomizer,
-                block_rows=lambda users=users: rows[users],
+                0,
+                users[0] // block_size,
+                users,
+                Datum(),
+                PROTOCOL.randomizer,
+                partial(rows.__getitem__, users),
             )
             gone += adversary.select(context, np.random.default_rng([seed, context.block])).tolist()
         found.append(gone)
@@ -569,7 +571,7 @@ def test_nobody_passes_for_others(claim, reason, fidelity):
         def corrupt(self, round_index, users, rng):
             return users[users % 2 == 0]
 
-    class Odd(type(named("impostor"))):
+    class Odd(Impostor):
         def corrupt(self, round_index, users, rng):
             return users[users % 4 == 1]
 
@@ -588,7 +590,7 @@ def test_a_second_report_does_not_take_a_silent_users_place():
         def corrupt(self, round_index, users, rng):
             return users[users % 2 == 0]
 
-    class Odd(type(named("twice"))):
+    class Odd(Twice):
         def corrupt(self, round_index, users, rng):
             return users[users % 2 == 1]
 

@@ -20,6 +20,7 @@ import pytest
 from processes import TESTS
 from rounds import PROTOCOLS, ROUNDS, Remembers, interactive, outcome, records, rows, sequential
 
+from protocols import ShuffleSGD
 from shuffle_sim import ParameterError, run
 from shuffle_sim.data.population import Generated, InMemory, NpyFiles
 from shuffle_sim.errors import CheckpointError, RoundAbortedError
@@ -243,7 +244,7 @@ class Refusing(InProcessRuntime):
         raise RoundAbortedError("here")
 
 
-class Wavering(type(sequential())):
+class Wavering(ShuffleSGD):
     """Plans by the clock of the process, not by its state."""
 
     eta_now = 0.5
@@ -807,7 +808,7 @@ def test_different_values_have_different_fingerprints(tmp_path):
 
 def test_what_cannot_be_taken_apart_is_refused_before_anything_is_run(tmp_path):
     adversary = Dropout(0.1)
-    adversary.lock = threading.Lock()
+    adversary.lock = threading.Lock()  # type: ignore[attr-defined]
     with pytest.raises(ParameterError, match="pickle"):
         run(interactive(), rows(), adversary=adversary, checkpoint=tmp_path / "run")
 
@@ -815,7 +816,7 @@ def test_what_cannot_be_taken_apart_is_refused_before_anything_is_run(tmp_path):
 def test_a_value_that_is_found_in_itself_has_a_fingerprint():
     def looped(rate):
         adversary = Dropout(rate)
-        adversary.mine = [{"and": adversary}]
+        adversary.mine = [{"and": adversary}]  # type: ignore[attr-defined]
         return adversary
 
     assert same(lambda: looped(0.1))

@@ -181,7 +181,8 @@ def test_an_interrupted_run_says_what_was_spent_before_it_goes_on_up():
 
     with pytest.raises(KeyboardInterrupt) as stopped:
         run(interactive(), rows(), runtime=Interrupted(), seed=5)
-    assert re.match(r"spent until then, 1 round\(s\) charged: epsilon \d", *stopped.value.__notes__)
+    (note,) = stopped.value.__notes__
+    assert re.match(r"spent until then, 1 round\(s\) charged: epsilon \d", note)
 
 
 def test_a_sigterm_that_a_library_makes_an_interrupt_of_is_a_sigterm_still(monkeypatch, capsys):

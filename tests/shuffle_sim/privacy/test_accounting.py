@@ -33,7 +33,7 @@ def epsilon(*events: tuple[PrivacyEvent, int], delta: float = 1e-6) -> float:
 
 
 def test_each_rule_is_named_and_used():
-    cases = [
+    cases: list[tuple[list[tuple], str]] = [
         ([(SCALAR, 1)], rules.EXACT),
         ([(VECTOR, 1)], rules.ONE_ROUND),
         ([(VECTOR, 3)], rules.MANY_ROUNDS),

@@ -210,7 +210,7 @@ def test_at_larger_counts_the_accountants_delta_is_within_a_small_factor_of_the_
         [law[keep + g + 1] for law in whole_mechanism(m, 0.5, g, u * np.ones(2) / math.sqrt(2))]
         for u in (1, -1)
     ]
-    truth = exact_delta(*pair, 1.0)
+    truth = exact_delta(pair[0], pair[1], 1.0)
     assert truth <= delta_one_round(1.0, sigma, g, 2) <= factor * truth
 
 

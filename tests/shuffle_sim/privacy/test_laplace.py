@@ -132,7 +132,8 @@ def exact_product_epsilon(rate: float, shifts: list[int], delta: float) -> float
     """Of independent discrete Laplace coordinates, by the whole distribution of the loss (two
     values and a line between).
     """
-    losses, masses = np.zeros(1), np.ones(1)
+    losses: np.ndarray = np.zeros(1)
+    masses: np.ndarray = np.ones(1)
     for shift in shifts:
         w = np.arange(-2000, 2001)
         law = math.tanh(rate / 2) * np.exp(-rate * np.abs(w))

@@ -70,8 +70,8 @@ def test_moment_and_exact_factor_are_what_they_are_called(m, p, g, theta):
     low, high = g + 3, m - 5
     for w, v in ((g, 0.0), (0.8 * g, 0.3 * g)):
         p_law, q_law = (law(m, p, g, x)[low : high + 1] for x in (w, v))
-        logs = (renyi._log_laws(np.array([x]), m, p, low, high) for x in (w, v))
-        moment, exact = (float(table[0, 0]) for table in renyi._tables(*logs, theta))
+        log_p, log_q = (renyi._log_laws(np.array([x]), m, p, low, high) for x in (w, v))
+        moment, exact = (float(table[0, 0]) for table in renyi._tables(log_p, log_q, theta))
         assert moment == pytest.approx(
             math.log((p_law ** (1 + theta) * q_law**-theta).sum()), rel=1e-10
         )
@@ -152,7 +152,7 @@ def test_no_pair_of_the_ball_exceeds_the_bound_at_any_p(m, p, g, d):
     ]
     laws = [[[law(m, p, g, w) for w in g / 2 * (1 + v)] for v in pair] for pair in pairs]
     for epsilon in (0.1, 0.7, 1.5, 3.0):
-        truth = max(hockey_stick(*both, epsilon) for both in laws)
+        truth = max(hockey_stick(here, there, epsilon) for here, there in laws)
         assert truth <= delta_few_coins(epsilon, m, p, g, d) <= (2.1 if epsilon < 3 else 5) * truth
 
 
@@ -249,12 +249,12 @@ def test_composition_over_rounds_never_falls_below_enumeration():
     m, g = 400, 4
     pair = [[law(m, 0.5, g, w)[120:290]] * 3 for w in (0.0, float(g))]
     sigma = dominating_sigma(m, 0.5, g)
-    truth = hockey_stick(*pair, 1.5)
+    truth = hockey_stick(pair[0], pair[1], 1.5)
     assert truth <= delta_many_rounds(1.5, [(sigma, g, 1, 3)]) <= 2 * truth
     assert truth > delta_many_rounds(1.5, [(1.1 * sigma, g, 1, 3)])
     m, g = 100, 2
     for x in (np.array([1.0, 0.0]), np.ones(2) / math.sqrt(2)):
         pair = [[law(m, 0.5, g, w)[25:78] for w in g / 2 * (1 + s * x)] * 2 for s in (1, -1)]
-        assert hockey_stick(*pair, 1.0) <= delta_many_rounds(
+        assert hockey_stick(pair[0], pair[1], 1.0) <= delta_many_rounds(
             1.0, [(dominating_sigma(m, 0.5, g), g, 2, 2)]
         )

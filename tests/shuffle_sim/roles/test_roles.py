@@ -218,7 +218,7 @@ def test_blocks_do_not_share_their_randomness():
 def test_a_value_that_is_not_finite_is_sent_as_zero_and_counted():
     rows = ROWS.copy()
     rows[[3, 12]] = [[np.nan, 0, 0], [0, np.inf, -np.inf]]
-    zeroed = np.where(np.isfinite(rows).all(axis=1)[:, None], rows, 0.0)
+    zeroed = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
     deployment = deploy()
     broadcast = Analyzer(deployment).plan().broadcast
     batch, record = UserShard(deployment, InMemory(rows), deployment.blocks()).answer(broadcast)

@@ -47,9 +47,8 @@ plain = st.one_of(
     st.text(),
     st.binary(),
 )
-arrays_of = st.one_of(
-    arrays(dtype, array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3))
-    for dtype in ("<f8", "<i8")
+arrays_of = st.sampled_from(["<f8", "<i8"]).flatmap(
+    lambda dtype: arrays(dtype, array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3))
 )
 trees = st.recursive(
     plain | arrays_of,
