@@ -1,19 +1,28 @@
 # Every target does its own set-up in .venv; nothing else on the machine is touched.
-PYTHON ?= python3.11
+# PYTHON=... chooses the Python; otherwise it is the first of these that is 3.11 or newer.
+PYTHONS := python3.11 python3.12 python3.13 python3.14 python3
+PYTHON ?= $(shell for each in $(PYTHONS); do \
+	$$each -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && \
+	echo $$each && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
+PIP = $(BIN)/python -m pip install -qq --disable-pip-version-check
+LOCK := -c requirements-dev.lock
+WORKERS := 2
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: demo test test-slow bench lint docs clean
+.PHONY: demo check test test-slow bench lint lock docs clean
 
 $(VENV)/.base: pyproject.toml
 	@echo "Setting up $(VENV) (once) ..."
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e .
+	@test -x $(BIN)/python || { test "$(PYTHON)" && $(PYTHON) -m venv $(VENV); } || { \
+		echo "needs Python 3.11 or newer, with venv; tried: $(or $(PYTHON),$(PYTHONS))" >&2; exit 1; }
+	@$(PIP) -e .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.base
+$(VENV)/.dev: $(VENV)/.base requirements-dev.lock
 	@echo "Installing the development tools (once) ..."
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -e '.[dev]'
+	@$(PIP) $(LOCK) -e '.[dev]'
 	@touch $@
 
 PICTURES :=
@@ -29,8 +38,12 @@ demo: $(VENV)/.base
 	@$(BIN)/shuffle-sim train --table digits $(EVEN) --epsilon 1 --delta 1e-5 --rounds 50 --noise-ratio 1.2 --compare \
 		$(if $(PICTURES),--plot $(PICTURES)/compare.png)
 
+# While you work: style, types, architecture and the quick tests, in two minutes on two cores.
+check: lint
+	@$(PYTEST) -m 'not full and not slow'
+
 test: $(VENV)/.dev
-	@$(BIN)/python -m pytest
+	@$(PYTEST)
 
 test-slow: $(VENV)/.dev
 	@$(BIN)/python -m pytest -m slow
@@ -40,6 +53,11 @@ bench: $(VENV)/.dev
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
+
+# The newest tools, from an empty .venv.
+lock: clean
+	@$(MAKE) LOCK= $(VENV)/.dev
+	@$(BIN)/python .ci/lock.py > requirements-dev.lock
 
 docs: $(VENV)/.dev
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site
