@@ -1,0 +1,85 @@
+"""Each example runs, says nothing on stderr, and prints what it promises."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture
+def printed(tmp_path):
+    """Run an example in an empty folder; what it prints."""
+
+    def run(name):
+        done = subprocess.run(
+            [sys.executable, str(EXAMPLES / name)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert list(tmp_path.iterdir()) == []
+        return done.stdout
+
+    return run
+
+
+def numbers(line):
+    return [float(each.replace(",", "")) for each in re.findall(r"\d[\d,]*\.?\d*", line)]
+
+
+@pytest.mark.full
+def test_two_cores_give_the_bits_of_one(printed):
+    first, inside, on_ray, last = printed("simulate_across_cores.py").splitlines()
+    assert numbers(first)[:2] == [1_000_000, 10]
+    for line, name, workers in ((inside, "inprocess", 1), (on_ray, "ray", 2)):
+        assert line.split(",")[0].strip() == name
+        assert numbers(line)[0] == workers
+        assert 0.9 < numbers(line)[1] <= 1.0
+    assert last == "same bits: True"
+
+
+def test_adversarial_users_are_counted_and_move_epsilon_and_the_sum(printed):
+    lines = printed("adversarial_users.py").splitlines()
+    (standard_error,) = numbers(lines[0])
+    rows = {line.split()[0]: numbers(line) for line in lines[2:]}
+    error, epsilon, *reports = rows["nobody"]
+    assert error < 6 * standard_error  # false alarm below 1e-6: two coordinates
+    assert epsilon <= 1.0
+    assert reports == [5000, 0, 0]
+    assert all(sum(row[2:]) == 5000 for row in rows.values())
+    assert all(row[1] > epsilon for name, row in rows.items() if name != "nobody")
+    assert rows["dropout"][4] > 800  # of 1,000 expected, 7 standard deviations
+    assert rows["garbage"][3] > 350  # of 500 expected
+    assert rows["ones"][0] > 20 * standard_error
+    assert rows["push"][0] > 20 * standard_error
+
+
+def test_communication_is_counted_as_the_formulas_say(printed):
+    lines = printed("measure_communication.py").splitlines()
+    bits = [numbers(line)[1] for line in lines[1:4]]
+    assert bits == sorted(bits)
+    assert len(set(bits)) == 3
+    sent = {line.split(":")[0].strip(): numbers(line) for line in lines[5:]}
+    assert all(row[0] == row[1] and row[2] == row[3] for row in sent.values())
+    assert sent["none"][0] < sent["transport"][0] < sent["onion"][0]
+
+
+def test_a_protocol_of_ones_own_finds_mean_and_variance(printed):
+    mean, variance, rounds, privacy = printed("write_a_protocol.py").splitlines()
+    for line in (mean, variance):
+        found, true = numbers(line)
+        assert abs(found - true) < 0.01  # 10,000 users: more than 6 standard errors
+    assert rounds.split() == ["rounds", "2,", "sequential", "True"]
+    assert 0.9 < numbers(privacy)[0] <= 1.0
+
+
+def test_every_example_is_in_the_list_and_every_one_listed_exists():
+    listed = re.findall(r"python examples/(\w+\.py)", (EXAMPLES / "README.md").read_text())
+    parts = {"rates_studies.py", "rates_pictures.py"}
+    assert {*listed, *parts} == {path.name for path in EXAMPLES.glob("*.py")}
