@@ -13,6 +13,7 @@ import pytest
 from protocols import VectorSum
 from shuffle_sim import run
 
+pytestmark = pytest.mark.full
 COMMAND = str(Path(sys.executable).with_name("shuffle-sim"))
 SCRIPT = """
 import json, sys, subprocess

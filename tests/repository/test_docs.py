@@ -20,6 +20,7 @@ SOURCES = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("page", [page for page, text in SOURCES.items() if BLOCK.search(text)])
 def test_every_example_runs_and_prints_what_the_page_shows(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -89,6 +89,7 @@ def test_theory_of_the_crossover(rates):
     assert math.isinf(powers["SGD"])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "seeds"),
     [("smoothed AC-SA, linear on a ball", 2), ("AC-SA, linear on a ball, beta = 1", 5)],
@@ -126,6 +127,7 @@ def test_studies_start_where_the_rule_says(rates):
         assert not any(method.in_regime(n) for n in below[-3:]), method.name
 
 
+@pytest.mark.full
 def test_the_command_writes_whole_files_and_refuses_bad_input(tmp_path):
     command = [sys.executable, str(EXAMPLES / "rates.py"), "--out", str(tmp_path / "out")]
     done = subprocess.run(
@@ -157,6 +159,7 @@ def test_the_command_writes_whole_files_and_refuses_bad_input(tmp_path):
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("rounds", [20, pytest.param(200, marks=pytest.mark.slow)])
 def test_interactive_gd_costs_at_most_a_tenth_more_than_the_central_model(rates, rounds):
     """Mean excess population loss of 20 runs each, same users, steps and rounds: n = 10^5, d = 10,
@@ -198,6 +201,7 @@ def test_interactive_gd_costs_at_most_a_tenth_more_than_the_central_model(rates,
     assert moved["local"] / moved["central"] > 100
 
 
+@pytest.mark.full
 def test_smoothed_acsa_beats_sgd_where_theory_says_so_and_not_before(rates):
     """Hard instance and hinge at epsilon 1, d = 10; differences of means in standard errors (false
     alarm: 5 of them).

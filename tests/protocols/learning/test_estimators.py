@@ -62,6 +62,7 @@ def data_for(estimator, n=400):
     return measured(n) if estimator is ShuffleRegressor else people(n)
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings(
     "ignore::protocols.learning.estimators.ClippingWarning"
 )  # the checks' rows ignore the default bounds
@@ -188,6 +189,7 @@ def test_the_regressor_answers_in_the_units_of_the_data():
 # What it does at an epsilon people use
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("estimator", "counterpart", "classes", "short"),
     [

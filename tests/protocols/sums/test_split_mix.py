@@ -164,6 +164,7 @@ class Same(SplitMixRandomizer):
     pass
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("kind", "n"), [(Same, 10_000), (Wrong, 1000), (HalfTheShares, 1000)])
 def test_the_audit_passes_at_the_point_and_catches_wrong_shares(kind, n):
     protocol = SplitAndMixSum.calibrate(n=n, privacy=POINT)

@@ -157,6 +157,7 @@ def test_scalar_sums_are_unbiased_with_the_exact_variance(fidelity):
     assert abs(errors.mean()) < 5.5 * math.sqrt(variance / 1500)
 
 
+@pytest.mark.full
 def test_the_three_fidelities_have_one_law_and_a_wrong_noise_is_seen():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(12, 2)) * 0.4

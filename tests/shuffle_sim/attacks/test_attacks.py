@@ -364,6 +364,7 @@ class FirstFive(Collude):
         self.rest.append(int(self.views[-1].sums[0]) - sums[0])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("fidelity", FIDELITIES)
 def test_the_view_without_the_colluders_messages_has_the_law_of_the_honest_alone(fidelity):
     protocol, colluders = ScalarSum(n=12, g=4, b=6), FirstFive()

@@ -25,6 +25,7 @@ def vector() -> VectorSum:
     return VectorSum.calibrate(n=1000, d=3, privacy=PRIVACY, noise_ratio=1.1)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "protocol",
     [scalar(), vector(), VectorSum(n=50, d=2, g=3, b=9, p=0.2), ScalarSum(n=9, g=4, b=20)],
@@ -35,6 +36,7 @@ def test_what_is_shipped_passes(protocol):
     assert report.theorem * (1 + 1e-9) >= report.exact >= report.empirical >= 0
 
 
+@pytest.mark.full
 def test_the_empirical_bound_is_not_vacuous():
     report = audit(ScalarSum(n=200, g=20, b=5), repeats=4_000, seed=2)
     assert report.passed
@@ -100,6 +102,7 @@ class OneWithoutNoise(LessNoise):
         return counts
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", [HalfP, HalfB, RoundsUp, OneWithoutNoise])
 @pytest.mark.parametrize("make", [scalar, vector])
 def test_wrong_noise_or_rounding_is_caught(kind, make):
@@ -107,6 +110,7 @@ def test_wrong_noise_or_rounding_is_caught(kind, make):
     assert any("exact law" in name for name in found)
 
 
+@pytest.mark.full
 def test_the_double_of_a_defect_without_its_defect_passes():
     assert audit(defective(vector(), LessNoise), repeats=1000, seed=3).passed
 

@@ -69,6 +69,7 @@ def write_npz(path: Path) -> None:
 # Bundled tables
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "table",
     [*(name for name in SHAPES if name != "wine"), pytest.param("wine", marks=pytest.mark.wheel)],
@@ -154,6 +155,7 @@ def test_privacy_bits_workers_and_fidelity_are_those_asked_for(tmp_path):
 # Files
 
 
+@pytest.mark.full
 def test_csv_parquet_and_npz_of_the_same_columns_give_the_same_release(tmp_path):
     bounds = [
         word
@@ -301,6 +303,7 @@ def outcomes(tmp_path_factory):
         return dict(zip(BAD, pool.map(outcome, BAD), strict=True))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_gives_one_line_and_exit_code_2_and_writes_nothing(outcomes, case):
     done, written = outcomes[case]

@@ -384,6 +384,7 @@ def t_statistic(worse: list[float], better: list[float]) -> float:
     return float(gaps.mean() / (gaps.std(ddof=1) / math.sqrt(len(gaps))))
 
 
+@pytest.mark.full
 def test_a_curator_costs_less_loss_than_no_trust_and_the_shuffler_lies_between(printed):
     """Paired t-tests over 16 splits at t > 3.73 (15 degrees of freedom): false alarm 1e-3 each
     where two methods are alike here.

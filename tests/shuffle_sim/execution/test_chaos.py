@@ -229,6 +229,7 @@ def session():
     host.close()
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("session")
 @pytest.mark.parametrize(("name", "shards"), [("interactive", 1), ("sequential", 2)])
 def test_ray_actors_killed_at_every_step_change_nothing(name, shards, tmp_path):

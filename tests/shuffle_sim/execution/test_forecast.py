@@ -181,6 +181,7 @@ def mean_square(protocol, xs, bias=0.0):
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("d", [1, 3])
 def test_errors_are_those_of_runs(d):
     """Of every protocol on the axis; false-alarm rate 1e-6 each (normal limit)."""

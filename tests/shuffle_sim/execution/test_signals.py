@@ -65,6 +65,7 @@ NUMBERS = {"Ctrl-C": signal.SIGINT, "SIGTERM": signal.SIGTERM}
 stops = pytest.mark.parametrize("number", NUMBERS.values(), ids=NUMBERS)
 
 
+@pytest.mark.full
 @stops
 def test_a_run_in_process_is_stopped_at_random_moments_and_goes_on(number, tmp_path):
     alone, rng, hits = (
@@ -87,6 +88,7 @@ def stopped_on_ray(folder, number, delay):
     assert stopped(folder, "ray", 100_000, number, delay)
 
 
+@pytest.mark.full
 def test_a_run_on_ray_is_stopped_as_ray_starts_and_under_way_and_nothing_is_left(tmp_path):
     with ThreadPoolExecutor() as pool:
         list(
@@ -135,6 +137,7 @@ def test_a_signal_ignored_at_the_start_stays_ignored():
     assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
 
 
+@pytest.mark.full
 def test_these_tests_pass_where_sigint_is_ignored_at_the_start():
     pytest_here = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", __file__]
     done = subprocess.run(

@@ -86,6 +86,7 @@ def test_epsilon_is_the_least_one_whose_delta_is_enough(m, p, shift, delta):
             assert exact_delta(m, p, shift, found - 1e-6) > delta * (1 - 1e-9)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("m", "p"),
     [(2000, 0.5), (20_000, 0.5), (10**6, 0.01), (10**6, 0.3), (10**8, 0.5), (10**10, 0.25)],
