@@ -8,11 +8,13 @@ import re
 from html import unescape
 from typing import Any
 
-from math_core import LatexToMathML
+from math_core import LatexError, LatexToMathML
 from mkdocs.exceptions import PluginError
 
 _FORMULA = re.compile(
-    r'<(?P<tag>span|div) class="arithmatex">\\[(\[](?P<latex>.*?)\\[)\]]</(?P=tag)>', re.DOTALL
+    r'<(?P<tag>span|div) class="arithmatex">\\[(\[](?P<latex>.*?)\\[)\]]</(?P=tag)>'
+    r"(?P<stop>[.,;:?!)]*)",
+    re.DOTALL,
 )
 _CONVERTER = LatexToMathML()
 
@@ -25,13 +27,20 @@ def mathml(latex: str, *, display: bool) -> str:
     """
     try:
         made: str = _CONVERTER.convert_with_local_state(latex, displaystyle=display)
-    except Exception as error:
+    except LatexError as error:
         raise PluginError(f"not a formula: {latex}\n{error}") from error
-    return f'<div class="formula" tabindex="0">{made}</div>' if display else made
+    return made
+
+
+def _in_box(found: re.Match[str]) -> str:
+    """A formula that scrolls in its own line, or keeps the stop after it in its line."""
+    display = found["tag"] == "div"
+    made = mathml(unescape(found["latex"]), display=display)
+    if display:
+        return f'<div class="formula" tabindex="0">{made}</div>{found["stop"]}'
+    return f'<span class="formula">{made}{found["stop"]}</span>' if found["stop"] else made
 
 
 def on_page_content(html: str, **_: Any) -> str:
     """Replace every formula of a page."""
-    return _FORMULA.sub(
-        lambda found: mathml(unescape(found["latex"]), display=found["tag"] == "div"), html
-    )
+    return _FORMULA.sub(_in_box, html)

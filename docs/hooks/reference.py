@@ -27,9 +27,9 @@ def packages(root: Path = ROOT) -> dict[str, list[str]]:
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put the pages into the navigation, under Reference."""
+    """Put the pages into the navigation, after the first page of the reference."""
     (reference,) = (entry["Reference"] for entry in config.nav if "Reference" in entry)
-    reference.extend({package: f"reference/{package}.md"} for package in packages())
+    reference[1:1] = [{package: f"reference/{package}.md"} for package in packages()]
     return config
 
 

@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType
@@ -43,6 +44,36 @@ def test_every_example_runs_and_prints_what_the_page_shows(page, tmp_path, monke
                     assert done.returncode == 0, done.stderr
                     assert done.stderr == ""
                     assert done.stdout.strip()
+
+
+# Prose
+
+
+def sentences(text: str) -> Iterator[str]:
+    """The sentences of a page without code, displayed formulas, tables, headings and HTML."""
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"\$\$.*?\$\$", "\n\n", text, flags=re.DOTALL)
+    text = re.sub(r"\$[^$]+\$|`[^`]+`", "X", text)  # a formula or a name is one word
+    text = re.sub(r"<(\w+)[^>]*>.*?</\1>", "", text, flags=re.DOTALL)
+    text = re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", text)
+    for paragraph in re.split(r"\n\s*\n|^\s*(?:[-*:]|\d+\.) +", text, flags=re.MULTILINE):
+        if not paragraph.lstrip().startswith(("|", "#", "!!!")):
+            yield from re.split(r"(?:(?<=[.?!])|(?<=[.?!][)*\"]))\s+(?=\W*[A-Z0-9])", paragraph)
+
+
+def words(sentence: str) -> int:
+    return len(re.findall(r"\S*\w\S*", sentence))
+
+
+@pytest.mark.parametrize("page", SOURCES)
+def test_every_sentence_is_short(page):
+    long = [" ".join(each.split()) for each in sentences(SOURCES[page]) if words(each) > 25]
+    assert not long
+
+
+def test_a_long_sentence_would_be_found():
+    text = "Short one. " + "Word " * 26 + "end. And $a + b + c$ is `one two three` word."
+    assert [words(each) for each in sentences(text)] == [2, 27, 5]
 
 
 # The built pages
