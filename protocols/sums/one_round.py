@@ -1,10 +1,10 @@
-"""What all sums share: one round over all users; and how the parameters of the binomial ones are
-chosen.
-"""
+"""What all sums share: one round over all users; and how binomial parameters are chosen."""
 
 from abc import abstractmethod
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from shuffle_sim.privacy.guarantee import Guarantee, Privacy
 from shuffle_sim.privacy.planner import Plan, SumSpec, fewest_bits, honest_users, least_noise
 from shuffle_sim.protocol.base import Datum, Protocol, RoundSpec, check_rows
 
+RATIOS = (1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0)
+"""Noise over the central Gaussian's at which comparisons show binomial sums."""
+
 
 @dataclass(frozen=True)
 class SumState:
@@ -26,11 +29,36 @@ class SumState:
     estimate: Floats | None = None
 
 
-class OneRoundSum(Protocol[SumState]):
-    """A sum over all users in one round."""
+@dataclass(frozen=True)
+class Setting:
+    """A setting in which comparisons show a sum.
 
+    Attributes:
+        name: what the table says.
+        make: makes the sum; raises ParameterError where it cannot be had.
+        paper: whether a paper's constants are taken as they are.
+    """
+
+    name: str
+    make: Callable[[], "OneRoundSum"]
+    paper: bool = False
+
+
+class OneRoundSum(Protocol[SumState]):
+    """A sum over all users in one round; comparisons find its subclasses by their entry points.
+
+    Attributes:
+        scalar: whether data are numbers, of shape (n,), not vectors, of shape (n, d).
+        family: its name in comparisons, shared by the scalar and the vector sum of a kind; empty:
+            its registered name.
+        colour: in pictures.
+        sensitivity: l2 distance of two users' data at most: what the central Gaussian needs.
+    """
+
+    scalar: ClassVar[bool] = False
+    family: ClassVar[str] = ""
+    colour: ClassVar[str] = "tab:brown"
     sensitivity: float
-    """l2 distance of two users' data at most: what the central Gaussian needs."""
 
     def __init__(
         self, n: int, randomizer: SumRandomizer, delta: float, honest_fraction: float
@@ -43,6 +71,21 @@ class OneRoundSum(Protocol[SumState]):
         self._delta = real("delta", delta, 0.0, 1.0, closed=(False, False))
         self._claim: Guarantee | None = None
         randomizer.event(self.honest)  # refuses what the accountant cannot do
+
+    @classmethod
+    @abstractmethod
+    def calibrate(cls, *args: Any, **kwargs: Any) -> "OneRoundSum":
+        """The sum for `n`, `privacy` and, of vectors, `d`; all other parameters have defaults."""
+
+    @classmethod
+    def size(cls, n: int, d: int, privacy: Privacy) -> dict[str, Any]:
+        """What `calibrate` must be given; d of vectors only."""
+        return {"n": n, "privacy": privacy} | ({} if cls.scalar else {"d": d})
+
+    @classmethod
+    def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[Setting]:
+        """What comparisons show; here the sum as it is calibrated."""
+        return [Setting("calibrated", partial(cls.calibrate, **cls.size(n, d, privacy)))]
 
     @property
     def users(self) -> int:
@@ -71,18 +114,12 @@ class OneRoundSum(Protocol[SumState]):
 
     @property
     def standard_error(self) -> float:
-        """Predicted standard deviation of each coordinate of the sum over n users, rounding at its
-        worst.
-        """
+        """Predicted standard deviation of each coordinate of the sum, rounding at its worst."""
         return float(np.sqrt(self.randomizer.variance(self.n)[0]))
-
-    @abstractmethod
-    def _row_shape(self) -> tuple[int, ...]:
-        """Shape of one user's datum."""
 
     def check(self, rows: NDArray[Any]) -> None:
         """Refuse data of another shape or type, or with NaN or infinity."""
-        check_rows(rows, (self.n, *self._row_shape()))
+        check_rows(rows, (self.n,) if self.scalar else (self.n, self.randomizer.alphabet.labels))
 
     def init(self) -> SumState:
         """Nothing released yet."""
@@ -105,16 +142,36 @@ class OneRoundSum(Protocol[SumState]):
         return SumState(estimate)
 
     def result(self, state: SumState) -> Any:
-        """The estimated sum."""
+        """The estimated sum: an array of shape (d,), or a float of scalars."""
         if state.estimate is None:
             raise ParameterError("state", state, "that of a finished round")
-        return state.estimate
+        return float(state.estimate[0]) if self.scalar else state.estimate
 
 
 class BinomialSum(OneRoundSum):
-    """By a `BinomialRandomizer`."""
+    """A sum by a `BinomialRandomizer`.
 
+    Attributes:
+        theorem: of the paper, whose constants `paper` takes.
+    """
+
+    family, colour, paper_cost = "binomial", "tab:blue", "section 3.1"
+    theorem: ClassVar[str]
     randomizer: BinomialRandomizer
+
+    @classmethod
+    @abstractmethod
+    def paper(cls, *args: Any, **kwargs: Any) -> "BinomialSum":
+        """The sum with the constants of the paper's theorem."""
+
+    @classmethod
+    def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[Setting]:
+        """Calibrated at several noise ratios, and with the paper's constants."""
+        size = cls.size(n, d, privacy)
+        for ratio in RATIOS:
+            make = partial(cls.calibrate, **size, noise_ratio=ratio)
+            yield Setting(f"{ratio:g} x central", make)
+        yield Setting(cls.theorem, partial(cls.paper, **size), paper=True)
 
     @property
     def g(self) -> int:

@@ -1,10 +1,8 @@
 """P_1D: the binomial scalar sum (Cheu et al. 2022, Algorithm 1)."""
 
-from typing import Any
-
 from protocols.sums.binomial import BinomialRandomizer
 from protocols.sums.encoding import MAGNITUDES
-from protocols.sums.one_round import BinomialSum, SumState, choose, claim_of
+from protocols.sums.one_round import BinomialSum, choose, claim_of
 from shuffle_sim.errors import real
 from shuffle_sim.privacy.bounds import paper
 from shuffle_sim.privacy.guarantee import Privacy
@@ -21,6 +19,8 @@ class ScalarSum(BinomialSum):
     Raises:
         ParameterError: naming the parameter, its value and the allowed range.
     """
+
+    scalar, theorem = True, "Lemma 3.1"
 
     def __init__(
         self,
@@ -41,12 +41,10 @@ class ScalarSum(BinomialSum):
     def paper(
         cls, *, n: int, privacy: Privacy, upper: float = 1.0, g: int | None = None
     ) -> "ScalarSum":
-        """The constants of Lemma 3.1 (after rescaling to [0, 1]), refused where its proof does not
-        hold.
-        """
+        """The constants of Lemma 3.1, after rescaling to [0, 1]; refused where its proof fails."""
         chosen = paper.lemma_3_1(n, privacy.epsilon, privacy.delta, g)
         protocol = cls(n=n, g=chosen.g, b=chosen.b, p=chosen.p, upper=upper, delta=privacy.delta)
-        protocol._claim = claim_of(privacy, "Lemma 3.1")
+        protocol._claim = claim_of(privacy, cls.theorem)
         return protocol
 
     @classmethod
@@ -60,10 +58,10 @@ class ScalarSum(BinomialSum):
         max_bits: int | None = None,
         honest_fraction: float = 1.0,
     ) -> "ScalarSum":
-        """The fewest bits with at most `noise_ratio` times the central Gaussian's noise, or the
-        least noise in `max_bits`.
+        """The fewest bits for a noise ratio, or the least noise for a number of bits.
 
-        Both by the exact binomial epsilon; `max_bits` counts a user's bits, g + b.
+        Both by the exact binomial epsilon. `noise_ratio` is the noise over the central Gaussian's;
+        `max_bits` counts a user's bits, g + b.
         """
         plan = choose(
             SumSpec(n, 1, privacy, honest_fraction=honest_fraction), noise_ratio, max_bits
@@ -76,10 +74,3 @@ class ScalarSum(BinomialSum):
             delta=privacy.delta,
             honest_fraction=honest_fraction,
         )
-
-    def _row_shape(self) -> tuple[int, ...]:
-        return ()
-
-    def result(self, state: SumState) -> Any:
-        """The estimated sum, a float."""
-        return float(super().result(state)[0])

@@ -1,19 +1,16 @@
-"""The single-message sum of Balle, Bell, Gascon and Nissim (2019): randomised response on rounded
-values.
-"""
+"""The single-message sum of Balle, Bell, Gascon and Nissim (2019)."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Any
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
 from protocols.sums.encoding import MAGNITUDES, SumRandomizer, admitted, round_at_random
-from protocols.sums.one_round import OneRoundSum, SumState
+from protocols.sums.one_round import OneRoundSum, Setting
 from shuffle_sim.arrays import Floats, Values, dense
 from shuffle_sim.errors import ParameterError, integer, positive, real
 from shuffle_sim.privacy.bounds import blanket
@@ -116,8 +113,7 @@ class SingleMessageRandomizer(SumRandomizer):
 
 
 class SingleMessageSum(OneRoundSum):
-    """The sum of n scalars in [0, upper] from one message a user; data of shape (n,). For
-    reference.
+    """The sum of n scalars in [0, upper] from one message a user; data of shape (n,).
 
     Formal guarantee: the privacy blanket, by exact sums; for `paper` by Theorem 3.1 of the paper.
 
@@ -125,6 +121,7 @@ class SingleMessageSum(OneRoundSum):
         ParameterError: naming the parameter, its value and the allowed range.
     """
 
+    scalar, family, colour = True, "single message", "tab:orange"
     randomizer: SingleMessageRandomizer
 
     def __init__(
@@ -144,12 +141,19 @@ class SingleMessageSum(OneRoundSum):
         )
 
     @classmethod
+    def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[Setting]:
+        """By the exact blanket, and with the paper's constants."""
+        size = cls.size(n, d, privacy)
+        return [
+            Setting("exact blanket", partial(cls.calibrate, **size)),
+            Setting("Theorem 3.1", partial(cls.paper, **size), paper=True),
+        ]
+
+    @classmethod
     def paper(
         cls, *, n: int, privacy: Privacy, upper: float = 1.0, steps: int | None = None
     ) -> "SingleMessageSum":
-        """The constants of Theorem 3.1; by default with the number of steps that gives the least
-        variance.
-        """
+        """The constants of Theorem 3.1; by default with the steps of the least variance."""
 
         def gamma_at(k: int) -> float:
             return blanket.theorem(n, k, privacy.epsilon, privacy.delta)
@@ -177,9 +181,7 @@ class SingleMessageSum(OneRoundSum):
         honest_fraction: float = 1.0,
         steps: int | None = None,
     ) -> "SingleMessageSum":
-        """The least gamma that is private by the exact blanket; by default with the steps that give
-        the least variance.
-        """
+        """The least gamma by the exact blanket; by default with the steps of the least variance."""
         honest = honest_users(honest_fraction, integer("n", n))
         real("delta", privacy.delta, 1e-11, 1.0, closed=(True, False))
 
@@ -199,13 +201,6 @@ class SingleMessageSum(OneRoundSum):
             delta=privacy.delta,
             honest_fraction=honest_fraction,
         )
-
-    def _row_shape(self) -> tuple[int, ...]:
-        return ()
-
-    def result(self, state: SumState) -> Any:
-        """The estimated sum, a float."""
-        return float(super().result(state)[0])
 
 
 @lru_cache(maxsize=256)

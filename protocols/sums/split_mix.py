@@ -1,9 +1,8 @@
-"""Split and mix: the sum of Balle, Bell, Gascon and Nissim (2020), after Ishai et al. (2006), with
-discrete Laplace noise.
+"""Split and mix: the sum of Balle, Bell, Gascon and Nissim (2020) with discrete Laplace noise.
 
-Every user rounds its value to k steps, adds its share of discrete Laplace noise, and splits the
-result into m numbers that are uniform modulo q but for their sum. Permuted, the messages of all
-users say their sum and, up to 2^-s in total variation, no more.
+It is after Ishai et al. (2006). Every user rounds its value to k steps and adds its share of
+discrete Laplace noise. It splits the result into m numbers that are uniform modulo q but for their
+sum. Permuted, the messages of all users say their sum and, up to 2^-s in total variation, no more.
 
 The shares of noise are drawn in floating point (gamma and Poisson, numpy): their law is off by
 about 1e-15 in total variation each, which no theorem here is charged for, as for every statistical
@@ -11,9 +10,9 @@ generator.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +24,7 @@ from protocols.sums.encoding import (
     opposite_ends,
     round_at_random,
 )
-from protocols.sums.one_round import OneRoundSum, SumState
+from protocols.sums.one_round import OneRoundSum, Setting
 from shuffle_sim.arrays import Floats, Values, dense
 from shuffle_sim.errors import ParameterError, integer, positive, real
 from shuffle_sim.privacy.bounds import laplace
@@ -292,9 +291,16 @@ def calibrated(
 
 
 class _SplitAndMix(OneRoundSum):
-    """By a `SplitMixRandomizer`."""
+    """A sum by a `SplitMixRandomizer`."""
 
+    family, colour = "split and mix", "tab:green"
     randomizer: SplitMixRandomizer
+
+    @classmethod
+    def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[Setting]:
+        """As it is calibrated, for the default security."""
+        name = f"security 2^-{SECURITY}"
+        return [Setting(name, partial(cls.calibrate, **cls.size(n, d, privacy)))]
 
     @property
     def security(self) -> float:
@@ -314,6 +320,8 @@ class SplitAndMixSum(_SplitAndMix):
     Raises:
         ParameterError: naming the parameter, its value and the allowed range.
     """
+
+    scalar = True
 
     def __init__(
         self,
@@ -351,13 +359,6 @@ class SplitAndMixSum(_SplitAndMix):
         ends = 0.0, real("upper", upper, *MAGNITUDES, closed=(True, True)), None
         randomizer = calibrated(n, 1, privacy, ends, honest_fraction, security, rounding)
         return cls(n=n, randomizer=randomizer, delta=privacy.delta, honest_fraction=honest_fraction)
-
-    def _row_shape(self) -> tuple[int, ...]:
-        return ()
-
-    def result(self, state: SumState) -> Any:
-        """The estimated sum, a float."""
-        return float(super().result(state)[0])
 
 
 class SplitAndMixVectorSum(_SplitAndMix):
@@ -409,6 +410,3 @@ class SplitAndMixVectorSum(_SplitAndMix):
             rounding,
         )
         return cls(n=n, randomizer=randomizer, delta=privacy.delta, honest_fraction=honest_fraction)
-
-    def _row_shape(self) -> tuple[int, ...]:
-        return (self.d,)

@@ -10,8 +10,7 @@ from shuffle_sim.privacy.planner import P, SumSpec
 
 
 class VectorSum(BinomialSum):
-    """The sum of n vectors of R^d in the l2 ball of radius norm_bound; data of shape (n, d), result
-    of shape (d,).
+    """The sum of n vectors in the l2 ball of radius norm_bound; data (n, d), result (d,).
 
     Every user sends exactly g + b one-bit messages under each of d labels. Rows above the norm
     bound are scaled to it on the user's side. Formal guarantee: binomial-Gaussian domination with
@@ -20,6 +19,8 @@ class VectorSum(BinomialSum):
     Raises:
         ParameterError: naming the parameter, its value and the allowed range.
     """
+
+    theorem = "Theorem 3.2"
 
     def __init__(
         self,
@@ -44,14 +45,12 @@ class VectorSum(BinomialSum):
 
     @classmethod
     def paper(cls, *, n: int, d: int, privacy: Privacy, norm_bound: float = 1.0) -> "VectorSum":
-        """The constants of Theorem 3.2: a proof device, some hundred times the noise needed; kept
-        for comparison.
-        """
+        """The constants of Theorem 3.2, for comparison: some hundred times the noise needed."""
         chosen = paper.theorem_3_2(n, d, privacy.epsilon, privacy.delta)
         protocol = cls(
             n=n, d=d, g=chosen.g, b=chosen.b, p=chosen.p, norm_bound=norm_bound, delta=privacy.delta
         )
-        protocol._claim = claim_of(privacy, "Theorem 3.2")
+        protocol._claim = claim_of(privacy, cls.theorem)
         return protocol
 
     @classmethod
@@ -66,11 +65,10 @@ class VectorSum(BinomialSum):
         max_bits: int | None = None,
         honest_fraction: float = 1.0,
     ) -> "VectorSum":
-        """The fewest bits with at most `noise_ratio` times the central Gaussian's noise, or the
-        least noise in `max_bits`.
+        """The fewest bits for a noise ratio, or the least noise for a number of bits.
 
-        Both by the domination lemma with its rounding bound; `max_bits` counts bits per user and
-        coordinate, g + b.
+        Both by the domination lemma with its rounding bound. `noise_ratio` is the noise over the
+        central Gaussian's; `max_bits` counts bits per user and coordinate, g + b.
         """
         plan = choose(
             SumSpec(n, d, privacy, honest_fraction=honest_fraction), noise_ratio, max_bits
@@ -84,6 +82,3 @@ class VectorSum(BinomialSum):
             delta=privacy.delta,
             honest_fraction=honest_fraction,
         )
-
-    def _row_shape(self) -> tuple[int, ...]:
-        return (self.d,)

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,6 +84,9 @@ class Algorithm(ABC, Generic[State, Asked]):
 
     Without I/O and without randomness of its own: a runtime or the curator answers what is asked.
     """
+
+    paper_cost: ClassVar[str | None] = None
+    """Where the paper states the bits of a user by its formula, if it does."""
 
     @property
     @abstractmethod
