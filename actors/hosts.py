@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 import ray
 
 from shuffle_sim.errors import ShuffleSimError
-from shuffle_sim.execution.curator import CuratorShard
-from shuffle_sim.roles import Analyzer, Shuffler, UserShard
+from shuffle_sim.roles import Analyzer, CuratorShard, Shuffler, UserShard
 
 
 class _Host:

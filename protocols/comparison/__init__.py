@@ -1,8 +1,5 @@
 """Methods side by side: the same problem under another trust model."""
 
-from protocols.comparison.baselines import Baseline, run_baseline
+from protocols.comparison.baselines import BASELINES, Baseline, ClippedMean
 
-__all__ = [
-    "Baseline",
-    "run_baseline",
-]
+__all__ = ["BASELINES", "Baseline", "ClippedMean"]

@@ -1,6 +1,4 @@
-"""From names and numbers to an optimisation protocol: linear models on an l2 ball, and what they
-are compared with.
-"""
+"""From names and numbers to an optimisation protocol: linear models on an l2 ball."""
 
 import dataclasses
 import math
@@ -174,31 +172,6 @@ class Trainer:
             return kind.calibrated(trust=trust, noise_ratio=ratio, honest_fraction=honest, **common)
 
         return made(ratio) if self.max_bits is None else self._within(self.max_bits, made, ratio)
-
-    def compared(
-        self, n: int, rounds: int | None = None
-    ) -> dict[str, tuple[Trust, Optimiser[Any]]]:
-        """Ways to train n users' model, as (trust, protocol); `rounds` for the interactive ones.
-
-        Of all optimisers that a way allows, the one with the smallest proven bound is taken.
-        """
-        kinds = optimisers()
-        sequential = [name for name, kind in kinds.items() if kind.one_shot]
-        ways = {
-            "sequential": (Trust.SHUFFLE, sequential),
-            "interactive": (Trust.SHUFFLE, [name for name in kinds if name not in sequential]),
-            "central": (Trust.CENTRAL, list(kinds)),
-            "local": (Trust.LOCAL, list(kinds)),
-            "not private": (Trust.NONE, list(kinds)),
-        }
-        found = {}
-        for way, (trust, tried) in ways.items():
-            made = [
-                self.protocol(name, n, trust=trust, rounds=None if name in sequential else rounds)
-                for name in tried
-            ]
-            found[way] = trust, min(made, key=lambda each: each.bound)
-        return found
 
     def baseline(
         self, protocol: Optimiser[Any], rows: Floats, trust: str, seed: int | None

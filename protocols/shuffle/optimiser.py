@@ -37,8 +37,6 @@ class FirstOrder(Optimiser[StateT], Protocol[StateT]):
 
     one_shot: ClassVar[bool] = True
     """Whether every user is asked once at most, in disjoint batches."""
-    paper_cost: ClassVar[str | None] = None
-    """Where the paper states the bits of a user, as in Corollaries B.8 to B.11."""
 
     problem: Problem
     n: int

@@ -1,6 +1,4 @@
-"""What attacks do, measured: to privacy by honest fraction, to a sum by corrupted user, to a
-trained model by their share.
-"""
+"""What attacks do, measured: to privacy, to a sum and to a trained model."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -30,8 +28,7 @@ class PrivacyRow:
     Attributes:
         fraction: of the users, honest.
         honest: users.
-        paper: the epsilon planned divided by the fraction (appendix A.3), None where that theorem
-            says nothing.
+        paper: the epsilon planned over the fraction (appendix A.3); None where it says nothing.
         proven: recomputed for the noise of the honest users.
         exact: of the worst pair, by exact arithmetic.
         empirical: lower bound from samples of the implemented randomizer, with confidence 1 - 1e-4.
@@ -52,8 +49,9 @@ def privacy_study(
     repeats: int = 4000,
     seed: int | None = None,
 ) -> list[PrivacyRow]:
-    """Privacy of a one-round binomial sum when only a fraction of its users adds noise that the
-    analyzer does not know.
+    """Privacy of a one-round binomial sum when only a fraction of its users is honest.
+
+    The analyzer knows the noise of all others.
 
     Raises:
         ParameterError: fractions outside (0, 1], or a protocol of another kind.
@@ -97,19 +95,40 @@ def _by_paper(planned: float, fraction: float) -> float | None:
 
 
 def reach(g: int, b: int, p: float = 0.5) -> tuple[float, float]:
-    """How far a report can move a coordinate of a vector sum up and down from datum 0, in norm
-    bounds.
+    """How far a report moves a coordinate of a vector sum up and down from datum 0, at most.
 
-    1 + 2 b (1 - p)/g and 1 + 2 b p/g, both 1 + b/g at p = 1/2. All d coordinates at once, in l2:
-    sqrt(d) times as far.
+    In norm bounds: 1 + 2 b (1 - p)/g and 1 + 2 b p/g, both 1 + b/g at p = 1/2.
     """
     return 1 + 2 * b * (1 - p) / g, 1 + 2 * b * p / g
 
 
 @dataclass(frozen=True)
+class Reach:
+    """How far one report of a vector sum with g, b, p moves the sum from datum 0, in norm bounds.
+
+    Attributes:
+        up: in one coordinate.
+        down: in one coordinate.
+        l2: in all coordinates at once.
+    """
+
+    g: int
+    b: int
+    p: float
+    up: float
+    down: float
+    l2: float
+
+    @classmethod
+    def of(cls, d: int, g: int, b: int, p: float) -> "Reach":
+        """In d coordinates."""
+        up, down = reach(g, b, p)
+        return cls(g, b, p, up, down, math.sqrt(d) * max(up, down))
+
+
+@dataclass(frozen=True)
 class BiasRow:
-    """How far a corrupted user moves a vector sum from what it should have added, l2, in norm
-    bounds.
+    """How far (l2, in norm bounds) a corrupted user moves a vector sum from its honest value.
 
     Attributes:
         attack: as `catalogue.attack` takes it, without the fraction.
@@ -129,8 +148,7 @@ class BiasRow:
 def manipulation_study(
     protocol: Any, *, fraction: float = 0.02, repeats: int = 10, seed: int | None = None
 ) -> list[BiasRow]:
-    """Displacement of a vector sum by each attack that has a closed form, for users who all hold
-    the same datum.
+    """Displacement of a vector sum by each attack that has a closed form, at one datum of all.
 
     Args:
         protocol: a `VectorSum`.
@@ -244,8 +262,7 @@ def training_study(
     repeats: int = 5,
     seed: int | None = None,
 ) -> list[TrainingRow]:
-    """The error of a model with no attackers, first, then by attack and fraction of attackers; the
-    same seeds for all of them.
+    """The error of a model without attackers, then by attack and fraction; all at the same seeds.
 
     Raises:
         ParameterError: fractions outside [0, 1], unknown attacks: before anything is trained.

@@ -1,3 +1,1 @@
-"""The command `shuffle-sim`: the composition root, which finds protocols and runtimes through their
-entry points.
-"""
+"""The command `shuffle-sim`: it finds protocols and runtimes through their entry points."""

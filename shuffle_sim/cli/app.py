@@ -1,12 +1,10 @@
-"""The command `shuffle-sim` and how its errors are told: one clear line, exit code 2 for bad
-input.
-"""
+"""The command `shuffle-sim`; its errors are one clear line, with exit code 2 for bad input."""
 
 import sys
 from collections.abc import Callable
 from functools import wraps
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Annotated, ParamSpec
 
 import typer
 
@@ -28,29 +26,30 @@ _UsageError: type[Exception] = next(
 
 app = typer.Typer(
     name="shuffle-sim",
-    help="Simulate shuffle-model differential privacy: users, shuffler and analyzer apart, every "
-    "bit and epsilon counted.",
+    help="Simulate shuffle-model differential privacy. Users, shuffler and analyzer are apart; "
+    "every bit and every epsilon is counted.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
 
+Options = ParamSpec("Options")
+
+
 class _StoppedError(Exception):
-    """Ctrl-C or SIGTERM in a command: of a KeyboardInterrupt Typer would make a bare exit code, and
-    what was spent be lost.
-    """
+    """Ctrl-C or SIGTERM in a command; Typer would turn it into an exit code and lose its notes."""
 
 
-def _stopped(command: Callable[..., None]) -> Callable[..., None]:
+def _stopped(command: Callable[Options, None]) -> Callable[Options, None]:
     @wraps(command)
-    def told(*arguments: Any, **options: Any) -> None:
+    def stoppable_command(*arguments: Options.args, **options: Options.kwargs) -> None:
         try:
             command(*arguments, **options)
         except KeyboardInterrupt as stopped:
             raise _StoppedError from stopped
 
-    return told
+    return stoppable_command
 
 
 _COMMANDS: dict[str, Callable[..., None]] = {
@@ -78,7 +77,7 @@ def _options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """What holds for every command."""
+    """Take the options of the whole program."""
 
 
 def main() -> None:
@@ -108,7 +107,7 @@ def _usage(error: Exception) -> int:
 
 
 def _fail(error: BaseException, code: int, message: str | None = None) -> int:
-    """One line: what happened and, as notes on the error, what was spent."""
+    """Print one line: the error and its notes, which say what was spent."""
     notes = getattr(error, "__notes__", [])
     print("shuffle-sim: error: " + "; ".join([message or str(error), *notes]), file=sys.stderr)
     return code

@@ -1,59 +1,43 @@
-"""`shuffle-sim compare`: every way to a private sum on one axis, bits per user against error, at
-the same privacy.
-"""
+"""`shuffle-sim compare`: methods of a private sum, bits per user against error at one privacy."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table as Grid
 
 from shuffle_sim.cli import options as o
-from shuffle_sim.cli.show import check_picture, console, emit, number, save_picture
-from shuffle_sim.errors import ParameterError, integer, real
-from shuffle_sim.privacy.bounds.gaussian import sigma
+from shuffle_sim.cli.files import check_picture, new_figure
+from shuffle_sim.cli.outcome import print_refusals
+from shuffle_sim.cli.show import console, grid, number, present
+from shuffle_sim.errors import integer, real
 from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.trust import Trust
+from shuffle_sim.protocol.kinds import Method
 from shuffle_sim.registry import registered
 
-RATIOS = (1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0)
-"""Noise over the central Gaussian's, at which the tight binomial sums are shown."""
-_FLOAT_BITS = 64  # of the real number that a user of the local model sends
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way to a private sum; errors are root mean squares (l2 over the coordinates), rounding at
-    its worst.
+class Summary:
+    """What is compared, and what came of it."""
 
-    Attributes:
-        family: what it is a setting of.
-        name: the setting.
-        messages: of a user.
-        bits: of a user, the papers' count; None where nobody sends messages.
-        error: with honest users only.
-        attacked: with the malicious users sending the worst they can; infinite where nothing bounds
-        them.
-        refused: why it cannot be had, and then everything else is nothing.
-    """
-
-    family: str
-    name: str
-    messages: int = 0
-    bits: int | None = None
-    error: float = math.nan
-    attacked: float = math.nan
-    refused: str = ""
+    n: int
+    d: int
+    epsilon: float
+    delta: float
+    attackers: int
+    methods: list[Method]
 
 
 def compare_command(
-    users: Annotated[int, typer.Option("--n", help="Users.")] = 10_000,
+    users: o.Users = 10_000,
     dimensions: Annotated[
         int,
-        typer.Option("--d", help="Coordinates; 1 is the scalar sum on [0, 1], more an l2 ball."),
+        typer.Option("--d", help="Coordinates: 1 for scalars in [0, 1], more for an l2 ball."),
     ] = 1,
     epsilon: o.Epsilon = 1.0,
     delta: o.Delta = 1e-6,
@@ -63,8 +47,7 @@ def compare_command(
     json: o.Json = False,
     plot: o.Plot = None,
 ) -> None:
-    """Compare protocols at the same (epsilon, delta): bits per user against error, clean and under
-    attack.
+    """Compare sums at one (epsilon, delta): bits per user, error, and error under attack.
 
     Example: shuffle-sim compare --n 10000 --epsilon 1 --delta 1e-6 --plot compare.png
 
@@ -75,204 +58,86 @@ def compare_command(
     attackers = math.ceil(real("malicious", malicious, 0.0, 0.5, closed=(True, True)) * n - 1e-9)
     check_picture(plot)
     with console.status("calibrating ..."):
-        found = ways(n, d, privacy, attackers)
-    if json:
-        emit(
-            {
-                "n": n,
-                "d": d,
-                "epsilon": epsilon,
-                "delta": delta,
-                "attackers": attackers,
-                "ways": found,
-            }
-        )
-    else:
-        _print(found, n, d, privacy, attackers)
-    if plot is not None:
-        _draw(found, n, d, privacy, attackers, plot)
-        if not json:
-            console.print(f"Picture: {plot}")
+        methods: list[Method] = registered("comparison", "sums")(n, d, privacy, attackers)
+    summary = Summary(n, d, epsilon, delta, attackers, methods)
+    present(summary, _print, _draw, json=json, plot=plot)
 
 
-def settings(n: int, d: int, privacy: Privacy) -> list[tuple[str, str, Callable[[], Any]]]:
-    """The protocols: family, setting and what makes it; scalars in [0, 1], or vectors in the unit
-    l2 ball.
-    """
-    common: dict[str, Any] = {"n": n, "privacy": privacy} | ({"d": d} if d > 1 else {})
-    binomial = registered("protocol", "vector-sum" if d > 1 else "scalar-sum")
-    mixed = registered("protocol", "split-and-mix-vector" if d > 1 else "split-and-mix")
-    label = "P_vec" if d > 1 else "P_1D"
-    made: list[tuple[str, str, Callable[[], Any]]] = [
-        (
-            f"tight {label}",
-            f"{ratio:g} x central",
-            partial(binomial.calibrate, **common, noise_ratio=ratio),
-        )
-        for ratio in RATIOS
-    ]
-    made.append(
-        (
-            f"paper {label}",
-            "Theorem 3.2" if d > 1 else "Lemma 3.1",
-            partial(binomial.paper, **common),
-        )
-    )
-    made.append(("split and mix", "security 2^-40", partial(mixed.calibrate, **common)))
-    single = registered("protocol", "single-message")
-    if d == 1:
-        made.append(("single message", "exact blanket", partial(single.calibrate, **common)))
-        made.append(("single message", "Theorem 3.1", partial(single.paper, **common)))
-    return made
-
-
-def ways(n: int, d: int, privacy: Privacy, attackers: int) -> list[Way]:
-    """All of them, by closed forms."""
-    found = [
-        _way(family, name, make, n, attackers) for family, name, make in settings(n, d, privacy)
-    ]
-    if d > 1:
-        found.append(Way("single message", "exact blanket", refused="sums of scalars only"))
-    return found + _yardsticks(n, d, privacy, attackers)
-
-
-def _way(family: str, name: str, make: Callable[[], Any], n: int, attackers: int) -> Way:
-    try:
-        randomizer = make().randomizer
-    except ParameterError as error:
-        return Way(family, name, refused=str(error))
-    clean = math.sqrt(float(randomizer.variance(n).sum()))
-    attacked = math.hypot(clean, randomizer.manipulation(attackers, n))
-    messages = randomizer.alphabet.labels * randomizer.per_label
-    return Way(family, name, messages, randomizer.report_bits, clean, attacked)
-
-
-def _yardsticks(n: int, d: int, privacy: Privacy, attackers: int) -> list[Way]:
-    """A trusted curator, and no trust at all; of a scalar also the best there is at delta 0."""
-    sensitivity = 2.0 if d > 1 else 1.0
-    central = [("Gaussian", math.sqrt(d) * sigma(privacy.epsilon, privacy.delta, sensitivity))]
-    if d == 1:
-        central.append(("Laplace", math.sqrt(2) / privacy.epsilon))
-    local = central[0][1] * math.sqrt(n)
-    return [
-        # A curator clips: each can only lie about its datum, 0, and say one of norm 1.
-        *(
-            Way("central", name, error=error, attacked=math.hypot(error, attackers))
-            for name, error in central
-        ),
-        Way("local", "Gaussian", d, d * _FLOAT_BITS, local, math.inf if attackers else local),
-    ]
-
-
-def _print(found: list[Way], n: int, d: int, privacy: Privacy, attackers: int) -> None:
+def _print(summary: Summary) -> None:
+    d = summary.d
     kind = "scalars in [0, 1]" if d == 1 else f"vectors of {d:,} coordinates in the unit ball"
     console.print(
-        f"\nSum of [bold]{n:,}[/] {kind} at epsilon {privacy.epsilon:g}, delta {privacy.delta:g}; "
-        "root mean square error"
-        f"{' (l2)' if d > 1 else ''}, without and with {attackers:,} malicious users\n"
+        f"\nSum of [bold]{summary.n:,}[/] {kind} at epsilon {summary.epsilon:g}, delta "
+        f"{summary.delta:g}.\nMessages and bits are those of one user. Errors are root mean "
+        f"squares{' (l2)' if d > 1 else ''}, without and with {summary.attackers:,} malicious "
+        "users.\n"
     )
-    grid = Grid(
-        "protocol",
-        "setting",
-        "messages",
-        "bits per user",
-        "error",
-        "under attack",
-        box=None,
-        header_style="bold",
-    )
-    for column in grid.columns[2:]:
-        column.justify = "right"
-    for way in found:
-        if way.refused:
-            grid.add_row(way.family, way.name, "-", "-", "-", "-")
-            continue
-        bits = "-" if way.bits is None else f"{way.bits:,}"
-        attacked = "unbounded" if math.isinf(way.attacked) else number(way.attacked)
-        grid.add_row(
-            way.family,
-            way.name,
-            f"{way.messages:,}" if way.messages else "-",
-            bits,
-            number(way.error),
-            attacked,
-        )
-    console.print(grid)
-    for way in found:
-        if way.refused:
-            console.print(f"{way.family}, {way.name}: refused: {way.refused}")
+    heads = "method", "setting", "trusted", "messages", "bits", "error", "attacked"
+    table = grid(*heads, texts=3)
+    for each in (method for method in summary.methods if not method.refused):
+        attacked = "unbounded" if math.isinf(each.attacked) else number(each.attacked)
+        numbers = *map(number, (each.messages, each.bits, each.error)), attacked
+        table.add_row(each.name, each.setting, each.trust.trusted, *numbers)
+    console.print(table)
+    print_refusals(summary.methods)
     console.print(
-        "\nAll by closed forms: rounding at its worst, and malicious users that move the sum from "
-        "the datum 0 as far as their "
-        "messages can. In split and mix a single one can move it anywhere in the modulus; in the "
-        "local model nothing bounds it. "
-        "Central and local noise is continuous; the other sums consist of integers."
+        "\nAll numbers are closed forms, with rounding at its worst. Malicious users hold the "
+        "datum 0 and move the sum as far as their messages can. In the local model nothing bounds "
+        "them. Central and local noise is continuous; the other sums consist of integers."
     )
 
 
-_COLOURS = {
-    "tight": "tab:blue",
-    "paper": "tab:purple",
-    "split": "tab:green",
-    "single": "tab:orange",
-    "local": "tab:red",
-}
-
-
-def _draw(found: list[Way], n: int, d: int, privacy: Privacy, attackers: int, path: Path) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8.5, 5), layout="constrained")
+def _draw(summary: Summary) -> "Figure":
+    figure = new_figure(8.5, 5)
     axes = figure.subplots()
-    for family in dict.fromkeys(way.family for way in found):
-        shown = sorted(
-            (way for way in found if way.family == family and not way.refused),
-            key=lambda way: way.bits or 0,
-        )
-        if not shown:
-            continue
-        if family == "central":
-            for way, style in zip(shown, ("--", "-."), strict=False):
-                axes.axhline(way.error, color="black", ls=style, lw=1, label=f"central, {way.name}")
-            if attackers:
-                axes.axhline(
-                    shown[0].attacked,
-                    color="black",
-                    ls=":",
-                    lw=1,
-                    label="central, with malicious users",
-                )
-            continue
-        colour = _COLOURS[family.split()[0]]
-        bits = [way.bits or 1 for way in shown]
-        axes.plot(
-            bits,
-            [way.error for way in shown],
-            "o-" if len(shown) > 2 else "o",
-            color=colour,
-            label=family,
-        )
-        for x, way in zip(bits, shown, strict=True):
-            if math.isinf(way.attacked):
-                axes.plot([x], [8 * way.error], " ")  # room for the arrow
-                axes.annotate(
-                    "",
-                    (x, 6 * way.error),
-                    (x, way.error),
-                    arrowprops={"arrowstyle": "->", "color": colour},
-                )
-            else:
-                axes.plot([x, x], [way.error, way.attacked], ":", color=colour, lw=1)
-                axes.plot([x], [way.attacked], "o", color=colour, mfc="none")
-    if attackers:
-        axes.plot(
-            [], [], "o", color="gray", mfc="none", label=f"with {attackers:,} malicious users"
-        )
+    possible = [method for method in summary.methods if not method.refused]
+    for name in dict.fromkeys(method.name for method in possible):
+        shown = [method for method in possible if method.name == name]
+        if shown[0].trust is Trust.CENTRAL:
+            _draw_central(axes, shown, summary.attackers)
+        else:
+            _draw_family(axes, shown)
+    if summary.attackers:
+        label = f"with {summary.attackers:,} malicious users"
+        axes.plot([], [], "o", color="gray", mfc="none", label=label)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlabel("bits per user")
-    axes.set_ylabel("root mean square error of the sum" + (" (l2)" if d > 1 else ""))
-    axes.set_title(f"n = {n:,}, d = {d:,}, ε = {privacy.epsilon:g}, δ = {privacy.delta:g}")
+    axes.set_ylabel("root mean square error of the sum" + (" (l2)" if summary.d > 1 else ""))
+    axes.set_title(
+        f"n = {summary.n:,}, d = {summary.d:,}, ε = {summary.epsilon:g}, δ = {summary.delta:g}"
+    )
     axes.grid(alpha=0.3, which="both")
     figure.legend(loc="outside right upper")
-    save_picture(figure, path)
+    return figure
+
+
+def _draw_central(axes: "Axes", shown: list[Method], attackers: int) -> None:
+    """Lines: the least error that a curator gets, whatever the bits."""
+    lines = [
+        (method.error, style, method.title)
+        for method, style in zip(shown, ("--", "-."), strict=False)
+    ]
+    if attackers:
+        lines.append((shown[0].attacked, ":", f"{shown[0].name}, with malicious users"))
+    for error, style, label in lines:
+        axes.axhline(error, color=shown[0].colour, ls=style, lw=1, label=label)
+
+
+def _draw_family(axes: "Axes", shown: list[Method]) -> None:
+    """A line through the calibrated settings, squares for a paper's constants."""
+    name, colour = shown[0].name, shown[0].colour
+    for paper, style, label in ((False, "o-", name), (True, "s", f"{name}, paper's constants")):
+        points = sorted((m for m in shown if m.paper is paper), key=lambda method: method.bits)
+        if points:
+            bits, errors = [m.bits for m in points], [m.error for m in points]
+            axes.plot(bits, errors, style, color=colour, label=label)
+    for method in shown:
+        x, error = method.bits, method.error
+        if math.isinf(method.attacked):
+            axes.plot([x], [8 * error], " ")  # room for the arrow
+            arrow = {"arrowstyle": "->", "color": colour}
+            axes.annotate("", (x, 6 * error), (x, error), arrowprops=arrow)
+        else:
+            axes.plot([x, x], [error, method.attacked], ":", color=colour, lw=1)
+            axes.plot([x], [method.attacked], "o", color=colour, mfc="none")

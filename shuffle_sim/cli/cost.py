@@ -1,175 +1,112 @@
 """`shuffle-sim cost`: what a protocol sends, before anything runs."""
 
-import inspect
-from collections.abc import Callable
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated
 
 import typer
-from rich.table import Table as Grid
 
 from shuffle_sim.cli import options as o
-from shuffle_sim.cli.show import console, emit, number, plural, size
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.cli.show import console, grid, number, plural, present, size
+from shuffle_sim.cli.sums import default_sum, make_sum
 from shuffle_sim.execution.forecast import Forecast, corollary, forecast
 from shuffle_sim.execution.setup import SEALING_SECONDS
 from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.protocol.kinds import Trainer
 from shuffle_sim.registry import registered
 
-_SUMS = {"scalar-sum": "section 3.1", "vector-sum": "section 3.1"}
-"""Where the paper states the bits of its sums; optimisers say it themselves."""
+
+@dataclass(frozen=True)
+class Paper:
+    """Where the paper states the bits of a user, which without the constant, and that constant."""
+
+    where: str
+    bits: float
+    constant: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a protocol will cost."""
+
+    protocol: str
+    n: int
+    d: int
+    epsilon: float
+    delta: float
+    security: str
+    forecast: Forecast
+    wire_bytes: dict[str, int]
+    paper: Paper | None
 
 
 def cost_command(
-    users: Annotated[int, typer.Option("--n", help="Users.")],
+    users: o.Users,
     dimensions: Annotated[
         int, typer.Option("--d", help="Coordinates, or parameters of a model.")
     ] = 1,
     protocol: Annotated[
         str | None,
-        typer.Option(
-            help="Name of a protocol; by default scalar-sum, or vector-sum if d is above 1."
-        ),
+        typer.Option(help="Name of a sum or of an optimiser; default scalar-sum or vector-sum."),
     ] = None,
     epsilon: o.Epsilon = 1.0,
     delta: o.Delta = 1e-6,
     noise_ratio: o.NoiseRatio = None,
     max_bits: o.MaxBits = None,
     loss: Annotated[
-        str | None, typer.Option(help="Of the model, where one is trained; default logistic.")
+        str | None, typer.Option(help="Loss of the model, of an optimiser; default logistic.")
     ] = None,
-    rounds: Annotated[
-        int | None, typer.Option(help="Rounds, where the protocol has several; by default chosen.")
-    ] = None,
-    batch: Annotated[
-        int | None,
-        typer.Option(help="Users in a round of a sequential protocol; by default chosen."),
-    ] = None,
+    rounds: o.Rounds = None,
+    batch: o.Batch = None,
     security: o.Security = "none",
     json: o.Json = False,
 ) -> None:
-    """Say what a protocol costs in communication: per user, per round and over the run, hop by hop.
+    """Show what a protocol costs in communication: per user, per round, and hop by hop.
 
     Example: shuffle-sim cost --n 10000 --d 10 --noise-ratio 1.05 --security onion
 
     Example: shuffle-sim cost --n 100000 --d 10 --protocol shuffle-sgd --loss hinge
     """
-    privacy = Privacy(epsilon, delta)
-    name = protocol or ("vector-sum" if dimensions > 1 else "scalar-sum")
+    privacy, name = Privacy(epsilon, delta), protocol or default_sum(dimensions)
     noise = {"noise_ratio": noise_ratio, "max_bits": max_bits}
-    make = _optimiser if name in registered("trainer", "linear").optimisers() else _sum
-    made = make(
-        name, users, dimensions, privacy, noise, {"loss": loss, "rounds": rounds, "batch": batch}
-    )
-    found = forecast(made, security=security)
-    where = _SUMS.get(name, getattr(made, "paper_cost", None))
-    bound = corollary(found, dimensions, epsilon, delta) if where else None
-    if json:
-        paper = bound and {
-            "where": where,
-            "bits": bound,
-            "constant": found.user_payload_bits / bound,
-        }
-        emit(
-            {
-                "protocol": name,
-                "n": users,
-                "d": dimensions,
-                "epsilon": epsilon,
-                "delta": delta,
-                "security": security,
-                "forecast": found,
-                "wire_bytes": {hop.name: hop.wire for hop in found.hops},
-                "paper": paper,
-            }
-        )
+    kind = loss or "logistic"
+    trainer: Trainer = registered("trainer", "linear").of(kind, dimensions, privacy, **noise)
+    if name in trainer.optimisers():
+        made = trainer.protocol(name, users, rounds=rounds, batch=batch)
     else:
-        _print(name, found, security, where, bound, dimensions)
+        useless = {"loss": loss, "rounds": rounds, "batch": batch}
+        made = make_sum(name, users, dimensions, privacy, **noise, **useless)
+    found = forecast(made, security=security)
+    paper = None
+    if made.paper_cost is not None:
+        bits = corollary(found, dimensions, epsilon, delta)
+        paper = Paper(made.paper_cost, bits, found.user_payload_bits / bits)
+    wire = {hop.name: hop.wire for hop in found.hops}
+    summary = Summary(name, users, dimensions, epsilon, delta, security, found, wire, paper)
+    present(summary, _print, json=json)
 
 
-_Options = dict[str, Any]
-
-
-def _optimiser(
-    name: str, n: int, d: int, privacy: Privacy, noise: _Options, training: _Options
-) -> Any:
-    """A protocol that trains a linear model, calibrated."""
-    trainer = registered("trainer", "linear").of(
-        training.pop("loss") or "logistic", d, privacy, **noise
-    )
-    return trainer.protocol(name, n, **training)
-
-
-def _sum(name: str, n: int, d: int, privacy: Privacy, noise: _Options, training: _Options) -> Any:
-    """A protocol of one round, calibrated.
-
-    Raises:
-        ParameterError: it has no use for an option that was given.
-    """
-    calibrate: Callable[..., Any] | None = getattr(registered("protocol", name), "calibrate", None)
-    if calibrate is None:
-        raise ParameterError("protocol", name, "one of the sums, or of the optimisers")
-    known = calibrate.__kwdefaults__ or {}
-    for key, value in (noise | training).items():
-        if value is not None and key not in known:
-            raise ParameterError(key, value, f"left out: {name} does not take it")
-    if set(noise) <= set(known) and set(noise.values()) == {None}:
-        noise = noise | {"noise_ratio": 1.05}
-    if "d" in inspect.signature(calibrate).parameters:
-        noise = noise | {"d": d}
-    elif d != 1:
-        raise ParameterError("d", d, f"1: {name} sums scalars")
-    return calibrate(
-        n=n, privacy=privacy, **{key: value for key, value in noise.items() if value is not None}
-    )
-
-
-def _print(
-    name: str, f: Forecast, security: str, where: str | None, bound: float | None, d: int
-) -> None:
-    kind = "sequentially" if f.sequential else "fully"
+def _print(summary: Summary) -> None:
+    f, kind = summary.forecast, "sequentially" if summary.forecast.sequential else "fully"
     console.print(
-        f"\n[bold]{name}[/], n = {f.users:,}, d = {d:,}, security {security}: {kind} interactive"
-    )
-    console.print(
-        f"{plural(f.rounds, 'round')} of at most {f.batch:,} users; a user answers in at most "
-        f"{f.participation:,}, "
+        f"\n[bold]{summary.protocol}[/], n = {f.users:,}, d = {summary.d:,}, security "
+        f"{summary.security}: {kind} interactive\n{plural(f.rounds, 'round')} of at most "
+        f"{f.batch:,} users; a user answers in at most {f.participation:,}, "
         f"{f.asked / f.users:.3g} on average\n"
     )
-    grid = Grid(
-        "a user", "in a round", "over the run", box=None, header_style="bold", pad_edge=False
-    )
-    for column in grid.columns[1:]:
-        column.justify = "right"
-    grid.add_row("messages", f"{f.messages:,}", f"{f.messages * f.participation:,}")
-    grid.add_row(
-        "payload bits (the paper's count)", f"{f.payload_bits:,}", f"{f.user_payload_bits:,}"
-    )
-    grid.add_row(
-        "label bits, if sent one by one", f"{f.label_bits:,}", f"{f.label_bits * f.participation:,}"
-    )
-    grid.add_row(
-        "bytes on the wire",
-        f"{f.user_wire_bytes / f.participation:,.1f}",
-        f"{f.user_wire_bytes:,.1f}",
-    )
-    console.print(grid)
+    user = grid("a user", "in a round", "over the run")
+    for what, each in (
+        ("messages", f.messages),
+        ("payload bits (the paper's count)", f.payload_bits),
+        ("label bits, if sent one by one", f.label_bits),
+    ):
+        user.add_row(what, f"{each:,}", f"{each * f.participation:,}")
+    wire = f.user_wire_bytes
+    user.add_row("bytes on the wire", f"{wire / f.participation:,.1f}", f"{wire:,.1f}")
+    console.print(user)
     console.print()
-    hops = Grid(
-        "hop, over the run",
-        "payload",
-        "framing",
-        "seals",
-        "on the wire",
-        box=None,
-        header_style="bold",
-        pad_edge=False,
-    )
-    for column in hops.columns[1:]:
-        column.justify = "right"
+    hops = grid("hop, over the run", "payload", "framing", "seals", "on the wire")
     for hop in f.hops:
-        hops.add_row(
-            hop.name, *(size(count) for count in (hop.payload, hop.framing, hop.sealing, hop.wire))
-        )
+        hops.add_row(hop.name, *map(size, (hop.payload, hop.framing, hop.sealing, hop.wire)))
     console.print(hops)
     if f.seconds:
         console.print(
@@ -181,11 +118,11 @@ def _print(
             f"A run refuses a round of more than {SEALING_SECONDS:g} s, unless --sealing-seconds "
             "allows it."
         )
-    if bound is None:
-        return
-    console.print(
-        f"\n{where} of the paper: O({number(bound)}) bits a user, that is "
-        f"{'rounds answered x ' if f.participation > 1 else ''}d (sqrt(batch) + "
-        "ln(1/delta)/epsilon^2); "
-        f"here {f.user_payload_bits / bound:.3g} times that."
-    )
+    if summary.paper is not None:
+        paper = summary.paper
+        factor = "rounds answered x " if f.participation > 1 else ""
+        console.print(
+            f"\n{paper.where} of the paper: O({number(paper.bits)}) bits a user, by {factor}"
+            "d (sqrt(batch) + ln(1/delta)/epsilon^2).\nThe bits here are "
+            f"{paper.constant:.3g} times that."
+        )

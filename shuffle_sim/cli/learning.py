@@ -1,15 +1,12 @@
-"""A model in training: the people it learns from and those held out, its scores, and what is seen
-of a run under way.
-"""
+"""A model in training: people asked and held out, scores, and what is seen of a run under way."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol as Interface
+from typing import runtime_checkable
 
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.cli.show import size
@@ -17,11 +14,23 @@ from shuffle_sim.data.labelled import Labelled, held_out
 from shuffle_sim.errors import ShuffleSimError
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.privacy.ledger import PrivacyLedger
+from shuffle_sim.protocol.base import Query
+from shuffle_sim.protocol.kinds import Trainer
 
 MOMENTS = 100
-"""Rounds of a run that are looked at, at most: the epsilon of many rounds takes some milliseconds
-to compute.
-"""
+"""Most rounds of a run that are looked at: each epsilon takes some milliseconds to compute."""
+
+
+@dataclass(frozen=True)
+class People:
+    """How many are asked, and how many are held out."""
+
+    asked: int
+    held_out: int
+
+    def __str__(self) -> str:
+        """For people."""
+        return f"{self.asked:,} people asked, {self.held_out:,} held out"
 
 
 @dataclass(frozen=True)
@@ -30,25 +39,28 @@ class Split:
 
     Attributes:
         source: all rows.
-        trainer: registered as "linear".
+        trainer: of the model.
         train: rows of those who are asked.
         test: rows of those held out.
     """
 
     source: Labelled
-    trainer: Any
+    trainer: Trainer
     train: Floats
     test: Floats
 
     @classmethod
-    def of(cls, source: Labelled, trainer: Any, fraction: float, seed: int | None) -> "Split":
+    def of(cls, source: Labelled, trainer: Trainer, fraction: float, seed: int | None) -> "Split":
         """A random split."""
         return cls(source, trainer, *held_out(source.rows, fraction, seed))
 
+    @property
+    def people(self) -> People:
+        """How many are on each side."""
+        return People(len(self.train), len(self.test))
+
     def scores(self, theta: Floats) -> dict[str, float]:
-        """Held-out and training loss; accuracy of classes, or the mean absolute error in the
-        target's own units.
-        """
+        """Losses, and the accuracy of classes or the mean absolute error in the target's units."""
         margins, labels = self.test[:, :-1] @ theta, self.test[:, -1]
         found = {
             "held_out_loss": self.trainer.risk(theta, self.test),
@@ -73,8 +85,7 @@ class Moment:
 
     Attributes:
         round: rounds over.
-        loss: training loss where the analyzer had just asked for gradients: the simulator's own
-        view.
+        loss: training loss where the analyzer asked for gradients: the simulator's own view.
         epsilon: spent so far, at the run's delta.
         wire_bytes: sent by users so far.
     """
@@ -84,11 +95,23 @@ class Moment:
     epsilon: float
     wire_bytes: int
 
+    def __str__(self) -> str:
+        """All but the round."""
+        sent = size(self.wire_bytes)
+        return f"rounds  loss {self.loss:.4f}  epsilon {self.epsilon:.3f}  sent {sent}"
+
+
+@runtime_checkable
+class AtPoint(Interface):
+    """A query at a point."""
+
+    @property
+    def theta(self) -> Floats:
+        """The point."""
+
 
 class Watch:
-    """Looks at a run after each round, as `on_round` of `run`; keeps some moments and shows the
-    last one.
-    """
+    """Looks at a run after each round, as `on_round` of `run`; keeps and shows some moments."""
 
     def __init__(
         self, split: Split, rounds: int, delta: float, show: Callable[[Moment], None]
@@ -97,11 +120,11 @@ class Watch:
         self.moments: list[Moment] = []
         self._split, self._rounds, self._delta, self._show = split, rounds, delta, show
 
-    def __call__(self, index: int, ledger: PrivacyLedger, costs: Costs, query: Any) -> None:
-        """Look.
+    def __call__(self, index: int, ledger: PrivacyLedger, costs: Costs, query: Query) -> None:
+        """Keep and show the moment, if it is one of those to be looked at.
 
         Raises:
-            ShuffleSimError: the loss is not finite: there is nothing left to train.
+            ShuffleSimError: the loss is not finite.
         """
         done = index + 1
         if (
@@ -109,6 +132,7 @@ class Watch:
             and done * MOMENTS // self._rounds == index * MOMENTS // self._rounds
         ):
             return
+        assert isinstance(query, AtPoint)
         loss = self._split.trainer.risk(query.theta, self._split.train)
         if not math.isfinite(loss):
             raise ShuffleSimError(
@@ -118,45 +142,3 @@ class Watch:
             Moment(done, loss, ledger.guarantee(self._delta).epsilon, costs.wire_bytes)
         )
         self._show(self.moments[-1])
-
-
-class Bar:
-    """A progress bar on the standard error, where that is a terminal."""
-
-    def __init__(self, title: str, total: int) -> None:
-        """Of so many steps."""
-        screen = Console(stderr=True)
-        words = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed}/{task.total} {task.fields[told]}"),
-        )
-        self._progress = Progress(
-            *words,
-            TimeElapsedColumn(),
-            console=screen,
-            transient=True,
-            disable=not screen.is_terminal,
-        )
-        self._task = self._progress.add_task(title, total=total, told="")
-
-    def __enter__(self) -> "Bar":
-        """Appear."""
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Vanish."""
-        self._progress.stop()
-
-    def moment(self, moment: Moment) -> None:
-        """Show a moment of a run."""
-        told = (
-            f"rounds  loss {moment.loss:.4f}  epsilon {moment.epsilon:.3f}  sent "
-            f"{size(moment.wire_bytes)}"
-        )
-        self.step(moment.round, told)
-
-    def step(self, completed: int, told: str) -> None:
-        """Show how far it is."""
-        self._progress.update(self._task, completed=completed, told=told)

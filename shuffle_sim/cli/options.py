@@ -1,13 +1,20 @@
-"""The options that commands share, so that the same thing has the same name in all of them."""
+"""The options of commands: the same thing has the same name in all of them."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from shuffle_sim.errors import ParameterError
-from shuffle_sim.execution.runtime import Runtime
-from shuffle_sim.registry import registered
+Users = Annotated[int, typer.Option("--n", help="Number of users.")]
+Dimensions = Annotated[
+    int, typer.Option("--d", help="Coordinates; 1: a scalar sum; more: a vector sum.")
+]
+Rounds = Annotated[
+    int | None, typer.Option(help="Rounds, where there are several; by default chosen.")
+]
+Batch = Annotated[
+    int | None, typer.Option(help="Users in a round of a sequential protocol; by default chosen.")
+]
 
 Epsilon = Annotated[float, typer.Option(help="Privacy parameter epsilon of the whole run.")]
 Delta = Annotated[float, typer.Option(help="Privacy parameter delta of the whole run.")]
@@ -121,32 +128,3 @@ NormBound = Annotated[
 TestFraction = Annotated[
     float, typer.Option(help="Fraction of the people who are held out and never asked.")
 ]
-
-
-def security_of(security: str, sealing_seconds: float | None) -> dict[str, Any]:
-    """What `run` is told of both.
-
-    Raises:
-        ParameterError: a limit for what is not sealed message by message.
-    """
-    if sealing_seconds is None:
-        return {"security": security}
-    if security != "onion":
-        raise ParameterError("sealing_seconds", sealing_seconds, "used with --security onion")
-    return {"security": security, "sealing_seconds": sealing_seconds}
-
-
-def runtime_of(name: str, address: str | None) -> Runtime:
-    """The runtime of that name, joining the cluster at the address if one is given.
-
-    Raises:
-        ParameterError: an unknown name, or one that joins nothing.
-    """
-    kind = registered("runtime", name)
-    if address is None:
-        host: Runtime = kind()
-        return host
-    if name != "ray":
-        raise ParameterError("address", address, "used with --runtime ray")
-    joined: Runtime = kind(address)
-    return joined

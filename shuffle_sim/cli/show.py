@@ -3,94 +3,88 @@
 import dataclasses
 import json
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from rich.console import Console
+from rich.table import Table as Grid
 
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.cli.files import save_picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+Summary = TypeVar("Summary")
+
 console = Console(highlight=False)
 
 
-def plain(value: Any) -> Any:
-    """`value` as JSON can hold it: dataclasses as objects, arrays as lists, infinity as the string
-    "infinity".
+def present(
+    summary: Summary,
+    show: Callable[[Summary], None],
+    draw: "Callable[[Summary], Figure] | None" = None,
+    *,
+    json: bool,
+    plot: Path | None = None,
+) -> None:
+    """Print a command's summary, as JSON or for people, and draw it where a picture is asked for.
+
+    Raises:
+        ParameterError: the picture cannot be written.
+    """
+    if json:
+        emit(summary)
+    else:
+        show(summary)
+    if plot is not None and draw is not None:
+        save_picture(draw(summary), plot)
+        if not json:
+            console.print(f"Picture: {plot}")
+
+
+def emit(value: object) -> None:
+    """Print `value` as JSON."""
+    print(json.dumps(plain(value), indent=2))
+
+
+def plain(value: object) -> Json:
+    """`value` as JSON can hold it: dataclasses as objects, arrays as lists, infinity as a string.
+
+    Fields that a dataclass leaves out of its `repr` are left out here, too.
+
+    Raises:
+        TypeError: JSON cannot hold it.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
-        }
+        shown = [field.name for field in dataclasses.fields(value) if field.repr]
+        return {name: plain(getattr(value, name)) for name in shown}
     if isinstance(value, np.ndarray | np.generic):
         return plain(value.tolist())
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return "infinity" if value > 0 else str(value)
-    return value
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"JSON cannot hold {value!r}")
 
 
-def check_picture(path: Path | None) -> None:
-    """Refuse a picture that could not be written, before anything is run.
-
-    Raises:
-        ParameterError: not a .png, .svg or .pdf file in an existing folder.
-    """
-    check_path("plot", path, (".png", ".svg", ".pdf"))
-
-
-def check_path(option: str, path: Path | None, kinds: tuple[str, ...]) -> None:
-    """Refuse a file that could not be written, before anything is run.
-
-    Raises:
-        ParameterError: not of one of the kinds, or not in an existing folder.
-    """
-    if path is not None and (path.suffix not in kinds or not path.parent.is_dir() or path.is_dir()):
-        raise ParameterError(
-            option, str(path), f"a {' or '.join(kinds)} file in an existing folder"
-        )
-
-
-def save_picture(figure: "Figure", path: Path) -> None:
-    """Write the picture whole or not at all."""
-    with whole("plot", path) as part:
-        figure.savefig(part, dpi=120)
-
-
-@contextmanager
-def whole(option: str, path: Path) -> Iterator[Path]:
-    """A file beside `path` to write to, which takes its place when all is written, or else
-    vanishes.
-
-    Raises:
-        ParameterError: naming the option, if it cannot be written.
-    """
-    part = path.with_name(f".{path.stem}.part{path.suffix}")
-    try:
-        yield part
-        part.replace(path)
-    except OSError as error:
-        raise ParameterError(option, str(path), f"writable ({error.strerror})") from error
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def emit(value: Any) -> None:
-    """Print `value` as JSON."""
-    print(json.dumps(plain(value), indent=2))
+def grid(*heads: str, texts: int = 1) -> Grid:
+    """A table without lines; all columns after the first `texts` hold numbers."""
+    made = Grid(*heads, box=None, header_style="bold", pad_edge=False)
+    for column in made.columns[texts:]:
+        column.justify = "right"
+    return made
 
 
 def number(value: float) -> str:
     """A number in the few digits that people read."""
-    return f"{value:,.0f}" if abs(value) >= 100_000 else f"{value:.4g}"
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.4g}"
 
 
 def plural(count: int, noun: str) -> str:
@@ -100,8 +94,8 @@ def plural(count: int, noun: str) -> str:
 
 def size(count: float) -> str:
     """Bytes with a unit."""
-    for unit in ("bytes", "kB", "MB", "GB", "TB"):
-        if count < 1000 or unit == "TB":
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1000:
             return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:,.1f} {unit}"
         count /= 1000
-    raise AssertionError("unreachable")
+    return f"{count:,.1f} TB"

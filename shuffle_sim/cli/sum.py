@@ -1,31 +1,79 @@
 """`shuffle-sim sum`: a private vector sum on real data, shown as column means."""
 
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.table import Table as Grid
 
+from shuffle_sim.arrays import Floats
 from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.cli import options as o
 from shuffle_sim.cli.data import load
-from shuffle_sim.cli.show import (
-    check_picture,
-    console,
-    emit,
-    number,
-    plain,
-    plural,
-    save_picture,
-    size,
-)
+from shuffle_sim.cli.files import check_picture, new_figure
+from shuffle_sim.cli.outcome import print_costs, print_fact, print_privacy, print_reports
+from shuffle_sim.cli.running import RunOptions, RunSummary
+from shuffle_sim.cli.show import console, grid, number, plural, present
+from shuffle_sim.cli.sums import make_sum
 from shuffle_sim.data.tables import Table
 from shuffle_sim.errors import ParameterError
-from shuffle_sim.execution.engine import run
-from shuffle_sim.execution.result import Result
+from shuffle_sim.execution.costs import Costs
+from shuffle_sim.execution.result import ReportCounts, Result
 from shuffle_sim.privacy.bounds.gaussian import sigma
-from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.registry import registered
+from shuffle_sim.privacy.guarantee import Guarantee, Privacy
+from shuffle_sim.protocol.kinds import BinomialSum
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Of the binomial sum."""
+
+    g: int
+    b: int
+    p: float
+
+
+@dataclass(frozen=True)
+class Paper:
+    """The paper's constants for the same sum: bits per column, noise over ours; or why not."""
+
+    bits: int | None = None
+    ratio: float | None = None
+    refused: str | None = None
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Standard error of the sum, the central Gaussian's, and what the paper's constants give."""
+
+    standard_error_of_sum: float
+    central: float
+    paper: Paper
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A released table of column means, in the table's own units."""
+
+    table: str
+    people: int
+    columns: tuple[str, ...]
+    true: Floats
+    clipped_cells: int
+    private: Floats
+    standard_error: Floats
+    lower: Floats
+    half_range: Floats
+    scaling: str
+    parameters: Parameters
+    privacy: Guarantee
+    noise: Noise
+    costs: Costs
+    wire_bytes_per_user: float
+    reports: ReportCounts
+    run: RunSummary
 
 
 def sum_command(
@@ -53,196 +101,120 @@ def sum_command(
 ) -> None:
     """Release the column means of a table by a shuffle-private vector sum.
 
-    Example: shuffle-sim sum --table breast-cancer --epsilon 1 --delta 1e-5 --runtime ray --workers
-    2
+    Example: shuffle-sim sum --table breast-cancer --epsilon 1 --delta 1e-5 --runtime ray
 
     Example: shuffle-sim sum --file people.csv --columns age,income --bounds age=0:120 --bounds
     income=0:500000
     """
     source = load(table, file, columns, bounds)
-    rows = source.scaled()
+    rows, privacy = source.scaled(), Privacy(epsilon, delta)
     people, d = rows.shape
-    privacy = Privacy(epsilon, delta)
-    if noise_ratio is None and max_bits is None:
-        noise_ratio = 1.05
-    vector_sum = registered("protocol", "vector-sum")
-    protocol = vector_sum.calibrate(
-        n=people,
-        d=d,
-        privacy=privacy,
-        noise_ratio=noise_ratio,
-        max_bits=max_bits,
-        honest_fraction=honest_fraction,
-    )
+    noise = {"noise_ratio": noise_ratio, "max_bits": max_bits, "honest_fraction": honest_fraction}
+    protocol = make_sum("vector-sum", people, d, privacy, **noise)
     check_picture(plot)
-    where, adversary = o.runtime_of(runtime, address), attacks(attack or [])
-    how: dict[str, Any] = {
-        "runtime": where,
-        "workers": workers,
-        "fidelity": fidelity,
-        "seed": seed,
-        "adversary": adversary,
-    }
-    how |= o.security_of(security, sealing_seconds)
-    result = run(protocol, rows, **how, checkpoint=checkpoint, resume=resume)
-    summary = _summary(source, protocol, result, privacy)
-    if json:
-        emit(summary)
-    else:
-        _print(source, summary, result)
-    if plot is not None:
-        _draw(source, summary, plot)
-        if not json:
-            console.print(f"Picture: {plot}")
+    how = RunOptions.of(runtime, address, workers, fidelity, security, sealing_seconds)
+    adversary = attacks(attack or [])
+    result = how.run(
+        protocol, rows, seed, adversary=adversary, checkpoint=checkpoint, resume=resume
+    )
+    assert isinstance(protocol, BinomialSum)
+    present(_summary(source, protocol, result, privacy), _print, _draw, json=json, plot=plot)
 
 
-def _summary(table: Table, protocol: Any, result: Result, privacy: Privacy) -> dict[str, Any]:
-    count = result.reports.accepted
-    central = sigma(privacy.epsilon, privacy.delta, protocol.sensitivity)
+def _summary(table: Table, protocol: BinomialSum, result: Result, privacy: Privacy) -> Summary:
+    people, d = table.rows.shape
+    accepted, error = result.reports.accepted, protocol.standard_error
     try:
-        by_paper = type(protocol).paper(n=protocol.n, d=protocol.d, privacy=privacy)
-        paper = {
-            "bits": by_paper.g + by_paper.b,
-            "ratio": by_paper.standard_error / protocol.standard_error,
-        }
-    except ParameterError as error:
-        paper = {"refused": str(error)}
-    half = (table.upper - table.lower) / 2
-    return {
-        "table": table.name,
-        "people": protocol.n,
-        "columns": list(table.columns),
-        "true": table.rows.mean(axis=0),
-        "clipped_cells": table.clipped_cells,
-        "private": table.means(result.value, count),
-        "standard_error": table.spread(protocol.standard_error, count),
-        "half_range": half,
-        "scaling": table.scaling,
-        "parameters": {"g": protocol.g, "b": protocol.b, "p": protocol.p},
-        "privacy": plain(result.privacy),
-        "noise": {
-            "standard_error_of_sum": protocol.standard_error,
-            "central": central,
-            "paper": paper,
-        },
-        "costs": plain(result.costs),
-        "wire_bytes_per_user": result.costs.wire_bytes / result.reports.asked,
-        "reports": plain(result.reports),
-        "run": {
-            "fidelity": result.fidelity,
-            "runtime": result.runtime,
-            "workers": result.workers,
-            "seed": result.seed,
-        }
-        | {"security": result.security},
-    }
+        constants = protocol.paper(n=people, d=d, privacy=privacy)
+        paper = Paper(constants.g + constants.b, constants.standard_error / error)
+    except ParameterError as why:
+        paper = Paper(refused=str(why))
+    central = sigma(privacy.epsilon, privacy.delta, protocol.sensitivity)
+    return Summary(
+        table=table.name,
+        people=people,
+        columns=table.columns,
+        true=table.rows.mean(axis=0),
+        clipped_cells=table.clipped_cells,
+        private=table.means(result.value, accepted),
+        standard_error=table.spread(error, accepted),
+        lower=table.lower,
+        half_range=(table.upper - table.lower) / 2,
+        scaling=table.scaling,
+        parameters=Parameters(protocol.g, protocol.b, protocol.p),
+        privacy=result.privacy,
+        noise=Noise(error, central, paper),
+        costs=result.costs,
+        wire_bytes_per_user=result.costs.wire_bytes / result.reports.asked,
+        reports=result.reports,
+        run=RunSummary.of(result),
+    )
 
 
-def _print(table: Table, summary: dict[str, Any], result: Result) -> None:
-    p = summary["parameters"]
+def _print(summary: Summary) -> None:
+    run, p, noise, columns = summary.run, summary.parameters, summary.noise, summary.columns
     console.print(
-        f"\n[bold]{table.name}[/]: {summary['people']:,} people, "
-        f"{plural(len(table.columns), 'column')}, "
-        f"{result.fidelity} messages, runtime {result.runtime}, "
-        f"{plural(result.workers, 'user shard')}"
+        f"\n[bold]{summary.table}[/]: {summary.people:,} people, {plural(len(columns), 'column')}, "
+        f"{run.fidelity} messages, runtime {run.runtime}, {plural(run.workers, 'user shard')}"
     )
-    console.print(f"Public scaling: {table.scaling}.\n")
-    grid = Grid(
-        "column mean",
-        "true",
-        "private",
-        "predicted s.e.",
-        "off by",
-        box=None,
-        header_style="bold",
-        pad_edge=False,
-    )
-    for column in grid.columns[1:]:
-        column.justify = "right"
-    for row in zip(
-        table.columns, summary["true"], summary["private"], summary["standard_error"], strict=True
+    console.print(f"Public scaling: {summary.scaling}.\n")
+    means = grid("column mean", "true", "private", "predicted s.e.", "off by")
+    for name, *numbers in zip(
+        columns, summary.true, summary.private, summary.standard_error, strict=True
     ):
-        name, true, private, error = row
-        grid.add_row(
-            name,
-            number(true),
-            number(private),
-            number(error),
-            f"{(private - true) / error:+.1f} s.e.",
-        )
-    console.print(grid)
+        true, private, error = numbers
+        means.add_row(name, *map(number, numbers), f"{(private - true) / error:+.1f} s.e.")
+    console.print(means)
     console.print(
         "The true column is the simulator's own view; the analyzer sees only the permuted "
         "messages.\n"
     )
-    c, noise = result.costs, summary["noise"]
-    console.print(f"[bold]Privacy[/]  {result.privacy}")
-    for note in result.privacy.assumptions:
-        console.print(f"         assuming: {note}")
-    counted = "measured" if c.measured else "by formula"
-    console.print(
-        f"[bold]Cost[/]     {c.payload_bits_per_user:,} bits per user "
-        f"({len(table.columns)} x ({p['g']} + {p['b']}), p = {p['p']:g}); "
-        f"on the wire {summary['wire_bytes_per_user']:.1f} bytes per user, {size(c.wire_bytes)} "
-        f"in all ({counted})"
+    print_privacy(summary.privacy)
+    print_costs(
+        summary.costs.payload_bits_per_user,
+        f"{len(columns)} x ({p.g} + {p.b}), p = {p.p:g}",
+        summary.costs,
+        summary.reports,
     )
-    console.print(
-        f"[bold]Noise[/]    {noise['standard_error_of_sum'] / noise['central']:.3f} x the central "
-        "Gaussian "
-        f"({number(noise['standard_error_of_sum'])} against {number(noise['central'])} per "
-        "coordinate of the sum)"
+    paper = noise.paper
+    print_fact(
+        "Noise",
+        f"{noise.standard_error_of_sum / noise.central:.3f} x the central Gaussian "
+        f"({number(noise.standard_error_of_sum)} against {number(noise.central)} per "
+        "coordinate of the sum)",
+        f"the paper's constants (Theorem 3.2) do not apply: {paper.refused}"
+        if paper.refused
+        else f"the paper's constants (Theorem 3.2): {paper.ratio:,.0f} x this noise with "
+        f"{paper.bits:,} bits per user and column",
     )
-    paper = noise["paper"]
-    if "refused" in paper:
-        console.print(
-            f"         the paper's constants (Theorem 3.2) do not apply: {paper['refused']}"
-        )
-    else:
-        console.print(
-            f"         the paper's constants (Theorem 3.2): {paper['ratio']:,.0f} x this noise "
-            f"with {paper['bits']:,} bits per user and column"
-        )
-    a, cells = result.reports, summary["clipped_cells"]
-    extra = f" + {a.extra} extra" if a.extra else ""
-    console.print(
-        f"[bold]Reports[/]  {a.asked} asked{extra} = {a.accepted} accepted + "
-        f"{sum(a.dropped.values())} dropped + "
-        f"{a.missing} missing; {a.clipped} rows above the norm bound, {cells} cells outside the "
-        "public bounds were clipped"
+    print_reports(
+        summary.reports,
+        f"{summary.reports.clipped:,} rows above the norm bound, {summary.clipped_cells:,} cells "
+        "outside the public bounds",
     )
-    if a.corrupted:
-        reasons = "".join(f", {count} {reason}" for reason, count in a.dropped.items())
-        console.print(
-            f"[bold]Attack[/]   {a.corrupted} users "
-            f"corrupted{reasons and '; dropped: ' + reasons[2:]}"
-        )
 
 
-def _draw(table: Table, summary: dict[str, Any], path: Path) -> None:
-    from matplotlib.figure import Figure
-
-    middle, half = (table.upper + table.lower) / 2, np.asarray(summary["half_range"])
-    true, private = (np.asarray(summary[key]) for key in ("true", "private"))
-    places = np.arange(len(table.columns))
-    figure = Figure(figsize=(7, 1.5 + 0.22 * len(places)), layout="constrained")
+def _draw(summary: Summary) -> "Figure":
+    half = summary.half_range
+    middle = summary.lower + half
+    places = np.arange(len(summary.columns))
+    figure = new_figure(7, 1.5 + 0.22 * len(places))
     axes = figure.subplots()
-    error = 1.96 * np.asarray(summary["standard_error"]) / half
     axes.errorbar(
-        (private - middle) / half,
+        (summary.private - middle) / half,
         places,
-        xerr=error,
+        xerr=1.96 * summary.standard_error / half,
         fmt="o",
         ms=4,
         label="private, 95 % by predicted s.e.",
     )
-    axes.plot((true - middle) / half, places, "k|", ms=9, label="true")
-    axes.set_yticks(places, table.columns)
+    axes.plot((summary.true - middle) / half, places, "k|", ms=9, label="true")
+    axes.set_yticks(places, summary.columns)
     axes.invert_yaxis()
     axes.set_xlabel("column mean, on the public range scaled to [-1, 1]")
-    guarantee = summary["privacy"]
     axes.set_title(
-        f"{table.name}: {summary['people']} people, ε = {guarantee['epsilon']:.3g}, δ = "
-        f"{guarantee['delta']:g}"
+        f"{summary.table}: {summary.people} people, ε = {summary.privacy.epsilon:.3g}, δ = "
+        f"{summary.privacy.delta:g}"
     )
     figure.legend(loc="outside lower center", ncols=2)  # beside the data, not over it
-    save_picture(figure, path)
+    return figure

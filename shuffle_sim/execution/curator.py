@@ -7,7 +7,7 @@ that is lost is built again and asked again.
 
 import hashlib
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from shuffle_sim.privacy.guarantee import Guarantee
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.release import CentralAlgorithm, Part, Release
+from shuffle_sim.roles import CuratorShard
 from shuffle_sim.sampling.randomness import Role, entropy_of, stream
 
 _BLOCKS = 16
@@ -37,24 +38,6 @@ _TRUSTED = {
     Trust.NONE: "no privacy",
 }
 OnRelease = Callable[[int, PrivacyLedger, Costs, Any], None]
-
-
-class CuratorShard:
-    """Some blocks of rows, of which parts of statistics are computed."""
-
-    def __init__(self, population: Population, blocks: Iterable[int], block_size: int) -> None:
-        """Take the blocks."""
-        self._population, self._blocks, self._size = population, tuple(blocks), block_size
-
-    def parts(self, part: Part, cohort: Cohort) -> list[tuple[int, Floats]]:
-        """(block, part of its rows in the cohort) for each block that has some."""
-        found = []
-        for block in self._blocks:
-            spans = cohort.within(block * self._size, (block + 1) * self._size)
-            pieces = [part(self._population.rows(low, high)) for low, high in spans]
-            if pieces:
-                found.append((block, np.sum(pieces, axis=0)))
-        return found
 
 
 class Curator:

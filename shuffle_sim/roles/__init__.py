@@ -7,6 +7,7 @@ other's.
 
 from shuffle_sim.roles.analyzer import Analyzer
 from shuffle_sim.roles.channel import Directory
+from shuffle_sim.roles.curator_shard import CuratorShard
 from shuffle_sim.roles.deployment import FIDELITIES, SECURITIES, Broadcast, Deployment
 from shuffle_sim.roles.records import (
     Conclusion,
@@ -25,6 +26,7 @@ __all__ = [
     "Analyzer",
     "Broadcast",
     "Conclusion",
+    "CuratorShard",
     "Deployment",
     "Directory",
     "PlannedRound",

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -188,7 +189,7 @@ class Centre(Optimiser[OptimiserState]):
 
 
 def test_phases_serve_any_trust_whose_rounds_have_a_cohort():
-    made = Phases.calibrated(optimiser=Centre, phases=3, growth=2.0, **COMMON)
+    made: Any = Phases.calibrated(optimiser=Centre, phases=3, growth=2.0, **COMMON)
     assert [phase.n for phase in made.phases] == [142, 286, 572]
     starts = [phase.start for phase in made.phases]
     assert starts == sorted(starts, reverse=True)

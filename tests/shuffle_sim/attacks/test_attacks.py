@@ -272,12 +272,12 @@ def missing(adversary, seeds, rows=ROWS, block_size=20):
         gone: list[int] = []
         for users in np.arange(N).reshape(-1, block_size):
             context = AttackContext(
-                0,
-                users[0] // block_size,
-                users,
-                Datum(),
-                PROTOCOL.randomizer,
-                partial(rows.__getitem__, users),
+                round=0,
+                block=users[0] // block_size,
+                users=users,
+                query=Datum(),
+                randomizer=PROTOCOL.randomizer,
+                block_rows=partial(rows.__getitem__, users),
             )
             gone += adversary.select(context, np.random.default_rng([seed, context.block])).tolist()
         found.append(gone)

@@ -49,14 +49,11 @@ def test_plan_answers_in_json_what_the_planner_finds():
     noise = [row["noise_ratio"] for row in found["curve"]]
     assert bits == sorted(bits, reverse=True)
     assert noise == sorted(noise)
-    names = {row["name"]: row for row in found["compared"]}
-    assert names["the paper's constants"]["bits"] == 63_945_236
-    assert names["the paper's constants"]["std"] / names["central Gaussian (analytic)"][
-        "std"
-    ] == pytest.approx(473, abs=1)
-    assert names["local model (every user adds that noise)"]["std"] == pytest.approx(
-        422.47, abs=0.01
-    )
+    methods = {row["trust"]: row for row in found["methods"]}
+    assert methods["shuffle"]["bits"] == 63_945_236
+    central = methods["central"]["error"]
+    assert methods["shuffle"]["error"] / central == pytest.approx(473, abs=1)
+    assert methods["local"]["error"] == pytest.approx(422.47, abs=0.01)
 
 
 def test_plan_for_a_billion_users_a_budget_and_a_picture(tmp_path):
@@ -65,7 +62,7 @@ def test_plan_for_a_billion_users_a_budget_and_a_picture(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "scalar sum" in done.stdout
-    assert "central optimum" in done.stdout
+    assert "geometric" in done.stdout
     assert (tmp_path / "plan.png").read_bytes()[:4] == b"\x89PNG"
 
 

@@ -242,13 +242,13 @@ def test_people_are_told_of_the_bound_the_choices_and_whose_view_it_is(train):
         "accuracy",
         "simulator's own view",
         "Bound",
-        "nothing is promised",
+        "promises nothing",
         "Privacy",
         "not private",
         "bits per user",
         "455 people asked",
         "4,550 accepted",
-        "Chose",
+        "Chosen",
         "eta:",
         "Picture: p.svg",
     )
@@ -262,8 +262,8 @@ def test_clipped_gradients_are_counted_and_no_bound_is_claimed_for_them(printed,
     assert found["clipped"]["gradients"] > 5 * 400
     assert found["protocol"]["excess_bound"] == "infinity"
     assert "none is proven" in train(*asked)[1]
-    ways = printed(*asked, "--compare", "--repeats", "1")["ways"]
-    assert {row["excess_bound"] for row in ways} == {"infinity"}
+    methods = printed(*asked, "--compare", "--repeats", "1")["methods"]
+    assert {row["excess_bound"] for row in methods} == {"infinity"}
 
 
 def test_help_shows_an_example_and_the_options(train):
@@ -349,27 +349,28 @@ def test_a_loss_that_turns_nan_stops_the_run_says_where_and_keeps_the_ledger():
 # Side by side
 
 
-def test_compare_tells_all_ways_with_their_spread_on_the_same_splits(printed):
-    found = printed(*CANCER, "--compare", "--repeats", "3", "--rounds", "10", "--epsilon", "2")
-    ways = {row["way"]: row for row in found["ways"]}
-    assert list(ways) == ["sequential", "interactive", "central", "local", "not private"]
-    assert [row["trust"] for row in ways.values()] == [
-        "shuffler",
-        "shuffler",
-        "curator",
-        "nobody",
-        "everyone",
+def test_compare_tells_all_methods_with_their_spread_on_the_same_splits(told):
+    found = told(*CANCER, "--compare", "--repeats", "3", "--rounds", "10", "--epsilon", "2")
+    methods = {row["method"]: row for row in found["methods"]}
+    private = ["shuffle-acsa", "shuffle-gd", "shuffle-sgd", "central", "local"]
+    assert list(methods) == [*private, "not private"]
+    assert [row["trust"] for row in methods.values()] == [
+        "shuffle",
+        "shuffle",
+        "shuffle",
+        "central",
+        "local",
+        "none",
     ]
-    for name in ("sequential", "interactive", "central", "local"):
-        assert 1 < ways[name]["privacy"]["epsilon"] <= 2 + 1e-9
-    assert ways["not private"]["privacy"]["epsilon"] == "infinity"
-    assert (ways["sequential"]["rounds_per_user"], ways["interactive"]["rounds_per_user"]) == (
-        1,
-        10,
-    )
-    for name in ("central", "not private"):
-        assert ways[name]["bits_per_user"] == ways[name]["rounds_per_user"] * 31 * 64
-    for row in (*ways.values(), {"scores": found["constant"]}):
+    assert {row["unit"] for row in methods.values()} == {"record"}
+    assert found["refused"] == {}
+    for name in private:
+        assert 1 < methods[name]["privacy"]["epsilon"] <= 2 + 1e-9
+    assert methods["not private"]["privacy"]["epsilon"] == "infinity"
+    assert [methods[name]["rounds_per_user"] for name in private[:3]] == [1, 10, 1]
+    for name in ("central", "local", "not private"):
+        assert methods[name]["bits_per_user"] == methods[name]["rounds_per_user"] * 31 * 64
+    for row in (*methods.values(), {"scores": found["constant"]}):
         for score in row["scores"].values():
             assert len(set(score["values"])) > 1
             assert score["mean"] == pytest.approx(np.mean(score["values"]))
@@ -403,11 +404,11 @@ def test_a_curator_costs_less_loss_than_no_trust_and_the_shuffler_lies_between(p
         "--noise-ratio",
         "1.2",
     )
-    losses = {row["way"]: row["scores"]["held_out_loss"]["values"] for row in found["ways"]}
+    losses = {row["method"]: row["scores"]["held_out_loss"]["values"] for row in found["methods"]}
     assert t_statistic(losses["local"], losses["central"]) > 3.73
-    assert t_statistic(losses["local"], losses["interactive"]) > 3.73
-    assert t_statistic(losses["sequential"], losses["interactive"]) > 3.73
-    assert t_statistic(losses["interactive"], losses["not private"]) > 3.73
+    assert t_statistic(losses["local"], losses["shuffle-gd"]) > 3.73
+    assert t_statistic(losses["shuffle-acsa"], losses["shuffle-gd"]) > 3.73
+    assert t_statistic(losses["shuffle-gd"], losses["not private"]) > 3.73
     # Power: the local model's noise under the central model's name would not pass.
     trainer = Trainer.of("logistic", 65, Privacy(1.0, 1e-5), noise_ratio=1.2)
     rows = labelled(bundled("digits"), classes=True, positive=list("02468"))
@@ -425,12 +426,13 @@ def test_a_curator_costs_less_loss_than_no_trust_and_the_shuffler_lies_between(p
 
 def test_compare_for_people_names_optimisers_bounds_and_trust(train):
     code, output, errors = train(
-        *CANCER, "--compare", "--repeats", "2", "--rounds", "5", "--plot", "ways.png"
+        *CANCER, "--compare", "--repeats", "2", "--rounds", "5", "--plot", "methods.png"
     )
     assert (code, errors) == (0, "")
     words = (
-        "sequential",
-        "interactive",
+        "shuffle-sgd",
+        "shuffle-acsa",
+        "shuffle-gd",
         "central",
         "local",
         "not private",
@@ -441,8 +443,8 @@ def test_compare_for_people_names_optimisers_bounds_and_trust(train):
         "2 splits",
         "simulator's own view",
         "bound",
-        "nothing is promised",
-        "Picture: ways.png",
+        "promises nothing",
+        "Picture: methods.png",
     )
     flat = " ".join(output.split())
     assert [word for word in words if word not in flat] == []

@@ -4,18 +4,23 @@ what the protocols do.
 
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
 from protocols import ScalarSum, VectorSum
+from protocols.comparison.methods import sum_methods, training_methods
+from protocols.shuffle.sgd import ShuffleSGD
+from protocols.sums.binomial import BinomialRandomizer
+from protocols.sums.one_round import OneRoundSum
 from protocols.sums.single_message import SingleMessageSum
 from protocols.sums.split_mix import SplitAndMixSum
-from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim import ParameterError, Privacy, registry, run
 from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.cli.app import app
-from shuffle_sim.cli.compare import settings, ways
 from shuffle_sim.execution.forecast import corollary, forecast
+from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.registry import registered
 
 POINT = Privacy(1.0, 1e-6)
@@ -137,30 +142,27 @@ def test_cost_names_what_is_wrong(words, name):
 
 @pytest.fixture(scope="module")
 def scalar():
-    return ways(2000, 1, POINT, 20)
+    return sum_methods(2000, 1, POINT, 20)
 
 
-def test_every_way_is_on_the_axis_with_its_error(scalar):
-    families = {way.family for way in scalar}
-    assert families == {
-        "tight P_1D",
-        "paper P_1D",
-        "split and mix",
-        "single message",
-        "central",
-        "local",
-    }
-    central = next(way for way in scalar if way.family == "central")
-    for way in scalar:
-        assert not way.refused
-        assert way.attacked > way.error
-        if way.family == "tight P_1D":
-            assert 1 < way.error / central.error <= float(way.name.split()[0])
-    mixed = next(way for way in scalar if way.family == "split and mix")
-    assert mixed.error == pytest.approx(math.sqrt(2), rel=1e-3)
-    assert next(way for way in scalar if way.family == "local").error == pytest.approx(
-        central.error * math.sqrt(2000)
-    )
+def test_every_sum_is_compared_with_its_error(scalar):
+    first = {method.name: method for method in reversed(scalar)}
+    assert set(first) == {"binomial", "split and mix", "single message", "central", "local"}
+    central = first["central"]
+    for method in scalar:
+        assert not method.refused
+        assert method.attacked > method.error
+        if method.name == "binomial" and not method.paper:
+            assert 1 < method.error / central.error <= float(method.setting.split()[0])
+    assert [method.name for method in scalar if method.paper] == ["binomial", "single message"]
+    assert first["split and mix"].error == pytest.approx(math.sqrt(2), rel=1e-3)
+    assert first["local"].error == pytest.approx(central.error * math.sqrt(2000))
+    assert [first[name].trust for name in ("binomial", "central", "local")] == [
+        Trust.SHUFFLE,
+        Trust.CENTRAL,
+        Trust.LOCAL,
+    ]
+    assert {method.unit for method in scalar} == {"record"}
 
 
 RUNS = 250
@@ -184,34 +186,124 @@ def mean_square(protocol, xs, bias=0.0):
 @pytest.mark.full
 @pytest.mark.parametrize("d", [1, 3])
 def test_errors_are_those_of_runs(d):
-    """Of every protocol on the axis; false-alarm rate 1e-6 each (normal limit)."""
-    shown = {(way.family, way.name): way for way in ways(2000, d, POINT, 20)}
-    for family, name, make in settings(2000, d, POINT):
-        if family.startswith("tight") and not name.startswith(("1.05", "2 ")):
+    """Of every sum that is compared; false-alarm rate 1e-6 each (normal limit)."""
+    for method in sum_methods(2000, d, POINT, 20):
+        protocol: Any = method.algorithm
+        tight = method.name == "binomial" and not method.paper
+        if protocol is None or (tight and not method.setting.startswith(("1.05", "2 "))):
             continue
-        protocol, way = make(), shown[family, name]
         xs = farthest_from_the_grid(protocol.randomizer, d)
         # A square's variance is twice its mean squared for normal noise, five times for Laplace's.
-        tolerance = 4.9 * math.sqrt((5 if family == "split and mix" else 2) / (RUNS * d))
+        tolerance = 4.9 * math.sqrt((5 if method.name == "split and mix" else 2) / (RUNS * d))
         found = mean_square(protocol, xs)
-        assert abs(found / way.error**2 - 1) < tolerance, (family, name)
-        if family.startswith("tight"):  # power: the sum is off by its standard error
-            assert (
-                mean_square(protocol, xs, bias=math.sqrt(found / d)) / way.error**2 - 1 > tolerance
-            )
-        assert way.attacked == pytest.approx(
-            math.hypot(way.error, protocol.randomizer.manipulation(20, 2000))
+        assert abs(found / method.error**2 - 1) < tolerance, method.title
+        if tight:  # power: the sum is off by its standard error
+            biased = mean_square(protocol, xs, bias=math.sqrt(found / d))
+            assert biased / method.error**2 - 1 > tolerance
+        assert method.attacked == pytest.approx(
+            math.hypot(method.error, protocol.randomizer.manipulation(20, 2000))
         )
 
 
 def test_vectors_and_refusals_are_told(capsys):
-    found = json.loads(command("compare", "--n", "1000", "--d", "3", "--json", capsys=capsys))
-    assert found["attackers"] == 10
-    shown = {way["family"]: way for way in found["ways"]}
+    told = json.loads(command("compare", "--n", "1000", "--d", "3", "--json", capsys=capsys))
+    assert told["attackers"] == 10
+    shown = {method["name"]: method for method in told["methods"]}
     assert "scalars only" in shown["single message"]["refused"]
     assert shown["local"]["attacked"] == "infinity"
     few = command("compare", "--n", "12", "--epsilon", "0.5", capsys=capsys)
     assert "split and mix, security 2^-40: refused" in few
+
+
+# What others register
+
+
+class Plain(OneRoundSum):
+    """A sum that says nothing of itself but how it is calibrated."""
+
+    scalar, sensitivity = True, 1.0
+
+    @classmethod
+    def calibrate(cls, *, n, privacy):
+        return cls(n, BinomialRandomizer(1, 4, 60, 0.5, 0.0, 1.0), privacy.delta, 1.0)
+
+
+class Careful(ShuffleSGD):
+    """An optimiser whose bound is larger than that of any other."""
+
+    possible = True
+
+    @classmethod
+    def calibrated(cls, *, n, problem, privacy, **given):
+        if not cls.possible:
+            raise ParameterError("n", n, "larger")
+        made = super().calibrated(n=n, problem=problem, privacy=privacy, **given)
+        made.bound = 1e9
+        return made
+
+
+@pytest.fixture
+def others(monkeypatch, tmp_path):
+    """A package that registers a sum and an optimiser by entry points alone."""
+    info = tmp_path / "others-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: others\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        f"[shuffle_sim.protocols]\nplain = {__name__}:Plain\ncareful = {__name__}:Careful\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    registry._entries.cache_clear()
+    yield
+    monkeypatch.undo()
+    registry._entries.cache_clear()
+
+
+@pytest.mark.usefixtures("others")
+def test_a_sum_of_others_is_compared_and_costed_by_its_entry_point(capsys):
+    told = json.loads(command("compare", "--n", "1000", "--json", capsys=capsys))
+    (shown,) = (method for method in told["methods"] if method["name"] == "plain")
+    assert (shown["setting"], shown["trust"], shown["bits"]) == ("calibrated", "shuffle", 64)
+    randomizer = Plain.calibrate(n=1000, privacy=POINT).randomizer
+    assert shown["error"] == pytest.approx(math.sqrt(randomizer.variance(1000)[0]))
+    vectors = json.loads(command("compare", "--n", "100", "--d", "2", "--json", capsys=capsys))
+    assert any(method["name"] == "plain" and method["refused"] for method in vectors["methods"])
+    cost = command("cost", "--n", "1000", "--protocol", "plain", "--json", capsys=capsys)
+    assert json.loads(cost)["forecast"]["payload_bits"] == 64
+    assert json.loads(cost)["paper"] is None
+
+
+@pytest.mark.usefixtures("others")
+def test_an_optimiser_of_others_is_a_row_of_its_own_whatever_its_bound(capsys):
+    trainer = registered("trainer", "linear").of("logistic", 3, POINT)
+    methods = {method.name: method for method in training_methods(trainer, 400, 5)}
+    assert list(methods)[-3:] == ["central", "local", "not private"]
+    assert set(methods) == {*trainer.optimisers(), "central", "local", "not private"}
+    assert methods["careful"].bound == 1e9
+    bounds = {
+        name: trainer.protocol(
+            name, 400, tuned_for="central", rounds=5 if name == "shuffle-gd" else None
+        ).bound
+        for name in trainer.optimisers()
+    }
+    assert methods["central"].bound == min(bounds.values()) == bounds[methods["central"].setting]
+    for name in trainer.optimisers():
+        method = methods[name]
+        told = forecast(method.algorithm)
+        assert (method.bits, method.trust) == (told.user_payload_bits, Trust.SHUFFLE)
+    words = ["cost", "--n", "400", "--d", "3", "--protocol", "careful", "--json"]
+    assert json.loads(command(*words, capsys=capsys))["forecast"]["rounds"] > 0
+
+
+@pytest.mark.usefixtures("others")
+def test_an_optimiser_that_cannot_be_had_is_refused_and_the_others_stay(monkeypatch):
+    monkeypatch.setattr(Careful, "possible", False)
+    trainer = registered("trainer", "linear").of("logistic", 3, POINT)
+    methods = {method.name: method for method in training_methods(trainer, 400, 5)}
+    assert "larger" in methods["careful"].refused
+    assert not methods["shuffle-sgd"].refused
+    monkeypatch.setattr(type(trainer), "optimisers", lambda _: ["careful"])
+    with pytest.raises(ParameterError, match="larger"):
+        training_methods(trainer, 400)
 
 
 def test_the_picture_is_written_whole(tmp_path, capsys):

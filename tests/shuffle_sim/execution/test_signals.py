@@ -212,7 +212,7 @@ def test_the_command_tells_what_was_spent_when_it_is_stopped(stop, code, word, m
         error.add_note("spent until then, 3 round(s) charged: epsilon 0.5")
         raise error
 
-    monkeypatch.setattr(importlib.import_module("shuffle_sim.cli.sum"), "run", stopped)
+    monkeypatch.setattr(importlib.import_module("shuffle_sim.cli.running"), "run", stopped)
     monkeypatch.setattr(sys, "argv", ["shuffle-sim", "sum", "--table", "wine"])
     with pytest.raises(SystemExit) as ended:
         app.main()

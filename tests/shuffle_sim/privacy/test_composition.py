@@ -2,6 +2,7 @@
 
 import math
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -162,7 +163,7 @@ class Wrong(Theorem):
 
 
 GOOD = theorem_of(GaussianEvent)
-DEFECTS = {
+DEFECTS: dict[str, dict[str, Any]] = {
     "epsilon falls with the count": {
         "epsilon": lambda self, events, delta: GOOD.epsilon(events, delta) / events[0][1]
     },
@@ -179,7 +180,7 @@ DEFECTS = {
 
 @pytest.mark.parametrize("defect", DEFECTS)
 def test_the_contract_catches_a_planted_defect(defect):
-    sound = {
+    sound: dict[str, Any] = {
         "epsilon": lambda self, events, delta: GOOD.epsilon(events, delta),
         "delta": lambda self, events, epsilon: GOOD.delta(events, epsilon),
     }

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,12 +55,12 @@ def check_law(mechanism, z):
         for axis in (np.eye(D)[1], np.ones(D) / math.sqrt(D)):
             check_uniform(stats.beta(1.5, 1.5).cdf((1 + z @ axis / norms) / 2))
         return
-    one = {
+    laws: dict[type, Any] = {
         Gaussian: stats.norm(scale=1.3),
         LocalGaussian: stats.norm(scale=2.0),
         Laplace: stats.laplace(scale=1 / 0.7),
-    }[type(mechanism)]
-    check_uniform(one.cdf(z))
+    }
+    check_uniform(laws[type(mechanism)].cdf(z))
     signs = (z[:, 0] > 0) * 2 + (z[:, -1] > 0)  # noise of each coordinate is its own
     check_pmf(signs, np.full(4, 0.25))
 

@@ -1,0 +1,100 @@
+"""From options to a run: where and how it takes place."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shuffle_sim.arrays import Floats
+from shuffle_sim.errors import ParameterError
+from shuffle_sim.execution.costs import Costs
+from shuffle_sim.execution.engine import run
+from shuffle_sim.execution.result import Result
+from shuffle_sim.execution.runtime import Runtime
+from shuffle_sim.execution.setup import SEALING_SECONDS
+from shuffle_sim.privacy.ledger import PrivacyLedger
+from shuffle_sim.protocol.adversary import Adversary
+from shuffle_sim.protocol.base import Protocol, Query
+from shuffle_sim.registry import registered
+
+OnRound = Callable[[int, PrivacyLedger, Costs, Query], None]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Where and how runs take place."""
+
+    runtime: Runtime
+    workers: int
+    fidelity: str | None
+    security: str
+    sealing_seconds: float
+
+    @classmethod
+    def of(
+        cls,
+        runtime: str,
+        address: str | None,
+        workers: int,
+        fidelity: str | None,
+        security: str,
+        sealing_seconds: float | None,
+    ) -> "RunOptions":
+        """As the command line gives them.
+
+        Raises:
+            ParameterError: an unknown runtime, an address of one that joins nothing, or a limit on
+                seals where messages are not sealed one by one.
+        """
+        kind: Callable[..., Runtime] = registered("runtime", runtime)
+        if address is not None and runtime != "ray":
+            raise ParameterError("address", address, "used with --runtime ray")
+        if sealing_seconds is not None and security != "onion":
+            raise ParameterError("sealing_seconds", sealing_seconds, "used with --security onion")
+        host = kind() if address is None else kind(address)
+        limit = SEALING_SECONDS if sealing_seconds is None else sealing_seconds
+        return cls(host, workers, fidelity, security, limit)
+
+    def run(
+        self,
+        protocol: Protocol[Any],
+        rows: Floats,
+        seed: int | None,
+        *,
+        adversary: Adversary | None = None,
+        checkpoint: Path | None = None,
+        resume: bool = False,
+        on_round: OnRound | None = None,
+    ) -> Result:
+        """Run the protocol on the rows; errors are those of `run`."""
+        return run(
+            protocol,
+            rows,
+            runtime=self.runtime,
+            workers=self.workers,
+            fidelity=self.fidelity,
+            seed=seed,
+            adversary=adversary,
+            security=self.security,
+            sealing_seconds=self.sealing_seconds,
+            checkpoint=checkpoint,
+            resume=resume,
+            on_round=on_round,
+        )
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """How a run took place."""
+
+    fidelity: str
+    runtime: str
+    workers: int
+    seed: int | None
+    security: str
+
+    @classmethod
+    def of(cls, result: Result) -> "RunSummary":
+        """Of a run that is over."""
+        where = result.fidelity, result.runtime, result.workers
+        return cls(*where, result.seed, result.security)

@@ -1,0 +1,211 @@
+"""What the training of one model gave: printed, drawn and saved."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shuffle_sim.arrays import Floats
+from shuffle_sim.cli.files import new_figure, whole
+from shuffle_sim.cli.learning import Moment, People, Split
+from shuffle_sim.cli.outcome import print_costs, print_fact, print_privacy, print_reports
+from shuffle_sim.cli.running import RunSummary
+from shuffle_sim.cli.show import Json, console, grid, number, plain, plural
+from shuffle_sim.data.tables import Bounds
+from shuffle_sim.execution.costs import Costs
+from shuffle_sim.execution.result import ReportCounts, Result
+from shuffle_sim.privacy.guarantee import Guarantee
+from shuffle_sim.protocol.kinds import Loss, Optimiser
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Clipped:
+    """How much was outside the public bounds, or above the norm bound."""
+
+    cells: int
+    labels: int
+    gradients: int
+
+
+@dataclass(frozen=True)
+class Model:
+    """A linear model in the table's own units."""
+
+    loss: dict[str, Json]
+    radius: float
+    ridge: float
+    columns: tuple[str, ...]
+    lower: Floats
+    upper: Floats
+    weights: Floats
+    intercept: float
+    target_bounds: Bounds | None
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The optimiser, its proven bound, and what was chosen."""
+
+    name: str
+    rounds: int
+    rounds_per_user: int
+    excess_bound: float
+    choices: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the training of one model gave."""
+
+    table: str
+    people: People
+    labels: str
+    scaling: str
+    clipped: Clipped
+    model: Model
+    scores: dict[str, float]
+    constant: dict[str, float]
+    protocol: Chosen
+    privacy: Guarantee
+    private: bool
+    sequentially_interactive: bool
+    costs: Costs
+    payload_bits_per_user: int
+    reports: ReportCounts
+    history: list[Moment]
+    run: RunSummary
+
+
+def summed_up(split: Split, made: Optimiser, result: Result, moments: list[Moment]) -> Report:
+    """Of a run that is over."""
+    source, trainer, table = split.source, split.trainer, split.source.table
+    weights, intercept = source.weights(result.value)
+    bound = math.inf if trainer.clips else made.bound
+    return Report(
+        table=table.name,
+        people=split.people,
+        labels=source.rule,
+        scaling=source.scaling,
+        clipped=Clipped(table.clipped_cells, source.clipped_labels, result.reports.clipped),
+        model=Model(
+            loss=_loss(trainer.loss),
+            radius=trainer.problem.domain.radius,
+            ridge=trainer.ridge,
+            columns=table.columns,
+            lower=table.lower,
+            upper=table.upper,
+            weights=weights,
+            intercept=intercept,
+            target_bounds=table.target_bounds if source.half_range else None,
+        ),
+        scores=split.scores(result.value),
+        constant=split.constant(),
+        protocol=Chosen(
+            type(made).__name__, result.rounds, made.rounds_per_user, bound, made.choices
+        ),
+        privacy=result.privacy,
+        private=result.private,
+        sequentially_interactive=result.ledger.sequentially_interactive,
+        costs=result.costs,
+        payload_bits_per_user=result.costs.payload_bits_per_user * made.rounds_per_user,
+        reports=result.reports,
+        history=moments,
+        run=RunSummary.of(result),
+    )
+
+
+def _loss(loss: Loss) -> dict[str, Json]:
+    """Its name and parameters."""
+    fields = plain(loss)
+    assert isinstance(fields, dict)
+    return fields | {"name": type(loss).__name__}
+
+
+def show(report: Report) -> None:
+    """Print it for people."""
+    model, made, run = report.model, report.protocol, report.run
+    interaction = "sequential" if report.sequentially_interactive else "fully interactive"
+    console.print(
+        f"\n[bold]{report.table}[/]: {report.people}, {plural(len(model.columns), 'column')}; "
+        f"{report.labels}\nPublic scaling: {report.scaling}.\n"
+        f"[bold]{made.name}[/] ({interaction}), {model.loss['name']} loss, ball of radius "
+        f"{model.radius:g}, ridge {model.ridge:g}, {plural(made.rounds, 'round')}, "
+        f"{run.fidelity} messages, runtime {run.runtime}, {plural(run.workers, 'user shard')}\n"
+    )
+    scores = grid("", "this model", "best constant")
+    for name, value in report.scores.items():
+        scores.add_row(name.replace("_", " "), number(value), number(report.constant[name]))
+    console.print(scores)
+    console.print(
+        "These scores are the simulator's own view; the analyzer sees only the permuted messages.\n"
+    )
+    print_fact("Bound", *_bound(made.excess_bound, report.constant["held_out_loss"]))
+    print_privacy(report.privacy)
+    each = f"{plural(made.rounds_per_user, 'report')} of {report.costs.payload_bits_per_user:,}"
+    print_costs(report.payload_bits_per_user, each, report.costs, report.reports)
+    clipped = report.clipped
+    print_reports(
+        report.reports,
+        f"{clipped.cells:,} cells and {clipped.labels:,} labels outside the public bounds, "
+        f"{clipped.gradients:,} gradients above the norm bound",
+    )
+    print_fact("Chosen", *(f"{name}: {why}" for name, why in made.choices.items()))
+
+
+def _bound(bound: float, constant: float) -> list[str]:
+    if bound == math.inf:
+        return ["none is proven for these parameters"]
+    proven = (
+        f"expected excess loss over the best model in the ball: at most {number(bound)}, proven"
+    )
+    if bound <= constant:
+        return [proven]
+    return [
+        proven,
+        f"This is above the loss of a constant ({number(constant)}): it promises nothing here.",
+        "With so few people, only the scores on held-out people show how good the model is.",
+    ]
+
+
+def draw(report: Report) -> "Figure":
+    """Loss and epsilon by round."""
+    history, rounds = report.history, [moment.round for moment in report.history]
+    figure = new_figure(7, 5)
+    upper, lower = figure.subplots(2, sharex=True, height_ratios=(2, 1))
+    marker = "." if len(rounds) < 30 else ""
+    losses, epsilons = [each.loss for each in history], [each.epsilon for each in history]
+    upper.plot(rounds, losses, marker=marker, label="training, at the points asked for")
+    held_out, constant = report.scores["held_out_loss"], report.constant["held_out_loss"]
+    upper.axhline(held_out, color="tab:green", label="held out, result")
+    upper.axhline(constant, color="gray", ls="--", label="held out, best constant")
+    upper.set_ylabel("mean loss")
+    upper.set_title(
+        f"{report.table}: {report.protocol.name}, ε = {report.privacy.epsilon:.3g}, δ = "
+        f"{report.privacy.delta:g}"
+    )
+    lower.plot(rounds, epsilons, marker=marker, color="black")
+    lower.set(xlabel="round", ylabel="ε spent", ylim=(0, None))
+    lower.xaxis.get_major_locator().set_params(integer=True)
+    for axes in (upper, lower):
+        axes.grid(alpha=0.3)
+    figure.legend(loc="outside lower center", ncols=3)
+    return figure
+
+
+def save(report: Report, path: Path, *, quiet: bool) -> None:
+    """Write the model, its scores and its guarantee as JSON.
+
+    Raises:
+        ParameterError: it cannot be written.
+    """
+    keys = ("table", "labels", "model", "scores", "privacy", "private")
+    kept = {key: plain(getattr(report, key)) for key in keys}
+    with whole("model_out", path) as part:
+        part.write_text(json.dumps(kept, indent=2) + "\n")
+    if not quiet:
+        console.print(f"Model: {path}")

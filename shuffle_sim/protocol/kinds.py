@@ -1,0 +1,212 @@
+"""What commands ask of the things that the registry finds: their types."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, runtime_checkable
+from typing import Protocol as Interface
+
+from shuffle_sim.arrays import Floats
+from shuffle_sim.privacy.guarantee import Guarantee, Privacy
+from shuffle_sim.privacy.trust import Trust
+from shuffle_sim.protocol.base import Protocol
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method in a comparison: one setting of an algorithm under one trust model.
+
+    Errors are root mean squares, in l2 over the coordinates, with rounding at its worst.
+
+    Attributes:
+        name: of the algorithm or of the trust model.
+        setting: of that.
+        trust: who must be trusted.
+        unit: whose data the guarantee protects.
+        algorithm: what runs it; None where formulas alone are compared.
+        messages: that a user sends in a round.
+        bits: that a user sends in the whole run, the papers' count.
+        error: with honest users only.
+        attacked: with malicious users that send the worst they can; infinite where nothing bounds
+            them.
+        rounds_per_user: in how many rounds a user answers at most.
+        bound: proven, of the expected excess loss; infinite where none is proven.
+        colour: in pictures.
+        paper: whether a paper's constants were taken as they are.
+        refused: why it cannot be had; all numbers are then without meaning.
+    """
+
+    name: str
+    setting: str
+    trust: Trust
+    unit: str = "record"
+    algorithm: Protocol[Any] | None = field(default=None, repr=False)
+    messages: int = 0
+    bits: int = 0
+    error: float = math.nan
+    attacked: float = math.nan
+    rounds_per_user: int = 1
+    bound: float = math.inf
+    colour: str = "black"
+    paper: bool = False
+    refused: str = ""
+
+    @property
+    def title(self) -> str:
+        """Name and setting."""
+        return f"{self.name}, {self.setting}" if self.setting else self.name
+
+
+@runtime_checkable
+class SumKind(Interface):
+    """A registered class of sums that its own method `calibrate` makes."""
+
+    @property
+    def scalar(self) -> bool:
+        """Whether it sums numbers, not vectors."""
+
+    @property
+    def calibrate(self) -> Callable[..., Protocol[Any]]:
+        """What chooses its parameters."""
+
+
+@runtime_checkable
+class BinomialSum(Interface):
+    """A sum with g rounding steps and b noise bits of success probability p."""
+
+    @property
+    def g(self) -> int:
+        """Rounding steps over the range."""
+
+    @property
+    def b(self) -> int:
+        """Noise bits per user and coordinate."""
+
+    @property
+    def p(self) -> float:
+        """Success probability of a noise bit."""
+
+    @property
+    def sensitivity(self) -> float:
+        """Largest l2 distance of two users' data."""
+
+    @property
+    def standard_error(self) -> float:
+        """Predicted standard deviation of each coordinate of the sum."""
+
+    @property
+    def paper(self) -> "Callable[..., BinomialSum]":
+        """What makes it with the constants of the paper's theorem."""
+
+
+@runtime_checkable
+class Optimiser(Interface):
+    """A protocol that trains a model."""
+
+    @property
+    def rounds(self) -> int:
+        """Of interaction."""
+
+    @property
+    def rounds_per_user(self) -> int:
+        """In how many of them a user answers at most."""
+
+    @property
+    def bound(self) -> float:
+        """Proven bound of the expected excess loss; infinite where none is proven."""
+
+    @property
+    def choices(self) -> Mapping[str, str]:
+        """What was chosen, and why."""
+
+
+class Trained(Interface):
+    """What the training of a model gives."""
+
+    @property
+    def value(self) -> Any:
+        """The parameters."""
+
+    @property
+    def privacy(self) -> Guarantee:
+        """Of the whole run."""
+
+    @property
+    def rounds(self) -> int:
+        """Of interaction."""
+
+
+class Loss(Interface):
+    """The loss of a linear model."""
+
+    @property
+    def classification(self) -> bool:
+        """Whether labels are classes."""
+
+
+class Ball(Interface):
+    """Where the parameters lie."""
+
+    @property
+    def radius(self) -> float:
+        """Of the l2 ball."""
+
+
+class Problem(Interface):
+    """What a trainer minimises."""
+
+    @property
+    def domain(self) -> Ball:
+        """Where the parameters lie."""
+
+
+class Trainer(Interface):
+    """What makes the protocols that train one model."""
+
+    @property
+    def loss(self) -> Loss:
+        """Of the margins."""
+
+    @property
+    def d(self) -> int:
+        """Parameters."""
+
+    @property
+    def ridge(self) -> float:
+        """Public."""
+
+    @property
+    def privacy(self) -> Privacy:
+        """Of the whole run."""
+
+    @property
+    def problem(self) -> Problem:
+        """What is minimised."""
+
+    @property
+    def clips(self) -> bool:
+        """Whether gradients may be clipped; no proven bound holds then."""
+
+    def optimisers(self) -> Iterable[str]:
+        """The names of all registered optimisers."""
+
+    def protocol(
+        self,
+        name: str,
+        n: int,
+        *,
+        hyper: str = ...,
+        phases: int | None = ...,
+        tuned_for: str = ...,
+        **given: float | None,
+    ) -> Protocol[Any]:
+        """An optimiser for n users."""
+
+    def baseline(self, protocol: Any, rows: Floats, model: str, seed: int | None) -> Trained:
+        """A run of its plan under another trust."""
+
+    def risk(self, theta: Floats, rows: Floats) -> float:
+        """The mean loss."""
+
+    def constant(self, rows: Floats) -> float:
+        """The margin of the best constant prediction."""
