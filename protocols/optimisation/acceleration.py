@@ -130,10 +130,9 @@ def smoothing_for(problem: Problem, choices: Choices, beta: float, why: str) -> 
     return None if found is None else positive("smoothing", found)
 
 
-def _balanced(problem: Problem, choices: Choices, distance: float, rounds: int) -> float | None:
-    """`smoothing_for` that balances 2 beta R^2/(T (T+1)) and the envelope's error."""
-    beta = problem.lipschitz * math.sqrt(rounds * (rounds + 1)) / (2 * distance)
-    return smoothing_for(problem, choices, beta, "L sqrt(T (T+1))/(2R) minimises the bound")
+def _balanced(problem: Problem, distance: float, rounds: int) -> float:
+    """The beta that balances 2 beta R^2/(T (T+1)) and the envelope's error."""
+    return problem.lipschitz * math.sqrt(rounds * (rounds + 1)) / (2 * distance)
 
 
 def _sigma(problem: Problem, batch: int, squared_noise: float) -> float:
@@ -145,12 +144,15 @@ def best_batch(
 ) -> tuple[int, int, float]:
     """(batch, rounds, bound): the smallest bound where an average over b has `squared_noise(b)`."""
     problem, distance = setting.problem, setting.distance
+    fixed = choices["smoothing"]
+    chosen = fixed is None and not problem.smooth
+    error = 0.0 if chosen else envelope_error(problem, fixed)
 
     def bound(batch: int, rounds: int) -> float:
-        beta = _balanced(problem, choices, distance, rounds)
+        beta = _balanced(problem, distance, rounds) if chosen else fixed
         sigma = _sigma(problem, batch, squared_noise(batch))
         gap = gap_of(rounds, problem.smoothness(beta), sigma, distance)
-        return gap + envelope_error(problem, beta)
+        return gap + (problem.lipschitz**2 / (2 * beta) if chosen else error)
 
     return setting.best_batch(choices, bound)
 
@@ -160,7 +162,8 @@ def schedule_for(
 ) -> tuple[Schedule, float | None]:
     """(schedule, smoothing) for averages with that noise, as given or as the bound wants them."""
     problem, kind = setting.problem, choices["schedule"] or "default"
-    beta = _balanced(problem, choices, setting.distance, rounds)
+    why = "L sqrt(T (T+1))/(2R) minimises the bound"
+    beta = smoothing_for(problem, choices, _balanced(problem, setting.distance, rounds), why)
     distance = problem.domain.diameter if kind == "paper" else setting.distance
     sigma = _sigma(problem, batch, squared_noise)
     schedule = Schedule(rounds, problem.smoothness(beta), sigma, distance, kind)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -61,10 +61,13 @@ class Setting:
         """R, from the start to the minimiser at most."""
         return self.problem.reach if self.initial_distance is None else self.initial_distance
 
+    @cached_property
+    def _mu(self) -> float:
+        return _mu_of(self.privacy.epsilon, self.privacy.delta)
+
     def squared_noise(self, batch: int, rounds: int = 1) -> float:
         """rho^2 = E ||noise of an average of `batch` gradients||^2, all asked `rounds` times."""
-        unit = math.sqrt(rounds) / _mu_of(self.privacy.epsilon, self.privacy.delta)
-        unit *= self.trust.noise(batch, self.noise_ratio)
+        unit = math.sqrt(rounds) / self._mu * self.trust.noise(batch, self.noise_ratio)
         return self.problem.d * (2 * self.problem.lipschitz * unit / batch) ** 2
 
     def best_batch(

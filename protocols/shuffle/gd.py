@@ -80,16 +80,18 @@ class ShuffleGD(Averaged):
     @classmethod
     def best(cls, setting: Setting, choices: Choices) -> tuple[int, int, float]:
         """The fewest rounds whose bound is within 5 % of the best up to MAX_ROUNDS."""
-        n, problem = setting.n, setting.problem
+        n, problem, distance = setting.n, setting.problem, setting.distance
+        kinks = not problem.smooth
 
         def bound(rounds: int) -> float:
             noise = setting.squared_noise(n, rounds)
-            return cls.best_step(problem, n, setting.distance, rounds, noise, not problem.smooth)[1]
+            return cls.best_step(problem, n, distance, rounds, noise, kinks)[1]
 
         if (rounds := choices["rounds"]) is None:
             tried = np.unique(np.geomspace(1, min(n, MAX_ROUNDS), 60).round().astype(int)).tolist()
             bounds = {t: bound(t) for t in tried}
-            fewest = next(t for t in tried if bounds[t] <= _SLACK * min(bounds.values()))
+            most = _SLACK * min(bounds.values())
+            fewest = next(t for t in tried if bounds[t] <= most)
             rounds = min(fewest, setting.max_rounds_per_user)
         return n, integer("rounds", rounds), bound(rounds)
 
