@@ -48,8 +48,9 @@ CLIPPED = 0.1
 
 
 class ClippingWarning(UserWarning):
-    """Many rows lie outside the public bounds and were clipped to them; the simulator's view, no
-    part of a release.
+    """Many rows lie outside the public bounds and were clipped to them.
+
+    Only the simulator sees this; it is no part of a release.
     """
 
 
@@ -123,8 +124,7 @@ class ShuffleLinearModel(BaseEstimator):
         outside: NDArray[np.bool_] | bool = False,
         outputs: int = 1,
     ) -> tuple[Floats, Floats]:
-        """Coefficients (outputs, columns) and intercepts (outputs,), for labels as the loss takes
-        them.
+        """Coefficients (outputs, columns) and intercepts (outputs,).
 
         Args:
             X: the rows, (users, columns).
@@ -195,9 +195,7 @@ class ShuffleLinearModel(BaseEstimator):
         )
 
     def _scores(self, X: Any) -> Floats:
-        """<row, coefficients> + intercept; rows are not clipped here: the model is public and
-        linear.
-        """
+        """<row, coefficients> + intercept; rows are not clipped: the model is public."""
         check_is_fitted(self)
         rows = validate_data(self, X, dtype=np.float64, reset=False)
         return np.asarray(rows @ self.coef_.T + self.intercept_)
@@ -278,8 +276,9 @@ class ShuffleClassifier(ClassifierMixin, ShuffleLinearModel):
 
 
 class ShuffleLogisticRegression(ShuffleClassifier):
-    """Logistic regression; multinomial for more than two classes. All parameters are
-    `ShuffleClassifier`'s.
+    """Logistic regression; multinomial for more than two classes.
+
+    All parameters are those of `ShuffleClassifier`.
     """
 
     binary = Logistic

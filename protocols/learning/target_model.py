@@ -15,8 +15,9 @@ from shuffle_sim.privacy.guarantee import Privacy
 def logistic(
     n: int, d: int, privacy: Privacy, noise_ratio: float | None = None, seed: int = 0
 ) -> TargetModel:
-    """Logistic regression by sequential SGD on synthetic people: features in the unit ball, label
-    by the sign of the first two.
+    """Logistic regression by sequential SGD on synthetic people.
+
+    Features lie in the unit ball; the sign of the sum of the first two is the label.
 
     The error is that of classification, on 20,000 others. The labels of one in ten are noise, so no
     model comes below 0.05.

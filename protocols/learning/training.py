@@ -1,4 +1,4 @@
-"""From names and numbers to an optimisation protocol: linear models on an l2 ball."""
+"""From names and numbers to an optimiser: linear models on an l2 ball, and their baselines."""
 
 import dataclasses
 import math
@@ -72,8 +72,9 @@ class Trainer:
         threshold: float | None = None,
         **others: Any,
     ) -> "Trainer":
-        """With the loss registered under a name, given those of its parameters that are not None;
-        labels lie in [-1, 1].
+        """With the loss registered under a name; labels lie in [-1, 1].
+
+        Parameters of the loss that are None are not given.
 
         Raises:
             ParameterError: unknown loss, or a parameter that it does not have.
@@ -184,9 +185,7 @@ class Trainer:
         return float(self.loss.values(theta, rows).mean())
 
     def constant(self, rows: Floats) -> float:
-        """The margin with the least mean loss on `rows` among constants, to 1e-6: what a model must
-        beat.
-        """
+        """The margin with the least mean loss on `rows` among constants, to 1e-6."""
         labels, reach = rows[:, -1], self.problem.domain.radius
 
         def mean_loss(margin: float) -> float:

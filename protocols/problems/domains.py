@@ -152,9 +152,7 @@ class Simplex(Domain):
         self.total = positive("total", total)
 
     def project(self, theta: Floats) -> Floats:
-        """max(theta - tau, 0) for the tau that gives the sum (Held, Wolfe and Crowder 1974), by
-        sorting.
-        """
+        """max(theta - tau, 0) for the tau that gives the sum (Held, Wolfe and Crowder 1974)."""
         descending = np.sort(theta)[::-1]
         levels = (np.cumsum(descending) - self.total) / np.arange(1, self.d + 1)
         tau = levels[np.flatnonzero(descending > levels)[-1]]
@@ -204,9 +202,7 @@ class Intersection(Domain):
         self._start = self.project((domain.center + ball.center) / 2)
 
     def project(self, theta: Floats) -> Floats:
-        """Dykstra's alternating projections (Boyle and Dykstra 1986), to 1e-12 of the size of
-        theta.
-        """
+        """Dykstra's alternating projections (Boyle and Dykstra 1986), to 1e-12 of theta's size."""
         first, second = self._sets
         point, left, right = theta, np.zeros(self.d), np.zeros(self.d)
         scale = _TOLERANCE * (1 + float(np.abs(theta).max()))

@@ -1,5 +1,4 @@
-"""Convex losses of linear models, l(theta; (x, y)) = phi(<x, theta>, y), and the quadratic of mean
-estimation.
+"""Convex losses of linear models, phi(<x, theta>, y), and the quadratic of mean estimation.
 
 Losses are frozen dataclasses of plain numbers, so that a round can broadcast them. A loss states
 its constants; `check` holds the users' rows against what they rest on. Rows are (users, d + 1): the
@@ -41,8 +40,9 @@ class Loss(ABC):
 
     @abstractmethod
     def gradients(self, theta: Floats, rows: Floats, smoothing: float | None = None) -> Values:
-        """A subgradient for every row; with `smoothing` beta the gradient of the Moreau envelope
-        l_beta over R^d.
+        """A subgradient for every row.
+
+        With `smoothing` beta it is the gradient of the Moreau envelope l_beta over R^d.
 
         At theta the envelope's gradient is never longer than any subgradient of l, so the same L
         bounds it.
@@ -50,9 +50,7 @@ class Loss(ABC):
 
     @abstractmethod
     def lipschitz(self, radius: float) -> float:
-        """L: bound of the subgradients' norms where ||theta|| <= radius; infinite if there is
-        none.
-        """
+        """L: bound of the subgradients' norms where ||theta|| <= radius; infinite without one."""
 
     @abstractmethod
     def smoothness(self) -> float | None:
@@ -63,9 +61,7 @@ class Loss(ABC):
         return 0.0
 
     def verify(self, radius: float) -> None:
-        """Refuse a loss that is not what it states where ||theta|| <= radius; nothing to hold
-        against it here.
-        """
+        """Refuse a loss that is not what it states where ||theta|| <= radius; all pass here."""
 
     @abstractmethod
     def check(self, rows: NDArray[Any], d: int) -> None:
@@ -78,8 +74,9 @@ class Loss(ABC):
 
 @dataclass(frozen=True)
 class LinearLoss(Loss):
-    """phi(<x, theta>, y) with ||x||_2 <= features; all methods take arrays of margins <x, theta>
-    and labels.
+    """phi(<x, theta>, y) with ||x||_2 <= features.
+
+    All methods take arrays of margins <x, theta> and labels.
 
     Attributes:
         features: l2 bound of the features.
@@ -103,9 +100,7 @@ class LinearLoss(Loss):
 
     @abstractmethod
     def slope(self, reach: float) -> float:
-        """The largest |derivative| over margins in [-reach, reach] and all labels allowed; infinite
-        if there is none.
-        """
+        """The largest |derivative| over margins in [-reach, reach]; infinite if there is none."""
 
     @abstractmethod
     def curvature(self) -> float | None:
@@ -146,8 +141,9 @@ class LinearLoss(Loss):
         return np.asarray(c)
 
     def verify(self, radius: float) -> None:
-        """Hold the stated constants against the loss itself, on a grid of the margins that
-        ||theta|| <= radius allows.
+        """Hold the stated constants against the loss itself, on a grid of margins.
+
+        The margins are those that ||theta|| <= radius allows.
 
         Raises:
             ParameterError: if it is not convex, or steeper or more curved than it states.
@@ -233,9 +229,7 @@ def _refuse(bad: NDArray[np.bool_], rows: NDArray[Any], allowed: str) -> None:
 
 @dataclass(frozen=True)
 class Linear(LinearLoss):
-    """phi = margin; labels do not matter. On a ball the hard instance of stochastic gradient
-    descent.
-    """
+    """phi = margin, whatever the label; on a ball the hard instance of stochastic descent."""
 
     def value(self, margins: Floats, labels: Floats) -> Floats:
         """The margin."""
@@ -265,9 +259,7 @@ class Logistic(LinearLoss):
         return np.asarray(np.logaddexp(0.0, -labels * margins))
 
     def derivative(self, margins: Floats, labels: Floats) -> Floats:
-        """-y sigmoid(-y margin); numpy's exponential takes a quarter of the time of scipy's
-        expit.
-        """
+        """-y sigmoid(-y margin); numpy's exponential is four times as fast as expit."""
         with np.errstate(over="ignore"):  # 1/infinity is the limit
             odds = np.exp(labels * margins)
         odds += 1
@@ -314,16 +306,13 @@ class Hinge(LinearLoss):
 
 
 def ramp(offset: Floats, width: Floats, low: float, high: float) -> Floats:
-    """The envelope's slope of a function with slope `low` below the kink at offset 0 and `high`
-    above it.
-    """
+    """The envelope's slope of a function with slopes `low` and `high` around a kink at offset 0."""
     return np.asarray(np.clip(offset / np.maximum(width, 1e-300), low, high))
 
 
 @dataclass(frozen=True)
 class MeanEstimation(Loss):
-    """||theta - x||^2/2 for points x of the l2 ball of radius `points`; rows are the points,
-    without a label.
+    """||theta - x||^2/2 for points x in the l2 ball of radius `points`; rows are the points.
 
     Attributes:
         points: l2 bound of the points.

@@ -1,5 +1,4 @@
-"""Losses of linear models with several classes: one parameter vector per class, stacked, and one
-gradient per user.
+"""Losses of linear models with several classes: one parameter vector per class, stacked.
 
 A user answers for all classes at once: the K gradients are one vector, whose l2 norm the protocol
 bounds. So there is one release and one guarantee, nothing is composed over classes, and a
@@ -22,8 +21,7 @@ from shuffle_sim.errors import ParameterError, integer, positive
 
 @dataclass(frozen=True)
 class MultiClass(Loss):
-    """phi(scores, y) with scores_k = <x, theta_k>, ||x||_2 <= features and y in 0, ..., classes -
-    1.
+    """phi(scores, y) with scores_k = <x, theta_k>, ||x||_2 <= features and y in 0, ..., K - 1.
 
     theta is theta_0, ..., theta_{K-1}, one after the other; rows are x, then y.
 
@@ -52,8 +50,9 @@ class MultiClass(Loss):
         squared_norms: Floats,
         smoothing: float | None,
     ) -> Floats:
-        """A subgradient of phi in the scores, (users, K), or the factors of x in the gradient of
-        the Moreau envelope.
+        """A subgradient of phi in the scores, (users, K).
+
+        With `smoothing`: the factors of x in the gradient of the Moreau envelope.
         """
 
     def columns(self, d: int) -> int:
@@ -119,9 +118,7 @@ class Softmax(MultiClass):
 
 @dataclass(frozen=True)
 class OneVsRestHinge(MultiClass):
-    """sum_k max(0, 1 - y_k scores_k), y_k = 1 for the class and -1 for the rest: K support vector
-    machines in one.
-    """
+    """sum_k max(0, 1 - y_k scores_k), with y_k = 1 for the class and -1 for the rest."""
 
     def value(self, scores: Floats, chosen: NDArray[np.bool_]) -> Floats:
         """The sum of the hinge losses."""
@@ -134,9 +131,7 @@ class OneVsRestHinge(MultiClass):
         squared_norms: Floats,
         smoothing: float | None,
     ) -> Floats:
-        """Class by class: they share no parameter, so the envelope of the sum is the sum of the
-        envelopes.
-        """
+        """Class by class: they share no parameter, so envelopes are summed."""
         if smoothing is None:
             return Hinge().derivative(scores, _signs(chosen))
         return Hinge().prox(scores, _signs(chosen), squared_norms, smoothing)

@@ -104,8 +104,7 @@ class Huber(Regression):
 
 @dataclass(frozen=True)
 class Pinball(Regression):
-    """The quantile loss: `quantile` of the residual y - margin above the prediction, 1 - quantile
-    below.
+    """The quantile loss: `quantile` of y - margin above the prediction, 1 - quantile below.
 
     Attributes:
         features: l2 bound of the features.

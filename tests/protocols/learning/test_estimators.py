@@ -1,5 +1,4 @@
-"""Scikit-learn estimators: its own checks, its models where the noise vanishes, privacy as stated,
-clipping, refusals.
+"""Estimators: scikit-learn's checks and models, privacy as stated, clipping, refusals.
 
 Seeds are fixed, so every figure here is deterministic; where a law is compared, the false-alarm
 rate is stated.
@@ -129,10 +128,12 @@ def distance(model, reference):
 def test_as_noise_vanishes_smooth_models_are_scikit_learn_s(
     estimator, data, reference, curvature, radius
 ):
-    """The tolerance is a theorem: for eta = 1/beta the iterates approach by 1 - eta lambda each, so
-    that their average is off by 1/(eta lambda T) of the distance at most; noise of length rho a
-    round moves it by rho/(lambda sqrt T) in the root mean square (4 times that: false alarm below
-    1e-4 for these dimensions).
+    """The tolerance is a theorem.
+
+    For eta = 1/beta the iterates approach by 1 - eta lambda each, so that their average is off
+    by 1/(eta lambda T) of the distance at most. Noise of length rho a round moves it by
+    rho/(lambda sqrt T) in the root mean square (4 times that: false alarm below 1e-4 for these
+    dimensions).
     """
     ridge, rounds, eta = 0.2, 300, 1 / (curvature + 0.2)
     model = estimator(
@@ -150,9 +151,7 @@ def test_as_noise_vanishes_smooth_models_are_scikit_learn_s(
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_as_noise_vanishes_the_linear_svc_is_scikit_learn_s(classes):
-    """Excess objective within Lemma 4.2 plus the envelope's error, at the step given; predictions
-    as the reference's.
-    """
+    """Excess objective within Lemma 4.2 plus the envelope's error, at the step given."""
     (x, y), ridge, rounds, eta = people(5_000, classes), 0.2, 300, 0.05
     model = ShuffleLinearSVC(
         epsilon=64, ridge=ridge, rounds=rounds, eta=eta, radius=4, random_state=1
@@ -207,9 +206,7 @@ def test_the_regressor_answers_in_the_units_of_the_data():
 def test_accuracy_at_epsilon_1_with_fifteen_thousand_users_is_near_scikit_learn_s(
     estimator, counterpart, classes, short
 ):
-    """Held-out accuracy falls short of the counterpart's by no more than stated, for each of three
-    seeds.
-    """
+    """Held-out accuracy is short of the counterpart's by no more than stated, for three seeds."""
     x, y = people(20_000, classes, seed=5)
     train, test = slice(15_000), slice(15_000, None)
     reference = counterpart.fit(x[train], y[train]).score(x[test], y[test])
@@ -222,9 +219,7 @@ def test_accuracy_at_epsilon_1_with_fifteen_thousand_users_is_near_scikit_learn_
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_every_loss_of_the_regressor_finds_its_quantile_or_mean(loss):
-    """Symmetric noise: half of the targets lie below the prediction, or the share that pinball is
-    asked for.
-    """
+    """Symmetric noise: half of the targets lie below the prediction, or pinball's share."""
     x, y = measured(20_000)
     protocol = "gd" if loss in ("squared", "huber") else "acsa"  # kinks take more and shorter steps
     model = ShuffleRegressor(
@@ -277,9 +272,7 @@ def trained(estimator, protocol, parameters):
     [(c, k, 1 if k == 2 else k) for c in CLASSIFIERS for k in (2, 4)],
 )
 def test_the_guarantee_holds_for_all_classes_together(estimator, protocol, classes, vectors):
-    """Recomputed from what the ledger says was released: one release a round, of every class's
-    gradient at once.
-    """
+    """Recomputed from the ledger: one release a round, of every class's gradient at once."""
     x, y = people(classes=classes)
     model = estimator(epsilon=1.5, delta=1e-5, protocol=protocol, random_state=1).fit(x, y)
     charges = model.result_.ledger.charges
@@ -325,9 +318,7 @@ def worst_gradient(loss, columns):
 
 
 def test_power_a_bound_for_one_class_would_be_seen():
-    """Four classes whose gradients are bounded as one class's: users exceed it, and the ledger's
-    sensitivity would be wrong.
-    """
+    """Four classes whose gradients are bounded as one class's: users exceed the bound."""
     loss = OneVsRestHinge(4, math.sqrt(2))
     assert worst_gradient(loss, 5) > 1.9 * Hinge(math.sqrt(2)).lipschitz(10.0)
     assert worst_gradient(Softmax(4, math.sqrt(2)), 5) > 1.3 * Logistic(math.sqrt(2)).lipschitz(
@@ -336,9 +327,7 @@ def test_power_a_bound_for_one_class_would_be_seen():
 
 
 def test_one_vector_for_all_classes_costs_no_more_noise_than_composing_over_them():
-    """K releases at 1/sqrt(K) of the Gaussian budget each carry, per coordinate, what a stacked one
-    does.
-    """
+    """K releases at 1/sqrt(K) of the budget carry, per coordinate, the noise of a stacked one."""
     model = ShuffleLinearSVC(random_state=1, rounds=10).fit(*people(classes=4))
     one = NoisyMean.calibrated(SumSpec(400, 5, Privacy(1.0, 1e-6), rounds=40), math.sqrt(2))
     assert model.protocol_.mean.squared_noise / 20 <= 1.06 * one.squared_noise / 5

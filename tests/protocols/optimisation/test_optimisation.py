@@ -1,5 +1,4 @@
-"""Optimisers: textbook bounds without noise, independent solvers, privacy of real runs, schedules,
-refusals.
+"""Optimisers: proven bounds, independent solvers, privacy of real runs, schedules, refusals.
 
 Every textbook bound is on an expectation. Where randomness remains, the mean of independent runs is
 compared, and the false-alarm rate is stated; the rest is deterministic given the data.
@@ -54,9 +53,7 @@ def users(loss, n=M, d=D, seed=0):
 
 
 def minimiser(problem, rows):
-    """By the Nelder-Mead method over the projection, from two starts: nothing of ours but risk and
-    projection.
-    """
+    """By the Nelder-Mead method over the projection, from two starts."""
     best = problem.domain.center
     for start in (problem.domain.center, problem.domain.center * 0.5 + 0.01):
         found = minimize(
@@ -85,9 +82,7 @@ def quiet(problem, batch):
 
 
 def exact(protocol_of, problem, rows, rounds):
-    """A sequential protocol whose every batch is the whole of `rows`, run without noise: the
-    gradients are exact.
-    """
+    """A sequential protocol whose every batch is the whole of `rows`, run without noise."""
     stacked = np.tile(rows, (rounds, 1))
     return run(
         Baseline(protocol_of(len(stacked), quiet(problem, len(rows))), "none"), stacked
@@ -251,9 +246,7 @@ def test_pan_private_acsa_without_noise_is_acsa():
 
 
 def test_the_pan_private_state_holds_noise_at_every_moment_and_no_data_beside_it():
-    """Variance of the running gradient: false-alarm rate below 1e-6 (5 standard errors of 1,500
-    chi-square terms).
-    """
+    """Variance of the running gradient: false alarm below 1e-6 (5 s.e. of 1,500 terms)."""
     problem = Problem(MeanEstimation(), L2Ball(D, 1.0))
     rows = users(problem.loss, 10)
     draws = []
@@ -332,9 +325,7 @@ def test_runs_keep_the_epsilon_asked_for_and_sequential_ones_ask_everybody_once(
 
 
 def test_the_noise_of_an_average_is_the_one_the_steps_are_chosen_for():
-    """rho^2 against 800 runs: false-alarm rate below 1e-6 (5.5 standard errors); a tenth more noise
-    is seen.
-    """
+    """rho^2 against 800 runs: false alarm below 1e-6 (5.5 standard errors)."""
     n, d = 300, 4
     problem = Problem(MeanEstimation(), L2Ball(d, 1.0))
     protocol = ShuffleSGD.calibrated(
@@ -368,9 +359,7 @@ def test_the_noise_of_an_average_is_the_one_the_steps_are_chosen_for():
 
 @pytest.mark.parametrize("kind", ["sgd", "ac-sa", "gd", "phased ac-sa", "phased gd"])
 def test_measured_gaps_are_below_the_proven_bounds(kind):
-    """The mean of ten runs against a bound on the expectation; all are far below, none can be above
-    by chance.
-    """
+    """The mean of ten runs against a bound on the expectation; all are far below."""
     n = 4000
     problem = Problem(MeanEstimation(), L2Ball(D, 1.0), ridge=0.0)
     rows = users(problem.loss, n)
@@ -490,9 +479,7 @@ def test_the_papers_schedule_is_refused_where_it_can_diverge():
 
 
 def test_default_and_sound_paper_schedules_both_stay_below_the_default_bound():
-    """Mean of 20 runs with Gaussian oracle noise; the default's bound holds in expectation,
-    measured far below.
-    """
+    """Mean of 20 runs with Gaussian oracle noise; the bound holds in expectation."""
     problem = Problem(MeanEstimation(), L2Ball(D, 1.0))
     rows = np.zeros((30 * 20, D)) + 0.5
     for sigma in (0.05, 1.0):
@@ -565,9 +552,7 @@ def test_more_phases_start_nearer_and_use_disjoint_users():
 
 
 def test_dropouts_bias_nothing_and_show_in_epsilon():
-    """Half of the users silent: the mean estimate moves by noise only; false-alarm rate below 1e-6
-    (6 standard errors).
-    """
+    """Half of the users silent: the estimate moves by noise only; false alarm 1e-6 (6 s.e.)."""
     n = 4000
     problem = Problem(MeanEstimation(), L2Ball(D, 1.0))
     rows = np.tile(np.array([0.3, -0.2, 0.1]), (n, 1))

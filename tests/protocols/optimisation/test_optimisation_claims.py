@@ -1,6 +1,4 @@
-"""Optimisers held to what is claimed of them: schedules and their bound, phases against a solver,
-losses that fail.
-"""
+"""Optimisers held to what is claimed of them: schedules, phases, losses that fail."""
 
 import dataclasses
 import math
@@ -29,9 +27,7 @@ def quiet(problem, batch):
 
 
 def gaps(schedule, problem, row, minimiser, runs):
-    """Gaps of AC-SA on users who are all alike, with Gaussian noise of the schedule's variance in
-    every gradient.
-    """
+    """Gaps of AC-SA on equal users, with Gaussian noise of the schedule's variance."""
     protocol = ShuffleACSA(
         problem=problem,
         n=schedule.rounds,
@@ -66,8 +62,7 @@ INSTANCES = {
 @pytest.mark.parametrize("sigma", [0.01, 0.1, 1.0, 10.0])
 @pytest.mark.parametrize("kind", INSTANCES)
 def test_every_sound_schedule_stays_below_the_proven_bound(kind, sigma, rounds):
-    """The default's mean gap of 20 runs, 5 standard errors added, is below its bound (false alarm
-    below 1e-6).
+    """The mean gap of 20 runs and 5 standard errors are below the bound (false alarm below 1e-6).
 
     The paper's schedule states no constants; where it is not refused it stays below the default's
     bound as well.
@@ -99,9 +94,7 @@ def test_the_bound_is_one_that_a_wrong_step_breaks():
 
 
 def test_phases_of_acsa_find_the_optimum_of_an_independent_solver():
-    """Smooth AC-SA phases on the whole data in every batch, without noise; the objective to
-    1e-4.
-    """
+    """Smooth AC-SA phases on all data in every batch, without noise; the objective to 1e-4."""
     problem = Problem(Logistic(), L2Ball(D, 10.0), ridge=0.1)
     rng = np.random.default_rng(0)
     x = rng.normal(size=(40, D))
@@ -186,9 +179,7 @@ def test_the_papers_interactive_constants_run_where_arithmetic_is_exact():
 
 @dataclasses.dataclass(frozen=True)
 class Own(LinearLoss):
-    """max(margin, 0)^2/2, with constants that can be misstated, or a ripple that makes it
-    non-convex.
-    """
+    """max(margin, 0)^2/2, with constants that can be misstated, or with a wave."""
 
     steepness: float = 1.0
     bend: float = 1.0

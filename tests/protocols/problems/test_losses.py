@@ -17,9 +17,7 @@ from shuffle_sim.wire.codec import decode, encode
 
 @dataclass(frozen=True)
 class SquaredHinge(LinearLoss):
-    """A user's own loss: max(0, 1 - y margin)^2/2; `prox` comes with the base class, by
-    bisection.
-    """
+    """A user's own loss: max(0, 1 - y margin)^2/2; `prox` is the base class's."""
 
     classification = True
 
