@@ -5,7 +5,6 @@ is in them by its own entry point alone.
 """
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
 from protocols.shuffle.optimiser import FirstOrder
@@ -44,7 +43,11 @@ def sum_methods(n: int, d: int, privacy: Privacy, attackers: int) -> list[Method
         for setting in kind.settings(n, d, privacy)
     ]
     shown = {method.name for method in found}
-    return [*found, *_other_sums(kinds, shown), *_mechanisms(n, d, privacy, attackers)]
+    others = {family: kind.scalar for family, kind in kinds if family not in shown}
+    for family, scalar in others.items():
+        reason = f"it sums {'scalars' if scalar else 'vectors'} only"
+        found.append(Method(family, "", Trust.SHUFFLE, refused=reason))
+    return found + _mechanisms(n, d, privacy, attackers)
 
 
 def _sum(family: str, kind: type[OneRoundSum], setting: Setting, n: int, attackers: int) -> Method:
@@ -66,20 +69,6 @@ def _sum(family: str, kind: type[OneRoundSum], setting: Setting, n: int, attacke
         colour=kind.colour,
         paper=setting.paper,
     )
-
-
-def _other_sums(kinds: Iterable[tuple[str, type[OneRoundSum]]], shown: set[str]) -> list[Method]:
-    """The families that have no sum of as many coordinates."""
-    others = {family: kind for family, kind in kinds if family not in shown}
-    return [
-        Method(
-            family,
-            "",
-            Trust.SHUFFLE,
-            refused=f"it sums {'scalars' if kind.scalar else 'vectors'} only",
-        )
-        for family, kind in others.items()
-    ]
 
 
 def _mechanisms(n: int, d: int, privacy: Privacy, attackers: int) -> list[Method]:

@@ -1,6 +1,4 @@
-"""The randomizer R_1D of Cheu et al. (2022), Algorithm 1, and R_vec of Algorithm 2, with faster
-samplers of their law.
-"""
+"""The randomizers R_1D and R_vec of Cheu et al. (2022), and faster samplers of their law."""
 
 import math
 from dataclasses import dataclass
@@ -79,21 +77,15 @@ class BinomialRandomizer(SumRandomizer):
         return self.g + self.b
 
     def admit(self, values: Values) -> tuple[Values, int]:
-        """Vectors longer than the bound are scaled to it, scalars clipped to the range; and how
-        many users' were.
-        """
+        """Scale longer vectors to the bound, or clip scalars to the range; and how many were."""
         return admitted(values, self.labels, self.lower, self.width, self.norm_bound)
 
     def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
-        """R_vec(x), line by line of Algorithm 2: shift each coordinate to [0, width] and run R_1D
-        on it.
-        """
+        """R_vec(x), line by line of Algorithm 2: R_1D on each shifted coordinate."""
         return self._each(x, self.p, rng)
 
     def noiseless(self, x: Floats, rng: np.random.Generator) -> Messages:
-        """What a user sends that leaves all its noise bits zero: rounded at random as in
-        R_vec(x).
-        """
+        """The report with all noise bits zero; the rounding is that of R_vec(x)."""
         return self._each(x, 0.0, rng)
 
     def _each(self, x: Floats, p: float, rng: np.random.Generator) -> Messages:
@@ -118,9 +110,7 @@ class BinomialRandomizer(SumRandomizer):
         return self.norm_bound is not None and self.g <= MAX_STEPS and len(xs) > 0
 
     def _columns(self, xs: Values) -> tuple[Floats, Floats | None, float, float]:
-        """The values as the kernels take them: columns, factors, steps per unit, offset in
-        steps.
-        """
+        """What the kernels take: columns, factors, steps per unit, offset in steps."""
         rows, factors = (xs.rows, xs.factors) if isinstance(xs, Scaled) else (xs, None)
         steps = self.g / self.width
         return rows.T, factors, steps, -self.lower * steps
@@ -144,9 +134,7 @@ class BinomialRandomizer(SumRandomizer):
         return rounded + noise
 
     def tally(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
-        """One-bits per coordinate over all users: the sum of binomials of equal p is one
-        binomial.
-        """
+        """One-bits per coordinate over all users; their noise is one binomial draw."""
         if self._quick(xs):
             return np.asarray(rounded_sum(*self._columns(xs), rng) + self._noise(len(xs), rng))
         return np.asarray(self._rounded(xs, rng).sum(axis=0) + self._noise(len(xs), rng))
@@ -167,8 +155,7 @@ class BinomialRandomizer(SumRandomizer):
         )
 
     def variance(self, reports: int, xs: Floats | None = None) -> Floats:
-        """Variance of each coordinate of the estimate of a sum over `reports` users, shape
-        (labels,).
+        """Variance of each coordinate of a sum over `reports` users, shape (labels,).
 
         (width/g)^2 (sum_i f_i (1 - f_i) + R b p (1 - p)), f_i the fractional parts of the users'
         scaled values `xs`; without them the rounding part is at its largest, R/4.
@@ -187,9 +174,7 @@ class BinomialRandomizer(SumRandomizer):
         return attackers * math.sqrt(self.labels) * each
 
     def worst_pair(self) -> tuple[Floats, Floats]:
-        """Two data at opposite ends of the range in coordinate 0, where neither is rounded at
-        random.
-        """
+        """Two data at opposite ends of coordinate 0, where neither is rounded at random."""
         return opposite_ends(self.labels, self.lower, self.width, self.norm_bound)
 
     def count_index(self, sums: NDArray[np.int64], reports: int) -> NDArray[np.int64]:

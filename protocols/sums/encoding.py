@@ -1,6 +1,4 @@
-"""How numbers become integers: shifted to [0, width], scaled to steps, rounded at random; shared by
-all sums.
-"""
+"""How numbers become integers: shifted to [0, width], scaled to steps, rounded at random."""
 
 from abc import abstractmethod
 
@@ -26,15 +24,11 @@ class SumRandomizer(Randomizer):
 
     @abstractmethod
     def variance(self, reports: int, xs: Floats | None = None) -> Floats:
-        """Variance of each coordinate of the estimate, shape (labels,): on the users' values `xs`,
-        or at its largest.
-        """
+        """Variance of each coordinate, shape (labels,): on the values `xs`, or at its largest."""
 
     @abstractmethod
     def manipulation(self, attackers: int, reports: int) -> float:
-        """How far (l2) so many malicious users can move the estimate of a sum over `reports` users,
-        from the datum 0.
-        """
+        """How far (l2) malicious users with the datum 0 can move a sum over `reports` users."""
 
     @abstractmethod
     def event(self, users: int) -> PrivacyEvent:
@@ -44,8 +38,7 @@ class SumRandomizer(Randomizer):
 def admitted(
     values: Values, labels: int, lower: float, width: float, norm_bound: float | None
 ) -> tuple[Values, int]:
-    """Vectors longer than the bound scaled to it, or where there is none numbers clipped to the
-    range; how many users' were.
+    """Scale longer vectors to the bound, or clip numbers to the range; and how many were.
 
     Raises:
         ParameterError: if there are not `labels` numbers for each user.
@@ -90,9 +83,7 @@ def round_at_random(scaled: Floats, steps: int, rng: np.random.Generator) -> NDA
 def opposite_ends(
     labels: int, lower: float, width: float, norm_bound: float | None
 ) -> tuple[Floats, Floats]:
-    """Two data at opposite ends of the range in coordinate 0; both are multiples of a rounding step
-    there.
-    """
+    """Two data at opposite ends of coordinate 0, where both are multiples of a rounding step."""
     first = np.full(labels, lower + width / 2) if norm_bound is not None else np.zeros(labels)
     second = first.copy()
     first[0], second[0] = lower, lower + width

@@ -199,7 +199,7 @@ def choose(spec: SumSpec, noise_ratio: float | None, max_bits: int | None) -> Pl
         raise ParameterError(
             "noise_ratio, max_bits",
             (noise_ratio, max_bits),
-            "given one of the two, not both, not neither",
+            "exactly one of the two",
         )
     return (
         fewest_bits(spec, noise_ratio)

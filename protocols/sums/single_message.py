@@ -24,8 +24,7 @@ _MAX_STEPS = 4096
 
 @dataclass(frozen=True)
 class SingleMessageRandomizer(SumRandomizer):
-    """The value rounded to one of k + 1 numbers, replaced with probability gamma by one of them
-    drawn uniformly.
+    """The value rounded to one of k + 1 numbers, with probability gamma a uniform one instead.
 
     Attributes:
         steps: k.
@@ -85,11 +84,10 @@ class SingleMessageRandomizer(SumRandomizer):
         return np.asarray((self.width / self.steps) * blurred / (1 - self.gamma), np.float64)
 
     def variance(self, reports: int, xs: Floats | None = None) -> Floats:
-        """Of a message, (1 - gamma) f (1 - f) + gamma (1 - gamma) (u - k/2)^2 + gamma k (k + 2)/12
-        at u = x k/width steps.
+        """(1 - gamma) (f (1 - f) + gamma (u - k/2)^2) + gamma k (k + 2)/12 a message, in steps.
 
-        Without `xs` at its largest: between 0 and 1 step, the last of the parabolas that are
-        farthest from the middle.
+        u = x k/width is the value in steps, f its fraction. Without `xs` it is at its largest:
+        between 0 and 1 step, the last of the parabolas that are farthest from the middle.
         """
         k, gamma = self.steps, self.gamma
         u = (
@@ -221,8 +219,7 @@ def _least_gamma(honest: int, steps: int, epsilon: float, delta: float) -> float
 
 
 def _best_steps(gamma_at: Callable[[int], float], n: int, upper: float) -> int:
-    """The number of steps with the least worst variance, which falls and then rises: doubling, then
-    sections.
+    """The number of steps with the least worst variance, which falls and then rises.
 
     Raises:
         ParameterError: no number of steps is private.

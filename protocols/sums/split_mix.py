@@ -42,8 +42,7 @@ number in bits.
 
 
 def messages_for(security: float, modulus: int, honest: int) -> int:
-    """m = max(3, ceil((2 s + log2 q)/(log2 n - log2 e) + 1)) for n honest users (Balle et al.
-    2020).
+    """m = max(3, ceil((2 s + log2 q)/(log2 n - log2 e) + 1)) (Balle et al. 2020).
 
     Raises:
         ParameterError: fewer than 19 honest users, for whom the analysis says nothing.
@@ -57,8 +56,7 @@ def messages_for(security: float, modulus: int, honest: int) -> int:
 
 @dataclass(frozen=True)
 class SplitMixRandomizer(SumRandomizer):
-    """Per coordinate: fixed point, a share of noise, and a split into m summands modulo q, labelled
-    by coordinate.
+    """Per coordinate: rounding, a share of noise, and a split into m summands modulo q.
 
     Attributes:
         labels: coordinates d.
@@ -111,9 +109,7 @@ class SplitMixRandomizer(SumRandomizer):
         return self.messages
 
     def admit(self, values: Values) -> tuple[Values, int]:
-        """Vectors longer than the bound are scaled to it, scalars clipped to the range; and how
-        many users' were.
-        """
+        """Scale longer vectors to the bound, or clip scalars to the range; and how many were."""
         return admitted(values, self.labels, self.lower, self.width, self.norm_bound)
 
     def _scaled(self, xs: Values) -> Floats:
@@ -122,9 +118,7 @@ class SplitMixRandomizer(SumRandomizer):
     def noise(
         self, users: int, shape: tuple[int, ...], rng: np.random.Generator
     ) -> NDArray[np.int64]:
-        """What `users` shares of noise add up to: the difference of two negative binomials of shape
-        users/planned.
-        """
+        """The sum of `users` shares: a difference of negative binomials of shape users/planned."""
         success = -math.expm1(
             -self.rate
         )  # numpy asks for the probability of the outcome that ends the count
@@ -135,9 +129,7 @@ class SplitMixRandomizer(SumRandomizer):
         return noise
 
     def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
-        """One coordinate after the other: m - 1 uniform numbers, and the one that makes the sum
-        right.
-        """
+        """Per coordinate m - 1 uniform numbers, and the one that makes the sum right."""
         symbols = np.empty((1, self.labels, self.messages), np.int64)
         for label, value in enumerate(self._scaled(np.atleast_1d(x)[None])[0].tolist()):
             scaled = min(max(value, 0.0), float(self.steps))
@@ -161,9 +153,7 @@ class SplitMixRandomizer(SumRandomizer):
         return np.asarray((fixed + self.noise(1, fixed.shape, rng)) % self.modulus)
 
     def tally(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
-        """The sum modulo q per coordinate: shares of noise add up to a negative binomial difference
-        again.
-        """
+        """The sum modulo q per coordinate; the noise is one negative binomial difference."""
         fixed = round_at_random(self._scaled(xs), self.steps, rng).sum(axis=0)
         return np.asarray((fixed + self.noise(len(xs), fixed.shape, rng)) % self.modulus)
 
@@ -183,8 +173,9 @@ class SplitMixRandomizer(SumRandomizer):
         )
 
     def variance(self, reports: int, xs: Floats | None = None) -> Floats:
-        """(width/k)^2 (sum_i f_i (1 - f_i) + 2 a/(1 - a)^2 R/planned), a = e^-rate; without `xs`
-        rounding at its worst, R/4.
+        """(width/k)^2 (sum_i f_i (1 - f_i) + 2 a/(1 - a)^2 R/planned), a = e^-rate.
+
+        f are the fractions of the values in steps; without `xs` their sum is at its worst, R/4.
         """
         noise = 2 * math.exp(-self.rate) / math.expm1(-self.rate) ** 2 * reports / self.planned
         fraction = np.full((1, self.labels), 0.5) if xs is None else self._scaled(xs) % 1.0
@@ -192,9 +183,7 @@ class SplitMixRandomizer(SumRandomizer):
         return np.asarray((self.width / self.steps) ** 2 * (noise + rounding))
 
     def worst_pair(self) -> tuple[Floats, Floats]:
-        """Two data at opposite ends of the range in coordinate 0, where neither is rounded at
-        random.
-        """
+        """Two data at opposite ends of coordinate 0, where neither is rounded at random."""
         return opposite_ends(self.labels, self.lower, self.width, self.norm_bound)
 
     @property
@@ -223,9 +212,7 @@ class SplitMixRandomizer(SumRandomizer):
         return self.count_index(sums, 1), np.concatenate([half[:0:-1], half])
 
     def manipulation(self, attackers: int, reports: int) -> float:
-        """A single one can add any number modulo q: to wherever the estimate can lie, half the
-        modulus from the honest sum.
-        """
+        """One attacker can move the estimate anywhere: half the modulus from the honest sum."""
         return (
             math.sqrt(self.labels) * self.modulus / 2 * self.width / self.steps
             if attackers
@@ -248,8 +235,9 @@ def calibrated(
     security: int,
     rounding: float,
 ) -> SplitMixRandomizer:
-    """The least noise that the honest users' shares alone keep private, in the fewest bits; `ends`:
-    lower, width, norm bound.
+    """The least noise that the honest users' shares alone keep private, in the fewest bits.
+
+    `ends` are the lower end, the width and the norm bound.
 
     Raises:
         ParameterError: too few users, or what cannot be reached.
@@ -304,9 +292,7 @@ class _SplitAndMix(OneRoundSum):
 
     @property
     def security(self) -> float:
-        """s of the planned release: its messages tell no more than the sum, up to 2^-s in total
-        variation and coordinate.
-        """
+        """s: the messages tell no more than the sum, up to 2^-s in total variation a coordinate."""
         return self.randomizer.event(self.honest).security
 
 
@@ -362,8 +348,7 @@ class SplitAndMixSum(_SplitAndMix):
 
 
 class SplitAndMixVectorSum(_SplitAndMix):
-    """The sum of n vectors of R^d in the l2 ball of radius norm_bound, coordinate by coordinate;
-    data of shape (n, d).
+    """The sum of n vectors in the l2 ball of radius norm_bound; data of shape (n, d).
 
     Formal guarantee: as of `SplitAndMixSum`, the noise's by the least of its pure,
     zero-concentrated and basic bounds.
@@ -396,9 +381,7 @@ class SplitAndMixVectorSum(_SplitAndMix):
         security: int = SECURITY,
         rounding: float = ROUNDING,
     ) -> "SplitAndMixVectorSum":
-        """The least noise for the privacy asked for, in the fewest bits; as for
-        `SplitAndMixSum`.
-        """
+        """The least noise for the privacy, in the fewest bits; arguments as of `SplitAndMixSum`."""
         bound = real("norm_bound", norm_bound, *MAGNITUDES, closed=(True, True))
         randomizer = calibrated(
             n,

@@ -1,3 +1,1 @@
-"""The library of attacks by name: dropouts, collusion, manipulated inputs and outputs, and the
-studies that measure them.
-"""
+"""The library of attacks by name, and the studies that measure them."""

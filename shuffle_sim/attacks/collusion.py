@@ -1,6 +1,4 @@
-"""Users whose noise protects nobody: they share what they know with the analyzer, or add no
-noise.
-"""
+"""Users whose noise protects nobody: the analyzer knows it, or there is none."""
 
 from typing import Protocol, runtime_checkable
 
@@ -14,9 +12,7 @@ from shuffle_sim.wire.messages import Messages
 
 
 class Collude(Coalition):
-    """They follow the protocol, and tell the analyzer their messages, which subtracts them from the
-    view (`disclosed`).
-    """
+    """They follow the protocol, but the analyzer knows and subtracts their messages."""
 
     colludes = True
 

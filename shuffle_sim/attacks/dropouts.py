@@ -1,6 +1,4 @@
-"""Users that stay silent. `adversary.Dropout` is the plainest: independently, after the query is
-seen.
-"""
+"""Users that stay silent, beside the independent ones of `adversary.Dropout`."""
 
 import numpy as np
 
@@ -15,9 +13,7 @@ class Leave(Coalition):
 
 
 class Blackout(Dropout):
-    """Correlated: each block, which one actor hosts, is silent as a whole with probability `rate`
-    in each round.
-    """
+    """Correlated: in each round a block is silent as a whole with probability `rate`."""
 
     def corrupt(self, round_index: int, users: Users, rng: np.random.Generator) -> Users:
         """All or none."""
@@ -25,9 +21,7 @@ class Blackout(Dropout):
 
 
 class CutOff(Dropout):
-    """Mid-round: each block breaks off with probability `rate`; the users up to a random place have
-    sent, the rest have not.
-    """
+    """Mid-round: with probability `rate` the users of a block after a random place are silent."""
 
     def corrupt(self, round_index: int, users: Users, rng: np.random.Generator) -> Users:
         """What comes after the place."""
@@ -35,8 +29,7 @@ class CutOff(Dropout):
 
 
 class ChosenDropout(Dropout):
-    """Adversarially chosen once the query is seen: in each block the share `rate` of the users with
-    the most telling values.
+    """Chosen after the query: the share `rate` of each block with the most telling values.
 
     Attributes:
         rate: share of the users.

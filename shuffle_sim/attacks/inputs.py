@@ -1,5 +1,4 @@
-"""Manipulated inputs, by the field's names: users lie about their row or value and then follow the
-protocol.
+"""Manipulated inputs: users lie about their row or value, then follow the protocol.
 
 Whatever they claim is clipped to the domain by the randomizer itself, so none of them counts for
 more than an honest user could.
@@ -17,9 +16,7 @@ from shuffle_sim.protocol.base import RoundSpec
 
 
 class LabelFlip(Coalition):
-    """The label in `column` of the row, reflected about `about`: 0 for labels -1 and 1, 0.5 for 0
-    and 1.
-    """
+    """The label in `column`, reflected about `about`: 0 for labels -1 and 1, 0.5 for 0 and 1."""
 
     def __init__(self, fraction: float, column: int = -1, about: float = 0.0) -> None:
         """By default the last column, where losses have their label."""
@@ -49,9 +46,7 @@ class SignFlip(Coalition):
 
 
 class Scaling(Coalition):
-    """The value `factor` times as far from the middle of the domain (model replacement: Bagdasaryan
-    et al. 2020).
-    """
+    """The value, `factor` times as far from the domain's middle (Bagdasaryan et al. 2020)."""
 
     def __init__(self, fraction: float, factor: float = 10.0) -> None:
         """A negative factor flips the sign, too."""
@@ -78,9 +73,7 @@ class Gaussian(Coalition):
 
 
 class Knowing(Coalition):
-    """Computes its value from others': those of the coalition in the block (`knows="own"`) or of
-    the whole block ("all").
-    """
+    """Attackers that compute their value from those of the coalition, or of the whole block."""
 
     def __init__(self, fraction: float, knows: str = "own") -> None:
         """Refuse another word."""
@@ -95,8 +88,7 @@ class Knowing(Coalition):
 
 
 class ALIE(Knowing):
-    """A little is enough (Baruch, Baruch and Goldberg 2019): mean - z std of the known values,
-    coordinate by coordinate.
+    """A little is enough (Baruch, Baruch, Goldberg 2019): mean - z std of the known values.
 
     By default z = Phi^-1(0.5 / (1 - fraction)), their largest that still hides in the majority.
     """
@@ -119,9 +111,7 @@ class ALIE(Knowing):
 
 
 class IPM(Knowing):
-    """Inner-product manipulation (Xie, Koyejo and Gupta 2020): -scale times the mean of the known
-    values, about the middle.
-    """
+    """Inner-product manipulation (Xie, Koyejo, Gupta 2020): -scale times the known mean."""
 
     def __init__(self, fraction: float, scale: float = 1.0, knows: str = "own") -> None:
         """Refuse a scale that is not a number."""
@@ -137,9 +127,7 @@ class IPM(Knowing):
 
 
 class Mimic(Knowing):
-    """All send the value of the first user they know (Karimireddy, He and Jaggi 2022): hides what
-    others have to say.
-    """
+    """All send the value of the first user they know (Karimireddy, He, Jaggi 2022)."""
 
     def __init__(self, fraction: float, knows: str = "all") -> None:
         """By default they look at the whole block."""

@@ -16,9 +16,7 @@ from shuffle_sim.wire.messages import Messages
 
 
 def _same(context: AttackContext, largest: Floats | bool) -> Messages:
-    """The report with the largest symbol under the labels where `largest` holds, and zero under the
-    others.
-    """
+    """The largest symbol under the labels where `largest` holds, zero under the others."""
     alphabet, per_label = context.randomizer.alphabet, context.randomizer.per_label
     symbols = np.broadcast_to(
         np.asarray(largest, np.uint64).reshape(-1, 1), (alphabet.labels, per_label)
@@ -43,9 +41,7 @@ class Zeros(Coalition):
 
 
 class Oppose(Coalition):
-    """Under each label the extreme on the far side of the value: the sign flip at the largest reach
-    that a report has.
-    """
+    """Under each label the extreme on the other side: the sign flip at a report's largest reach."""
 
     def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
         """Ones where the value is below the middle."""
@@ -74,9 +70,7 @@ class MissingBits(Coalition):
 
 
 class WrongLabels(Coalition):
-    """Every message under the label that follows its own: well formed, as labels are places on the
-    wire.
-    """
+    """Every message under the next label; it is well formed, as labels are places."""
 
     def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
         """The labels moved on by one."""
@@ -135,9 +129,7 @@ class Twice(Coalition):
 
 
 class Impostor(Coalition):
-    """Frames that claim to be more than one user's report: a whole block's, another user's, or so
-    many users'.
-    """
+    """Frames that claim to be a whole block's, another user's, or those of many users."""
 
     CLAIMS = ("block", "user", "count")
 
@@ -164,9 +156,7 @@ class Impostor(Coalition):
 
 
 class Replay(Coalition):
-    """The frame of the last round it answered once more, in place of this round's; the first is
-    honest.
-    """
+    """The frame of the last round it answered, once more; the first one is honest."""
 
     def __init__(self, fraction: float) -> None:
         """Nothing sent yet."""

@@ -1,5 +1,4 @@
-"""Auditing what is implemented, not what a formula says: the users' code and the shuffler's, run
-many times on a worst pair.
+"""Auditing what is implemented: users and shuffler run many times on a worst pair.
 
 Sampling cannot reach delta = 1e-6, so the audit does two things. It compares the law of every
 user's report, of the tally and of the order with the exact one (goodness of fit, false-alarm rate
@@ -42,24 +41,16 @@ class Auditable(typing.Protocol):
     """What a randomizer must say of itself to be audited."""
 
     def worst_pair(self) -> tuple[Floats, Floats]:
-        """Two data that are hardest to tell apart, differing in label 0, where neither is rounded
-        at random.
-        """
+        """Two data that are hardest to tell apart; they differ in label 0 and are not rounded."""
 
     def count_pmf(self, x: Floats, label: int) -> Floats:
-        """Exact law of `count_index` under `label` of one report on the admitted datum `x`, from 0
-        on.
-        """
+        """Exact law of `count_index` under `label` of one report on the admitted datum `x`."""
 
     def count_index(self, sums: NDArray[np.int64], reports: int) -> NDArray[np.int64]:
-        """Sums of the symbols of so many reports (of bits: the ones), counted from the lowest that
-        can be.
-        """
+        """Sums of the symbols of so many reports, counted from the lowest that can be."""
 
     def total_law(self, sums: NDArray[np.int64], users: int) -> tuple[NDArray[np.int64], Floats]:
-        """Sums under label 0 of `users` who all hold the first of the worst pair, as indices of
-        their exact law, and that law.
-        """
+        """Sums under label 0 of users with the first datum: indices of their law, and the law."""
 
 
 @dataclass(frozen=True)
@@ -168,8 +159,9 @@ def empirical_epsilon(
     repeats: int = 4000,
     seed: int | None = None,
 ) -> float:
-    """Clopper-Pearson lower bound of epsilon from tallies of the worst pair, best threshold chosen
-    on other samples.
+    """Clopper-Pearson lower bound of epsilon from tallies of the worst pair.
+
+    The best threshold is chosen on other samples.
 
     Args:
         randomizer: as implemented; says its worst pair (`Auditable`).
@@ -353,9 +345,7 @@ class _Bench:
                 raise LawError(f"user {user}: {error}") from error
 
     def order(self) -> None:
-        """Half of the users send only the largest symbol, half only 0; in the view's first half it
-        must be hypergeometric.
-        """
+        """Half of the users send the largest symbol, half 0: the view must mix them."""
         alphabet, per_label = self.randomizer.alphabet, self.randomizer.per_label
         half = self.users // 2
         if half == 0 or self.protocol.users < 2:
@@ -403,9 +393,7 @@ def _convolved(first: Floats, second: Floats) -> Floats:
 def _clopper_pearson(
     likely: NDArray[Any], unlikely: NDArray[Any], threshold: float, delta: float
 ) -> float:
-    """ln((P - delta) / Q) with P bounded from below and Q from above, for the event sample >=
-    threshold.
-    """
+    """ln((P - delta) / Q) for the event sample >= threshold, P from below, Q from above."""
     hits, misses, alpha = (
         int((likely >= threshold).sum()),
         int((unlikely >= threshold).sum()),

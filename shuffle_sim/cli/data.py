@@ -13,8 +13,7 @@ def load(
     bounds: list[str] | None,
     label: str | None = None,
 ) -> Table:
-    """The bundled table or the user's file, whichever is named; in a file, `label` names the column
-    to predict.
+    """The bundled table or the user's file; `label` names the column of a file to predict.
 
     Raises:
         ParameterError: both or neither are named, or what is named cannot be used.
@@ -23,7 +22,7 @@ def load(
         raise ParameterError(
             "table, file",
             (table, file and str(file)),
-            "given one of the two, not both, not neither",
+            "exactly one of the two",
         )
     if table is not None:
         if columns or bounds or label:
@@ -46,7 +45,7 @@ def load(
             everywhere = _bounds(limits)
     chosen = [name.strip() for name in columns.split(",")] if columns else None
     if chosen is not None and len(set(chosen)) < len(chosen):
-        raise ParameterError("columns", columns, "different ones: each is released once")
+        raise ParameterError("columns", columns, "different names: each column is released once")
     return read(file, chosen, named, everywhere, label)
 
 

@@ -105,9 +105,7 @@ class Moment:
 class AtPoint(Interface):
     """A query at a point."""
 
-    @property
-    def theta(self) -> Floats:
-        """The point."""
+    theta: Floats
 
 
 class Watch:

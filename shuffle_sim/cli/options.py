@@ -7,7 +7,7 @@ import typer
 
 Users = Annotated[int, typer.Option("--n", help="Number of users.")]
 Dimensions = Annotated[
-    int, typer.Option("--d", help="Coordinates; 1: a scalar sum; more: a vector sum.")
+    int, typer.Option("--d", help="Coordinates: 1 for a scalar sum, more for a vector sum.")
 ]
 Rounds = Annotated[
     int | None, typer.Option(help="Rounds, where there are several; by default chosen.")
@@ -15,77 +15,75 @@ Rounds = Annotated[
 Batch = Annotated[
     int | None, typer.Option(help="Users in a round of a sequential protocol; by default chosen.")
 ]
-
 Epsilon = Annotated[float, typer.Option(help="Privacy parameter epsilon of the whole run.")]
 Delta = Annotated[float, typer.Option(help="Privacy parameter delta of the whole run.")]
 NoiseRatio = Annotated[
     float | None,
     typer.Option(
-        help="Noise allowed, as a multiple of the central Gaussian's; the fewest bits are chosen."
+        help="Noise allowed, as a multiple of the central Gaussian's. The fewest bits are chosen."
     ),
 ]
 MaxBits = Annotated[
     int | None,
     typer.Option(
-        help="Bits allowed per user and coordinate; the least noise is chosen. Instead of "
+        help="Bits allowed per user and coordinate. The least noise is chosen. It replaces "
         "--noise-ratio."
     ),
 ]
 HonestFraction = Annotated[
-    float, typer.Option(help="Fraction of users whose noise is counted on, assumed in advance.")
+    float, typer.Option(help="Fraction of users that are assumed to add their noise.")
 ]
-RuntimeName = Annotated[str, typer.Option("--runtime", help="inprocess or ray.")]
+RuntimeName = Annotated[str, typer.Option("--runtime", help="Where roles run: inprocess or ray.")]
 Address = Annotated[
     str | None,
     typer.Option(
-        help="With --runtime ray: host:port of a running Ray cluster to join, or auto for this "
-        "machine's."
+        help="With --runtime ray: host:port of a running cluster, or auto for that of this machine."
     ),
 ]
-Workers = Annotated[int, typer.Option(help="User shards (on Ray: actors).")]
+Workers = Annotated[int, typer.Option(help="Number of user shards. On Ray each is an actor.")]
 Fidelity = Annotated[
-    str | None, typer.Option(help="literal, counts or aggregate; by default chosen by cost.")
+    str | None, typer.Option(help="literal, counts or aggregate. By default the cost decides.")
 ]
 Security = Annotated[
     str,
     typer.Option(
-        help="none, transport (each hop sealed) or onion (each message sealed to the analyzer)."
+        help="none, transport (hops are sealed) or onion (messages are sealed to the analyzer)."
     ),
 ]
 SealingSeconds = Annotated[
     float | None,
     typer.Option(
-        help="With onion: refuse rounds that take longer to seal and open; by default 600."
+        help="With onion: longest time to seal and open a round; longer is refused. Default 600."
     ),
 ]
 Seed = Annotated[
-    int | None, typer.Option(help="Makes the run reproducible, and therefore not private.")
+    int | None, typer.Option(help="Makes the run reproducible. It is then not private.")
 ]
 Attacks = Annotated[
     list[str] | None,
     typer.Option(
         "--attack",
-        help="name or name:key=value,... as in dropout:rate=0.1 or sign-flip:fraction=0.05; "
-        "repeatable.",
+        help="An attack, as in dropout:rate=0.1 or sign-flip:fraction=0.05; repeatable.",
     ),
 ]
 Checkpoint = Annotated[
     Path | None,
     typer.Option(
-        help="Keep the run in this folder, so that it can be resumed. It holds the run's "
-        "randomness: keep it secret."
+        help="Keep the run in this folder, to resume it. Keep the folder secret: it holds the "
+        "run's randomness."
     ),
 ]
 Resume = Annotated[
-    bool, typer.Option("--resume", help="Go on with the run in the folder of --checkpoint.")
+    bool, typer.Option("--resume", help="Continue the run in the folder of --checkpoint.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-Plot = Annotated[Path | None, typer.Option(help="Write a picture (.png, .svg or .pdf) there.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Plot = Annotated[Path | None, typer.Option(help="File for a picture (.png, .svg or .pdf).")]
 TableName = Annotated[
-    str | None, typer.Option("--table", help="breast-cancer, digits, diabetes or wine.")
+    str | None,
+    typer.Option("--table", help="Bundled table: breast-cancer, digits, diabetes or wine."),
 ]
 File = Annotated[
-    Path | None, typer.Option(help="Your own .csv, .parquet or .npz file. Instead of --table.")
+    Path | None, typer.Option(help="Your own .csv, .parquet or .npz file. It replaces --table.")
 ]
 Columns = Annotated[
     str | None, typer.Option(help="Columns of the file, separated by commas; by default all.")
@@ -102,29 +100,30 @@ Positive = Annotated[
     list[str] | None,
     typer.Option(
         "--positive",
-        help="Class that becomes +1, all others -1; repeatable. By default, of two classes the "
-        "last.",
+        help="Class that becomes +1; all others become -1. Repeatable. Default: the last of two.",
     ),
 ]
 Loss = Annotated[
     str,
     typer.Option(
-        help="logistic or hinge for classes; squared, huber, absolute or pinball for numbers."
+        help="Of classes: logistic or hinge. Of numbers: squared, huber, absolute or pinball."
     ),
 ]
-Quantile = Annotated[float | None, typer.Option(help="Of the pinball loss.")]
-Threshold = Annotated[float | None, typer.Option(help="Of the Huber loss, for labels in [-1, 1].")]
+Quantile = Annotated[float | None, typer.Option(help="Quantile of the pinball loss.")]
+Threshold = Annotated[
+    float | None, typer.Option(help="Threshold of the Huber loss, for labels in [-1, 1].")
+]
 Radius = Annotated[
     float | None,
     typer.Option(
-        help="Of the l2 ball of the parameters; by default 20 for classes, 5 for numbers."
+        help="Radius of the l2 ball of parameters. Default: 20 for classes, 5 for numbers."
     ),
 ]
-Ridge = Annotated[float, typer.Option(help="Public ridge; makes the objective strongly convex.")]
+Ridge = Annotated[float, typer.Option(help="Public ridge. It makes the objective strongly convex.")]
 NormBound = Annotated[
     float | None,
-    typer.Option(help="Longer gradients are clipped to it; by default the loss's own bound."),
+    typer.Option(help="Longer gradients are clipped to it. Default: the loss's own bound."),
 ]
 TestFraction = Annotated[
-    float, typer.Option(help="Fraction of the people who are held out and never asked.")
+    float, typer.Option(help="Fraction of people that are held out and never asked.")
 ]

@@ -38,22 +38,21 @@ def train_command(
     norm_bound: o.NormBound = None,
     protocol: Annotated[
         str | None,
-        typer.Option(help=f"Name of an optimiser; default {_PROTOCOL}."),
+        typer.Option(help=f"Name of an optimiser, such as shuffle-sgd; default {_PROTOCOL}."),
     ] = None,
     hyper: Annotated[
-        str | None, typer.Option(help=f"calibrated or paper: who chooses steps; default {_HYPER}.")
+        str | None,
+        typer.Option(help=f"How steps are chosen: calibrated or paper; default {_HYPER}."),
     ] = None,
-    rounds: Annotated[int | None, typer.Option(help="Rounds; by default chosen.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Users in a round; by default chosen.")] = None,
-    eta: Annotated[
-        float | None, typer.Option(help="Step of SGD and GD; by default chosen.")
-    ] = None,
+    rounds: o.Rounds = None,
+    batch: o.Batch = None,
+    eta: Annotated[float | None, typer.Option(help="Step size; by default chosen.")] = None,
     smoothing: Annotated[
-        float | None,
-        typer.Option(help="Of the Moreau envelope of AC-SA and GD; by default chosen."),
+        float | None, typer.Option(help="Smoothness of the Moreau envelope; by default chosen.")
     ] = None,
     phases: Annotated[
-        int | None, typer.Option(help="Phases over disjoint users, with --ridge; 0: number chosen.")
+        int | None,
+        typer.Option(help="Phases over disjoint users, with --ridge; 0: their number is chosen."),
     ] = None,
     epsilon: o.Epsilon = 1.0,
     delta: o.Delta = 1e-5,
@@ -71,14 +70,18 @@ def train_command(
     checkpoint: o.Checkpoint = None,
     resume: o.Resume = False,
     compare: Annotated[
-        bool, typer.Option("--compare", help="Beside central, local and non-private training.")
+        bool,
+        typer.Option(
+            "--compare", help="Compare all optimisers, and central, local and non-private training."
+        ),
     ] = False,
     repeats: Annotated[
-        int | None, typer.Option(help="Splits and runs of every way with --compare; default 5.")
+        int | None,
+        typer.Option(help=f"With --compare: splits, and runs of a method; default {_REPEATS}."),
     ] = None,
     json: o.Json = False,
     plot: o.Plot = None,
-    model_out: Annotated[Path | None, typer.Option(help="Write the model (.json) there.")] = None,
+    model_out: Annotated[Path | None, typer.Option(help="File for the model (.json).")] = None,
 ) -> None:
     """Train a linear model by shuffle-private convex optimisation; test it on people held out.
 

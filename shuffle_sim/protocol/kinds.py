@@ -59,65 +59,35 @@ class Method:
 
 @runtime_checkable
 class SumKind(Interface):
-    """A registered class of sums that its own method `calibrate` makes."""
+    """A registered class of sums: `calibrate` makes one; `scalar` says of numbers, not vectors."""
 
-    @property
-    def scalar(self) -> bool:
-        """Whether it sums numbers, not vectors."""
-
-    @property
-    def calibrate(self) -> Callable[..., Protocol[Any]]:
-        """What chooses its parameters."""
+    scalar: bool
+    calibrate: Callable[..., Protocol[Any]]
 
 
 @runtime_checkable
 class BinomialSum(Interface):
-    """A sum with g rounding steps and b noise bits of success probability p."""
+    """A sum with g rounding steps and b noise bits of success probability p.
 
-    @property
-    def g(self) -> int:
-        """Rounding steps over the range."""
+    `paper` makes one with the constants of the paper's theorem.
+    """
 
-    @property
-    def b(self) -> int:
-        """Noise bits per user and coordinate."""
-
-    @property
-    def p(self) -> float:
-        """Success probability of a noise bit."""
-
-    @property
-    def sensitivity(self) -> float:
-        """Largest l2 distance of two users' data."""
-
-    @property
-    def standard_error(self) -> float:
-        """Predicted standard deviation of each coordinate of the sum."""
-
-    @property
-    def paper(self) -> "Callable[..., BinomialSum]":
-        """What makes it with the constants of the paper's theorem."""
+    g: int
+    b: int
+    p: float
+    sensitivity: float
+    standard_error: float
+    paper: "Callable[..., BinomialSum]"
 
 
 @runtime_checkable
 class Optimiser(Interface):
-    """A protocol that trains a model."""
+    """A protocol that trains a model, the proven bound of its excess loss, and what was chosen."""
 
-    @property
-    def rounds(self) -> int:
-        """Of interaction."""
-
-    @property
-    def rounds_per_user(self) -> int:
-        """In how many of them a user answers at most."""
-
-    @property
-    def bound(self) -> float:
-        """Proven bound of the expected excess loss; infinite where none is proven."""
-
-    @property
-    def choices(self) -> Mapping[str, str]:
-        """What was chosen, and why."""
+    rounds: int
+    rounds_per_user: int
+    bound: float
+    choices: Mapping[str, str]
 
 
 class Trained(Interface):
@@ -137,55 +107,32 @@ class Trained(Interface):
 
 
 class Loss(Interface):
-    """The loss of a linear model."""
+    """The loss of a linear model, on classes or on numbers."""
 
-    @property
-    def classification(self) -> bool:
-        """Whether labels are classes."""
+    classification: bool
 
 
 class Ball(Interface):
-    """Where the parameters lie."""
+    """The l2 ball of the parameters."""
 
-    @property
-    def radius(self) -> float:
-        """Of the l2 ball."""
+    radius: float
 
 
 class Problem(Interface):
     """What a trainer minimises."""
 
-    @property
-    def domain(self) -> Ball:
-        """Where the parameters lie."""
+    domain: Ball
 
 
 class Trainer(Interface):
-    """What makes the protocols that train one model."""
+    """What makes the protocols that train one model; where it clips, no proven bound holds."""
 
-    @property
-    def loss(self) -> Loss:
-        """Of the margins."""
-
-    @property
-    def d(self) -> int:
-        """Parameters."""
-
-    @property
-    def ridge(self) -> float:
-        """Public."""
-
-    @property
-    def privacy(self) -> Privacy:
-        """Of the whole run."""
-
-    @property
-    def problem(self) -> Problem:
-        """What is minimised."""
-
-    @property
-    def clips(self) -> bool:
-        """Whether gradients may be clipped; no proven bound holds then."""
+    loss: Loss
+    d: int
+    ridge: float
+    privacy: Privacy
+    problem: Problem
+    clips: bool
 
     def optimisers(self) -> Iterable[str]:
         """The names of all registered optimisers."""

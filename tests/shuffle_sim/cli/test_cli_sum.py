@@ -282,9 +282,7 @@ BAD = {
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
-    """Every bad command, each from an empty folder of its own, as many at a time as there are
-    cores.
-    """
+    """Every bad command, each from an empty folder of its own, on all cores."""
     root = tmp_path_factory.mktemp("bad")
     for suffix, write in {"csv": write_csv, "parquet": write_parquet, "npz": write_npz}.items():
         write(root / f"people.{suffix}")

@@ -34,9 +34,7 @@ EVEN = [word for digit in "02468" for word in ("--positive", digit)]
 
 @pytest.fixture
 def train(monkeypatch, capsys, tmp_path):
-    """`shuffle-sim train` in this process and a folder of its own: (exit code, standard output,
-    standard error).
-    """
+    """`shuffle-sim train` in this process: (exit code, standard output, standard error)."""
     monkeypatch.chdir(tmp_path)
 
     def call(*arguments: str) -> tuple[int, str, str]:
@@ -387,9 +385,7 @@ def t_statistic(worse: list[float], better: list[float]) -> float:
 
 @pytest.mark.full
 def test_a_curator_costs_less_loss_than_no_trust_and_the_shuffler_lies_between(printed):
-    """Paired t-tests over 16 splits at t > 3.73 (15 degrees of freedom): false alarm 1e-3 each
-    where two methods are alike here.
-    """
+    """Paired t-tests over 16 splits at t > 3.73: false alarm 1e-3 each if two are alike."""
     found = printed(
         "--table",
         "digits",
@@ -468,7 +464,7 @@ def test_a_picture_is_written_whole_or_not_at_all(train, monkeypatch, tmp_path, 
 
 ON = ("--table", "breast-cancer")
 BAD = {
-    "no table": ([], "given one of the two"),
+    "no table": ([], "exactly one of the two"),
     "no label of a file": (["--file", "people.csv", "--bounds", "0:9"], "the column to predict"),
     "label of a bundled table": ([*ON, "--label", "x"], "used with --file"),
     "three classes": (["--table", "wine"], "class_0 class_1 class_2"),

@@ -1,6 +1,4 @@
-"""`shuffle-sim cost` and `compare`: what is forecast is what a run counts, and what is compared is
-what the protocols do.
-"""
+"""`shuffle-sim cost` and `compare`: forecasts and errors are those of runs."""
 
 import json
 import math
