@@ -284,6 +284,18 @@ class _SplitAndMix(OneRoundSum):
     family, colour = "split and mix", "tab:green"
     randomizer: SplitMixRandomizer
 
+    def __init__(
+        self,
+        *,
+        n: int,
+        randomizer: SplitMixRandomizer,
+        delta: float = 1e-6,
+        honest_fraction: float = 1.0,
+    ) -> None:
+        """Explicit parameters; `calibrate` chooses good ones."""
+        self.sensitivity = randomizer.width
+        super().__init__(n, randomizer, delta, honest_fraction)
+
     @classmethod
     def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[Setting]:
         """As it is calibrated, for the default security."""
@@ -309,17 +321,10 @@ class SplitAndMixSum(_SplitAndMix):
 
     scalar = True
 
-    def __init__(
-        self,
-        *,
-        n: int,
-        randomizer: SplitMixRandomizer,
-        delta: float = 1e-6,
-        honest_fraction: float = 1.0,
-    ) -> None:
-        """Explicit parameters; `calibrate` chooses good ones."""
-        self.upper = self.sensitivity = randomizer.width
-        super().__init__(n, randomizer, delta, honest_fraction)
+    @property
+    def upper(self) -> float:
+        """End of the range."""
+        return self.randomizer.width
 
     @classmethod
     def calibrate(
@@ -357,17 +362,10 @@ class SplitAndMixVectorSum(_SplitAndMix):
         ParameterError: naming the parameter, its value and the allowed range.
     """
 
-    def __init__(
-        self,
-        *,
-        n: int,
-        randomizer: SplitMixRandomizer,
-        delta: float = 1e-6,
-        honest_fraction: float = 1.0,
-    ) -> None:
-        """Explicit parameters; `calibrate` chooses good ones."""
-        self.d, self.sensitivity = randomizer.labels, randomizer.width
-        super().__init__(n, randomizer, delta, honest_fraction)
+    @property
+    def d(self) -> int:
+        """Coordinates."""
+        return self.randomizer.labels
 
     @classmethod
     def calibrate(
