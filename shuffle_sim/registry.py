@@ -74,3 +74,17 @@ def registered(kind: str, name: str) -> Any:
             f"cannot load {entry.value} ({error}): the package {package!r} was found at {where}; "
             "if that is not ours, it shadows it: rename it or use an environment of its own"
         ) from error
+
+
+def registered_kinds(kind: str, base: type) -> dict[str, Any]:
+    """All classes of a kind that are subclasses of `base`, by name.
+
+    Raises:
+        ShuffleSimError: one of them cannot be loaded.
+    """
+    found = {name: registered(kind, name) for name in names(kind)}
+    return {
+        name: each
+        for name, each in found.items()
+        if isinstance(each, type) and issubclass(each, base)
+    }

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +57,12 @@ class CentralSum(CentralAlgorithm[Floats | None]):
 
     Raises:
         ParameterError: naming the parameter, its value and the allowed range.
+
+    Attributes:
+        family: the name under which comparisons show it.
     """
+
+    family: ClassVar[str] = "central"
 
     def __init__(
         self, *, n: int, d: int, mechanism: Noise, norm_bound: float = 1.0, delta: float = 0.0

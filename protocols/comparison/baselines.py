@@ -104,6 +104,16 @@ class Baseline(CentralAlgorithm[Any]):
         """The delta of the guarantee."""
         return self.privacy.delta
 
+    @property
+    def bound(self) -> float:
+        """The optimiser's, for the noise that its steps were chosen for."""
+        return self.optimiser.bound
+
+    @property
+    def rounds_per_user(self) -> int:
+        """In how many releases a user takes part at most."""
+        return self.optimiser.rounds_per_user
+
     def check(self, rows: NDArray[Any]) -> None:
         """Refuse what the optimiser refuses."""
         self.optimiser.check(rows)

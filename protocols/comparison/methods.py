@@ -5,8 +5,13 @@ is in them by its own entry point alone.
 """
 
 import math
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar
 
+from protocols.central.optimiser import CentralOptimiser
+from protocols.central.sums import CentralSum
+from protocols.comparison.baselines import Baseline
 from protocols.shuffle.optimiser import FirstOrder
 from protocols.sums.one_round import BinomialSum, OneRoundSum, Setting
 from shuffle_sim.errors import ParameterError, integer
@@ -15,11 +20,13 @@ from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import Plan
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.kinds import Method, Trainer
-from shuffle_sim.registry import names, registered
+from shuffle_sim.registry import registered, registered_kinds
+
+Made = TypeVar("Made")
 
 
 def sum_methods(n: int, d: int, privacy: Privacy, attackers: int) -> list[Method]:
-    """Every registered one-round sum, then the central and the local model, by closed forms.
+    """Every registered sum, shuffled or central, then the local model, by closed forms.
 
     Args:
         n: users.
@@ -27,14 +34,9 @@ def sum_methods(n: int, d: int, privacy: Privacy, attackers: int) -> list[Method
         privacy: of the release.
         attackers: malicious users, who hold the datum 0.
     """
+    sums: dict[str, type[OneRoundSum]] = registered_kinds("protocol", OneRoundSum)
     kinds = sorted(
-        (
-            (kind.family or name, kind)
-            for name in names("protocol")
-            if isinstance(kind := registered("protocol", name), type)
-            and issubclass(kind, OneRoundSum)
-        ),
-        key=lambda pair: pair[0],
+        ((kind.family or name, kind) for name, kind in sums.items()), key=lambda pair: pair[0]
     )
     found = [
         _sum(family, kind, setting, n, attackers)
@@ -47,7 +49,8 @@ def sum_methods(n: int, d: int, privacy: Privacy, attackers: int) -> list[Method
     for family, scalar in others.items():
         reason = f"it sums {'scalars' if scalar else 'vectors'} only"
         found.append(Method(family, "", Trust.SHUFFLE, refused=reason))
-    return found + _mechanisms(n, d, privacy, attackers)
+    case = n, d, privacy, attackers
+    return [*found, *_curators(*case), _local(*case)]
 
 
 def _sum(family: str, kind: type[OneRoundSum], setting: Setting, n: int, attackers: int) -> Method:
@@ -71,31 +74,46 @@ def _sum(family: str, kind: type[OneRoundSum], setting: Setting, n: int, attacke
     )
 
 
-def _mechanisms(n: int, d: int, privacy: Privacy, attackers: int) -> list[Method]:
-    """A trusted curator, and no trust at all.
+def _curators(n: int, d: int, privacy: Privacy, attackers: int) -> list[Method]:
+    """The registered central sums: a curator clips, so an attacker moves its sum by 1 at most."""
+    found = []
+    for kind in registered_kinds("algorithm", CentralSum).values():
+        made, refused = _possible(dict(kind.settings(n, d, privacy)))
+        for setting, each in made.items():
+            error, bits = each.error, d * Trust.CENTRAL.unit_bits
+            found.append(
+                Method(
+                    kind.family,
+                    setting,
+                    each.trust,
+                    algorithm=each,
+                    messages=d,
+                    bits=bits,
+                    error=error,
+                    attacked=math.hypot(error, attackers),
+                    colour=each.trust.colour,
+                )
+            )
+        for setting, why in refused.items():
+            found.append(Method(kind.family, setting, Trust.CENTRAL, refused=str(why)))
+    return found
 
-    A curator clips: an attacker moves its sum by 1 at most. Nothing bounds a local report.
-    """
-    error = math.sqrt(d) * gaussian.sigma(privacy.epsilon, privacy.delta, 2.0 if d > 1 else 1.0)
-    cases = [("Gaussian", Trust.CENTRAL, error)]
-    if d == 1:
-        cases.append(("Laplace", Trust.CENTRAL, math.sqrt(2) / privacy.epsilon))
-    cases.append(("Gaussian", Trust.LOCAL, error * Trust.LOCAL.noise(n)))
-    return [
-        Method(
-            str(trust),
-            setting,
-            trust,
-            messages=d,
-            bits=d * trust.unit_bits,
-            error=error,
-            attacked=math.hypot(error, attackers)
-            if trust is Trust.CENTRAL or not attackers
-            else math.inf,
-            colour=trust.colour,
-        )
-        for setting, trust, error in cases
-    ]
+
+def _local(n: int, d: int, privacy: Privacy, attackers: int) -> Method:
+    """No trust at all: nothing bounds a report."""
+    trust = Trust.LOCAL
+    central = math.sqrt(d) * gaussian.sigma(privacy.epsilon, privacy.delta, 2.0 if d > 1 else 1.0)
+    error = central * trust.noise(n)
+    return Method(
+        str(trust),
+        "Gaussian",
+        trust,
+        messages=d,
+        bits=d * trust.unit_bits,
+        error=error,
+        attacked=math.inf if attackers else error,
+        colour=trust.colour,
+    )
 
 
 def planned_methods(plan: Plan) -> list[Method]:
@@ -148,7 +166,7 @@ def _planned_by_paper(plan: Plan) -> Method:
 
 
 def training_methods(trainer: Trainer, n: int, rounds: int | None = None) -> list[Method]:
-    """Every registered optimiser, and the best one under every other trust.
+    """Every registered optimiser, shuffled or central, and the best one under every other trust.
 
     The best one is that of the least proven bound, its steps chosen for that trust's noise.
 
@@ -164,42 +182,87 @@ def training_methods(trainer: Trainer, n: int, rounds: int | None = None) -> lis
         integer("rounds", rounds)
     found = []
     for trust in Trust:
-        made: dict[str, FirstOrder[Any]] = {}
-        refused: dict[str, ParameterError] = {}
-        for name in trainer.optimisers():
-            given = None if registered("protocol", name).one_shot else rounds
-            try:
-                optimiser = trainer.protocol(name, n, tuned_for=trust, rounds=given)
-            except ParameterError as error:
-                refused[name] = error
-            else:
-                assert isinstance(optimiser, FirstOrder)
-                made[name] = optimiser
+        makes = {name: _made_by(trainer, name, n, trust, rounds) for name in trainer.optimisers()}
+        made, refused = _possible(makes)
         if not made:
             raise next(iter(refused.values()))
         if trust is Trust.SHUFFLE:
-            found += [_training(trainer, name, "", each, trust) for name, each in made.items()]
+            found += [_shuffled(trainer, name, each) for name, each in made.items()]
             found += [Method(name, "", trust, refused=str(why)) for name, why in refused.items()]
-        else:
-            name = "not private" if trust is Trust.NONE else str(trust)
-            best = min(made, key=lambda each: made[each].bound)
-            found.append(_training(trainer, name, best, made[best], trust))
+            continue
+        name = "not private" if trust is Trust.NONE else str(trust)
+        best = min(made, key=lambda each: made[each].bound)
+        found.append(_central(trainer, name, best, Baseline(made[best], trust)))
+        if trust is Trust.CENTRAL:
+            found += _central_optimisers(trainer, n)
     return found
 
 
-def _training(
-    trainer: Trainer, name: str, setting: str, optimiser: FirstOrder[Any], trust: Trust
+def _made_by(
+    trainer: Trainer, name: str, n: int, trust: Trust, rounds: int | None
+) -> Callable[[], FirstOrder[Any]]:
+    given = None if registered("protocol", name).one_shot else rounds
+
+    def made() -> FirstOrder[Any]:
+        optimiser = trainer.protocol(name, n, trust=trust, rounds=given)
+        assert isinstance(optimiser, FirstOrder)
+        return optimiser
+
+    return made
+
+
+def _possible(
+    makes: Mapping[str, Callable[[], Made]],
+) -> tuple[dict[str, Made], dict[str, ParameterError]]:
+    """What can be made, and why the others cannot."""
+    made, refused = {}, {}
+    for name, make in makes.items():
+        try:
+            made[name] = make()
+        except ParameterError as error:
+            refused[name] = error
+    return made, refused
+
+
+def _central_optimisers(trainer: Trainer, n: int) -> list[Method]:
+    """The registered central algorithms that train."""
+    common: dict[str, Any] = {"n": n, "problem": trainer.problem, "privacy": trainer.privacy}
+    kinds = registered_kinds("algorithm", CentralOptimiser)
+    made, refused = _possible(
+        {name: partial(kind.calibrated, **common) for name, kind in kinds.items()}
+    )
+    found = [_central(trainer, name, "", each) for name, each in made.items()]
+    return found + [
+        Method(name, "", Trust.CENTRAL, refused=str(why)) for name, why in refused.items()
+    ]
+
+
+def _shuffled(trainer: Trainer, name: str, optimiser: FirstOrder[Any]) -> Method:
+    first = optimiser.plan(optimiser.init())
+    bits = 0 if first is None else first.randomizer.report_bits
+    times, trust = optimiser.rounds_per_user, Trust.SHUFFLE
+    return Method(
+        name,
+        "",
+        trust,
+        algorithm=optimiser,
+        bits=bits * times,
+        rounds_per_user=times,
+        bound=math.inf if trainer.clips else optimiser.bound,
+        colour=trust.colour,
+    )
+
+
+def _central(
+    trainer: Trainer, name: str, setting: str, made: Baseline | CentralOptimiser[Any]
 ) -> Method:
-    bits = trainer.d * trust.unit_bits
-    if trust is Trust.SHUFFLE and (spec := optimiser.plan(optimiser.init())) is not None:
-        bits = spec.randomizer.report_bits
     return Method(
         name,
         setting,
-        trust,
-        algorithm=optimiser,
-        bits=bits * optimiser.rounds_per_user,
-        rounds_per_user=optimiser.rounds_per_user,
-        bound=math.inf if trainer.clips else optimiser.bound,
-        colour=trust.colour,
+        made.trust,
+        algorithm=made,
+        bits=trainer.d * made.trust.unit_bits * made.rounds_per_user,
+        rounds_per_user=made.rounds_per_user,
+        bound=math.inf if trainer.clips else made.bound,
+        colour=made.trust.colour,
     )

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import scipy
 
-from protocols.comparison.baselines import Baseline
 from protocols.optimisation.base import Optimiser
 from protocols.optimisation.phases import Phased
 from protocols.optimisation.setting import NOISE_RATIO
@@ -20,8 +19,6 @@ from protocols.shuffle.noisy_mean import NoisyMean
 from protocols.shuffle.optimiser import optimiser, optimisers
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, positive
-from shuffle_sim.execution.engine import run
-from shuffle_sim.execution.result import Result
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec, least_noise
 from shuffle_sim.privacy.trust import Trust
@@ -173,12 +170,6 @@ class Trainer:
             return kind.calibrated(trust=trust, noise_ratio=ratio, honest_fraction=honest, **common)
 
         return made(ratio) if self.max_bits is None else self._within(self.max_bits, made, ratio)
-
-    def baseline(
-        self, protocol: Optimiser[Any], rows: Floats, trust: str, seed: int | None
-    ) -> Result:
-        """Run a protocol's plan with another trust's noise: central, local or none."""
-        return run(Baseline(protocol, trust), rows, seed=seed)
 
     def risk(self, theta: Floats, rows: Floats) -> float:
         """The mean loss, without any ridge."""

@@ -20,7 +20,7 @@ from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
 from shuffle_sim.protocol.base import Protocol, RoundSpec
-from shuffle_sim.registry import names, registered
+from shuffle_sim.registry import registered_kinds
 
 StateT = TypeVar("StateT", bound=OptimiserState)
 
@@ -134,8 +134,7 @@ class FirstOrder(Optimiser[StateT], Protocol[StateT]):
 
 def optimisers() -> dict[str, type[FirstOrder[Any]]]:
     """All registered optimisers, by name."""
-    kinds = {name: registered("protocol", name) for name in names("protocol")}
-    return {name: kind for name, kind in kinds.items() if _is_optimiser(kind)}
+    return registered_kinds("protocol", FirstOrder)
 
 
 def optimiser(name: str) -> type[FirstOrder[Any]]:
@@ -144,10 +143,7 @@ def optimiser(name: str) -> type[FirstOrder[Any]]:
     Raises:
         ParameterError: there is none.
     """
-    if name in names("protocol") and _is_optimiser(kind := registered("protocol", name)):
-        return kind  # type: ignore[no-any-return]
-    raise ParameterError("protocol", name, f"an optimiser: one of {', '.join(optimisers())}")
-
-
-def _is_optimiser(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, FirstOrder)
+    kinds = optimisers()
+    if name not in kinds:
+        raise ParameterError("protocol", name, f"an optimiser: one of {', '.join(kinds)}")
+    return kinds[name]

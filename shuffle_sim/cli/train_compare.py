@@ -13,9 +13,12 @@ from shuffle_sim.cli.running import RunOptions, RunSummary
 from shuffle_sim.cli.show import console, grid, number, plural
 from shuffle_sim.data.labelled import Labelled
 from shuffle_sim.errors import integer
+from shuffle_sim.execution.engine import run
+from shuffle_sim.execution.result import Result
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
 from shuffle_sim.privacy.trust import Trust
-from shuffle_sim.protocol.kinds import Method, Trained, Trainer
+from shuffle_sim.protocol.base import Protocol
+from shuffle_sim.protocol.kinds import Method, Trainer
 from shuffle_sim.registry import registered
 from shuffle_sim.sampling.randomness import entropy_of
 
@@ -131,15 +134,14 @@ def compared(
     )
 
 
-def _run(method: Method, split: Split, seed: int | None, how: RunOptions) -> Trained:
-    protocol = method.algorithm
-    assert protocol is not None
-    if method.trust is Trust.SHUFFLE:
-        return how.run(protocol, split.train, seed)
-    return split.trainer.baseline(protocol, split.train, method.trust, seed)
+def _run(method: Method, split: Split, seed: int | None, how: RunOptions) -> Result:
+    assert method.algorithm is not None
+    if isinstance(method.algorithm, Protocol):
+        return how.run(method.algorithm, split.train, seed)
+    return run(method.algorithm, split.train, seed=seed)
 
 
-def _row(method: Method, last: Trained, scores: list[dict[str, float]]) -> Row:
+def _row(method: Method, last: Result, scores: list[dict[str, float]]) -> Row:
     return Row(
         method=method.name,
         optimiser=method.setting or method.name,

@@ -23,7 +23,7 @@ from shuffle_sim.execution.checkpoint import Journal, RunIdentity, journal_of
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.result import ReportCounts, Result, spending
 from shuffle_sim.execution.runtime import ATTEMPTS, HostLostError, Runtime
-from shuffle_sim.privacy.guarantee import Guarantee
+from shuffle_sim.privacy.guarantee import Guarantee, Unit
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.release import CentralAlgorithm, Part, Release
@@ -163,7 +163,7 @@ def run_curator(
             if on_round is not None:
                 on_round(index, ledger, Costs(), release.statistic)
             index += 1
-    guarantee = _guarantee(algorithm, ledger, seed)
+    guarantee = _guarantee(algorithm, population, ledger, seed)
     return Result(
         value=algorithm.result(state),
         privacy=guarantee,
@@ -192,7 +192,10 @@ def _suited(algorithm: CentralAlgorithm[Any], data: Population | ArrayLike) -> P
 
 
 def _guarantee(
-    algorithm: CentralAlgorithm[Any], ledger: PrivacyLedger, seed: int | None
+    algorithm: CentralAlgorithm[Any],
+    population: Population,
+    ledger: PrivacyLedger,
+    seed: int | None,
 ) -> Guarantee:
     notes = [_TRUSTED[algorithm.trust]]
     if algorithm.trust is not Trust.NONE:
@@ -200,4 +203,4 @@ def _guarantee(
     if seed is not None:
         notes.append("seeded: reproducible, and therefore not private")
     found = ledger.guarantee(algorithm.delta, assumptions=tuple(notes))
-    return replace(found, unit=algorithm.unit)
+    return replace(found, unit=Unit(population.unit))

@@ -30,6 +30,7 @@ from shuffle_sim.execution.setup import (
     deployment_of,
     suited,
 )
+from shuffle_sim.privacy.guarantee import Unit
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.protocol.base import Protocol
@@ -170,10 +171,11 @@ def run(
     # applies.
     complete = not reports.corrupted and reports.accepted == reports.asked
     whole = promised if protocol.claim is not None and complete else settled
+    unit = Unit(population.unit)
     return Result(
         value=value,
-        privacy=whole,
-        promised=promised,
+        privacy=replace(whole, unit=unit),
+        promised=replace(promised, unit=unit),
         rounds=rounds,
         costs=meter.costs,
         reports=reports,

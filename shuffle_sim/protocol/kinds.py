@@ -7,9 +7,10 @@ from typing import Any, runtime_checkable
 from typing import Protocol as Interface
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.privacy.guarantee import Guarantee, Privacy
+from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.base import Protocol
+from shuffle_sim.protocol.release import CentralAlgorithm
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Method:
     setting: str
     trust: Trust
     unit: str = "record"
-    algorithm: Protocol[Any] | None = field(default=None, repr=False)
+    algorithm: Protocol[Any] | CentralAlgorithm[Any] | None = field(default=None, repr=False)
     messages: int = 0
     bits: int = 0
     error: float = math.nan
@@ -90,22 +91,6 @@ class Optimiser(Interface):
     choices: Mapping[str, str]
 
 
-class Trained(Interface):
-    """What the training of a model gives."""
-
-    @property
-    def value(self) -> Any:
-        """The parameters."""
-
-    @property
-    def privacy(self) -> Guarantee:
-        """Of the whole run."""
-
-    @property
-    def rounds(self) -> int:
-        """Of interaction."""
-
-
 class Loss(Interface):
     """The loss of a linear model, on classes or on numbers."""
 
@@ -144,13 +129,10 @@ class Trainer(Interface):
         *,
         hyper: str = ...,
         phases: int | None = ...,
-        tuned_for: str = ...,
+        trust: Trust | str = ...,
         **given: float | None,
     ) -> Protocol[Any]:
         """An optimiser for n users."""
-
-    def baseline(self, protocol: Any, rows: Floats, model: str, seed: int | None) -> Trained:
-        """A run of its plan under another trust."""
 
     def risk(self, theta: Floats, rows: Floats) -> float:
         """The mean loss."""

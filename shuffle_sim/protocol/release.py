@@ -13,7 +13,6 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, positive
 from shuffle_sim.privacy.events import PrivacyEvent
-from shuffle_sim.privacy.guarantee import Unit
 from shuffle_sim.privacy.mechanisms import Mechanism
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.base import Algorithm, State
@@ -121,8 +120,6 @@ class CentralAlgorithm(Algorithm[State, Release], ABC, Generic[State]):
 
     Attributes:
         trust: who must be trusted; baselines simulate other models than the curator's.
-        unit: whose data neighbours differ in.
     """
 
     trust: Trust = Trust.CENTRAL
-    unit: Unit = Unit.RECORD

@@ -9,6 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 from rounds import records
 
+from protocols.comparison.baselines import Baseline
 from protocols.learning.training import Trainer
 from protocols.problems.losses import Logistic
 from shuffle_sim import Privacy, run
@@ -412,11 +413,8 @@ def test_a_curator_costs_less_loss_than_no_trust_and_the_shuffler_lies_between(p
     for seed in range(16):
         split = Split.of(rows, trainer, 0.2, seed)
         protocol = trainer.protocol("shuffle-gd", len(split.train), rounds=50, trust="central")
-        planted.append(
-            split.scores(trainer.baseline(protocol, split.train, "local", seed).value)[
-                "held_out_loss"
-            ]
-        )
+        theta = run(Baseline(protocol, "local"), split.train, seed=seed).value
+        planted.append(split.scores(theta)["held_out_loss"])
     assert t_statistic(losses["local"], planted) < 3.73
 
 
