@@ -11,6 +11,7 @@ from shuffle_sim.cli.sums import default_sum, make_sum
 from shuffle_sim.execution.forecast import Forecast, corollary, forecast
 from shuffle_sim.execution.setup import SEALING_SECONDS
 from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.protocol.base import Protocol
 from shuffle_sim.protocol.kinds import Trainer
 from shuffle_sim.registry import registered
 
@@ -71,10 +72,11 @@ def cost_command(
     kind = loss or "logistic"
     trainer: Trainer = registered("trainer", "linear").of(kind, dimensions, privacy, **noise)
     if name in trainer.optimisers():
-        made = trainer.protocol(name, users, rounds=rounds, batch=batch)
+        made: object = trainer.protocol(name, users, rounds=rounds, batch=batch)
     else:
         useless = {"loss": loss, "rounds": rounds, "batch": batch}
         made = make_sum(name, users, dimensions, privacy, **noise, **useless)
+    assert isinstance(made, Protocol)
     found = forecast(made, security=security)
     paper = None
     if made.paper_cost is not None:

@@ -17,7 +17,8 @@ from shuffle_sim.data.labelled import labelled
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.checkpoint import split_seed
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.protocol.kinds import Optimiser, Trainer
+from shuffle_sim.protocol.base import Protocol
+from shuffle_sim.protocol.kinds import Trainer
 from shuffle_sim.registry import registered
 
 _PROTOCOL, _HYPER, _REPEATS = "shuffle-gd", "calibrated", 5
@@ -135,7 +136,7 @@ def train_command(
         eta=eta,
         smoothing=smoothing,
     )
-    assert isinstance(made, Optimiser)
+    assert isinstance(made, Protocol)
     with Bar("training", made.rounds) as bar:
         watch = Watch(split, made.rounds, delta, lambda moment: bar.step(moment.round, str(moment)))
         result = how.run(

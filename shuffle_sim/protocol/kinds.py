@@ -85,39 +85,73 @@ class BinomialSum(Interface):
 class Optimiser(Interface):
     """A protocol that trains a model, the proven bound of its excess loss, and what was chosen."""
 
-    rounds: int
-    rounds_per_user: int
-    bound: float
-    choices: Mapping[str, str]
+    @property
+    def rounds(self) -> int:
+        """Of interaction."""
+
+    @property
+    def rounds_per_user(self) -> int:
+        """In how many of them a user answers at most."""
+
+    @property
+    def bound(self) -> float:
+        """Infinite where none is proven."""
+
+    @property
+    def choices(self) -> Mapping[str, str]:
+        """What was chosen, and why."""
 
 
 class Loss(Interface):
-    """The loss of a linear model, on classes or on numbers."""
+    """The loss of a linear model."""
 
-    classification: bool
+    @property
+    def classification(self) -> bool:
+        """Whether labels are classes."""
 
 
 class Ball(Interface):
-    """The l2 ball of the parameters."""
+    """Where the parameters lie."""
 
-    radius: float
+    @property
+    def radius(self) -> float:
+        """Of the l2 ball."""
 
 
 class Problem(Interface):
     """What a trainer minimises."""
 
-    domain: Ball
+    @property
+    def domain(self) -> Ball:
+        """Where the parameters lie."""
 
 
 class Trainer(Interface):
-    """What makes the protocols that train one model; where it clips, no proven bound holds."""
+    """What makes the protocols that train one model; mypy holds the registered one to it."""
 
-    loss: Loss
-    d: int
-    ridge: float
-    privacy: Privacy
-    problem: Problem
-    clips: bool
+    @property
+    def loss(self) -> Loss:
+        """Of the margins."""
+
+    @property
+    def d(self) -> int:
+        """Parameters."""
+
+    @property
+    def ridge(self) -> float:
+        """Public."""
+
+    @property
+    def privacy(self) -> Privacy:
+        """Of the whole run."""
+
+    @property
+    def problem(self) -> Problem:
+        """What is minimised."""
+
+    @property
+    def clips(self) -> bool:
+        """Whether gradients may be clipped; no proven bound holds then."""
 
     def optimisers(self) -> Iterable[str]:
         """The names of all registered optimisers."""
@@ -131,7 +165,7 @@ class Trainer(Interface):
         phases: int | None = ...,
         trust: Trust | str = ...,
         **given: float | None,
-    ) -> Protocol[Any]:
+    ) -> Optimiser:
         """An optimiser for n users."""
 
     def risk(self, theta: Floats, rows: Floats) -> float:

@@ -74,6 +74,7 @@ FOUND = """
 import json, sys
 import numpy as np
 from outside import LastIterate
+from protocols.comparison.methods import training_methods
 from protocols.learning.estimators import ShuffleLogisticRegression
 from protocols.learning.training import Trainer
 from shuffle_sim import Privacy, run
@@ -91,9 +92,9 @@ x /= np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
 y = np.where(x[:, 0] > 0, 1.0, -1.0)
 result = run(made, np.c_[x, y], seed=1)
 assert result.ledger.sequentially_interactive and result.rounds == 3
-ways = trainer.compared(300, rounds=3)
-assert {way for way, (_, each) in ways.items() if isinstance(each, LastIterate)} == {
-    "sequential", "central", "local", "not private"
+methods = training_methods(trainer, 300, 3)
+assert {each.name for each in methods if isinstance(each.algorithm, LastIterate)} == {
+    "shuffle-last", "central", "local", "not private"
 }
 for name in ("last", "shuffle-last"):
     model = ShuffleLogisticRegression(protocol=name, rounds=3, random_state=1).fit(x, y)

@@ -348,8 +348,8 @@ def test_a_loss_that_turns_nan_stops_the_run_says_where_and_keeps_the_ledger():
 # Side by side
 
 
-def test_compare_tells_all_methods_with_their_spread_on_the_same_splits(told):
-    found = told(*CANCER, "--compare", "--repeats", "3", "--rounds", "10", "--epsilon", "2")
+def test_compare_tells_all_methods_with_their_spread_on_the_same_splits(printed):
+    found = printed(*CANCER, "--compare", "--repeats", "3", "--rounds", "10", "--epsilon", "2")
     methods = {row["method"]: row for row in found["methods"]}
     private = ["shuffle-acsa", "shuffle-gd", "shuffle-sgd", "central", "local"]
     assert list(methods) == [*private, "not private"]

@@ -9,6 +9,7 @@ import pytest
 
 from protocols import ScalarSum, VectorSum
 from protocols.comparison.methods import sum_methods, training_methods
+from protocols.learning.training import Trainer
 from protocols.shuffle.sgd import ShuffleSGD
 from protocols.sums.binomial import BinomialRandomizer
 from protocols.sums.one_round import OneRoundSum
@@ -19,9 +20,11 @@ from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.cli.app import app
 from shuffle_sim.execution.forecast import corollary, forecast
 from shuffle_sim.privacy.trust import Trust
+from shuffle_sim.protocol import kinds
 from shuffle_sim.registry import registered
 
 POINT = Privacy(1.0, 1e-6)
+TRAINER: kinds.Trainer = Trainer.of("logistic", 3, POINT)  # mypy: it offers what commands ask
 
 
 def command(*words: str, capsys) -> str:
@@ -206,9 +209,9 @@ def test_errors_are_those_of_runs(d):
 
 
 def test_vectors_and_refusals_are_told(capsys):
-    told = json.loads(command("compare", "--n", "1000", "--d", "3", "--json", capsys=capsys))
-    assert told["attackers"] == 10
-    shown = {method["name"]: method for method in told["methods"]}
+    found = json.loads(command("compare", "--n", "1000", "--d", "3", "--json", capsys=capsys))
+    assert found["attackers"] == 10
+    shown = {method["name"]: method for method in found["methods"]}
     assert "scalars only" in shown["single message"]["refused"]
     assert shown["local"]["attacked"] == "infinity"
     few = command("compare", "--n", "12", "--epsilon", "0.5", capsys=capsys)
@@ -260,8 +263,8 @@ def others(monkeypatch, tmp_path):
 
 @pytest.mark.usefixtures("others")
 def test_a_sum_of_others_is_compared_and_costed_by_its_entry_point(capsys):
-    told = json.loads(command("compare", "--n", "1000", "--json", capsys=capsys))
-    (shown,) = (method for method in told["methods"] if method["name"] == "plain")
+    found = json.loads(command("compare", "--n", "1000", "--json", capsys=capsys))
+    (shown,) = (method for method in found["methods"] if method["name"] == "plain")
     assert (shown["setting"], shown["trust"], shown["bits"]) == ("calibrated", "shuffle", 64)
     randomizer = Plain.calibrate(n=1000, privacy=POINT).randomizer
     assert shown["error"] == pytest.approx(math.sqrt(randomizer.variance(1000)[0]))
@@ -288,8 +291,8 @@ def test_an_optimiser_of_others_is_a_row_of_its_own_whatever_its_bound(capsys):
     assert methods["central"].bound == min(bounds.values()) == bounds[methods["central"].setting]
     for name in trainer.optimisers():
         method = methods[name]
-        told = forecast(method.algorithm)
-        assert (method.bits, method.trust) == (told.user_payload_bits, Trust.SHUFFLE)
+        found = forecast(method.algorithm)
+        assert (method.bits, method.trust) == (found.user_payload_bits, Trust.SHUFFLE)
     words = ["cost", "--n", "400", "--d", "3", "--protocol", "careful", "--json"]
     assert json.loads(command(*words, capsys=capsys))["forecast"]["rounds"] > 0
 
