@@ -66,6 +66,7 @@ class PanPrivateACSA(Calibrated):
     """
 
     takes = ("batch", "rounds", "smoothing", "schedule", "seed")
+    """As of `ShuffleACSA`; a seed makes the noise reproducible, and the run not private."""
     adapts = ("initial_distance",)
 
     def __init__(

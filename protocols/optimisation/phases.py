@@ -48,6 +48,7 @@ class Phases(Optimiser[PhasedState]):
     """
 
     takes: ClassVar[tuple[str, ...]] = ("optimiser", "phases", "growth")
+    """The class of every phase; k, how many; r, by which factor every group is larger."""
     runs_as: ClassVar[type] = Optimiser
     """What every phase is, beside an optimiser."""
 

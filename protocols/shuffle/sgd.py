@@ -67,6 +67,7 @@ class ShuffleSGD(Averaged):
     """
 
     takes = ("batch", "rounds", "eta")
+    """Users in a round; T, by default floor(n / batch); the step, by default R/(L_G sqrt T)."""
     paper_cost = "Corollary B.8"
 
     @staticmethod

@@ -11,6 +11,7 @@ import pytest
 
 from protocols import ShuffleACSA, ShuffleGD, ShuffleSGD, VectorSum
 from protocols.central.pan_private import PanPrivateACSA
+from protocols.comparison.baselines import run_baseline
 from protocols.optimisation.base import Optimiser, OptimiserState
 from protocols.optimisation.phases import Phased, Phases
 from protocols.problems.domains import L2Ball
@@ -207,6 +208,25 @@ def test_phases_serve_any_trust_whose_rounds_have_a_cohort():
         Phased.calibrated(optimiser=Centre, **COMMON)
     with pytest.raises(ParameterError, match="at most n = 999"):
         Phases(n=999, phases=made.phases)
+
+
+def test_what_was_given_and_what_was_chosen_is_recorded():
+    made = ShuffleSGD.calibrated(eta=0.1, batch=None, trust="local", **COMMON)
+    assert (made.eta, made.choices["eta"]) == (0.1, "given")
+    assert made.choices["batch"].startswith(f"{made.mean.batch}: smallest proven bound")
+    assert made.choices["rounds"].startswith(f"{made.rounds}: floor")
+    assert made.choices["trust"].startswith("local: rho = ")
+    smooth = ShuffleGD.calibrated(rounds=3, **COMMON)
+    assert smooth.choices["smoothing"] == "none: the loss is smooth"
+    assert smooth.choices["eta"].startswith(f"{smooth.eta:.4g}: ")
+    own = ShuffleSGD(rounds=2, eta=0.1, mean=made.mean, **COMMON)
+    assert own.choices == {"batch": "given", "rounds": "given", "eta": "given"}
+
+
+def test_a_baseline_of_what_is_no_shuffle_protocol_is_refused():
+    made = Phases.calibrated(optimiser=Centre, phases=2, growth=1.0, **COMMON)
+    with pytest.raises(ParameterError, match="optimiser, such as"):
+        run_baseline(made, np.zeros((1000, 4)), "central")
 
 
 def test_rounds_with_the_same_users_are_chosen_up_to_a_number():
