@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import logsumexp, softmax
 
 from protocols.problems.losses import Hinge, Linear, Loss
 from shuffle_sim.arrays import Floats, Values
@@ -91,7 +91,7 @@ class Softmax(MultiClass):
 
     def value(self, scores: Floats, chosen: NDArray[np.bool_]) -> Floats:
         """Without overflow."""
-        return np.asarray(logsumexp(scores, axis=1) - scores[chosen])
+        return np.asarray(scipy.special.logsumexp(scores, axis=1) - scores[chosen])
 
     def derivative(
         self,
@@ -105,7 +105,7 @@ class Softmax(MultiClass):
             raise ParameterError(
                 "smoothing", smoothing, "None: the softmax loss is smooth as it is"
             )
-        return np.asarray(softmax(scores, axis=1) - chosen)
+        return np.asarray(scipy.special.softmax(scores, axis=1) - chosen)
 
     def lipschitz(self, radius: float) -> float:
         """sqrt(2) ||x||: the factors are -(1 - p_y) and the other p_k, which sum to 1 - p_y."""
