@@ -140,36 +140,22 @@ class ShuffleLinearModel(BaseEstimator):
         constant = int(self.fit_intercept)
         norms = np.hypot.reduce(X, axis=1)  # does not overflow
         beyond = norms > bound * (1 + 1e-9)  # a rounding error is not outside
-        users = np.column_stack(
-            [X / np.maximum(norms, bound)[:, None], np.ones((n, constant)), labels]
-        )
+        clipped = X / np.maximum(norms, bound)[:, None]
+        users = np.column_stack([clipped, np.ones((n, constant)), labels])
         domain = L2Ball(outputs * (columns + constant), self.radius)
-        protocol = self._protocol(
-            n, Problem(loss(math.sqrt(1 + constant)), domain, ridge=self.ridge)
-        )
-        seed = _seed(self.random_state)
-        order = np.random.default_rng(seed).permutation(
-            n
-        )  # batches of neighbouring rows would be no sample
-        host: dict[str, Any] = {
-            "runtime": self.runtime,
-            "workers": self.workers,
-            "fidelity": self.fidelity,
-        }
-        self.result_ = run(protocol, users[order], seed=seed, **host)
-        self.protocol_, self.privacy_, self.costs_ = (
-            protocol,
-            self.result_.privacy,
-            self.result_.costs,
-        )
-        self.n_iter_, self.clipped_ = self.result_.rounds, int(np.count_nonzero(beyond | outside))
+        problem = Problem(loss(math.sqrt(1 + constant)), domain, ridge=self.ridge)
+        protocol, seed = self._protocol(n, problem), _seed(self.random_state)
+        # Batches of neighbouring rows would be no sample.
+        order = np.random.default_rng(seed).permutation(n)
+        host: dict[str, Any] = {"runtime": self.runtime, "fidelity": self.fidelity}
+        result = run(protocol, users[order], seed=seed, workers=self.workers, **host)
+        self.protocol_, self.result_ = protocol, result
+        self.privacy_, self.costs_, self.n_iter_ = result.privacy, result.costs, result.rounds
+        self.clipped_ = int(np.count_nonzero(beyond | outside))
         if self.clipped_ > CLIPPED * n:
-            told = (
-                f"{self.clipped_} of {n} rows are outside the public bounds and were clipped to "
-                f"them; state wider ones"
-            )
+            told = f"{self.clipped_} of {n} rows were clipped to public bounds; state wider ones"
             warnings.warn(told, ClippingWarning, stacklevel=3)
-        theta = self.result_.value.reshape(outputs, -1)
+        theta = result.value.reshape(outputs, -1)
         return theta[:, :columns] / bound, theta[:, columns:].sum(axis=1)
 
     def _protocol(self, n: int, problem: Problem) -> FirstOrder[Any] | Phased:
@@ -256,10 +242,8 @@ class ShuffleClassifier(ClassifierMixin, ShuffleLinearModel):
             self.coef_, self.intercept_ = self._train(X, places, several, outputs=len(classes))
         whence = "taken from y" if self.classes is None else "given"
         assumptions = (*self.privacy_.assumptions, f"the set of classes is public ({whence})")
-        self.classes_, self.privacy_ = (
-            classes,
-            dataclasses.replace(self.privacy_, assumptions=assumptions),
-        )
+        self.classes_ = classes
+        self.privacy_ = dataclasses.replace(self.privacy_, assumptions=assumptions)
         return self
 
     def decision_function(self, X: Any) -> Floats:

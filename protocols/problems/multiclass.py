@@ -18,6 +18,8 @@ from protocols.problems.losses import Hinge, Linear, Loss
 from shuffle_sim.arrays import Floats, Values
 from shuffle_sim.errors import ParameterError, integer, positive
 
+Marks = NDArray[np.bool_]
+
 
 @dataclass(frozen=True)
 class MultiClass(Loss):
@@ -39,16 +41,12 @@ class MultiClass(Loss):
         positive("features", self.features)
 
     @abstractmethod
-    def value(self, scores: Floats, chosen: NDArray[np.bool_]) -> Floats:
+    def value(self, scores: Floats, chosen: Marks) -> Floats:
         """phi of scores (users, K), where `chosen` marks each user's class."""
 
     @abstractmethod
     def derivative(
-        self,
-        scores: Floats,
-        chosen: NDArray[np.bool_],
-        squared_norms: Floats,
-        smoothing: float | None,
+        self, scores: Floats, chosen: Marks, squared_norms: Floats, smoothing: float | None
     ) -> Floats:
         """A subgradient of phi in the scores, (users, K).
 
@@ -80,7 +78,7 @@ class MultiClass(Loss):
             allowed = f"labelled 0, ..., {self.classes - 1} (last column)"
             raise ParameterError(f"data[{first}]", rows[first].tolist(), allowed)
 
-    def _scored(self, theta: Floats, rows: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    def _scored(self, theta: Floats, rows: Floats) -> tuple[Floats, Marks]:
         scores = rows[:, :-1] @ theta.reshape(self.classes, -1).T
         return scores, rows[:, -1:] == np.arange(self.classes)
 
@@ -89,16 +87,12 @@ class MultiClass(Loss):
 class Softmax(MultiClass):
     """ln(sum_k e^(scores_k)) - scores_y: multinomial logistic regression."""
 
-    def value(self, scores: Floats, chosen: NDArray[np.bool_]) -> Floats:
+    def value(self, scores: Floats, chosen: Marks) -> Floats:
         """Without overflow."""
         return np.asarray(scipy.special.logsumexp(scores, axis=1) - scores[chosen])
 
     def derivative(
-        self,
-        scores: Floats,
-        chosen: NDArray[np.bool_],
-        squared_norms: Floats,
-        smoothing: float | None,
+        self, scores: Floats, chosen: Marks, squared_norms: Floats, smoothing: float | None
     ) -> Floats:
         """The probabilities, less 1 for the class."""
         if smoothing is not None:
@@ -120,16 +114,12 @@ class Softmax(MultiClass):
 class OneVsRestHinge(MultiClass):
     """sum_k max(0, 1 - y_k scores_k), with y_k = 1 for the class and -1 for the rest."""
 
-    def value(self, scores: Floats, chosen: NDArray[np.bool_]) -> Floats:
+    def value(self, scores: Floats, chosen: Marks) -> Floats:
         """The sum of the hinge losses."""
         return np.asarray(Hinge().value(scores, _signs(chosen)).sum(axis=1))
 
     def derivative(
-        self,
-        scores: Floats,
-        chosen: NDArray[np.bool_],
-        squared_norms: Floats,
-        smoothing: float | None,
+        self, scores: Floats, chosen: Marks, squared_norms: Floats, smoothing: float | None
     ) -> Floats:
         """Class by class: they share no parameter, so envelopes are summed."""
         if smoothing is None:
@@ -145,5 +135,5 @@ class OneVsRestHinge(MultiClass):
         return None
 
 
-def _signs(chosen: NDArray[np.bool_]) -> Floats:
+def _signs(chosen: Marks) -> Floats:
     return np.where(chosen, 1.0, -1.0)

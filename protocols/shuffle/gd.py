@@ -45,17 +45,15 @@ class ShuffleGD(Averaged):
 
     @staticmethod
     def best_step(
-        problem: Problem, n: int, distance: float, rounds: int, noise: float, kinks: bool
+        problem: Problem, n: int, distance: float, rounds: int, noise: float
     ) -> tuple[float, float]:
         """(eta, bound): the step with the smaller of two proven bounds, for noise rho^2 a round.
 
         With kinks, the envelope's beta is 1/eta: stable beside any ridge up to 1/eta, and it adds
         L^2 eta/2.
         """
-        length, spread = (
-            problem.objective_lipschitz,
-            problem.lipschitz * problem.spread * (rounds - 1) / n,
-        )
+        kinks, length = not problem.smooth, problem.objective_lipschitz
+        spread = problem.lipschitz * problem.spread * (rounds - 1) / n
         curved = problem.lipschitz**2 / 2 if kinks else 0.0
         cost = (length**2 + noise) / 2 + spread + curved
         stable = 1 / max(problem.ridge, 1e-300) if kinks else 2 / max(problem.smoothness(), 1e-300)
@@ -64,29 +62,22 @@ class ShuffleGD(Averaged):
         if not kinks:
             beta = problem.smoothness()
             fractions = np.geomspace(1e-6, 0.95, 300) / max(beta, 1e-6 / distance)
-            for each in (
-                *fractions.tolist(),
-                distance / math.sqrt(2 * rounds * max(noise / 2 + spread, 1e-300)),
-            ):
+            free = distance / math.sqrt(2 * rounds * max(noise / 2 + spread, 1e-300))
+            for each in (*fractions.tolist(), free):
                 if each * beta < 0.999:
                     tilted = noise / (2 * (1 - each * beta)) + spread
-                    smooth = (
-                        distance**2 / (2 * each * rounds)
-                        + length * distance / rounds
-                        + each * tilted
-                    )
-                    found = min(found, (smooth, each))
+                    start = distance**2 / (2 * each * rounds) + length * distance / rounds
+                    found = min(found, (start + each * tilted, each))
         return found[1], found[0]
 
     @classmethod
     def best(cls, setting: Setting, choices: Choices) -> tuple[int, int, float]:
         """The fewest rounds whose bound is within 5 % of the best up to MAX_ROUNDS."""
         n, problem, distance = setting.n, setting.problem, setting.distance
-        kinks = not problem.smooth
 
         def bound(rounds: int) -> float:
             noise = setting.squared_noise(n, rounds)
-            return cls.best_step(problem, n, distance, rounds, noise, kinks)[1]
+            return cls.best_step(problem, n, distance, rounds, noise)[1]
 
         if (rounds := choices["rounds"]) is None:
             tried = np.unique(np.geomspace(1, min(n, MAX_ROUNDS), 60).round().astype(int)).tolist()
@@ -103,8 +94,7 @@ class ShuffleGD(Averaged):
         (n, rounds, _), problem = cls.best(setting, choices), setting.problem
         mean = NoisyMean.calibrated_for(setting, n, rounds)
         noise = mean.squared_noise_in(setting, rounds)
-        kinks = not problem.smooth
-        best, bound = cls.best_step(problem, n, setting.distance, rounds, noise, kinks)
+        best, bound = cls.best_step(problem, n, setting.distance, rounds, noise)
         told = f"rho = {math.sqrt(noise):.4g}, R = {setting.distance:.4g}"
         choices.choose("trust", setting.trust, told)
         most = f"fewest within 5 % of the best bound, at most {setting.max_rounds_per_user}"

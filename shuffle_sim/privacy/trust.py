@@ -57,10 +57,12 @@ class Trust(StrEnum):
             users: whose values are added.
             ratio: of the shuffle model's noise, which its bits decide.
         """
-        factors = {
-            Trust.SHUFFLE: ratio,
-            Trust.CENTRAL: 1.0,
-            Trust.LOCAL: math.sqrt(users),
-            Trust.NONE: 0.0,
-        }
-        return factors[self]
+        match self:
+            case Trust.SHUFFLE:
+                return ratio
+            case Trust.CENTRAL:
+                return 1.0
+            case Trust.LOCAL:
+                return math.sqrt(users)
+            case Trust.NONE:
+                return 0.0
