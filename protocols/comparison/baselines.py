@@ -18,7 +18,7 @@ from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import Gaussian, LocalGaussian, Noise, NoNoise
 from shuffle_sim.privacy.trust import Trust
-from shuffle_sim.protocol.base import Query, RoundSpec
+from shuffle_sim.protocol.base import Protocol, Query, RoundSpec
 from shuffle_sim.protocol.release import CentralAlgorithm, Release, Sensitivity, Statistic, Total
 from shuffle_sim.roles.users import admitted
 
@@ -85,8 +85,8 @@ class Baseline(CentralAlgorithm[Any]):
         self.trust = Trust.of(trust)
         if self.trust not in BASELINES:
             raise ParameterError("trust", trust, f"one of {', '.join(BASELINES)}")
-        if not isinstance(optimiser, Optimiser):
-            allowed = "an optimiser, such as ShuffleSGD.calibrated(...)"
+        if not (isinstance(optimiser, Optimiser) and isinstance(optimiser, Protocol)):
+            allowed = "a shuffle optimiser, such as ShuffleSGD.calibrated(...)"
             raise ParameterError("optimiser", type(optimiser).__name__, allowed)
         self.optimiser = optimiser
         self.privacy = optimiser.privacy if privacy is None else privacy

@@ -11,7 +11,7 @@ import pytest
 
 from protocols import ShuffleACSA, ShuffleGD, ShuffleSGD, VectorSum
 from protocols.central.pan_private import PanPrivateACSA
-from protocols.comparison.baselines import run_baseline
+from protocols.comparison.baselines import Baseline
 from protocols.optimisation.base import Optimiser, OptimiserState
 from protocols.optimisation.phases import Phased, Phases
 from protocols.problems.domains import L2Ball
@@ -226,7 +226,7 @@ def test_what_was_given_and_what_was_chosen_is_recorded():
 def test_a_baseline_of_what_is_no_shuffle_protocol_is_refused():
     made = Phases.calibrated(optimiser=Centre, phases=2, growth=1.0, **COMMON)
     with pytest.raises(ParameterError, match="optimiser, such as"):
-        run_baseline(made, np.zeros((1000, 4)), "central")
+        Baseline(made, "central")
 
 
 def test_rounds_with_the_same_users_are_chosen_up_to_a_number():
