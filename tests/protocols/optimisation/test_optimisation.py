@@ -357,6 +357,7 @@ def test_the_noise_of_an_average_is_the_one_the_steps_are_chosen_for():
     assert error < 0.21  # power: a tenth more noise is 0.21 more variance
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["sgd", "ac-sa", "gd", "phased ac-sa", "phased gd"])
 def test_measured_gaps_are_below_the_proven_bounds(kind):
     """The mean of ten runs against a bound on the expectation; all are far below."""

@@ -181,6 +181,7 @@ def test_the_audit_passes_at_the_point_and_catches_wrong_shares(kind, n):
         ]
 
 
+@pytest.mark.full
 def test_the_audit_passes_on_vectors():
     assert audit(
         SplitAndMixVectorSum.calibrate(n=1000, d=2, privacy=POINT), repeats=1000, seed=2
@@ -223,6 +224,7 @@ def test_the_messages_of_a_report_are_uniform_but_for_their_sum():
         check_pmf(lazy, np.full(8, 1 / 8))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["split and mix", "single message"])
 def test_all_fidelities_give_one_law(kind):
     """Through users, shuffler and analyzer; false-alarm rate 1e-6 a pair, and a shift of one step
@@ -302,6 +304,7 @@ def test_estimates_have_the_stated_mean_and_variance(randomizer):
     ] * (1 + 1e-12)
 
 
+@pytest.mark.full
 def test_single_message_at_the_same_point():
     exact = SingleMessageSum.calibrate(n=10_000, privacy=POINT)
     by_theorem = SingleMessageSum.paper(n=10_000, privacy=POINT)

@@ -111,6 +111,7 @@ def test_counting_random_bits_is_a_binomial(b):
         )
 
 
+@pytest.mark.full
 def test_two_hundred_seeded_runs_have_the_predicted_standard_error(ball):
     n, d = 10_000, 10
     protocol = VectorSum.calibrate(
@@ -135,6 +136,7 @@ def test_two_hundred_seeded_runs_have_the_predicted_standard_error(ball):
     assert protocol.standard_error <= 1.05 * sigma(1.0, 1e-6, 2.0)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("fidelity", FIDELITIES)
 def test_scalar_sums_are_unbiased_with_the_exact_variance(fidelity):
     xs = np.linspace(0, 5, 40)

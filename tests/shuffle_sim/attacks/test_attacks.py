@@ -511,6 +511,7 @@ def agree(rows):
     return [abs(row.observed - row.expected) < 6 * row.error for row in rows]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("b", "p"), [(30, 0.5), (40, 0.2)])
 def test_manipulation_moves_a_sum_by_its_closed_form(b, p):
     protocol = VectorSum(n=400, d=3, g=8, b=b, p=p, norm_bound=2.0)
@@ -617,6 +618,7 @@ def test_replays_are_dropped_in_every_round_after_the_first():
 # Studies
 
 
+@pytest.mark.full
 def test_privacy_by_honest_fraction_is_in_order_and_exact():
     protocol = ScalarSum.calibrate(n=60, privacy=Privacy(1.0, 1e-6), noise_ratio=2.0)
     fractions = [1.0, 0.7, 0.5, 1 / 3]
@@ -697,6 +699,7 @@ def test_the_least_honest_fraction_refuses_what_is_out_of_range(arguments, said)
         least_honest_fraction(*arguments)
 
 
+@pytest.mark.full
 def test_attackers_spoil_a_model_the_more_the_stronger():
     target_model = logistic(2000, 3, Privacy(4.0, 1e-6))
     rows = training_study(

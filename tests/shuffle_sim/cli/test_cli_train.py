@@ -99,6 +99,7 @@ def test_json_tells_scores_guarantee_costs_accounts_and_what_was_chosen(printed)
     }
 
 
+@pytest.mark.full
 def test_a_seed_gives_one_model_on_both_runtimes_and_its_absence_another(printed):
     asked = [
         "--table",

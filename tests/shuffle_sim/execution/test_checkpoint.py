@@ -377,6 +377,7 @@ def left_alone(name, folder, seed):
 by_name = pytest.mark.parametrize("name", PROTOCOLS)
 
 
+@pytest.mark.full
 @by_name
 def test_a_run_killed_at_random_moments_tells_what_it_would_have_told_left_alone(name, tmp_path):
     rng, killed, number = np.random.default_rng(1), 0, 0

@@ -180,6 +180,7 @@ def test_the_fast_hockey_stick_is_the_definition():
             assert fast == pytest.approx(truth, rel=1e-9)
 
 
+@pytest.mark.full
 def test_the_accountants_delta_covers_whole_mechanisms_with_rounding_within_a_factor_of_two():
     rng = np.random.default_rng(2)
     factors: dict[int, list[float]] = {1: [], 2: [], 3: []}

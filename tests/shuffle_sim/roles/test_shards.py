@@ -273,6 +273,7 @@ class SeldomRoutes(Shuffler):
         return RoutesByHome.collect(self, broadcast, batches)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("shards", [1, 2, 4])
 def test_the_view_of_a_sharded_shuffler_is_uniform(shards):
     check_pmf(orders(shards), np.full(24, 1 / 24))
@@ -327,8 +328,9 @@ def test_ones_are_shared_out_beyond_a_billion_places():
     assert 0.7 < drawn.std() / std < 1.3
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.uint32, np.int64])
-def test_moving_messages_heap_by_heap_keeps_each(kind):
+def test_moving_messages_bucket_by_bucket_keeps_each(kind):
     rng, row = (
         np.random.default_rng(3),
         np.random.default_rng(4).integers(0, 200, 300_001).astype(kind),
@@ -368,14 +370,14 @@ def in_order(row, rng):
     return np.concatenate([permuted([row[:eighth]], rng), permuted([row[eighth:]], rng)])
 
 
-def test_moving_messages_heap_by_heap_has_the_law_of_the_plain_permutation():
+def test_moving_messages_bucket_by_bucket_has_the_law_of_the_plain_permutation():
     plain = places(lambda row, rng: permute(row[:, None, None], rng)[0], 5)
     check_same_law(plain, places(lambda row, rng: permuted(np.split(row, [1000, 50_000]), rng), 6))
     with pytest.raises(LawError):  # power: an eighth of the messages stays among itself
         check_same_law(plain, places(in_order, 6))
 
 
-def test_every_heap_is_permuted_uniformly():
+def test_every_bucket_is_permuted_uniformly():
     from shuffle_sim.sampling.compiled import permute_buckets
 
     which = {order: index for index, order in enumerate(permutations(range(4)))}

@@ -53,6 +53,7 @@ def test_rounded_values_have_their_exact_law_one_by_one(kernel):
     assert (wrong**2 / ((scaled % 1) * (1 - scaled % 1) / 4000)).sum() > chi2.isf(1e-6, z.size)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("fidelity", ["counts", "aggregate"])
 def test_numpy_and_compiled_have_one_law_in_a_run(ball, fidelity):
     rows, protocol = ball(64, 2), VectorSum(n=64, d=2, g=5, b=6)

@@ -289,6 +289,7 @@ def parse_or_none(data):
         return None
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("fidelity", FIDELITIES)
 def test_70_000_mutants_are_accepted_unchanged_or_dropped_by_name(fidelity):
     rng, world, reasons = random.Random(fidelity), WORLDS[fidelity], Counter()
@@ -327,6 +328,7 @@ def test_a_lax_shuffler_is_caught(lax, monkeypatch):
         world.check(batch)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("fidelity", FIDELITIES)
 def test_10_000_mutated_batches_lose_what_is_broken_and_nothing_else(fidelity):
     rng, world, reasons = random.Random(fidelity), WORLDS[fidelity], Counter()
