@@ -1,3 +1,1 @@
-"""Benchmarks: every number is a ratio, or a share of a budget, within one run; `make bench` writes
-them as JSON.
-"""
+"""Benchmarks: every number is a ratio, or a share of a budget, within one run."""

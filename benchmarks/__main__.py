@@ -1,5 +1,6 @@
-"""Run all benchmarks, or those named: python -m benchmarks [name ...]; results go to
-benchmarks/results/<name>.json.
+"""Run all benchmarks, or those named: python -m benchmarks [name ...].
+
+Results go to benchmarks/results/<name>.json.
 """
 
 import importlib

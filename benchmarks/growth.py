@@ -1,6 +1,4 @@
-"""How the cost of a round grows: with users, dimensions, bits, rounds, actors; each as a ratio to
-the smallest of its kind.
-"""
+"""How a round's cost grows with users, dimensions, bits, rounds, actors: ratios to the smallest."""
 
 import time
 from typing import Any

@@ -1,6 +1,4 @@
-"""Peak memory over all processes together: a literal round of 10^9 messages, and 10^8 generated
-users.
-"""
+"""Peak memory of all processes: a literal round of 10^9 messages, and 10^8 generated users."""
 
 import subprocess
 import sys
@@ -54,9 +52,7 @@ def aggregate(users: int, **how: Any) -> None:
 
 
 def proportional_bytes(root: int) -> int:
-    """Memory of a process and all below it; pages that several share count once (proportional set
-    size).
-    """
+    """Proportional set size of a process and all below it: shared pages count once."""
     parents = {}
     for process in Path("/proc").iterdir():
         if process.name.isdigit():

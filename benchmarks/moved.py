@@ -1,5 +1,4 @@
-"""Messages that are really moved: the shuffler's permutation against numpy's of as many uint8, for
-symbols of 1 to 8 bytes.
+"""The shuffler's permutation of symbols of 1 to 8 bytes, against numpy's of as many uint8.
 
 And sealed messages, 57 bytes each, as an onion's shuffler holds them: an order is drawn, and each
 is copied once, to the wire.

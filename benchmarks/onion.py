@@ -1,5 +1,4 @@
-"""Onion on Ray actors against plain traffic: one round of 200 users x 2 coordinates x 58 bits, and
-the cost of one message.
+"""Onion on Ray actors against plain traffic: a round of 23,200 messages, and one message.
 
 Users seal in two actors, the shuffler and the analyzer open in one each; actors are up before the
 clock starts. What limits it is X25519: one exchange of keys to open a box, two to seal one. Modes

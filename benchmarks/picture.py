@@ -1,6 +1,4 @@
-"""The picture of docs/benchmarks.md from the results: python -m benchmarks.picture
-docs/growth.png.
-"""
+"""The picture of docs/benchmarks.md: python -m benchmarks.picture docs/growth.png."""
 
 import json
 import sys

@@ -1,5 +1,4 @@
-"""The reference job: every user's logistic gradient at theta, clipped to norm 1, summed; with
-privacy, and without.
+"""The reference job, private and not: the sum of clipped logistic gradients at theta.
 
 Rows are label times features, so that the gradient of user i at theta is -z_i / (1 + exp(<z_i,
 theta>)).

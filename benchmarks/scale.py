@@ -1,6 +1,4 @@
-"""The reference job at every fidelity, in one process and on two Ray actors, against the same job
-without privacy.
-"""
+"""The reference job at every fidelity, in one process and on Ray, against one without privacy."""
 
 import time
 from typing import Any

@@ -33,9 +33,7 @@ def users(n: int) -> Floats:
 def without_privacy(
     signed: Floats, eta: float, radius: float, rounds: int, block: int = 8192
 ) -> Floats:
-    """Projected descent on rows of label times features, averaged: margins, coefficients, c @ X per
-    block.
-    """
+    """Projected descent on rows of label times features; the average of its iterates."""
     theta, total = np.zeros(D), np.zeros(D)
     for _ in range(rounds):
         gradient = np.zeros(D)

@@ -1,8 +1,7 @@
-"""The rates of Table 1 of Cheu et al. (2022), measured: excess population loss against n, d and
-epsilon.
+"""The rates of Table 1 of Cheu et al. (2022), measured: excess loss against n, d and epsilon.
 
-    python examples/rates.py --out rates            (half an hour of one core) python
-    examples/rates.py --quick --out rates    (seconds: half a decade of n, the hard instances only)
+    python examples/rates.py --out rates            (half an hour of one core)
+    python examples/rates.py --quick --out rates    (seconds: half a decade of n, hard instances)
 
 Real runs of the protocols at aggregate fidelity. Writes rates.json and pictures into the folder,
 each whole or not at all. Ends with status 1 if a slope against n is farther than 0.1 from theory

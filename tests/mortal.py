@@ -1,6 +1,4 @@
-"""Roles that die at a named step, in process and as Ray actors, and what must hold of a run
-whatever died in it.
-"""
+"""Roles that die at a named step, in process and on Ray, and what every run must still keep."""
 
 import hashlib
 import json
@@ -43,9 +41,7 @@ analyzer's step.
 
 
 def every_death(shards, rounds, rng):
-    """A death before and after every step, in rounds of their own, of a random shard of the role:
-    (who, round, step, when).
-    """
+    """A death before and after every step, each in its own round: (who, round, step, when)."""
     steps = [(*step, when) for step in STEPS[shards] for when in WHENS]
     chosen = sorted(rng.choice(rounds, len(steps), replace=False).tolist())
     many = {"UserShard": 2, "Shuffler": shards, "Analyzer": 1}
@@ -81,9 +77,7 @@ class Diary:
         return len(list(self.folder.glob("* dead")))
 
     def note(self, who, method, at, asked, given):
-        """What was given in this step, as a hash; users say how many rounds were charged on disk
-        when they answered.
-        """
+        """A hash of what the step gave; for users, also the rounds charged on disk by then."""
         line = {
             "step": f"{who} {method}",
             "round": at,

@@ -1,6 +1,4 @@
-"""Processes as the system sees them: whose children they are, where they listen, and what is left
-of a stopped program.
-"""
+"""Processes as the system sees them: children, listening sockets, and what a stop leaves."""
 
 import ipaddress
 import os
@@ -100,9 +98,7 @@ app.main()
 
 
 class Watched:
-    """A program under way in a session of its own, and all processes that come of it, by a mark in
-    their environment.
-    """
+    """A program in a session of its own; a mark in the environment finds all its processes."""
 
     def __init__(self, folder, runtime, rounds):
         self.mark = f"SHUFFLE_SIM_TEST={os.getpid()}-{folder.name}"

@@ -1,6 +1,4 @@
-"""Runs of many small rounds, for tests that stop them; and all of a result that must not depend on
-having been stopped.
-"""
+"""Runs of many small rounds for tests that stop them, and what must not depend on a stop."""
 
 import numpy as np
 
@@ -69,9 +67,7 @@ class Remembers(Adversary):
 
 
 def records(journal):
-    """The records of a checkpoint, each with its head of 40 bytes: the beginning, then charges and
-    outcomes by turns.
-    """
+    """A checkpoint's records with their heads: the beginning, then charge and outcome in turn."""
     data, found = journal.read_bytes(), []
     while data:
         size = 40 + int.from_bytes(data[:4], "big")

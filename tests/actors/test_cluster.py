@@ -1,6 +1,4 @@
-"""Three Ray nodes give the bits of one process: from Python, and from the command line by its
---address.
-"""
+"""Three Ray nodes give the bits of one process, from Python and by the command's --address."""
 
 import json
 import subprocess

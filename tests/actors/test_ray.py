@@ -218,9 +218,7 @@ def test_an_exposed_socket_would_be_seen():
 
 
 class Watched(RayRuntime):
-    """Says on stdout which processes it started, where they listen and what handlers this one has,
-    with its actors up.
-    """
+    """Prints which processes it started, where they listen, and the handlers of this one."""
 
     def exchange(self, broadcast):
         mine = descendants(os.getpid())
@@ -246,9 +244,7 @@ def script(silent: float) -> None:
 
 @pytest.fixture(scope="module")
 def alone():
-    """Two scripts that import Ray before us, as scripts do, and let the runtime start Ray: {share
-    of silent users: output}.
-    """
+    """Scripts that import Ray before us and let the runtime start it: {share silent: output}."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     here = [str(Path(__file__).parent), str(TESTS)]
     code = f"import sys, ray; sys.path[:0] = {here!r}; import test_ray; test_ray.script({{}})"

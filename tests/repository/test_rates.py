@@ -1,6 +1,4 @@
-"""examples/rates.py: its instances are exact, its fits find the slope there is, and the paper's
-rates show.
-"""
+"""examples/rates.py: instances are exact, fits find the slope, and the paper's rates show."""
 
 import dataclasses
 import json
@@ -35,9 +33,7 @@ def named(rates, name):
 
 
 def test_the_minimisers_are_exact_and_users_follow_the_distribution(rates):
-    """Frequencies of 20,000 users within 6 standard errors: false-alarm rate below 1e-6 over all
-    atoms.
-    """
+    """Frequencies of 20,000 users within 6 standard errors: false alarm below 1e-6 in all."""
     rng = np.random.default_rng(0)
     for method in (*rates.HARD, *rates.REALISTIC):
         instance = method.instance(10)
@@ -111,9 +107,7 @@ def test_three_decades_of_the_quick_methods(rates, name, seeds):
 
 @pytest.mark.slow
 def test_every_slope_of_the_hard_instances_over_three_decades(rates):
-    """The full study, some ten minutes; standard errors are below 0.05, half the tolerance, and
-    mostly below 0.01.
-    """
+    """The full study, some ten minutes; standard errors are below half the tolerance."""
     for each in rates.study([(method, "n") for method in rates.HARD], workers=2):
         assert each.error < 0.05, each.method
         assert not each.missed, (each.method, each.slope)
@@ -162,8 +156,9 @@ def test_the_command_writes_whole_files_and_refuses_bad_input(tmp_path):
 @pytest.mark.full
 @pytest.mark.parametrize("rounds", [20, pytest.param(200, marks=pytest.mark.slow)])
 def test_interactive_gd_costs_at_most_a_tenth_more_than_the_central_model(rates, rounds):
-    """Mean excess population loss of 20 runs each, same users, steps and rounds: n = 10^5, d = 10,
-    epsilon = 1, delta = 1e-6.
+    """Mean excess population loss of 20 runs each, on the same users, steps and rounds.
+
+    At n = 10^5, d = 10, epsilon = 1, delta = 1e-6.
 
     The ratio's upper limit at 5 standard errors must be below 1.1 (false alarm below 1e-6, were the
     ratio 1 or less). What noise alone moves is held apart: its square is (noise ratio)^2 times the
@@ -203,8 +198,7 @@ def test_interactive_gd_costs_at_most_a_tenth_more_than_the_central_model(rates,
 
 @pytest.mark.full
 def test_smoothed_acsa_beats_sgd_where_theory_says_so_and_not_before(rates):
-    """Hard instance and hinge at epsilon 1, d = 10; differences of means in standard errors (false
-    alarm: 5 of them).
+    """Hard instance and hinge at epsilon 1, d = 10: means differ by more than 5 standard errors.
 
     Theory: (A/n)^(2/3) against (A/n)^(1/2). The proven bounds cross near n = 1,000.
     """

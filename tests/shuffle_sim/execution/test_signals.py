@@ -1,6 +1,4 @@
-"""Ctrl-C and SIGTERM, at any moment: one line that says what was spent, no process left, no torn
-file.
-"""
+"""Ctrl-C and SIGTERM at any moment: one line says what was spent; no process, no torn file."""
 
 import importlib
 import re
