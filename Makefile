@@ -1,9 +1,8 @@
 # Every target does its own set-up in .venv; nothing else on the machine is touched.
 # PYTHON=... chooses the Python; otherwise it is the first of these that is 3.11 or newer.
 PYTHONS := python3.11 python3.12 python3.13 python3.14 python3
-PYTHON ?= $(shell for each in $(PYTHONS); do \
-	$$each -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && \
-	echo $$each && break; done)
+NEW := -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))'
+PYTHON ?= $(shell for each in $(PYTHONS); do $$each $(NEW) 2>/dev/null && echo $$each && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
 PIP = $(BIN)/python -m pip install -qq --disable-pip-version-check
@@ -15,7 +14,7 @@ PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 $(VENV)/.base: pyproject.toml
 	@echo "Setting up $(VENV) (once) ..."
-	@test -x $(BIN)/python || { test "$(PYTHON)" && $(PYTHON) -m venv $(VENV); } || { \
+	@test -x $(BIN)/python || { test "$(PYTHON)" && $(PYTHON) $(NEW) && $(PYTHON) -m venv $(VENV); } || { \
 		echo "needs Python 3.11 or newer, with venv; tried: $(or $(PYTHON),$(PYTHONS))" >&2; exit 1; }
 	@$(PIP) -e .
 	@touch $@

@@ -49,9 +49,14 @@ def test_the_caller_chooses_another(tmp_path):
     assert done.stdout.strip() == "x"
 
 
-def test_where_there_is_none_one_line_says_so_and_nothing_is_installed(tmp_path):
+@pytest.mark.parametrize(
+    ("chosen", "tried"), [([], "python3.11 python3.12"), (["PYTHON=python3"], "python3\n")]
+)
+def test_where_none_is_new_enough_one_line_says_so_and_nothing_is_installed(
+    chosen, tried, tmp_path
+):
     venv = tmp_path / "venv"
-    done = make(tmp_path, {"python3": OLD}, f"VENV={venv}", f"{venv}/.base")
+    done = make(tmp_path, {"python3": OLD}, f"VENV={venv}", *chosen, f"{venv}/.base")
     assert done.returncode != 0
-    assert "needs Python 3.11 or newer, with venv; tried: python3.11 python3.12" in done.stderr
+    assert f"needs Python 3.11 or newer, with venv; tried: {tried}" in done.stderr
     assert not venv.exists()
