@@ -28,8 +28,8 @@ def descendants(root: int) -> set[int]:
     return found - {root}
 
 
-def soon_none(left, seconds: float = 5.0) -> list:
-    """What is left when nothing is, or after a grace of some seconds."""
+def soon_none(left, seconds: float = 60.0) -> list:
+    """Waits until nothing is left; what there is after a grace, long for a machine under load."""
     deadline = time.monotonic() + seconds
     while (found := left()) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -126,21 +126,15 @@ class Watched:
         _, message = self.process.communicate(timeout=60)
         return message, self.process.returncode
 
-    def left(self, grace=5.0):
-        """What is left of it, after a grace of some seconds."""
-        deadline = time.monotonic() + grace
-        while (found := self._alive()) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        return found
-
-    def _alive(self):
-        found = {}
+    def alive(self):
+        """The commands of its processes."""
+        found = []
         for process in Path("/proc").iterdir():
             try:
                 if process.name.isdigit() and self.mark.encode() in (
                     process / "environ"
                 ).read_bytes().split(b"\0"):
-                    found[process.name] = (process / "cmdline").read_text().replace("\0", " ")[:80]
+                    found.append(command(int(process.name)))
             except OSError:  # it has ended meanwhile
                 continue
         return found

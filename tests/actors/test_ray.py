@@ -266,6 +266,7 @@ def alone():
 completes_or_aborts = pytest.mark.parametrize("silent", [0.1, 1.0], ids=["completes", "aborts"])
 
 
+@pytest.mark.full
 @completes_or_aborts
 def test_nothing_of_a_ray_that_a_run_started_is_left(alone, silent):
     started, _, _, *rest = alone[silent][0].splitlines()
@@ -278,15 +279,18 @@ def test_nothing_of_a_ray_that_a_run_started_is_left(alone, silent):
     )
 
 
+@pytest.mark.full
 @completes_or_aborts
 def test_a_run_with_a_ray_of_its_own_says_nothing_on_stderr(alone, silent):
     assert alone[silent][1] == ""
 
 
+@pytest.mark.full
 def test_a_script_that_imports_ray_first_listens_only_on_loopback_too(alone):
     assert alone[0.1][0].splitlines()[1] == "{}"
 
 
+@pytest.mark.full
 def test_rays_own_handlers_below_python_are_not_set(alone):
     # They would print a stack at a SIGTERM on whatever thread it finds; of their signals only
     # SIGTRAP has no other handler.

@@ -43,6 +43,7 @@ def tally_pmf(xs: np.ndarray, g: int, b: int, p: float) -> np.ndarray:
     return pmf
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("fidelity", FIDELITIES)
 def test_the_views_law_is_the_exact_pmf_for_small_n(fidelity):
     xs, g, b, p = np.array([0.13, 0.5, 0.97]), 3, 4, 0.3

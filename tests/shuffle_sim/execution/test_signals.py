@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from processes import Watched
+from processes import Watched, soon_none
 from rounds import interactive, outcome, records, rows
 
 from shuffle_sim import run
@@ -42,7 +42,7 @@ def stopped(folder, runtime, rounds, number, delay):
     watched = Watched(folder, runtime, rounds)
     time.sleep(delay)
     message, code = watched.stop(number)
-    assert watched.left() == {}
+    assert soon_none(watched.alive) == []
     if code == 0:
         return False
     words = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}[number]
