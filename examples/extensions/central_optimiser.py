@@ -1,0 +1,73 @@
+"""A central algorithm of your own: a curator's gradient descent under pure differential privacy."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from protocols.central.optimiser import CentralOptimiser
+from protocols.problems.losses import Loss
+from shuffle_sim.arrays import Floats, dense
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.privacy.mechanisms import L2Laplace
+from shuffle_sim.protocol.release import Release, Sensitivity, Statistic
+
+ROUNDS, STEP = 10, 0.5
+
+
+@dataclass(frozen=True)
+class MeanGradient(Statistic):
+    """The average gradient of a loss at theta; each gradient is clipped to norm `bound`."""
+
+    loss: Loss
+    theta: Floats
+    bound: float
+    users: int
+
+    @property
+    def sensitivity(self):
+        proof = "one of n gradients differs, by at most 2 bound"
+        return Sensitivity(2 * self.bound / self.users, "l2", proof)
+
+    def __call__(self, total, users):
+        return total(self.part) / users
+
+    def part(self, rows):
+        gradients = dense(self.loss.gradients(self.theta, rows, None))
+        norms = np.linalg.norm(gradients, axis=1, keepdims=True)
+        return (gradients * np.minimum(1.0, self.bound / np.maximum(norms, self.bound))).sum(axis=0)
+
+
+class PureDescent(CentralOptimiser[tuple[Floats, ...]]):
+    """ROUNDS releases with l2-Laplace noise, at an equal share of epsilon each."""
+
+    bound, rounds_per_user = float("inf"), ROUNDS
+
+    def __init__(self, n, problem, privacy):
+        self.n, self.problem, self.privacy = n, problem, privacy
+        self.mechanism = L2Laplace(privacy.epsilon / ROUNDS, problem.d)
+
+    @classmethod
+    def calibrated(cls, *, n, problem, privacy, **given):
+        return cls(n, problem, privacy)
+
+    @property
+    def users(self):
+        return self.n
+
+    def check(self, rows):
+        self.problem.loss.check(rows, self.problem.d)
+
+    def init(self):
+        return (self.problem.origin,)
+
+    def plan(self, state):
+        if len(state) > ROUNDS:
+            return None
+        gradient = MeanGradient(self.problem.loss, state[-1], self.problem.lipschitz, self.n)
+        return Release.of(Cohort.of(0, self.n), gradient, self.mechanism)
+
+    def update(self, state, estimate):
+        return (*state, self.problem.domain.project(state[-1] - STEP * estimate))
+
+    def result(self, state):
+        return state[-1]

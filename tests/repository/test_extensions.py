@@ -1,0 +1,155 @@
+"""What a third party adds by one file and one entry point is found wherever ours are.
+
+The files of examples/extensions are installed outside the packages, as an own project.
+"""
+
+import json
+import math
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from outside import forget
+
+from protocols import VectorSum
+from protocols.comparison.methods import sum_methods, training_methods
+from protocols.learning.training import Trainer
+from shuffle_sim import Privacy, run
+from shuffle_sim.attacks.catalogue import attack
+from shuffle_sim.auditing.conformance import check_theorem
+from shuffle_sim.cli.app import app
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.privacy.events import GaussianEvent
+from shuffle_sim.privacy.ledger import PrivacyLedger
+from shuffle_sim.privacy.theorems import theorem_of
+from shuffle_sim.privacy.trust import Trust
+from shuffle_sim.registry import registered
+
+ROOT = Path(__file__).parents[2]
+FILES = ROOT / "examples" / "extensions"
+ENTRIES = {
+    "attacks": "shove = {attack}:Shove",
+    "theorems": "StaircaseEvent = {event}:Staircase",
+    "protocols": "last-iterate = {optimiser}:LastIterate\ncoarse-sum = {sum}:CoarseSum",
+    "algorithms": "pure-descent = {central_optimiser}:PureDescent",
+}
+N, PRIVACY = 400, Privacy(1.0, 1e-6)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def project(tmp_path_factory):
+    """The project of a third party, installed for these tests."""
+    folder = tmp_path_factory.mktemp("project")
+    files = {each.stem: f"of_others_{each.stem}" for each in sorted(FILES.glob("*.py"))}
+    for name, module in files.items():
+        (folder / f"{module}.py").write_text((FILES / f"{name}.py").read_text())
+    info = folder / "of_others-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: of-others\nVersion: 1.0\n")
+    groups = [f"[shuffle_sim.{group}]\n{entries}" for group, entries in ENTRIES.items()]
+    (info / "entry_points.txt").write_text("\n".join(groups).format(**files) + "\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        forget()
+        yield files
+        for module in files.values():
+            sys.modules.pop(module, None)
+    forget()
+
+
+def rows(columns=2):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(N, columns))
+    x /= np.maximum(1.0, np.linalg.norm(x, axis=1, keepdims=True))
+    return np.c_[x, np.where(x[:, 0] > 0, 1.0, -1.0)]
+
+
+def command(capsys, *words):
+    app([*words, "--json"], standalone_mode=False)
+    return json.loads(capsys.readouterr().out)
+
+
+def trainer():
+    return Trainer.of("logistic", 2, PRIVACY)
+
+
+def test_an_event_with_its_theorem_is_taken_by_accountant_and_ledger(project):
+    module = sys.modules[type(theorem("StaircaseEvent")).__module__]
+    assert module.__name__ == project["event"]
+    check_theorem(theorem("StaircaseEvent"))
+    ledger = PrivacyLedger()
+    for event in (module.StaircaseEvent(0.5), GaussianEvent(5.0)):
+        ledger.charge(Cohort.of(0, N), event)
+    assert 0.5 < ledger.guarantee(1e-6).epsilon < math.inf
+    assert "Geng and Viswanath" in ledger.guarantee(1e-6).basis
+
+
+def theorem(name):
+    made = registered("theorem", name)()
+    assert theorem_of(made.event) is not None
+    return made
+
+
+def test_a_sum_is_run_compared_and_costed(capsys):
+    made = registered("protocol", "coarse-sum").calibrate(n=N, privacy=PRIVACY)
+    result = run(made, np.full(N, 0.25), seed=1)
+    assert abs(result.value - N / 4) < 6 * made.standard_error
+    assert "coarse-sum" in {method.name for method in sum_methods(N, 1, PRIVACY, 2)}
+    shown = command(capsys, "compare", "--n", str(N))["methods"]
+    assert "coarse-sum" in {method["name"] for method in shown}
+    words = "cost", "--n", str(N), "--protocol", "coarse-sum"
+    assert command(capsys, *words)["forecast"]["payload_bits"] == 64
+
+
+def test_an_optimiser_is_run_compared_and_costed(capsys):
+    made = trainer().protocol("last-iterate", N, rounds=4)
+    assert run(made, rows(), seed=1).rounds == 4
+    methods = {method.name: method for method in training_methods(trainer(), N, 3)}
+    assert methods["last-iterate"].trust is Trust.SHUFFLE
+    assert not methods["last-iterate"].refused
+    words = "cost", "--n", str(N), "--d", "2", "--protocol", "last-iterate"
+    assert command(capsys, *words)["forecast"]["rounds"] > 0
+
+
+def test_a_central_algorithm_is_run_and_compared():
+    kind = registered("algorithm", "pure-descent")
+    made = kind.calibrated(n=N, problem=trainer().problem, privacy=Privacy(1.0))
+    result = run(made, rows(), seed=1)
+    assert (result.trust, result.rounds, result.privacy.delta) == (Trust.CENTRAL, 10, 0.0)
+    assert result.privacy.epsilon == pytest.approx(1.0)
+    methods = {method.name: method for method in training_methods(trainer(), N, 3)}
+    assert methods["pure-descent"].trust is Trust.CENTRAL
+
+
+def test_both_optimisers_are_rows_of_train_compare(capsys):
+    words = ["train", "--table", "wine", "--positive", "class_0", "--compare", "--rounds", "3"]
+    found = command(capsys, *words, "--repeats", "1", "--epsilon", "5", "--seed", "1")
+    shown = {row["method"]: row for row in found["methods"]}
+    assert shown["last-iterate"]["trust"] == "shuffle"
+    assert shown["pure-descent"]["trust"] == "central"
+    assert 4.99 < shown["pure-descent"]["privacy"]["epsilon"] <= 5.0
+
+
+def test_an_attack_comes_by_name():
+    protocol = VectorSum(n=N, d=3, g=8, b=40)
+    adversary = attack("shove:fraction=0.5")
+    found = run(protocol, np.zeros((N, 3)), adversary=adversary, fidelity="aggregate", seed=1)
+    moved = found.value[0] / found.reports.corrupted
+    assert moved == pytest.approx(1.0, abs=6 * protocol.standard_error / found.reports.corrupted)
+
+
+def test_nothing_of_it_is_left_when_the_project_is_gone(project):
+    assert set(project) == {"attack", "central_optimiser", "event", "optimiser", "sum"}
+
+
+STATED = re.compile(r"`examples/extensions/(\w+)\.py`, (\d+) lines")
+
+
+def test_contributing_states_how_many_lines_an_extension_takes(project):
+    stated = dict(STATED.findall((ROOT / "CONTRIBUTING.md").read_text()))
+    assert set(stated) == set(project)
+    for name, lines in stated.items():
+        text = (FILES / f"{name}.py").read_text()
+        assert sum(bool(line.strip()) for line in text.splitlines()) == int(lines), name
