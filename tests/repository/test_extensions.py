@@ -8,6 +8,7 @@ import math
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from outside import forget
 
 from protocols import VectorSum
 from protocols.comparison.methods import sum_methods, training_methods
+from protocols.learning.estimators import ShuffleLogisticRegression
 from protocols.learning.training import Trainer
 from shuffle_sim import Privacy, run
 from shuffle_sim.attacks.catalogue import attack
@@ -109,6 +111,13 @@ def test_an_optimiser_is_run_compared_and_costed(capsys):
     methods = {method.name: method for method in training_methods(trainer(), N, 3)}
     assert methods["last-iterate"].trust is Trust.SHUFFLE
     assert not methods["last-iterate"].refused
+    phased: Any = Trainer.of("logistic", 2, PRIVACY, ridge=0.5).protocol(
+        "last-iterate", N, phases=2
+    )
+    assert {type(phase) for phase in phased.phases} == {type(made)}
+    x, y = rows()[:, :2], rows()[:, 2]
+    model = ShuffleLogisticRegression(protocol="last-iterate", rounds=3).fit(x, y)
+    assert type(model.protocol_) is type(made)
     words = "cost", "--n", str(N), "--d", "2", "--protocol", "last-iterate"
     assert command(capsys, *words)["forecast"]["rounds"] > 0
 

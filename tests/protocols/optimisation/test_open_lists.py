@@ -1,9 +1,6 @@
 """An optimiser costs one file and one entry point; phases know no trust model."""
 
 import dataclasses
-import os
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -23,105 +20,6 @@ from shuffle_sim.data.cohort import Cohort
 PRIVACY = Privacy(1.0, 1e-6)
 PROBLEM = Problem(Logistic(), L2Ball(3, 2.0), ridge=0.2)
 COMMON = {"n": 1000, "problem": PROBLEM, "privacy": PRIVACY}
-
-OUTSIDE = '''
-"""The last iterate of descent with a fixed step."""
-
-import math
-from dataclasses import dataclass
-
-from protocols.optimisation.base import OptimiserState
-from protocols.shuffle.noisy_mean import NoisyMean
-from protocols.shuffle.optimiser import FirstOrder
-
-
-@dataclass(frozen=True)
-class LastState(OptimiserState):
-    theta: object
-
-
-@dataclass(kw_only=True, eq=False)
-class LastIterate(FirstOrder[LastState]):
-    takes = ("batch", "rounds", "eta")
-    paper_cost = "Corollary 7 of another paper"
-    eta: float
-
-    def init_at(self, theta):
-        return LastState(0, theta)
-
-    def point(self, state):
-        return state.theta
-
-    def step(self, state, gradient):
-        after = self.problem.domain.project(state.theta - self.eta * gradient)
-        return LastState(state.round + 1, after)
-
-    def result(self, state):
-        return state.theta
-
-    @classmethod
-    def best(cls, setting, choices):
-        return setting.best_batch(choices, lambda b, t: 1e-3 * setting.distance / t)
-
-    @classmethod
-    def calibrated_for(cls, setting, choices):
-        batch, rounds, bound = cls.best(setting, choices)
-        eta = choices.choose("eta", 1 / math.sqrt(rounds), "1/sqrt(T)")
-        mean = NoisyMean.calibrated_for(setting, batch)
-        return cls.made(setting, mean, choices, rounds=rounds, eta=eta, bound=bound)
-'''
-
-FOUND = """
-import json, sys
-import numpy as np
-from outside import LastIterate
-from protocols.comparison.methods import training_methods
-from protocols.learning.estimators import ShuffleLogisticRegression
-from protocols.learning.training import Trainer
-from shuffle_sim import Privacy, run
-from shuffle_sim.cli.app import app
-
-trainer = Trainer.of("logistic", 3, Privacy(4.0, 1e-6), ridge=0.5)
-assert trainer.optimisers().count("shuffle-last") == 1
-made = trainer.protocol("shuffle-last", 300, rounds=3)
-assert isinstance(made, LastIterate) and made.rounds == 3
-phased = trainer.protocol("shuffle-last", 300, phases=2)
-assert {type(phase) for phase in phased.phases} == {LastIterate}
-rng = np.random.default_rng(0)
-x = rng.normal(size=(300, 3))
-x /= np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
-y = np.where(x[:, 0] > 0, 1.0, -1.0)
-result = run(made, np.c_[x, y], seed=1)
-assert result.ledger.sequentially_interactive and result.rounds == 3
-methods = training_methods(trainer, 300, 3)
-assert {each.name for each in methods if isinstance(each.algorithm, LastIterate)} == {
-    "shuffle-last", "central", "local", "not private"
-}
-for name in ("last", "shuffle-last"):
-    model = ShuffleLogisticRegression(protocol=name, rounds=3, random_state=1).fit(x, y)
-    assert isinstance(model.protocol_, LastIterate)
-words = ["cost", "--n", "300", "--d", "3", "--protocol", "shuffle-last", "--json"]
-app(words, standalone_mode=False)
-"""
-
-
-def test_an_optimiser_from_outside_is_found_everywhere_by_its_entry_point(tmp_path):
-    info = tmp_path / "outside-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.0\n")
-    entry = "[shuffle_sim.protocols]\nshuffle-last = outside:LastIterate\n"
-    (info / "entry_points.txt").write_text(entry)
-    (tmp_path / "outside.py").write_text(OUTSIDE)
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", FOUND],
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Corollary 7 of another paper" in done.stdout
 
 
 @pytest.mark.parametrize("kind", [ShuffleSGD, ShuffleACSA, ShuffleGD, PanPrivateACSA])
