@@ -1,10 +1,18 @@
-"""shuffle-sim: simulate shuffle-model differential privacy with users, shuffler and analyzer
-apart.
-"""
+"""shuffle-sim: simulate shuffle-model differential privacy, users, shuffler and analyzer apart."""
 
 from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.result import Result
-from shuffle_sim.privacy.guarantee import Guarantee, Privacy
+from shuffle_sim.privacy.guarantee import Guarantee, Privacy, Unit
+from shuffle_sim.privacy.trust import Trust
 
-__all__ = ["Guarantee", "ParameterError", "Privacy", "Result", "ShuffleSimError", "run"]
+__all__ = [
+    "Guarantee",
+    "ParameterError",
+    "Privacy",
+    "Result",
+    "ShuffleSimError",
+    "Trust",
+    "Unit",
+    "run",
+]

@@ -1,5 +1,5 @@
 """Methods side by side: the same problem under another trust model."""
 
-from protocols.comparison.baselines import BASELINES, Baseline, ClippedMean
+from protocols.comparison.baselines import Baseline, ClippedMean
 
-__all__ = ["BASELINES", "Baseline", "ClippedMean"]
+__all__ = ["Baseline", "ClippedMean"]

@@ -153,8 +153,8 @@ class ShuffleLinearModel(BaseEstimator):
         self.privacy_, self.costs_, self.n_iter_ = result.privacy, result.costs, result.rounds
         self.clipped_ = int(np.count_nonzero(beyond | outside))
         if self.clipped_ > CLIPPED * n:
-            told = f"{self.clipped_} of {n} rows were clipped to public bounds; state wider ones"
-            warnings.warn(told, ClippingWarning, stacklevel=3)
+            message = f"{self.clipped_} of {n} rows were clipped to public bounds; state wider ones"
+            warnings.warn(message, ClippingWarning, stacklevel=3)
         theta = result.value.reshape(outputs, -1)
         return theta[:, :columns] / bound, theta[:, columns:].sum(axis=1)
 

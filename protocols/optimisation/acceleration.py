@@ -167,6 +167,6 @@ def schedule_for(
     distance = problem.domain.diameter if kind == "paper" else setting.distance
     sigma = _sigma(problem, batch, squared_noise)
     schedule = Schedule(rounds, problem.smoothness(beta), sigma, distance, kind)
-    told = f"beta = {schedule.beta:.4g}, sigma = {sigma:.4g}, R = {distance:.4g}"
-    choices.choose("schedule", kind, told)
+    facts = f"beta = {schedule.beta:.4g}, sigma = {sigma:.4g}, R = {distance:.4g}"
+    choices.choose("schedule", kind, facts)
     return schedule, beta

@@ -137,8 +137,8 @@ class Phases(Optimiser[PhasedState]):
         )
         given = {"phases", "growth"} <= choices.given.keys()
         why = "given" if given else f"smallest final bound {made[-1].bound:.4g}"
-        told = {"phases": f"{len(sizes)}, of {sizes} users: {why}"}
-        return cls(n=setting.n, phases=made, choices=told)
+        facts = {"phases": f"{len(sizes)}, of {sizes} users: {why}"}
+        return cls(n=setting.n, phases=made, choices=facts)
 
     @classmethod
     def expected_bound(cls, setting: Setting, choices: Choices) -> float:

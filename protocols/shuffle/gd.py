@@ -95,8 +95,8 @@ class ShuffleGD(Averaged):
         mean = NoisyMean.calibrated_for(setting, n, rounds)
         noise = mean.squared_noise_in(setting, rounds)
         best, bound = cls.best_step(problem, n, setting.distance, rounds, noise)
-        told = f"rho = {math.sqrt(noise):.4g}, R = {setting.distance:.4g}"
-        choices.choose("trust", setting.trust, told)
+        facts = f"rho = {math.sqrt(noise):.4g}, R = {setting.distance:.4g}"
+        choices.choose("trust", setting.trust, facts)
         most = f"fewest within 5 % of the best bound, at most {setting.max_rounds_per_user}"
         choices.choose("rounds", rounds, most)
         eta = positive("eta", choices.choose("eta", best, f"smallest proven bound {bound:.4g}"))

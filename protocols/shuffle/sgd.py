@@ -94,8 +94,8 @@ class ShuffleSGD(Averaged):
         mean = NoisyMean.calibrated_for(setting, batch)
         noise = mean.squared_noise_in(setting)
         length = math.sqrt(problem.objective_lipschitz**2 + noise)
-        told = f"rho = {math.sqrt(noise):.4g}, L_G = {length:.4g}, R = {distance:.4g}"
-        choices.choose("trust", setting.trust, told)
+        facts = f"rho = {math.sqrt(noise):.4g}, L_G = {length:.4g}, R = {distance:.4g}"
+        choices.choose("trust", setting.trust, facts)
         choices.choose("batch", batch, "smallest proven bound R sqrt((L^2 + rho^2) n_b/n)")
         choices.choose("rounds", rounds, "floor(n / batch), each user asked once")
         best = distance / (length * math.sqrt(rounds))

@@ -1,1 +1,25 @@
 """Checks of what is implemented: the audit, and conformance checks for third-party code."""
+
+from shuffle_sim.auditing.audit import AuditReport, Check, empirical_epsilon
+from shuffle_sim.auditing.conformance import (
+    LawError,
+    check_pmf,
+    check_randomizer,
+    check_runtime,
+    check_same_law,
+    check_theorem,
+    check_variance,
+)
+
+__all__ = [
+    "AuditReport",
+    "Check",
+    "LawError",
+    "check_pmf",
+    "check_randomizer",
+    "check_runtime",
+    "check_same_law",
+    "check_theorem",
+    "check_variance",
+    "empirical_epsilon",
+]

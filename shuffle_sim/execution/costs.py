@@ -140,11 +140,11 @@ def sealing(
     `chunks`: those between shards and of the view.
     """
     if security == "onion":
-        labels, dealt = (
+        labels, cut = (
             randomizer.alphabet.labels,
             sum(size * count for size, count in chunks.items()),
         )
-        return SEAL * (cohort.size * (1 + labels * randomizer.per_label) + labels * dealt)
+        return SEAL * (cohort.size * (1 + labels * randomizer.per_label) + labels * cut)
     protected, plain = (
         users_to_shuffler(randomizer, cohort, block_size, each)
         + chunks_on_wire(randomizer, chunks, each)

@@ -184,11 +184,11 @@ def _round(spec: RoundSpec, index: int, security: str, block_size: int) -> list[
     seals = [sealing(randomizer, spec.cohort, block_size, Counter(), security)]
     seals.append(sealing(randomizer, spec.cohort, block_size, chunks, security) - seals[0])
     public = spec.broadcast()
-    told = len(
+    frame = len(
         Frame(Kind.ROUND, Context.of_broadcast(bytes(16), index, public), 0, 0, public).tobytes()
     )
     rows = [
         [payload, wire - payload - seal, seal]
         for wire, seal in zip((sent, viewed), seals, strict=True)
     ]
-    return [*rows, [len(public), told - len(public), 0]]
+    return [*rows, [len(public), frame - len(public), 0]]

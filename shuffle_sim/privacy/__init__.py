@@ -1,7 +1,55 @@
-"""Privacy accounting for the shuffle model: which theorem gives which epsilon.
+"""Privacy accounting: what is promised, which theorem proves it, and what was spent.
 
-`binomial` exact privacy of binomial noise in one dimension; `gaussian` the Gaussian yardstick;
-`domination` and `rounding` the bounds for vectors and for many rounds, `renyi` that for a round of
-few coins; `paper` the constants of the papers' own theorems; `events`, `accountant` and `ledger`
-turn the rounds of a run into its guarantee; `planner` chooses parameters.
+`trust` and `guarantee` say what is promised; `events` say what was released; `theorems` prove what
+it costs, and `composition` adds it up. `accountant` and `ledger` turn the releases of a run into
+its guarantee; `planner` chooses parameters. `mechanisms` and `sparse_vector` are the curator's.
+`bounds` holds pure numbers, one theorem family a module.
 """
+
+from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.privacy.composition import Parts
+from shuffle_sim.privacy.events import (
+    BinomialSumEvent,
+    BlanketEvent,
+    GammaEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    NonPrivateEvent,
+    PrivacyEvent,
+    SelectionEvent,
+    SplitMixEvent,
+    TestEvent,
+    ThresholdEvent,
+)
+from shuffle_sim.privacy.guarantee import Guarantee, Privacy, Unit
+from shuffle_sim.privacy.ledger import PrivacyLedger
+from shuffle_sim.privacy.planner import Plan, SumSpec, fewest_bits, least_noise
+from shuffle_sim.privacy.theorems import Theorem, theorem_of
+from shuffle_sim.privacy.trust import Trust
+
+__all__ = [
+    "BinomialSumEvent",
+    "BlanketEvent",
+    "GammaEvent",
+    "GaussianEvent",
+    "Guarantee",
+    "LaplaceEvent",
+    "NonPrivateEvent",
+    "Parts",
+    "Plan",
+    "Privacy",
+    "PrivacyEvent",
+    "PrivacyLedger",
+    "SelectionEvent",
+    "ShuffleAccountant",
+    "SplitMixEvent",
+    "SumSpec",
+    "TestEvent",
+    "Theorem",
+    "ThresholdEvent",
+    "Trust",
+    "Unit",
+    "fewest_bits",
+    "least_noise",
+    "theorem_of",
+]

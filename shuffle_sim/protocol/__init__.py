@@ -1,4 +1,4 @@
-"""The vocabulary that protocols are written in: queries, randomizers, rounds and adversaries."""
+"""The vocabulary of algorithms: queries, randomizers, rounds, releases and adversaries."""
 
 from shuffle_sim.protocol.adversary import (
     Adversary,
@@ -10,13 +10,16 @@ from shuffle_sim.protocol.adversary import (
     Report,
     Users,
 )
-from shuffle_sim.protocol.base import Datum, Protocol, Query, RoundSpec, check_rows
+from shuffle_sim.protocol.base import Algorithm, Datum, Protocol, Query, RoundSpec, check_rows
 from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.protocol.release import CentralAlgorithm, Release, Sensitivity, Statistic
 
 __all__ = [
     "Adversary",
+    "Algorithm",
     "AttackContext",
     "CallNext",
+    "CentralAlgorithm",
     "Chain",
     "Coalition",
     "Datum",
@@ -24,8 +27,11 @@ __all__ = [
     "Protocol",
     "Query",
     "Randomizer",
+    "Release",
     "Report",
     "RoundSpec",
+    "Sensitivity",
+    "Statistic",
     "Users",
     "check_rows",
 ]
