@@ -29,6 +29,7 @@ from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.release import CentralAlgorithm, Part, Release
 from shuffle_sim.roles import CuratorShard
 from shuffle_sim.sampling.randomness import Role, entropy_of, stream
+from shuffle_sim.wire.codec import decode, encode
 
 _BLOCKS = 16
 _LARGEST_BLOCK = 65_536  # users: a block's rows are looked at together
@@ -62,20 +63,23 @@ class Curator:
         self._blocks = [blocks[each::workers] for each in range(min(workers, len(blocks)))]
         self._shards = [self._shard(each) for each in self._blocks]
         self._users = population.users
-        self._open: dict[int, bool] = {}  # sessions: whether they still answer
+        self._open: dict[int, Release] = {}  # the last query of each session that goes on
 
     def answer(self, release: Release, index: int) -> Any:
         """The released value, or the journaled one if the release is over already.
 
         Raises:
-            ParameterError: users that do not exist, or a session that is not open.
+            ParameterError: no release, one of users that do not exist, of what has no canonical
+                bytes, or of a session that is not open for it. Nothing is charged then.
         """
+        if not isinstance(release, Release):
+            raise ParameterError("release", release, "None or a Release, as `plan` returns it")
         if release.cohort.stop > self._users:
             raise ParameterError("cohort", release.cohort.ranges, f"of {self._users} users")
-        opened = self._session(release, index)
+        opened, public = self._session(release, index), release.public()
         if release.event is not None:
             self._ledger.charge(release.cohort, release.event)
-        known = self._journal.charge((("release", hashlib.sha256(release.public()).digest()),))
+        known = self._journal.charge((("release", hashlib.sha256(public).digest()),))
         if known is not None:
             (released,) = known
         else:
@@ -84,10 +88,15 @@ class Curator:
             )
             rng = stream(self._journal.entropy, index, Role.CURATOR, 0)
             drawn = (rng,) if opened is None else (rng, opened)
-            released = release.mechanism.sample(value, release.sensitivity.value, *drawn)
+            sampled = release.mechanism.sample(value, release.sensitivity.value, *drawn)
+            # The first run sees what a resumed one reads: plain values, arrays that are read-only.
+            released = decode(encode(sampled), ())
             self._journal.settle((released,))
         if opened is not None:
-            self._open[index if release.session is None else release.session] = bool(released)
+            first = index if release.session is None else release.session
+            self._open.pop(first, None)
+            if released:
+                self._open[first] = release
         return released
 
     def _session(self, release: Release, index: int) -> np.random.Generator | None:
@@ -95,9 +104,13 @@ class Curator:
         if not release.mechanism.sessions:
             return None
         first = index if release.session is None else release.session
-        if first != index and not self._open.get(first, False):
-            allowed = "the index of a release whose session is open: no query was below it yet"
-            raise ParameterError("session", release.session, allowed)
+        if release.session is not None:
+            if (paid := self._open.get(first)) is None:
+                allowed = "the index of a release whose session is open: no query was below it yet"
+                raise ParameterError("session", first, allowed)
+            if (paid.cohort, paid.mechanism) != (release.cohort, release.mechanism):
+                allowed = f"that of a release of {paid.cohort} by {paid.mechanism}, as was paid for"
+                raise ParameterError("session", first, allowed)
         return stream(self._journal.entropy, first, Role.CURATOR, 1)
 
     def _total(self, part: Part, cohort: Cohort) -> Floats:

@@ -82,6 +82,8 @@ class Release:
 
     def __post_init__(self) -> None:
         """Refuse a mechanism without a sensitivity in its norm."""
+        if not isinstance(self.cohort, Cohort):
+            raise ParameterError("cohort", self.cohort, "a Cohort, such as Cohort.of(0, 100)")
         if not isinstance(self.mechanism, Mechanism):
             raise ParameterError("mechanism", self.mechanism, "a Mechanism, such as Gaussian(4.2)")
         norm = self.mechanism.norm
@@ -111,8 +113,19 @@ class Release:
         return self.mechanism.event if self.session is None else None
 
     def public(self) -> bytes:
-        """All of it in canonical bytes."""
-        return encode((self.cohort, self.statistic, self.sensitivity, self.mechanism, self.session))
+        """All of it in canonical bytes.
+
+        Raises:
+            ParameterError: the statistic or the mechanism is no dataclass of plain values.
+        """
+        parts = (self.cohort, self.statistic, self.sensitivity, self.mechanism, self.session)
+        try:
+            return encode(parts)
+        except TypeError as error:
+            allowed = (
+                f"of a statistic and a mechanism that are dataclasses of plain values ({error})"
+            )
+            raise ParameterError("release", self.statistic, allowed) from error
 
 
 class CentralAlgorithm(Algorithm[State, Release], ABC, Generic[State]):

@@ -19,7 +19,7 @@ from shuffle_sim.errors import CheckpointError, RoundAbortedError
 from shuffle_sim.execution.checkpoint import FILE, Checkpoint
 from shuffle_sim.execution.runtime import HostLostError, InProcessRuntime
 from shuffle_sim.privacy.events import GaussianEvent, NonPrivateEvent, ThresholdEvent
-from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace, Noise, NoNoise
+from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace, Mechanism, Noise, NoNoise
 from shuffle_sim.privacy.sparse_vector import AboveThreshold
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.adversary import Dropout
@@ -347,7 +347,116 @@ def test_a_session_that_nobody_opened_is_refused():
         run(Unopened(None), ROWS)
 
 
+class Listed(Rounds):
+    """These releases, one after the other."""
+
+    def __init__(self, *releases):
+        super().__init__(None, len(releases))
+        self.releases = releases
+
+    def plan(self, state):
+        return self.releases[len(state)] if len(state) < self.times else None
+
+
+def query(epsilon=0.5, users=N, session=None):
+    return Release.of(Cohort.of(0, users), First(), AboveThreshold(epsilon, -1e6, 2.0), session)
+
+
+@pytest.mark.parametrize(
+    "releases",
+    [
+        (query(session=0),),
+        (query(), query(1e6, session=0)),
+        (query(users=1), query(session=0)),
+        (query(), query(), query(0.1, session=1)),
+    ],
+    ids=["its own", "less noise", "other users", "a second session"],
+)
+def test_a_query_that_no_charge_paid_for_is_refused(releases):
+    with pytest.raises(ParameterError, match=r"^session = ") as caught:
+        run(Listed(*releases), ROWS)
+    assert len(caught.value.ledger.charges) == len(releases) - 1
+
+
+def test_two_sessions_may_be_interleaved(tmp_path):
+    releases = [query(), query(0.25), query(session=0), query(0.25, session=1), query(session=0)]
+    result = run(Listed(*releases), ROWS, checkpoint=tmp_path)
+    paid = [charge.event for charge in result.ledger.charges]
+    assert paid == [ThresholdEvent(0.5), ThresholdEvent(0.25)]
+    again = run(Listed(*releases), ROWS, checkpoint=tmp_path, resume=True)
+    assert (again.value.tolist(), again.privacy) == (result.value.tolist(), result.privacy)
+
+
+# What is released
+
+
+@dataclass(frozen=True)
+class Given(Mechanism):
+    """Releases what it is told; not private."""
+
+    norm = "l2"
+    kind: str
+    event = property(lambda self: NonPrivateEvent())
+
+    def sample(self, value, sensitivity, rng):
+        return {
+            "truth": np.bool_(True),
+            "index": np.int64(3),
+            "number": np.float64(0.5),
+            "scalar": np.array(0.5),
+            "whole": np.arange(3),
+            "columns": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+            "pair": (1, np.ones(2)),
+        }[self.kind]
+
+
+def shown(value):
+    flags = getattr(value, "flags", None)
+    inner = [shown(each) for each in value] if isinstance(value, tuple) else repr(value)
+    return type(value), inner, flags is not None and (flags.writeable, flags.c_contiguous)
+
+
+@pytest.mark.parametrize("kind", ["truth", "index", "number", "scalar", "whole", "columns", "pair"])
+def test_a_resumed_run_sees_the_very_values_of_the_first(kind, tmp_path):
+    class Seen(Listed):
+        def update(self, state, estimate):
+            SEEN.append(shown(estimate))
+            return (*state, estimate)
+
+        def result(self, state):
+            return state
+
+    SEEN.clear()
+    algorithm = Seen(Release.of(Cohort.of(0, N), BallSum(1.0), Given(kind)))
+    for how in ({}, {"checkpoint": tmp_path}, {"checkpoint": tmp_path, "resume": True}):
+        run(algorithm, ROWS, **how)
+    assert SEEN[0] == SEEN[1] == SEEN[2]
+
+
+SEEN: list[object] = []
+
+
 # What is refused, before any draw
+
+
+@dataclass(frozen=True)
+class Unplain(BallSum):
+    """A statistic that has no canonical bytes."""
+
+    more: object = print
+
+
+@pytest.mark.parametrize(
+    ("release", "named"),
+    [
+        ("sum", "release"),
+        (Release.of(Cohort.of(0, N), Unplain(1.0), Gaussian(1.0)), "release"),
+    ],
+)
+def test_what_is_no_release_is_refused_before_the_charge(release, named):
+    with pytest.raises(ParameterError, match=f"^{named} = ") as caught:
+        run(Listed(release), ROWS)
+    assert caught.value.ledger.charges == ()
 
 
 @pytest.mark.parametrize(
@@ -385,6 +494,7 @@ def test_options_of_messages_are_refused_by_name(options, named):
             "sensitivity",
         ),
         (lambda: Release.of(Cohort.of(0, N), BallSum(1.0), "gaussian"), "mechanism"),
+        (lambda: Release.of((0, N), BallSum(1.0), Gaussian(1.0)), "cohort"),
         (lambda: Release.of(Cohort.of(0, N), BallSum(1.0), Gaussian(1.0), session=0), "session"),
         (lambda: Sensitivity(0.0, "l2", "-"), "sensitivity"),
         (lambda: Baseline(rounds_of(), "shuffle"), "trust"),
