@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from protocols.optimisation.base import Optimiser
 from protocols.sums.binomial import BinomialRandomizer
 from shuffle_sim.arrays import Floats, Scaled
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import Gaussian, LocalGaussian, Noise, NoNoise
 from shuffle_sim.privacy.trust import Trust
@@ -32,14 +32,24 @@ class ClippedMean(Statistic):
     Attributes:
         query: what is asked of each row.
         norm_bound: L, to which longer values are clipped; values that are not finite count as 0.
-        users: of the cohort.
+        users: n, by which the sum is divided.
         randomizer: whose ball it is.
+
+    Raises:
+        ParameterError: the randomizer's ball has another radius, or no users.
     """
 
     query: Query
     norm_bound: float
     users: int
     randomizer: BinomialRandomizer
+
+    def __post_init__(self) -> None:
+        """Check that the stated sensitivity is that of the value."""
+        integer("users", self.users)
+        if self.norm_bound != self.randomizer.norm_bound:
+            allowed = f"that of the randomizer, {self.randomizer.norm_bound}"
+            raise ParameterError("norm_bound", self.norm_bound, allowed)
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -49,7 +59,7 @@ class ClippedMean(Statistic):
 
     def __call__(self, total: Total, users: int) -> Floats:
         """Shape (d,)."""
-        return total(self.part) / users
+        return total(self.part) / self.users
 
     def part(self, rows: Floats) -> Floats:
         """The sum of the clipped values of some rows."""
