@@ -42,7 +42,14 @@ class BallSum(Statistic):
         return total(self.part)
 
     def part(self, rows: Floats) -> Floats:
-        """The sum of some rows; a row that is not finite counts as 0."""
+        """The sum of some rows; a row that is not finite counts as 0.
+
+        Raises:
+            ParameterError: rows that are no vectors, such as persons' records: only vectors are
+                clipped to the radius as a whole.
+        """
+        if rows.ndim != 2:
+            raise ParameterError("data.shape", rows.shape, "(users, d): one vector for each user")
         finite = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
         norms = np.hypot.reduce(finite, axis=1, keepdims=True)  # does not overflow
         scaled: Floats = finite * np.minimum(1.0, self.radius / np.maximum(norms, self.radius))

@@ -196,11 +196,21 @@ def run_curator(
 
 
 def _suited(algorithm: CentralAlgorithm[Any], data: Population | ArrayLike) -> Population:
+    """The population; where not all rows are in memory, the first stands for all."""
     population = population_of(data)
     if population.users != algorithm.users:
         raise ParameterError("data", population.users, f"the rows of {algorithm.users} users")
     if isinstance(population, InMemory):
         algorithm.check(population.array)
+    elif (release := algorithm.plan(algorithm.init())) is not None:
+        row = population.rows(0, 1)
+        try:
+            release.statistic(lambda part: part(row), 1)
+        except (ValueError, TypeError, IndexError) as error:
+            if isinstance(error, ParameterError):
+                raise
+            allowed = f"rows that the statistic can read ({error})"
+            raise ParameterError("data", row.shape, allowed) from error
     return population
 
 

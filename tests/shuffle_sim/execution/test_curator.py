@@ -1,7 +1,7 @@
 """The curator: charge before draw, the same bits everywhere, resumed runs, sessions, refusals."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from protocols.comparison.baselines import Baseline
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.auditing.conformance import LawError, check_variance
 from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import Generated
 from shuffle_sim.errors import CheckpointError, RoundAbortedError
 from shuffle_sim.execution.checkpoint import FILE, Checkpoint
@@ -145,6 +146,18 @@ def labelled():
     return rows()
 
 
+def test_a_clipped_mean_has_the_sensitivity_that_it_states():
+    """Whatever the cohort: it divides by the users that it states, and clips where it says."""
+    spec = rounds_of().plan(rounds_of().init())
+    mean = Baseline(rounds_of(), "central").translated(spec).statistic
+    half = replace(mean, users=2 * mean.users)
+    total = np.ones(3)
+    assert np.array_equal(half(lambda part: total, mean.users), total / half.users)
+    assert half.sensitivity.value == mean.sensitivity.value / 2
+    with pytest.raises(ParameterError, match=r"^norm_bound = "):
+        replace(mean, norm_bound=mean.norm_bound / 2)
+
+
 @pytest.mark.parametrize("workers", [2, 5])
 def test_any_number_of_workers_gives_the_same_bits(workers):
     alone = run(Rounds(Gaussian(3.0)), ROWS, seed=5, block_size=60)
@@ -161,6 +174,10 @@ def test_ray_workers_give_the_bits_of_one_process():
 
 def unit_rows(rng, count):
     return rng.normal(size=(count, D)) / 3
+
+
+def plain_numbers(rng, count):
+    return rng.normal(size=count)
 
 
 def test_rows_that_are_made_when_asked_for_are_added_too():
@@ -518,6 +535,34 @@ def test_users_that_do_not_exist_are_refused_before_the_charge():
     with pytest.raises(ParameterError, match="cohort") as caught:
         run(Beyond(None), ROWS)
     assert caught.value.ledger.charges == ()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        Persons.in_memory(np.ones((N, 4, D))),
+        Persons.in_memory([np.ones((1 + at % 2, D)) for at in range(N)]),
+        Generated(N, plain_numbers),
+    ],
+    ids=["persons", "ragged persons", "numbers"],
+)
+def test_rows_that_are_no_vectors_are_refused_before_the_charge(data):
+    """Of persons' records, each column would be clipped apart: beyond the stated sensitivity."""
+    with pytest.raises(ParameterError, match=r"^data.shape = ") as caught:
+        run(CentralSum(n=N, d=D, mechanism=Gaussian(3.0)), data)
+    assert not hasattr(caught.value, "__notes__")  # nothing is spent
+
+
+def test_rows_out_of_memory_that_a_statistic_cannot_read_are_refused_before_the_charge():
+    @dataclass(frozen=True)
+    class Fourth(BallSum):
+        def part(self, rows):
+            return rows[:, 3].sum()
+
+    release = Release.of(Cohort.of(0, N), Fourth(1.0), Gaussian(3.0))
+    with pytest.raises(ParameterError, match=r"^data = \(1, 3\): must be rows that the") as caught:
+        run(Listed(release), Generated(N, unit_rows))
+    assert not hasattr(caught.value, "__notes__")
 
 
 # A third party's
