@@ -10,7 +10,7 @@ from rounds import records
 
 from protocols import ScalarSum, VectorSum
 from protocols.central.sums import BallSum, CentralSum
-from protocols.comparison.baselines import Baseline
+from protocols.comparison.baselines import Baseline, ClippedMean
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.auditing.conformance import LawError, check_variance
 from shuffle_sim.data.cohort import Cohort
@@ -150,6 +150,7 @@ def test_a_clipped_mean_has_the_sensitivity_that_it_states():
     """Whatever the cohort: it divides by the users that it states, and clips where it says."""
     spec = rounds_of().plan(rounds_of().init())
     mean = Baseline(rounds_of(), "central").translated(spec).statistic
+    assert isinstance(mean, ClippedMean)
     half = replace(mean, users=2 * mean.users)
     total = np.ones(3)
     assert np.array_equal(half(lambda part: total, mean.users), total / half.users)
