@@ -199,7 +199,9 @@ class SplitAndMix(Theorem[SplitMixEvent]):
             if found <= cap:
                 return min(found, _noise_epsilon(events, delta - _revealed(events, found)))
             cap *= 2
-        return math.inf
+        if delta <= _revealed(events, 0.0):
+            return math.inf
+        return least_epsilon(lambda epsilon: self.delta(events, epsilon), delta)
 
     def delta(self, events: Releases[SplitMixEvent], epsilon: float) -> float:
         """The noise's delta and what the statistical security adds, the least up to `epsilon`."""
@@ -221,7 +223,8 @@ def _releases(events: Releases[Any]) -> int:
 
 
 def _revealed(events: Releases[SplitMixEvent], epsilon: float) -> float:
-    total = sum(count * e.coordinates * 2**-e.security for e, count in events)
+    # At most 2^-1000: never 0, and more than 1 from the epsilon on at which e^epsilon is cut off.
+    total = sum(count * e.coordinates * 2 ** -min(e.security, 1000.0) for e, count in events)
     return (1 + math.exp(min(epsilon, 700.0))) * total
 
 
