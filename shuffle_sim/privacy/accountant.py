@@ -14,6 +14,7 @@ from shuffle_sim.privacy.theorems import by_theorem, theorem_of
 
 NOTHING = "nothing was released"
 MIXED = "composition of several kinds of releases (docs: theory, Composition)"
+_MIN_DELTA = 1e-300  # below, curves lose their digits: such a delta counts as 0
 _SHARES = (0.001, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 1.0)
 """Of delta, given to one kind of release for bounds that need some: the best is taken."""
 
@@ -54,7 +55,7 @@ class ShuffleAccountant:
             ParameterError: delta outside [0, 1).
         """
         delta = real("target_delta", target_delta, 0.0, 1.0, closed=(True, False))
-        return _epsilon(frozenset(self._events.items()), delta)
+        return _epsilon(frozenset(self._events.items()), delta if delta >= _MIN_DELTA else 0.0)
 
     def get_delta(self, target_epsilon: float) -> float:
         """The least delta proven at `target_epsilon` (rounded up).
@@ -112,7 +113,7 @@ def _delta(key: _Key, epsilon: float) -> float:
         return theorem.delta(events, epsilon)
     if _epsilon(key, 0.0) <= epsilon:
         return 0.0
-    low, high = math.log(1e-300), 0.0  # the least delta whose epsilon is enough, by bisection
+    low, high = math.log(_MIN_DELTA), 0.0  # the least delta whose epsilon is enough, by bisection
     for _ in range(50):
         middle = (low + high) / 2
         enough = _epsilon(key, math.exp(middle)) <= epsilon

@@ -113,7 +113,7 @@ class Selection(Theorem[SelectionEvent]):
 
     def rho(self, event: SelectionEvent) -> float:
         """epsilon^2/8, of a bounded range (Cesar and Rogers 2021)."""
-        return event.epsilon**2 / 8
+        return event.epsilon * event.epsilon / 8
 
 
 class Test(Theorem[TestEvent]):

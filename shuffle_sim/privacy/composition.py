@@ -25,6 +25,7 @@ from shuffle_sim.privacy.bounds.gaussian import delta_gdp, epsilon_gdp
 _MOST_SHIFTS = 4096
 MAX_EPSILON = 1e4
 """Beyond it nothing is called private."""
+_MAX_MU = 1e8  # beyond, the curve's digits are lost
 
 
 @dataclass(frozen=True)
@@ -69,15 +70,14 @@ class Parts:
 
     @property
     def _finite(self) -> bool:
-        return self.mu < math.inf and all(e < math.inf and d < 1 for e, d, _ in self.steps)
+        return self.mu <= _MAX_MU and all(e * n < 1e300 and d < 1 for e, d, n in self.steps)
 
     def _shifts(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The values of S with their probabilities; values are rounded up where there are many."""
         shifts: NDArray[Any] = np.zeros(1)
         weights: NDArray[Any] = np.ones(1)
         for e, _, count in self.steps:
-            up = np.arange(count + 1.0)
-            law = scipy.stats.binom.pmf(up, count, scipy.special.expit(e))
+            up, law = _upward(count, float(scipy.special.expit(e)))
             shifts = np.add.outer(shifts, (2 * up - count) * e).ravel()
             weights = np.outer(weights, law).ravel()
             if shifts.size > _MOST_SHIFTS:
@@ -86,6 +86,20 @@ class Parts:
                 weights = np.bincount(cells, weights)
                 shifts = shifts.min() + width * np.arange(weights.size)
         return shifts, weights
+
+
+def _upward(count: int, p: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """How many of `count` steps go up, with probabilities; rounded up where there are many."""
+    if count < _MOST_SHIFTS:
+        up = np.arange(count + 1.0)
+        return up, scipy.stats.binom.pmf(up, count, p)
+    mean, reach = count * p, 40 * math.sqrt(count * p * (1 - p)) + 40
+    ends = max(0.0, mean - reach), min(float(count), mean + reach)
+    up = np.unique([*np.linspace(*ends, _MOST_SHIFTS // 2).round(), float(count)])
+    # The mass between two of them is the difference of tails: it is accurate from the smaller one.
+    below = np.diff(scipy.stats.binom.cdf(up, count, p), prepend=0.0)
+    above = -np.diff(scipy.stats.binom.sf(up, count, p), prepend=1.0)
+    return up, np.where(up < mean, below, above)
 
 
 def least_epsilon(delta_of: Callable[[float], float], delta: float) -> float:

@@ -15,13 +15,15 @@ import scipy
 
 from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.privacy.bounds import laplace
-from shuffle_sim.privacy.composition import Parts
+from shuffle_sim.privacy.composition import MAX_EPSILON, Parts
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.registry import names, registered
 
 EventT = TypeVar("EventT", bound=PrivacyEvent)
 Releases = tuple[tuple[EventT, int], ...]
 """Releases of one kind over one user: (event, count) each; queries may be chosen adaptively."""
+MIN_RHO = 1e-12
+"""Below, zero-concentrated privacy says no more than the Gaussian pair, and is not computed."""
 
 
 class Theorem(ABC, Generic[EventT]):
@@ -53,7 +55,8 @@ class Theorem(ABC, Generic[EventT]):
 
         A pure epsilon gives epsilon^2/2, and a Gaussian mu gives mu^2/2.
         """
-        return min(self.pure(event), self.mu(event)) ** 2 / 2
+        least = min(self.pure(event), self.mu(event))
+        return least * least / 2
 
     def mu(self, event: EventT) -> float:
         """mu of a Gaussian pair that dominates the release; infinite where none is proven.
@@ -62,7 +65,9 @@ class Theorem(ABC, Generic[EventT]):
         its trade-off curve has one vertex, and a convex curve through it is below the polygon.
         """
         pure = self.pure(event)
-        return 2.0 * float(scipy.special.ndtri(scipy.special.expit(pure)))
+        # Concave in epsilon, so below its tangent at 0, which keeps the digits of a small epsilon.
+        tangent, tail = math.sqrt(math.pi / 2) * pure, float(scipy.special.expit(-pure))
+        return tangent if pure < 1e-5 else -2.0 * float(scipy.special.ndtri(tail)) * (1 + 1e-10)
 
     def exact(self, event: EventT, delta: float) -> float | None:
         """epsilon of a worst pair of one release by exact arithmetic, where that is known."""
@@ -77,18 +82,19 @@ class Theorem(ABC, Generic[EventT]):
     def epsilon(self, events: Releases[EventT], delta: float) -> float:
         """The least epsilon proven at `delta`, in [0, 1); infinite where none is."""
         rho = sum(count * self.rho(event) for event, count in events)
-        by_rho = laplace.epsilon_zcdp(rho, delta) if 0 < rho < math.inf and delta > 0 else math.inf
+        some = MIN_RHO <= rho <= MAX_EPSILON and delta > 0
+        by_rho = laplace.epsilon_zcdp(rho, delta) if some else math.inf
         return min(by_rho, *(parts.epsilon(delta) for parts in self._stated(events)))
 
     def delta(self, events: Releases[EventT], epsilon: float) -> float:
         """A delta proven at `epsilon`, at least 0."""
         rho = sum(count * self.rho(event) for event, count in events)
-        by_rho = laplace.delta_zcdp(rho, epsilon) if 0 < rho < math.inf else 1.0
+        by_rho = laplace.delta_zcdp(rho, epsilon) if MIN_RHO <= rho <= MAX_EPSILON else 1.0
         return min(by_rho, *(parts.delta(epsilon) for parts in self._stated(events)))
 
     def gaussian(self, events: Releases[EventT], share: float) -> tuple[float, float]:
         """(mu, delta given up) of a Gaussian pair that dominates them all; `share` may be used."""
-        return math.sqrt(sum(count * self.mu(event) ** 2 for event, count in events)), 0.0
+        return math.hypot(*(math.sqrt(count) * self.mu(event) for event, count in events)), 0.0
 
     def parts(self, events: Releases[EventT], share: float) -> list[Parts]:
         """What dominates them all, beside other kinds; `share` of delta may be given up.

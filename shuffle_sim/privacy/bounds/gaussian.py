@@ -54,7 +54,10 @@ def mu_of(epsilon: float, delta: float) -> float:
 
 
 def epsilon_gdp(delta: float, mu: float) -> float:
-    """The smallest epsilon >= 0 at which N(mu, 1) and N(0, 1) are indistinguishable at `delta`."""
+    """The smallest epsilon >= 0 at which N(mu, 1) and N(0, 1) are indistinguishable at `delta`.
+
+    Rounded up. For mu of at most 1e8 and delta of at least 1e-300.
+    """
     if mu <= 0 or delta_gdp(0.0, mu) <= delta:
         return 0.0
     high = mu * mu / 2 + mu * math.sqrt(2 * math.log(1 / delta)) + 1
@@ -62,10 +65,13 @@ def epsilon_gdp(delta: float, mu: float) -> float:
         lambda epsilon: delta_gdp(epsilon, mu) - delta,
         0.0,
         high,
-        xtol=1e-14,
+        xtol=1e-14 * min(1.0, mu),
         rtol=1e-14,
         maxiter=500,
     )
+    more = 1e-13
+    while delta_gdp(root, mu) > delta:  # a steep curve, or a root of another sign
+        root, more = root * (1 + more), 2 * more
     return root * (1 + 1e-13)
 
 

@@ -116,7 +116,7 @@ def delta_zcdp(rho: float, epsilon: float) -> float:
     inf over alpha > 1 of e^{(alpha - 1)(alpha rho - epsilon)} (1 - 1/alpha)^alpha / (alpha - 1);
     every alpha gives a bound.
     """
-    return math.exp(_log_delta_zcdp(positive("rho", rho), epsilon))
+    return math.exp(_log_delta_zcdp(positive("rho", rho), min(epsilon, 1e6)))
 
 
 def _log_delta_zcdp(rho: float, epsilon: float) -> float:
@@ -126,8 +126,13 @@ def _log_delta_zcdp(rho: float, epsilon: float) -> float:
             extra * ((1 + extra) * rho - epsilon) + (1 + extra) * math.log1p(-1 / (1 + extra)) - x
         )
 
+    # The best is near epsilon/(2 rho) or 1/sqrt(2 rho), whichever is more.
+    most = max(1e6, 10 * (epsilon / rho + 1 / math.sqrt(rho)))
     best = scipy.optimize.minimize_scalar(
-        log_bound, bounds=(math.log(1e-6), math.log(1e6)), method="bounded", options={"xatol": 1e-9}
+        log_bound,
+        bounds=(math.log(1e-6), math.log(most)),
+        method="bounded",
+        options={"xatol": 1e-9},
     )
     return min(0.0, float(best.fun))
 

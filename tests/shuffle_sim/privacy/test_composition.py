@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from outside import forget, installed
-from scipy.special import expit, ndtr
+from scipy.special import expit, log_expit, log_ndtr, ndtr
+from scipy.stats import binom
 
 from shuffle_sim import ParameterError, ShuffleSimError
 from shuffle_sim.auditing.conformance import LawError, check_theorem
@@ -89,6 +90,56 @@ def test_many_shifts_are_rounded_up_never_down(steps, mu):
     here = Parts(tuple(steps) * 9, mu)  # more values of the sum than are kept apart
     few = Parts(tuple((e, d, 9 * count) for e, d, count in steps), mu)
     assert here.epsilon(1e-5) >= few.epsilon(1e-5) - 1e-9
+
+
+@pytest.mark.parametrize("count", [5000, 2**40])
+@pytest.mark.parametrize("reach", [0.5, 3.0])
+def test_very_many_steps_are_rounded_up_by_little(count, reach):
+    """They come near their Gaussian limit, of mu = e sqrt(count)."""
+    step = reach / math.sqrt(count)
+    many, limit = Parts(((step, 0.0, count),)), Parts((), reach)
+    for delta in (1e-9, 1e-5, 1e-2):
+        assert limit.epsilon(delta) * (1 - 2e-2) < many.epsilon(delta) < limit.epsilon(delta) * 1.03
+    if count < 10**4:  # the exact law, by the sum over all of its values
+        up = np.arange(count + 1.0)
+        law, shifts = binom.pmf(up, count, expit(step)), (2 * up - count) * step
+        for epsilon in (0.0, 1.0, 5.0):
+            exact = law @ np.maximum(0.0, -np.expm1(epsilon - shifts))
+            assert exact * (1 - 1e-9) <= many.delta(epsilon) <= exact * 1.1 + 1e-12
+
+
+@pytest.mark.parametrize("pure", [1e-300, 1e-17, 1e-9, 1e-5, 0.01, 1.0, 20.0, 36.0, 37.0, 700.0])
+def test_the_gaussian_of_a_pure_epsilon_dominates_its_randomised_response(pure):
+    mu = theorem_of(LaplaceEvent).mu(LaplaceEvent(pure))
+    if pure < 1e-5:  # TV is tanh(pure/4) or less, and 2 Phi(mu/2) - 1 of the Gaussian
+        assert mu / math.sqrt(2 * math.pi) >= pure / 2 * (1 - 1e-12)
+    assert log_ndtr(-mu / 2) <= log_expit(-pure) + 1e-15
+
+
+@pytest.mark.parametrize(
+    "event",
+    [GaussianEvent(10.0**power) for power in (-200, -7, 6, 7, 9, 100, 200)]
+    + [LaplaceEvent(10.0**power) for power in (-300, -17, -7, -6, 2, 200, 308)],
+    ids=repr,
+)
+@pytest.mark.parametrize("count", [1, 2, 1000])
+def test_extreme_noise_has_bounds_that_are_each_others_inverse(event, count):
+    made = ShuffleAccountant().compose(event, count)
+    for delta in (1e-320, 1e-100, 1e-9, 0.5):
+        epsilon = made.get_epsilon(delta)
+        assert epsilon >= 0
+        if epsilon < math.inf:
+            assert made.get_delta(epsilon) <= delta * 1.01  # differences lose digits there
+    assert 0 <= made.get_delta(0.1) <= 1
+
+
+def test_an_accurate_secure_sum_is_not_said_to_be_pure():
+    """Its messages are within 2^-s, which underflows, of those that are private."""
+    secure = SplitMixEvent(10_000, 10_000, 0.02, 50, 250, 2**30)
+    made = ShuffleAccountant().compose(secure)
+    assert secure.security > 1100
+    assert 0 < made.get_delta(2.0) < 1e-290
+    assert math.isinf(made.get_epsilon(0.0))
 
 
 def accountant(*events):
