@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass, replace
 
 from shuffle_sim.errors import integer, positive, real
-from shuffle_sim.privacy.bounds import blanket, laplace
+from shuffle_sim.privacy.bounds import blanket, gamma, laplace
 
 MIN_HONEST_SPLIT_MIX = 19
 """Honest users from which the analysis of split and mix holds."""
@@ -98,8 +98,7 @@ class GammaEvent(PrivacyEvent):
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        positive("rate", self.rate)
-        integer("d", self.coordinates)
+        gamma.check(self.rate, self.coordinates)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from scipy import special, stats
 from shuffle_sim.auditing.conformance import LawError, check_pmf
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.bounds import gamma, gaussian
+from shuffle_sim.privacy.events import GammaEvent
 
 DELTAS = [(1, 1.5, 10, 1.983458e-3), (1, 2, 20, 2.015367e-3), (1, 1.2, 2, 3.262780e-2)]
 RATES = {
@@ -249,3 +250,13 @@ def test_bad_parameters_are_refused(call, name):
     with pytest.raises(ParameterError) as caught:
         call()
     assert caught.value.parameter == name
+
+
+@pytest.mark.parametrize(
+    ("rate", "d", "named"), [(1e-7, 1, "rate"), (2e6, 1, "rate"), (1.0, 10**7, "d")]
+)
+def test_an_event_without_a_curve_is_refused_when_it_is_made(rate, d, named):
+    """Not first by the ledger, after the release."""
+    with pytest.raises(ParameterError) as caught:
+        GammaEvent(rate, d)
+    assert caught.value.parameter == named
