@@ -200,6 +200,8 @@ def _suited(algorithm: CentralAlgorithm[Any], data: Population | ArrayLike) -> P
     population = population_of(data)
     if population.users != algorithm.users:
         raise ParameterError("data", population.users, f"the rows of {algorithm.users} users")
+    if algorithm.unit is Unit.PERSON and Unit(population.unit) is not Unit.PERSON:
+        raise ParameterError("data", population.unit, "of persons, such as Persons.in_memory(...)")
     if isinstance(population, InMemory):
         algorithm.check(population.array)
     elif (release := algorithm.plan(algorithm.init())) is not None:

@@ -20,11 +20,12 @@ from shuffle_sim.errors import CheckpointError, RoundAbortedError
 from shuffle_sim.execution.checkpoint import FILE, Checkpoint
 from shuffle_sim.execution.runtime import HostLostError, InProcessRuntime
 from shuffle_sim.privacy.events import GaussianEvent, NonPrivateEvent, ThresholdEvent
+from shuffle_sim.privacy.guarantee import Unit
 from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace, Mechanism, Noise, NoNoise
 from shuffle_sim.privacy.sparse_vector import AboveThreshold
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.adversary import Dropout
-from shuffle_sim.protocol.base import Protocol
+from shuffle_sim.protocol.base import Protocol, Query
 from shuffle_sim.protocol.release import CentralAlgorithm, Release, Sensitivity
 
 N, D = 500, 3
@@ -536,6 +537,47 @@ def test_users_that_do_not_exist_are_refused_before_the_charge():
     with pytest.raises(ParameterError, match="cohort") as caught:
         run(Beyond(None), ROWS)
     assert caught.value.ledger.charges == ()
+
+
+@dataclass(frozen=True)
+class OfPersons(BallSum):
+    """The sum of the persons' mean records."""
+
+    def part(self, rows):
+        return super().part(rows.mean(axis=1))
+
+
+@dataclass(frozen=True)
+class Only(Query):
+    """Asks for the only number of a person."""
+
+    def __call__(self, rows):
+        return np.asarray(rows[:, 0, 0])
+
+
+class Flat(ScalarSum):
+    """The sum of persons' only numbers."""
+
+    @property
+    def vocabulary(self):
+        return (*super().vocabulary, Only)
+
+    def plan(self, state):
+        spec = super().plan(state)
+        return None if spec is None else replace(spec, query=Only())
+
+
+def test_the_guarantee_has_the_unit_of_the_data():
+    algorithm = Listed(Release.of(Cohort.of(0, N), OfPersons(1.0), Gaussian(3.0)))
+    persons = Persons.in_memory(np.ones((N, 4, D)))
+    assert run(algorithm, persons).unit is Unit.PERSON
+    assert run(ALGORITHM, ROWS).unit is Unit.RECORD
+    alone = Persons.in_memory(ROWS.clip(0, 1)[:, None, :1])
+    shuffled = run(Flat(n=N, g=4, b=20), alone)
+    assert (shuffled.unit, shuffled.promised.unit) == (Unit.PERSON, Unit.PERSON)
+    algorithm.unit = Unit.PERSON
+    with pytest.raises(ParameterError, match=r"^data = 'record': must be of persons"):
+        run(algorithm, ROWS)
 
 
 @pytest.mark.parametrize(
