@@ -112,7 +112,7 @@ class PrivacyLedger:
         """The guarantee of the whole run for its worst-off user at `delta`.
 
         Args:
-            delta: in (0, 1).
+            delta: in [0, 1).
             settled: with the noise that was really added; False: as planned.
             assumptions: carried into the guarantee.
         """
