@@ -1,9 +1,10 @@
 """shuffle-sim: simulate shuffle-model differential privacy, users, shuffler and analyzer apart."""
 
+from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.result import Result
-from shuffle_sim.privacy.guarantee import Guarantee, Privacy, Unit
+from shuffle_sim.privacy.guarantee import Guarantee, Privacy
 from shuffle_sim.privacy.trust import Trust
 
 __all__ = [

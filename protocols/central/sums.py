@@ -27,9 +27,15 @@ MECHANISMS: dict[str, Callable[[Privacy, int], Noise]] = {
 
 @dataclass(frozen=True)
 class BallSum(Statistic):
-    """The sum of rows scaled into the l2 ball of a radius around 0, (users, d) to (d,)."""
+    """The sum of rows scaled into the l2 ball around 0, (users, d) to (d,).
+
+    Attributes:
+        radius: of the ball.
+        d: columns of the rows; None: any.
+    """
 
     radius: float
+    d: int | None = None
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -48,8 +54,9 @@ class BallSum(Statistic):
             ParameterError: rows that are no vectors, such as persons' records: only vectors are
                 clipped to the radius as a whole.
         """
-        if rows.ndim != 2:
-            raise ParameterError("data.shape", rows.shape, "(users, d): one vector for each user")
+        if rows.ndim != 2 or self.d not in (None, rows.shape[1]):
+            allowed = f"(users, {self.d or 'd'}): one vector for each user"
+            raise ParameterError("data.shape", rows.shape, allowed)
         finite = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
         norms = np.hypot.reduce(finite, axis=1, keepdims=True)  # does not overflow
         scaled: Floats = finite * np.minimum(1.0, self.radius / np.maximum(norms, self.radius))
@@ -78,7 +85,7 @@ class CentralSum(CentralAlgorithm[Floats | None]):
         self.n, self.d = integer("n", n), integer("d", d)
         self.norm_bound = real("norm_bound", norm_bound, *MAGNITUDES, closed=(True, True))
         self._delta = real("delta", delta, 0.0, 1.0, closed=(True, False))
-        self.mechanism, self.statistic = mechanism, BallSum(self.norm_bound)
+        self.mechanism, self.statistic = mechanism, BallSum(self.norm_bound, self.d)
         self._release = Release.of(Cohort.of(0, self.n), self.statistic, mechanism)
 
     @classmethod

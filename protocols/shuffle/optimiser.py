@@ -144,6 +144,6 @@ def optimiser(name: str) -> type[FirstOrder[Any]]:
         ParameterError: there is none.
     """
     kinds = optimisers()
-    if name not in kinds:
+    if name not in list(kinds):  # a list: what is not a name need not be hashable
         raise ParameterError("protocol", name, f"an optimiser: one of {', '.join(kinds)}")
     return kinds[name]

@@ -160,7 +160,7 @@ class Persons(Population):
     @property
     def unit(self) -> Unit:
         """A person."""
-        return "person"
+        return Unit.PERSON
 
     @property
     def resident(self) -> bool:
@@ -226,7 +226,7 @@ class PersonRows:
         self._present: NDArray[np.bool_] | None = None
         if rows.ndim == 3 and rows.shape[2] == columns:
             self.records = rows.reshape(-1, columns, order="F")
-        elif rows.ndim == 3 and rows.shape[2] == columns + 1:
+        elif _ragged(rows, columns):
             self._present = rows[:, :, 0] > 0
             self.records = np.asfortranarray(rows[self._present, 1:])
         else:
@@ -262,3 +262,9 @@ def _whole(parameter: str, names: NDArray[Any]) -> None:
         missing = int(empty[0])
     if missing is not None:
         raise ParameterError(f"{parameter}, row {missing + 1}", None, "given (the first row is 1)")
+
+
+def _ragged(rows: Floats, columns: int) -> bool:
+    """Whether the first column says which records there are; it may be one too many."""
+    marked = rows.ndim == 3 and rows.shape[2] == columns + 1
+    return marked and bool(np.isin(rows[:, :, 0], (0.0, 1.0)).all())

@@ -2,8 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,8 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.sampling.randomness import Role, entropy_of, stream
 
-Unit = Literal["record", "person"]
-"""What a user stands for: one record, or a person with all its records."""
+
+class Unit(StrEnum):
+    """Whose data neighbours differ in: one record, or all records of one person."""
+
+    RECORD = "record"
+    PERSON = "person"
 
 
 class Population(ABC):
@@ -35,7 +40,7 @@ class Population(ABC):
     @property
     def unit(self) -> Unit:
         """What privacy protects: one record."""
-        return "record"
+        return Unit.RECORD
 
 
 def plain_array(parameter: str, data: ArrayLike) -> NDArray[Any]:

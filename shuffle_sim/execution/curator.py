@@ -17,13 +17,13 @@ from numpy.typing import ArrayLike
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
-from shuffle_sim.data.population import InMemory, Population, population_of
+from shuffle_sim.data.population import InMemory, Population, Unit, population_of
 from shuffle_sim.errors import ParameterError, RoundAbortedError, integer
 from shuffle_sim.execution.checkpoint import Journal, RunIdentity, journal_of
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.result import ReportCounts, Result, spending
 from shuffle_sim.execution.runtime import ATTEMPTS, HostLostError, Runtime
-from shuffle_sim.privacy.guarantee import Guarantee, Unit
+from shuffle_sim.privacy.guarantee import Guarantee
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.release import CentralAlgorithm, Part, Release
@@ -92,6 +92,8 @@ class Curator:
             # The first run sees what a resumed one reads: plain values, arrays that are read-only.
             released = decode(encode(sampled), ())
             self._journal.settle((released,))
+        if release.event is not None:
+            self._ledger.settle(release.cohort.size)
         if opened is not None:
             first = index if release.session is None else release.session
             self._open.pop(first, None)
@@ -200,8 +202,10 @@ def _suited(algorithm: CentralAlgorithm[Any], data: Population | ArrayLike) -> P
     population = population_of(data)
     if population.users != algorithm.users:
         raise ParameterError("data", population.users, f"the rows of {algorithm.users} users")
-    if algorithm.unit is Unit.PERSON and Unit(population.unit) is not Unit.PERSON:
-        raise ParameterError("data", population.unit, "of persons, such as Persons.in_memory(...)")
+    if algorithm.unit is Unit.PERSON and population.unit is not Unit.PERSON:
+        raise ParameterError(
+            "data", str(population.unit), "of persons, such as Persons.in_memory(...)"
+        )
     if isinstance(population, InMemory):
         algorithm.check(population.array)
     elif (release := algorithm.plan(algorithm.init())) is not None:
@@ -228,4 +232,4 @@ def _guarantee(
     if seed is not None:
         notes.append("seeded: reproducible, and therefore not private")
     found = ledger.guarantee(algorithm.delta, assumptions=tuple(notes))
-    return replace(found, unit=Unit(population.unit))
+    return replace(found, unit=population.unit)

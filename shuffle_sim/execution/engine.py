@@ -30,7 +30,6 @@ from shuffle_sim.execution.setup import (
     deployment_of,
     suited,
 )
-from shuffle_sim.privacy.guarantee import Unit
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.protocol.base import Protocol
@@ -171,7 +170,7 @@ def run(
     # applies.
     complete = not reports.corrupted and reports.accepted == reports.asked
     whole = promised if protocol.claim is not None and complete else settled
-    unit = Unit(population.unit)
+    unit = population.unit
     return Result(
         value=value,
         privacy=replace(whole, unit=unit),

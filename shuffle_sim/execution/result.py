@@ -1,15 +1,17 @@
 """What a run gives, and what became of the reports."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import AccountingError, ShuffleSimError
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.runtime import Exchange
-from shuffle_sim.privacy.guarantee import Guarantee, Unit
+from shuffle_sim.privacy.guarantee import Guarantee
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.privacy.trust import Trust
 
@@ -123,7 +125,7 @@ class Result:
         """Whether the output may be published: a seeded run can be reproduced and is not
         private.
         """
-        return self.seed is None
+        return self.seed is None and math.isfinite(self.privacy.epsilon)
 
 
 @contextmanager

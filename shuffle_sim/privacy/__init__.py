@@ -21,7 +21,7 @@ from shuffle_sim.privacy.events import (
     TestEvent,
     ThresholdEvent,
 )
-from shuffle_sim.privacy.guarantee import Guarantee, Privacy, Unit
+from shuffle_sim.privacy.guarantee import Guarantee, Privacy
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.privacy.planner import Plan, SumSpec, fewest_bits, least_noise
 from shuffle_sim.privacy.theorems import Theorem, theorem_of
@@ -48,7 +48,6 @@ __all__ = [
     "Theorem",
     "ThresholdEvent",
     "Trust",
-    "Unit",
     "fewest_bits",
     "least_noise",
     "theorem_of",

@@ -2,18 +2,11 @@
 
 import math
 from dataclasses import dataclass
-from enum import StrEnum
 
+from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import positive, real
 
 REPLACE_ONE = "replace-one"
-
-
-class Unit(StrEnum):
-    """Whose data neighbours differ in: one record, or all records of one person."""
-
-    RECORD = "record"
-    PERSON = "person"
 
 
 @dataclass(frozen=True)

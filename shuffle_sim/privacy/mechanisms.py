@@ -74,7 +74,7 @@ def checked(value: Any, sensitivity: float) -> Floats:
     positive("sensitivity", sensitivity)
     array: Floats = np.asarray(value, float)
     if not np.isfinite(array).all():
-        raise ParameterError("value", value, "finite everywhere")
+        raise ParameterError("value", f"of shape {array.shape}", "finite everywhere")
     return array
 
 
@@ -314,7 +314,8 @@ class Exponential(Mechanism[int]):
         """The index of the choice with the greatest score after Gumbel noise."""
         utilities = checked(value, sensitivity)
         if utilities.ndim != 1 or not utilities.size:
-            raise ParameterError("value", value, "one utility for each of one or more choices")
+            allowed = "one utility for each of one or more choices"
+            raise ParameterError("value", f"of shape {utilities.shape}", allowed)
         with np.errstate(over="ignore"):  # a choice that is so much worse is never drawn
             scores = self.epsilon / sensitivity * (utilities - utilities.max())
         return int(np.argmax(scores + rng.gumbel(size=utilities.size)))

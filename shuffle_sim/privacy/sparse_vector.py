@@ -52,7 +52,7 @@ class PassTest(Mechanism[bool]):
         if sensitivity != 1:
             raise ParameterError("sensitivity", sensitivity, "1: neighbours' scores differ by 1")
         if score.ndim or score < 0 or score % 1:
-            raise ParameterError("value", value, "an integer score, at least 0")
+            raise ParameterError("value", "another", "an integer score, at least 0")
         curve = pass_curve(self.epsilon, self.delta)
         return bool(rng.random() < curve[min(int(score), curve.size - 1)])
 
@@ -115,7 +115,7 @@ class AboveThreshold(Mechanism[bool]):
         if sensitivity != self.sensitivity:
             raise ParameterError("sensitivity", sensitivity, f"{self.sensitivity} at every query")
         if query.ndim:
-            raise ParameterError("value", value, "one number")
+            raise ParameterError("value", f"of shape {query.shape}", "one number")
         if opened is None or opened is rng:
             raise ParameterError("opened", opened, "the generator of the session's start")
         unit = sensitivity / self.epsilon

@@ -20,7 +20,7 @@ from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.attacks.inputs import LabelFlip
 from shuffle_sim.data.labelled import held_out, labelled
 from shuffle_sim.data.persons import PersonRows, Persons
-from shuffle_sim.data.population import Generated, InMemory
+from shuffle_sim.data.population import Generated, InMemory, Unit
 from shuffle_sim.data.tables import read
 from shuffle_sim.execution.fingerprint import fingerprint
 from shuffle_sim.protocol.adversary import Chain
@@ -330,7 +330,8 @@ def test_a_run_over_persons_is_the_run_over_their_means(fidelity, data):
             MeanOfPersons(**ASK), Persons.in_memory(data), fidelity=fidelity, workers=workers, **HOW
         )
         assert result.value.tobytes() == plain.value.tobytes()
-        assert (result.privacy, result.reports) == (plain.privacy, plain.reports)
+        assert result.privacy == replace(plain.privacy, unit=Unit.PERSON)
+        assert result.reports == plain.reports
 
 
 def test_how_many_records_persons_have_changes_nothing_that_is_sent():
@@ -402,3 +403,9 @@ def test_a_person_that_claims_to_have_no_records_has_mean_zero():
     rows[1, :, 0] = 0
     persons = PersonRows(rows, 2)
     assert persons.means(2 * persons.records).tolist() == [[2, 2], [0, 0], [2, 2]]
+
+
+def test_equal_persons_with_a_column_too_many_are_not_taken_for_ragged_ones():
+    rows = np.full((4, 3, 3), -1.0)
+    with pytest.raises(ParameterError, match="2 columns each"):
+        PersonRows(rows, 2)

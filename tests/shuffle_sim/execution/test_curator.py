@@ -15,12 +15,11 @@ from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.auditing.conformance import LawError, check_variance
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.persons import Persons
-from shuffle_sim.data.population import Generated
+from shuffle_sim.data.population import Generated, Unit
 from shuffle_sim.errors import CheckpointError, RoundAbortedError
 from shuffle_sim.execution.checkpoint import FILE, Checkpoint
 from shuffle_sim.execution.runtime import HostLostError, InProcessRuntime
 from shuffle_sim.privacy.events import GaussianEvent, NonPrivateEvent, ThresholdEvent
-from shuffle_sim.privacy.guarantee import Unit
 from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace, Mechanism, Noise, NoNoise
 from shuffle_sim.privacy.sparse_vector import AboveThreshold
 from shuffle_sim.privacy.trust import Trust
@@ -625,3 +624,14 @@ def test_a_central_algorithm_comes_by_an_entry_point_alone(tmp_path, monkeypatch
     made = registered("algorithm", "median").calibrated(n=N, d=D, privacy=PRIVACY)
     assert run(made, ROWS).privacy.epsilon == pytest.approx(1.0, abs=1e-9)
     assert not isinstance(made, Protocol)
+
+
+def test_a_release_that_nobody_is_protected_by_is_not_called_private():
+    assert not run(CentralSum(n=N, d=D, mechanism=NoNoise()), ROWS).private
+
+
+def test_rows_of_another_width_are_refused_before_the_charge():
+    made = Generated(N, unit_rows, seed=4)
+    with pytest.raises(ParameterError, match=r"data\.shape") as caught:
+        run(CentralSum.calibrated(n=N, d=D + 1, privacy=PRIVACY), made)
+    assert not (caught.value.ledger and caught.value.ledger.charges)
