@@ -2,21 +2,26 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import product
+from typing import Any
+
+import numpy as np
 
 from shuffle_sim.errors import integer, real
 from shuffle_sim.privacy.composition import Parts
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.privacy.guarantee import REPLACE_ONE, Guarantee
-from shuffle_sim.privacy.theorems import by_theorem, theorem_of
+from shuffle_sim.privacy.theorems import Releases, Theorem, by_theorem, theorem_of
 
 NOTHING = "nothing was released"
 MIXED = "composition of several kinds of releases (docs: theory, Composition)"
 _MIN_DELTA = 1e-300  # below, curves lose their digits: such a delta counts as 0
-_SHARES = (0.001, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 1.0)
-"""Of delta, given to one kind of release for bounds that need some: the best is taken."""
+_SPENT = (0.001, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 1.0)
+"""Of delta, given to bounds that need some; the best is taken. The rest is for the composition."""
+_PARTS = (0.5, 0.9, 0.99)
+"""Of that, given to one kind of release where several need some."""
 
 
 class ShuffleAccountant:
@@ -73,6 +78,7 @@ class ShuffleAccountant:
 
 
 _Key = frozenset[tuple[PrivacyEvent, int]]
+Group = tuple[Theorem[Any], Releases[Any]]
 
 
 @lru_cache(maxsize=4096)
@@ -83,23 +89,35 @@ def _epsilon(key: _Key, delta: float) -> float:
     if len(groups) == 1:
         ((theorem, events),) = groups
         return theorem.epsilon(events, delta)
+    spending = [theorem.spends for theorem, _ in groups]
     return min(
-        sum(parts, Parts()).epsilon(delta)
-        for shares in _splits(delta, len(groups))
-        for parts in product(
-            *(t.parts(events, share) for (t, events), share in zip(groups, shares, strict=True))
-        )
+        parts.epsilon(delta)
+        for shares in _splits(delta, spending)
+        for parts in _together(groups, shares)
     )
 
 
-def _splits(delta: float, groups: int) -> Iterator[list[float]]:
-    """How delta may be shared: a part to one kind, the rest or half of it to all others."""
-    if delta == 0:
-        yield [0.0] * groups
+def _together(groups: list[Group], shares: Sequence[float]) -> Iterator[Parts]:
+    """What dominates all groups, in every way that the theorems offer at these shares of delta."""
+    offers = [
+        theorem.parts(events, share)
+        for (theorem, events), share in zip(groups, shares, strict=True)
+    ]
+    for parts in product(*offers):
+        yield sum(parts, Parts())
+
+
+def _splits(delta: float, spending: list[bool]) -> Iterator[list[float]]:
+    """How much of delta is shared, and how: one kind of those that spend gets the largest part."""
+    kinds = sum(spending)
+    if delta == 0 or not kinds:
+        yield [0.0] * len(spending)
         return
-    for favoured, part, rest in product(range(groups), _SHARES, (1.0, 0.5)):
-        shares = [rest * (1 - part) * delta / (groups - 1)] * groups
-        shares[favoured] = part * delta
+    places = [place for place, spends in enumerate(spending) if spends]
+    for spent, favoured, part in product(_SPENT, places, _PARTS if kinds > 1 else (1.0,)):
+        rest = spent * (1 - part) * delta / max(kinds - 1, 1)
+        shares = [rest * spends for spends in spending]
+        shares[favoured] = spent * part * delta
         yield shares
 
 
@@ -111,11 +129,10 @@ def _delta(key: _Key, epsilon: float) -> float:
     if len(groups) == 1:
         ((theorem, events),) = groups
         return theorem.delta(events, epsilon)
-    if _epsilon(key, 0.0) <= epsilon:
-        return 0.0
-    low, high = math.log(_MIN_DELTA), 0.0  # the least delta whose epsilon is enough, by bisection
-    for _ in range(50):
-        middle = (low + high) / 2
-        enough = _epsilon(key, math.exp(middle)) <= epsilon
-        low, high = (low, middle) if enough else (middle, high)
-    return math.exp(high)
+    spending = [theorem.spends for theorem, _ in groups]
+    shares = (0.0, *np.geomspace(1e-16, 0.3, 40).tolist()) if any(spending) else (0.0,)
+    return min(
+        parts.delta(epsilon)
+        for share in shares
+        for parts in _together(groups, [share * spends for spends in spending])
+    )

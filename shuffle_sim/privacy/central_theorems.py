@@ -79,6 +79,8 @@ class Laplace(Theorem[LaplaceEvent]):
     source = "Laplace mechanism (Dwork, McSherry, Nissim and Smith 2006)"
     examples = (LaplaceEvent(0.1), LaplaceEvent(1.0), LaplaceEvent(5.0))
 
+    spends = False  # its curve is below the pure epsilon by 2 delta only
+
     def pure(self, event: LaplaceEvent) -> float:
         """The rate."""
         return event.rate

@@ -49,7 +49,7 @@ class Parts:
 
     def delta(self, epsilon: float) -> float:
         """delta at `epsilon`, at most 1."""
-        if not self._finite:
+        if not self.finite:
             return 1.0
         hidden = math.fsum(count * math.log1p(-d) for _, d, count in self.steps)
         shifts, weights = self._shifts()
@@ -58,7 +58,7 @@ class Parts:
 
     def epsilon(self, delta: float) -> float:
         """The least epsilon at `delta`, rounded up; infinite where there is none."""
-        if not self._finite:
+        if not self.finite:
             return math.inf
         if delta == 0:
             private = self.mu == 0 and self.given_up == 0 and all(d == 0 for _, d, _ in self.steps)
@@ -69,7 +69,8 @@ class Parts:
         return least_epsilon(self.delta, delta)
 
     @property
-    def _finite(self) -> bool:
+    def finite(self) -> bool:
+        """Whether anything is promised."""
         return self.mu <= _MAX_MU and all(e * n < 1e300 and d < 1 for e, d, n in self.steps)
 
     def _shifts(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

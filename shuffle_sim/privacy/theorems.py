@@ -101,10 +101,16 @@ class Theorem(ABC, Generic[EventT]):
 
         A theorem's own curve counts as one (epsilon, delta)-private step.
         """
-        stated = self._stated(events, share)
-        if type(self).epsilon is Theorem.epsilon:
-            return stated
-        return [*stated, Parts(((self.epsilon(events, share), share, 1),))]
+        found = self._stated(events, share)
+        if self.spends:
+            found.append(Parts(((self.epsilon(events, share), share, 1),)))
+        return [parts for parts in found if parts.finite] or [Parts((), math.inf)]
+
+    @property
+    def spends(self) -> bool:
+        """Whether a share of delta helps beside other kinds: for a curve, or for a tail."""
+        own = type(self)
+        return own.epsilon is not Theorem.epsilon or own.gaussian is not Theorem.gaussian
 
     def _stated(self, events: Releases[EventT], share: float = 0.0) -> list[Parts]:
         steps = [(self.approximate(event), count) for event, count in events]
