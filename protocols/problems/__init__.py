@@ -3,6 +3,7 @@
 from protocols.problems.domains import Box, Domain, Intersection, L2Ball, Simplex
 from protocols.problems.losses import Hinge, Linear, LinearLoss, Logistic, Loss, MeanEstimation
 from protocols.problems.multiclass import MultiClass, OneVsRestHinge, Softmax
+from protocols.problems.per_person import MeanGradient
 from protocols.problems.problem import Gradient, Problem
 from protocols.problems.regression import Absolute, Huber, Pinball, Regression, Squared
 
@@ -20,6 +21,7 @@ __all__ = [
     "Logistic",
     "Loss",
     "MeanEstimation",
+    "MeanGradient",
     "MultiClass",
     "OneVsRestHinge",
     "Pinball",

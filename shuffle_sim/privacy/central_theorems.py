@@ -119,7 +119,7 @@ class Selection(Theorem[SelectionEvent]):
 
 
 class Test(Theorem[TestEvent]):
-    """A test with a private outcome, beside releases that hold if it passes (UL T2 and T3)."""
+    """A private test, beside releases that hold if it passes (docs: theory, Composition)."""
 
     event = TestEvent
     source = "private test by the pass curve (Desfontaines, Voss, Gipson and Mandayam 2022)"

@@ -129,7 +129,8 @@ class Gaussian(Noise):
             allowed = "above 0: a pure guarantee asked of a Gaussian; take L2Laplace or Laplace"
             raise ParameterError("delta", privacy.delta, allowed)
         root = math.sqrt(integer("releases", releases))
-        return cls(root * gaussian.sigma(privacy.epsilon, privacy.delta))
+        # A little more, so that what the accountant rounds up stays below what was asked for.
+        return cls((1 + 5e-13) * root * gaussian.sigma(privacy.epsilon, privacy.delta))
 
     @property
     def event(self) -> PrivacyEvent:
