@@ -18,7 +18,7 @@ import platform
 import secrets
 import struct
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -50,35 +50,24 @@ class RunIdentity:
     """What must be the same for the same bytes to come again.
 
     Attributes:
-        marks: by name; they are compared when a run is resumed.
+        values: what the run is made of, by name; their fingerprints count.
+        settings: plain values, by name.
+        seed: of the run.
         task: 16 bytes that name the run.
         entropy: of the run's random streams.
+        libraries: beside numpy, whose versions decide which bits are drawn.
     """
 
-    marks: tuple[tuple[str, str], ...]
+    values: Mapping[str, Any]
+    settings: Mapping[str, object]
+    seed: int | None
     task: bytes
     entropy: int
+    libraries: Sequence[str] = ()
 
-    @classmethod
-    def of(
-        cls,
-        values: Mapping[str, Any],
-        settings: Mapping[str, object],
-        *,
-        seed: int | None,
-        task: bytes,
-        entropy: int,
-        libraries: Iterable[str] = (),
-    ) -> "RunIdentity":
-        """With fingerprints of the values.
-
-        Args:
-            values: what the run is made of, by name.
-            settings: plain values, by name.
-            seed: of the run.
-            task: 16 bytes.
-            entropy: of the run.
-            libraries: beside numpy, whose versions decide which bits are drawn.
+    @property
+    def marks(self) -> tuple[tuple[str, str], ...]:
+        """All of it by name, to be compared when a run is resumed.
 
         Raises:
             ParameterError: a value that cannot be taken apart.
@@ -86,21 +75,21 @@ class RunIdentity:
         try:
             prints = [
                 (name, f"{type(value).__qualname__} {fingerprint(value).hex()[:32]}")
-                for name, value in values.items()
+                for name, value in self.values.items()
             ]
         except TypeError as error:
-            allowed = f"used with {', '.join(values)} that pickle can take"
+            allowed = f"used with {', '.join(self.values)} that pickle can take"
             raise ParameterError("checkpoint", str(error), allowed) from error
-        versions = (f"{each} {version(each)}" for each in ("shuffle-sim", "numpy", *libraries))
-        marks = (
+        named = "shuffle-sim", "numpy", *self.libraries
+        software = ", ".join((*(f"{each} {version(each)}" for each in named), platform.machine()))
+        return (
             # First the seed: of another one, data that are split or drawn by it differ, too.
-            ("seed", str(seed)),
+            ("seed", str(self.seed)),
             *prints,
-            *((name, str(value)) for name, value in settings.items()),
+            *((name, str(value)) for name, value in self.settings.items()),
             # Other versions may draw other bits from the same streams: a second release.
-            ("software", ", ".join((*versions, platform.machine()))),
+            ("software", software),
         )
-        return cls(marks=marks, task=task, entropy=entropy)
 
 
 class Journal:
@@ -162,9 +151,10 @@ class Checkpoint(Journal):
                     else "a folder without a run, or given with --resume"
                 )
                 raise ParameterError("checkpoint", str(folder), allowed)
+            marks = identity.marks
             head = (
                 FORMAT,
-                *identity.marks,
+                *marks,
                 ("task", identity.task),
                 ("entropy", identity.entropy.to_bytes(16, "big")),
             )
@@ -177,7 +167,7 @@ class Checkpoint(Journal):
             raise
         try:
             self._records = deque(self._read())
-            super().__init__(self._resumed(identity))
+            super().__init__(self._resumed(identity, marks))
         except BaseException:
             self.close()
             raise
@@ -273,7 +263,7 @@ class Checkpoint(Journal):
             yield body
             position = start + size
 
-    def _resumed(self, identity: RunIdentity) -> RunIdentity:
+    def _resumed(self, identity: RunIdentity, marks: tuple[tuple[str, str], ...]) -> RunIdentity:
         if not self._records:
             raise self._damaged("the beginning")
         form, *stored = self._decoded(self._records.popleft())
@@ -282,7 +272,7 @@ class Checkpoint(Journal):
                 "checkpoint", str(self._path), f"of format {FORMAT}; it is of format {form}"
             )
         *same, (_, task), (_, entropy) = stored
-        for (name, theirs), (_, ours) in zip(same, identity.marks, strict=True):
+        for (name, theirs), (_, ours) in zip(same, marks, strict=True):
             if theirs != ours:
                 raise ParameterError(
                     "checkpoint",

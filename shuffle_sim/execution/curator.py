@@ -160,9 +160,9 @@ def run_curator(
     population = _suited(algorithm, data)
     default = max(1, min(-(-population.users // _BLOCKS), _LARGEST_BLOCK))
     size = default if block_size is None else integer("block_size", block_size)
-    identity = RunIdentity.of(
-        {"algorithm": algorithm, "data": population},
-        {"block size": size},
+    identity = RunIdentity(
+        values={"algorithm": algorithm, "data": population},
+        settings={"block size": size},
         seed=seed,
         task=secrets.token_bytes(16),
         entropy=entropy_of(seed),

@@ -234,13 +234,13 @@ def _meter(
 
 
 def _identity(deployment: Deployment, population: Population, seed: int | None) -> RunIdentity:
-    return RunIdentity.of(
-        {
+    return RunIdentity(
+        values={
             "protocol": deployment.protocol,
             "data": population,
             "adversary": deployment.adversary,
         },
-        {
+        settings={
             "fidelity": deployment.fidelity,
             "block size": deployment.block_size,
             "kernel": deployment.kernel,

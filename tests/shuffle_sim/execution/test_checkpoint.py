@@ -410,8 +410,8 @@ def test_fresh_entropy_after_a_death_would_be_noticed(tmp_path, monkeypatch):
     (tmp_path / "run" / FILE).write_bytes(data[: len(data) // 2])
     kept = Checkpoint._resumed
 
-    def forgetful(self, identity):
-        return replace(kept(self, identity), entropy=identity.entropy)
+    def forgetful(self, identity, marks):
+        return replace(kept(self, identity, marks), entropy=identity.entropy)
 
     monkeypatch.setattr(Checkpoint, "_resumed", forgetful)
     assert (
