@@ -65,7 +65,7 @@ def _sum(family: str, kind: type[OneRoundSum], setting: Setting, n: int, attacke
         setting.name,
         Trust.SHUFFLE,
         algorithm=made,
-        messages=randomizer.alphabet.labels * randomizer.per_label,
+        messages=randomizer.report_messages,
         bits=randomizer.report_bits,
         error=error,
         attacked=math.hypot(error, randomizer.manipulation(attackers, n)),

@@ -18,9 +18,9 @@ from shuffle_sim.wire.messages import Messages
 def _same(context: AttackContext, largest: Floats | bool) -> Messages:
     """The largest symbol under the labels where `largest` holds, zero under the others."""
     alphabet, per_label = context.randomizer.alphabet, context.randomizer.per_label
-    symbols = np.broadcast_to(
-        np.asarray(largest, np.uint64).reshape(-1, 1), (alphabet.labels, per_label)
-    )
+    by_label = np.asarray(largest, np.uint64).ravel()  # or by coordinate, of several labels each
+    by_column = np.repeat(by_label, alphabet.labels // by_label.size)[alphabet.label_of]
+    symbols = np.broadcast_to(by_column[:, None], (alphabet.width, per_label))
     return Messages.from_symbols(alphabet, (symbols * np.uint64(alphabet.symbols - 1))[None])
 
 

@@ -284,7 +284,11 @@ class _Bench:
         labels = self.randomizer.alphabet.labels
         if fidelity == "literal":
             seen = [
-                self.messages(frames).symbols.sum(axis=-1, dtype=np.int64)
+                np.add.reduceat(
+                    self.messages(frames).symbols.sum(axis=-1, dtype=np.int64),
+                    self.randomizer.alphabet.edges[:-1],
+                    axis=1,
+                )
                 for frames in self.answers("literal", rounds)
             ]
         else:
@@ -350,7 +354,7 @@ class _Bench:
         half = self.users // 2
         if half == 0 or self.protocol.users < 2:
             return
-        symbols = np.zeros((2 * half, alphabet.labels, per_label), np.int64)
+        symbols = np.zeros((2 * half, alphabet.width, per_label), np.int64)
         symbols[:half] = alphabet.symbols - 1
         payload = Messages.from_symbols(alphabet, symbols).tobytes()
         public = RoundSpec(
@@ -368,17 +372,19 @@ class _Bench:
             block_size=_USERS,
         )
         shuffler = self.shuffler(deployment)
-        seen, size = [], 2 * half * per_label
+        each = int(alphabet.edges[1]) * per_label
+        seen, size = [], 2 * half * each
+        end = 8 + (size * alphabet.symbol_bits + 7) // 8
         for index in range(self.repeats):
             context = Context.of_broadcast(bytes(16), index, public)
             batch = Frame(Kind.REPORTS, context, 0, 2 * half, payload).tobytes()
             view, _ = shuffler.shuffle(Frame(Kind.ROUND, context, 0, 0, public).tobytes(), [batch])
-            rows = Messages.from_bytes(
-                Alphabet(1, alphabet.symbols), size, parse(view).payload[8:], alphabet.labels
+            row = Messages.from_bytes(
+                Alphabet(1, alphabet.symbols), size, parse(view).payload[8:end], 1
             ).symbols
-            seen.append(int(np.count_nonzero(rows[0, 0, : half * per_label])))
-        places = np.arange(half * per_label + 1)
-        check_pmf(seen, stats.hypergeom.pmf(places, size, half * per_label, half * per_label))
+            seen.append(int(np.count_nonzero(row[0, 0, : half * each])))
+        places = np.arange(half * each + 1)
+        check_pmf(seen, stats.hypergeom.pmf(places, size, half * each, half * each))
 
 
 def _convolved(first: Floats, second: Floats) -> Floats:

@@ -86,7 +86,7 @@ class CostMeter:
         if literal and checked and counted != formula:
             raise AccountingError(f"wire bytes counted {counted}, by formula {formula}")
         wire, routed, view = counted if literal else formula
-        messages = randomizer.alphabet.labels * randomizer.per_label
+        messages = randomizer.report_messages
         c = self._costs
         self._costs = Costs(
             rounds=c.rounds + 1,
@@ -140,11 +140,9 @@ def sealing(
     `chunks`: those between shards and of the view.
     """
     if security == "onion":
-        labels, cut = (
-            randomizer.alphabet.labels,
-            sum(size * count for size, count in chunks.items()),
-        )
-        return SEAL * (cohort.size * (1 + labels * randomizer.per_label) + labels * cut)
+        cut = sum(size * count for size, count in chunks.items())
+        moved = randomizer.alphabet.width * cut
+        return SEAL * (cohort.size * (1 + randomizer.report_messages) + moved)
     protected, plain = (
         users_to_shuffler(randomizer, cohort, block_size, each)
         + chunks_on_wire(randomizer, chunks, each)

@@ -228,7 +228,7 @@ def _meter(
             randomizer, cohort, block_size, Counter(record.routed) + chunks, deployment.security
         ),
     )
-    found, messages = exchange.analyzer, sum(record.chunks) * randomizer.alphabet.labels
+    found, messages = exchange.analyzer, sum(record.chunks) * randomizer.alphabet.width
     if deployment.security == "onion" and found.opened + found.dropped.total() != messages:
         raise AccountingError(f"{messages} messages in the view, but accounted for are {found}")
 

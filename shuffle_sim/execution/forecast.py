@@ -158,15 +158,12 @@ def _rounds(protocol: Protocol[Any]) -> Iterator[RoundSpec]:
     state = protocol.init()
     while (spec := protocol.plan(state)) is not None:
         yield spec
-        alphabet = spec.randomizer.alphabet
-        middle = spec.cohort.size * spec.randomizer.largest_sum // 2
-        state = protocol.update(
-            state, spec.analyze(Tally(np.full(alphabet.labels, middle, np.int64), spec.cohort.size))
-        )
+        middle = (spec.cohort.size * spec.randomizer.largest_sums // 2).astype(np.int64)
+        state = protocol.update(state, spec.analyze(Tally(middle, spec.cohort.size)))
 
 
 def _messages(spec: RoundSpec) -> int:
-    return spec.randomizer.alphabet.labels * spec.randomizer.per_label
+    return spec.randomizer.report_messages
 
 
 def _round(spec: RoundSpec, index: int, security: str, block_size: int) -> list[list[int]]:

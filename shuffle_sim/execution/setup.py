@@ -76,7 +76,7 @@ def deployment_of(
     if fidelity is None and security == "onion":
         fidelity = "literal"
     if fidelity is None:
-        messages = first.cohort.size * labels * randomizer.per_label
+        messages = first.cohort.size * randomizer.report_messages
         fidelity = "literal" if messages <= _LITERAL_MESSAGES else "aggregate"
     if fidelity not in FIDELITIES:
         raise ParameterError("fidelity", fidelity, f"one of {', '.join(FIDELITIES)}")
@@ -160,7 +160,7 @@ def check_sealing_time(deployment: Deployment, workers: int, most: float) -> Non
     positive("sealing_seconds", most)
     spec = deployment.protocol.plan(deployment.protocol.init())
     assert spec is not None
-    users, messages = spec.cohort.size, spec.randomizer.alphabet.labels * spec.randomizer.per_label
+    users, messages = spec.cohort.size, spec.randomizer.report_messages
     seconds = sealing_time(users * messages, users, workers)
     if seconds > most:
         allowed = (

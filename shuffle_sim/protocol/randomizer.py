@@ -27,7 +27,7 @@ class Randomizer(ABC):
     @property
     @abstractmethod
     def per_label(self) -> int:
-        """Messages per label and user: the same for every datum, or their number would leak."""
+        """Messages of a user per label, or per column: fixed, or their number would leak."""
 
     @abstractmethod
     def admit(self, values: Values) -> tuple[Values, int]:
@@ -72,10 +72,21 @@ class Randomizer(ABC):
         """Sums of symbols as far as the analyzer looks at them: as they are, or modulo a number."""
         return sums
 
+    @property
+    def report_messages(self) -> int:
+        """Messages of one user."""
+        return self.alphabet.width * self.per_label
+
+    @cached_property
+    def largest_sums(self) -> NDArray[np.object_]:
+        """The largest sum of one user's symbols under each label, shape (labels,)."""
+        columns = np.diff(self.alphabet.edges).astype(object)  # integers of any size
+        return np.asarray(columns * (self.per_label * (self.alphabet.symbols - 1)))
+
     @cached_property
     def largest_sum(self) -> int:
-        """The largest sum of one user's symbols under a label."""
-        return self.per_label * (self.alphabet.symbols - 1)
+        """The largest of them."""
+        return int(self.largest_sums.max())
 
     @property
     def report_bits(self) -> int:

@@ -9,6 +9,7 @@ than an honest one. Lengths are the same for all honest reports of a round, so n
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +37,7 @@ def box_bytes(alphabet: Alphabet) -> int:
 
 def bundle_bytes(randomizer: Randomizer) -> int:
     """Bytes of a user's sealed messages, before they are sealed together."""
-    return randomizer.alphabet.labels * randomizer.per_label * box_bytes(randomizer.alphabet)
+    return randomizer.report_messages * box_bytes(randomizer.alphabet)
 
 
 def bundles(reports: Messages, sealer: Sealer) -> Iterator[bytes]:
@@ -45,14 +46,14 @@ def bundles(reports: Messages, sealer: Sealer) -> Iterator[bytes]:
     for rows in reports.symbols.tolist():
         numbers = (
             label << alphabet.symbol_bits | symbol
-            for label, symbols in enumerate(rows)
+            for label, symbols in zip(alphabet.label_of.tolist(), rows, strict=True)
             for symbol in symbols
         )
         yield b"".join(sealer.seal(number.to_bytes(width, "big")) for number in numbers)
 
 
 def read_bundle(frame: Frame, randomizer: Randomizer) -> Boxes:
-    """A user's boxes, (labels, per_label, bytes).
+    """A user's boxes, (labels or columns, per_label, bytes).
 
     Raises:
         FrameError: `wrong-length` if it is not the right number of boxes of the right size.
@@ -63,7 +64,7 @@ def read_bundle(frame: Frame, randomizer: Randomizer) -> Boxes:
             f"a bundle of {len(frame.payload)} bytes, not {bundle_bytes(randomizer)}",
         )
     return np.frombuffer(frame.payload, np.uint8).reshape(
-        randomizer.alphabet.labels, randomizer.per_label, -1
+        randomizer.alphabet.width, randomizer.per_label, -1
     )
 
 
@@ -90,25 +91,28 @@ class BoxPool(MessagePool):
         return box_chunks(self.randomizer, self.size)
 
     def _permute(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
-        none = np.empty(
-            (self.randomizer.alphabet.labels, 0, box_bytes(self.randomizer.alphabet)), np.uint8
-        )
-        self._boxes = np.concatenate([none, *self._held], axis=1)
-        self._orders = [order(self.size, rng) for _ in self._boxes]
+        alphabet = self.randomizer.alphabet
+        none = np.empty((alphabet.width, 0, box_bytes(alphabet)), np.uint8)
+        columns = np.concatenate([none, *self._held], axis=1)
+        self._boxes = [
+            columns[start:stop].reshape(-1, box_bytes(alphabet))
+            for start, stop in pairwise(alphabet.edges.tolist())
+        ]
+        self._orders = [order(len(boxes), rng) for boxes in self._boxes]
         self._held = []
 
     def _chunk(self, index: int, rng: np.random.Generator) -> bytes:
-        chosen = self.places(index)
+        places, columns = self.places(index), np.diff(self.randomizer.alphabet.edges).tolist()
         return b"".join(
-            gathered(row, drawn[chosen]).tobytes()
-            for row, drawn in zip(self._boxes, self._orders, strict=True)
+            gathered(row, drawn[places.start * each : places.stop * each]).tobytes()
+            for row, drawn, each in zip(self._boxes, self._orders, columns, strict=True)
         )
 
 
 def box_chunks(randomizer: Randomizer, size: int) -> list[int]:
     """Into chunks of which sizes so many boxes under each label are cut to be released."""
     largest = max(
-        1, VIEW_CHUNK_BYTES // (randomizer.alphabet.labels * box_bytes(randomizer.alphabet))
+        1, VIEW_CHUNK_BYTES // (randomizer.alphabet.width * box_bytes(randomizer.alphabet))
     )
     whole, rest = divmod(size, largest)
     return [largest] * whole + [rest] * (rest > 0)
@@ -116,11 +120,11 @@ def box_chunks(randomizer: Randomizer, size: int) -> list[int]:
 
 def box_chunk_bytes(randomizer: Randomizer, size: int) -> int:
     """Bytes of a chunk of so many boxes under each label, by formula."""
-    return SIZE + size * randomizer.alphabet.labels * box_bytes(randomizer.alphabet)
+    return SIZE + size * randomizer.alphabet.width * box_bytes(randomizer.alphabet)
 
 
 def read_boxes(payload: bytes, randomizer: Randomizer) -> Boxes:
-    """The boxes of a chunk, (labels, size, bytes).
+    """The boxes of a chunk, (labels or columns, size, bytes).
 
     Raises:
         FrameError: `wrong-length`.
@@ -129,7 +133,7 @@ def read_boxes(payload: bytes, randomizer: Randomizer) -> Boxes:
     if len(payload) != box_chunk_bytes(randomizer, size):
         raise FrameError("wrong-length", f"{len(rest)} bytes for {size} boxes under each label")
     return np.frombuffer(rest, np.uint8).reshape(
-        randomizer.alphabet.labels, size, box_bytes(randomizer.alphabet)
+        randomizer.alphabet.width, size, box_bytes(randomizer.alphabet)
     )
 
 
@@ -155,8 +159,8 @@ class Opener:
             FrameError: `wrong-length` if it is not a chunk.
         """
         boxes = read_boxes(payload, randomizer)
-        sums = np.zeros(len(boxes), np.int64)
-        for label, row in enumerate(boxes):
+        sums = np.zeros(randomizer.alphabet.labels, np.int64)
+        for label, row in zip(randomizer.alphabet.label_of.tolist(), boxes, strict=True):
             for box in row:
                 try:
                     sums[label] += self._symbol(box.tobytes(), label, randomizer.alphabet)

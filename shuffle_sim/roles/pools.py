@@ -99,12 +99,19 @@ class BitPool(MessagePool):
         self.size += size
 
     def _permute(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
-        self._chunks = np.array([share_out(int(ones), sizes, rng) for ones in self._ones])
+        columns = np.diff(self.randomizer.alphabet.edges)
+        self._chunks = np.array(
+            [
+                share_out(int(ones), sizes * each, rng)
+                for ones, each in zip(self._ones, columns, strict=True)
+            ]
+        )
 
     def _chunk(self, index: int, rng: np.random.Generator) -> bytes:
+        sizes = self.chunk_sizes[index] * np.diff(self.randomizer.alphabet.edges)
         return b"".join(
-            arrange(int(ones), self.chunk_sizes[index], rng).tobytes()
-            for ones in self._chunks[:, index]
+            arrange(int(ones), int(size), rng).tobytes()
+            for ones, size in zip(self._chunks[:, index], sizes, strict=True)
         )
 
 
@@ -184,14 +191,19 @@ def view_chunks(randomizer: Randomizer, size: int) -> Counter[int]:
     The largest come first.
     """
     alphabet = randomizer.alphabet
-    largest = max(8, 8 * VIEW_CHUNK_BYTES // (alphabet.labels * alphabet.symbol_bits) // 8 * 8)
+    largest = max(8, 8 * VIEW_CHUNK_BYTES // (alphabet.width * alphabet.symbol_bits) // 8 * 8)
     whole, rest = divmod(size, largest)
     return +Counter({largest: whole}) + Counter([rest] * (rest > 0))
 
 
 def view_chunk_bytes(randomizer: Randomizer, size: int) -> int:
     """Bytes of a chunk of so many messages under each label, by formula."""
-    return SIZE + randomizer.alphabet.labels * ((size * randomizer.alphabet.symbol_bits + 7) // 8)
+    alphabet = randomizer.alphabet
+    counted: Counter[int] = Counter(np.diff(alphabet.edges).tolist())
+    return SIZE + sum(
+        labels * ((size * columns * alphabet.symbol_bits + 7) // 8)
+        for columns, labels in counted.items()
+    )
 
 
 def read_view_chunk(payload: bytes, randomizer: Randomizer) -> tuple[int, NDArray[np.int64]]:
@@ -201,8 +213,19 @@ def read_view_chunk(payload: bytes, randomizer: Randomizer) -> tuple[int, NDArra
         FrameError: `wrong-length`, `nonzero-padding` or `symbol-out-of-range` if it does not encode
             so many messages.
     """
-    messages = _messages(payload, randomizer)
-    return messages.per_label, messages.row_sums()
+    if not randomizer.alphabet.columns:
+        messages = _messages(payload, randomizer)
+        return messages.per_label, messages.row_sums()
+    size, rest = parted(payload)
+    if len(payload) != view_chunk_bytes(randomizer, size):
+        raise FrameError("wrong-length", f"{len(rest)} bytes for {size} messages in each column")
+    sums, start = [], 0
+    for columns in randomizer.alphabet.columns:
+        stop = start + (size * columns + 7) // 8
+        row = Messages.from_bytes(Alphabet(1), size * columns, rest[start:stop], 1)
+        sums.append(row.row_sums())
+        start = stop
+    return size, np.concatenate(sums)
 
 
 def read_tally(payload: bytes, randomizer: Randomizer) -> tuple[int, NDArray[np.int64]]:

@@ -45,7 +45,7 @@ def read_reports(frame: Frame, randomizer: Randomizer) -> Messages | Tally:
         counts = _integers(frame.payload, count_type(randomizer), frame.reports * labels).reshape(
             frame.reports, labels
         )
-        if counts.size and counts.max() > randomizer.largest_sum:
+        if counts.size and (counts.max(axis=0) > randomizer.largest_sums).any():
             raise FrameError("count-out-of-range", f"counts must be 0 to {randomizer.largest_sum}")
         return Tally(column_sums(counts), frame.reports)
     if frame.kind is Kind.TALLY:
@@ -63,7 +63,7 @@ def read_sums(payload: bytes, randomizer: Randomizer, reports: int) -> NDArray[n
     sums = _integers(
         payload, "<u8", randomizer.alphabet.labels
     )  # a negative one is larger than any that may be
-    if sums.max() > min(randomizer.largest_sum * reports, _LARGEST):
+    if (sums > np.minimum(randomizer.largest_sums * reports, _LARGEST)).any():
         raise FrameError(
             "count-out-of-range", f"tallies must be 0 to {randomizer.largest_sum * reports}"
         )

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffle_sim.errors import FrameError, integer
+from shuffle_sim.errors import FrameError, ParameterError, integer
 
 _UNPACKED = 1 << 19  # messages unpacked to a byte each at a time: they stay in the cache
 
@@ -18,15 +18,37 @@ class Alphabet:
     Attributes:
         labels: number of labels (coordinates), at least 1.
         symbols: number of symbols, at least 2; 2 means one-bit messages.
+        columns: of each label, where some labels have more messages than others; empty: one each.
+            Only for one-bit messages.
     """
 
     labels: int
     symbols: int = 2
+    columns: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse an empty alphabet."""
         integer("labels", self.labels)
-        integer("symbols", self.symbols, 2, 2**62)
+        integer("symbols", self.symbols, 2, 2 if self.columns else 2**62)
+        if self.columns and len(self.columns) != self.labels:
+            raise ParameterError("columns", self.columns, f"one for each of {self.labels} labels")
+        for each in self.columns:
+            integer("columns", each)
+
+    @cached_property
+    def edges(self) -> NDArray[np.int64]:
+        """Where each label's columns begin, and where the last one's end."""
+        return np.cumsum([0, *(self.columns or [1] * self.labels)])
+
+    @cached_property
+    def width(self) -> int:
+        """Columns of all labels together."""
+        return int(self.edges[-1])
+
+    @cached_property
+    def label_of(self) -> NDArray[np.int64]:
+        """The label of each column."""
+        return np.repeat(np.arange(self.labels), np.diff(self.edges))
 
     @property
     def symbol_bits(self) -> int:
@@ -66,7 +88,7 @@ class Messages:
 
     Attributes:
         alphabet: the message space.
-        per_label: messages under each label in each report.
+        per_label: messages under each label in each report, or in each of its columns.
         packed: uint8 array of shape (reports, report_bytes), big-endian bit order, zero padding.
     """
 
@@ -77,7 +99,7 @@ class Messages:
     @staticmethod
     def row_bits(alphabet: Alphabet, per_label: int) -> int:
         """Payload bits of one report (the papers' count)."""
-        return alphabet.labels * per_label * alphabet.symbol_bits
+        return alphabet.width * per_label * alphabet.symbol_bits
 
     @property
     def reports(self) -> int:
@@ -86,9 +108,9 @@ class Messages:
 
     @classmethod
     def from_symbols(cls, alphabet: Alphabet, symbols: NDArray[np.integer]) -> "Messages":
-        """Pack symbols of shape (reports, labels, per_label)."""
+        """Pack symbols of shape (reports, labels or columns, per_label)."""
         reports, _, per_label = symbols.shape
-        rows = symbols.reshape(reports, alphabet.labels * per_label)
+        rows = symbols.reshape(reports, alphabet.width * per_label)
         if alphabet.symbol_bits > 1:
             carrier = f">u{_carrier_bytes(alphabet.symbol_bits)}"
             octets = rows.astype(carrier)[:, :, None].view(np.uint8)
@@ -144,11 +166,11 @@ class Messages:
 
     @cached_property
     def symbols(self) -> NDArray[np.integer]:
-        """The messages, shape (reports, labels, per_label)."""
+        """The messages, shape (reports, labels or columns, per_label)."""
         bits = np.unpackbits(
             self.packed, axis=1, count=self.row_bits(self.alphabet, self.per_label)
         )
-        shape = self.reports, self.alphabet.labels, self.per_label
+        shape = self.reports, self.alphabet.width, self.per_label
         width = self.alphabet.symbol_bits
         if width == 1:
             return bits.reshape(shape)
@@ -163,7 +185,7 @@ class Messages:
             return np.asarray(self.symbols.sum(axis=(0, 2), dtype=np.int64))
         # Ones before each label's first bit: those in the whole bytes before it, and those of its
         # byte that are not its own.
-        edges = np.arange(self.alphabet.labels + 1) * self.per_label
+        edges = self.alphabet.edges * self.per_label
         before = np.concatenate([[0], np.cumsum(_column_sums(np.bitwise_count(self.packed)))])[
             edges // 8
         ]

@@ -191,3 +191,26 @@ def test_sums_are_those_of_the_symbols(batch):
     messages = Messages.from_symbols(alphabet, symbols)
     assert np.array_equal(messages.sums(), symbols.sum(axis=(0, 2)))
     assert np.array_equal(messages.row_sums(), symbols.sum(axis=(1, 2)))
+
+
+def test_labels_may_have_different_numbers_of_messages():
+    alphabet = Alphabet(3, columns=(2, 5, 1))
+    assert (alphabet.width, alphabet.edges.tolist()) == (8, [0, 2, 7, 8])
+    assert alphabet.label_of.tolist() == [0, 0, 1, 1, 1, 1, 1, 2]
+    rng = np.random.default_rng(3)
+    for per_label in (1, 3):
+        symbols = rng.integers(0, 2, (40, 8, per_label), np.uint8)
+        messages = Messages.from_symbols(alphabet, symbols)
+        assert Messages.row_bits(alphabet, per_label) == 8 * per_label
+        by_label = [symbols[:, low:high].sum() for low, high in ((0, 2), (2, 7), (7, 8))]
+        assert messages.sums().tolist() == by_label
+        again = Messages.from_bytes(alphabet, per_label, messages.tobytes(), 40)
+        assert (again.symbols == symbols).all()
+
+
+@pytest.mark.parametrize("columns", [(1, 2), (1, 0, 2)])
+def test_columns_that_do_not_fit_are_refused(columns):
+    with pytest.raises(ParameterError, match="columns"):
+        Alphabet(3, columns=columns)
+    with pytest.raises(ParameterError, match="symbols"):
+        Alphabet(3, 4, (1, 2, 3))
