@@ -1,6 +1,7 @@
 """Sums over all users in one round."""
 
 from protocols.sums.binomial import BinomialRandomizer
+from protocols.sums.carry_sum import CarryRandomizer, CarryScalarSum, CarryVectorSum
 from protocols.sums.encoding import SumRandomizer
 from protocols.sums.one_round import BinomialSum, OneRoundSum
 from protocols.sums.scalar_sum import ScalarSum
@@ -11,6 +12,9 @@ from protocols.sums.vector_sum import VectorSum
 __all__ = [
     "BinomialRandomizer",
     "BinomialSum",
+    "CarryRandomizer",
+    "CarryScalarSum",
+    "CarryVectorSum",
     "OneRoundSum",
     "ScalarSum",
     "SingleMessageRandomizer",

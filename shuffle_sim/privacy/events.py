@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass, replace
 
 from shuffle_sim.errors import integer, positive, real
-from shuffle_sim.privacy.bounds import blanket, gamma, laplace
+from shuffle_sim.privacy.bounds import blanket, carry, gamma, laplace
 
 MIN_HONEST_SPLIT_MIX = 19
 """Honest users from which the analysis of split and mix holds."""
@@ -68,6 +68,41 @@ class BinomialSumEvent(PrivacyEvent):
         """Never more than was counted on: what others send is post-processing (appendix A.3 of the
         paper).
         """
+        return replace(self, honest=min(honest, self.honest)) if honest else NonPrivateEvent()
+
+
+@dataclass(frozen=True)
+class CarrySumEvent(PrivacyEvent):
+    """Per-coordinate sums of floor(w + U_1 + ... + U_r) + Bin(b, 1/2), sent digit by digit with
+    fair carries.
+
+    Attributes:
+        honest: users whose randomness is counted on, the one who changes among them.
+        sensitivity: g, l2 distance of two users' w at most; a real number.
+        uniforms: r.
+        bits: b.
+        levels: L, digits before the rest.
+        coordinates: d.
+    """
+
+    honest: int
+    sensitivity: float
+    uniforms: int = 2
+    bits: int = 0
+    levels: int = 0
+    coordinates: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        integer("honest", self.honest, 1, 2**53)
+        real("g", self.sensitivity, 0.0, 2.0**40)
+        integer("r", self.uniforms, min(carry.UNIFORMS), max(carry.UNIFORMS))
+        integer("b", self.bits, 0, 2**10)
+        integer("levels", self.levels, 0, 40)
+        integer("d", self.coordinates)
+
+    def with_honest(self, honest: int) -> PrivacyEvent:
+        """Never more than was counted on: what others send is post-processing."""
         return replace(self, honest=min(honest, self.honest)) if honest else NonPrivateEvent()
 
 

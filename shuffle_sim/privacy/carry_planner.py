@@ -1,0 +1,188 @@
+"""Choosing parameters of sums with carries: fewest bits at a noise ratio, least noise in bits.
+
+The noise falls with g at no cost but bits and privacy. So for every choice of the small integers r,
+b and L either the g that a noise ratio needs is private, or the choice is out.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+
+from shuffle_sim.errors import ParameterError, integer, real
+from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.privacy.bounds import carry
+from shuffle_sim.privacy.events import CarrySumEvent
+from shuffle_sim.privacy.planner import SumSpec
+
+_BITS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+"""Fair bits b that are tried: rounding alone is enough noise but for few users."""
+_SHAPES = tuple(product(carry.UNIFORMS, _BITS))
+_LEVELS = 40
+_TINY = 1e-9  # of a step: any sum is private then, if one is
+_SHARE = 0.02
+"""Of delta, near which the total variation that is given up is chosen."""
+
+
+def top(g: float, r: int, b: int, levels: int) -> int:
+    """The largest rest of a number after so many levels, each a fair carry: rounded up halves."""
+    return -(-(math.ceil(g) + r - 1 + b) // (1 << levels))
+
+
+def bits(g: float, r: int, b: int, levels: int) -> int:
+    """One-bit messages per user and coordinate."""
+    return 2 * levels + top(g, r, b, levels)
+
+
+@dataclass(frozen=True)
+class CarryPlan:
+    """Parameters for a spec, with what they cost and give.
+
+    Attributes:
+        spec: the spec.
+        g: rounding steps over the range.
+        r: uniforms.
+        b: fair bits.
+        levels: L.
+        noise_ratio: standard deviation per coordinate over the central analytic Gaussian's.
+        epsilon: proven at the spec's delta, at most the epsilon asked for.
+    """
+
+    spec: SumSpec
+    g: float
+    r: int
+    b: int
+    levels: int
+    noise_ratio: float
+    epsilon: float
+
+    @property
+    def bits(self) -> int:
+        """Bits per user, coordinate and round."""
+        return bits(self.g, self.r, self.b, self.levels)
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of each coordinate of a round's sum, for sensitivity 1."""
+        return self.noise_ratio * self.spec.central
+
+
+@dataclass(frozen=True)
+class _Search:
+    """The choices for a spec."""
+
+    spec: SumSpec
+
+    def ratio(self, g: float, r: int, b: int) -> float:
+        """Noise over the central Gaussian's."""
+        return math.sqrt(self.spec.n * ((r + 1) / 12 + b / 4)) / (g * self.spec.central)
+
+    def private(self, g: float, r: int, b: int, levels: int) -> bool:
+        """Whether a choice keeps the privacy asked for; the accountant tries more than here."""
+        spec, privacy = self.spec, self.spec.privacy
+        each = carry.Carries(spec.honest - 1, g, r, b, levels, spec.d)
+        cost = each.revealed * spec.rounds * (1 + math.exp(privacy.epsilon))
+        near = _SHARE * privacy.delta / cost
+        nus = sorted(carry.NUS, key=lambda nu: abs(math.log(nu / near)))[:3]
+        return carry.delta(((each, spec.rounds),), privacy.epsilon, nus) <= privacy.delta
+
+    def most_steps(self, r: int, b: int, levels: int, private: float, most: float) -> float:
+        """The largest private g from one that is private up to `most`."""
+        if self.private(most, r, b, levels):
+            return most
+        while most - private > 1e-5 * most:
+            middle = (private + most) / 2
+            enough = self.private(middle, r, b, levels)
+            private, most = (middle, most) if enough else (private, middle)
+        return private
+
+    def fitting(self, most: int) -> Iterator[tuple[float, int, int, int]]:
+        """The (most steps, r, b, L) that fit so many bits; not more than a Gaussian would allow."""
+        for r, b, levels in product(carry.UNIFORMS, _BITS, range(min(most // 2, _LEVELS + 1))):
+            steps = min(((most - 2 * levels) << levels) - (r - 1) - b, self.ratio(1.0, r, b))
+            if steps > 0:
+                yield float(steps), r, b, levels
+
+    def plan(self, g: float, r: int, b: int, levels: int) -> CarryPlan:
+        """With what it costs and gives."""
+        spec = self.spec
+        event = CarrySumEvent(spec.honest, g, r, b, levels, spec.d)
+        accountant = ShuffleAccountant().compose(event, spec.rounds)
+        epsilon = accountant.get_epsilon(spec.privacy.delta)
+        return CarryPlan(spec, g, r, b, levels, self.ratio(g, r, b), epsilon)
+
+
+def choose_carries(
+    spec: SumSpec, noise_ratio: float | None = None, max_bits: int | None = None
+) -> CarryPlan:
+    """The fewest bits at a noise ratio over the central Gaussian's, or the least noise in max_bits.
+
+    Raises:
+        ParameterError: if both or neither are given, or what is asked for cannot be had.
+    """
+    if (noise_ratio is None) == (max_bits is None):
+        given = noise_ratio, max_bits
+        raise ParameterError("noise_ratio, max_bits", given, "one of the two, and only one")
+    search = _Search(spec)
+    if not any(search.private(_TINY, r, b, 0) for r, b in _SHAPES):
+        allowed = "more: the honest users' randomness does not protect any sum"
+        raise ParameterError("n", spec.n, allowed)
+    if noise_ratio is None:
+        found = _least_noise(search, integer("max_bits", max_bits, 2, 2**31), math.inf)
+        if found is None:
+            least = min(r + b for r, b in _SHAPES if search.private(_TINY, r, b, 0))
+            raise ParameterError("max_bits", max_bits, f"at least {least}")
+        return found
+    most = _fewest_bits(search, real("noise_ratio", noise_ratio, 0.0, 1e6))
+    found = _least_noise(search, most, noise_ratio) if most else None
+    if found is None:
+        least_noise = _least_noise(search, 2**31, math.inf)
+        assert least_noise is not None
+        allowed = f"at least {least_noise.noise_ratio * 1.001:.4g}: less is not proven private"
+        raise ParameterError("noise_ratio", noise_ratio, allowed)
+    return found
+
+
+def _fewest_bits(search: _Search, noise_ratio: float) -> int | None:
+    choices: list[tuple[int, float, int, int, int]] = []
+    for r, b in _SHAPES:
+        g = search.ratio(1.0, r, b) / noise_ratio  # the fewest steps with so little noise
+        for levels in range(min(top(g, r, b, 0).bit_length(), _LEVELS + 1)):
+            choices.append((bits(g, r, b, levels), g, r, b, levels))
+    return next((choice[0] for choice in sorted(choices) if search.private(*choice[1:])), None)
+
+
+def _least_noise(search: _Search, most: int, least: float) -> CarryPlan | None:
+    """The choice of the least noise ratio below `least`."""
+    best = None
+    # Levels cost privacy, so the fewest that a range needs come first.
+    for steps, r, b, levels in sorted(search.fitting(most), key=lambda choice: choice[3]):
+        worth = max(_TINY, search.ratio(1.0, r, b) / least)  # the fewest steps that would be better
+        if worth <= steps and search.private(worth, r, b, levels):
+            g = search.most_steps(r, b, levels, worth, steps)
+            best, least = (g, r, b, levels), search.ratio(g, r, b)
+    return search.plan(*best) if best else None
+
+
+def check_proven(event: CarrySumEvent, delta: float) -> None:
+    """Refuse a release about which the theorem says nothing at `delta`.
+
+    Raises:
+        ParameterError: naming what is too large or too small, and what fits.
+    """
+
+    def proven(**changed: int) -> bool:
+        changed_event = replace(event, **changed)
+        return ShuffleAccountant().compose(changed_event).get_epsilon(delta) < math.inf
+
+    if proven():
+        return
+    if proven(levels=0):
+        most = next(levels for levels in range(event.levels, -1, -1) if proven(levels=levels))
+        allowed = f"at most {most}: too few of {event.honest} honest users carry"
+        raise ParameterError("levels", event.levels, allowed)
+    enough = next((b for b in _BITS if b > event.bits and proven(levels=0, bits=b)), None)
+    hint = f", or b at least {enough}" if enough else ""
+    raise ParameterError(
+        "n", event.honest, f"more honest users at r = {event.uniforms}, b = {event.bits}{hint}"
+    )
