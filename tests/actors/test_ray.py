@@ -52,6 +52,7 @@ def hosts() -> list[str]:
 
 
 @pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])
+@pytest.mark.full
 def test_the_same_seed_gives_the_same_bits_in_process_and_on_one_and_four_actors(fidelity):
     here = [run(PROTOCOL, ROWS, workers=workers, fidelity=fidelity, seed=7) for workers in (1, 5)]
     there = [
@@ -77,6 +78,7 @@ def test_the_same_seed_gives_the_same_bits_in_process_and_on_one_and_four_actors
 # What crosses between actors
 
 
+@pytest.mark.full
 def test_what_crosses_between_actors_is_bytes():
     deployment = Deployment(
         protocol=PROTOCOL, task=b"t" * 16, entropy=5, fidelity="literal", block_size=40
@@ -141,6 +143,7 @@ class Unreadable(Population):
         pytest.param("rows", Unreadable(), None, id="users, when built"),
     ],
 )
+@pytest.mark.full
 def test_a_parameter_error_in_an_actor_arrives_as_itself(parameter, data, adversary):
     for runtime in ("inprocess", "ray"):
         with pytest.raises(ParameterError) as caught:
@@ -149,6 +152,7 @@ def test_a_parameter_error_in_an_actor_arrives_as_itself(parameter, data, advers
         assert caught.value.parameter == parameter
 
 
+@pytest.mark.full
 def test_an_aborted_round_arrives_as_itself():
     with pytest.raises(RoundAbortedError, match="0 reports accepted") as caught:
         run(PROTOCOL, ROWS, runtime="ray", adversary=Dropout(1.0), seed=1)
@@ -166,6 +170,7 @@ class Listens(Collude):
         self.heard.append((round_index, reports, dict(sums)))
 
 
+@pytest.mark.full
 def test_attacks_by_name_do_on_ray_what_they_do_in_process():
     names = [
         "dropout:rate=0.1",
@@ -301,6 +306,7 @@ def test_rays_own_handlers_below_python_are_not_set(alone):
 
 
 @pytest.mark.parametrize("security", ["transport", "onion"])
+@pytest.mark.full
 def test_sealed_traffic_between_actors_gives_the_bits_of_plain_traffic_in_process(security):
     few, rows = VectorSum(n=40, d=2, g=2, b=3), ROWS[:40, :2]
     plain = run(few, rows, seed=5, fidelity="literal", shuffler_shards=2)
@@ -353,6 +359,7 @@ class MeanOfPersons(ScalarSum):
 
 
 @pytest.mark.parametrize("ragged", [False, True])
+@pytest.mark.full
 def test_persons_give_on_ray_what_they_give_in_process(ragged):
     rng = np.random.default_rng(4)
     data = [rng.random((4 + ragged * person % 3, 1)) for person in range(40)]

@@ -120,6 +120,7 @@ def outside(html: str) -> list[str]:
     return [address for address in loaded if re.match(r"(\w+:)?//", address)]
 
 
+@pytest.mark.full
 def test_the_pages_load_nothing_from_another_host(site):
     pages = sorted(site.rglob("*.html"))
     assert len(pages) > 40

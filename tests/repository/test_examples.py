@@ -60,6 +60,7 @@ def test_adversarial_users_are_counted_and_move_epsilon_and_the_sum(printed):
     assert rows["push"][0] > 20 * standard_error
 
 
+@pytest.mark.full
 def test_communication_is_counted_as_the_formulas_say(printed):
     lines = printed("measure_communication.py").splitlines()
     bits = [numbers(line)[1] for line in lines[1:4]]

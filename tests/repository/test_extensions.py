@@ -105,6 +105,7 @@ def test_a_sum_is_run_compared_and_costed(capsys):
     assert command(capsys, *words)["forecast"]["payload_bits"] == 64
 
 
+@pytest.mark.full
 def test_an_optimiser_is_run_compared_and_costed(capsys):
     made = trainer().protocol("last-iterate", N, rounds=4)
     assert run(made, rows(), seed=1).rounds == 4

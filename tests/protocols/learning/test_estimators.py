@@ -125,6 +125,7 @@ def distance(model, reference):
     ],
     ids=["logistic", "multinomial", "ridge"],
 )
+@pytest.mark.full
 def test_as_noise_vanishes_smooth_models_are_scikit_learn_s(
     estimator, data, reference, curvature, radius
 ):
@@ -203,6 +204,7 @@ def test_the_regressor_answers_in_the_units_of_the_data():
         ),  # optimisation's, not privacy's: docs
     ],
 )
+@pytest.mark.full
 def test_accuracy_at_epsilon_1_with_fifteen_thousand_users_is_near_scikit_learn_s(
     estimator, counterpart, classes, short
 ):
@@ -232,6 +234,7 @@ def test_every_loss_of_the_regressor_finds_its_quantile_or_mean(loss):
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("protocol", ["gd", "sgd", "acsa", "shuffle-gd"])
+@pytest.mark.full
 def test_every_protocol_trains_and_is_as_interactive_as_it_says(estimator, protocol):
     trained(estimator, protocol, {})
 

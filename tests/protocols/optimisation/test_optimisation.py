@@ -167,6 +167,7 @@ def reference(problem, rows):
 @pytest.mark.parametrize(
     "loss", [Squared(1.0, 2.0), Logistic(), Hinge()], ids=lambda loss: type(loss).__name__
 )
+@pytest.mark.full
 def test_without_noise_every_optimiser_finds_the_optimum_of_an_independent_solver(loss):
     problem = Problem(loss, L2Ball(D, 10.0), ridge=0.1)
     rows = users(loss)
@@ -308,6 +309,7 @@ MAKERS: dict[str, tuple[Callable, bool]] = {
 @pytest.mark.parametrize(
     "loss", [Logistic(), Hinge(), MeanEstimation()], ids=lambda loss: type(loss).__name__
 )
+@pytest.mark.full
 def test_runs_keep_the_epsilon_asked_for_and_sequential_ones_ask_everybody_once(
     kind, loss, fidelity
 ):

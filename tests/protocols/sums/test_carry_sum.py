@@ -45,6 +45,7 @@ def test_counts_and_tallies_have_the_law_of_randomize(randomizer):
 
 
 @pytest.mark.parametrize("randomizer", SMALL)
+@pytest.mark.full
 def test_every_report_has_its_exact_law(randomizer):
     """By all three samplers and under every label; false-alarm rate 1e-6 each."""
     rng, draws = np.random.default_rng(4), 4000
@@ -163,6 +164,7 @@ def test_the_noise_is_that_predicted():
             check_variance(scale * errors, protocol.standard_error**2)
 
 
+@pytest.mark.full
 def test_fidelities_have_one_law():
     """Of the total; power: noise twice as large is caught."""
     protocol = CarryScalarSum(n=300, g=3.3, r=5, b=4, delta=1e-3)
@@ -217,6 +219,7 @@ def test_planted_defects_are_caught(defect):
         CarryVectorSum(n=2500, d=2, g=4.0, levels=1, delta=1e-5),
     ],
 )
+@pytest.mark.full
 def test_the_audit_passes_and_catches_too_little_noise(protocol):
     report = audit(protocol, repeats=1500, seed=2)
     assert report.passed, report.checks

@@ -314,6 +314,7 @@ def test_chosen_dropouts_are_the_most_telling_of_their_block(by, score):
 
 
 @pytest.mark.parametrize("name", ["dropout", "leave", "blackout", "cut-off"])
+@pytest.mark.full
 def test_the_estimate_is_unbiased_under_dropouts(name):
     n, x, runs = 300, 0.3, 120
     protocol = ScalarSum(n=n, g=10, b=16)

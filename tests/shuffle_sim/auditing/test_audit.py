@@ -148,18 +148,21 @@ class KeepsOrder(Shuffler):
         return replace(frame, payload=frame.payload[:8] + ordered.tobytes()).tobytes(), record
 
 
+@pytest.mark.full
 def test_a_message_count_that_depends_on_the_datum_is_caught():
     assert "every report has the same size, whatever the datum" in failing(
         vector(), shard=CountDependsOnDatum
     )
 
 
+@pytest.mark.full
 def test_noise_reused_across_two_rounds_is_caught():
     assert "two rounds over the same data draw independent noise" in failing(
         vector(), shard=NoiseReused
     )
 
 
+@pytest.mark.full
 def test_a_shuffler_that_keeps_order_is_caught():
     assert failing(vector(), shuffler=KeepsOrder) == ["the shuffler keeps no order"]
 

@@ -25,6 +25,7 @@ def command(*arguments: str, folder: Path | None = None) -> subprocess.Completed
     )
 
 
+@pytest.mark.full
 def test_plan_answers_in_json_what_the_planner_finds():
     done = command(
         "plan",
@@ -56,6 +57,7 @@ def test_plan_answers_in_json_what_the_planner_finds():
     assert methods["local"]["error"] == pytest.approx(422.47, abs=0.01)
 
 
+@pytest.mark.full
 def test_plan_for_a_billion_users_a_budget_and_a_picture(tmp_path):
     done = command(
         "plan", "--n", "1000000000", "--max-bits", "20000", "--plot", "plan.png", folder=tmp_path
@@ -91,6 +93,7 @@ def test_plan_composes_rounds_and_counts_on_the_honest_only():
         [],
     ],
 )
+@pytest.mark.full
 def test_bad_input_to_plan_is_one_line_and_exit_code_2(arguments):
     done = command("plan", *arguments)
     assert done.returncode == 2
@@ -99,6 +102,7 @@ def test_bad_input_to_plan_is_one_line_and_exit_code_2(arguments):
     assert done.stdout == ""
 
 
+@pytest.mark.full
 def test_audit_passes_and_says_so_in_json():
     done = command("audit", "--n", "200", "--d", "2", "--repeats", "1000", "--seed", "1", "--json")
     found = json.loads(done.stdout)

@@ -116,6 +116,7 @@ def test_every_bundled_table_is_summed_within_its_predicted_error(tmp_path, tabl
     assert np.abs(off_by(found)).max() > 0.1  # noise there is
 
 
+@pytest.mark.full
 def test_a_run_without_a_seed_is_another_run(tmp_path):
     first, second = (
         json.loads(sum_of(tmp_path, "--table", "diabetes", "--json").stdout) for _ in range(2)
@@ -125,6 +126,7 @@ def test_a_run_without_a_seed_is_another_run(tmp_path):
     assert not any("not private" in note for note in first["privacy"]["assumptions"])
 
 
+@pytest.mark.full
 def test_privacy_bits_workers_and_fidelity_are_those_asked_for(tmp_path):
     asked = [
         "--epsilon",
@@ -200,6 +202,7 @@ WORDS = ("true", "private", "predicted s.e.", "Privacy", "Cost", "Noise", "Repor
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]], ids=["for people", "json"])
+@pytest.mark.full
 def test_plot_writes_a_png_beside_what_is_printed(tmp_path, form):
     done = sum_of(tmp_path, "--table", "wine", "--seed", "7", "--plot", "out.png", *form)
     assert (done.returncode, done.stderr) == (0, "")

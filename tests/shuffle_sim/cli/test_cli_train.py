@@ -127,6 +127,7 @@ def test_a_seed_gives_one_model_on_both_runtimes_and_its_absence_another(printed
 @pytest.mark.parametrize(
     ("protocol", "rounds"), [("shuffle-gd", 250), ("shuffle-sgd", 250), ("shuffle-acsa", 5)]
 )
+@pytest.mark.full
 def test_the_history_ends_at_the_result_and_epsilon_never_falls(printed, protocol, rounds):
     found = printed(*CANCER, "--protocol", protocol, "--rounds", str(rounds))
     history = [Moment(**moment) for moment in found["history"]]
@@ -349,6 +350,7 @@ def test_a_loss_that_turns_nan_stops_the_run_says_where_and_keeps_the_ledger():
 # Side by side
 
 
+@pytest.mark.full
 def test_compare_tells_all_methods_with_their_spread_on_the_same_splits(printed):
     found = printed(*CANCER, "--compare", "--repeats", "3", "--rounds", "10", "--epsilon", "2")
     methods = {row["method"]: row for row in found["methods"]}

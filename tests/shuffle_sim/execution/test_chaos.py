@@ -41,6 +41,7 @@ cases = pytest.mark.parametrize(
 
 @cases
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.full
 def test_roles_lost_at_every_step_change_nothing(name, shards, seed, tmp_path):
     assert survived(Frail, tmp_path, name, shards, seed) == ({1: 8, 2: 16}[shards], []), (
         f"seed {seed}"
@@ -67,6 +68,7 @@ def test_users_that_remember_what_they_sent_do_so_where_another_actor_takes_them
 
 @pytest.mark.parametrize("security", ["transport", "onion"])
 @pytest.mark.parametrize("shards", [1, 2])
+@pytest.mark.full
 def test_roles_lost_at_every_step_of_a_protected_run_change_nothing_but_the_seals(
     security, shards, tmp_path
 ):
@@ -94,6 +96,7 @@ ATTACKS = [
 
 
 @pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.full
 def test_attackers_go_on_where_another_actor_takes_them_and_where_a_run_is_resumed(name, tmp_path):
     def attacked():
         (parameter,) = {"rate", "fraction"} & set(parameters(name))

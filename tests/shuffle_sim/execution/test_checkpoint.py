@@ -679,6 +679,7 @@ def full_at(folder, size, resume):
     return answer
 
 
+@pytest.mark.full
 def test_a_full_disk_stops_the_run_before_its_next_release_and_keeps_what_is_there(tmp_path):
     alone = outcome(run(interactive(), rows(), seed=5, checkpoint=tmp_path / "alone"))
     whole = (tmp_path / "alone" / FILE).read_bytes()

@@ -137,6 +137,7 @@ class Unknown:
 
 
 @pytest.mark.usefixtures("session")
+@pytest.mark.full
 def test_an_actor_that_cannot_be_built_is_told_at_once():
     protocol = interactive()
     protocol.unknown = Unknown()

@@ -203,6 +203,7 @@ def test_the_coins_of_a_rounding_have_cumulants_below_their_variance():
 
 
 @pytest.mark.parametrize("r", [3, 4, 5])
+@pytest.mark.full
 def test_the_fourth_cumulants_are_certified(r):
     """Power: with a constant 5 % smaller they are not."""
     assert fourth_cumulants_are_certified(r, carry._FOURTH[r])
@@ -210,6 +211,7 @@ def test_the_fourth_cumulants_are_certified(r):
 
 
 @pytest.mark.parametrize("r", carry.UNIFORMS)
+@pytest.mark.full
 def test_no_tilt_and_no_datum_has_less_variance(r):
     third = 0.0
     for tilt in np.linspace(0, carry.MAX_TILT, 21):
@@ -425,6 +427,7 @@ TABLE = {
 
 
 @pytest.mark.parametrize("n", TABLE)
+@pytest.mark.full
 def test_the_table_of_bits(n):
     for d, expected in zip((1, 10, 30, 100, 1000), TABLE[n], strict=True):
         plan = choose_carries(SumSpec(n, d, POINT), 1.05)

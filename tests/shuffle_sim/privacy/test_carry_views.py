@@ -135,6 +135,7 @@ def worst_deltas(m, g, r, levels, epsilons, scale=1.0, most=13):
 
 
 @pytest.mark.parametrize(("m", "g", "r", "levels", "epsilons"), CASES)
+@pytest.mark.full
 def test_no_view_has_more_delta_than_promised(m, g, r, levels, epsilons):
     """Whatever the others hold and where the pair is; with the noise 10 % too small, more.
 
@@ -190,6 +191,7 @@ def delta_of_products(pairs: list[tuple[np.ndarray, np.ndarray]], epsilon: float
     ("m", "g", "r", "levels", "epsilon"),
     [(300, 2.4, 3, 0, 1.0), (1500, 4.0, 2, 0, 0.5), (9999, 11.5, 2, 1, 1.0)],
 )
+@pytest.mark.full
 def test_two_coordinates_have_at_most_the_delta_promised(m, g, r, levels, epsilon):
     """Antipodal pairs in several directions; with the noise 10 % too small, more."""
     rng = np.random.default_rng(levels)

@@ -82,6 +82,7 @@ def test_the_sheets_numbers_for_a_test_beside_a_gaussian():
     ),
     st.floats(0.0, 2.0),
 )
+@pytest.mark.full
 def test_many_shifts_are_rounded_up_never_down(steps, mu):
     parts = Parts(tuple(steps), mu)
     for delta in (1e-8, 1e-5):
@@ -162,6 +163,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("first", "second"), list(product(KINDS, KINDS)))
+@pytest.mark.full
 def test_two_kinds_cost_more_than_each_and_at_most_an_even_split_of_delta(first, second):
     if type(first) is type(second):
         return
@@ -199,6 +201,7 @@ def test_a_mixed_delta_is_the_least_whose_epsilon_is_enough():
 
 
 @pytest.mark.parametrize("name", names("theorem"))
+@pytest.mark.full
 def test_every_registered_theorem_keeps_its_contract(name):
     from shuffle_sim.registry import registered
 

@@ -112,6 +112,7 @@ def exact(epsilon: float, rate: float, d: int) -> float:
         (100.0, 110.0, 300),
     ],
 )
+@pytest.mark.full
 def test_delta_is_never_below_thirty_digits_and_barely_above(epsilon, rate, d):
     truth = exact(epsilon, rate, d)
     excess = math.log(gamma.delta(epsilon, rate, d)) - truth

@@ -115,6 +115,7 @@ def curve(mechanism, epsilon):
 
 
 @pytest.mark.parametrize("mechanism", [NOISES[0], *NOISES[2:]], ids=lambda m: type(m).__name__)
+@pytest.mark.full
 def test_releases_of_neighbours_are_as_far_apart_as_the_theorem_says(mechanism):
     sensitivity, epsilon, draws = 2.5, 0.2, 20_000
     shift = sensitivity * np.eye(D)[0]

@@ -111,6 +111,7 @@ def test_bad_input_is_refused(call):
         (5000, 3, 7, 1.2),
     ],
 )
+@pytest.mark.full
 def test_the_least_noise_is_never_above_that_of_the_fewest_bits(n, d, rounds, ratio):
     what = SumSpec(n, d, Privacy(1.0, 1e-5), rounds)
     fewest = fewest_bits(what, ratio)

@@ -144,6 +144,7 @@ def test_the_dual_bounds_the_supremum_between_the_grid_points_however_coarse(
         (200, 0.05, 1, 2),
     ],
 )
+@pytest.mark.full
 def test_no_pair_of_the_ball_exceeds_the_bound_at_any_p(m, p, g, d):
     rng = np.random.default_rng(7)
     pairs = [
@@ -190,6 +191,7 @@ def test_a_fifth_more_coins_than_there_are_is_caught_by_enumeration():
 @pytest.mark.parametrize(
     ("m", "p", "g", "d"), [(100, 0.5, 1, 3), (150, 0.5, 3, 2), (300, 0.1, 2, 3), (512, 0.5, 8, 10)]
 )
+@pytest.mark.full
 def test_epsilon_and_delta_are_inverse_to_each_other(m, p, g, d):
     for epsilon in (0.3, 1.0, 2.0):
         delta = delta_few_coins(epsilon, m, p, g, d)
@@ -209,6 +211,7 @@ def test_what_no_epsilon_can_cover_is_said():
     ("m", "p", "g", "d"),
     [(1, 0.5, 1, 2), (512, 2e-4, 1, 2), (512, 0.5, 16, 1000), (16, 0.5, 16, 3)],
 )
+@pytest.mark.full
 def test_the_corners_of_its_range_are_numbers_and_never_below_an_axis(m, p, g, d):
     assert applies(m, p, g, d)
     for epsilon in (0.0, 1e-9, 30.0, 1e300):

@@ -672,6 +672,7 @@ def test_extreme_reports_move_the_estimate_by_what_they_add():
 
 
 @pytest.mark.parametrize("fidelity", FIDELITIES)
+@pytest.mark.full
 def test_the_estimate_is_unbiased_for_the_users_that_report(fidelity):
     runs, n, gone = 200, 60, 23
     xs, protocol = np.random.default_rng(6).random(n) ** 2, ScalarSum(n=n, g=8, b=16)

@@ -280,11 +280,13 @@ def test_the_view_of_a_sharded_shuffler_is_uniform(shards):
 
 
 @pytest.mark.parametrize("shards", [2, 4])
+@pytest.mark.full
 def test_one_two_and_four_shards_have_one_law(shards):
     check_same_law(orders(1), orders(shards))
 
 
 @pytest.mark.parametrize("defect", [RoutesByHome, SeldomRoutes])
+@pytest.mark.full
 def test_power_a_shard_that_keeps_what_it_got_is_caught(defect):
     with pytest.raises(LawError):
         check_pmf(orders(2, defect), np.full(24, 1 / 24))

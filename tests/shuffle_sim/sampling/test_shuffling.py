@@ -116,11 +116,13 @@ def check_uniform(draw, ones, size):
 
 
 @pytest.mark.parametrize(("ones", "size"), [(1, 6), (3, 6), (3, 70), (35, 70), (1, 1500)])
+@pytest.mark.full
 def test_arrange_is_uniform(ones, size):
     check_uniform(arrange, ones, size)
 
 
 @pytest.mark.parametrize(("start", "ones", "size"), [(0, 2, 6), (2**64 - 1, 2, 6), (0, 64, 70)])
+@pytest.mark.full
 def test_the_repair_alone_is_uniform(start, ones, size, monkeypatch):
     # Independent bits hide a fault in the repair, which has little left to do: let it do
     # everything.
@@ -134,6 +136,7 @@ def test_the_repair_alone_is_uniform(start, ones, size, monkeypatch):
 
 @pytest.mark.parametrize(("ones", "size"), [(1, 6), (3, 6), (35, 70)])
 @pytest.mark.parametrize("bad", [sometimes_sorted, repaired_from_below])
+@pytest.mark.full
 def test_power_the_uniformity_test_rejects_planted_defects(bad, ones, size):
     with pytest.raises(LawError):
         check_uniform(bad, ones, size)

@@ -422,6 +422,7 @@ def test_a_megabyte_of_malice_stays_a_few_megabytes(bomb, fidelity, enveloped):
     assert used < 6 * MEGABYTE
 
 
+@pytest.mark.full
 def test_the_bombs_are_bombs():
     """Power: with plain limits on lengths the tree becomes seventy times as large."""
     bomb = BOMBS["a whole tree of empty arrays"]
