@@ -1,7 +1,7 @@
 """Which parameters of an optimiser were given, which were chosen, and why."""
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ class Choices:
     def choose(self, name: str, value: T, why: str) -> T:
         """What is given, else `value`, which is recorded with the reason."""
         if name in self.given:
-            return self.given[name]  # type: ignore[no-any-return]
+            return cast(T, self.given[name])
         shown = f"{value:.4g}" if isinstance(value, float) else "none" if value is None else value
         self.reasons[name] = f"{shown}: {why}"
         return value

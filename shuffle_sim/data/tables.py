@@ -7,6 +7,7 @@ they are the ranges their descriptions publish, for a user's file the user state
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import ne
 from pathlib import Path
 from typing import Any
 
@@ -216,7 +217,8 @@ def first_gap(column: NDArray[Any]) -> int | None:
     """The first row with a missing value (None or NaN); None where there is none."""
     if column.dtype.kind not in "fO":
         return None
-    missing = [value is None or value != value for value in column.tolist()]  # noqa: PLR0124
+    # NaN of any type differs from itself.
+    missing = [value is None or ne(value, value) for value in column.tolist()]
     return missing.index(True) if any(missing) else None
 
 
