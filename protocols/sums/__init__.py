@@ -1,7 +1,8 @@
 """Sums over all users in one round."""
 
 from protocols.sums.binomial import BinomialRandomizer
-from protocols.sums.carry_sum import CarryRandomizer, CarryScalarSum, CarryVectorSum
+from protocols.sums.carry import CarryRandomizer
+from protocols.sums.carry_sum import CarryScalarSum, CarryVectorSum
 from protocols.sums.encoding import SumRandomizer
 from protocols.sums.one_round import BinomialSum, OneRoundSum
 from protocols.sums.scalar_sum import ScalarSum

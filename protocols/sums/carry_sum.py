@@ -1,201 +1,15 @@
-"""Sums by spline rounding and fair carries (docs/theory/carry.md).
+"""Sums by spline rounding and fair carries (docs/theory/carry.md)."""
 
-A user's number is floor(w + U_1 + ... + U_r): the rounding is the noise. It travels in base 2 with
-random carries, so that a range of g steps takes some 2 log2 g one-bit messages. The analyzer gets
-the total exactly.
-"""
-
-import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any
+from functools import partial
 
-import numpy as np
-from numpy.typing import NDArray
-
-from protocols.sums.encoding import MAGNITUDES, SumRandomizer, admitted, opposite_ends
+from protocols.sums.carry import CarryRandomizer
+from protocols.sums.encoding import MAGNITUDES
 from protocols.sums.one_round import RATIOS, OneRoundSum, Setting
-from shuffle_sim.arrays import Floats, Values, dense
-from shuffle_sim.errors import integer, positive, real
-from shuffle_sim.privacy.bounds import carry
-from shuffle_sim.privacy.carry_planner import check_proven, choose_carries, top
-from shuffle_sim.privacy.events import CarrySumEvent
+from shuffle_sim.errors import integer, real
+from shuffle_sim.privacy.carry_planner import check_proven, choose_carries
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec
-from shuffle_sim.protocol.base import check_rows
-from shuffle_sim.wire.messages import Alphabet, Messages, Tally
-
-
-@dataclass(frozen=True)
-class CarryRandomizer(SumRandomizer):
-    """Per coordinate spline rounding on [lower, lower + width], then digits with fair carries.
-
-    Label j (levels + 1) + l is level l of coordinate j: two messages at each level below the last,
-    the rest in ones at the last.
-
-    Attributes:
-        coordinates: d.
-        g: rounding steps over the range; a real number.
-        r: uniforms, 2 to 5.
-        b: fair bits, added to the number.
-        levels: L, digits before the rest.
-        lower: least value of a coordinate.
-        width: length of its range.
-        norm_bound: l2 bound of the vector, to which longer ones are scaled; None: coordinates are
-            clipped to the range.
-    """
-
-    coordinates: int
-    g: float
-    r: int
-    b: int
-    levels: int
-    lower: float
-    width: float
-    norm_bound: float | None = None
-
-    def __post_init__(self) -> None:
-        """Check every range."""
-        self.event(1)
-        positive("width", self.width)
-        real("lower", self.lower, -math.inf, math.inf)
-        if self.norm_bound is not None:
-            positive("norm_bound", self.norm_bound)
-
-    @cached_property
-    def alphabet(self) -> Alphabet:
-        """One label per coordinate and level, one-bit symbols."""
-        columns = (2,) * self.levels + (self.top,)
-        return Alphabet(self.coordinates * (self.levels + 1), 2, columns * self.coordinates)
-
-    @property
-    def per_label(self) -> int:
-        """One in each column."""
-        return 1
-
-    @property
-    def largest(self) -> int:
-        """The largest number before it is split."""
-        return top(self.g, self.r, self.b, 0)
-
-    @property
-    def top(self) -> int:
-        """The largest rest at the last level."""
-        return top(self.g, self.r, self.b, self.levels)
-
-    @property
-    def bits(self) -> int:
-        """Messages per coordinate."""
-        return 2 * self.levels + self.top
-
-    @property
-    def center(self) -> float:
-        """Mean of a number above its w."""
-        return (self.r - 1 + self.b) / 2
-
-    def admit(self, values: Values) -> tuple[Values, int]:
-        """Vectors longer than the bound are scaled to it, scalars clipped; how many users' were."""
-        return admitted(values, self.coordinates, self.lower, self.width, self.norm_bound)
-
-    def _scaled(self, xs: Values) -> Floats:
-        """In steps, shape (users, coordinates)."""
-        rows = dense(xs).reshape(len(xs), self.coordinates)
-        return np.asarray(np.clip((rows - self.lower) * (self.g / self.width), 0.0, self.g))
-
-    def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
-        """One coordinate after the other: round, then digit by digit, a fair coin for each."""
-        bits: list[int] = []
-        for w in self._scaled(np.atleast_1d(x)[None])[0].tolist():
-            number = math.floor(w + sum(rng.random() for _ in range(self.r)))
-            number = min(number + sum(int(rng.integers(2)) for _ in range(self.b)), self.largest)
-            for _ in range(self.levels):
-                half = (number + int(rng.integers(2))) // 2
-                digit = number - 2 * half
-                bits += [1] * (digit + 1) + [0] * (1 - digit)
-                number = half
-            bits += [1] * number + [0] * (self.top - number)
-        return Messages.from_symbols(self.alphabet, np.array(bits, np.uint8)[None, :, None])
-
-    def counts(self, xs: Values, rng: np.random.Generator) -> NDArray[np.integer]:
-        """One-bits per user and label, vectorised; the coins are the bits of one random word."""
-        numbers = self._scaled(xs)
-        for _ in range(self.r):
-            numbers += rng.random(numbers.shape)
-        rounded = numbers.astype(np.int64)
-        if self.b:
-            rounded += rng.binomial(self.b, 0.5, rounded.shape)
-        np.minimum(rounded, self.largest, out=rounded)  # in floats w + U may reach g + r
-        coins = rng.integers(0, 2**self.levels, rounded.shape)
-        counts = np.empty((*rounded.shape, self.levels + 1), np.int64)
-        for level in range(self.levels + 1):
-            # Carries of single coins add up to one of the word's low bits.
-            counts[..., level] = (rounded + coins % 2**level) >> level
-        counts[..., :-1] -= 2 * counts[..., 1:] - 1
-        return counts.reshape(len(counts), -1)
-
-    def reports(self, xs: Values, rng: np.random.Generator) -> Messages:
-        """All reports at once, the ones first under each label."""
-        counts, edges = self.counts(xs, rng), self.alphabet.edges
-        place = np.arange(self.alphabet.width) - np.repeat(edges[:-1], np.diff(edges))
-        bits = place < counts[:, self.alphabet.label_of]
-        return Messages.from_symbols(self.alphabet, bits.astype(np.uint8)[:, :, None])
-
-    def totals(self, tally: Tally) -> NDArray[np.int64]:
-        """The exact sum of the numbers of all reports, shape (coordinates,)."""
-        ones = tally.sums.reshape(self.coordinates, self.levels + 1)
-        weights = 2 ** np.arange(self.levels + 1, dtype=np.int64)
-        return np.asarray(ones @ weights - tally.reports * (2**self.levels - 1))
-
-    def estimate(self, tally: Tally) -> Floats:
-        """The analyzer: (width/g) (total - R center) + R lower for R reports received."""
-        above = self.totals(tally) - tally.reports * self.center
-        return np.asarray((self.width / self.g) * above + tally.reports * self.lower, np.float64)
-
-    def variance(self, reports: int, xs: Floats | None = None) -> Floats:
-        """(width/g)^2 R ((r + 1)/12 + b/4) in each coordinate, whatever the data are."""
-        each = (self.r + 1) / 12 + self.b / 4
-        return np.full(self.coordinates, (self.width / self.g) ** 2 * reports * each)
-
-    def manipulation(self, attackers: int, reports: int) -> float:
-        """All ones, or all zeros if that is farther from the datum 0."""
-        carried = 2**self.levels - 1
-        ends = (carried + 2**self.levels * self.top, -carried)
-        steps = (self.width / self.g) * (np.array(ends) - self.center) + self.lower
-        return attackers * math.sqrt(self.coordinates) * float(np.abs(steps).max())
-
-    def worst_pair(self) -> tuple[Floats, Floats]:
-        """Two data at opposite ends of the range in coordinate 0."""
-        return opposite_ends(self.coordinates, self.lower, self.width, self.norm_bound)
-
-    def count_index(self, sums: NDArray[np.int64], reports: int) -> NDArray[np.int64]:
-        """The number of ones itself."""
-        return sums
-
-    def count_pmf(self, x: Floats, label: int) -> Floats:
-        """Exact law of the number of ones under `label` in one report on `x`."""
-        coordinate, level = divmod(label, self.levels + 1)
-        w = float(self._scaled(np.atleast_1d(x)[None])[0, coordinate])
-        pmf = np.zeros(self.largest + self.r + 1)
-        spline = carry.law(w, self.r, self.b)
-        pmf[math.floor(w) : math.floor(w) + len(spline)] = spline
-        for _ in range(level):
-            pmf = np.append(pmf, np.zeros(len(pmf) % 2 + 2))
-            carried = np.append(0.0, pmf[1:-1:2]) / 2  # an odd number 2 c - 1 comes to c by half
-            pmf = pmf[::2] + pmf[1::2] / 2 + carried
-        if level == self.levels:
-            return pmf[: self.top + 1]
-        odd = float(pmf[1::2].sum())
-        return np.array([odd / 2, 1 - odd, odd / 2])
-
-    def total_law(self, sums: NDArray[np.int64], users: int) -> tuple[NDArray[np.int64], Floats]:
-        """Of the ones under label 0, by convolution."""
-        start, pmf = carry.sum_law(self.count_pmf(self.worst_pair()[0], 0), users)
-        return sums - start, pmf
-
-    def event(self, users: int) -> CarrySumEvent:
-        """The release of the view, with the randomness of `users` honest users."""
-        return CarrySumEvent(users, self.g, self.r, self.b, self.levels, self.coordinates)
 
 
 class _CarrySum(OneRoundSum):
@@ -219,10 +33,6 @@ class _CarrySum(OneRoundSum):
             Setting(f"{ratio:g} x central", partial(cls.calibrate, **size, noise_ratio=ratio))
             for ratio in RATIOS
         ]
-
-    def check(self, rows: NDArray[Any]) -> None:
-        """Refuse data of another shape or type, or with NaN or infinity."""
-        check_rows(rows, (self.n,) if self.scalar else (self.n, self.randomizer.coordinates))
 
     @property
     def g(self) -> float:

@@ -119,7 +119,7 @@ class OneRoundSum(Protocol[SumState]):
 
     def check(self, rows: NDArray[Any]) -> None:
         """Refuse data of another shape or type, or with NaN or infinity."""
-        check_rows(rows, (self.n,) if self.scalar else (self.n, self.randomizer.alphabet.labels))
+        check_rows(rows, (self.n,) if self.scalar else (self.n, self.randomizer.variance(1).size))
 
     def init(self) -> SumState:
         """Nothing released yet."""

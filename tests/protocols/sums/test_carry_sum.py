@@ -7,7 +7,8 @@ from dataclasses import fields as dataclass_fields
 import numpy as np
 import pytest
 
-from protocols.sums.carry_sum import CarryRandomizer, CarryScalarSum, CarryVectorSum
+from protocols.sums.carry import CarryRandomizer
+from protocols.sums.carry_sum import CarryScalarSum, CarryVectorSum
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.attacks.catalogue import attack
 from shuffle_sim.attacks.studies import at_fraction
