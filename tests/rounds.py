@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from protocols import ShuffleGD, ShuffleSGD
+from protocols import CarryVectorSum, ShuffleGD, ShuffleSGD, VectorSum
 from protocols.problems.domains import L2Ball
 from protocols.problems.losses import Logistic
 from protocols.problems.problem import Problem
@@ -23,14 +23,15 @@ def rows():
 
 
 def interactive(rounds=ROUNDS, eta=0.5):
-    """Every user answers in every round."""
-    mean = NoisyMean(USERS, 2, PROBLEM.lipschitz, g=4, b=12)
+    """Every user answers in every round, by a sum with carries."""
+    carries = CarryVectorSum(n=USERS, d=2, g=2.5, r=3, b=16, norm_bound=PROBLEM.lipschitz)
+    mean = NoisyMean(carries)
     return ShuffleGD(problem=PROBLEM, n=USERS, rounds=rounds, eta=eta, mean=mean, privacy=PRIVACY)
 
 
 def sequential(rounds=ROUNDS, eta=0.5):
-    """Every user answers once."""
-    mean = NoisyMean(USERS // rounds, 2, PROBLEM.lipschitz, g=4, b=12)
+    """Every user answers once, by a binomial sum."""
+    mean = NoisyMean(VectorSum(n=USERS // rounds, d=2, g=4, b=12, norm_bound=PROBLEM.lipschitz))
     return ShuffleSGD(problem=PROBLEM, n=USERS, rounds=rounds, eta=eta, mean=mean, privacy=PRIVACY)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.optimisation.base import Optimiser
-from protocols.sums.binomial import BinomialRandomizer
+from protocols.sums.encoding import SumRandomizer
 from shuffle_sim.arrays import Floats, Scaled
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy.guarantee import Privacy
@@ -42,7 +42,7 @@ class ClippedMean(Statistic):
     query: Query
     norm_bound: float
     users: int
-    randomizer: BinomialRandomizer
+    randomizer: SumRandomizer
 
     def __post_init__(self) -> None:
         """Check that the stated sensitivity is that of the value."""
@@ -144,7 +144,7 @@ class Baseline(CentralAlgorithm[Any]):
             ParameterError: the round is no sum of vectors in an l2 ball.
         """
         randomizer, users = spec.randomizer, spec.cohort.size
-        if not isinstance(randomizer, BinomialRandomizer) or randomizer.norm_bound is None:
+        if not isinstance(randomizer, SumRandomizer) or randomizer.norm_bound is None:
             raise ParameterError("randomizer", randomizer, "that of a sum in an l2 ball")
         mean = ClippedMean(spec.query, randomizer.norm_bound, users, randomizer)
         return Release.of(spec.cohort, mean, self._mechanism(users))

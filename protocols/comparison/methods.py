@@ -13,12 +13,14 @@ from protocols.central.optimiser import CentralOptimiser
 from protocols.central.sums import CentralSum
 from protocols.comparison.baselines import Baseline
 from protocols.shuffle.optimiser import FirstOrder
-from protocols.sums.one_round import BinomialSum, OneRoundSum, Setting
+from protocols.sums.binomial_sum import BinomialSum
+from protocols.sums.one_round import OneRoundSum, Setting
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy.bounds import gaussian, paper
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import Plan
 from shuffle_sim.privacy.trust import Trust
+from shuffle_sim.protocol.encodings import choose, encodings
 from shuffle_sim.protocol.kinds import Method, Trainer
 from shuffle_sim.registry import registered, registered_kinds
 
@@ -38,12 +40,15 @@ def sum_methods(n: int, d: int, privacy: Privacy, attackers: int) -> list[Method
     kinds = sorted(
         ((kind.family or name, kind) for name, kind in sums.items()), key=lambda pair: pair[0]
     )
-    found = [
-        _sum(family, kind, setting, n, attackers)
+    made = (
+        _sum(family, kind, setting, n, d, attackers)
         for family, kind in kinds
         if kind.scalar == (d == 1)
         for setting in kind.settings(n, d, privacy)
-    ]
+    )
+    # Different wishes may be met by the same sum.
+    same = {(each.name, each.bits, each.error, each.refused): each for each in reversed([*made])}
+    found = [*reversed(same.values())]
     shown = {method.name for method in found}
     others = {family: kind.scalar for family, kind in kinds if family not in shown}
     for family, scalar in others.items():
@@ -53,7 +58,19 @@ def sum_methods(n: int, d: int, privacy: Privacy, attackers: int) -> list[Method
     return [*found, *_curators(*case), _local(*case)]
 
 
-def _sum(family: str, kind: type[OneRoundSum], setting: Setting, n: int, attackers: int) -> Method:
+def _limit_bits(error: float, n: int, d: int) -> float:
+    """What unbiased reports take at least for an error of the sum (docs: Cheaper sums).
+
+    A value halfway between two neighbours of the k reports that a coordinate can send has a
+    variance of at least a quarter of their squared distance. So k - 1 distances cover the range.
+    """
+    width = 2.0 if d > 1 else 1.0
+    return d * math.log2(1 + width * math.sqrt(n * d) / (2 * error))
+
+
+def _sum(
+    family: str, kind: type[OneRoundSum], setting: Setting, n: int, d: int, attackers: int
+) -> Method:
     try:
         made = setting.make()
     except ParameterError as why:
@@ -67,6 +84,7 @@ def _sum(family: str, kind: type[OneRoundSum], setting: Setting, n: int, attacke
         algorithm=made,
         messages=randomizer.report_messages,
         bits=randomizer.report_bits,
+        limit_bits=_limit_bits(error, n, d),
         error=error,
         attacked=math.hypot(error, randomizer.manipulation(attackers, n)),
         colour=kind.colour,
@@ -128,14 +146,30 @@ def planned_methods(plan: Plan) -> list[Method]:
     ]
     if spec.d == spec.rounds == 1:
         # The optimum for counts (Ghosh, Roughgarden, Sundararajan 2012).
-        step = spec.privacy.epsilon / plan.g
-        std = math.sqrt(2 * math.exp(-step)) / -math.expm1(-step) / plan.g
+        steps = math.ceil(plan.parameters["g"])
+        step = spec.privacy.epsilon / steps
+        std = math.sqrt(2 * math.exp(-step)) / -math.expm1(-step) / steps
         cases.insert(1, ("geometric, delta 0", Trust.CENTRAL, std))
     found = [
         Method(str(trust), setting, trust, bits=trust.unit_bits, error=std, colour=trust.colour)
         for setting, trust, std in cases
     ]
-    return [*found, _planned_by_paper(plan)]
+    return [*found, *_encoded(plan), _planned_by_paper(plan)]
+
+
+def _encoded(plan: Plan) -> list[Method]:
+    """Every encoding at the plan's noise ratio."""
+    spec, found = plan.spec, []
+    scalar = spec.d == spec.rounds == 1
+    for encoding in encodings(scalar):
+        case = f"encoding {encoding}", f"{plan.noise_ratio:.4g} x central", Trust.SHUFFLE
+        try:
+            _, each = choose(spec, plan.noise_ratio, None, encoding, scalar)
+        except ParameterError as why:
+            found.append(Method(*case, refused=str(why)))
+        else:
+            found.append(Method(*case, bits=each.bits, error=each.std, colour=Trust.SHUFFLE.colour))
+    return found
 
 
 def _planned_by_paper(plan: Plan) -> Method:

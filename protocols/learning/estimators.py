@@ -79,6 +79,7 @@ class ShuffleLinearModel(BaseEstimator):
             average loss.
         fit_intercept: whether a constant is fitted.
         noise_ratio: of the noise over the central Gaussian's; nearer to 1 takes more bits.
+        encoding: of numbers as messages, "carry" or "unary"; None: that of the fewest bits.
         honest_fraction: of the users that are counted on to add their noise, in every round.
         runtime: "inprocess", "ray", another registered name, or a runtime.
         workers: user shards.
@@ -110,6 +111,7 @@ class ShuffleLinearModel(BaseEstimator):
     ridge: float = 0.0
     fit_intercept: bool = True
     noise_ratio: float = NOISE_RATIO
+    encoding: str | None = None
     honest_fraction: float = 1.0
     runtime: str | Runtime = "inprocess"
     workers: int = 1
@@ -176,6 +178,7 @@ class ShuffleLinearModel(BaseEstimator):
             problem=problem,
             privacy=Privacy(self.epsilon, self.delta),
             noise_ratio=self.noise_ratio,
+            encoding=self.encoding,
             honest_fraction=self.honest_fraction,
             **given,
         )

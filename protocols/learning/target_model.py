@@ -13,7 +13,12 @@ from shuffle_sim.privacy.guarantee import Privacy
 
 
 def logistic(
-    n: int, d: int, privacy: Privacy, noise_ratio: float | None = None, seed: int = 0
+    n: int,
+    d: int,
+    privacy: Privacy,
+    noise_ratio: float | None = None,
+    encoding: str | None = None,
+    seed: int = 0,
 ) -> TargetModel:
     """Logistic regression by sequential SGD on synthetic people.
 
@@ -36,7 +41,7 @@ def logistic(
     problem, batch = Problem(Logistic(), L2Ball(d, 4.0)), min(n, 100)
     ratio = NOISE_RATIO if noise_ratio is None else noise_ratio
     protocol = ShuffleSGD.calibrated(
-        n=n, problem=problem, privacy=privacy, batch=batch, noise_ratio=ratio
+        n=n, problem=problem, privacy=privacy, batch=batch, noise_ratio=ratio, encoding=encoding
     )
     rows, others = people(n), people(20_000)
 

@@ -20,8 +20,9 @@ from protocols.shuffle.optimiser import optimiser, optimisers
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.planner import SumSpec, least_noise
+from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.privacy.trust import Trust
+from shuffle_sim.protocol.encodings import choose
 from shuffle_sim.registry import registered
 
 RADIUS = {True: 20.0, False: 5.0}
@@ -45,6 +46,7 @@ class Trainer:
         noise_ratio: of the noise over the central Gaussian's; None: NOISE_RATIO, or as `max_bits`
             allows.
         max_bits: per user, coordinate and round, instead.
+        encoding: of a sum's numbers as messages; None: that of the fewest bits.
         honest_fraction: of the users that add their noise.
     """
 
@@ -56,6 +58,7 @@ class Trainer:
     norm_bound: float | None = None
     noise_ratio: float | None = None
     max_bits: int | None = None
+    encoding: str | None = None
     honest_fraction: float = 1.0
 
     @classmethod
@@ -154,9 +157,9 @@ class Trainer:
             raise ParameterError("hyper", hyper, f"one of {', '.join(_HYPER)}")
         common: dict[str, Any] = {"n": n, "problem": self.problem, "privacy": self.privacy, **given}
         if hyper == "paper":
-            own = (phases, self.noise_ratio, self.max_bits, self.honest_fraction)
-            if own != (None, None, None, 1.0):
-                allowed = "used without phases, noise_ratio, max_bits and honest_fraction"
+            own = (phases, self.noise_ratio, self.max_bits, self.encoding, self.honest_fraction)
+            if own != (None, None, None, None, 1.0):
+                allowed = "used without phases, noise_ratio, max_bits, encoding, honest_fraction"
                 raise ParameterError("hyper", hyper, allowed)
             return kind.paper(**common)
         if phases is not None:
@@ -167,7 +170,13 @@ class Trainer:
 
         def made(ratio: float) -> Optimiser[Any]:
             honest = self.honest_fraction
-            return kind.calibrated(trust=trust, noise_ratio=ratio, honest_fraction=honest, **common)
+            return kind.calibrated(
+                trust=trust,
+                noise_ratio=ratio,
+                encoding=self.encoding,
+                honest_fraction=honest,
+                **common,
+            )
 
         return made(ratio) if self.max_bits is None else self._within(self.max_bits, made, ratio)
 
@@ -203,9 +212,10 @@ class Trainer:
                 SumSpec(mean.batch, self.d, self.privacy, repeats, self.honest_fraction)
                 for mean, repeats in _means(made)
             )
-            ratio = max(least_noise(spec, bits).noise_ratio for spec in specs)
+            plans = (choose(spec, None, bits, self.encoding)[1] for spec in specs)
+            ratio = max(plan.noise_ratio for plan in plans)
             made = make(ratio * _CREEP**attempt)
-            if all(mean.g + mean.b <= bits for mean, _ in _means(made)):
+            if all(mean.sum.bits <= bits for mean, _ in _means(made)):
                 return made
         raise ParameterError(
             "max_bits", bits, "larger, or used with --batch: no ratio of the noise was found to fit"

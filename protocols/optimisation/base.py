@@ -43,6 +43,7 @@ class Calibrated(ABC):
     adapts: ClassVar[tuple[str, ...]] = (
         "trust",
         "noise_ratio",
+        "encoding",
         "honest_fraction",
         "initial_distance",
         "max_rounds_per_user",

@@ -33,6 +33,7 @@ class Setting:
         privacy: of the whole run.
         trust: whose noise is expected.
         noise_ratio: of the shuffle model's noise over the central Gaussian's.
+        encoding: of a sum's numbers as messages; None: that of the fewest bits.
         honest_fraction: of the users that add their noise, in every round.
         initial_distance: R, from the start to the minimiser at most; None: what the domain allows.
         max_rounds_per_user: rounds that a user answers in at most, where rounds are chosen.
@@ -43,6 +44,7 @@ class Setting:
     privacy: Privacy
     trust: Trust = Trust.SHUFFLE
     noise_ratio: float = NOISE_RATIO
+    encoding: str | None = None
     honest_fraction: float = 1.0
     initial_distance: float | None = None
     max_rounds_per_user: int = MAX_ROUNDS

@@ -1,96 +1,91 @@
 """The private average of gradients over a cohort: its noise, its bits, and what it costs."""
 
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
 
 from protocols.optimisation.setting import NOISE_RATIO, Setting
-from protocols.sums.binomial import BinomialRandomizer
+from protocols.sums.encoding import SumRandomizer
+from protocols.sums.planned import PlannedVectorSum
+from protocols.sums.vector_sum import VectorSum
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
-from shuffle_sim.errors import integer, positive
-from shuffle_sim.privacy.bounds import paper
-from shuffle_sim.privacy.events import BinomialSumEvent
-from shuffle_sim.privacy.planner import P, Plan, SumSpec, fewest_bits, honest_users
+from shuffle_sim.privacy.events import PrivacyEvent
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.base import Query, RoundSpec
+from shuffle_sim.protocol.encodings import choose
+from shuffle_sim.registry import registered
 from shuffle_sim.wire.messages import Tally
-
-_fewest_bits = lru_cache(fewest_bits)
 
 
 @dataclass(frozen=True)
 class NoisyMean:
-    """The average of a batch of vectors in an l2 ball: P_vec, divided by the reports received.
+    """The average of a batch of vectors in an l2 ball: a sum, divided by the reports received.
 
     Attributes:
-        batch: users n_b in a round.
-        d: coordinates.
-        norm_bound: L.
-        g: rounding steps.
-        b: noise bits per user and coordinate.
-        p: their success probability.
-        honest_fraction: of the users that add their noise, in every batch.
+        sum: of a batch; its norm bound is L.
     """
 
-    batch: int
-    d: int
-    norm_bound: float
-    g: int
-    b: int
-    p: float = P
-    honest_fraction: float = 1.0
-    randomizer: BinomialRandomizer = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        integer("batch", self.batch)
-        width = 2 * positive("norm_bound", self.norm_bound)
-        made = BinomialRandomizer(
-            self.d, self.g, self.b, self.p, -self.norm_bound, width, self.norm_bound
-        )
-        object.__setattr__(self, "randomizer", made)
-        honest_users(self.honest_fraction, self.batch)
-        made.event(self.batch)  # refuses trials beyond exact arithmetic
+    sum: PlannedVectorSum
 
     @classmethod
     def calibrated(
-        cls, spec: SumSpec, norm_bound: float, noise_ratio: float = NOISE_RATIO
+        cls,
+        spec: SumSpec,
+        norm_bound: float,
+        noise_ratio: float = NOISE_RATIO,
+        encoding: str | None = None,
     ) -> "NoisyMean":
         """The fewest bits with at most `noise_ratio` times the central Gaussian's noise.
 
-        spec.n is the batch.
+        spec.n is the batch; where no encoding is given, that of the fewest bits is chosen.
         """
-        plan: Plan = _fewest_bits(spec, noise_ratio)
-        return cls(spec.n, spec.d, norm_bound, plan.g, plan.b, honest_fraction=spec.honest_fraction)
+        name, plan = choose(spec, noise_ratio, None, encoding)
+        return cls(registered("protocol", name).planned(plan, norm_bound))
 
     @classmethod
     def calibrated_for(cls, setting: Setting, batch: int, rounds: int = 1) -> "NoisyMean":
         """For the gradients of a setting, where each user answers in `rounds` rounds."""
         problem = setting.problem
         spec = SumSpec(batch, problem.d, setting.privacy, rounds, setting.honest_fraction)
-        return cls.calibrated(spec, problem.lipschitz, setting.noise_ratio)
+        return cls.calibrated(spec, problem.lipschitz, setting.noise_ratio, setting.encoding)
 
     @classmethod
     def paper(
         cls, batch: int, d: int, norm_bound: float, epsilon: float, delta: float
     ) -> "NoisyMean":
         """The constants of Theorem 3.2 with n the batch."""
-        chosen = paper.theorem_3_2(batch, d, epsilon, delta)
-        return cls(batch, d, norm_bound, chosen.g, chosen.b, chosen.p)
+        privacy = Privacy(epsilon, delta)
+        return cls(VectorSum.paper(n=batch, d=d, privacy=privacy, norm_bound=norm_bound))
 
     @property
-    def honest(self) -> int:
-        """Users whose noise is counted on."""
-        return honest_users(self.honest_fraction, self.batch)
+    def batch(self) -> int:
+        """Users n_b in a round."""
+        return self.sum.n
 
     @property
-    def event(self) -> BinomialSumEvent:
+    def norm_bound(self) -> float:
+        """L."""
+        return self.sum.norm_bound
+
+    @property
+    def honest_fraction(self) -> float:
+        """Of the users that add their noise, in every batch."""
+        return self.sum.honest_fraction
+
+    @property
+    def randomizer(self) -> SumRandomizer:
+        """Of each user."""
+        return self.sum.randomizer
+
+    @property
+    def event(self) -> PrivacyEvent:
         """What a round costs."""
-        return self.randomizer.event(self.honest)
+        return self.randomizer.event(self.sum.honest)
 
     @property
     def squared_noise(self) -> float:
-        """rho^2 = d (2L/g)^2 (n_b b p (1-p) + n_b/4)/n_b^2, with rounding at its worst."""
+        """rho^2: the summed variance of the average's coordinates, with rounding at its worst."""
         return float(self.randomizer.variance(self.batch).sum()) / self.batch**2
 
     def squared_noise_in(self, setting: Setting, rounds: int = 1) -> float:
@@ -105,7 +100,6 @@ class NoisyMean:
 
     def spec(self, cohort: Cohort, query: Query) -> RoundSpec:
         """A round of it."""
-        # Only an honest fraction below 1 agrees on a floor; at 1 any dropout is stated in the
-        # result's epsilon instead.
-        minimum = self.honest if self.honest_fraction < 1 else 1
-        return RoundSpec(cohort, query, self.randomizer, self.event, self.estimate, minimum)
+        return RoundSpec(
+            cohort, query, self.randomizer, self.event, self.estimate, self.sum.minimum
+        )

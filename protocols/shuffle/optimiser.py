@@ -14,7 +14,6 @@ from protocols.optimisation.choices import Choices
 from protocols.optimisation.setting import Setting, batching
 from protocols.problems.problem import Gradient, Problem, demand
 from protocols.shuffle.noisy_mean import NoisyMean
-from protocols.sums.binomial import BinomialRandomizer
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, integer, positive
@@ -70,7 +69,8 @@ class FirstOrder(Optimiser[StateT], Protocol[StateT]):
     def made(cls, setting: Setting, mean: NoisyMean, choices: Choices, **own: Any) -> Self:
         """In a setting, with the parameters of its own that a subclass has chosen."""
         problem, n, privacy = setting.problem, setting.n, setting.privacy
-        why = choices.reasons
+        each = f"{mean.sum.encoding}: {mean.sum.bits:,} bits per user, coordinate and round"
+        why = choices.reasons | {"encoding": each}
         return cls(problem=problem, n=n, privacy=privacy, mean=mean, choices=why, **own)
 
     @classmethod
@@ -86,7 +86,7 @@ class FirstOrder(Optimiser[StateT], Protocol[StateT]):
     @property
     def vocabulary(self) -> tuple[type, ...]:
         """What a round may broadcast."""
-        return (Gradient, BinomialRandomizer, type(self.problem.loss))
+        return (Gradient, type(self.mean.randomizer), type(self.problem.loss))
 
     def check(self, rows: NDArray[Any]) -> None:
         """Refuse rows of the wrong shape, or for which the loss's constants do not hold."""

@@ -1,10 +1,12 @@
 """Sums over all users in one round."""
 
 from protocols.sums.binomial import BinomialRandomizer
+from protocols.sums.binomial_sum import BinomialSum
 from protocols.sums.carry import CarryRandomizer
 from protocols.sums.carry_sum import CarryScalarSum, CarryVectorSum
 from protocols.sums.encoding import SumRandomizer
-from protocols.sums.one_round import BinomialSum, OneRoundSum
+from protocols.sums.one_round import OneRoundSum
+from protocols.sums.planned import PlannedScalarSum, PlannedSum, PlannedVectorSum
 from protocols.sums.scalar_sum import ScalarSum
 from protocols.sums.single_message import SingleMessageRandomizer, SingleMessageSum
 from protocols.sums.split_mix import SplitAndMixSum, SplitAndMixVectorSum, SplitMixRandomizer
@@ -17,6 +19,9 @@ __all__ = [
     "CarryScalarSum",
     "CarryVectorSum",
     "OneRoundSum",
+    "PlannedScalarSum",
+    "PlannedSum",
+    "PlannedVectorSum",
     "ScalarSum",
     "SingleMessageRandomizer",
     "SingleMessageSum",

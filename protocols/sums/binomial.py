@@ -168,10 +168,15 @@ class BinomialRandomizer(SumRandomizer):
         rounding: Floats = (fraction * (1 - fraction)).sum(axis=0)
         return (self.width / self.g) ** 2 * (noise + rounding)
 
+    def reach(self) -> tuple[float, float]:
+        """How far only ones move a coordinate up from datum 0, and only zeros down."""
+        step = self.width / self.g
+        up = step * (self.g + self.b * (1 - self.p)) + self.lower
+        return up, step * self.b * self.p - self.lower
+
     def manipulation(self, attackers: int, reports: int) -> float:
-        """Only ones: each moves every coordinate by (width/g) (g + b (1 - p)) + lower."""
-        each = (self.width / self.g) * (self.g + self.b * (1 - self.p)) + self.lower
-        return attackers * math.sqrt(self.labels) * each
+        """Only ones, which reach as far as only zeros at least."""
+        return attackers * math.sqrt(self.labels) * max(self.reach())
 
     def worst_pair(self) -> tuple[Floats, Floats]:
         """Two data at opposite ends of coordinate 0, where neither is rounded at random."""

@@ -151,12 +151,16 @@ class CarryRandomizer(SumRandomizer):
         each = (self.r + 1) / 12 + self.b / 4
         return np.full(self.coordinates, (self.width / self.g) ** 2 * reports * each)
 
+    def reach(self) -> tuple[float, float]:
+        """How far only ones move a coordinate up from datum 0, and only zeros down."""
+        carried, step = 2**self.levels - 1, self.width / self.g
+        most = carried + 2**self.levels * self.top
+        up = step * (most - self.center) + self.lower
+        return up, step * (carried + self.center) - self.lower
+
     def manipulation(self, attackers: int, reports: int) -> float:
         """All ones, or all zeros if that is farther from the datum 0."""
-        carried = 2**self.levels - 1
-        ends = (carried + 2**self.levels * self.top, -carried)
-        steps = (self.width / self.g) * (np.array(ends) - self.center) + self.lower
-        return attackers * math.sqrt(self.coordinates) * float(np.abs(steps).max())
+        return attackers * math.sqrt(self.coordinates) * max(self.reach())
 
     def worst_pair(self) -> tuple[Floats, Floats]:
         """Two data at opposite ends of the range in coordinate 0."""

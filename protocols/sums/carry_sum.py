@@ -1,21 +1,17 @@
 """Sums by spline rounding and fair carries (docs/theory/carry.md)."""
 
-from collections.abc import Iterable
-from functools import partial
+from typing import Any
 
 from protocols.sums.carry import CarryRandomizer
-from protocols.sums.encoding import MAGNITUDES
-from protocols.sums.one_round import RATIOS, OneRoundSum, Setting
-from shuffle_sim.errors import integer, real
-from shuffle_sim.privacy.carry_planner import check_proven, choose_carries
-from shuffle_sim.privacy.guarantee import Privacy
+from protocols.sums.planned import PlannedScalarSum, PlannedSum, PlannedVectorSum
+from shuffle_sim.privacy.carry_planner import CarryPlan, check_proven, choose_carries
 from shuffle_sim.privacy.planner import SumSpec
 
 
-class _CarrySum(OneRoundSum):
+class _CarrySum(PlannedSum):
     """A sum by a `CarryRandomizer`."""
 
-    family, colour = "carries", "tab:red"
+    family, encoding, colour = "carries", "carry", "tab:purple"
     randomizer: CarryRandomizer
 
     def __init__(
@@ -25,14 +21,17 @@ class _CarrySum(OneRoundSum):
         super().__init__(n, randomizer, delta, honest_fraction)
         check_proven(randomizer.event(self.honest), delta)
 
-    @classmethod
-    def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[Setting]:
-        """Calibrated at several noise ratios."""
-        size = cls.size(n, d, privacy)
-        return [
-            Setting(f"{ratio:g} x central", partial(cls.calibrate, **size, noise_ratio=ratio))
-            for ratio in RATIOS
-        ]
+    @staticmethod
+    def choose(
+        spec: SumSpec, noise_ratio: float | None = None, max_bits: int | None = None
+    ) -> CarryPlan:
+        """The fewest bits at a noise ratio, or the least noise in max_bits."""
+        return choose_carries(spec, noise_ratio, max_bits)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """g, r, b and levels."""
+        return {"g": self.g, "r": self.r, "b": self.b, "levels": self.levels}
 
     @property
     def g(self) -> float:
@@ -54,13 +53,8 @@ class _CarrySum(OneRoundSum):
         """Digits before the rest."""
         return self.randomizer.levels
 
-    @property
-    def bits(self) -> int:
-        """Messages of one bit per user and coordinate."""
-        return self.randomizer.bits
 
-
-class CarryScalarSum(_CarrySum):
+class CarryScalarSum(PlannedScalarSum, _CarrySum):
     """The sum of n scalars in [0, upper] in 2 levels + top one-bit messages; data of shape (n,).
 
     Formal guarantee: the view is dominated by Gaussians at `delta` (docs/theory/carry.md).
@@ -68,8 +62,6 @@ class CarryScalarSum(_CarrySum):
     Raises:
         ParameterError: naming the parameter, its value and the allowed range.
     """
-
-    scalar = True
 
     def __init__(
         self,
@@ -84,40 +76,11 @@ class CarryScalarSum(_CarrySum):
         honest_fraction: float = 1.0,
     ) -> None:
         """Explicit parameters; `calibrate` chooses good ones."""
-        self.upper = self.sensitivity = real("upper", upper, *MAGNITUDES, closed=(True, True))
-        randomizer = CarryRandomizer(1, g, r, b, levels, 0.0, self.upper)
+        randomizer = CarryRandomizer(1, g, r, b, levels, 0.0, self._bound(upper))
         super().__init__(n, randomizer, delta, honest_fraction)
 
-    @classmethod
-    def calibrate(
-        cls,
-        *,
-        n: int,
-        privacy: Privacy,
-        upper: float = 1.0,
-        noise_ratio: float | None = None,
-        max_bits: int | None = None,
-        honest_fraction: float = 1.0,
-    ) -> "CarryScalarSum":
-        """The fewest bits for a noise ratio, or the least noise for a number of bits.
 
-        `noise_ratio` is the noise over the central Gaussian's; `max_bits` counts a user's bits.
-        """
-        spec = SumSpec(n, 1, privacy, honest_fraction=honest_fraction)
-        plan = choose_carries(spec, noise_ratio, max_bits)
-        return cls(
-            n=n,
-            g=plan.g,
-            r=plan.r,
-            b=plan.b,
-            levels=plan.levels,
-            upper=upper,
-            delta=privacy.delta,
-            honest_fraction=honest_fraction,
-        )
-
-
-class CarryVectorSum(_CarrySum):
+class CarryVectorSum(PlannedVectorSum, _CarrySum):
     """The sum of n vectors in the l2 ball of radius norm_bound; data (n, d), result (d,).
 
     Every user sends 2 levels + top one-bit messages per coordinate. Rows above the norm bound are
@@ -142,39 +105,6 @@ class CarryVectorSum(_CarrySum):
         honest_fraction: float = 1.0,
     ) -> None:
         """Explicit parameters; `calibrate` chooses good ones."""
-        self.d = integer("d", d)
-        self.norm_bound = real("norm_bound", norm_bound, *MAGNITUDES, closed=(True, True))
-        self.sensitivity = 2 * self.norm_bound
-        ball = -self.norm_bound, self.sensitivity, self.norm_bound
+        d, norm_bound = self._bound(d, norm_bound)
+        ball = -norm_bound, 2 * norm_bound, norm_bound
         super().__init__(n, CarryRandomizer(d, g, r, b, levels, *ball), delta, honest_fraction)
-
-    @classmethod
-    def calibrate(
-        cls,
-        *,
-        n: int,
-        d: int,
-        privacy: Privacy,
-        norm_bound: float = 1.0,
-        noise_ratio: float | None = None,
-        max_bits: int | None = None,
-        honest_fraction: float = 1.0,
-    ) -> "CarryVectorSum":
-        """The fewest bits for a noise ratio, or the least noise for a number of bits.
-
-        `noise_ratio` is the noise over the central Gaussian's; `max_bits` counts bits per user and
-        coordinate.
-        """
-        spec = SumSpec(n, d, privacy, honest_fraction=honest_fraction)
-        plan = choose_carries(spec, noise_ratio, max_bits)
-        return cls(
-            n=n,
-            d=d,
-            g=plan.g,
-            r=plan.r,
-            b=plan.b,
-            levels=plan.levels,
-            norm_bound=norm_bound,
-            delta=privacy.delta,
-            honest_fraction=honest_fraction,
-        )

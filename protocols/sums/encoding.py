@@ -16,7 +16,14 @@ MAGNITUDES = (1e-100, 1e100)
 
 
 class SumRandomizer(Randomizer):
-    """A randomizer whose messages the analyzer turns into a sum over the users."""
+    """A randomizer whose messages the analyzer turns into a sum over the users.
+
+    Attributes:
+        norm_bound: l2 bound of the vectors, to which longer ones are scaled; None: numbers are
+            clipped to a range.
+    """
+
+    norm_bound: float | None
 
     @abstractmethod
     def estimate(self, tally: Tally) -> Floats:

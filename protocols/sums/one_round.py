@@ -1,4 +1,4 @@
-"""What all sums share: one round over all users; and how binomial parameters are chosen."""
+"""What all sums share: one round over all users."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
@@ -9,17 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.sums.binomial import BinomialRandomizer
 from protocols.sums.encoding import SumRandomizer
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
-from shuffle_sim.privacy.planner import Plan, SumSpec, fewest_bits, honest_users, least_noise
+from shuffle_sim.privacy.planner import honest_users
 from shuffle_sim.protocol.base import Datum, Protocol, RoundSpec, check_rows
-
-RATIOS = (1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0)
-"""Noise over the central Gaussian's at which comparisons show binomial sums."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +94,15 @@ class OneRoundSum(Protocol[SumState]):
         return self._delta
 
     @property
+    def minimum(self) -> int:
+        """Reports without which no view is released.
+
+        Only an honest fraction below 1 agrees on a floor; at 1 any dropout is stated in the
+        result's epsilon instead.
+        """
+        return self.honest if self.honest_fraction < 1 else 1
+
+    @property
     def vocabulary(self) -> tuple[type, ...]:
         """What a round may broadcast."""
         return (Datum, type(self.randomizer))
@@ -129,12 +134,14 @@ class OneRoundSum(Protocol[SumState]):
         """The one round: every user's datum."""
         if state.estimate is not None:
             return None
-        # Only an honest fraction below 1 agrees on a floor; at 1 any dropout is stated in the
-        # result's epsilon instead.
-        minimum = self.honest if self.honest_fraction < 1 else 1
         event = self.randomizer.event(self.honest)
         return RoundSpec(
-            Cohort.of(0, self.n), Datum(), self.randomizer, event, self.randomizer.estimate, minimum
+            Cohort.of(0, self.n),
+            Datum(),
+            self.randomizer,
+            event,
+            self.randomizer.estimate,
+            self.minimum,
         )
 
     def update(self, state: SumState, estimate: Any) -> SumState:
@@ -146,66 +153,6 @@ class OneRoundSum(Protocol[SumState]):
         if state.estimate is None:
             raise ParameterError("state", state, "that of a finished round")
         return float(state.estimate[0]) if self.scalar else state.estimate
-
-
-class BinomialSum(OneRoundSum):
-    """A sum by a `BinomialRandomizer`.
-
-    Attributes:
-        theorem: of the paper, whose constants `paper` takes.
-    """
-
-    family, colour, paper_cost = "binomial", "tab:blue", "section 3.1"
-    theorem: ClassVar[str]
-    randomizer: BinomialRandomizer
-
-    @classmethod
-    @abstractmethod
-    def paper(cls, *args: Any, **kwargs: Any) -> "BinomialSum":
-        """The sum with the constants of the paper's theorem."""
-
-    @classmethod
-    def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[Setting]:
-        """Calibrated at several noise ratios, and with the paper's constants."""
-        size = cls.size(n, d, privacy)
-        for ratio in RATIOS:
-            make = partial(cls.calibrate, **size, noise_ratio=ratio)
-            yield Setting(f"{ratio:g} x central", make)
-        yield Setting(cls.theorem, partial(cls.paper, **size), paper=True)
-
-    @property
-    def g(self) -> int:
-        """Rounding steps over the range."""
-        return self.randomizer.g
-
-    @property
-    def b(self) -> int:
-        """Noise bits per user and coordinate."""
-        return self.randomizer.b
-
-    @property
-    def p(self) -> float:
-        """Success probability of a noise bit."""
-        return self.randomizer.p
-
-
-def choose(spec: SumSpec, noise_ratio: float | None, max_bits: int | None) -> Plan:
-    """The plan for a noise ratio or a bit budget, whichever is given.
-
-    Raises:
-        ParameterError: if both or neither are given.
-    """
-    if (noise_ratio is None) == (max_bits is None):
-        raise ParameterError(
-            "noise_ratio, max_bits",
-            (noise_ratio, max_bits),
-            "exactly one of the two",
-        )
-    return (
-        fewest_bits(spec, noise_ratio)
-        if noise_ratio is not None
-        else least_noise(spec, max_bits or 0)
-    )
 
 
 def claim_of(privacy: Privacy, theorem: str) -> Guarantee:

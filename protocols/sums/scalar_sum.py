@@ -1,15 +1,15 @@
 """P_1D: the binomial scalar sum (Cheu et al. 2022, Algorithm 1)."""
 
 from protocols.sums.binomial import BinomialRandomizer
-from protocols.sums.encoding import MAGNITUDES
-from protocols.sums.one_round import BinomialSum, choose, claim_of
-from shuffle_sim.errors import real
+from protocols.sums.binomial_sum import BinomialSum
+from protocols.sums.one_round import claim_of
+from protocols.sums.planned import PlannedScalarSum
 from shuffle_sim.privacy.bounds import paper
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.planner import P, SumSpec
+from shuffle_sim.privacy.planner import P
 
 
-class ScalarSum(BinomialSum):
+class ScalarSum(PlannedScalarSum, BinomialSum):
     """The sum of n scalars in [0, upper] from one-bit messages; data of shape (n,).
 
     Every user sends exactly g + b bits: its value rounded at random to g steps, in ones, plus
@@ -20,7 +20,7 @@ class ScalarSum(BinomialSum):
         ParameterError: naming the parameter, its value and the allowed range.
     """
 
-    scalar, theorem = True, "Lemma 3.1"
+    theorem = "Lemma 3.1"
 
     def __init__(
         self,
@@ -34,8 +34,8 @@ class ScalarSum(BinomialSum):
         honest_fraction: float = 1.0,
     ) -> None:
         """Explicit parameters; `calibrate` chooses good ones, `paper` the paper's."""
-        self.upper = self.sensitivity = real("upper", upper, *MAGNITUDES, closed=(True, True))
-        super().__init__(n, BinomialRandomizer(1, g, b, p, 0.0, self.upper), delta, honest_fraction)
+        width = self._bound(upper)
+        super().__init__(n, BinomialRandomizer(1, g, b, p, 0.0, width), delta, honest_fraction)
 
     @classmethod
     def paper(
@@ -46,31 +46,3 @@ class ScalarSum(BinomialSum):
         protocol = cls(n=n, g=chosen.g, b=chosen.b, p=chosen.p, upper=upper, delta=privacy.delta)
         protocol._claim = claim_of(privacy, cls.theorem)
         return protocol
-
-    @classmethod
-    def calibrate(
-        cls,
-        *,
-        n: int,
-        privacy: Privacy,
-        upper: float = 1.0,
-        noise_ratio: float | None = None,
-        max_bits: int | None = None,
-        honest_fraction: float = 1.0,
-    ) -> "ScalarSum":
-        """The fewest bits for a noise ratio, or the least noise for a number of bits.
-
-        Both by the exact binomial epsilon. `noise_ratio` is the noise over the central Gaussian's;
-        `max_bits` counts a user's bits, g + b.
-        """
-        plan = choose(
-            SumSpec(n, 1, privacy, honest_fraction=honest_fraction), noise_ratio, max_bits
-        )
-        return cls(
-            n=n,
-            g=plan.g,
-            b=plan.b,
-            upper=upper,
-            delta=privacy.delta,
-            honest_fraction=honest_fraction,
-        )

@@ -1,15 +1,15 @@
 """P_vec: the vector sum (Cheu et al. 2022, Algorithm 2)."""
 
 from protocols.sums.binomial import BinomialRandomizer
-from protocols.sums.encoding import MAGNITUDES
-from protocols.sums.one_round import BinomialSum, choose, claim_of
-from shuffle_sim.errors import integer, real
+from protocols.sums.binomial_sum import BinomialSum
+from protocols.sums.one_round import claim_of
+from protocols.sums.planned import PlannedVectorSum
 from shuffle_sim.privacy.bounds import paper
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.planner import P, SumSpec
+from shuffle_sim.privacy.planner import P
 
 
-class VectorSum(BinomialSum):
+class VectorSum(PlannedVectorSum, BinomialSum):
     """The sum of n vectors in the l2 ball of radius norm_bound; data (n, d), result (d,).
 
     Every user sends exactly g + b one-bit messages under each of d labels. Rows above the norm
@@ -35,12 +35,8 @@ class VectorSum(BinomialSum):
         honest_fraction: float = 1.0,
     ) -> None:
         """Explicit parameters; `calibrate` chooses good ones, `paper` the paper's."""
-        self.d = integer("d", d)
-        self.norm_bound = real("norm_bound", norm_bound, *MAGNITUDES, closed=(True, True))
-        self.sensitivity = 2 * self.norm_bound
-        randomizer = BinomialRandomizer(
-            self.d, g, b, p, -self.norm_bound, 2 * self.norm_bound, self.norm_bound
-        )
+        d, norm_bound = self._bound(d, norm_bound)
+        randomizer = BinomialRandomizer(d, g, b, p, -norm_bound, 2 * norm_bound, norm_bound)
         super().__init__(n, randomizer, delta, honest_fraction)
 
     @classmethod
@@ -52,33 +48,3 @@ class VectorSum(BinomialSum):
         )
         protocol._claim = claim_of(privacy, cls.theorem)
         return protocol
-
-    @classmethod
-    def calibrate(
-        cls,
-        *,
-        n: int,
-        d: int,
-        privacy: Privacy,
-        norm_bound: float = 1.0,
-        noise_ratio: float | None = None,
-        max_bits: int | None = None,
-        honest_fraction: float = 1.0,
-    ) -> "VectorSum":
-        """The fewest bits for a noise ratio, or the least noise for a number of bits.
-
-        Both by the domination lemma with its rounding bound. `noise_ratio` is the noise over the
-        central Gaussian's; `max_bits` counts bits per user and coordinate, g + b.
-        """
-        plan = choose(
-            SumSpec(n, d, privacy, honest_fraction=honest_fraction), noise_ratio, max_bits
-        )
-        return cls(
-            n=n,
-            d=d,
-            g=plan.g,
-            b=plan.b,
-            norm_bound=norm_bound,
-            delta=privacy.delta,
-            honest_fraction=honest_fraction,
-        )

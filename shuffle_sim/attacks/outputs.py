@@ -12,7 +12,7 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.protocol.adversary import AttackContext, CallNext, Coalition, Report, payload_of
 from shuffle_sim.wire.frames import Kind, parse
-from shuffle_sim.wire.messages import Messages
+from shuffle_sim.wire.messages import Alphabet, Messages
 
 
 def _same(context: AttackContext, largest: Floats | bool) -> Messages:
@@ -69,17 +69,23 @@ class MissingBits(Coalition):
         return payload_of(call_next(x))[:-1]
 
 
+def step_to_next(alphabet: Alphabet) -> int:
+    """By how many labels messages can move and stay well formed; by all labels is no move."""
+    columns = np.diff(alphabet.edges)
+    steps = range(1, alphabet.labels + 1)
+    return next(each for each in steps if np.array_equal(np.roll(columns, each), columns))
+
+
 class WrongLabels(Coalition):
-    """Every message under the next label; it is well formed, as labels are places."""
+    """Every message under the next label that takes as many: labels are places."""
 
     def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
-        """The labels moved on by one."""
+        """The labels moved on."""
         honest = call_next(x)
-        return (
-            Messages.from_symbols(honest.alphabet, np.roll(honest.symbols, 1, 1))
-            if isinstance(honest, Messages)
-            else honest
-        )
+        if not isinstance(honest, Messages):
+            return honest
+        places = int(honest.alphabet.edges[step_to_next(honest.alphabet)])
+        return Messages.from_symbols(honest.alphabet, np.roll(honest.symbols, places, 1))
 
 
 class OutOfRange(Coalition):

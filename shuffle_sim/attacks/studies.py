@@ -2,23 +2,28 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, runtime_checkable
+from typing import Protocol as Interface
 
 import numpy as np
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.attacks.catalogue import attack, parameters
+from shuffle_sim.attacks.collusion import Noiseless
+from shuffle_sim.attacks.outputs import step_to_next
 from shuffle_sim.auditing.audit import empirical_epsilon
 from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.execution.engine import run
 from shuffle_sim.privacy.accountant import ShuffleAccountant
-from shuffle_sim.privacy.bounds import binomial, paper
-from shuffle_sim.privacy.events import BinomialSumEvent, PrivacyEvent
+from shuffle_sim.privacy.bounds import paper
+from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.privacy.planner import honest_users
+from shuffle_sim.privacy.theorems import Theorem, theorem_of
 from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.protocol.base import Protocol, RoundSpec
 from shuffle_sim.sampling.randomness import entropy_of
+from shuffle_sim.wire.messages import Tally
 
 
 @dataclass(frozen=True)
@@ -49,14 +54,14 @@ def privacy_study(
     repeats: int = 4000,
     seed: int | None = None,
 ) -> list[PrivacyRow]:
-    """Privacy of a one-round binomial sum when only a fraction of its users is honest.
+    """Privacy of a one-round sum when only a fraction of its users is honest.
 
     The analyzer knows the noise of all others.
 
     Raises:
         ParameterError: fractions outside (0, 1], or a protocol of another kind.
     """
-    spec, event = _sum_of(protocol)
+    spec, event, law = _sum_of(protocol)
     honest = [honest_users(fraction, spec.cohort.size) for fraction in fractions]
     entropy, delta = entropy_of(seed), protocol.delta
     planned = _proven(event, delta)
@@ -66,7 +71,7 @@ def privacy_study(
             users,
             _by_paper(planned, fraction),
             _proven(event.with_honest(users), delta),
-            binomial.epsilon(users * event.bits, event.p, event.steps, delta),
+            _number(law.exact(event.with_honest(users), delta)),
             empirical_epsilon(
                 spec.randomizer, users, delta, repeats=repeats, seed=(entropy + index) % 2**128
             ),
@@ -75,12 +80,19 @@ def privacy_study(
     ]
 
 
-def _sum_of(protocol: Protocol[Any]) -> tuple[RoundSpec, BinomialSumEvent]:
-    """The one round of a sum, and its event with everybody's noise."""
+def _sum_of(protocol: Protocol[Any]) -> tuple[RoundSpec, PrivacyEvent, Theorem[Any]]:
+    """The one round of a sum, its event with everybody's noise, and the theorem of that."""
     spec = protocol.plan(protocol.init())
-    if spec is None or not isinstance(spec.event, BinomialSumEvent):
-        raise ParameterError("protocol", type(protocol).__name__, "a binomial sum")
-    return spec, replace(spec.event, honest=spec.cohort.size)
+    if spec is not None and isinstance(spec.randomizer, Reaching):
+        event, law = spec.randomizer.event(spec.cohort.size), theorem_of(type(spec.event))
+        if law.exact(event, protocol.delta) is not None:
+            return spec, event, law
+    allowed = "a sum in unary or with carries, whose reports are bounded"
+    raise ParameterError("protocol", type(protocol).__name__, allowed)
+
+
+def _number(found: float | None) -> float:
+    return math.nan if found is None else found
 
 
 def _proven(event: PrivacyEvent, delta: float) -> float:
@@ -94,17 +106,20 @@ def _by_paper(planned: float, fraction: float) -> float | None:
         return None
 
 
-def reach(g: int, b: int, p: float = 0.5) -> tuple[float, float]:
-    """How far a report moves a coordinate of a vector sum up and down from datum 0, at most.
+@runtime_checkable
+class Reaching(Interface):
+    """The randomizer of a sum, whose reports reach so far."""
 
-    In norm bounds: 1 + 2 b (1 - p)/g and 1 + 2 b p/g, both 1 + b/g at p = 1/2.
-    """
-    return 1 + 2 * b * (1 - p) / g, 1 + 2 * b * p / g
+    def reach(self) -> tuple[float, float]:
+        """How far only ones move a coordinate up from datum 0, and only zeros down."""
+
+    def event(self, users: int) -> PrivacyEvent:
+        """The release of the view, with the noise of so many honest users."""
 
 
 @dataclass(frozen=True)
 class Reach:
-    """How far one report of a vector sum with g, b, p moves the sum from datum 0, in norm bounds.
+    """How far one report moves a vector sum from datum 0, in norm bounds.
 
     Attributes:
         up: in one coordinate.
@@ -112,18 +127,15 @@ class Reach:
         l2: in all coordinates at once.
     """
 
-    g: int
-    b: int
-    p: float
     up: float
     down: float
     l2: float
 
     @classmethod
-    def of(cls, d: int, g: int, b: int, p: float) -> "Reach":
-        """In d coordinates."""
-        up, down = reach(g, b, p)
-        return cls(g, b, p, up, down, math.sqrt(d) * max(up, down))
+    def of(cls, protocol: Any) -> "Reach":
+        """Of a sum of vectors in a ball."""
+        up, down = (each / protocol.norm_bound for each in protocol.randomizer.reach())
+        return cls(up, down, math.sqrt(protocol.d) * max(up, down))
 
 
 @dataclass(frozen=True)
@@ -151,7 +163,7 @@ def manipulation_study(
     """Displacement of a vector sum by each attack that has a closed form, at one datum of all.
 
     Args:
-        protocol: a `VectorSum`.
+        protocol: a `VectorSum` or a `CarryVectorSum`.
         fraction: of the users that attack.
         repeats: runs of each attack.
         seed: to reproduce it.
@@ -159,21 +171,22 @@ def manipulation_study(
     Raises:
         ParameterError: naming the parameter, its value and the allowed range.
     """
-    _, event = _sum_of(protocol)
+    spec, _, _ = _sum_of(protocol)
     integer("repeats", repeats)
     real("fraction", fraction, 0.0, 1.0)
-    up, down = reach(event.steps, event.bits, event.p)
-    root, d = math.sqrt(event.coordinates), event.coordinates
+    far, d = Reach.of(protocol), protocol.d
+    root = math.sqrt(d)
     cases = [
         ("sign-flip", "edge", 2.0),
         ("scaling:factor=-10", "edge", 2.0),
         ("ipm:scale=10", "edge", 2.0),
-        ("wrong-labels", "edge", math.sqrt(2) if d > 1 else 0.0),
-        ("no-noise", "zero", root * (down - 1)),
-        ("zeros", "zero", root * down),
-        ("ones", "zero", root * up),
+        ("wrong-labels", "edge", _moved_labels(protocol)),
+        ("zeros", "zero", root * far.down),
+        ("ones", "zero", root * far.up),
         ("twice", "zero", 0.0),
     ]
+    if isinstance(spec.randomizer, Noiseless):
+        cases.insert(4, ("no-noise", "zero", root * (far.down - 1)))
     entropy = entropy_of(seed)
     return [
         BiasRow(
@@ -184,6 +197,20 @@ def manipulation_study(
         )
         for index, (name, datum, expected) in enumerate(cases)
     ]
+
+
+def _moved_labels(protocol: Any) -> float:
+    """How far a report moves whose messages are under the next label, in norm bounds, on average.
+
+    The estimate is linear in the ones; those of the datum at the edge have a known law.
+    """
+    randomizer, x = protocol.randomizer, np.zeros(protocol.d)
+    x[0] = protocol.norm_bound
+    laws = [randomizer.count_pmf(x, label) for label in range(randomizer.alphabet.labels)]
+    ones = np.array([float(law @ np.arange(len(law))) for law in laws])
+    moved = np.roll(ones, step_to_next(randomizer.alphabet))
+    before, after = (randomizer.estimate(Tally(each, 1)) for each in (ones, moved))
+    return float(np.linalg.norm(after - before)) / float(protocol.norm_bound)
 
 
 def _displacement(

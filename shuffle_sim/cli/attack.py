@@ -44,6 +44,7 @@ def attack_command(
     epsilon: o.Epsilon = 1.0,
     delta: o.Delta = 1e-6,
     noise_ratio: o.NoiseRatio = None,
+    encoding: o.Encoding = None,
     attack: o.Attacks = None,
     fraction: Annotated[
         list[float] | None,
@@ -73,6 +74,7 @@ def attack_command(
         default_d if dimensions is None else dimensions,
         Privacy(epsilon, delta),
         noise_ratio,
+        encoding,
         attack or [],
         fraction or [],
         default_repeats if repeats is None else repeats,

@@ -7,9 +7,9 @@ import typer
 
 from shuffle_sim.cli import options as o
 from shuffle_sim.cli.show import console, grid, present
-from shuffle_sim.cli.sums import default_sum, make_sum
+from shuffle_sim.cli.sums import encoded_sum, shown
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.protocol.kinds import BinomialSum
+from shuffle_sim.protocol.kinds import Encoded
 
 if TYPE_CHECKING:
     from shuffle_sim.auditing.audit import AuditReport
@@ -30,6 +30,7 @@ def audit_command(
     epsilon: o.Epsilon = 1.0,
     delta: o.Delta = 1e-6,
     noise_ratio: o.NoiseRatio = 1.1,
+    encoding: o.Encoding = None,
     repeats: Annotated[int, typer.Option(help="Samples of every law.")] = 4000,
     seed: o.Seed = None,
     json: o.Json = False,
@@ -43,13 +44,13 @@ def audit_command(
     from shuffle_sim.auditing.audit import audit
 
     size, privacy = (users, dimensions), Privacy(epsilon, delta)
-    protocol = make_sum(default_sum(dimensions), *size, privacy, noise_ratio=noise_ratio)
-    assert isinstance(protocol, BinomialSum)
+    _, protocol = encoded_sum(*size, privacy, encoding=encoding, noise_ratio=noise_ratio)
+    assert isinstance(protocol, Encoded)
     with console.status("auditing ..."):
         report = audit(protocol, repeats=repeats, seed=seed)
     title = (
-        f"[bold]{type(protocol).__name__}[/] n = {users:,}, g = {protocol.g}, b = {protocol.b}, "
-        f"p = {protocol.p:g}"
+        f"[bold]{type(protocol).__name__}[/] n = {users:,}, "
+        f"{shown(protocol.encoding, protocol.parameters)}"
     )
     present(Summary(report.passed, report, title), _print, json=json)
     if not report.passed:

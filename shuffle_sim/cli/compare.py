@@ -72,18 +72,21 @@ def _print(summary: Summary) -> None:
         f"squares{' (l2)' if d > 1 else ''}, without and with {summary.attackers:,} malicious "
         "users.\n"
     )
-    heads = "method", "setting", "trusted", "messages", "bits", "error", "attacked"
+    heads = "method", "setting", "trusted", "messages", "bits", "limit", "error", "attacked"
     table = grid(*heads, texts=3)
     for each in (method for method in summary.methods if not method.refused):
         attacked = "unbounded" if math.isinf(each.attacked) else number(each.attacked)
-        numbers = *map(number, (each.messages, each.bits, each.error)), attacked
+        limit = number(each.limit_bits) if each.limit_bits else "-"
+        numbers = number(each.messages), number(each.bits), limit, number(each.error), attacked
         table.add_row(each.name, each.setting, each.trust.trusted, *numbers)
     console.print(table)
     print_refusals(summary.methods)
     console.print(
         "\nAll numbers are closed forms, with rounding at its worst. Malicious users hold the "
         "datum 0 and move the sum as far as their messages can. In the local model nothing bounds "
-        "them. Central and local noise is continuous; the other sums consist of integers."
+        "them. The limit is what unbiased reports with this error take at least, were they added "
+        "by a trusted party. Central and local noise is continuous; the other sums consist of "
+        "integers."
     )
 
 
@@ -97,6 +100,8 @@ def _draw(summary: Summary) -> "Figure":
             _draw_central(axes, shown, summary.attackers)
         else:
             _draw_family(axes, shown)
+    limits = sorted({(each.limit_bits, each.error) for each in possible if each.limit_bits})
+    axes.plot(*zip(*limits, strict=True), "-", color="tab:gray", lw=1, label="information limit")
     if summary.attackers:
         label = f"with {summary.attackers:,} malicious users"
         axes.plot([], [], "o", color="gray", mfc="none", label=label)

@@ -1,13 +1,13 @@
 """`shuffle-sim cost`: what a protocol sends, before anything runs."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from shuffle_sim.cli import options as o
 from shuffle_sim.cli.show import console, grid, number, plural, present, size
-from shuffle_sim.cli.sums import default_sum, make_sum
+from shuffle_sim.cli.sums import encoded_sum, left_out, make_sum
 from shuffle_sim.execution.forecast import Forecast, corollary, forecast
 from shuffle_sim.execution.setup import SEALING_SECONDS
 from shuffle_sim.privacy.guarantee import Privacy
@@ -47,12 +47,13 @@ def cost_command(
     ] = 1,
     protocol: Annotated[
         str | None,
-        typer.Option(help="Name of a sum or of an optimiser; default scalar-sum or vector-sum."),
+        typer.Option(help="Name of a sum or of an optimiser; default: the sum of the fewest bits."),
     ] = None,
     epsilon: o.Epsilon = 1.0,
     delta: o.Delta = 1e-6,
     noise_ratio: o.NoiseRatio = None,
     max_bits: o.MaxBits = None,
+    encoding: o.Encoding = None,
     loss: Annotated[
         str | None, typer.Option(help="Loss of the model, of an optimiser; default logistic.")
     ] = None,
@@ -67,15 +68,19 @@ def cost_command(
 
     Example: shuffle-sim cost --n 100000 --d 10 --protocol shuffle-sgd --loss hinge
     """
-    privacy, name = Privacy(epsilon, delta), protocol or default_sum(dimensions)
-    noise = {"noise_ratio": noise_ratio, "max_bits": max_bits}
+    privacy = Privacy(epsilon, delta)
+    noise: Any = {"noise_ratio": noise_ratio, "max_bits": max_bits, "encoding": encoding}
     kind = loss or "logistic"
     trainer: Trainer = registered("trainer", "linear").of(kind, dimensions, privacy, **noise)
-    if name in trainer.optimisers():
-        made: object = trainer.protocol(name, users, rounds=rounds, batch=batch)
+    useless = {"loss": loss, "rounds": rounds, "batch": batch}
+    name, made = protocol or "", object()
+    if protocol is None:
+        left_out(useless, "a sum")
+        name, made = encoded_sum(users, dimensions, privacy, **noise)
+    elif protocol in trainer.optimisers():
+        made = trainer.protocol(protocol, users, rounds=rounds, batch=batch)
     else:
-        useless = {"loss": loss, "rounds": rounds, "batch": batch}
-        made = make_sum(name, users, dimensions, privacy, **noise, **useless)
+        made = make_sum(protocol, users, dimensions, privacy, **noise, **useless)
     assert isinstance(made, Protocol)
     found = forecast(made, security=security)
     paper = None

@@ -30,6 +30,12 @@ MaxBits = Annotated[
         "--noise-ratio."
     ),
 ]
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        help="How numbers become messages: carry or unary. Default: that of the fewest bits."
+    ),
+]
 HonestFraction = Annotated[
     float, typer.Option(help="Fraction of users that are assumed to add their noise.")
 ]

@@ -1,8 +1,11 @@
 """`shuffle-sim plan`: what a private sum would need, without running anything."""
 
 import math
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,11 +13,13 @@ from shuffle_sim.cli import options as o
 from shuffle_sim.cli.files import check_picture, new_figure
 from shuffle_sim.cli.outcome import print_refusals
 from shuffle_sim.cli.show import console, grid, number, plural, present
+from shuffle_sim.cli.sums import NOISE_RATIO, shown
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.planner import P, Plan, SumSpec, fewest_bits, least_noise
+from shuffle_sim.privacy.planner import Plan, SumSpec
 from shuffle_sim.privacy.trust import Trust
+from shuffle_sim.protocol.encodings import choose
 from shuffle_sim.protocol.kinds import Method
 from shuffle_sim.registry import registered
 
@@ -22,16 +27,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _CURVE = (1.01, 1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0)
-_NOISE_RATIO = 1.05
 
 
 @dataclass(frozen=True)
 class Row:
     """A plan as JSON has it."""
 
-    g: int
-    b: int
-    p: float
+    encoding: str
+    parameters: Mapping[str, Any]
     bits_per_user_and_coordinate: int
     bits_per_user_and_round: int
     noise_ratio: float
@@ -39,10 +42,12 @@ class Row:
     epsilon: float
 
     @classmethod
-    def of(cls, plan: Plan) -> "Row":
-        """Of a plan."""
+    def of(cls, name: str, plan: Plan) -> "Row":
+        """Of a plan for the sum of this name."""
+        encoding = registered("protocol", name).encoding
         bits = plan.bits, plan.bits * plan.spec.d
-        return cls(plan.g, plan.b, P, *bits, plan.noise_ratio, plan.std, plan.epsilon)
+        facts = plan.noise_ratio, plan.std, plan.epsilon
+        return cls(encoding, plan.parameters, *bits, *facts)
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,7 @@ def plan_command(
     honest_fraction: o.HonestFraction = 1.0,
     noise_ratio: o.NoiseRatio = None,
     max_bits: o.MaxBits = None,
+    encoding: o.Encoding = None,
     json: o.Json = False,
     plot: o.Plot = None,
 ) -> None:
@@ -82,19 +88,22 @@ def plan_command(
         raise ParameterError("noise_ratio, max_bits", given, "given one of the two, not both")
     check_picture(plot)
     least = math.sqrt(spec.n / spec.honest)
-    chosen = (
-        least_noise(spec, max_bits)
-        if max_bits is not None
-        else fewest_bits(spec, noise_ratio or _NOISE_RATIO * least)
-    )
-    # With few users, ratios coincide.
-    curve = dict.fromkeys(fewest_bits(spec, ratio * least) for ratio in _CURVE)
+    if max_bits is None:
+        noise_ratio = noise_ratio or NOISE_RATIO * least
+    plan = partial(choose, spec, encoding=encoding, scalar=spec.d == 1)
+    name, chosen = plan(noise_ratio=noise_ratio, max_bits=max_bits)
+    curve = {}
+    for ratio in _CURVE:
+        with suppress(ParameterError):  # more noise than one encoding can do without
+            sum_name, each = plan(noise_ratio=ratio * least)
+            # With few users, or few bits, ratios coincide.
+            curve[sum_name, each.bits, f"{each.noise_ratio:.4f}"] = Row.of(sum_name, each)
     summary = Summary(
         spec,
-        Row.of(chosen),
-        [Row.of(plan) for plan in curve],
+        Row.of(name, chosen),
+        list(curve.values()),
         registered("comparison", "planned")(chosen),
-        ShuffleAccountant().compose(spec.event(chosen.g, chosen.b), spec.rounds).basis,
+        ShuffleAccountant().compose(chosen.event, spec.rounds).basis,
     )
     present(summary, _print, _draw, json=json, plot=plot)
 
@@ -105,16 +114,16 @@ def _print(summary: Summary) -> None:
     console.print(
         f"\n[bold]{kind}[/], n = {spec.n:,}, epsilon {spec.privacy.epsilon:g}, delta "
         f"{spec.privacy.delta:g}, {plural(spec.rounds, 'round')}, honest fraction "
-        f"{spec.honest_fraction:g}\n[bold]plan[/]: g = {chosen.g:,}, b = {chosen.b:,}, p = 1/2: "
+        f"{spec.honest_fraction:g}\n[bold]plan[/]: {shown(chosen.encoding, chosen.parameters)}: "
         f"{chosen.bits_per_user_and_coordinate:,} bits per user and coordinate, noise "
         f"{chosen.noise_ratio:.4f} x central, proven epsilon {chosen.epsilon:.6g}\n"
         f"by {summary.basis}; replace-one neighbours\n"
     )
-    curve = grid("noise / central", "bits", "g", "b", "std (sensitivity 1)", "epsilon", texts=0)
+    curve = grid("encoding", "parameters", "bits", "noise / central", "std", "epsilon", texts=2)
     for row in summary.curve:
-        bits = f"{row.bits_per_user_and_coordinate:,}"
-        steps = bits, f"{row.g:,}", f"{row.b:,}"
-        curve.add_row(f"{row.noise_ratio:.4f}", *steps, number(row.std), f"{row.epsilon:.5f}")
+        parameters = " ".join(f"{name}={number(each)}" for name, each in row.parameters.items())
+        cells = f"{row.bits_per_user_and_coordinate:,}", f"{row.noise_ratio:.4f}", number(row.std)
+        curve.add_row(row.encoding, parameters, *cells, f"{row.epsilon:.5f}")
     console.print(curve)
     console.print()
     heads = "compared with", "setting", "trusted", "std", "noise / central", "bits"

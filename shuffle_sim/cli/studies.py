@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table as Grid
 
@@ -17,11 +17,10 @@ from shuffle_sim.attacks.studies import (
     training_study,
 )
 from shuffle_sim.cli.show import grid, number
-from shuffle_sim.cli.sums import default_sum, make_sum
+from shuffle_sim.cli.sums import encoded_sum, shown
 from shuffle_sim.errors import ParameterError
-from shuffle_sim.privacy.bounds import paper
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.protocol.kinds import BinomialSum, Optimiser
+from shuffle_sim.protocol.kinds import Optimiser
 from shuffle_sim.registry import registered
 
 if TYPE_CHECKING:
@@ -41,15 +40,19 @@ class Asked:
     d: int
     privacy: Privacy
     noise_ratio: float | None
+    encoding: str | None
     attacks: Sequence[str]
     fractions: Sequence[float]
     repeats: int
     seed: int | None
 
-    @property
-    def sum_ratio(self) -> float:
-        """The noise ratio of a sum."""
-        return _RATIO if self.noise_ratio is None else self.noise_ratio
+    def sum(self, *, scalar: bool | None = None) -> Any:
+        """A sum with the noise ratio and the encoding."""
+        ratio = _RATIO if self.noise_ratio is None else self.noise_ratio
+        _, made = encoded_sum(
+            self.n, self.d, self.privacy, encoding=self.encoding, scalar=scalar, noise_ratio=ratio
+        )
+        return made
 
 
 @dataclass(frozen=True)
@@ -66,9 +69,7 @@ class Found:
 
 def privacy(asked: Asked) -> Found:
     """Epsilon by honest fraction of the users."""
-    n, d, ratio = asked.n, asked.d, asked.sum_ratio
-    protocol = make_sum(default_sum(d), n, d, asked.privacy, noise_ratio=ratio)
-    assert isinstance(protocol, BinomialSum)
+    n, d, protocol = asked.n, asked.d, asked.sum()
     rows = privacy_study(
         protocol, asked.fractions or _HONEST, repeats=asked.repeats, seed=asked.seed
     )
@@ -86,7 +87,7 @@ def privacy(asked: Asked) -> Found:
         epsilons = f"{row.proven:.4f}", f"{row.exact:.4f}", f"{row.empirical:.4f}"
         table.add_row(f"{row.fraction:.3f}", f"{row.honest:,}", by_paper, *epsilons)
     note = (
-        f"n = {n:,}, d = {d}, g = {protocol.g}, b = {protocol.b}, delta "
+        f"n = {n:,}, d = {d}, {shown(protocol.encoding, protocol.parameters)}, delta "
         f"{asked.privacy.delta:g}. The empirical value is a lower bound from samples of the "
         "implemented randomizer, at confidence 0.9999 a row. A value above the exact one would "
         "mean that the implementation is wrong."
@@ -112,9 +113,7 @@ def privacy(asked: Asked) -> Found:
 
 def manipulation(asked: Asked) -> Found:
     """How far a corrupted user moves a vector sum, by attack."""
-    n, d, ratio = asked.n, asked.d, asked.sum_ratio
-    protocol = make_sum("vector-sum", n, d, asked.privacy, noise_ratio=ratio)
-    assert isinstance(protocol, BinomialSum)
+    n, d, protocol = asked.n, asked.d, asked.sum(scalar=False)
     fractions = asked.fractions or [0.1]
     if len(fractions) != 1:
         raise ParameterError("fraction", fractions, "one fraction with --study manipulation")
@@ -125,16 +124,15 @@ def manipulation(asked: Asked) -> Found:
     for row in rows:
         moved = f"{row.expected:.4f}", f"{row.observed:.4f}", f"{row.error:.4f}"
         table.add_row(row.attack, row.datum, *moved)
-    reaches = {"calibrated": Reach.of(d, protocol.g, protocol.b, protocol.p)}
-    refused: dict[str, str] = {}
+    sums, refused = {"calibrated": protocol}, {}
     try:
-        constants = paper.theorem_3_2(n, d, asked.privacy.epsilon, asked.privacy.delta)
-        reaches["paper"] = Reach.of(d, constants.g, constants.b, constants.p)
+        sums["paper"] = registered("protocol", "vector-sum").paper(n=n, d=d, privacy=asked.privacy)
     except ParameterError as error:
         refused["paper"] = str(error)
+    reaches = {name: Reach.of(each) for name, each in sums.items()}
     each = "; ".join(
-        f"{name} (g = {one.g:,}, b = {one.b:,}): {number(one.up)} up, {number(one.down)} down, "
-        f"{number(one.l2)} in l2"
+        f"{name} ({shown(sums[name].encoding, sums[name].parameters)}): {number(one.up)} up, "
+        f"{number(one.down)} down, {number(one.l2)} in l2"
         for name, one in reaches.items()
     )
     note = (
@@ -163,7 +161,7 @@ def manipulation(asked: Asked) -> Found:
 def training(asked: Asked) -> Found:
     """The error of a model by attack and fraction of attackers."""
     target: TargetModel = registered("target_model", "logistic")(
-        asked.n, asked.d, asked.privacy, asked.noise_ratio
+        asked.n, asked.d, asked.privacy, asked.noise_ratio, asked.encoding
     )
     names, fractions = asked.attacks or _NAMES, asked.fractions or _ATTACKERS
     rows = training_study(target, names, fractions, repeats=asked.repeats, seed=asked.seed)

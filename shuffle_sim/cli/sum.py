@@ -1,7 +1,8 @@
 """`shuffle-sim sum`: a private vector sum on real data, shown as column means."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,26 +14,18 @@ from shuffle_sim.cli.files import check_picture, new_figure
 from shuffle_sim.cli.outcome import print_costs, print_fact, print_privacy, print_reports
 from shuffle_sim.cli.running import RunOptions, RunSummary
 from shuffle_sim.cli.show import console, grid, number, plural, present
-from shuffle_sim.cli.sums import make_sum
+from shuffle_sim.cli.sums import encoded_sum, shown
 from shuffle_sim.data.tables import Table
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.result import ReportCounts, Result
 from shuffle_sim.privacy.bounds.gaussian import sigma
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
-from shuffle_sim.protocol.kinds import BinomialSum
+from shuffle_sim.protocol.kinds import Encoded
+from shuffle_sim.registry import registered
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-@dataclass(frozen=True)
-class Parameters:
-    """Of the binomial sum."""
-
-    g: int
-    b: int
-    p: float
 
 
 @dataclass(frozen=True)
@@ -67,7 +60,9 @@ class Summary:
     lower: Floats
     half_range: Floats
     scaling: str
-    parameters: Parameters
+    encoding: str
+    parameters: Mapping[str, Any]
+    bits: int
     privacy: Guarantee
     noise: Noise
     costs: Costs
@@ -85,6 +80,7 @@ def sum_command(
     delta: o.Delta = 1e-5,
     noise_ratio: o.NoiseRatio = None,
     max_bits: o.MaxBits = None,
+    encoding: o.Encoding = None,
     honest_fraction: o.HonestFraction = 1.0,
     runtime: o.RuntimeName = "inprocess",
     address: o.Address = None,
@@ -109,24 +105,32 @@ def sum_command(
     source = load(table, file, columns, bounds)
     rows, privacy = source.scaled(), Privacy(epsilon, delta)
     people, d = rows.shape
-    noise = {"noise_ratio": noise_ratio, "max_bits": max_bits, "honest_fraction": honest_fraction}
-    protocol = make_sum("vector-sum", people, d, privacy, **noise)
+    _, protocol = encoded_sum(
+        people,
+        d,
+        privacy,
+        encoding=encoding,
+        scalar=False,
+        noise_ratio=noise_ratio,
+        max_bits=max_bits,
+        honest_fraction=honest_fraction,
+    )
     check_picture(plot)
     how = RunOptions.of(runtime, address, workers, fidelity, security, sealing_seconds)
     adversary = attacks(attack or [])
     result = how.run(
         protocol, rows, seed, adversary=adversary, checkpoint=checkpoint, resume=resume
     )
-    assert isinstance(protocol, BinomialSum)
+    assert isinstance(protocol, Encoded)
     present(_summary(source, protocol, result, privacy), _print, _draw, json=json, plot=plot)
 
 
-def _summary(table: Table, protocol: BinomialSum, result: Result, privacy: Privacy) -> Summary:
+def _summary(table: Table, protocol: Encoded, result: Result, privacy: Privacy) -> Summary:
     people, d = table.rows.shape
     accepted, error = result.reports.accepted, protocol.standard_error
     try:
-        constants = protocol.paper(n=people, d=d, privacy=privacy)
-        paper = Paper(constants.g + constants.b, constants.standard_error / error)
+        constants = registered("protocol", "vector-sum").paper(n=people, d=d, privacy=privacy)
+        paper = Paper(constants.bits, constants.standard_error / error)
     except ParameterError as why:
         paper = Paper(refused=str(why))
     central = sigma(privacy.epsilon, privacy.delta, protocol.sensitivity)
@@ -141,7 +145,9 @@ def _summary(table: Table, protocol: BinomialSum, result: Result, privacy: Priva
         lower=table.lower,
         half_range=(table.upper - table.lower) / 2,
         scaling=table.scaling,
-        parameters=Parameters(protocol.g, protocol.b, protocol.p),
+        encoding=protocol.encoding,
+        parameters=protocol.parameters,
+        bits=protocol.bits,
         privacy=result.privacy,
         noise=Noise(error, central, paper),
         costs=result.costs,
@@ -152,7 +158,7 @@ def _summary(table: Table, protocol: BinomialSum, result: Result, privacy: Priva
 
 
 def _print(summary: Summary) -> None:
-    run, p, noise, columns = summary.run, summary.parameters, summary.noise, summary.columns
+    run, noise, columns = summary.run, summary.noise, summary.columns
     console.print(
         f"\n[bold]{summary.table}[/]: {summary.people:,} people, {plural(len(columns), 'column')}, "
         f"{run.fidelity} messages, runtime {run.runtime}, {plural(run.workers, 'user shard')}"
@@ -172,7 +178,7 @@ def _print(summary: Summary) -> None:
     print_privacy(summary.privacy)
     print_costs(
         summary.costs.payload_bits_per_user,
-        f"{len(columns)} x ({p.g} + {p.b}), p = {p.p:g}",
+        f"{len(columns)} x {summary.bits:,}; {shown(summary.encoding, summary.parameters)}",
         summary.costs,
         summary.reports,
     )

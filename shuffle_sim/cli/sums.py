@@ -1,11 +1,15 @@
 """From options to a sum."""
 
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
+from shuffle_sim.cli.show import number
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.protocol.base import Protocol
+from shuffle_sim.protocol.encodings import choose
 from shuffle_sim.protocol.kinds import SumKind
 from shuffle_sim.registry import registered
 
@@ -13,9 +17,51 @@ NOISE_RATIO = 1.05
 """Where neither a noise ratio nor bits are given."""
 
 
-def default_sum(d: int) -> str:
-    """The name of the binomial sum of d coordinates."""
-    return "vector-sum" if d > 1 else "scalar-sum"
+def encoded_sum(
+    n: int,
+    d: int,
+    privacy: Privacy,
+    *,
+    encoding: str | None = None,
+    scalar: bool | None = None,
+    noise_ratio: float | None = None,
+    max_bits: int | None = None,
+    honest_fraction: float = 1.0,
+) -> tuple[str, Protocol[Any]]:
+    """A sum by an encoding, or by that of the fewest bits, and its registered name.
+
+    Args:
+        n: users.
+        d: coordinates.
+        privacy: of the release.
+        encoding: None: chosen.
+        scalar: of numbers in [0, 1], not of vectors in the unit ball; None: where d is 1.
+        noise_ratio: over the central Gaussian's.
+        max_bits: per user and coordinate, instead.
+        honest_fraction: of the users that add their noise.
+
+    Raises:
+        ParameterError: what cannot be had.
+    """
+    if noise_ratio is None and max_bits is None:
+        noise_ratio = NOISE_RATIO
+    spec = SumSpec(n, d, privacy, honest_fraction=honest_fraction)
+    name, plan = choose(spec, noise_ratio, max_bits, encoding, d == 1 if scalar is None else scalar)
+    made: Protocol[Any] = registered("protocol", name).planned(plan)
+    return name, made
+
+
+def shown(encoding: str, parameters: Mapping[str, Any]) -> str:
+    """For people: an encoding and its parameters."""
+    each = ", ".join(f"{name} = {number(value)}" for name, value in parameters.items())
+    return f"{encoding}: {each}"
+
+
+def left_out(options: Mapping[str, Any], name: str) -> None:
+    """Refuse options that are given though `name` has no use for them."""
+    for key, value in options.items():
+        if value is not None:
+            raise ParameterError(key, value, f"left out: {name} does not take it")
 
 
 def make_sum(
@@ -37,10 +83,8 @@ def make_sum(
     if not isinstance(kind, SumKind):
         raise ParameterError("protocol", name, "one of the sums, or of the optimisers")
     known, noise = inspect.signature(kind.calibrate).parameters, {"noise_ratio", "max_bits"}
+    left_out({key: value for key, value in given.items() if key not in known}, name)
     given = {key: value for key, value in given.items() if value is not None}
-    for key, value in given.items():
-        if key not in known:
-            raise ParameterError(key, value, f"left out: {name} does not take it")
     if kind.scalar and d != 1:
         raise ParameterError("d", d, f"1: {name} sums scalars")
     if noise <= set(known) and not noise & set(given):

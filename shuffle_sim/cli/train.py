@@ -59,6 +59,7 @@ def train_command(
     delta: o.Delta = 1e-5,
     noise_ratio: o.NoiseRatio = None,
     max_bits: o.MaxBits = None,
+    encoding: o.Encoding = None,
     honest_fraction: o.HonestFraction = 1.0,
     test_fraction: o.TestFraction = 0.2,
     runtime: o.RuntimeName = "inprocess",
@@ -105,6 +106,7 @@ def train_command(
         norm_bound=norm_bound,
         noise_ratio=noise_ratio,
         max_bits=max_bits,
+        encoding=encoding,
         honest_fraction=honest_fraction,
     )
     rows = labelled(source, classes=trainer.loss.classification, positive=positive or ())

@@ -23,11 +23,19 @@ from shuffle_sim.privacy.events import (
 )
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
 from shuffle_sim.privacy.ledger import PrivacyLedger
-from shuffle_sim.privacy.planner import Plan, SumSpec, fewest_bits, least_noise
+from shuffle_sim.privacy.planner import (
+    BinomialPlan,
+    Plan,
+    SumSpec,
+    choose_binomial,
+    fewest_bits,
+    least_noise,
+)
 from shuffle_sim.privacy.theorems import Theorem, theorem_of
 from shuffle_sim.privacy.trust import Trust
 
 __all__ = [
+    "BinomialPlan",
     "BinomialSumEvent",
     "BlanketEvent",
     "GammaEvent",
@@ -48,6 +56,7 @@ __all__ = [
     "Theorem",
     "ThresholdEvent",
     "Trust",
+    "choose_binomial",
     "fewest_bits",
     "least_noise",
     "theorem_of",

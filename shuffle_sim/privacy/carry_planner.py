@@ -8,12 +8,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds import carry
 from shuffle_sim.privacy.events import CarrySumEvent
-from shuffle_sim.privacy.planner import SumSpec
+from shuffle_sim.privacy.planner import Plan, SumSpec, one_wish
 
 _BITS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Fair bits b that are tried: rounding alone is enough noise but for few users."""
@@ -35,36 +36,36 @@ def bits(g: float, r: int, b: int, levels: int) -> int:
 
 
 @dataclass(frozen=True)
-class CarryPlan:
-    """Parameters for a spec, with what they cost and give.
+class CarryPlan(Plan):
+    """Of a sum with carries.
 
     Attributes:
-        spec: the spec.
         g: rounding steps over the range.
         r: uniforms.
         b: fair bits.
         levels: L.
-        noise_ratio: standard deviation per coordinate over the central analytic Gaussian's.
-        epsilon: proven at the spec's delta, at most the epsilon asked for.
     """
 
-    spec: SumSpec
     g: float
     r: int
     b: int
     levels: int
-    noise_ratio: float
-    epsilon: float
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """g, r, b and levels."""
+        return {"g": self.g, "r": self.r, "b": self.b, "levels": self.levels}
+
+    @property
+    def event(self) -> CarrySumEvent:
+        """What one round costs, with the honest users' randomness."""
+        spec = self.spec
+        return CarrySumEvent(spec.honest, self.g, self.r, self.b, self.levels, spec.d)
 
     @property
     def bits(self) -> int:
-        """Bits per user, coordinate and round."""
+        """2 levels and the largest rest."""
         return bits(self.g, self.r, self.b, self.levels)
-
-    @property
-    def std(self) -> float:
-        """Standard deviation of each coordinate of a round's sum, for sensitivity 1."""
-        return self.noise_ratio * self.spec.central
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class _Search:
         event = CarrySumEvent(spec.honest, g, r, b, levels, spec.d)
         accountant = ShuffleAccountant().compose(event, spec.rounds)
         epsilon = accountant.get_epsilon(spec.privacy.delta)
-        return CarryPlan(spec, g, r, b, levels, self.ratio(g, r, b), epsilon)
+        return CarryPlan(spec, self.ratio(g, r, b), epsilon, g, r, b, levels)
 
 
 def choose_carries(
@@ -120,9 +121,7 @@ def choose_carries(
     Raises:
         ParameterError: if both or neither are given, or what is asked for cannot be had.
     """
-    if (noise_ratio is None) == (max_bits is None):
-        given = noise_ratio, max_bits
-        raise ParameterError("noise_ratio, max_bits", given, "one of the two, and only one")
+    one_wish(noise_ratio, max_bits)
     search = _Search(spec)
     if not any(search.private(_TINY, r, b, 0) for r, b in _SHAPES):
         allowed = "more: the honest users' randomness does not protect any sum"

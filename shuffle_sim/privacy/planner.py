@@ -7,8 +7,10 @@ nothing is ever of size n.
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any
 
 from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.accountant import ShuffleAccountant
@@ -16,7 +18,7 @@ from shuffle_sim.privacy.bounds import binomial, gaussian
 from shuffle_sim.privacy.bounds.binomial import first
 from shuffle_sim.privacy.bounds.domination import MIN_VARIANCE, NU, dominating_sigma
 from shuffle_sim.privacy.bounds.rounding import delta_many_rounds, delta_one_round
-from shuffle_sim.privacy.events import BinomialSumEvent
+from shuffle_sim.privacy.events import BinomialSumEvent, PrivacyEvent
 from shuffle_sim.privacy.guarantee import Privacy
 
 P = 0.5  # the best choice, and always available
@@ -117,28 +119,34 @@ class SumSpec:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Parameters for a spec, with what they cost and give.
+class Plan(ABC):
+    """Parameters of a sum for a spec, with what they cost and give.
 
     Attributes:
         spec: the spec.
-        g: rounding steps.
-        b: noise bits per user and coordinate.
         noise_ratio: standard deviation per coordinate (rounding at its worst) over the central
             analytic Gaussian's.
         epsilon: proven at the spec's delta, at most the epsilon asked for.
     """
 
     spec: SumSpec
-    g: int
-    b: int
     noise_ratio: float
     epsilon: float
 
     @property
+    @abstractmethod
+    def parameters(self) -> dict[str, Any]:
+        """Of the randomizer, by name."""
+
+    @property
+    @abstractmethod
+    def event(self) -> PrivacyEvent:
+        """What one round costs, with the honest users' noise."""
+
+    @property
+    @abstractmethod
     def bits(self) -> int:
-        """Bits per user, coordinate and round: g + b."""
-        return self.g + self.b
+        """Bits per user, coordinate and round."""
 
     @property
     def std(self) -> float:
@@ -148,14 +156,67 @@ class Plan:
         return self.noise_ratio * self.spec.central
 
 
-def _plan(spec: SumSpec, g: int, b: int) -> Plan:
+@dataclass(frozen=True)
+class BinomialPlan(Plan):
+    """Of a binomial sum.
+
+    Attributes:
+        g: rounding steps.
+        b: noise bits per user and coordinate.
+    """
+
+    g: int
+    b: int
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """g, b and p = 1/2."""
+        return {"g": self.g, "b": self.b, "p": P}
+
+    @property
+    def event(self) -> BinomialSumEvent:
+        """What one round costs, with the honest users' noise."""
+        return self.spec.event(self.g, self.b)
+
+    @property
+    def bits(self) -> int:
+        """g + b."""
+        return self.g + self.b
+
+
+def one_wish(noise_ratio: float | None, max_bits: int | None) -> None:
+    """Refuse a wish for both a noise ratio and bits, or for neither.
+
+    Raises:
+        ParameterError: naming both.
+    """
+    if (noise_ratio is None) == (max_bits is None):
+        given = noise_ratio, max_bits
+        raise ParameterError("noise_ratio, max_bits", given, "exactly one of the two")
+
+
+def choose_binomial(
+    spec: SumSpec, noise_ratio: float | None = None, max_bits: int | None = None
+) -> BinomialPlan:
+    """The fewest bits at a noise ratio over the central Gaussian's, or the least noise in max_bits.
+
+    Raises:
+        ParameterError: if both or neither are given, or what is asked for cannot be had.
+    """
+    one_wish(noise_ratio, max_bits)
+    if noise_ratio is not None:
+        return fewest_bits(spec, noise_ratio)
+    return least_noise(spec, max_bits or 0)
+
+
+def _plan(spec: SumSpec, g: int, b: int) -> BinomialPlan:
     epsilon = (
         ShuffleAccountant().compose(spec.event(g, b), spec.rounds).get_epsilon(spec.privacy.delta)
     )
-    return Plan(spec, g, b, spec.noise_ratio(g, b), epsilon)
+    return BinomialPlan(spec, spec.noise_ratio(g, b), epsilon, g, b)
 
 
-def fewest_bits(spec: SumSpec, noise_ratio: float) -> Plan:
+def fewest_bits(spec: SumSpec, noise_ratio: float) -> BinomialPlan:
     """The fewest bits whose noise is at most `noise_ratio` times the central Gaussian's.
 
     Raises:
@@ -201,7 +262,7 @@ def fewest_bits(spec: SumSpec, noise_ratio: float) -> Plan:
     return _plan(spec, steps(found), found)
 
 
-def least_noise(spec: SumSpec, max_bits: int) -> Plan:
+def least_noise(spec: SumSpec, max_bits: int) -> BinomialPlan:
     """The least noise with at most `max_bits` bits per user, coordinate and round.
 
     Raises:

@@ -27,6 +27,8 @@ class Method:
         algorithm: what runs it; None where formulas alone are compared.
         messages: that a user sends in a round.
         bits: that a user sends in the whole run, the papers' count.
+        limit_bits: that unbiased reports with this error take at least, added by a trusted party;
+            0 where that says nothing.
         error: with honest users only.
         attacked: with malicious users that send the worst they can; infinite where nothing bounds
             them.
@@ -44,6 +46,7 @@ class Method:
     algorithm: Protocol[Any] | CentralAlgorithm[Any] | None = field(default=None, repr=False)
     messages: int = 0
     bits: int = 0
+    limit_bits: float = 0.0
     error: float = math.nan
     attacked: float = math.nan
     rounds_per_user: int = 1
@@ -67,18 +70,18 @@ class SumKind(Interface):
 
 
 @runtime_checkable
-class BinomialSum(Interface):
-    """A sum with g rounding steps and b noise bits of success probability p.
+class Encoded(Interface):
+    """A sum whose numbers become messages by an encoding with these parameters.
 
-    `paper` makes one with the constants of the paper's theorem.
+    Attributes:
+        bits: per user and coordinate.
     """
 
-    g: int
-    b: int
-    p: float
+    encoding: str
+    parameters: Mapping[str, Any]
+    bits: int
     sensitivity: float
     standard_error: float
-    paper: "Callable[..., BinomialSum]"
 
 
 @runtime_checkable

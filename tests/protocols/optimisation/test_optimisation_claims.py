@@ -15,6 +15,7 @@ from protocols.problems.domains import L2Ball
 from protocols.problems.losses import Linear, LinearLoss, Logistic, MeanEstimation
 from protocols.problems.problem import Problem
 from protocols.shuffle.noisy_mean import NoisyMean
+from protocols.sums.vector_sum import VectorSum
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.errors import NotFiniteError
 
@@ -23,7 +24,7 @@ D, PRIVACY = 3, Privacy(1.0, 1e-6)
 
 def quiet(problem, batch):
     """An average whose bits are never looked at."""
-    return NoisyMean(batch, problem.d, problem.lipschitz, 8, 8)
+    return NoisyMean(VectorSum(n=batch, d=problem.d, g=8, b=8, norm_bound=problem.lipschitz))
 
 
 def gaps(schedule, problem, row, minimiser, runs):
@@ -164,7 +165,7 @@ def test_the_papers_interactive_constants_run_where_arithmetic_is_exact():
     problem = Problem(Logistic(), L2Ball(D, 2.0))
     rows = np.tile(np.array([1.0, 0.0, 0.0, 1.0]), (2000, 1))
     protocol = ShuffleGD.paper(n=2000, problem=problem, privacy=PRIVACY, rounds=3)
-    assert protocol.mean.b > 2**32
+    assert protocol.mean.sum.parameters["b"] > 2**32
     for fidelity in ("counts", "aggregate"):
         result = run(protocol, rows, seed=1, fidelity=fidelity)
         assert result.privacy.epsilon == 1.0

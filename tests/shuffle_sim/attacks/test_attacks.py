@@ -30,7 +30,7 @@ from shuffle_sim.attacks.catalogue import attack, attacks
 from shuffle_sim.attacks.collusion import Collude
 from shuffle_sim.attacks.dropouts import ChosenDropout
 from shuffle_sim.attacks.outputs import Impostor, Twice
-from shuffle_sim.attacks.studies import manipulation_study, privacy_study, reach, training_study
+from shuffle_sim.attacks.studies import Reach, manipulation_study, privacy_study, training_study
 from shuffle_sim.auditing.audit import empirical_epsilon
 from shuffle_sim.auditing.conformance import LawError, check_pmf
 from shuffle_sim.cli.app import main
@@ -498,11 +498,12 @@ def test_values_that_are_no_numbers_are_claimed_as_zero():
 
 @pytest.mark.parametrize(("g", "b", "p"), [(4, 9, 0.5), (7, 3, 0.2), (1, 1, 0.01), (44, 14, 0.5)])
 def test_the_reach_is_the_farthest_that_any_report_goes(g, b, p):
-    randomizer = VectorSum(n=N, d=1, g=g, b=b, p=p, norm_bound=2.0).randomizer
+    protocol = VectorSum(n=N, d=1, g=g, b=b, p=p, norm_bound=2.0)
+    randomizer, reach = protocol.randomizer, Reach.of(protocol)
     every = [randomizer.estimate(Tally(np.array([ones]), 1))[0] / 2.0 for ones in range(g + b + 1)]
-    assert reach(g, b, p) == pytest.approx((max(every), -min(every)))
+    assert (reach.up, reach.down) == pytest.approx((max(every), -min(every)))
     if p == 0.5:
-        assert reach(g, b, p) == pytest.approx((1 + b / g, 1 + b / g))
+        assert (reach.up, reach.down) == pytest.approx((1 + b / g, 1 + b / g))
 
 
 def agree(rows):
@@ -531,9 +532,9 @@ def test_manipulation_at_the_papers_constants():
     rows = {
         row.attack: row for row in manipulation_study(protocol, fraction=0.5, repeats=4, seed=3)
     }
-    up, down = reach(protocol.g, protocol.b, protocol.p)
-    assert (rows["ones"].expected, rows["zeros"].expected) == (up, down)
-    assert up > 100
+    reach = Reach.of(protocol)
+    assert (rows["ones"].expected, rows["zeros"].expected) == (reach.up, reach.down)
+    assert reach.up > 100
     assert all(agree([rows["ones"], rows["zeros"], rows["no-noise"]]))
 
 

@@ -26,7 +26,8 @@ def command(*arguments: str, folder: Path | None = None) -> subprocess.Completed
 
 
 @pytest.mark.full
-def test_plan_answers_in_json_what_the_planner_finds():
+@pytest.mark.parametrize(("encoding", "most"), [("unary", 125), ("carry", 10)])
+def test_plan_answers_in_json_what_the_planner_finds(encoding, most):
     done = command(
         "plan",
         "--n",
@@ -39,21 +40,25 @@ def test_plan_answers_in_json_what_the_planner_finds():
         "1e-6",
         "--noise-ratio",
         "1.02",
+        "--encoding",
+        encoding,
         "--json",
     )
     found = json.loads(done.stdout)
     plan = found["plan"]
-    assert plan["bits_per_user_and_coordinate"] == plan["g"] + plan["b"] <= 125
+    assert plan["encoding"] == encoding
+    assert plan["bits_per_user_and_coordinate"] <= most
     assert plan["noise_ratio"] <= 1.02
     assert plan["epsilon"] <= 1.0
     bits = [row["bits_per_user_and_coordinate"] for row in found["curve"]]
     noise = [row["noise_ratio"] for row in found["curve"]]
     assert bits == sorted(bits, reverse=True)
     assert noise == sorted(noise)
-    methods = {row["trust"]: row for row in found["methods"]}
-    assert methods["shuffle"]["bits"] == 63_945_236
+    methods = {row["name"]: row for row in found["methods"]}
+    assert methods[f"encoding {encoding}"]["bits"] == plan["bits_per_user_and_coordinate"]
+    assert methods["binomial"]["bits"] == 63_945_236
     central = methods["central"]["error"]
-    assert methods["shuffle"]["error"] / central == pytest.approx(473, abs=1)
+    assert methods["binomial"]["error"] / central == pytest.approx(473, abs=1)
     assert methods["local"]["error"] == pytest.approx(422.47, abs=0.01)
 
 

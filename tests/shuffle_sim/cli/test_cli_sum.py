@@ -85,16 +85,16 @@ def test_every_bundled_table_is_summed_within_its_predicted_error(tmp_path, tabl
     assert (found["privacy"]["delta"], found["privacy"]["relation"]) == (1e-5, "replace-one")
     assert found["privacy"]["basis"]
     assert any("not private" in note for note in found["privacy"]["assumptions"])
-    g, b, p = found["parameters"].values()
-    assert p == 0.5
+    assert found["encoding"] == "carry"
+    assert list(found["parameters"]) == ["g", "r", "b", "levels"]
     assert (
         found["costs"]["payload_bits_per_user"]
         == found["costs"]["messages_per_user"]
-        == d * (g + b)
+        == d * found["bits"]
     )
     assert found["costs"]["measured"]
     assert found["wire_bytes_per_user"] * people == pytest.approx(found["costs"]["wire_bytes"])
-    assert found["wire_bytes_per_user"] >= d * (g + b) / 8
+    assert found["wire_bytes_per_user"] >= d * found["bits"] / 8
     accounts = found["reports"]
     assert accounts["asked"] == accounts["accepted"] == people
     assert (accounts["missing"], accounts["dropped"], accounts["clipped"]) == (0, {}, 0)
@@ -266,7 +266,8 @@ BAD = {
     "delta 1": [*ON_CSV, "--delta", "1"],
     "delta too small": [*ON_CSV, "--delta", "1e-30"],
     "noise ratio and bits": [*ON_CSV, "--noise-ratio", "1.1", "--max-bits", "60"],
-    "too few bits": [*ON_CSV, "--max-bits", "2", "--epsilon", "0.01"],
+    "too few bits": [*ON_CSV, "--max-bits", "1"],
+    "no such encoding": [*ON_CSV, "--encoding", "binary"],
     "unknown runtime": [*ON_CSV, "--runtime", "spark"],
     "more workers than people": [*ON_CSV, "--workers", "401"],
     "negative seed": [*ON_CSV, "--seed", "-1"],

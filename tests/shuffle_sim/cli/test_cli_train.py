@@ -72,7 +72,7 @@ def test_json_tells_scores_guarantee_costs_accounts_and_what_was_chosen(printed)
         "replace-one",
         False,
     )
-    assert "Gaussian composition" in found["privacy"]["basis"]
+    assert "fair carries" in found["privacy"]["basis"]
     assert any("not private" in note for note in found["privacy"]["assumptions"])
     assert (
         found["scores"].keys()
@@ -295,7 +295,7 @@ def test_what_is_given_is_taken():
 
 def test_noise_is_by_default_enough_for_the_honest_fraction_alone():
     careful = made("shuffle-gd", rounds=3, trainer={"honest_fraction": 0.8})
-    assert careful.mean.honest == 364
+    assert careful.mean.sum.honest == 364
     assert careful.mean.squared_noise > made("shuffle-gd", rounds=3).mean.squared_noise
 
 
@@ -304,7 +304,7 @@ def test_bits_allowed_are_not_exceeded_and_more_bits_give_less_noise(name, bits)
     few, many = (
         made(name, trainer={"max_bits": allowed}, batch=60).mean for allowed in (bits, 4 * bits)
     )
-    assert few.g + few.b <= bits < many.g + many.b <= 4 * bits
+    assert few.sum.bits <= bits < many.sum.bits <= 4 * bits
     assert few.squared_noise > many.squared_noise
 
 
@@ -515,7 +515,7 @@ BAD = {
     ),
     "negative phases": ([*ON, "--phases", "-1", "--ridge", "1"], "phases"),
     "ratio and bits": ([*ON, "--noise-ratio", "1.2", "--max-bits", "60"], "not both"),
-    "too few bits": ([*ON, "--max-bits", "2", "--rounds", "5"], "max_bits"),
+    "too few bits": ([*ON, "--max-bits", "1", "--rounds", "5"], "max_bits"),
     "radius": ([*ON, "--radius", "-1"], "radius"),
     "infinite radius": (["--table", "diabetes", "--loss", "squared", "--radius", "inf"], "radius"),
     "ridge": ([*ON, "--ridge", "nan"], "ridge"),

@@ -1,0 +1,62 @@
+"""What the binomial sums P_1D and P_vec share (Cheu et al. 2022, section 3.1)."""
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, ClassVar
+
+from protocols.sums.binomial import BinomialRandomizer
+from protocols.sums.one_round import Setting
+from protocols.sums.planned import PlannedSum
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.planner import BinomialPlan, SumSpec, choose_binomial
+
+
+class BinomialSum(PlannedSum):
+    """A sum by a `BinomialRandomizer`: numbers in unary, and noise bits beside them.
+
+    Attributes:
+        theorem: of the paper, whose constants `paper` takes.
+    """
+
+    family, encoding, colour, paper_cost = "binomial", "unary", "tab:blue", "section 3.1"
+    theorem: ClassVar[str]
+    randomizer: BinomialRandomizer
+
+    @classmethod
+    @abstractmethod
+    def paper(cls, *args: Any, **kwargs: Any) -> "BinomialSum":
+        """The sum with the constants of the paper's theorem."""
+
+    @staticmethod
+    def choose(
+        spec: SumSpec, noise_ratio: float | None = None, max_bits: int | None = None
+    ) -> BinomialPlan:
+        """The fewest bits at a noise ratio, or the least noise in max_bits."""
+        return choose_binomial(spec, noise_ratio, max_bits)
+
+    @classmethod
+    def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[Setting]:
+        """Also with the paper's constants."""
+        yield from super().settings(n, d, privacy)
+        yield Setting(cls.theorem, partial(cls.paper, **cls.size(n, d, privacy)), paper=True)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """g, b and p."""
+        return {"g": self.g, "b": self.b, "p": self.p}
+
+    @property
+    def g(self) -> int:
+        """Rounding steps over the range."""
+        return self.randomizer.g
+
+    @property
+    def b(self) -> int:
+        """Noise bits per user and coordinate."""
+        return self.randomizer.b
+
+    @property
+    def p(self) -> float:
+        """Success probability of a noise bit."""
+        return self.randomizer.p

@@ -1,0 +1,122 @@
+"""Sums whose parameters a planner chooses: commands and optimisers find them by their encoding."""
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, ClassVar, Self
+
+from protocols.sums.encoding import MAGNITUDES
+from protocols.sums.one_round import OneRoundSum, Setting
+from shuffle_sim.errors import integer, real
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.planner import Plan, SumSpec
+
+RATIOS = (1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0)
+"""Noise over the central Gaussian's at which comparisons show planned sums."""
+
+
+class PlannedSum(OneRoundSum):
+    """A sum with a planner.
+
+    Attributes:
+        encoding: how its numbers become messages; a scalar and a vector sum share it.
+    """
+
+    encoding: ClassVar[str]
+
+    @staticmethod
+    @abstractmethod
+    def choose(
+        spec: SumSpec, noise_ratio: float | None = None, max_bits: int | None = None
+    ) -> Plan:
+        """The fewest bits at a noise ratio, or the least noise in max_bits."""
+
+    @classmethod
+    def planned(cls, plan: Plan, bound: float = 1.0) -> Self:
+        """With the parameters of a plan, for data in [0, bound] or in the ball of this radius."""
+        spec = plan.spec
+        made: dict[str, Any] = (
+            {"upper": bound} if cls.scalar else {"d": spec.d, "norm_bound": bound}
+        )
+        made |= {"n": spec.n, "delta": spec.privacy.delta, "honest_fraction": spec.honest_fraction}
+        return cls(**made, **plan.parameters)
+
+    @classmethod
+    def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[Setting]:
+        """Calibrated at several noise ratios."""
+        size = cls.size(n, d, privacy)
+        for ratio in RATIOS:
+            make = partial(cls.calibrate, **size, noise_ratio=ratio)
+            yield Setting(f"{ratio:g} x central", make)
+
+    @property
+    @abstractmethod
+    def parameters(self) -> dict[str, Any]:
+        """Of the randomizer, by name."""
+
+    @property
+    def bits(self) -> int:
+        """Per user and coordinate."""
+        return self.randomizer.report_bits // self.randomizer.variance(self.n).size
+
+
+class PlannedScalarSum(PlannedSum):
+    """A planned sum of n scalars in [0, upper]; its class takes n, upper and its parameters."""
+
+    scalar = True
+    upper: float
+
+    def _bound(self, upper: float) -> float:
+        self.upper = self.sensitivity = real("upper", upper, *MAGNITUDES, closed=(True, True))
+        return self.upper
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        n: int,
+        privacy: Privacy,
+        upper: float = 1.0,
+        noise_ratio: float | None = None,
+        max_bits: int | None = None,
+        honest_fraction: float = 1.0,
+    ) -> Self:
+        """The fewest bits for a noise ratio, or the least noise for a number of bits.
+
+        `noise_ratio` is the noise over the central Gaussian's; `max_bits` counts a user's bits.
+        """
+        spec = SumSpec(n, 1, privacy, honest_fraction=honest_fraction)
+        return cls.planned(cls.choose(spec, noise_ratio, max_bits), upper)
+
+
+class PlannedVectorSum(PlannedSum):
+    """A planned sum of n vectors in an l2 ball; its class takes n, d, norm_bound and parameters."""
+
+    d: int
+    norm_bound: float
+
+    def _bound(self, d: int, norm_bound: float) -> tuple[int, float]:
+        self.d = integer("d", d)
+        self.norm_bound = real("norm_bound", norm_bound, *MAGNITUDES, closed=(True, True))
+        self.sensitivity = 2 * self.norm_bound
+        return self.d, self.norm_bound
+
+    @classmethod
+    def calibrate(
+        cls,
+        *,
+        n: int,
+        d: int,
+        privacy: Privacy,
+        norm_bound: float = 1.0,
+        noise_ratio: float | None = None,
+        max_bits: int | None = None,
+        honest_fraction: float = 1.0,
+    ) -> Self:
+        """The fewest bits for a noise ratio, or the least noise for a number of bits.
+
+        `noise_ratio` is the noise over the central Gaussian's; `max_bits` counts bits per user and
+        coordinate.
+        """
+        spec = SumSpec(n, d, privacy, honest_fraction=honest_fraction)
+        return cls.planned(cls.choose(spec, noise_ratio, max_bits), norm_bound)

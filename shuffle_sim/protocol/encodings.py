@@ -1,0 +1,81 @@
+"""How a number becomes messages in sums and optimisers: the encodings, found by their sums."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, runtime_checkable
+from typing import Protocol as Interface
+
+from shuffle_sim.errors import ParameterError
+from shuffle_sim.privacy.planner import Plan, SumSpec, one_wish
+from shuffle_sim.registry import names, registered
+
+
+@runtime_checkable
+class EncodedSum(Interface):
+    """A registered class of sums that names its encoding, and whose parameters are planned.
+
+    Attributes:
+        encoding: its name.
+        scalar: whether it sums numbers, not vectors.
+        choose: the plan for a spec and a noise ratio or a number of bits.
+        planned: the sum of a plan; a bound of the data is the second argument.
+    """
+
+    encoding: str
+    scalar: bool
+    choose: Callable[[SumSpec, float | None, int | None], Plan]
+    planned: Callable[..., Any]
+
+
+def encodings(scalar: bool = False) -> dict[str, str]:
+    """The registered name of the sum of vectors, or of scalars, by encoding."""
+    kinds = {name: registered("protocol", name) for name in names("protocol")}
+    return {
+        kind.encoding: name
+        for name, kind in kinds.items()
+        if isinstance(kind, EncodedSum) and kind.scalar is scalar
+    }
+
+
+@lru_cache
+def choose(
+    spec: SumSpec,
+    noise_ratio: float | None = None,
+    max_bits: int | None = None,
+    encoding: str | None = None,
+    scalar: bool = False,
+) -> tuple[str, Plan]:
+    """A sum and its plan: the fewest bits at a noise ratio, or the least noise in max_bits.
+
+    The sum is named as registered; `planned` of its class makes it.
+
+    Args:
+        spec: what is summed.
+        noise_ratio: over the central Gaussian's; or
+        max_bits: per user, coordinate and round.
+        encoding: None: the best of all.
+        scalar: of numbers in a range, not of vectors in a ball.
+
+    Raises:
+        ParameterError: unknown encoding, or what is asked for cannot be had.
+    """
+    one_wish(noise_ratio, max_bits)
+    sums = encodings(scalar)
+    if encoding is not None and encoding not in sums:
+        raise ParameterError("encoding", encoding, f"one of {', '.join(sums)}")
+    plans, refused = {}, []
+    for name in sums.values() if encoding is None else (sums[encoding],):
+        try:
+            plans[name] = registered("protocol", name).choose(spec, noise_ratio, max_bits)
+        except ParameterError as why:
+            refused.append(why)
+    if not plans:
+        raise refused[-1]
+
+    def rank(name: str) -> tuple[float, float]:
+        plan = plans[name]
+        best = plan.bits, plan.noise_ratio
+        return best if max_bits is None else best[::-1]
+
+    name = min(plans, key=rank)
+    return name, plans[name]
