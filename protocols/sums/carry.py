@@ -13,11 +13,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.sums.encoding import SumRandomizer, admitted, opposite_ends
-from shuffle_sim.arrays import Floats, Values, dense
+from shuffle_sim.arrays import Floats, Scaled, Values, dense
 from shuffle_sim.errors import positive, real
 from shuffle_sim.privacy.bounds import carry
 from shuffle_sim.privacy.carry_planner import top
 from shuffle_sim.privacy.events import CarrySumEvent
+from shuffle_sim.sampling.carries import (
+    MAX_LEVELS,
+    MAX_NUMBER,
+    MAX_WORD,
+    Packed,
+    digit_counts,
+    digit_sums,
+    pack_reports,
+    split_numbers,
+)
+from shuffle_sim.sampling.kernels import half_binomial
 from shuffle_sim.wire.messages import Alphabet, Messages, Tally
 
 
@@ -111,8 +122,27 @@ class CarryRandomizer(SumRandomizer):
             bits += [1] * number + [0] * (self.top - number)
         return Messages.from_symbols(self.alphabet, np.array(bits, np.uint8)[None, :, None])
 
+    def _quick(self, xs: Values) -> bool:
+        """Whether the kernels can draw the numbers."""
+        small = self.largest <= MAX_NUMBER and self.levels <= MAX_LEVELS
+        return small and abs(self.lower) <= self.width and len(xs) > 0
+
+    def _packed(self, xs: Values, rng: np.random.Generator) -> Packed:
+        """Numbers and coins, as the kernels pack them."""
+        rows, factors = (xs.rows, xs.factors) if isinstance(xs, Scaled) else (xs, None)
+        columns, steps = rows.reshape(len(xs), self.coordinates).T, self.g / self.width
+        offset = -self.lower * steps
+        packed = split_numbers(columns, factors, steps, offset, self.g, self.r, self.levels, rng)
+        if self.b:
+            noise = half_binomial(self.b, packed.shape, rng)
+            np.add(packed, noise, out=packed, casting="unsafe")
+        return packed
+
     def counts(self, xs: Values, rng: np.random.Generator) -> NDArray[np.integer]:
         """One-bits per user and label, vectorised; the coins are the bits of one random word."""
+        if self._quick(xs):
+            kind = np.uint8 if self.top < 256 else np.uint16
+            return digit_counts(self._packed(xs, rng), self.levels, kind)
         numbers = self._scaled(xs)
         for _ in range(self.r):
             numbers += rng.random(numbers.shape)
@@ -121,15 +151,24 @@ class CarryRandomizer(SumRandomizer):
             rounded += rng.binomial(self.b, 0.5, rounded.shape)
         np.minimum(rounded, self.largest, out=rounded)  # in floats w + U may reach g + r
         coins = rng.integers(0, 2**self.levels, rounded.shape)
+        rounded += coins
         counts = np.empty((*rounded.shape, self.levels + 1), np.int64)
-        for level in range(self.levels + 1):
-            # Carries of single coins add up to one of the word's low bits.
-            counts[..., level] = (rounded + coins % 2**level) >> level
-        counts[..., :-1] -= 2 * counts[..., 1:] - 1
+        for level in range(self.levels):
+            counts[..., level] = (rounded >> level & 1) + 1 - (coins >> level & 1)
+        counts[..., -1] = rounded >> self.levels
         return counts.reshape(len(counts), -1)
+
+    def tally(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
+        """One-bits per label over all users; no user's are kept."""
+        if self._quick(xs):
+            return digit_sums(self._packed(xs, rng), self.levels).ravel()
+        return super().tally(xs, rng)
 
     def reports(self, xs: Values, rng: np.random.Generator) -> Messages:
         """All reports at once, the ones first under each label."""
+        if self._quick(xs) and self.bits <= MAX_WORD:
+            packed = pack_reports(self._packed(xs, rng), self.levels, self.top)
+            return Messages(self.alphabet, self.per_label, packed)
         counts, edges = self.counts(xs, rng), self.alphabet.edges
         place = np.arange(self.alphabet.width) - np.repeat(edges[:-1], np.diff(edges))
         bits = place < counts[:, self.alphabet.label_of]

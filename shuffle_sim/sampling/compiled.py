@@ -8,7 +8,7 @@ from typing import Any
 import numba
 import numpy as np
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.core.extending import intrinsic
 from numba.np.arrayobj import make_array
 
@@ -37,22 +37,55 @@ def _prefetch(_, array, place):
 prefetch: Any = intrinsic(_prefetch)
 
 
+def _fill_rows(_, state, out):
+    """The loop of `fill` on vectors of sixteen words, its state in registers."""
+
+    def build(context, builder, signature, arguments):
+        kind = ir.VectorType(ir.IntType(64), 16)
+        kept, made = (
+            make_array(type_)(context, builder, array)
+            for type_, array in zip(signature.args, arguments, strict=True)
+        )
+        rows, room = (builder.bitcast(each.data, kind.as_pointer()) for each in (kept, made))
+        places = [builder.gep(rows, [ir.IntType(32)(row)]) for row in range(4)]
+        slots = [
+            cgutils.alloca_once_value(builder, builder.load(place, align=8)) for place in places
+        ]
+        count = cgutils.unpack_tuple(builder, made.shape)[0]
+
+        def each(value):
+            return ir.Constant(kind, [value] * 16)
+
+        with cgutils.for_range(builder, count) as loop:
+            a, b, c, counter = (builder.load(slot) for slot in slots)
+            word = builder.add(builder.add(a, b), counter)
+            turned = builder.or_(builder.shl(c, each(24)), builder.lshr(c, each(40)))
+            following = (
+                builder.xor(b, builder.lshr(b, each(11))),
+                builder.add(c, builder.shl(c, each(3))),
+                builder.add(turned, word),
+                builder.add(counter, each(1)),
+            )
+            for slot, value in zip(slots, following, strict=True):
+                builder.store(value, slot)
+            builder.store(word, builder.gep(room, [loop.index]), align=8)
+        for place, slot in zip(places, slots, strict=True):
+            builder.store(builder.load(slot), place, align=8)
+        return context.get_dummy_value()
+
+    return types.void(state, out), build
+
+
+fill_rows: Any = intrinsic(_fill_rows)
+
+
 @_jit
 def fill(state, out):
-    """Words of 16 SFC64 generators side by side, so that they fit vector registers.
+    """Words of 16 SFC64 generators side by side, in vector registers.
 
-    state (4, 16), out (rounds, 16).
+    state (4, 16), out (rounds, 16), both contiguous uint64.
     """
-    a, b, c, counter = state[0], state[1], state[2], state[3]
-    for k in range(out.shape[0]):
-        row = out[k]
-        for i in range(16):
-            word = a[i] + b[i] + counter[i]
-            counter[i] += np.uint64(1)
-            a[i] = b[i] ^ (b[i] >> np.uint64(11))
-            b[i] = c[i] + (c[i] << np.uint64(3))
-            c[i] = ((c[i] << np.uint64(24)) | (c[i] >> np.uint64(40))) + word
-            row[i] = word
+    fill_rows(state, out)
 
 
 @_jit

@@ -65,6 +65,11 @@ def using(kernel: str) -> Iterator[None]:
         _compiled.reset(token)
 
 
+def compiling() -> bool:
+    """Whether the compiled kernel is in use."""
+    return _compiled.get()
+
+
 def expect(rows: Floats | None) -> None:
     """Say which rows, in Fortran order, are read next.
 
@@ -75,7 +80,7 @@ def expect(rows: Floats | None) -> None:
 
 def margins_and_norms(rows: Floats, theta: Floats) -> tuple[Floats, Floats]:
     """<row, theta> and ||row||^2 of every row, in one pass; rows (users, d) in Fortran order."""
-    if _compiled.get() and rows.flags.f_contiguous:
+    if compiling() and rows.flags.f_contiguous:
         from shuffle_sim.sampling.compiled import margins_and_norms as compiled
 
         margins, norms = np.empty(len(rows)), np.empty(len(rows))
@@ -100,7 +105,7 @@ def rounded_sum(
     Returns:
         int64 (d,).
     """
-    if not (_compiled.get() and columns.flags.c_contiguous):
+    if not (compiling() and columns.flags.c_contiguous):
         moved, ups = _moved(columns, factors, scale, offset, rng)
         moved >>= _BITS
         narrow = (MAX_STEPS + 2) * columns.shape[
@@ -114,7 +119,7 @@ def rounded_sum(
     ahead = np.empty(0) if expected is None else expected.T.reshape(-1)
     compiled(
         columns,
-        _multipliers(columns, factors, scale),
+        multipliers(columns, factors, scale),
         offset * (_LOW + 1),
         ahead,
         *_random(columns.size, rng),
@@ -141,7 +146,7 @@ class _Kept(threading.local):
 _kept = _Kept()
 
 
-def _scratch(shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
+def scratch(shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
     """Memory for intermediate values, kept: fresh pages would cost as much as filling them.
 
     Nothing of it is given out.
@@ -157,13 +162,13 @@ def rounded_values(
 
     The arguments are those of `rounded_sum`.
     """
-    if _compiled.get() and columns.flags.c_contiguous:
+    if compiling() and columns.flags.c_contiguous:
         from shuffle_sim.sampling.compiled import rounded_values as compiled
 
         values = np.empty(columns.shape, np.uint16)
         compiled(
             columns,
-            _multipliers(columns, factors, scale),
+            multipliers(columns, factors, scale),
             offset * (_LOW + 1),
             *_random(columns.size, rng),
             values,
@@ -175,7 +180,8 @@ def rounded_values(
     return moved.astype(np.uint16)
 
 
-def _multipliers(columns: Floats, factors: Floats | None, scale: float) -> Floats:
+def multipliers(columns: Floats, factors: Floats | None, scale: float) -> Floats:
+    """Of each user's values, to steps of 2^-16."""
     step = scale * (_LOW + 1)
     return np.full(columns.shape[1], step) if factors is None else factors * step
 
@@ -189,11 +195,11 @@ def _moved(
     """
     shape = columns.shape
     scaled, moved, low = (
-        _scratch(shape, np.float64),
-        _scratch(shape, np.int32),
-        _scratch(shape, np.uint16),
+        scratch(shape, np.float64),
+        scratch(shape, np.int32),
+        scratch(shape, np.uint16),
     )
-    np.multiply(columns, _multipliers(columns, factors, scale), out=scaled)
+    np.multiply(columns, multipliers(columns, factors, scale), out=scaled)
     scaled += offset * (_LOW + 1)
     np.copyto(moved, scaled, casting="unsafe")
     raw = (
@@ -203,7 +209,7 @@ def _moved(
     )
     moved += raw
     np.copyto(low, moved, casting="unsafe")
-    tied = np.flatnonzero(np.equal(low, _LOW, out=_scratch(shape, np.bool_)))
+    tied = np.flatnonzero(np.equal(low, _LOW, out=scratch(shape, np.bool_)))
     whole = moved.reshape(-1)[tied] - raw.reshape(-1)[tied].astype(np.int32)
     up = rng.random(tied.size) < scaled.reshape(-1)[tied] - whole
     return moved, tied[up]

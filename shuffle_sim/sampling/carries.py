@@ -1,0 +1,198 @@
+"""The inner loops of spline rounding and fair carries, in numpy or compiled with numba.
+
+A number is A = floor(s + U_1 + ... + U_r), s >= 0. Sixteen random bits r_k of each uniform decide
+nearly always: with q = floor(2^16 s), phi the rest and u_k the uniforms' lower bits it is
+floor((q + sum r_k + c) / 2^16), c = floor(phi + sum u_k). This c is at most r. So it matters only
+if the low 16 bits of q + sum r_k are among the r largest, r times in 65,536. Only then are the u_k
+drawn, as doubles. So the law is that of real uniforms, up to the rounding of doubles in a tie: in
+total variation less than 2^-60 a number.
+
+With a coin word C, uniform below 2^L, let T = A + C. The digits of fair carries are then
+D_l = (bit l of T) - (bit l of C), and the last rest is floor(T / 2^L). For
+floor((A + (C mod 2^l)) / 2^l) = floor(T / 2^l) - floor(C / 2^l). So the ones under a level are two
+bits: bit l of T, and bit l of the complement of C. Here both travel in one integer of 32 bits: T in
+the low half, the complement in the high half. Both kernels make the same of the same random bits.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffle_sim.sampling.kernels import Floats, Ints, compiling, multipliers, scratch
+
+Packed = NDArray[np.uint32]
+MAX_NUMBER, MAX_LEVELS, MAX_WORD = (1 << 15) - 2, 15, 56
+"""Largest number A, most levels, and most bits of a coordinate that are packed, that fit."""
+_ONE = 1 << 16
+_PIECE = 512  # values; four pieces are drawn at a time
+
+
+def split_numbers(
+    columns: Floats,
+    factors: Floats | None,
+    scale: float,
+    offset: float,
+    most: float,
+    r: int,
+    levels: int,
+    rng: np.random.Generator,
+) -> Packed:
+    """Rounded numbers with their coins, uint32 (d, users): valid until the next call.
+
+    Args:
+        columns: values, (d, users).
+        factors: one per user, or None for ones.
+        scale: steps per unit.
+        offset: added to every scaled value.
+        most: all s = scale * factor * value + offset must lie in [0, most], but for rounding.
+        r: uniforms, at least 2; ceil(most) + r - 1 must not exceed MAX_NUMBER.
+        levels: L, up to MAX_LEVELS.
+        rng: the users' stream.
+    """
+    columns, factors = np.ascontiguousarray(columns), multipliers(columns, factors, scale)
+    start, end, mask = offset * _ONE, most * _ONE, (1 << levels) - 1
+    packed: Packed = scratch(columns.shape, np.uint32)
+    coin: type[np.unsignedinteger] = np.uint8 if levels <= 8 else np.uint16
+    if compiling():
+        from shuffle_sim.sampling.compiled_carries import split_numbers as compiled
+
+        rows = _PIECE * 4 // 64 * r
+        state = rng.bit_generator.random_raw(64).reshape(4, 16)
+        random = np.empty((rows // 2 + rows // r // 4 * np.dtype(coin).itemsize, 16), np.uint64)
+        words = random[: rows // 2].reshape(-1).view(np.uint16)
+        coins = random[rows // 2 :].reshape(-1).view(coin)
+        ties = rng.random(64 + columns.size * r * r // 16_384)
+        compiled(
+            columns,
+            factors,
+            start,
+            end,
+            r,
+            np.int32(mask),
+            state,
+            random,
+            words,
+            coins,
+            ties,
+            packed,
+        )
+        return packed
+    raw = rng.bit_generator.random_raw(-(-columns.size * r // 4)).view(np.uint16)
+    words = raw[: columns.size * r].reshape(r, *columns.shape)
+    scaled, low = scratch(columns.shape, np.float64), scratch(columns.shape, np.uint16)
+    moved = packed.view(np.int32)
+    np.multiply(columns, factors, out=scaled)
+    scaled += start
+    np.copyto(moved, scaled, casting="unsafe")
+    for bits in words:
+        moved += bits
+    np.copyto(low, moved, casting="unsafe")
+    tied = np.flatnonzero(np.greater_equal(low, _ONE - r, out=scratch(low.shape, np.bool_)))
+    at = scaled.reshape(-1)[tied]
+    rest = np.minimum(at, end) - at.astype(np.int32) + low.reshape(-1)[tied]
+    up = rest + rng.random((tied.size, r)).sum(axis=1) >= _ONE
+    moved >>= 16
+    moved.reshape(-1)[tied[up]] += 1
+    draws = rng.bit_generator.random_raw(-(-columns.size * np.dtype(coin).itemsize // 8))
+    coins = draws.view(coin)[: columns.size].reshape(columns.shape)
+    coins &= mask
+    # T = A + C, and the complement of C in the high half.
+    moved -= np.multiply(coins, _ONE - 1, out=scratch(coins.shape, np.int32), dtype=np.int32)
+    moved += np.int32(mask << 16)
+    return packed
+
+
+def digit_sums(packed: Packed, levels: int) -> Ints:
+    """Ones over all users: two bits of each under a level, and the rests; (d, levels + 1)."""
+    sums = np.zeros((len(packed), levels + 1), np.int64)
+    if compiling():
+        from shuffle_sim.sampling.compiled_carries import digit_sums as compiled
+
+        compiled(packed, levels, sums)
+        return sums
+    for start in range(0, packed.shape[1], _ONE):
+        piece = packed[:, start : start + _ONE]
+        even = piece.shape[1] // 2 * 2
+        for words in (piece[:, :even].view(np.uint64), piece[:, even:].astype(np.uint64)):
+            counted = scratch(words.shape, np.uint64)
+            for level in range(levels):
+                np.right_shift(words, np.uint64(level), out=counted)
+                counted &= np.uint64(0x0001000100010001)  # four counts in the quarters of a word
+                quarters = counted.sum(axis=1)[:, None] >> np.arange(0, 64, 16, dtype=np.uint64)
+                sums[:, level] += (quarters & np.uint64(_ONE - 1)).sum(axis=1).astype(np.int64)
+            # Two rests in the halves: their sums stay below 2^32.
+            np.bitwise_and(words, np.uint64(0x0000FFFF0000FFFF), out=counted)
+            counted >>= np.uint64(levels)
+            counted &= np.uint64(0x0000FFFF0000FFFF)
+            halves = counted.sum(axis=1)
+            sums[:, levels] += ((halves & np.uint64(2**32 - 1)) + (halves >> np.uint64(32))).astype(
+                np.int64
+            )
+    return sums
+
+
+def digit_counts(packed: Packed, levels: int, dtype: type[np.integer]) -> NDArray[np.integer]:
+    """Ones of each user under each label, (users, d (levels + 1)), in a type that holds them."""
+    d, users = packed.shape
+    counts = np.empty((users, d, levels + 1), dtype)
+    if compiling():
+        from shuffle_sim.sampling.compiled_carries import digit_counts as compiled
+
+        compiled(packed, levels, counts)
+        return counts.reshape(users, -1)
+    number, kept = (
+        (packed & np.uint32(_ONE - 1)).astype(np.uint16),
+        (packed >> 16).astype(np.uint16),
+    )
+    for level in range(levels):
+        counts[:, :, level] = ((number >> level & 1) + (kept >> level & 1)).T
+    counts[:, :, levels] = (number >> levels).T
+    return counts.reshape(users, -1)
+
+
+def pack_reports(packed: Packed, levels: int, top: int) -> NDArray[np.uint8]:
+    """Reports of one-bit messages, packed: (users, bytes); 2 levels + top at most MAX_WORD.
+
+    Label by label, the ones first: two messages under each level, `top` for the rest.
+    """
+    d, users = packed.shape
+    bits, digits, rests = 2 * levels + top, _digit_table(levels), _rest_table(top)
+    if compiling():
+        from shuffle_sim.sampling.compiled_carries import pack_reports as compiled
+
+        out = np.empty((users, -(-d * bits // 8)), np.uint8)
+        compiled(packed, levels, digits, rests, bits, out)
+        return out
+    number, kept = packed & np.uint32(_ONE - 1), packed >> 16
+    mask = np.uint32((1 << levels) - 1)
+    pairs = (digits[(number | kept) & mask] << 1) | digits[number & kept & mask]
+    words = (pairs << top) | rests[number >> levels]
+    out = np.empty((-(-d * bits // 8), users), np.uint8)
+    word, held, place = np.zeros(users, np.uint64), 0, 0
+    for each in words:
+        word = (word << bits) | each
+        held += bits
+        while held >= 8:
+            held -= 8
+            out[place] = word >> held
+            place += 1
+    if held:
+        out[place] = word << (8 - held)
+    return np.ascontiguousarray(out.T)
+
+
+@lru_cache(maxsize=16)
+def _digit_table(levels: int) -> NDArray[np.uint64]:
+    """Bits of a number at every other place, the lowest first: room for a pair at each level."""
+    numbers, table = np.arange(1 << levels, dtype=np.uint64), np.zeros(1 << levels, np.uint64)
+    for level in range(levels):
+        bit = numbers >> np.uint64(level) & np.uint64(1)
+        table |= bit << np.uint64(2 * (levels - 1 - level))
+    return table
+
+
+@lru_cache(maxsize=16)
+def _rest_table(top: int) -> NDArray[np.uint64]:
+    """So many ones, then zeros: `top` bits."""
+    return np.array([(1 << top) - (1 << (top - rest)) for rest in range(top + 1)], np.uint64)
