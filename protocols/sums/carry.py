@@ -156,7 +156,7 @@ class CarryRandomizer(SumRandomizer):
         for level in range(self.levels):
             counts[..., level] = (rounded >> level & 1) + 1 - (coins >> level & 1)
         counts[..., -1] = rounded >> self.levels
-        return counts.reshape(len(counts), -1)
+        return counts.reshape(len(counts), self.alphabet.labels)
 
     def tally(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
         """One-bits per label over all users; no user's are kept."""

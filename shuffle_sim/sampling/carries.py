@@ -25,7 +25,6 @@ Packed = NDArray[np.uint32]
 MAX_NUMBER, MAX_LEVELS, MAX_WORD = (1 << 15) - 2, 15, 56
 """Largest number A, most levels, and most bits of a coordinate that are packed, that fit."""
 _ONE = 1 << 16
-_PIECE = 512  # values; four pieces are drawn at a time
 
 
 def split_numbers(
@@ -57,11 +56,11 @@ def split_numbers(
     if compiling():
         from shuffle_sim.sampling.compiled_carries import split_numbers as compiled
 
-        rows = _PIECE * 4 // 64 * r
         state = rng.bit_generator.random_raw(64).reshape(4, 16)
-        random = np.empty((rows // 2 + rows // r // 4 * np.dtype(coin).itemsize, 16), np.uint64)
-        words = random[: rows // 2].reshape(-1).view(np.uint16)
-        coins = random[rows // 2 :].reshape(-1).view(coin)
+        # Rows of 16 words hold four pieces of 512 values: r times 16 bits of each, then its coins.
+        random = np.empty((32 * r + 16 * np.dtype(coin).itemsize, 16), np.uint64)
+        words = random[: 32 * r].reshape(-1).view(np.uint16)
+        coins = random[32 * r :].reshape(-1).view(coin)
         ties = rng.random(64 + columns.size * r * r // 16_384)
         compiled(
             columns,
@@ -90,8 +89,10 @@ def split_numbers(
     np.copyto(low, moved, casting="unsafe")
     tied = np.flatnonzero(np.greater_equal(low, _ONE - r, out=scratch(low.shape, np.bool_)))
     at = scaled.reshape(-1)[tied]
-    rest = np.minimum(at, end) - at.astype(np.int32) + low.reshape(-1)[tied]
-    up = rest + rng.random((tied.size, r)).sum(axis=1) >= _ONE
+    rest = np.minimum(at, end) - at.astype(np.int32)
+    for uniforms in rng.random((tied.size, r)).T:
+        rest += uniforms
+    up = rest >= _ONE - low.reshape(-1)[tied].astype(np.int32)
     moved >>= 16
     moved.reshape(-1)[tied[up]] += 1
     draws = rng.bit_generator.random_raw(-(-columns.size * np.dtype(coin).itemsize // 8))

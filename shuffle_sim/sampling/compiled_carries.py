@@ -54,7 +54,7 @@ def split_numbers(
                         for _ in range(r):
                             rest += ties[seen % ties.size]
                             seen += 1
-                        if low + rest >= 65536:
+                        if rest >= 65536 - low:  # and not low + rest: that is rounded more
                             packed[i] += np.uint32(1)
             used += 512 * r
             thrown += 512

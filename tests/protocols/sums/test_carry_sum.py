@@ -10,6 +10,7 @@ import pytest
 from protocols.sums.carry import CarryRandomizer
 from protocols.sums.carry_sum import CarryScalarSum, CarryVectorSum
 from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim.arrays import Scaled
 from shuffle_sim.attacks.catalogue import attack
 from shuffle_sim.attacks.studies import at_fraction
 from shuffle_sim.auditing.audit import audit
@@ -22,6 +23,7 @@ from shuffle_sim.auditing.conformance import (
 )
 from shuffle_sim.privacy.bounds import carry, gaussian
 from shuffle_sim.registry import names
+from shuffle_sim.sampling.kernels import KERNELS, using
 from shuffle_sim.wire.messages import Messages, Tally
 
 POINT = Privacy(1.0, 1e-6)
@@ -40,22 +42,99 @@ def values(randomizer):
     return VECTORS if randomizer.norm_bound else NUMBERS
 
 
+def counted(randomizer, x, draws, rng, kernel):
+    """Counts of so many users who all hold x."""
+    with using(kernel):
+        return randomizer.counts(np.repeat(x[None], draws, axis=0), rng)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("randomizer", SMALL)
-def test_counts_and_tallies_have_the_law_of_randomize(randomizer):
-    check_randomizer(randomizer, values(randomizer), repeats=2000, seed=3)
+def test_counts_and_tallies_have_the_law_of_randomize(randomizer, kernel):
+    with using(kernel):
+        check_randomizer(randomizer, values(randomizer), repeats=1500, seed=3)
 
 
+@pytest.mark.parametrize(
+    "randomizer",
+    [
+        CarryRandomizer(1, 2.7, 2, 1, 16, *BALL),  # more levels than the kernels take
+        CarryRandomizer(1, 2.0**15, 2, 0, 14, *BALL),  # larger numbers
+        CarryRandomizer(1, 3.3, 3, 0, 2, 50.0, 2.0),  # a range far from 0
+    ],
+)
+def test_what_the_kernels_do_not_take_has_the_same_law(randomizer):
+    """Under every label; false-alarm rate 1e-6 each."""
+    rng, x = np.random.default_rng(14), randomizer.lower + 0.37 * randomizer.width
+    counts = randomizer.counts(np.full((6000, 1), x), rng)
+    for label in range(randomizer.alphabet.labels):
+        check_pmf(counts[:, label], randomizer.count_pmf(np.array([x]), label))
+    sums = randomizer.reports(np.full((50, 1), x), rng).sums()
+    number = randomizer.totals(Tally(sums, 50))
+    spread = 8 * math.sqrt(50 * (randomizer.r + 1) / 12 + 50 * randomizer.b / 4)
+    assert abs(number - 50 * (0.37 * randomizer.g + randomizer.center)) < spread
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("randomizer", [*SMALL, CarryRandomizer(3, 5.5, 2, 0, 16, *BALL)])
+def test_samplers_make_the_same_of_the_same_seed(randomizer, kernel):
+    """Reports, counts and tally; multiples of rows and their dense vectors; pieces and all."""
+    rng, users = np.random.default_rng(15), 700
+    xs = rng.uniform(-0.5, 0.5, (users, randomizer.coordinates))
+    xs += 0.5 * (randomizer.norm_bound is None)
+    factors = rng.choice([1.0, 0.5, 0.25], users)  # exact products
+    multiples = Scaled(np.asfortranarray(xs), factors)
+    with using(kernel):
+        seen = [
+            [
+                randomizer.tally(each, np.random.default_rng(16)),
+                randomizer.counts(each, np.random.default_rng(16)).sum(axis=0),
+                randomizer.reports(each, np.random.default_rng(16)).sums(),
+            ]
+            for each in (multiples, multiples.dense(), np.asfortranarray(multiples.dense()))
+        ]
+    assert (np.array(seen) == seen[0][0]).all()
+    assert (randomizer.tally(xs, np.random.default_rng(16)) != seen[0][0]).any()
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("randomizer", SMALL)
+def test_nobody_sends_nothing(randomizer, kernel):
+    rng, none = np.random.default_rng(17), values(randomizer)[:0]
+    with using(kernel):
+        assert randomizer.counts(none, rng).shape == (0, randomizer.alphabet.labels)
+        assert (randomizer.tally(none, rng) == np.zeros(randomizer.alphabet.labels)).all()
+        reports = randomizer.reports(none, rng)
+    assert reports.packed.shape == (0, randomizer.report_bytes)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_runs_are_the_same_on_any_number_of_workers_with_either_kernel(kernel):
+    xs = np.random.default_rng(18).uniform(-0.5, 0.5, (3000, 3))
+    protocol = CarryVectorSum(n=3000, d=3, g=4.0, levels=1)
+    for fidelity in ("aggregate", "counts", "literal"):
+        results = [
+            run(protocol, xs, fidelity=fidelity, kernel=kernel, seed=4, workers=w, block_size=1024)
+            for w in (1, 2)
+        ]
+        assert np.array_equal(results[0].value, results[1].value)
+        error = (results[0].value - xs.sum(axis=0)) / protocol.standard_error
+        assert np.abs(error).max() < 6
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("randomizer", SMALL)
 @pytest.mark.full
-def test_every_report_has_its_exact_law(randomizer):
+def test_every_report_has_its_exact_law(randomizer, kernel):
     """By all three samplers and under every label; false-alarm rate 1e-6 each."""
     rng, draws = np.random.default_rng(4), 4000
     for x in values(randomizer):
         rows = np.repeat(np.atleast_2d(x), draws, axis=0)
         literal = np.array([randomizer.randomize(x, rng).sums() for _ in range(draws)])
-        reports = randomizer.reports(rows, rng)
+        with using(kernel):
+            reports, counts = randomizer.reports(rows, rng), randomizer.counts(rows, rng)
         sums = [Messages(reports.alphabet, 1, row[None]).sums() for row in reports.packed]
-        for seen in (literal, np.array(sums), randomizer.counts(rows, rng)):
+        for seen in (literal, np.array(sums), counts):
             for label in range(randomizer.alphabet.labels):
                 check_pmf(seen[:, label], randomizer.count_pmf(x, label))
 
@@ -82,7 +161,8 @@ def test_the_digits_of_a_user_have_their_joint_law():
         pmf = np.zeros(1000)
         pmf[list(exact)] = list(exact.values())
         row = np.array([[x]])
-        check_pmf(randomizer.counts(np.repeat(row, draws, axis=0), rng) @ weights, pmf)
+        for kernel in KERNELS:
+            check_pmf(counted(randomizer, row[0], draws, rng, kernel) @ weights, pmf)
         check_pmf([randomizer.randomize(row[0], rng).sums() @ weights for _ in range(draws)], pmf)
 
 
@@ -91,7 +171,7 @@ def test_coordinates_are_rounded_and_carried_independently():
     randomizer, x = SMALL[1], np.array([0.3, 0.3])
     rng = np.random.default_rng(11)
     seen = {
-        "counts": randomizer.counts(np.repeat(x[None], 8000, axis=0), rng),
+        **{kernel: counted(randomizer, x, 8000, rng, kernel) for kernel in KERNELS},
         "literal": np.array([randomizer.randomize(x, rng).sums() for _ in range(8000)]),
     }
     for counts in seen.values():
