@@ -17,6 +17,7 @@ NAMES = (
     "planning",
     "startup",
     "scale",
+    "carries",
     "moved",
     "growth",
     "memory",

@@ -9,8 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from protocols.sums.binomial import BinomialRandomizer
+from protocols.sums.carry import CarryRandomizer
+from protocols.sums.encoding import SumRandomizer
 from shuffle_sim.arrays import Floats, Scaled
 from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.privacy.carry_planner import choose_carries
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec, fewest_bits
 from shuffle_sim.protocol.base import Protocol, Query, RoundSpec, check_rows
@@ -42,15 +45,24 @@ class SignedLogistic(Query):
 class LogisticSum(Protocol[tuple[int, Floats]]):
     """So many rounds of the job, each at the next theta; the estimates are averaged."""
 
-    def __init__(self, n: int, rounds: int) -> None:
-        """Choose the randomizer."""
+    def __init__(
+        self, n: int, rounds: int, encoding: str = "unary", planned: int | None = None
+    ) -> None:
+        """Choose the randomizer: that of `planned` users, or of n."""
         self.n, self.rounds = n, rounds
-        plan = fewest_bits(SumSpec(n, D, Privacy(1.0, 1e-6)), 1.05)
-        self.randomizer = BinomialRandomizer(D, plan.g, plan.b, 0.5, -1.0, 2.0, 1.0)
+        spec, ball = SumSpec(planned or n, D, Privacy(1.0, 1e-6)), (-1.0, 2.0, 1.0)
+        if encoding == "carry":
+            few = choose_carries(spec, 1.05)
+            self.randomizer: SumRandomizer = CarryRandomizer(
+                D, few.g, few.r, few.b, few.levels, *ball
+            )
+        else:
+            plan = fewest_bits(spec, 1.05)
+            self.randomizer = BinomialRandomizer(D, plan.g, plan.b, 0.5, *ball)
 
     users = property(lambda self: self.n)
     delta = property(lambda self: 1e-6)
-    vocabulary = property(lambda self: (SignedLogistic, BinomialRandomizer))
+    vocabulary = property(lambda self: (SignedLogistic, type(self.randomizer)))
 
     def check(self, rows: Floats) -> None:
         """Rows of 10 numbers."""

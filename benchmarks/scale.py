@@ -1,6 +1,7 @@
 """The reference job at every fidelity, in one process and on Ray, against one without privacy."""
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,23 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.data.population import Generated, Population
 
 
-def seconds_a_round(n: int, data: Population | Floats, rounds: int, **how: Any) -> float:
+def seconds_a_round(
+    n: int,
+    data: Population | Floats,
+    rounds: int,
+    *,
+    encoding: str = "unary",
+    planned: int | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+    **how: Any,
+) -> float:
     """Of a run with `rounds` more rounds than another: set-up cancels out."""
     stamps: list[float] = []
     run(
-        LogisticSum(n, rounds + 1),
+        LogisticSum(n, rounds + 1, encoding, planned),
         data,
         seed=1,
-        on_round=lambda *_: stamps.append(time.perf_counter()),
+        on_round=lambda *_: stamps.append(clock()),
         **how,
     )
     return float(np.median(np.diff(stamps)))
@@ -46,7 +56,7 @@ def measure() -> dict[str, object]:
         ("counts", 12 * n),
     ):
         for kernel in ("numpy", "compiled"):
-            how = {
+            how: dict[str, Any] = {
                 "fidelity": fidelity,
                 "kernel": kernel,
             }  # and the same rounds: what is clipped depends on theta
