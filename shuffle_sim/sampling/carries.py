@@ -26,6 +26,8 @@ MAX_NUMBER, MAX_LEVELS, MAX_WORD = (1 << 15) - 2, 15, 56
 """Largest number A, most levels, and most bits of a coordinate that are packed, that fit."""
 _ONE = 1 << 16
 
+_PIECE = 1 << 14  # values that numpy draws at a time: more would come in fresh pages
+
 
 def split_numbers(
     columns: Floats,
@@ -77,31 +79,44 @@ def split_numbers(
             packed,
         )
         return packed
-    raw = rng.bit_generator.random_raw(-(-columns.size * r // 4)).view(np.uint16)
-    words = raw[: columns.size * r].reshape(r, *columns.shape)
-    scaled, low = scratch(columns.shape, np.float64), scratch(columns.shape, np.uint16)
-    moved = packed.view(np.int32)
-    np.multiply(columns, factors, out=scaled)
+    scaled = np.multiply(columns, factors, out=scratch(columns.shape, np.float64))
     scaled += start
-    np.copyto(moved, scaled, casting="unsafe")
-    for bits in words:
-        moved += bits
-    np.copyto(low, moved, casting="unsafe")
-    tied = np.flatnonzero(np.greater_equal(low, _ONE - r, out=scratch(low.shape, np.bool_)))
-    at = scaled.reshape(-1)[tied]
-    rest = np.minimum(at, end) - at.astype(np.int32)
+    numbers, values = packed.reshape(-1), scaled.reshape(-1)
+    for s in range(0, numbers.size, _PIECE):
+        _split_piece(values[s : s + _PIECE], end, r, mask, coin, rng, numbers[s : s + _PIECE])
+    return packed
+
+
+def _split_piece(
+    scaled: Floats,
+    end: float,
+    r: int,
+    mask: int,
+    coin: type[np.unsignedinteger],
+    rng: np.random.Generator,
+    packed: Packed,
+) -> None:
+    """The numpy kernel, on values in steps of 2^-16."""
+    size, raw = scaled.size, rng.bit_generator.random_raw
+    np.copyto(packed.view(np.int32), scaled, casting="unsafe")
+    for k in range(0, r, 2):  # words of 32 bits serve two uniforms
+        words = raw(-(-size // 2)).view(np.uint32)[:size]
+        packed += words & (_ONE - 1)
+        if k + 1 < r:
+            packed += words >> 16
+    low = packed & (_ONE - 1)
+    tied = np.flatnonzero(low >= _ONE - r)
+    rest = np.minimum(scaled[tied], end) - scaled[tied].astype(np.int32)
     for uniforms in rng.random((tied.size, r)).T:
         rest += uniforms
-    up = rest >= _ONE - low.reshape(-1)[tied].astype(np.int32)
-    moved >>= 16
-    moved.reshape(-1)[tied[up]] += 1
-    draws = rng.bit_generator.random_raw(-(-columns.size * np.dtype(coin).itemsize // 8))
-    coins = draws.view(coin)[: columns.size].reshape(columns.shape)
+    packed >>= 16
+    packed[tied[rest >= _ONE - low[tied].astype(np.int32)]] += 1
+    coins = raw(-(-size * np.dtype(coin).itemsize // 8)).view(coin)[:size].astype(np.uint32)
     coins &= mask
     # T = A + C, and the complement of C in the high half.
-    moved -= np.multiply(coins, _ONE - 1, out=scratch(coins.shape, np.int32), dtype=np.int32)
-    moved += np.int32(mask << 16)
-    return packed
+    coins *= _ONE - 1
+    packed -= coins
+    packed += np.uint32(mask << 16)
 
 
 def digit_sums(packed: Packed, levels: int) -> Ints:

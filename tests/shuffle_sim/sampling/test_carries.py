@@ -23,10 +23,11 @@ ONE = 1 << 16
 
 
 class Replay:
-    """A generator whose raw words are given, call by call; its uniforms are always the same."""
+    """A generator whose raw words are given, call by call; its uniforms are the same for all."""
 
     def __init__(self, *raw: np.ndarray, uniforms: float | None = None) -> None:
         self.bit_generator, self._raw, self._uniforms = self, list(raw), uniforms
+        self._stream = np.random.default_rng(7)
 
     def random_raw(self, size):
         words = self._raw.pop(0)
@@ -38,7 +39,7 @@ class Replay:
             shape = 20_000
         if self._uniforms is not None:
             return np.full(shape, self._uniforms)
-        return np.random.default_rng(7).random(shape)
+        return self._stream.random(shape)
 
 
 def as_raw(values: np.ndarray) -> np.ndarray:
@@ -80,7 +81,10 @@ def test_both_kernels_are_the_formula_in_exact_arithmetic(r, levels):
     arguments = (scaled / ONE, None, 1.0, 0.0, most, r, levels)
     packed = {}
     for kernel in KERNELS:
-        raw = (state,) if kernel == "compiled" else (as_raw(bits), as_raw(coins))
+        pairs = np.zeros((r + r % 2, d, users), np.uint32)
+        pairs[:r] = bits
+        words = [as_raw(pairs[k] | pairs[k + 1] << 16) for k in range(0, r, 2)]
+        raw = [state] if kernel == "compiled" else [*words, as_raw(coins)]
         with using(kernel):
             packed[kernel] = split_numbers(*arguments, Replay(*raw)).copy()
     assert (packed["numpy"] == packed["compiled"]).all()
@@ -204,7 +208,8 @@ def test_numbers_never_leave_their_range(most, r):
     """
     ends = np.array([[0.0, -1e-12, most, most * (1 + 1e-12)]])
     for word, uniform in ((2**64 - 1, 1 - 2.0**-53), (0, 0.0)):
-        rng = Replay(np.full(r, word, np.uint64), np.full(1, word, np.uint64), uniforms=uniform)
+        raw = [np.full(2, word, np.uint64)] * -(-r // 2)
+        rng = Replay(*raw, np.full(1, word, np.uint64), uniforms=uniform)
         numbers = split_numbers(ends, None, 1.0, 0.0, most, r, 0, rng)[0].tolist()
         assert max(numbers) <= math.ceil(most) + r - 1
         assert numbers[:2] == ([r - 1, r - 1] if word else [0, 0])
