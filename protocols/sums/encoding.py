@@ -66,13 +66,20 @@ def admitted(
         inside = np.clip(values, lower, lower + width)
         return inside, int((inside != values).reshape(len(values), -1).any(axis=1).sum())
     with np.errstate(over="ignore"):
-        norms = np.sqrt(np.einsum("ij,ij->i", values, values))
-    long = np.flatnonzero(~(norms <= norm_bound))  # an overflow to infinity is long, too
-    if not long.size:
+        squares = np.einsum("ij,ij->i", values, values)
+    longest = squares.max(initial=0.0)
+    if longest <= norm_bound**2:
         return values, 0
-    unit = values[long] / np.abs(values[long]).max(axis=1, keepdims=True)
+    if np.isfinite(longest):
+        # Rows stay where they are: the kernels multiply, round and add in one pass.
+        with np.errstate(divide="ignore"):
+            factors = np.minimum(norm_bound / np.sqrt(squares), 1.0)
+        return Scaled(values, factors, squares), int((squares > norm_bound**2 * (1 + 1e-12)).sum())
+    norms = np.sqrt(squares)
+    over = np.flatnonzero(~(norms <= norm_bound))  # an overflow to infinity is long, too
+    unit = values[over] / np.abs(values[over]).max(axis=1, keepdims=True)
     inside = values.copy()
-    inside[long] = unit * (norm_bound / np.sqrt(np.einsum("ij,ij->i", unit, unit)))[:, None]
+    inside[over] = unit * (norm_bound / np.sqrt(np.einsum("ij,ij->i", unit, unit)))[:, None]
     # A norm above the bound by less than rounding shows is not worth a report; the accountant's
     # margin covers it.
     return inside, int((norms > norm_bound * (1 + 1e-12)).sum())

@@ -4,8 +4,8 @@ A number is A = floor(s + U_1 + ... + U_r), s >= 0. Sixteen random bits r_k of e
 nearly always: with q = floor(2^16 s), phi the rest and u_k the uniforms' lower bits it is
 floor((q + sum r_k + c) / 2^16), c = floor(phi + sum u_k). This c is at most r. So it matters only
 if the low 16 bits of q + sum r_k are among the r largest, r times in 65,536. Only then are the u_k
-drawn, as doubles. So the law is that of real uniforms, up to the rounding of doubles in a tie: in
-total variation less than 2^-60 a number.
+drawn, as doubles. So the law is that of real uniforms, but for the rounding of doubles in a tie:
+within total variation 2^-60 for each number (docs/theory/carry.md, "Facts on the rounding").
 
 With a coin word C, uniform below 2^L, let T = A + C. The digits of fair carries are then
 D_l = (bit l of T) - (bit l of C), and the last rest is floor(T / 2^L). For

@@ -25,6 +25,7 @@ from protocols.problems.losses import Logistic
 from protocols.problems.problem import Problem
 from protocols.sums.binomial import BinomialRandomizer
 from shuffle_sim import Privacy, run
+from shuffle_sim.arrays import dense
 from shuffle_sim.attacks import inputs
 from shuffle_sim.attacks.catalogue import attack, attacks
 from shuffle_sim.attacks.collusion import Collude
@@ -303,7 +304,7 @@ def test_a_blackout_silences_whole_blocks_and_a_cut_off_the_end_of_a_block():
 
 @pytest.mark.parametrize(("by", "score"), [("largest", 1.0), ("smallest", -1.0), ("norm", None)])
 def test_chosen_dropouts_are_the_most_telling_of_their_block(by, score):
-    admitted = np.asarray(PROTOCOL.randomizer.admit(ROWS)[0])
+    admitted = dense(PROTOCOL.randomizer.admit(ROWS)[0])
     scores = np.linalg.norm(admitted, axis=1) if score is None else score * admitted.sum(axis=1)
     (gone,) = missing(ChosenDropout(0.25, by), [1])
     for block in range(10):
@@ -417,7 +418,7 @@ def test_input_attacks_compute_what_their_papers_say():
     xs, rng = ROWS[:6], np.random.default_rng(0)
     known = scene_of(ROWS[:20])
     mean, std = xs.mean(axis=0), xs.std(axis=0)
-    everyone = np.asarray(PROTOCOL.randomizer.admit(ROWS[:20])[0])
+    everyone = dense(PROTOCOL.randomizer.admit(ROWS[:20])[0])
     assert inputs.SignFlip(0.1).values(known, xs, rng) == pytest.approx(-xs)
     assert inputs.Scaling(0.1, -3.0).values(known, xs, rng) == pytest.approx(-3 * xs)
     assert inputs.ALIE(0.2).z == pytest.approx(float(ndtri(0.5 / 0.8)))
