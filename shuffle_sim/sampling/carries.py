@@ -149,14 +149,19 @@ def digit_sums(packed: Packed, levels: int) -> Ints:
 
 
 def digit_counts(packed: Packed, levels: int, dtype: type[np.integer]) -> NDArray[np.integer]:
-    """Ones of each user under each label, (users, d (levels + 1)), in a type that holds them."""
+    """Ones of each user under each label, (users, d (levels + 1)), in a type that holds them.
+
+    Compiled for bytes and up to seven levels, where the counts of a coordinate fit a word.
+    """
     d, users = packed.shape
-    counts = np.empty((users, d, levels + 1), dtype)
-    if compiling():
+    if compiling() and levels < 8 and dtype is np.uint8:
         from shuffle_sim.sampling.compiled_carries import digit_counts as compiled
 
-        compiled(packed, levels, counts)
-        return counts.reshape(users, -1)
+        size = users * d * (levels + 1)
+        room = np.empty(size + 8, np.uint8)
+        compiled(packed, levels, _digit_table(levels, 0, 8), room)
+        return room[:size].reshape(users, -1)
+    counts = np.empty((users, d, levels + 1), dtype)
     number, kept = (
         (packed & np.uint32(_ONE - 1)).astype(np.uint16),
         (packed >> 16).astype(np.uint16),
@@ -173,7 +178,8 @@ def pack_reports(packed: Packed, levels: int, top: int) -> NDArray[np.uint8]:
     Label by label, the ones first: two messages under each level, `top` for the rest.
     """
     d, users = packed.shape
-    bits, digits, rests = 2 * levels + top, _digit_table(levels), _rest_table(top)
+    bits, rests = 2 * levels + top, _rest_table(top)
+    digits = _digit_table(levels, 2 * (levels - 1), -2)  # level 0 first, with room for a pair
     if compiling():
         from shuffle_sim.sampling.compiled_carries import pack_reports as compiled
 
@@ -199,12 +205,11 @@ def pack_reports(packed: Packed, levels: int, top: int) -> NDArray[np.uint8]:
 
 
 @lru_cache(maxsize=16)
-def _digit_table(levels: int) -> NDArray[np.uint64]:
-    """Bits of a number at every other place, the lowest first: room for a pair at each level."""
+def _digit_table(levels: int, first: int, step: int) -> NDArray[np.uint64]:
+    """The bits of every number below 2^levels, spread: bit l comes to place first + step l."""
     numbers, table = np.arange(1 << levels, dtype=np.uint64), np.zeros(1 << levels, np.uint64)
     for level in range(levels):
-        bit = numbers >> np.uint64(level) & np.uint64(1)
-        table |= bit << np.uint64(2 * (levels - 1 - level))
+        table |= (numbers >> level & 1) << (first + step * level)
     return table
 
 

@@ -37,6 +37,21 @@ def _prefetch(_, array, place):
 prefetch: Any = intrinsic(_prefetch)
 
 
+def _put_word(_, array, place, word):
+    """Store the eight bytes of a word from array[place] on, wherever that is."""
+
+    def build(context, builder, signature, arguments):
+        data = make_array(signature.args[0])(context, builder, arguments[0]).data
+        spot = builder.gep(data, [arguments[1]])
+        builder.store(arguments[2], builder.bitcast(spot, ir.IntType(64).as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.uint64), build
+
+
+put_word: Any = intrinsic(_put_word)
+
+
 def _fill_rows(_, state, out):
     """The loop of `fill` on vectors of sixteen words, its state in registers."""
 

@@ -6,7 +6,7 @@ Integers are cast after each step: numba would widen them to 64 bits.
 import numba
 import numpy as np
 
-from shuffle_sim.sampling.compiled import fill
+from shuffle_sim.sampling.compiled import fill, put_word
 
 _jit = numba.njit(cache=True, boundscheck=False, nogil=True)
 _QUARTERS = np.uint64(0x0001000100010001)
@@ -85,17 +85,19 @@ def digit_sums(packed, levels, sums):
 
 
 @_jit
-def digit_counts(packed, levels, out):
-    """See `carries.digit_counts`; out (users, d, levels + 1)."""
+def digit_counts(packed, levels, digits, out):
+    """See `carries.digit_counts`; a coordinate's counts are bytes of one word.
+
+    digits: a table of `carries`. out, flat: bytes, eight more than there are counts.
+    """
     d, users = packed.shape
-    for s in range(0, users, 64):
+    mask, top, place = np.uint32((1 << levels) - 1), np.uint64(8 * levels), 0
+    for i in range(users):
         for j in range(d):
-            for i in range(s, min(s + 64, users)):
-                value, counts = packed[j, i], out[i, j]
-                for level in range(levels):
-                    both = np.uint32(value >> np.uint32(level))
-                    counts[level] = (both & np.uint32(1)) + ((both >> np.uint32(16)) & np.uint32(1))
-                counts[levels] = (value & np.uint32(65535)) >> np.uint32(levels)
+            number, kept = packed[j, i] & np.uint32(65535), packed[j, i] >> np.uint32(16)
+            rest = np.uint64(number >> np.uint32(levels))
+            put_word(out, place, digits[number & mask] + digits[kept] + (rest << top))
+            place += levels + 1
 
 
 @_jit
