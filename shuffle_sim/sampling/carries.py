@@ -19,7 +19,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffle_sim.sampling.kernels import Floats, Ints, compiling, multipliers, scratch
+from shuffle_sim.sampling.kernels import Floats, Ints, ahead, compiling, multipliers, scratch
 
 Packed = NDArray[np.uint32]
 MAX_NUMBER, MAX_LEVELS, MAX_WORD = (1 << 15) - 2, 15, 56
@@ -71,6 +71,7 @@ def split_numbers(
             end,
             r,
             np.int32(mask),
+            ahead(),
             state,
             random,
             words,

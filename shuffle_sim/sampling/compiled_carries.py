@@ -6,26 +6,45 @@ Integers are cast after each step: numba would widen them to 64 bits.
 import numba
 import numpy as np
 
-from shuffle_sim.sampling.compiled import fill, put_word
+from shuffle_sim.sampling.compiled import fill, prefetch, put_word
 
 _jit = numba.njit(cache=True, boundscheck=False, nogil=True)
 _QUARTERS = np.uint64(0x0001000100010001)
 
 
 @_jit
+def _untie(values, factors, start, most, r, moved, ties, seen, packed):
+    """Decide the tied values of a piece; returns how many uniforms are used then."""
+    for i in range(values.size):
+        low = moved[i] & 65535
+        if low >= 65536 - r:
+            scaled = values[i] * factors[i] + start
+            rest = min(scaled, most) - np.int32(scaled)
+            for _ in range(r):
+                rest += ties[seen % ties.size]
+                seen += 1
+            if rest >= 65536 - low:  # and not low + rest: that is rounded more
+                packed[i] += np.uint32(1)
+    return seen
+
+
+@_jit
 def split_numbers(
-    columns, multipliers, start, most, r, mask, state, random, words, coins, ties, out
+    columns, multipliers, start, most, r, mask, ahead, state, random, words, coins, ties, out
 ):
     """See `carries.split_numbers`; a piece is gone through again only if one value is tied.
 
-    state and random are those of `compiled.fill`. words and coins are views of random: r words and
-    a coin for each value of some whole pieces of 512. ties: uniforms.
+    ahead, state and random are those of `compiled.rounded_sum`. words and coins are views of
+    random: r words and a coin for each value of some whole pieces of 512. ties: uniforms.
     """
     d, users = columns.shape
-    used, thrown, seen = words.size, 0, 0
+    used, thrown, seen, fetched = words.size, 0, 0, 0
     moved = np.empty(512, np.int32)
     for j in range(d):
         for s in range(0, users, 512):
+            for line in range(fetched, min(fetched + 512, ahead.size), 8):
+                prefetch(ahead, line)
+            fetched += 512
             if used == words.size:
                 fill(state, random)
                 used, thrown = 0, 0
@@ -46,16 +65,7 @@ def split_numbers(
                 number = np.int32(np.int32(place >> np.int32(16)) + coin)
                 packed[i] = np.uint32(number | np.int32(np.int32(coin ^ mask) << np.int32(16)))
             if tied:
-                for i in range(size):
-                    low = moved[i] & 65535
-                    if low >= 65536 - r:
-                        scaled = values[i] * factors[i] + start
-                        rest = min(scaled, most) - np.int32(scaled)
-                        for _ in range(r):
-                            rest += ties[seen % ties.size]
-                            seen += 1
-                        if rest >= 65536 - low:  # and not low + rest: that is rounded more
-                            packed[i] += np.uint32(1)
+                seen = _untie(values, factors, start, most, r, moved, ties, seen, packed)
             used += 512 * r
             thrown += 512
 

@@ -78,6 +78,12 @@ def expect(rows: Floats | None) -> None:
     _expected.set(rows)
 
 
+def ahead() -> Floats:
+    """The rows that are read next, flat, for a compiled kernel to fetch; or nothing."""
+    expected = _expected.get()
+    return np.empty(0) if expected is None else expected.T.reshape(-1)
+
+
 def margins_and_norms(rows: Floats, theta: Floats) -> tuple[Floats, Floats]:
     """<row, theta> and ||row||^2 of every row, in one pass; rows (users, d) in Fortran order."""
     if compiling() and rows.flags.f_contiguous:
@@ -115,13 +121,12 @@ def rounded_sum(
         return np.asarray(sums + np.bincount(ups // columns.shape[1], minlength=len(columns)))
     from shuffle_sim.sampling.compiled import rounded_sum as compiled
 
-    sums, expected = np.empty(len(columns), np.int64), _expected.get()
-    ahead = np.empty(0) if expected is None else expected.T.reshape(-1)
+    sums = np.empty(len(columns), np.int64)
     compiled(
         columns,
         multipliers(columns, factors, scale),
         offset * (_LOW + 1),
-        ahead,
+        ahead(),
         *_random(columns.size, rng),
         sums,
     )

@@ -8,7 +8,7 @@ import pytest
 
 from shuffle_sim.auditing.conformance import LawError, check_pmf
 from shuffle_sim.privacy.bounds import carry
-from shuffle_sim.sampling import compiled
+from shuffle_sim.sampling import compiled, kernels
 from shuffle_sim.sampling.carries import (
     MAX_LEVELS,
     MAX_NUMBER,
@@ -214,3 +214,17 @@ def test_numbers_never_leave_their_range(most, r):
         assert max(numbers) <= math.ceil(most) + r - 1
         assert numbers[:2] == ([r - 1, r - 1] if word else [0, 0])
         assert numbers[2] >= (math.ceil(most) + r - 1 if word else math.floor(most))
+
+
+@pytest.mark.parametrize("size", [1, 511, 5000, 20_000])
+def test_what_is_read_next_changes_nothing(size):
+    columns = np.random.default_rng(8).random((3, 1500))
+    nothing = np.asfortranarray(np.full((size, 3), np.nan))
+    with using("compiled"):
+        packed = []
+        for coming in (None, nothing):
+            kernels.expect(coming)
+            rng = np.random.default_rng(9)
+            packed.append(split_numbers(columns, None, 5.0, 0.0, 5.0, 2, 2, rng).copy())
+        kernels.expect(None)
+    assert (packed[0] == packed[1]).all()
