@@ -76,7 +76,9 @@ def two_worlds(
     found = [moments(law) for law, _ in others]
     mean = sum(count * mean for (mean, _), (_, count) in zip(found, others, strict=True))
     spread = np.sqrt(sum(count * var for (_, var), (_, count) in zip(found, others, strict=True)))
-    sizes = (math.ceil(15 * each) + 2 * math.ceil(pair[1]) + 12 for each in spread)
+    # What is beyond wraps around: that is post-processing of less than 1e-13, at two levels 1e-8.
+    reach = 15 if levels < 2 else 12
+    sizes = (math.ceil(reach * each) + 2 * math.ceil(pair[1]) + 12 for each in spread)
     shape = tuple(fft.next_fast_len(size, real=True) for size in sizes)
     ends = [[*others, (user_law(w, r, levels, b), 1)] for w in pair]
     one, other = (view_law(people, mean, shape) for people in ends)
@@ -120,6 +122,7 @@ CASES = [
     (3000, 0.4, 2, 0, (0.02, 0.05)),
     (200, 2.5, 5, 0, (1.0,)),
     (9999, 11.5, 2, 1, (1.0,)),
+    (3640, 3.5456, 3, 1, (0.17, 0.3)),  # 0.89 of what is promised: the tightest found with levels
 ]
 
 
@@ -153,16 +156,16 @@ def test_no_view_has_more_delta_than_promised(m, g, r, levels, epsilons):
     ("m", "g", "r", "levels", "epsilon"),
     [
         (150, 2.0, 3, 0, 0.5),
-        (700, 1.7, 2, 1, 0.1),
-        (700, 1.7, 2, 1, 0.5),
-        (1500, 4.6, 2, 1, 1.0),
-        (900, 3.0, 4, 1, 0.5),
+        pytest.param(700, 1.7, 2, 1, 0.1, marks=pytest.mark.full),
+        pytest.param(700, 1.7, 2, 1, 0.5, marks=pytest.mark.full),
+        pytest.param(1500, 4.6, 2, 1, 1.0, marks=pytest.mark.full),
+        pytest.param(900, 3.0, 4, 1, 0.5, marks=pytest.mark.full),
         pytest.param(700, 2.0, 5, 2, 0.5, marks=pytest.mark.full),
     ],
 )
 def test_where_few_users_carry_less_is_told_than_promised(m, g, r, levels, epsilon):
     """Near the fewest users for which anything is proven; there the bound is not tight."""
-    (worst,) = worst_deltas(m, g, r, levels, [epsilon], most=13 if levels < 2 else 2)
+    (worst,) = worst_deltas(m, g, r, levels, [epsilon], most=7 if levels < 2 else 1)
     assert 1e-10 < worst <= promised(m, g, r, levels, epsilon) < 0.1
 
 
