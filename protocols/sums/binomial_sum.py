@@ -47,6 +47,11 @@ class BinomialSum(PlannedSum):
         return {"g": self.g, "b": self.b, "p": self.p}
 
     @property
+    def bits(self) -> int:
+        """g + b."""
+        return self.g + self.b
+
+    @property
     def g(self) -> int:
         """Rounding steps over the range."""
         return self.randomizer.g

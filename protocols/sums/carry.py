@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.sums.encoding import SumRandomizer, admitted, opposite_ends
+from protocols.sums.rotation import padded, rotated, unrotated
 from shuffle_sim.arrays import Floats, Scaled, Values, dense
-from shuffle_sim.errors import positive, real
+from shuffle_sim.errors import ParameterError, integer, positive, real
 from shuffle_sim.privacy.bounds import carry
 from shuffle_sim.privacy.carry_planner import top
 from shuffle_sim.privacy.events import CarrySumEvent
@@ -49,6 +50,8 @@ class CarryRandomizer(SumRandomizer):
         width: length of its range.
         norm_bound: l2 bound of the vector, to which longer ones are scaled; None: coordinates are
             clipped to the range.
+        span: vectors' coordinates are clipped to this part of the range, around its middle.
+        rotation: public seed of a random rotation before that; None: there is none.
     """
 
     coordinates: int
@@ -59,6 +62,8 @@ class CarryRandomizer(SumRandomizer):
     lower: float
     width: float
     norm_bound: float | None = None
+    span: float = 1.0
+    rotation: int | None = None
 
     def __post_init__(self) -> None:
         """Check every range."""
@@ -67,12 +72,31 @@ class CarryRandomizer(SumRandomizer):
         real("lower", self.lower, -math.inf, math.inf)
         if self.norm_bound is not None:
             positive("norm_bound", self.norm_bound)
+        elif self.span != 1 or self.rotation is not None:
+            raise ParameterError("span, rotation", (self.span, self.rotation), "of vectors only")
+        if self.rotation is not None:
+            integer("rotation", self.rotation, 0, 2**63 - 1)
+
+    @property
+    def sent(self) -> int:
+        """Coordinates that are sent: a rotation fills up to a power of two."""
+        return self.coordinates if self.rotation is None else padded(self.coordinates)
+
+    @property
+    def steps(self) -> float:
+        """Rounding steps over the range to which a coordinate is clipped."""
+        return self.g * self.span
+
+    @property
+    def lowest(self) -> float:
+        """Its lower end."""
+        return self.lower + (1 - self.span) / 2 * self.width
 
     @cached_property
     def alphabet(self) -> Alphabet:
         """One label per coordinate and level, one-bit symbols."""
         columns = (2,) * self.levels + (self.top,)
-        return Alphabet(self.coordinates * (self.levels + 1), 2, columns * self.coordinates)
+        return Alphabet(self.sent * (self.levels + 1), 2, columns * self.sent)
 
     @property
     def per_label(self) -> int:
@@ -82,12 +106,12 @@ class CarryRandomizer(SumRandomizer):
     @property
     def largest(self) -> int:
         """The largest number before it is split."""
-        return top(self.g, self.r, self.b, 0)
+        return top(self.steps, self.r, self.b, 0)
 
     @property
     def top(self) -> int:
         """The largest rest at the last level."""
-        return top(self.g, self.r, self.b, self.levels)
+        return top(self.steps, self.r, self.b, self.levels)
 
     @property
     def bits(self) -> int:
@@ -103,10 +127,17 @@ class CarryRandomizer(SumRandomizer):
         """Vectors longer than the bound are scaled to it, scalars clipped; how many users' were."""
         return admitted(values, self.coordinates, self.lower, self.width, self.norm_bound)
 
-    def _scaled(self, xs: Values) -> Floats:
-        """In steps, shape (users, coordinates)."""
+    def _clipped(self, xs: Values) -> Floats:
+        """As they are sent, shape (users, sent): rotated, and clipped to the range."""
         rows = dense(xs).reshape(len(xs), self.coordinates)
-        return np.asarray(np.clip((rows - self.lower) * (self.g / self.width), 0.0, self.g))
+        if self.rotation is not None:
+            rows = rotated(rows, self.rotation)
+        return np.asarray(np.clip(rows, self.lowest, self.lowest + self.span * self.width))
+
+    def _scaled(self, xs: Values) -> Floats:
+        """In steps above the lower end, shape (users, sent)."""
+        above = (self._clipped(xs) - self.lowest) * (self.g / self.width)
+        return np.clip(above, 0.0, self.steps, out=above)
 
     def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
         """One coordinate after the other: round, then digit by digit, a fair coin for each."""
@@ -129,10 +160,16 @@ class CarryRandomizer(SumRandomizer):
 
     def _packed(self, xs: Values, rng: np.random.Generator) -> Packed:
         """Numbers and coins, as the kernels pack them."""
-        rows, factors = (xs.rows, xs.factors) if isinstance(xs, Scaled) else (xs, None)
-        columns, steps = rows.reshape(len(xs), self.coordinates).T, self.g / self.width
-        offset = -self.lower * steps
-        packed = split_numbers(columns, factors, steps, offset, self.g, self.r, self.levels, rng)
+        whole = self.span == 1 and self.rotation is None  # then nothing is left to clip
+        if whole and isinstance(xs, Scaled):
+            rows, factors = xs.rows, xs.factors
+        else:
+            rows, factors = dense(xs) if whole else self._clipped(xs), None
+        columns, scale = rows.reshape(len(xs), self.sent).T, self.g / self.width
+        offset = -self.lowest * scale
+        packed = split_numbers(
+            columns, factors, scale, offset, self.steps, self.r, self.levels, rng
+        )
         if self.b:
             noise = half_binomial(self.b, packed.shape, rng)
             np.add(packed, noise, out=packed, casting="unsafe")
@@ -175,15 +212,16 @@ class CarryRandomizer(SumRandomizer):
         return Messages.from_symbols(self.alphabet, bits.astype(np.uint8)[:, :, None])
 
     def totals(self, tally: Tally) -> NDArray[np.int64]:
-        """The exact sum of the numbers of all reports, shape (coordinates,)."""
-        ones = tally.sums.reshape(self.coordinates, self.levels + 1)
+        """The exact sum of the numbers of all reports, shape (sent,)."""
+        ones = tally.sums.reshape(self.sent, self.levels + 1)
         weights = 2 ** np.arange(self.levels + 1, dtype=np.int64)
         return np.asarray(ones @ weights - tally.reports * (2**self.levels - 1))
 
     def estimate(self, tally: Tally) -> Floats:
-        """The analyzer: (width/g) (total - R center) + R lower for R reports received."""
+        """The analyzer: (width/g) (total - R center) + R lowest for R reports, rotated back."""
         above = self.totals(tally) - tally.reports * self.center
-        return np.asarray((self.width / self.g) * above + tally.reports * self.lower, np.float64)
+        sums = np.asarray((self.width / self.g) * above + tally.reports * self.lowest, np.float64)
+        return sums if self.rotation is None else unrotated(sums, self.rotation, self.coordinates)
 
     def variance(self, reports: int, xs: Floats | None = None) -> Floats:
         """(width/g)^2 R ((r + 1)/12 + b/4) in each coordinate, whatever the data are."""
@@ -191,19 +229,23 @@ class CarryRandomizer(SumRandomizer):
         return np.full(self.coordinates, (self.width / self.g) ** 2 * reports * each)
 
     def reach(self) -> tuple[float, float]:
-        """How far only ones move a coordinate up from datum 0, and only zeros down."""
+        """How far only ones move a coordinate that is sent up from datum 0, and only zeros down."""
         carried, step = 2**self.levels - 1, self.width / self.g
         most = carried + 2**self.levels * self.top
-        up = step * (most - self.center) + self.lower
-        return up, step * (carried + self.center) - self.lower
+        up = step * (most - self.center) + self.lowest
+        return up, step * (carried + self.center) - self.lowest
 
     def manipulation(self, attackers: int, reports: int) -> float:
         """All ones, or all zeros if that is farther from the datum 0."""
-        return attackers * math.sqrt(self.coordinates) * max(self.reach())
+        return attackers * math.sqrt(self.sent) * max(self.reach())
 
     def worst_pair(self) -> tuple[Floats, Floats]:
-        """Two data at opposite ends of the range in coordinate 0."""
-        return opposite_ends(self.coordinates, self.lower, self.width, self.norm_bound)
+        """Two data at opposite ends of the range in the first coordinate that is sent."""
+        if self.rotation is None or self.norm_bound is None:
+            return opposite_ends(self.coordinates, self.lower, self.width, self.norm_bound)
+        first = unrotated(np.eye(1, self.sent)[0], self.rotation, self.coordinates)
+        end = first * (self.norm_bound / float(np.linalg.norm(first)))
+        return -end, end
 
     def count_index(self, sums: NDArray[np.int64], reports: int) -> NDArray[np.int64]:
         """The number of ones itself."""
@@ -232,4 +274,5 @@ class CarryRandomizer(SumRandomizer):
 
     def event(self, users: int) -> CarrySumEvent:
         """The release of the view, with the randomness of `users` honest users."""
-        return CarrySumEvent(users, self.g, self.r, self.b, self.levels, self.coordinates)
+        shape = self.g, self.r, self.b, self.levels, self.sent, self.span
+        return CarrySumEvent(users, *shape)

@@ -34,12 +34,17 @@ class PlannedSum(OneRoundSum):
     @classmethod
     def planned(cls, plan: Plan, bound: float = 1.0) -> Self:
         """With the parameters of a plan, for data in [0, bound] or in the ball of this radius."""
+        if cls.scalar:
+            return cls.of_plan(plan, upper=bound)
+        return cls.of_plan(plan, d=plan.spec.d, norm_bound=bound)
+
+    @classmethod
+    def of_plan(cls, plan: Plan, **data: Any) -> Self:
+        """With the parameters of a plan, and what the class takes beside them."""
         spec = plan.spec
-        made: dict[str, Any] = (
-            {"upper": bound} if cls.scalar else {"d": spec.d, "norm_bound": bound}
-        )
-        made |= {"n": spec.n, "delta": spec.privacy.delta, "honest_fraction": spec.honest_fraction}
-        return cls(**made, **plan.parameters)
+        made: dict[str, Any] = data | plan.parameters
+        honest = spec.honest_fraction
+        return cls(n=spec.n, delta=spec.privacy.delta, honest_fraction=honest, **made)
 
     @classmethod
     def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[Setting]:
@@ -55,9 +60,9 @@ class PlannedSum(OneRoundSum):
         """Of the randomizer, by name."""
 
     @property
+    @abstractmethod
     def bits(self) -> int:
-        """Per user and coordinate."""
-        return self.randomizer.report_bits // self.randomizer.variance(self.n).size
+        """Messages of one bit per user and coordinate that is sent."""
 
 
 class PlannedScalarSum(PlannedSum):

@@ -25,14 +25,17 @@ _SHARE = 0.02
 """Of delta, near which the total variation that is given up is chosen."""
 
 
-def top(g: float, r: int, b: int, levels: int) -> int:
-    """The largest rest of a number after so many levels, each a fair carry: rounded up halves."""
-    return -(-(math.ceil(g) + r - 1 + b) // (1 << levels))
+def top(steps: float, r: int, b: int, levels: int) -> int:
+    """The largest rest of a number after so many levels, each a fair carry: rounded up halves.
+
+    `steps` is the range of a coordinate, g times the span.
+    """
+    return -(-(math.ceil(steps) + r - 1 + b) // (1 << levels))
 
 
-def bits(g: float, r: int, b: int, levels: int) -> int:
+def bits(steps: float, r: int, b: int, levels: int) -> int:
     """One-bit messages per user and coordinate."""
-    return 2 * levels + top(g, r, b, levels)
+    return 2 * levels + top(steps, r, b, levels)
 
 
 @dataclass(frozen=True)
@@ -44,12 +47,14 @@ class CarryPlan(Plan):
         r: uniforms.
         b: fair bits.
         levels: L.
+        span: part of g that is the range of a coordinate.
     """
 
     g: float
     r: int
     b: int
     levels: int
+    span: float = 1.0
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -59,20 +64,21 @@ class CarryPlan(Plan):
     @property
     def event(self) -> CarrySumEvent:
         """What one round costs, with the honest users' randomness."""
-        spec = self.spec
-        return CarrySumEvent(spec.honest, self.g, self.r, self.b, self.levels, spec.d)
+        shape = self.g, self.r, self.b, self.levels
+        return CarrySumEvent(self.spec.honest, *shape, self.spec.d, self.span)
 
     @property
     def bits(self) -> int:
         """2 levels and the largest rest."""
-        return bits(self.g, self.r, self.b, self.levels)
+        return bits(self.g * self.span, self.r, self.b, self.levels)
 
 
 @dataclass(frozen=True)
 class _Search:
-    """The choices for a spec."""
+    """The choices for a spec, where coordinates span a part of g."""
 
     spec: SumSpec
+    span: float
 
     def ratio(self, g: float, r: int, b: int) -> float:
         """Noise over the central Gaussian's."""
@@ -81,7 +87,7 @@ class _Search:
     def private(self, g: float, r: int, b: int, levels: int) -> bool:
         """Whether a choice keeps the privacy asked for; the accountant tries more than here."""
         spec, privacy = self.spec, self.spec.privacy
-        each = carry.Carries(spec.honest - 1, g, r, b, levels, spec.d)
+        each = carry.Carries(spec.honest - 1, g, r, b, levels, spec.d, self.span)
         cost = each.revealed * spec.rounds * (1 + math.exp(privacy.epsilon))
         near = _SHARE * privacy.delta / cost
         nus = sorted(carry.NUS, key=lambda nu: abs(math.log(nu / near)))[:3]
@@ -100,29 +106,39 @@ class _Search:
     def fitting(self, most: int) -> Iterator[tuple[float, int, int, int]]:
         """The (most steps, r, b, L) that fit so many bits; not more than a Gaussian would allow."""
         for r, b, levels in product(carry.UNIFORMS, _BITS, range(min(most // 2, _LEVELS + 1))):
-            steps = min(((most - 2 * levels) << levels) - (r - 1) - b, self.ratio(1.0, r, b))
+            steps = ((most - 2 * levels) << levels) - (r - 1) - b
             if steps > 0:
-                yield float(steps), r, b, levels
+                whole = steps / self.span * (1 - 1e-15)  # times the span, it must not be above
+                yield min(whole, self.ratio(1.0, r, b)), r, b, levels
 
     def plan(self, g: float, r: int, b: int, levels: int) -> CarryPlan:
         """With what it costs and gives."""
         spec = self.spec
-        event = CarrySumEvent(spec.honest, g, r, b, levels, spec.d)
+        event = CarrySumEvent(spec.honest, g, r, b, levels, spec.d, self.span)
         accountant = ShuffleAccountant().compose(event, spec.rounds)
         epsilon = accountant.get_epsilon(spec.privacy.delta)
-        return CarryPlan(spec, self.ratio(g, r, b), epsilon, g, r, b, levels)
+        return CarryPlan(spec, self.ratio(g, r, b), epsilon, g, r, b, levels, self.span)
 
 
 def choose_carries(
-    spec: SumSpec, noise_ratio: float | None = None, max_bits: int | None = None
+    spec: SumSpec,
+    noise_ratio: float | None = None,
+    max_bits: int | None = None,
+    span: float = 1.0,
 ) -> CarryPlan:
     """The fewest bits at a noise ratio over the central Gaussian's, or the least noise in max_bits.
+
+    Args:
+        spec: what is to be summed; coordinates as they are sent.
+        noise_ratio: standard deviation over the central Gaussian's.
+        max_bits: bits per user and coordinate.
+        span: coordinates are clipped to this part of the range, in (0, 1].
 
     Raises:
         ParameterError: if both or neither are given, or what is asked for cannot be had.
     """
     one_wish(noise_ratio, max_bits)
-    search = _Search(spec)
+    search = _Search(spec, real("span", span, 0.0, 1.0))
     if not any(search.private(_TINY, r, b, 0) for r, b in _SHAPES):
         allowed = "more: the honest users' randomness does not protect any sum"
         raise ParameterError("n", spec.n, allowed)
@@ -146,8 +162,9 @@ def _fewest_bits(search: _Search, noise_ratio: float) -> int | None:
     choices: list[tuple[int, float, int, int, int]] = []
     for r, b in _SHAPES:
         g = search.ratio(1.0, r, b) / noise_ratio  # the fewest steps with so little noise
-        for levels in range(min(top(g, r, b, 0).bit_length(), _LEVELS + 1)):
-            choices.append((bits(g, r, b, levels), g, r, b, levels))
+        steps = g * search.span
+        for levels in range(min(top(steps, r, b, 0).bit_length(), _LEVELS + 1)):
+            choices.append((bits(steps, r, b, levels), g, r, b, levels))
     return next((choice[0] for choice in sorted(choices) if search.private(*choice[1:])), None)
 
 

@@ -4,7 +4,7 @@ Each kind is dominated by simple parts: (epsilon, delta)-private steps by random
 reveals the datum with probability delta, everything else by one Gaussian pair. Together they give
 (docs: theory, Composition)
 
-    delta(eps) = 1 - q + q E delta_GDP(eps - S; mu) + given up,
+    delta(eps) = 1 - q + q E delta_GDP(eps - S; mu) + given up + (1 + e^eps) changed,
 
 with q the probability that no step reveals, and S the sum of the steps' signed epsilons. The order,
 the kinds and the queries may be chosen adaptively, and interactive releases may be interleaved:
@@ -36,16 +36,22 @@ class Parts:
         steps: (epsilon, delta, count) of releases that are (epsilon, delta)-private each.
         mu: of the Gaussian pair that dominates all the others.
         given_up: probability with which neither of them does.
+        changed: total variation of each world from one that they dominate.
     """
 
     steps: tuple[tuple[float, float, int], ...] = ()
     mu: float = 0.0
     given_up: float = 0.0
+    changed: float = 0.0
 
     def __add__(self, other: "Parts") -> "Parts":
         """Both groups of releases."""
-        mu = math.hypot(self.mu, other.mu)
-        return Parts(self.steps + other.steps, mu, self.given_up + other.given_up)
+        return Parts(
+            self.steps + other.steps,
+            math.hypot(self.mu, other.mu),
+            self.given_up + other.given_up,
+            self.changed + other.changed,
+        )
 
     def delta(self, epsilon: float) -> float:
         """delta at `epsilon`, at most 1."""
@@ -54,16 +60,17 @@ class Parts:
         hidden = math.fsum(count * math.log1p(-d) for _, d, count in self.steps)
         shifts, weights = self._shifts()
         mixture = float(weights @ delta_gdp(epsilon - shifts, np.full_like(shifts, self.mu)))
-        return min(1.0, -math.expm1(hidden) + math.exp(hidden) * mixture + self.given_up)
+        lost = self.given_up + (1 + math.exp(min(epsilon, 700.0))) * self.changed
+        return min(1.0, -math.expm1(hidden) + math.exp(hidden) * mixture + lost)
 
     def epsilon(self, delta: float) -> float:
         """The least epsilon at `delta`, rounded up; infinite where there is none."""
         if not self.finite:
             return math.inf
         if delta == 0:
-            private = self.mu == 0 and self.given_up == 0 and all(d == 0 for _, d, _ in self.steps)
-            return math.fsum(e * count for e, _, count in self.steps) if private else math.inf
-        if not self.steps:
+            lost = max(self.mu, self.given_up, self.changed, *(d for _, d, _ in self.steps), 0.0)
+            return math.inf if lost else math.fsum(e * count for e, _, count in self.steps)
+        if not self.steps and not self.changed:
             left = delta - self.given_up
             return epsilon_gdp(left, self.mu) if left > 0 else math.inf
         return least_epsilon(self.delta, delta)

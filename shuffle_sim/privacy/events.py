@@ -83,6 +83,7 @@ class CarrySumEvent(PrivacyEvent):
         bits: b.
         levels: L, digits before the rest.
         coordinates: d.
+        span: at most this part of g is the difference in one coordinate; in (0, 1].
     """
 
     honest: int
@@ -91,6 +92,7 @@ class CarrySumEvent(PrivacyEvent):
     bits: int = 0
     levels: int = 0
     coordinates: int = 1
+    span: float = 1.0
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -100,6 +102,7 @@ class CarrySumEvent(PrivacyEvent):
         integer("b", self.bits, 0, 2**10)
         integer("levels", self.levels, 0, 40)
         integer("d", self.coordinates)
+        real("span", self.span, 0.0, 1.0)
 
     def with_honest(self, honest: int) -> PrivacyEvent:
         """Never more than was counted on: what others send is post-processing."""

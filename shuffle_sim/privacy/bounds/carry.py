@@ -140,7 +140,9 @@ def step(odd: int, shift: int, nu: float) -> float:
     return max(5.13, float(((top / left)[1:] / hazard[:-1]).max()))
 
 
-def carry_mu(m: int, g: float, r: int, levels: int, d: int, nu: float) -> float:
+def carry_mu(
+    m: int, g: float, r: int, levels: int, d: int, nu: float, widest: float = math.inf
+) -> float:
     """mu of what the carries tell beside the totals (Theorem 2); infinite where nothing is proven.
 
     Args:
@@ -150,9 +152,10 @@ def carry_mu(m: int, g: float, r: int, levels: int, d: int, nu: float) -> float:
         levels: L.
         d: coordinates.
         nu: as in `sigma`.
+        widest: sensitivity of one coordinate, if less than g.
     """
-    shift = math.ceil(g)
-    transfers = float(shift) if d == 1 else g + math.sqrt(d)
+    shift = math.ceil(min(g, widest))
+    transfers = min(math.sqrt(d) * shift, g + math.sqrt(d))  # root of the sum of K_j^2
     total = 0.0
     for level in range(levels):
         odd = odd_users(m, r, level, nu) - 2 * shift
@@ -163,7 +166,9 @@ def carry_mu(m: int, g: float, r: int, levels: int, d: int, nu: float) -> float:
 
 @dataclass(frozen=True)
 class Carries:
-    """A round: m others, sensitivity g in counts, r uniforms, b bits, L levels, d coordinates."""
+    """A round: m others, sensitivity g in counts, r uniforms, b bits, L levels, d coordinates, of
+    which each changes by g span at most.
+    """
 
     m: int
     g: float
@@ -171,14 +176,25 @@ class Carries:
     b: int
     levels: int
     d: int
+    span: float = 1.0
 
     def mu(self, nu: float) -> float:
         """Of a Gaussian pair that dominates the view, up to `revealed` nu; maybe infinite."""
         spread = sigma(self.m, self.r, self.b, nu)
         if spread == 0:
             return math.inf
-        carries = carry_mu(self.m, self.g, self.r, self.levels, self.d, nu)
-        return math.hypot(self.g / spread, carries) * _INFLATE
+        carries = carry_mu(self.m, self.reach, self.r, self.levels, self.d, nu, self.widest)
+        return math.hypot(self.reach / spread, carries) * _INFLATE
+
+    @property
+    def widest(self) -> float:
+        """Largest difference in one coordinate, in counts."""
+        return self.g * self.span
+
+    @property
+    def reach(self) -> float:
+        """Largest l2 difference: in a ball of g, and in a cube of g span."""
+        return min(self.g, math.sqrt(self.d) * self.widest)
 
     @property
     def revealed(self) -> int:
@@ -196,11 +212,11 @@ def delta(rounds: Rounds, epsilon: float, nus: Iterable[float] = NUS) -> float:
     delta_GDP(e; mu) + (1 + e^e) times the total variation is convex in e^e. Its minimum is where
     Phi(-mu/2 - e/mu) is the total variation.
     """
-    return min(_delta(epsilon, *_composed(rounds, nu)) for nu in nus)
+    return min(_delta(epsilon, *composed(rounds, nu)) for nu in nus)
 
 
 @lru_cache(maxsize=1 << 12)
-def _composed(rounds: Rounds, nu: float) -> tuple[float, float]:
+def composed(rounds: Rounds, nu: float) -> tuple[float, float]:
     """mu of a Gaussian pair that dominates all rounds, and the total variation given up."""
     squares = math.fsum(count * each.mu(nu) ** 2 for each, count in rounds)
     return math.sqrt(squares), nu * sum(count * each.revealed for each, count in rounds)

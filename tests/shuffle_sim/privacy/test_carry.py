@@ -15,9 +15,10 @@ from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds import carry
 from shuffle_sim.privacy.bounds.binomial import lower_tail
-from shuffle_sim.privacy.bounds.gaussian import delta_gdp
+from shuffle_sim.privacy.bounds.gaussian import delta_gdp, epsilon_gdp
 from shuffle_sim.privacy.carry_planner import bits, check_proven, choose_carries
 from shuffle_sim.privacy.carry_theorem import Carry
+from shuffle_sim.privacy.composition import Parts
 from shuffle_sim.privacy.events import CarrySumEvent, GaussianEvent
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec
@@ -401,6 +402,33 @@ def test_many_kinds_of_rounds_compose_as_gaussians():
     together = epsilon(first, second)
     assert max(alone) < together < 0.95 * sum(alone)
     assert together < epsilon(first, second, GaussianEvent(20.0)) < math.inf
+
+
+def test_beside_other_kinds_they_count_as_a_gaussian():
+    """Within 1 % of a Gaussian of their mu; as one step they would cost 40 % more."""
+    events = CarrySumEvent(10_000, 5.0, levels=1, coordinates=3), GaussianEvent(4.0)
+    accountant = ShuffleAccountant().compose(events[0], 5).compose(events[1])
+    found = accountant.get_epsilon(1e-6)
+    mu, _ = carry.composed(((carry.Carries(9_999, 5.0, 2, 0, 1, 3), 5),), 1e-7)
+    least = epsilon_gdp(1e-6, math.hypot(mu, 1 / 4))
+    step = min(
+        Parts(((Carry().epsilon(((events[0], 5),), share), share, 1),), 1 / 4).epsilon(1e-6)
+        for share in np.geomspace(1e-9, 9e-7, 40)
+    )
+    assert least < found < 1.01 * least < step / 1.4
+    assert accountant.get_delta(found) == pytest.approx(1e-6, rel=0.05)
+
+
+def test_what_is_changed_costs_in_both_worlds():
+    """A pair that needs all of it: an epsilon-private one, moved by a total variation each."""
+    epsilon, changed = 2.0, 0.01
+    private = np.array([math.exp(epsilon), 1.0]) * changed  # of one event, from x and x'
+    event = private + changed * np.array([1, -1])
+    exact = event[0] - math.exp(epsilon) * event[1]
+    parts = Parts(((epsilon, 0.0, 1),), changed=changed)
+    assert parts.delta(epsilon) == pytest.approx(exact) == (1 + math.exp(epsilon)) * changed
+    assert Parts(changed=changed).epsilon(exact) <= epsilon * (1 + 1e-9)
+    assert Parts(changed=changed).epsilon(0.0) == math.inf
 
 
 def test_fewer_honest_users_cost_more():

@@ -217,6 +217,43 @@ def test_two_coordinates_have_at_most_the_delta_promised(m, g, r, levels, epsilo
     assert 1e-12 < worst <= limit < planted
 
 
+@pytest.mark.parametrize(("levels", "cases", "tightest"), [(0, 300, 0.95), (1, 12, 0.2)])
+@pytest.mark.full
+def test_a_search_finds_no_view_above_the_promise(levels, cases, tightest):
+    """Random sizes, shapes, epsilons, others and pairs, where the promise is a delta of use."""
+    rng, ratios = np.random.default_rng(levels), []
+    while len(ratios) < cases:
+        m = int(np.exp(rng.uniform(*np.log((700, 3000) if levels else (60, 6000)))))
+        r, b = int(rng.choice(carry.UNIFORMS)), int(rng.choice((0, 0, 1, 3)))
+        epsilon = float(np.exp(rng.uniform(*np.log((0.1, 6.0)))))
+        g = math.sqrt(m) * float(np.exp(rng.uniform(*np.log((0.005, 0.5)))))
+        limit = promised(m, g, r, levels, epsilon, b=b)
+        if not 1e-9 < limit < 1e-2:
+            continue
+        mixture = list(mixtures(g, rng, 6))[int(rng.integers(10))]
+        pair = (0.0, g) if rng.random() < 0.6 else (0.1 * g * rng.random(), g)
+        views = two_worlds(m, r, levels, mixture, pair, b)
+        ratios.append(hockey_stick(*views, epsilon) / limit)
+    assert tightest < max(ratios) <= 1
+
+
+@pytest.mark.parametrize(
+    ("m", "g", "r", "levels", "span"),
+    [(600, 7.0, 3, 0, 0.4), (1500, 5.0, 2, 0, 0.72), (3640, 3.5456, 3, 1, math.sqrt(0.5))],
+)
+@pytest.mark.full
+def test_clipped_coordinates_have_at_most_the_delta_promised(m, g, r, levels, span):
+    """Both coordinates go from end to end; with the noise 10 % too small, more."""
+    far = min(span, math.sqrt(0.5)) * g
+    rounds = ((Carries(m, g, r, 0, levels, 2, span), 1),)
+    for epsilon in (0.2, 0.5):
+        found = {}
+        for scale in (1.0, 1 / 0.9):
+            views = two_worlds(m, r, levels, [(round(far) / 2, 1.0)], (0.0, scale * far))
+            found[scale] = delta_of_products([views, views], epsilon)
+        assert 1e-12 < found[1.0] <= carry.delta(rounds, epsilon) < found[1 / 0.9]
+
+
 def test_the_view_of_three_users_by_enumeration():
     """Every outcome of every coin, against the transform that the other tests use."""
     laws = [user_law(w, 2, 2) for w in (0.3, 2.71, 1.0)]

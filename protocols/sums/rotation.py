@@ -1,0 +1,119 @@
+"""A public random rotation of vectors: no coordinate is then much larger than another.
+
+It is the randomized Hadamard transform: random signs, then the Hadamard matrix over the root of its
+size, which is a power of two. It is orthogonal, so distances and with them privacy stay; the signs
+are public.
+"""
+
+import math
+from functools import lru_cache
+
+import numpy as np
+import scipy
+
+from shuffle_sim.arrays import Floats, dense
+from shuffle_sim.errors import integer, real
+
+SPAN = 3.5
+"""Default bound of a rotated coordinate, in units of norm_bound / sqrt(size)."""
+
+
+def padded(d: int) -> int:
+    """The least power of two that is at least d."""
+    return 1 << (d - 1).bit_length()
+
+
+def span_of(d: int, rotation: int | None, span: float | None) -> float:
+    """The span that is given, or else 1, and SPAN / sqrt(size) with a rotation.
+
+    Raises:
+        ParameterError: outside (0, 1].
+    """
+    if span is not None:
+        return real("span", span, 0.0, 1.0)
+    return 1.0 if rotation is None else min(1.0, SPAN / math.sqrt(padded(integer("d", d))))
+
+
+def rotated(rows: Floats, seed: int) -> Floats:
+    """Each row, filled up with zeros, with the signs of `seed`, transformed.
+
+    Args:
+        rows: shape (users, d).
+        seed: of the signs.
+
+    Returns:
+        Shape (users, padded(d)); each row of the same norm, independent of the other rows.
+    """
+    size = padded(rows.shape[1])
+    filled = np.zeros((len(rows), size))
+    filled[:, : rows.shape[1]] = rows * _signs(seed, size)[: rows.shape[1]]
+    return _hadamard(filled)
+
+
+def unrotated(vector: Floats, seed: int, d: int) -> Floats:
+    """What `rotated` made `vector`, shape (padded(d),), of: shape (d,)."""
+    size = len(vector)
+    return np.asarray((_hadamard(vector[None])[0] * _signs(seed, size))[:d])
+
+
+def _hadamard(rows: Floats) -> Floats:
+    """The fast transform along rows; in Sylvester's order, so it is its own inverse."""
+    users, size = rows.shape
+    for _ in range(size.bit_length() - 1):
+        halves = rows.reshape(users, 2, size // 2)
+        sums, differences = halves[:, 0] + halves[:, 1], halves[:, 0] - halves[:, 1]
+        rows = np.stack((sums, differences), axis=-1).reshape(users, size)
+    return dense(rows / math.sqrt(size))
+
+
+@lru_cache(maxsize=8)
+def _signs(seed: int, size: int) -> Floats:
+    """The bits of a generator whose words no version of numpy changes."""
+    words = np.random.PCG64(seed).random_raw(-(-size // 64))
+    bits = np.unpackbits(np.asarray(words, "<u8").view(np.uint8))[:size]
+    signs: Floats = 1.0 - 2.0 * bits.astype(np.float64)
+    signs.setflags(write=False)
+    return signs
+
+
+def clipping_probability(users: int, d: int, span: float) -> float:
+    """Bound of the chance that any coordinate of any user is clipped, at most 1.
+
+    By Hoeffding's inequality, over the signs and for data chosen without them.
+
+    Args:
+        users: n.
+        d: coordinates before the rotation.
+        span: bound of a rotated coordinate over the norm bound.
+    """
+    size = padded(d)
+    return 0.0 if span >= 1 else min(1.0, 2 * users * size * math.exp(-(span**2) * size / 2))
+
+
+def clipping_loss(d: int, span: float) -> float:
+    """Bound of what clipping takes from a user's vector: root mean square over the signs, in l2.
+
+    For data chosen without the signs; in units of the norm bound. Whatever the data and the signs
+    are, it is at most 1 - span.
+    """
+    k = span * math.sqrt(padded(d))
+    tail = math.exp(-(k**2) / 2) - k * math.sqrt(2 * math.pi) * float(scipy.special.ndtr(-k))
+    return min(1.0 - span, 2 * math.sqrt(max(0.0, tail)))
+
+
+def span_without_clipping(users: int, d: int, probability: float) -> float:
+    """The span at which nothing is clipped, but for `probability` over the signs.
+
+    Args:
+        users: n.
+        d: coordinates before the rotation.
+        probability: in (0, 1).
+
+    Raises:
+        ParameterError: naming the parameter, its value and the allowed range.
+    """
+    integer("users", users)
+    integer("d", d)
+    real("probability", probability, 0.0, 1.0, closed=(False, False))
+    size = padded(d)
+    return min(1.0, math.sqrt(2 * math.log(2 * size * users / probability) / size))
