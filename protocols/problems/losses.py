@@ -25,6 +25,7 @@ from shuffle_sim.sampling.kernels import margins_and_norms
 _ROUNDING = 1 + 1e-9  # rows scaled to the bound may exceed it by a rounding error
 _NEWTON, _TOLERANCE = 60, 1e-14
 _GRID = 257
+_FAR = 1e3  # margins beyond are not tried where the domain is not bounded
 
 
 class Loss(ABC):
@@ -110,6 +111,14 @@ class LinearLoss(Loss):
         """The second derivative of phi, where known: it makes `prox` faster."""
         return None
 
+    def kink(self, labels: Floats) -> tuple[Floats, Floats, float, float] | None:
+        """(sign, place, low, high) where phi is max(low r, high r), r = sign margin - place.
+
+        None where it is not of that form; its minimisers can then not be certified, if it has
+        kinks.
+        """
+        return None
+
     @property
     def label_bound(self) -> float:
         """Largest |y| allowed."""
@@ -148,7 +157,7 @@ class LinearLoss(Loss):
         Raises:
             ParameterError: if it is not convex, or steeper or more curved than it states.
         """
-        reach = self.features * radius
+        reach = min(self.features * radius, _FAR)
         margins, bound = (
             np.linspace(-reach, reach, _GRID),
             1.0 if math.isinf(self.label_bound) else self.label_bound,
@@ -239,6 +248,10 @@ class Linear(LinearLoss):
         """One."""
         return np.ones_like(margins)
 
+    def second(self, margins: Floats, labels: Floats) -> Floats | None:
+        """0."""
+        return np.zeros_like(margins)
+
     def slope(self, reach: float) -> float:
         """One."""
         return 1.0
@@ -295,6 +308,10 @@ class Hinge(LinearLoss):
     def prox(self, margins: Floats, labels: Floats, squared_norms: Floats, beta: float) -> Floats:
         """The kink becomes a ramp of width ||x||^2/beta below it."""
         return labels * ramp(labels * margins - 1, squared_norms / beta, -1.0, 0.0)
+
+    def kink(self, labels: Floats) -> tuple[Floats, Floats, float, float] | None:
+        """At margin 1 on the label's side."""
+        return labels, np.ones_like(labels), -1.0, 0.0
 
     def slope(self, reach: float) -> float:
         """One."""
