@@ -25,6 +25,9 @@ from shuffle_sim.sampling.kernels import margins_and_norms
 _ROUNDING = 1 + 1e-9  # rows scaled to the bound may exceed it by a rounding error
 _NEWTON, _TOLERANCE = 60, 1e-14
 _GRID = 257
+PULL = 0.2784645427610738
+"""W(1/e), of Lambert's function: the largest m sigmoid(-m)."""
+_ANGLES = 20_001
 _FAR = 1e3  # margins beyond are not tried where the domain is not bounded
 
 
@@ -60,6 +63,23 @@ class Loss(ABC):
     def strong_convexity(self) -> float:
         """lambda; 0 for the loss of a linear model, which is flat across x."""
         return 0.0
+
+    def gradient_diameter(self, radius: float) -> float:
+        """How far apart two rows' subgradients are at one theta, ||theta|| <= radius, at most."""
+        return 2 * self.lipschitz(radius)
+
+    def pull(self) -> float:
+        """sup of -<gradient, theta> over theta and rows; infinite where it is not known."""
+        return math.inf
+
+    def minimiser_norm(self, ridge: float) -> float:
+        """No minimiser of the mean loss + ridge/2 ||theta||^2 is longer, whatever the rows.
+
+        At a minimiser ridge ||theta||^2 <= pull; and monotone gradients bound it by those at 0.
+        """
+        by_pull = math.sqrt(self.pull() / ridge) if ridge > 0 else math.inf
+        curved = ridge + self.strong_convexity()
+        return min(by_pull, self.lipschitz(0.0) / curved if curved > 0 else math.inf)
 
     def verify(self, radius: float) -> None:
         """Refuse a loss that is not what it states where ||theta|| <= radius; all pass here."""
@@ -282,6 +302,39 @@ class Logistic(LinearLoss):
         """sigmoid(margin) sigmoid(-margin)."""
         return np.asarray(scipy.special.expit(margins) * scipy.special.expit(-margins))
 
+    def pull(self) -> float:
+        """sup of m sigmoid(-m) = W(1/e), at m = 1 + W(1/e) (Lambert)."""
+        return PULL
+
+    def minimiser_norm(self, ridge: float) -> float:
+        """The largest rho with ridge rho^2 <= m sigmoid(-m) for some m <= B rho; equal rows have it.
+
+        The right side rises up to m = 1 + W(1/e).
+        """
+        far = math.sqrt(PULL / ridge) if ridge > 0 else math.inf
+        if not ridge > 0 or self.features * far >= 1 + PULL:
+            return far
+        root: float = scipy.optimize.brentq(
+            lambda rho: ridge * rho - self.features * scipy.special.expit(-self.features * rho),
+            0.0,
+            self.features / ridge,
+            xtol=1e-300,
+            rtol=1e-14,
+        )
+        return root * (1 + 1e-13)
+
+    def gradient_diameter(self, radius: float) -> float:
+        """max over t of 2 B sin(t) sigmoid(radius B cos(t)): two rows at angle t to theta.
+
+        They mirror each other. On a grid, with what it may miss added.
+        """
+        angles, step = np.linspace(0, math.pi / 2, _ANGLES, retstep=True)
+        reach = self.features * radius
+        found = 2 * np.sin(angles) * scipy.special.expit(reach * np.cos(angles))
+        # Between two angles the function is above the higher by at most its second derivative.
+        bend = 2 * (1 + 2 * reach + reach * reach)
+        return self.features * min(2.0, float(found.max()) + bend * step * step / 8)
+
     def slope(self, reach: float) -> float:
         """sigmoid(reach), below 1."""
         return float(scipy.special.expit(reach))
@@ -312,6 +365,10 @@ class Hinge(LinearLoss):
     def kink(self, labels: Floats) -> tuple[Floats, Floats, float, float] | None:
         """At margin 1 on the label's side."""
         return labels, np.ones_like(labels), -1.0, 0.0
+
+    def pull(self) -> float:
+        """One: at the kink."""
+        return 1.0
 
     def slope(self, reach: float) -> float:
         """One."""
@@ -357,6 +414,14 @@ class MeanEstimation(Loss):
     def lipschitz(self, radius: float) -> float:
         """The largest distance."""
         return radius + self.points
+
+    def gradient_diameter(self, radius: float) -> float:
+        """Of the points: theta cancels."""
+        return 2 * self.points
+
+    def pull(self) -> float:
+        """<x - theta, theta> is at most ||x||^2/4."""
+        return self.points**2 / 4
 
     def smoothness(self) -> float | None:
         """One."""

@@ -53,6 +53,10 @@ class Squared(Regression):
         """One."""
         return np.ones_like(margins)
 
+    def pull(self) -> float:
+        """(y - m) m is at most y^2/4."""
+        return self.label_bound**2 / 4
+
     def slope(self, reach: float) -> float:
         """The largest residual."""
         return reach + self.label_bound
@@ -101,6 +105,10 @@ class Huber(Regression):
         """One up to the threshold."""
         return np.where(np.abs(margins - labels) <= self.threshold, 1.0, 0.0)
 
+    def pull(self) -> float:
+        """(y - m) m is at most y^2/4, and a slope at most the threshold."""
+        return min(self.label_bound**2 / 4, self.threshold * self.label_bound)
+
     def slope(self, reach: float) -> float:
         """The threshold, or the largest residual if that is less."""
         return min(self.threshold, reach + self.label_bound)
@@ -145,6 +153,10 @@ class Pinball(Regression):
         """At the label."""
         return np.ones_like(labels), labels, -self.quantile, 1 - self.quantile
 
+    def pull(self) -> float:
+        """At the kink."""
+        return max(self.quantile, 1 - self.quantile) * self.label_bound
+
     def slope(self, reach: float) -> float:
         """The steeper side."""
         return max(self.quantile, 1 - self.quantile)
@@ -173,6 +185,10 @@ class Absolute(Regression):
     def kink(self, labels: Floats) -> tuple[Floats, Floats, float, float] | None:
         """At the label."""
         return np.ones_like(labels), labels, -1.0, 1.0
+
+    def pull(self) -> float:
+        """At the kink."""
+        return self.label_bound
 
     def slope(self, reach: float) -> float:
         """One."""
