@@ -252,12 +252,11 @@ class RobustRisk(Risk):
     def _off(self) -> bool:
         return bool(np.any(self.domain.project(np.zeros(self.d))))
 
-    @cached_property
-    def lipschitz(self) -> float:
+    def lipschitz_within(self, radius: float) -> float:
         """(B + the budget's size) times the slope of phi, 1 at most."""
         assert isinstance(self.loss, LinearLoss)
         bound = self.loss.features + self.budget.size(self.d)
-        return bound * self.loss.slope(bound * self.domain.radius)
+        return bound * self.loss.slope(bound * radius)
 
     @property
     def smoothness(self) -> float:

@@ -106,6 +106,8 @@ class LinearLoss(Loss):
     features: float = 1.0
     classification: ClassVar[bool] = False
     """Whether labels are -1 and +1; else they are real."""
+    twice_differentiable: ClassVar[bool] = False
+    """Whether phi has a second derivative everywhere, and `second` gives it."""
 
     def __post_init__(self) -> None:
         """Check the bound."""
@@ -260,6 +262,8 @@ def _refuse(bad: NDArray[np.bool_], rows: NDArray[Any], allowed: str) -> None:
 class Linear(LinearLoss):
     """phi = margin, whatever the label; on a ball the hard instance of stochastic descent."""
 
+    twice_differentiable: ClassVar[bool] = True
+
     def value(self, margins: Floats, labels: Floats) -> Floats:
         """The margin."""
         return margins
@@ -286,6 +290,7 @@ class Logistic(LinearLoss):
     """ln(1 + e^(-y margin)), labels -1 and +1."""
 
     classification: ClassVar[bool] = True
+    twice_differentiable: ClassVar[bool] = True
 
     def value(self, margins: Floats, labels: Floats) -> Floats:
         """ln(1 + e^(-y margin)) without overflow."""
@@ -307,7 +312,7 @@ class Logistic(LinearLoss):
         return PULL
 
     def minimiser_norm(self, ridge: float) -> float:
-        """The largest rho with ridge rho^2 <= m sigmoid(-m) for some m <= B rho; equal rows have it.
+        """The largest rho with ridge rho^2 <= m sigmoid(-m), m <= B rho; equal rows attain it.
 
         The right side rises up to m = 1 + W(1/e).
         """

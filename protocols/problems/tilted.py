@@ -57,7 +57,7 @@ class TiltedERM(Objective):
         return np.asarray(found + self.ridge * np.eye(self.d))
 
     def rounding(self, w: Floats) -> float:
-        """As of a mean, and of the weights, whose relative errors are tilt times those of losses."""
+        """As of a mean, and of the weights: their relative errors are tilt times the losses'."""
         norm = float(np.linalg.norm(w))
         slope = self.loss.lipschitz(norm)
         largest = float(np.abs(self.loss.values(w, self.rows)).max())
@@ -71,7 +71,7 @@ class TiltedERM(Objective):
 
     @property
     def least_radius(self) -> float:
-        """Of the gradient's errors where minimisers are; a loss there is at most that at 0 + L w."""
+        """Of the gradient's errors where minimisers are; a loss there is below l(0) + L w."""
         largest = self._slope * self._far + float(
             np.abs(self.loss.values(np.zeros(self.d), self.rows)).max()
         )
@@ -96,6 +96,11 @@ class TiltedRisk(Risk):
             raise ParameterError("loss", self.loss, "a smooth LinearLoss, such as Logistic()")
         if self.loss.strong_convexity():
             raise ParameterError("loss", self.loss, "one without strong convexity of its own")
+
+    @property
+    def smoothness(self) -> float:
+        """beta_0 + tilt L^2: the mean second derivative, and the gradients' covariance."""
+        return super().smoothness + self.tilt * self.lipschitz_within(self.domain.radius) ** 2
 
     def spread(self, radius: float) -> float:
         """How far apart two rows' losses are at one w, ||w|| <= radius, at most."""
