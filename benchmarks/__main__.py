@@ -22,6 +22,7 @@ NAMES = (
     "memory",
     "training",
     "onion",
+    "certified",
 )
 
 

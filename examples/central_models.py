@@ -2,8 +2,9 @@
 
 python examples/central_models.py [--splits 20] [--study accuracy|gradients|robust|tilted]
 
-Tables are bundled with scikit-learn; features are scaled by their public column bounds into the
-unit ball, as `shuffle-sim train` does. Seeds are fixed: rerun it, and the same lines come.
+Tables are bundled with scikit-learn; columns are scaled by their public bounds to [-1, 1], a
+constant is added, and each row is divided by its own length. Seeds are fixed: rerun it, and the
+same lines come.
 """
 
 import argparse
@@ -36,7 +37,9 @@ def table(name: str) -> Floats:
     """Rows in the unit ball, with labels -1 and +1; digits are even or odd."""
     source = bundled(name)
     positive = [str(digit) for digit in range(0, 10, 2)] if name == "digits" else []
-    return labelled(source, classes=True, positive=positive).rows
+    rows = labelled(source, classes=True, positive=positive).rows
+    rows[:, :-1] /= np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
+    return rows
 
 
 def generated(n: int, d: int, seed: int = 0) -> Floats:

@@ -95,7 +95,8 @@ def minimise(
     start = objective.domain.project(objective.start)
     w = _tried(solve, watched, radius, start, seed)
     found = certify(watched, w)
-    if polished := found.radius > radius:
+    polished = bool(found.radius > radius)
+    if polished:
         found = _polished(watched, radius, found.point, start)
     return Minimiser(found.point, radius, found, tally.passes, polished)
 
