@@ -23,6 +23,7 @@ NAMES = (
     "memory",
     "training",
     "onion",
+    "certified",
 )
 
 

@@ -1,7 +1,22 @@
 """Algorithms of a trusted curator."""
 
+from protocols.central.exponential import ExponentialMechanism, Gibbs
+from protocols.central.objective_perturbation import ObjectivePerturbation
 from protocols.central.optimiser import CentralOptimiser
+from protocols.central.output_perturbation import AdversarialERM, OutputPerturbation, TiltedERM
 from protocols.central.pan_private import PanPrivateACSA, PanState
 from protocols.central.sums import BallSum, CentralSum
 
-__all__ = ["BallSum", "CentralOptimiser", "CentralSum", "PanPrivateACSA", "PanState"]
+__all__ = [
+    "AdversarialERM",
+    "BallSum",
+    "CentralOptimiser",
+    "CentralSum",
+    "ExponentialMechanism",
+    "Gibbs",
+    "ObjectivePerturbation",
+    "OutputPerturbation",
+    "PanPrivateACSA",
+    "PanState",
+    "TiltedERM",
+]

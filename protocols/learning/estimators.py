@@ -33,6 +33,7 @@ from shuffle_sim import Privacy, run
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, positive, real
 from shuffle_sim.execution.runtime import Runtime
+from shuffle_sim.privacy.guarantee import Guarantee
 
 LOSSES: dict[str, tuple[type[Regression], tuple[str, ...]]] = {
     "squared": (Squared, ()),
@@ -54,8 +55,21 @@ class ClippingWarning(UserWarning):
     """
 
 
+class LinearModel(BaseEstimator):
+    """What all estimators of linear models share; not for use by itself."""
+
+    coef_: Floats
+    intercept_: Any
+
+    def _scores(self, X: Any) -> Floats:
+        """<row, coefficients> + intercept; rows are not clipped: the model is public."""
+        check_is_fitted(self)
+        rows = validate_data(self, X, dtype=np.float64, reset=False)
+        return np.asarray(rows @ self.coef_.T + self.intercept_)
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
-class ShuffleLinearModel(BaseEstimator):
+class ShuffleLinearModel(LinearModel):
     """What the estimators share; not for use by itself.
 
     Formal guarantee: `privacy_`, of the whole training, replace-one: neighbours differ in one row
@@ -146,7 +160,7 @@ class ShuffleLinearModel(BaseEstimator):
         users = np.column_stack([clipped, np.ones((n, constant)), labels])
         domain = L2Ball(outputs * (columns + constant), self.radius)
         problem = Problem(loss(math.sqrt(1 + constant)), domain, ridge=self.ridge)
-        protocol, seed = self._protocol(n, problem), _seed(self.random_state)
+        protocol, seed = self._protocol(n, problem), seed_of(self.random_state)
         # Batches of neighbouring rows would be no sample.
         order = np.random.default_rng(seed).permutation(n)
         host: dict[str, Any] = {"runtime": self.runtime, "fidelity": self.fidelity}
@@ -183,14 +197,9 @@ class ShuffleLinearModel(BaseEstimator):
             **given,
         )
 
-    def _scores(self, X: Any) -> Floats:
-        """<row, coefficients> + intercept; rows are not clipped: the model is public."""
-        check_is_fitted(self)
-        rows = validate_data(self, X, dtype=np.float64, reset=False)
-        return np.asarray(rows @ self.coef_.T + self.intercept_)
 
-
-def _seed(random_state: Any) -> int | None:
+def seed_of(random_state: Any) -> int | None:
+    """The seed of a scikit-learn `random_state`; None: entropy from the operating system."""
     if random_state is None:
         return None
     if isinstance(random_state, np.random.RandomState):
@@ -198,18 +207,27 @@ def _seed(random_state: Any) -> int | None:
     return integer("random_state", random_state, 0, 2**128 - 1)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class ShuffleClassifier(ClassifierMixin, ShuffleLinearModel):
-    """What the classifiers share; not for use by itself.
+class LinearClassifier(ClassifierMixin, LinearModel):
+    """What classifiers share, whoever is trusted: public classes, one joint model for them.
 
-    Args:
-        classes: the public set of labels; None takes those in y and assumes that they are public.
+    A subclass trains by `_train`.
     """
 
-    classes: Sequence[Any] | None = None
-
+    classes: Sequence[Any] | None
+    privacy_: Guarantee
     binary: ClassVar[type[LinearLoss]]
     several: ClassVar[type[MultiClass]]
+
+    def _train(
+        self,
+        X: Floats,
+        labels: Floats,
+        loss: Callable[[float], Loss],
+        outside: NDArray[np.bool_] | bool = False,
+        outputs: int = 1,
+    ) -> tuple[Floats, Floats]:
+        """Coefficients (outputs, columns) and intercepts (outputs,)."""
+        raise NotImplementedError
 
     def __sklearn_tags__(self) -> Any:
         """Accuracy on a few dozen rows cannot be expected from a private model."""
@@ -262,18 +280,12 @@ class ShuffleClassifier(ClassifierMixin, ShuffleLinearModel):
         )
 
 
-class ShuffleLogisticRegression(ShuffleClassifier):
-    """Logistic regression; multinomial for more than two classes.
-
-    All parameters are those of `ShuffleClassifier`.
-    """
-
-    binary = Logistic
-    several = Softmax
+class ProbabilityMixin:
+    """The probabilities of a logistic model."""
 
     def predict_log_proba(self, X: Any) -> Floats:
         """Logarithms of the classes' probabilities, (rows, classes)."""
-        scores = self.decision_function(X)
+        scores = self.decision_function(X)  # type: ignore[attr-defined]
         return np.asarray(
             log_softmax(
                 scores if scores.ndim == 2 else np.column_stack([np.zeros_like(scores), scores]),
@@ -284,6 +296,27 @@ class ShuffleLogisticRegression(ShuffleClassifier):
     def predict_proba(self, X: Any) -> Floats:
         """The classes' probabilities, (rows, classes)."""
         return np.exp(self.predict_log_proba(X))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ShuffleClassifier(ShuffleLinearModel, LinearClassifier):
+    """What the classifiers share; not for use by itself.
+
+    Args:
+        classes: the public set of labels; None takes those in y and assumes that they are public.
+    """
+
+    classes: Sequence[Any] | None = None
+
+
+class ShuffleLogisticRegression(ProbabilityMixin, ShuffleClassifier):
+    """Logistic regression; multinomial for more than two classes.
+
+    All parameters are those of `ShuffleClassifier`.
+    """
+
+    binary = Logistic
+    several = Softmax
 
 
 class ShuffleLinearSVC(ShuffleClassifier):
@@ -332,7 +365,7 @@ class ShuffleRegressor(RegressorMixin, ShuffleLinearModel):
             raise ParameterError("loss", self.loss, f"one of {', '.join(LOSSES)}")
         kind, names = LOSSES[self.loss]
         loss = partial(kind, labels=1.0, **{name: getattr(self, name) for name in names})
-        low, high = _interval(self.target_bounds)
+        low, high = interval(self.target_bounds)
         # Without an intercept the origin must stay where it is.
         center = (low + high) / 2 if self.fit_intercept else 0.0
         half = max(high - center, center - low)
@@ -347,7 +380,12 @@ class ShuffleRegressor(RegressorMixin, ShuffleLinearModel):
         return self._scores(X)
 
 
-def _interval(bounds: Any) -> tuple[float, float]:
+def interval(bounds: Any) -> tuple[float, float]:
+    """Public bounds (low, high) of a target.
+
+    Raises:
+        ParameterError: they are none.
+    """
     if not isinstance(bounds, Sequence) or len(bounds) != 2:
         raise ParameterError("target_bounds", bounds, "a pair (low, high)")
     low, high = (

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy
 
+from protocols.central.optimiser import CentralOptimiser
 from protocols.optimisation.base import Optimiser
 from protocols.optimisation.phases import Phased
 from protocols.optimisation.setting import NOISE_RATIO
@@ -23,7 +24,7 @@ from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.encodings import choose
-from shuffle_sim.registry import registered
+from shuffle_sim.registry import registered, registered_kinds
 
 RADIUS = {True: 20.0, False: 5.0}
 """Of the ball, where not given: for losses of classes, and for others."""
@@ -179,6 +180,20 @@ class Trainer:
             )
 
         return made(ratio) if self.max_bits is None else self._within(self.max_bits, made, ratio)
+
+    def central(self, mechanism: str, n: int) -> CentralOptimiser[Any]:
+        """The registered central algorithm of a name, "-perturbation" left out if wanted.
+
+        Raises:
+            ParameterError: an unknown name, or what the algorithm refuses.
+        """
+        kinds = registered_kinds("algorithm", CentralOptimiser)
+        full = f"{mechanism}-perturbation"
+        name = full if full in kinds else mechanism
+        if name not in kinds:
+            raise ParameterError("mechanism", mechanism, f"one of {', '.join(kinds)}")
+        kind: type[CentralOptimiser[Any]] = kinds[name]
+        return kind.calibrated(n=n, problem=self.problem, privacy=self.privacy)
 
     def risk(self, theta: Floats, rows: Floats) -> float:
         """The mean loss, without any ridge."""

@@ -1,33 +1,45 @@
 """What is minimised: losses over bounded convex domains."""
 
-from protocols.problems.domains import Box, Domain, Intersection, L2Ball, Simplex
+from protocols.problems.domains import Box, Domain, Intersection, L2Ball, RealSpace, Simplex
+from protocols.problems.erm import ERM, KinkedERM, LinearERM, SoftmaxERM, erm
 from protocols.problems.losses import Hinge, Linear, LinearLoss, Logistic, Loss, MeanEstimation
 from protocols.problems.multiclass import MultiClass, OneVsRestHinge, Softmax
+from protocols.problems.objective import FiniteSum, Kinked, Objective, gradient_rounding
 from protocols.problems.per_person import MeanGradient
 from protocols.problems.problem import Gradient, Problem
 from protocols.problems.regression import Absolute, Huber, Pinball, Regression, Squared
 
 __all__ = [
+    "ERM",
     "Absolute",
     "Box",
     "Domain",
+    "FiniteSum",
     "Gradient",
     "Hinge",
     "Huber",
     "Intersection",
+    "Kinked",
+    "KinkedERM",
     "L2Ball",
     "Linear",
+    "LinearERM",
     "LinearLoss",
     "Logistic",
     "Loss",
     "MeanEstimation",
     "MeanGradient",
     "MultiClass",
+    "Objective",
     "OneVsRestHinge",
     "Pinball",
     "Problem",
+    "RealSpace",
     "Regression",
     "Simplex",
     "Softmax",
+    "SoftmaxERM",
     "Squared",
+    "erm",
+    "gradient_rounding",
 ]

@@ -7,6 +7,7 @@ for `reach`, not for D.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,10 +19,12 @@ _DYKSTRA, _TOLERANCE = 100_000, 1e-12
 
 
 class Domain(ABC):
-    """A bounded closed convex set in R^d."""
+    """A closed convex set in R^d, bounded but for `RealSpace`."""
 
     d: int
     """Number of parameters."""
+    exact: ClassVar[bool] = True
+    """Whether `project` is exact but for rounding; certificates of minimisers need it."""
 
     @abstractmethod
     def project(self, theta: Floats) -> Floats:
@@ -45,6 +48,46 @@ class Domain(ABC):
     @abstractmethod
     def reach(self, theta: Floats) -> float:
         """No point of the set is farther from `theta`."""
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the diameter is finite."""
+        return math.isfinite(self.diameter)
+
+
+class RealSpace(Domain):
+    """All of R^d; a ridge then bounds the minimisers, and releases of gradients are refused."""
+
+    def __init__(self, d: int) -> None:
+        """R^d.
+
+        Raises:
+            ParameterError: d below 1.
+        """
+        self.d = integer("d", d)
+
+    def project(self, theta: Floats) -> Floats:
+        """The point itself."""
+        return theta
+
+    @property
+    def center(self) -> Floats:
+        """The origin."""
+        return np.zeros(self.d)
+
+    @property
+    def diameter(self) -> float:
+        """Infinite."""
+        return math.inf
+
+    @property
+    def radius(self) -> float:
+        """Infinite."""
+        return math.inf
+
+    def reach(self, theta: Floats) -> float:
+        """Infinite."""
+        return math.inf
 
 
 def _point(name: str, value: ArrayLike, d: int) -> Floats:
@@ -181,6 +224,8 @@ class Simplex(Domain):
 
 class Intersection(Domain):
     """A domain inside an l2 ball."""
+
+    exact = False
 
     def __init__(self, domain: Domain, ball: L2Ball) -> None:
         """Both sets must share a point.

@@ -25,6 +25,10 @@ from shuffle_sim.sampling.kernels import margins_and_norms
 _ROUNDING = 1 + 1e-9  # rows scaled to the bound may exceed it by a rounding error
 _NEWTON, _TOLERANCE = 60, 1e-14
 _GRID = 257
+PULL = 0.2784645427610738
+"""W(1/e), of Lambert's function: the largest m sigmoid(-m)."""
+_ANGLES = 20_001
+_FAR = 1e3  # margins beyond are not tried where the domain is not bounded
 
 
 class Loss(ABC):
@@ -60,6 +64,23 @@ class Loss(ABC):
         """lambda; 0 for the loss of a linear model, which is flat across x."""
         return 0.0
 
+    def gradient_diameter(self, radius: float) -> float:
+        """How far apart two rows' subgradients are at one theta, ||theta|| <= radius, at most."""
+        return 2 * self.lipschitz(radius)
+
+    def pull(self) -> float:
+        """sup of -<gradient, theta> over theta and rows; infinite where it is not known."""
+        return math.inf
+
+    def minimiser_norm(self, ridge: float) -> float:
+        """No minimiser of the mean loss + ridge/2 ||theta||^2 is longer, whatever the rows.
+
+        At a minimiser ridge ||theta||^2 <= pull; and monotone gradients bound it by those at 0.
+        """
+        by_pull = math.sqrt(self.pull() / ridge) if ridge > 0 else math.inf
+        curved = ridge + self.strong_convexity()
+        return min(by_pull, self.lipschitz(0.0) / curved if curved > 0 else math.inf)
+
     def verify(self, radius: float) -> None:
         """Refuse a loss that is not what it states where ||theta|| <= radius; all pass here."""
 
@@ -85,6 +106,8 @@ class LinearLoss(Loss):
     features: float = 1.0
     classification: ClassVar[bool] = False
     """Whether labels are -1 and +1; else they are real."""
+    twice_differentiable: ClassVar[bool] = False
+    """Whether phi has a second derivative everywhere, and `second` gives it."""
 
     def __post_init__(self) -> None:
         """Check the bound."""
@@ -108,6 +131,14 @@ class LinearLoss(Loss):
 
     def second(self, margins: Floats, labels: Floats) -> Floats | None:
         """The second derivative of phi, where known: it makes `prox` faster."""
+        return None
+
+    def kink(self, labels: Floats) -> tuple[Floats, Floats, float, float] | None:
+        """(sign, place, low, high) where phi is max(low r, high r), r = sign margin - place.
+
+        None where it is not of that form; its minimisers can then not be certified, if it has
+        kinks.
+        """
         return None
 
     @property
@@ -148,7 +179,7 @@ class LinearLoss(Loss):
         Raises:
             ParameterError: if it is not convex, or steeper or more curved than it states.
         """
-        reach = self.features * radius
+        reach = min(self.features * radius, _FAR)
         margins, bound = (
             np.linspace(-reach, reach, _GRID),
             1.0 if math.isinf(self.label_bound) else self.label_bound,
@@ -231,6 +262,8 @@ def _refuse(bad: NDArray[np.bool_], rows: NDArray[Any], allowed: str) -> None:
 class Linear(LinearLoss):
     """phi = margin, whatever the label; on a ball the hard instance of stochastic descent."""
 
+    twice_differentiable: ClassVar[bool] = True
+
     def value(self, margins: Floats, labels: Floats) -> Floats:
         """The margin."""
         return margins
@@ -238,6 +271,10 @@ class Linear(LinearLoss):
     def derivative(self, margins: Floats, labels: Floats) -> Floats:
         """One."""
         return np.ones_like(margins)
+
+    def second(self, margins: Floats, labels: Floats) -> Floats | None:
+        """0."""
+        return np.zeros_like(margins)
 
     def slope(self, reach: float) -> float:
         """One."""
@@ -253,6 +290,7 @@ class Logistic(LinearLoss):
     """ln(1 + e^(-y margin)), labels -1 and +1."""
 
     classification: ClassVar[bool] = True
+    twice_differentiable: ClassVar[bool] = True
 
     def value(self, margins: Floats, labels: Floats) -> Floats:
         """ln(1 + e^(-y margin)) without overflow."""
@@ -268,6 +306,39 @@ class Logistic(LinearLoss):
     def second(self, margins: Floats, labels: Floats) -> Floats | None:
         """sigmoid(margin) sigmoid(-margin)."""
         return np.asarray(scipy.special.expit(margins) * scipy.special.expit(-margins))
+
+    def pull(self) -> float:
+        """sup of m sigmoid(-m) = W(1/e), at m = 1 + W(1/e) (Lambert)."""
+        return PULL
+
+    def minimiser_norm(self, ridge: float) -> float:
+        """The largest rho with ridge rho^2 <= m sigmoid(-m), m <= B rho; equal rows attain it.
+
+        The right side rises up to m = 1 + W(1/e).
+        """
+        far = math.sqrt(PULL / ridge) if ridge > 0 else math.inf
+        if not ridge > 0 or self.features * far >= 1 + PULL:
+            return far
+        root: float = scipy.optimize.brentq(
+            lambda rho: ridge * rho - self.features * scipy.special.expit(-self.features * rho),
+            0.0,
+            self.features / ridge,
+            xtol=1e-300,
+            rtol=1e-14,
+        )
+        return root * (1 + 1e-13)
+
+    def gradient_diameter(self, radius: float) -> float:
+        """max over t of 2 B sin(t) sigmoid(radius B cos(t)): two rows at angle t to theta.
+
+        They mirror each other. On a grid, with what it may miss added.
+        """
+        angles, step = np.linspace(0, math.pi / 2, _ANGLES, retstep=True)
+        reach = self.features * radius
+        found = 2 * np.sin(angles) * scipy.special.expit(reach * np.cos(angles))
+        # Between two angles the function is above the higher by at most its second derivative.
+        bend = 2 * (1 + 2 * reach + reach * reach)
+        return self.features * min(2.0, float(found.max()) + bend * step * step / 8)
 
     def slope(self, reach: float) -> float:
         """sigmoid(reach), below 1."""
@@ -295,6 +366,14 @@ class Hinge(LinearLoss):
     def prox(self, margins: Floats, labels: Floats, squared_norms: Floats, beta: float) -> Floats:
         """The kink becomes a ramp of width ||x||^2/beta below it."""
         return labels * ramp(labels * margins - 1, squared_norms / beta, -1.0, 0.0)
+
+    def kink(self, labels: Floats) -> tuple[Floats, Floats, float, float] | None:
+        """At margin 1 on the label's side."""
+        return labels, np.ones_like(labels), -1.0, 0.0
+
+    def pull(self) -> float:
+        """One: at the kink."""
+        return 1.0
 
     def slope(self, reach: float) -> float:
         """One."""
@@ -340,6 +419,14 @@ class MeanEstimation(Loss):
     def lipschitz(self, radius: float) -> float:
         """The largest distance."""
         return radius + self.points
+
+    def gradient_diameter(self, radius: float) -> float:
+        """Of the points: theta cancels."""
+        return 2 * self.points
+
+    def pull(self) -> float:
+        """<x - theta, theta> is at most ||x||^2/4."""
+        return self.points**2 / 4
 
     def smoothness(self) -> float | None:
         """One."""

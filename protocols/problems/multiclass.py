@@ -101,6 +101,10 @@ class Softmax(MultiClass):
             )
         return np.asarray(scipy.special.softmax(scores, axis=1) - chosen)
 
+    def pull(self) -> float:
+        """W((K - 1)/e), of Lambert's function."""
+        return float(scipy.special.lambertw((self.classes - 1) / math.e).real)
+
     def lipschitz(self, radius: float) -> float:
         """sqrt(2) ||x||: the factors are -(1 - p_y) and the other p_k, which sum to 1 - p_y."""
         return math.sqrt(2) * self.features

@@ -93,13 +93,16 @@ class Problem:
                 beta,
                 "at least the strong convexity, or None for a loss that is not smooth",
             )
+        if not self.domain.bounded and not self.strong_convexity > 0:
+            allowed = "above 0 over R^d, where else there may be no minimiser; or give a domain"
+            raise ParameterError("ridge", self.ridge, allowed)
         if not 0 < self.lipschitz < math.inf:
             allowed = (
                 "finite and above 0: bound the features, the labels and the domain, or give "
                 "norm_bound"
             )
             raise ParameterError("lipschitz", self.lipschitz, allowed)
-        self.loss.verify(self.domain.radius)
+        self.loss.verify(self.size)
         if self.start is not None:
             start = np.asarray(self.start, np.float64)
             if start.shape != (self.d,) or not np.isfinite(start).all():
@@ -123,10 +126,15 @@ class Problem:
 
     @cached_property
     def lipschitz(self) -> float:
-        """L of what users send."""
-        return (
-            self.loss.lipschitz(self.domain.radius) if self.norm_bound is None else self.norm_bound
-        )
+        """L of what users send; over R^d, of what minimisers see."""
+        return self.loss.lipschitz(self.size) if self.norm_bound is None else self.norm_bound
+
+    @cached_property
+    def size(self) -> float:
+        """No point of the domain, or over R^d no minimiser of any rows, has a larger norm."""
+        if self.domain.bounded:
+            return self.domain.radius
+        return minimiser_norm(self.loss, self.strong_convexity, self.domain)
 
     @cached_property
     def objective_lipschitz(self) -> float:
@@ -165,6 +173,18 @@ class Problem:
     def risk(self, theta: Floats, rows: Floats) -> float:
         """The objective on `rows`."""
         return float(self.loss.values(theta, rows).mean()) + self.ridge / 2 * float(theta @ theta)
+
+
+def minimiser_norm(loss: Loss, strong_convexity: float, domain: Domain) -> float:
+    """rho: no minimiser of loss + ridge over the domain is longer, whatever the rows.
+
+    Source: docs, theory, Output perturbation, "Sensitivity". At a minimiser w the slope along w is
+    not positive. Needs 0 in the domain.
+    """
+    if not strong_convexity > 0 or np.any(domain.project(np.zeros(domain.d))):
+        return domain.radius
+    ridge = strong_convexity - loss.strong_convexity()
+    return min(domain.radius, loss.minimiser_norm(ridge))
 
 
 def demand(problem: Problem, privacy: Privacy) -> None:

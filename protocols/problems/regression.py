@@ -49,6 +49,14 @@ class Squared(Regression):
         """The residual, shrunk."""
         return np.asarray((margins - labels) / (1 + squared_norms / beta))
 
+    def second(self, margins: Floats, labels: Floats) -> Floats | None:
+        """One."""
+        return np.ones_like(margins)
+
+    def pull(self) -> float:
+        """(y - m) m is at most y^2/4."""
+        return self.label_bound**2 / 4
+
     def slope(self, reach: float) -> float:
         """The largest residual."""
         return reach + self.label_bound
@@ -93,6 +101,14 @@ class Huber(Regression):
             )
         )
 
+    def second(self, margins: Floats, labels: Floats) -> Floats | None:
+        """One up to the threshold."""
+        return np.where(np.abs(margins - labels) <= self.threshold, 1.0, 0.0)
+
+    def pull(self) -> float:
+        """(y - m) m is at most y^2/4, and a slope at most the threshold."""
+        return min(self.label_bound**2 / 4, self.threshold * self.label_bound)
+
     def slope(self, reach: float) -> float:
         """The threshold, or the largest residual if that is less."""
         return min(self.threshold, reach + self.label_bound)
@@ -133,6 +149,14 @@ class Pinball(Regression):
         """The kink becomes a ramp."""
         return ramp(margins - labels, squared_norms / beta, -self.quantile, 1 - self.quantile)
 
+    def kink(self, labels: Floats) -> tuple[Floats, Floats, float, float] | None:
+        """At the label."""
+        return np.ones_like(labels), labels, -self.quantile, 1 - self.quantile
+
+    def pull(self) -> float:
+        """At the kink."""
+        return max(self.quantile, 1 - self.quantile) * self.label_bound
+
     def slope(self, reach: float) -> float:
         """The steeper side."""
         return max(self.quantile, 1 - self.quantile)
@@ -157,6 +181,14 @@ class Absolute(Regression):
     def prox(self, margins: Floats, labels: Floats, squared_norms: Floats, beta: float) -> Floats:
         """The kink becomes a ramp: the envelope is a Huber loss."""
         return ramp(margins - labels, squared_norms / beta, -1.0, 1.0)
+
+    def kink(self, labels: Floats) -> tuple[Floats, Floats, float, float] | None:
+        """At the label."""
+        return np.ones_like(labels), labels, -1.0, 1.0
+
+    def pull(self) -> float:
+        """At the kink."""
+        return self.label_bound
 
     def slope(self, reach: float) -> float:
         """One."""

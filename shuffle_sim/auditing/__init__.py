@@ -1,6 +1,7 @@
 """Checks of what is implemented: the audit, and conformance checks for third-party code."""
 
 from shuffle_sim.auditing.audit import AuditReport, Check, empirical_epsilon
+from shuffle_sim.auditing.central import CentralAudit, audit_central
 from shuffle_sim.auditing.conformance import (
     LawError,
     check_pmf,
@@ -13,8 +14,10 @@ from shuffle_sim.auditing.conformance import (
 
 __all__ = [
     "AuditReport",
+    "CentralAudit",
     "Check",
     "LawError",
+    "audit_central",
     "check_pmf",
     "check_randomizer",
     "check_runtime",

@@ -191,9 +191,9 @@ def empirical_epsilon(
     )
     tests = [(high, low, t) for t in thresholds] + [(-low, -high, -t) for t in thresholds]
     a, b, t = max(
-        tests, key=lambda test: _clopper_pearson(test[0][:half], test[1][:half], test[2], delta)
+        tests, key=lambda test: clopper_pearson(test[0][:half], test[1][:half], test[2], delta)
     )
-    return max(0.0, _clopper_pearson(a[half:], b[half:], t, delta))
+    return max(0.0, clopper_pearson(a[half:], b[half:], t, delta))
 
 
 def _held(name: str, check: Callable[[], None]) -> Check:
@@ -396,7 +396,7 @@ def _convolved(first: Floats, second: Floats) -> Floats:
     )
 
 
-def _clopper_pearson(
+def clopper_pearson(
     likely: NDArray[Any], unlikely: NDArray[Any], threshold: float, delta: float
 ) -> float:
     """ln((P - delta) / Q) for the event sample >= threshold, P from below, Q from above."""

@@ -1,7 +1,7 @@
 """`shuffle-sim train`: a linear model by shuffle-private convex optimisation."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,7 +16,9 @@ from shuffle_sim.cli.show import present
 from shuffle_sim.data.labelled import labelled
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.checkpoint import split_seed
+from shuffle_sim.execution.engine import run
 from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.base import Protocol
 from shuffle_sim.protocol.kinds import Trainer
 from shuffle_sim.registry import registered
@@ -40,6 +42,13 @@ def train_command(
     protocol: Annotated[
         str | None,
         typer.Option(help=f"Name of an optimiser, such as shuffle-sgd; default {_PROTOCOL}."),
+    ] = None,
+    trust: Annotated[
+        str, typer.Option(help="Who is trusted: shuffle, or central for a curator.")
+    ] = "shuffle",
+    mechanism: Annotated[
+        str | None,
+        typer.Option(help="With --trust central: output, objective, gibbs or another name."),
     ] = None,
     hyper: Annotated[
         str | None,
@@ -93,6 +102,8 @@ def train_command(
     age=0:120 --loss huber
 
     Example: shuffle-sim train --table diabetes --loss squared --compare
+
+    Example: shuffle-sim train --table breast-cancer --trust central --mechanism gibbs --ridge 0.003
     """
     source = load(table, file, columns, bounds, label)
     trainer: Trainer = registered("trainer", "linear").of(
@@ -116,6 +127,7 @@ def train_command(
     if compare:
         alone: dict[str, object] = {"protocol": protocol, "hyper": hyper, "phases": phases}
         alone |= {"batch": batch, "eta": eta, "smoothing": smoothing}
+        alone |= {"mechanism": mechanism, "trust": None if trust == "shuffle" else trust}
         alone |= {"model_out": model_out, "checkpoint": checkpoint}
         for name, value in alone.items():
             if value is not None:
@@ -128,6 +140,26 @@ def train_command(
     if repeats is not None:
         raise ParameterError("repeats", repeats, "given with --compare")
     split = Split.of(rows, trainer, test_fraction, split_seed(checkpoint, resume, seed))
+    if Trust.of(trust) is not Trust.SHUFFLE or mechanism is not None:
+        messages: dict[str, object] = {"protocol": protocol, "hyper": hyper, "phases": phases}
+        messages |= {"rounds": rounds, "batch": batch, "eta": eta, "smoothing": smoothing}
+        messages |= {"noise_ratio": noise_ratio, "max_bits": max_bits, "fidelity": fidelity}
+        messages |= {"plot": plot, "security": None if security == "none" else security}
+        made_by_curator = _central(trainer, trust, mechanism, len(split.train), messages)
+        result = run(
+            made_by_curator,
+            split.train,
+            runtime=how.runtime,
+            workers=how.workers,
+            seed=seed,
+            checkpoint=checkpoint,
+            resume=resume,
+        )
+        report = train_report.summed_up(split, made_by_curator, result, [])
+        present(report, train_report.show, None, json=json, plot=None)
+        if model_out is not None:
+            train_report.save(report, model_out, quiet=json)
+        return
     made = trainer.protocol(
         protocol or _PROTOCOL,
         len(split.train),
@@ -148,3 +180,25 @@ def train_command(
     present(report, train_report.show, train_report.draw, json=json, plot=plot)
     if model_out is not None:
         train_report.save(report, model_out, quiet=json)
+
+
+def _central(
+    trainer: Trainer,
+    trust: str,
+    mechanism: str | None,
+    n: int,
+    messages: dict[str, object],
+) -> Any:
+    """The curator's algorithm of a name.
+
+    Raises:
+        ParameterError: another trust, or an option of messages.
+    """
+    if Trust.of(trust) is not Trust.CENTRAL:
+        named = ("mechanism", mechanism) if mechanism else ("trust", trust)
+        allowed = "used with --trust central; --compare shows all models of trust"
+        raise ParameterError(*named, allowed)
+    for name, value in messages.items():
+        if value is not None:
+            raise ParameterError(name, str(value), "left out with --trust central: one release")
+    return trainer.central(mechanism or "output", n)

@@ -26,7 +26,7 @@ from shuffle_sim.execution.runtime import ATTEMPTS, HostLostError, Runtime
 from shuffle_sim.privacy.guarantee import Guarantee
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.privacy.trust import Trust
-from shuffle_sim.protocol.release import CentralAlgorithm, Part, Release
+from shuffle_sim.protocol.release import CentralAlgorithm, Part, Release, WholeStatistic
 from shuffle_sim.roles import CuratorShard
 from shuffle_sim.sampling.randomness import Role, entropy_of, stream
 from shuffle_sim.wire.codec import decode, encode
@@ -58,6 +58,7 @@ class Curator:
     ) -> None:
         """Put the shards where the runtime hosts them."""
         self._host, self._ledger, self._journal = host, ledger, journal
+        self._population = population
         self._rows, self._size = host.shared(population), block_size
         blocks = range(-(-population.users // block_size))
         self._blocks = [blocks[each::workers] for each in range(min(workers, len(blocks)))]
@@ -83,9 +84,7 @@ class Curator:
         if known is not None:
             (released,) = known
         else:
-            value = release.statistic(
-                lambda part: self._total(part, release.cohort), release.cohort.size
-            )
+            value = self._value(release)
             rng = stream(self._journal.entropy, index, Role.CURATOR, 0)
             drawn = (rng,) if opened is None else (rng, opened)
             sampled = release.mechanism.sample(value, release.sensitivity.value, *drawn)
@@ -100,6 +99,15 @@ class Curator:
             if released:
                 self._open[first] = release
         return released
+
+    def _value(self, release: Release) -> Any:
+        if isinstance(release.statistic, WholeStatistic):
+            spans = release.cohort.ranges
+            rows = [self._population.rows(low, high) for low, high in spans]
+            return release.statistic.of(rows[0] if len(rows) == 1 else np.concatenate(rows))
+        return release.statistic(
+            lambda part: self._total(part, release.cohort), release.cohort.size
+        )
 
     def _session(self, release: Release, index: int) -> np.random.Generator | None:
         """The generator of the session's beginning: the same at each of its queries."""
@@ -209,6 +217,9 @@ def _suited(algorithm: CentralAlgorithm[Any], data: Population | ArrayLike) -> P
     if isinstance(population, InMemory):
         algorithm.check(population.array)
     elif (release := algorithm.plan(algorithm.init())) is not None:
+        if isinstance(release.statistic, WholeStatistic):
+            algorithm.check(population.rows(0, population.users))
+            return population
         row = population.rows(0, 1)
         try:
             release.statistic(lambda part: part(row), 1)
@@ -226,7 +237,7 @@ def _guarantee(
     ledger: PrivacyLedger,
     seed: int | None,
 ) -> Guarantee:
-    notes = [_TRUSTED[algorithm.trust]]
+    notes = [_TRUSTED[algorithm.trust], *algorithm.assumptions]
     if algorithm.trust is not Trust.NONE:
         notes.append("floating-point noise (Mironov 2012; Haney et al. 2022)")
     if seed is not None:

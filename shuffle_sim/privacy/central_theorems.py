@@ -1,13 +1,19 @@
 """Theorems of the trusted curator's mechanisms, and of a release that is not private."""
 
 import math
+from collections.abc import Callable
 
-from shuffle_sim.privacy.bounds import gamma
+from shuffle_sim.privacy.bounds import gamma, objective
+from shuffle_sim.privacy.composition import Parts
 from shuffle_sim.privacy.events import (
+    DensityEvent,
     GammaEvent,
     GaussianEvent,
+    GibbsEvent,
     LaplaceEvent,
     NonPrivateEvent,
+    ObjectiveEvent,
+    PureObjectiveEvent,
     SelectionEvent,
     TestEvent,
     ThresholdEvent,
@@ -102,6 +108,75 @@ class Laplace(Theorem[LaplaceEvent]):
         return min(one, super().delta(events, epsilon))
 
 
+class Objective(Theorem[ObjectiveEvent]):
+    """Objective perturbation with a Gaussian linear term: a bound of its whole curve."""
+
+    event = ObjectiveEvent
+    source = "objective perturbation (docs: theory, Output perturbation, Objective perturbation)"
+    examples = (ObjectiveEvent(4.5, 0.025, 0.01), ObjectiveEvent(12.0, 0.25, 0.005))
+
+    def epsilon(self, events: Releases[ObjectiveEvent], delta: float) -> float:
+        """Of one release by its curve; several share delta."""
+        if not delta:
+            return math.inf
+        ((event, count), *more) = events
+        if count == 1 and not more:
+            return objective.epsilon(delta, event.noise_multiplier, event.curvature) + event.rate
+        each = delta / (2 * sum(times for _, times in events))
+        steps = [(self.epsilon(((event, 1),), each), each, times) for event, times in events]
+        return Parts(tuple(steps)).epsilon(delta)
+
+    def delta(self, events: Releases[ObjectiveEvent], epsilon: float) -> float:
+        """Of one release by its curve."""
+        ((event, count), *more) = events
+        if count == 1 and not more:
+            left = epsilon - event.rate
+            if left < 0:
+                return 1.0
+            return objective.delta(left, event.noise_multiplier, event.curvature)
+        return least_delta(lambda delta: self.epsilon(events, delta), epsilon)
+
+
+class PureObjective(Theorem[PureObjectiveEvent]):
+    """Objective perturbation with an l2-Laplace linear term."""
+
+    event = PureObjectiveEvent
+    source = "objective perturbation (docs: theory, Output perturbation, Objective perturbation)"
+    examples = (PureObjectiveEvent(0.9, 0.025, 0.01), PureObjectiveEvent(0.5, 0.25, 0.005))
+
+    def pure(self, event: PureObjectiveEvent) -> float:
+        """tilt + ln(1 + curvature) + rate."""
+        return event.tilt + math.log1p(event.curvature) + event.rate
+
+
+class Gibbs(Theorem[GibbsEvent]):
+    """The Gibbs mechanism: a Gaussian pair dominates it (Gopi, Lee and Liu 2022)."""
+
+    event = GibbsEvent
+    source = "Gibbs mechanism (Gopi, Lee and Liu 2022, Theorem 4)"
+    examples = (GibbsEvent(0.2), GibbsEvent(1.0))
+
+    def mu(self, event: GibbsEvent) -> float:
+        """mu."""
+        return event.mu
+
+
+class Density(Theorem[DensityEvent]):
+    """The exponential mechanism on a bounded set of parameters."""
+
+    event = DensityEvent
+    source = "exponential mechanism (McSherry and Talwar 2007; Dong, Durfee and Rogers 2020)"
+    examples = (DensityEvent(0.1), DensityEvent(2.0))
+
+    def pure(self, event: DensityEvent) -> float:
+        """epsilon."""
+        return event.epsilon
+
+    def rho(self, event: DensityEvent) -> float:
+        """epsilon^2/8, of a bounded range (Cesar and Rogers 2021)."""
+        return event.epsilon * event.epsilon / 8
+
+
 class Selection(Theorem[SelectionEvent]):
     """The exponential mechanism, whose losses lie in a range of length epsilon."""
 
@@ -140,3 +215,14 @@ class Threshold(Theorem[ThresholdEvent]):
     def pure(self, event: ThresholdEvent) -> float:
         """epsilon."""
         return event.epsilon
+
+
+def least_delta(epsilon_of: Callable[[float], float], epsilon: float) -> float:
+    """The least delta whose epsilon is enough, rounded up: bisection on its logarithm."""
+    low, high = math.log(1e-300), 0.0
+    if epsilon_of(math.exp(low)) <= epsilon:
+        return math.exp(low)
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        low, high = (low, middle) if epsilon_of(math.exp(middle)) <= epsilon else (middle, high)
+    return math.exp(high)

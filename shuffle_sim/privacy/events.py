@@ -151,6 +151,79 @@ class LaplaceEvent(PrivacyEvent):
 
 
 @dataclass(frozen=True)
+class ObjectiveEvent(PrivacyEvent):
+    """The minimiser of an objective with a Gaussian linear term, plus l2-Laplace noise of `rate`.
+
+    Attributes:
+        noise_multiplier: standard deviation of the linear term over the distance 2 L of two rows'
+            gradients.
+        curvature: a row's largest second derivative c B^2 over the ridge of the sum.
+        rate: of the noise that pays for the certified distance from the minimiser; pure.
+    """
+
+    noise_multiplier: float
+    curvature: float
+    rate: float
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        positive("noise_multiplier", self.noise_multiplier)
+        real("curvature", self.curvature, 0.0, math.inf, closed=(True, False))
+        positive("rate", self.rate)
+
+
+@dataclass(frozen=True)
+class PureObjectiveEvent(PrivacyEvent):
+    """As `ObjectiveEvent`, with a linear term of density ~ exp(-tilt ||b||/(2 L)).
+
+    Attributes:
+        tilt: of the linear term's density.
+        curvature: as there.
+        rate: as there.
+    """
+
+    tilt: float
+    curvature: float
+    rate: float
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        positive("tilt", self.tilt)
+        real("curvature", self.curvature, 0.0, math.inf, closed=(True, False))
+        positive("rate", self.rate)
+
+
+@dataclass(frozen=True)
+class GibbsEvent(PrivacyEvent):
+    """One exact draw of density ~ e^(-k F), F strongly convex, F - F' Lipschitz.
+
+    Attributes:
+        mu: sqrt(k / lambda) times the Lipschitz constant.
+    """
+
+    mu: float
+
+    def __post_init__(self) -> None:
+        """Check the range."""
+        positive("mu", self.mu)
+
+
+@dataclass(frozen=True)
+class DensityEvent(PrivacyEvent):
+    """One exact draw of density ~ e^(-k F) on a bounded set, the exponential mechanism.
+
+    Attributes:
+        epsilon: k times the range of F - F' on the set.
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        """Check the range."""
+        positive("epsilon", self.epsilon)
+
+
+@dataclass(frozen=True)
 class SelectionEvent(PrivacyEvent):
     """A choice from a finite set by the exponential mechanism."""
 

@@ -27,9 +27,10 @@ from shuffle_sim.privacy.events import (
 )
 from shuffle_sim.privacy.guarantee import Privacy
 
-Norm = Literal["l2", "l1", "range", "count"]
+Norm = Literal["l2", "l1", "range", "count", "gradient"]
 """How a sensitivity is measured: a norm of an array's change, the largest change of any utility
-("range"; the losses then lie in a range of epsilon), the change of an integer score ("count").
+("range"; the losses then lie in a range of epsilon), the change of an integer score ("count"), the
+largest l2 norm of the change of a function's gradient ("gradient").
 """
 Released = TypeVar("Released")
 
@@ -89,6 +90,10 @@ class Noise(Mechanism[Floats]):
     def spread(self, d: int) -> float:
         """Root mean square of the l2 norm of d floats of noise for sensitivity 1."""
 
+    def mean_norm(self, d: int) -> float:
+        """Mean l2 norm of d floats of noise for sensitivity 1, or a bound of it."""
+        return self.spread(d)
+
     def error(self, sensitivity: float, d: int) -> float:
         """Root mean square l2 error of a release of d floats."""
         return sensitivity * self.spread(d)
@@ -145,6 +150,11 @@ class Gaussian(Noise):
         """noise_multiplier sqrt(d)."""
         return self.noise_multiplier * math.sqrt(d)
 
+    def mean_norm(self, d: int) -> float:
+        """noise_multiplier sqrt(2) Gamma((d + 1)/2) / Gamma(d/2)."""
+        ratio = math.exp(math.lgamma((d + 1) / 2) - math.lgamma(d / 2))
+        return self.noise_multiplier * math.sqrt(2) * ratio
+
 
 @dataclass(frozen=True)
 class LocalGaussian(Gaussian):
@@ -177,6 +187,10 @@ class LocalGaussian(Gaussian):
     def spread(self, d: int) -> float:
         """noise_multiplier sqrt(users d)."""
         return math.sqrt(self.users) * super().spread(d)
+
+    def mean_norm(self, d: int) -> float:
+        """As of one Gaussian of that scale."""
+        return math.sqrt(self.users) * super().mean_norm(d)
 
 
 @dataclass(frozen=True)
@@ -215,6 +229,11 @@ class L2Laplace(Noise):
         """sqrt(d (d + 1)) / rate."""
         self._check(d)
         return math.sqrt(gamma.mean_square(self.rate, d))
+
+    def mean_norm(self, d: int) -> float:
+        """d / rate."""
+        self._check(d)
+        return gamma.mean_norm(self.rate, d)
 
     def _check(self, d: int) -> None:
         if d != self.coordinates:

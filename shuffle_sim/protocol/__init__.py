@@ -12,7 +12,13 @@ from shuffle_sim.protocol.adversary import (
 )
 from shuffle_sim.protocol.base import Algorithm, Datum, Protocol, Query, RoundSpec, check_rows
 from shuffle_sim.protocol.randomizer import Randomizer
-from shuffle_sim.protocol.release import CentralAlgorithm, Release, Sensitivity, Statistic
+from shuffle_sim.protocol.release import (
+    CentralAlgorithm,
+    Release,
+    Sensitivity,
+    Statistic,
+    WholeStatistic,
+)
 
 __all__ = [
     "Adversary",
@@ -33,5 +39,6 @@ __all__ = [
     "Sensitivity",
     "Statistic",
     "Users",
+    "WholeStatistic",
     "check_rows",
 ]

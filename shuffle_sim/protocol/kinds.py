@@ -171,6 +171,9 @@ class Trainer(Interface):
     ) -> Optimiser:
         """An optimiser for n users."""
 
+    def central(self, mechanism: str, n: int) -> Any:
+        """The curator's algorithm registered under a name, for n rows."""
+
     def risk(self, theta: Floats, rows: Floats) -> float:
         """The mean loss."""
 

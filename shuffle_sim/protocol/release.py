@@ -62,6 +62,21 @@ class Statistic(ABC):
         """
 
 
+class WholeStatistic(Statistic):
+    """What is computed of all rows of a cohort together, by the curator itself: no sum over shards.
+
+    A minimiser is one: solvers take the rows as they like.
+    """
+
+    @abstractmethod
+    def of(self, rows: Floats) -> Any:
+        """The value that the mechanism makes private; rows of the whole cohort in order."""
+
+    def __call__(self, total: Total, users: int) -> Any:
+        """Refused: it is no sum."""
+        raise ParameterError("statistic", type(self).__name__, "asked by `of`: it is no sum")
+
+
 @dataclass(frozen=True)
 class Release:
     """Everything that is fixed and public about a release before the data are looked at.
@@ -135,7 +150,9 @@ class CentralAlgorithm(Algorithm[State, Release], ABC, Generic[State]):
     Attributes:
         trust: who must be trusted; baselines simulate other models than the curator's.
         unit: of the data that it takes; PERSON: of nothing else than persons.
+        assumptions: what its guarantee rests on beside its theorem.
     """
 
     trust: Trust = Trust.CENTRAL
     unit: Unit = Unit.RECORD
+    assumptions: tuple[str, ...] = ()

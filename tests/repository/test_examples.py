@@ -80,6 +80,17 @@ def test_a_protocol_of_ones_own_finds_mean_and_variance(printed):
     assert 0.9 < numbers(privacy)[0] <= 1.0
 
 
+@pytest.mark.full
+def test_central_models_are_near_the_exact_one_and_newton_takes_few_passes(printed):
+    lines = printed("central_models.py").splitlines()
+    scores = {line.split()[0] + line.split()[1]: numbers(line) for line in lines[1:8]}
+    exact = scores["exact" + lines[1].split()[1]][0]
+    assert scores["gibbs3"][1] > exact - 0.1  # 3 splits
+    assert scores["objective3"][1] > exact - 0.1
+    passes = next(line for line in lines if line.startswith("  n 1,000, ridge 0.01:"))
+    assert numbers(passes)[-2] < 10  # newton, before svrg
+
+
 def test_every_example_is_in_the_list_and_every_one_listed_exists():
     listed = re.findall(r"python examples/(\w+\.py)", (EXAMPLES / "README.md").read_text())
     parts = {"rates_studies.py", "rates_pictures.py"}

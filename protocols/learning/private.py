@@ -1,0 +1,285 @@
+"""Scikit-learn estimators of a trusted curator: linear models, released once.
+
+All bounds are public parameters, never taken from the data. Rows are divided by `feature_bound`
+(and clipped to the unit ball), targets mapped from `target_bounds` to [-1, 1]; with an intercept, a
+constant column is added and both are divided by sqrt 2, so that rows stay in the unit ball. The
+intercept has the ridge of all other parameters: without one it would have no bound. `ridge` is in
+these units; `coef_` and `intercept_` are in those of the data.
+"""
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import validate_data
+
+from protocols.central.exponential import Gibbs
+from protocols.central.minimum import OneRelease
+from protocols.central.objective_perturbation import ObjectivePerturbation
+from protocols.central.output_perturbation import OutputPerturbation
+from protocols.learning.estimators import (
+    CLIPPED,
+    ClippingWarning,
+    LinearClassifier,
+    LinearModel,
+    ProbabilityMixin,
+    interval,
+    seed_of,
+)
+from protocols.optimisation.solver.outside import check_model
+from protocols.problems.domains import RealSpace
+from protocols.problems.losses import Hinge, Logistic, Loss
+from protocols.problems.multiclass import OneVsRestHinge, Softmax
+from protocols.problems.problem import Problem
+from protocols.problems.regression import Squared
+from shuffle_sim import Privacy, run
+from shuffle_sim.arrays import Floats
+from shuffle_sim.errors import ParameterError, positive
+
+MECHANISMS: dict[str, type[OneRelease]] = {
+    "output": OutputPerturbation,
+    "objective": ObjectivePerturbation,
+    "gibbs": Gibbs,
+}
+"""By name: noise on the minimiser, in the objective, or one draw of e^(-k F)."""
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateLinearModel(LinearModel):
+    """What the estimators share; not for use by itself.
+
+    Formal guarantee: `privacy_`, replace-one: neighbours differ in one row and its target. What is
+    public: every parameter, the numbers of rows and columns, the column names and the classes.
+
+    Args:
+        epsilon: of the release.
+        delta: of the release; 0 for pure differential privacy, which "gibbs" does not have.
+        mechanism: "output" (any loss, any solver), "objective" (logistic, two classes: the least
+            noise) or "gibbs" (logistic).
+        solver: name, callable `solver(objective) -> w` or scikit-learn estimator; what it finds is
+            certified, and polished if need be. Not used by "gibbs".
+        ridge: adds ridge/2 times the squared l2 norm of all parameters, the intercept's included,
+            to the average loss.
+        C: scikit-learn's, in place of `ridge`: ridge = 1/(C n).
+        feature_bound: l2 bound of a row; longer rows are clipped.
+        fit_intercept: whether a constant is fitted, with the ridge.
+        random_state: None takes entropy from the operating system; anything else makes the release
+            reproducible, and therefore not private.
+
+    Attributes:
+        coef_, intercept_: the model.
+        n_iter_: 1, the release; how long the solver took is not told: it depends on the data.
+        n_features_in_, feature_names_in_: as everywhere in scikit-learn.
+        algorithm_: what was run.
+        result_: of the run.
+        privacy_: the guarantee.
+        clipped_: rows outside the public bounds; the simulator's view, no part of the release.
+    """
+
+    epsilon: float = 1.0
+    delta: float = 0.0
+    mechanism: str = "output"
+    solver: Any = "newton"
+    ridge: float | None = 0.01
+    C: float | None = None
+    feature_bound: float = 1.0
+    fit_intercept: bool = True
+    random_state: Any = None
+
+    def _train(
+        self,
+        X: Floats,
+        labels: Floats,
+        loss: Callable[[float], Loss],
+        outside: NDArray[np.bool_] | bool = False,
+        outputs: int = 1,
+    ) -> tuple[Floats, Floats]:
+        """Coefficients (outputs, columns) and intercepts (outputs,); as of the shuffle models."""
+        (n, columns), bound = X.shape, positive("feature_bound", self.feature_bound)
+        if not isinstance(self.fit_intercept, bool | np.bool_):
+            raise ParameterError("fit_intercept", self.fit_intercept, "True or False")
+        if self.mechanism not in tuple(MECHANISMS):
+            raise ParameterError("mechanism", self.mechanism, f"one of {', '.join(MECHANISMS)}")
+        constant, ridge = int(self.fit_intercept), self._ridge(n)
+        problem = Problem(loss(1.0), RealSpace(outputs * (columns + constant)), ridge=ridge)
+        kind, given = MECHANISMS[self.mechanism], {"solver": self.solver}
+        if kind is Gibbs:
+            given = {}
+        privacy = Privacy(self.epsilon, self.delta)
+        algorithm = kind.calibrated(n=n, problem=problem, privacy=privacy, **given)
+        seed = seed_of(self.random_state)
+        norms = np.hypot.reduce(X, axis=1)  # does not overflow
+        beyond = norms > bound * (1 + 1e-9)  # a rounding error is not outside
+        scale = math.sqrt(1 + constant)
+        inside = X / np.maximum(norms, bound)[:, None] / scale
+        rows = np.column_stack([inside, np.full((n, constant), 1 / scale), labels])
+        result = run(algorithm, rows, seed=seed)
+        self.algorithm_, self.result_, self.privacy_ = algorithm, result, result.privacy
+        self.n_iter_ = result.rounds
+        self.clipped_ = int(np.count_nonzero(beyond | outside))
+        if self.clipped_ > CLIPPED * n:
+            message = f"{self.clipped_} of {n} rows were clipped to public bounds; state wider ones"
+            warnings.warn(message, ClippingWarning, stacklevel=3)
+        theta = result.value.reshape(outputs, -1) / scale
+        return theta[:, :columns] / bound, theta[:, columns:].sum(axis=1)
+
+    def _ridge(self, n: int) -> float:
+        if (self.ridge is None) == (self.C is None):
+            raise ParameterError("ridge, C", (self.ridge, self.C), "exactly one of the two")
+        if self.C is not None:
+            return 1 / (positive("C", self.C) * n)
+        return positive("ridge", self.ridge)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateClassifier(PrivateLinearModel, LinearClassifier):
+    """What the classifiers share; not for use by itself.
+
+    Args:
+        classes: the public set of labels; None takes those in y and assumes that they are public.
+    """
+
+    classes: Sequence[Any] | None = None
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Train.
+
+        Args:
+            X: (rows, columns).
+            y: their classes.
+            groups: None: neighbours differ in one row.
+
+        Raises:
+            ParameterError: naming the parameter, its value and what is allowed, before any release.
+        """
+        _no_groups(groups)
+        return super().fit(X, y)
+
+
+class PrivateLogisticRegression(ProbabilityMixin, PrivateClassifier):
+    """Logistic regression of a trusted curator; multinomial for more than two classes.
+
+    All parameters are those of `PrivateClassifier`.
+    """
+
+    binary = Logistic
+    several = Softmax
+
+
+class PrivateLinearSVC(PrivateClassifier):
+    """Linear support vector machine of a trusted curator, with the hinge loss.
+
+    One-vs-rest for more than two classes, with one joint sensitivity; the mechanism is "output".
+    """
+
+    binary = Hinge
+    several = OneVsRestHinge
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PrivateRidge(RegressorMixin, PrivateLinearModel):
+    """Ridge regression of a trusted curator; the mechanism is "output".
+
+    Args:
+        target_bounds: public (low, high); targets beyond are clipped.
+    """
+
+    target_bounds: tuple[float, float] = (-1.0, 1.0)
+
+    def __sklearn_tags__(self) -> Any:
+        """Accuracy on a few dozen rows cannot be expected from a private model."""
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        return tags
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Train.
+
+        Args:
+            X: (rows, columns).
+            y: their targets.
+            groups: None: neighbours differ in one row.
+
+        Raises:
+            ParameterError: naming the parameter, its value and what is allowed, before any release.
+        """
+        _no_groups(groups)
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        low, high = interval(self.target_bounds)
+        # Without an intercept the origin must stay where it is.
+        center = (low + high) / 2 if self.fit_intercept else 0.0
+        half = max(high - center, center - low)
+        labels = (np.clip(y, low, high) - center) / half
+        coef, intercept = self._train(X, labels, _squared, (y < low) | (y > high))
+        self.coef_, self.intercept_ = coef[0] * half, float(intercept[0] * half + center)
+        return self
+
+    def predict(self, X: Any) -> Floats:
+        """The predictions, (rows,); they may leave the target's bounds."""
+        return self._scores(X)
+
+
+def privatize(
+    estimator: Any,
+    *,
+    epsilon: float,
+    feature_bound: float,
+    classes: Sequence[Any] | None = None,
+    target_bounds: tuple[float, float] | None = None,
+    delta: float = 0.0,
+    random_state: Any = None,
+) -> PrivateLinearModel:
+    """The private estimator of a scikit-learn linear model, with it as solver and with its ridge.
+
+    Output perturbation: what the model finds is certified, polished if need be, and released with
+    noise. Its ridge is taken over: C, alpha of `Ridge`, or alpha of stochastic gradient descent.
+
+    Args:
+        estimator: LogisticRegression, LinearSVC, Ridge, SGDClassifier or SGDRegressor.
+        epsilon: of the release.
+        feature_bound: public l2 bound of a row.
+        classes: the public set of labels, of a classifier.
+        target_bounds: public (low, high), of a regressor.
+        delta: of the release.
+        random_state: as of the estimators.
+
+    Raises:
+        ParameterError: a model that is not known, weights of classes, or a bound that is missing.
+    """
+    loss, parameter, unit, _ = check_model(estimator)
+    strength = getattr(estimator, parameter)
+    ridge: dict[str, Any] = {"ridge": strength, "C": None}
+    if unit.__name__ != "mean":  # of a sum over rows
+        ridge = {
+            "ridge": None,
+            "C": strength if parameter == "C" else 1 / positive("alpha", strength),
+        }
+    common: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "feature_bound": feature_bound}
+    common |= {"solver": estimator, "random_state": random_state, **ridge}
+    if loss is Squared:
+        if target_bounds is None:
+            allowed = "given: the public (low, high) of targets, not read from the data"
+            raise ParameterError("target_bounds", None, allowed)
+        return PrivateRidge(target_bounds=target_bounds, **common)
+    if classes is None:
+        allowed = "given: the public set of labels, not read from the data"
+        raise ParameterError("classes", None, allowed)
+    if len(classes) != 2:
+        raise ParameterError("classes", classes, "two: the model is the solver of two classes")
+    kind = PrivateLogisticRegression if loss is Logistic else PrivateLinearSVC
+    return kind(classes=classes, **common)
+
+
+def _squared(features: float) -> Squared:
+    return Squared(features, labels=1.0)
+
+
+def _no_groups(groups: Any) -> None:
+    if groups is not None:
+        allowed = "None: neighbours differ in one row, not in all rows of a person"
+        raise ParameterError("groups", groups, allowed)

@@ -1,0 +1,49 @@
+"""Gradient evaluations, counted: what solvers are compared by."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from protocols.problems.objective import Kinked, Objective
+
+ObjectiveT = TypeVar("ObjectiveT", bound=Objective)
+
+
+@dataclass
+class Tally:
+    """What was asked of an objective.
+
+    Attributes:
+        passes: gradients over all rows, or certificates; a row's gradient counts 1/n.
+        hessians: second derivatives over all rows.
+    """
+
+    passes: float = 0.0
+    hessians: float = 0.0
+
+
+def counted(objective: ObjectiveT, tally: Tally) -> ObjectiveT:
+    """The same objective; what is asked of it is added to the tally. Values are free."""
+    twin = copy.copy(objective)
+
+    def count(name: str, cost: Callable[..., float], field: str = "passes") -> None:
+        inner = getattr(objective, name, None)
+        if inner is None:
+            return
+
+        def asked(*args: Any, **kwargs: Any) -> Any:
+            setattr(tally, field, getattr(tally, field) + cost(*args, **kwargs))
+            return inner(*args, **kwargs)
+
+        setattr(twin, name, asked)
+
+    for name in ("gradient", "value_and_gradient"):
+        count(name, lambda *args, **kwargs: 1.0)
+    count("witness", lambda w, width: 3.0)  # a dual point, and two that are refined
+    count("row_gradients", lambda w, rows: len(rows) / objective.n)
+    count("hessian", lambda w, stride=1: 1 / stride, "hessians")
+    if isinstance(objective, Kinked):
+        smoothed = objective.smoothed
+        setattr(twin, "smoothed", lambda width: counted(smoothed(width), tally))  # noqa: B010
+    return twin
