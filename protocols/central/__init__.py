@@ -1,6 +1,7 @@
 """Algorithms of a trusted curator."""
 
 from protocols.central.exponential import ExponentialMechanism, Gibbs
+from protocols.central.heavy_tails import HeavyTailedERM
 from protocols.central.objective_perturbation import ObjectivePerturbation
 from protocols.central.optimiser import CentralOptimiser
 from protocols.central.output_perturbation import AdversarialERM, OutputPerturbation, TiltedERM
@@ -14,6 +15,7 @@ __all__ = [
     "CentralSum",
     "ExponentialMechanism",
     "Gibbs",
+    "HeavyTailedERM",
     "ObjectivePerturbation",
     "OutputPerturbation",
     "PanPrivateACSA",

@@ -47,7 +47,8 @@ class Problem:
         ridge: kappa; makes the objective kappa-strongly convex.
         start: where optimisation starts; None: the domain's centre.
         norm_bound: a bound L of the gradients that replaces the loss's own; longer ones are clipped
-            on the user's side.
+            on the user's side. Infinite: none is known, and only algorithms that choose a clip for
+            moments take the problem (`HeavyTailedERM`).
         declared_smoothness: a beta that replaces the loss's own; infinite: treat the loss as one
             with kinks.
         declared_spread: a bound of how far any user's gradient is from the population's mean, if
@@ -72,7 +73,7 @@ class Problem:
                 "domain", self.domain, "a bounded convex Domain, such as L2Ball(d, radius)"
             )
         real("ridge", self.ridge, 0.0, math.inf, closed=(True, False))
-        if self.norm_bound is not None:
+        if self.norm_bound not in (None, math.inf):
             positive("norm_bound", self.norm_bound)
         for name, value in (
             ("declared_smoothness", self.declared_smoothness),
@@ -96,10 +97,10 @@ class Problem:
         if not self.domain.bounded and not self.strong_convexity > 0:
             allowed = "above 0 over R^d, where else there may be no minimiser; or give a domain"
             raise ParameterError("ridge", self.ridge, allowed)
-        if not 0 < self.lipschitz < math.inf:
+        if not 0 < self.lipschitz < math.inf and self.norm_bound != math.inf:
             allowed = (
                 "finite and above 0: bound the features, the labels and the domain, or give "
-                "norm_bound"
+                "norm_bound (infinite for algorithms that choose a clip by moments)"
             )
             raise ParameterError("lipschitz", self.lipschitz, allowed)
         self.loss.verify(self.size)

@@ -1,0 +1,346 @@
+"""Convex optimisation with heavy tails under pure differential privacy.
+
+Phases of output perturbation of a clipped surrogate (docs: theory, Heavy tails). Lowy (2026) gives
+the problem and the rate; this algorithm needs neither its localisation nor its double noise.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.central.clipped_minimiser import ClippedMinimiser
+from protocols.central.heavy_tails_plan import (
+    Noise,
+    Phase,
+    Setting,
+    blocks_for,
+    bound,
+    plan,
+)
+from protocols.central.optimiser import CentralOptimiser
+from protocols.central.pilot import SHARE, PilotHistogram, Tails, phases_by_pilot
+from protocols.problems.moments import Moments
+from protocols.problems.problem import Problem, demand
+from protocols.problems.surrogates import Surrogate, demand_convex
+from shuffle_sim.arrays import Floats
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.errors import ParameterError, integer, real
+from shuffle_sim.privacy.discrete import DiscreteLaplace, GridLaplace
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.mechanisms import L2Laplace, Laplace
+from shuffle_sim.privacy.mechanisms import Noise as NoiseMechanism
+from shuffle_sim.protocol.release import Release
+
+NOISES = ("float", "discrete")
+SOLVERS = ("certified", "fixed")
+TIMING = "running time is not covered"
+
+
+@dataclass(frozen=True)
+class HeavyState:
+    """Which phase and block come next, where they start, and what blocks of the phase gave.
+
+    Attributes:
+        phases: planned; None: the pilot comes first.
+        phase: index of the next.
+        theta: centre of the phase, (d,).
+        outputs: of the phase's blocks so far.
+    """
+
+    phases: tuple[Phase, ...] | None
+    phase: int
+    theta: Floats
+    outputs: tuple[Floats, ...] = ()
+
+
+class HeavyTailedERM(CentralOptimiser[HeavyState]):
+    """Minimises E f over n users, where gradients have a k-th moment and need have no bound.
+
+    Phase t releases the minimiser of the clipped loss with a quadratic around the phase's start,
+    plus noise, and the next phase starts there. Formal guarantee: pure epsilon for any data; the
+    moments may be wrong. Phases, blocks and the pilot have disjoint users. The expected excess is
+    at most `bound` where the moments hold.
+
+    Attributes:
+        phases: planned ones; None: by the pilot, at run time.
+        moments: that the plan rests on; None with a pilot.
+        pilot: users n_0 of the pilot; 0: none.
+        choices: what was chosen, and why.
+    """
+
+    takes: ClassVar[tuple[str, ...]] = (
+        "moments", "pilot", "scale", "noise", "solver", "blocks", "failure", "phases",
+    )  # fmt: skip
+    rounds_per_user = 1
+
+    def __init__(
+        self,
+        *,
+        problem: Problem,
+        n: int,
+        privacy: Privacy,
+        phases: tuple[Phase, ...] | None,
+        moments: Moments | None = None,
+        pilot: int = 0,
+        scale: float = 1.0,
+        noise: str = "float",
+        solver: str = "certified",
+        bound: float = math.inf,
+        choices: dict[str, str] | None = None,
+    ) -> None:
+        """Explicit parameters; `calibrated` chooses good ones.
+
+        Args:
+            problem: loss, domain and public ridge; its norm_bound is not used: phases have clips.
+            n: users.
+            privacy: epsilon; the guarantee has delta 0 whatever delta is asked for.
+            phases: on disjoint users, in order; None: planned by the pilot.
+            moments: in words of the result only.
+            pilot: its users, the first ones.
+            scale: unit of the pilot's bins, public.
+            noise: "float", or "discrete" for exact integers.
+            solver: "certified", or "fixed" for plain descent with a public number of steps.
+            bound: proven, of the expected excess.
+            choices: what was chosen, and why.
+
+        Raises:
+            ParameterError: naming the parameter, its value and what is allowed.
+        """
+        demand(problem, privacy)
+        demand_convex(problem.loss)
+        for name, value, known in (("noise", noise, NOISES), ("solver", solver, SOLVERS)):
+            if value not in known:
+                raise ParameterError(name, value, f"one of {', '.join(known)}")
+        self.problem, self.n, self.privacy = problem, integer("n", n), privacy
+        self.phases, self.moments, self.noise, self.solver = phases, moments, noise, solver
+        self.pilot, self.scale, self.bound = integer("pilot", pilot, 0, self.n - 1), scale, bound
+        self.choices = choices or {}
+        if (phases is None) == (self.pilot == 0):
+            raise ParameterError("phases", phases, "given, or planned by a pilot; one of the two")
+        known_moments = "moments are estimated by the pilot" if moments is None else str(moments)
+        self.assumptions = (
+            f"for accuracy only, never for privacy: {known_moments}",
+            "every minimiser is certified" if solver == "certified" else "fixed descent",
+            TIMING,
+        )
+        if phases is not None:
+            if not phases:
+                raise ParameterError("phases", phases, "at least one")
+            used = self.pilot + sum(phase.users * phase.blocks for phase in phases)
+            if used > self.n:
+                raise ParameterError("phases", used, f"of at most n = {self.n} users together")
+            for phase in phases:
+                self._statistic(phase, self.problem.origin)
+
+    @classmethod
+    def calibrated(cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any) -> Self:
+        """The phases with the least proven bound.
+
+        Args:
+            n: users.
+            problem: loss and domain.
+            privacy: epsilon.
+            given: what is in `takes`; None: chosen. `moments`, a `Moments`: by default the
+                problem's Lipschitz constant as a bound. `pilot`: True, a share of the users, or
+                their number. `blocks` J, or `failure` delta': the result is then good with
+                probability 1 - delta'. `phases`: a tuple of `Phase`.
+
+        Raises:
+            ParameterError: naming the parameter, its value and what is allowed.
+        """
+        demand(problem, privacy)
+        integer("n", n)
+        _known(cls.takes, given)
+        noise = given.get("noise") or "float"
+        common: dict[str, Any] = {"problem": problem, "n": n, "privacy": privacy, "noise": noise}
+        common["solver"] = given.get("solver") or "certified"
+        moments = given.get("moments")
+        if given.get("pilot"):
+            return cls._piloted(common, given)
+        if moments is None:
+            moments = _bounded(problem)
+        setting = _setting(problem, n, privacy, noise, moments)
+        if given.get("phases") is not None:
+            own = bound(given["phases"], setting)
+            return cls(phases=given["phases"], moments=moments, bound=own, **common)
+        blocks = given.get("blocks") or 1
+        if given.get("failure") is not None:
+            blocks = given.get("blocks") or blocks_for(given["failure"])
+        phases, least = plan(setting, blocks)
+        shown = ", ".join(f"{p.blocks * p.users} users at clip {p.clip:.4g}" for p in phases)
+        likely = "of the excess, likely" if blocks > 1 else "of the expected excess"
+        choices = {
+            "moments": f"{moments}: assumed, for accuracy only",
+            "phases": f"{len(phases)} ({shown}): least proven bound {least:.4g} {likely}",
+            "smoothing": "beta = lambda m in every phase",
+        }
+        if blocks > 1:
+            choices["blocks"] = f"{blocks}: with probability 1 - delta', a failure probability"
+        return cls(phases=phases, moments=moments, bound=least, choices=choices, **common)
+
+    @classmethod
+    def _piloted(cls, common: dict[str, Any], given: dict[str, Any]) -> Self:
+        for name in ("moments", "blocks", "failure", "phases"):
+            if given.get(name) is not None:
+                raise ParameterError(name, given[name], "left out with a pilot, which replaces it")
+        n, pilot = common["n"], given["pilot"]
+        if pilot is True:
+            pilot = SHARE
+        if not isinstance(pilot, int):
+            pilot = max(1, int(n * real("pilot", pilot, 0.0, 1.0, closed=(False, False))))
+        common["problem"].loss.reach_norms(np.zeros((1, 1)), 1.0)  # refuses a loss without A(z)
+        scale = given.get("scale") or 1.0
+        choices = {"pilot": f"{pilot} users: clips and phases by a private histogram of A"}
+        return cls(phases=None, pilot=pilot, scale=scale, choices=choices, **common)
+
+    @property
+    def users(self) -> int:
+        """Number of users n."""
+        return self.n
+
+    @property
+    def delta(self) -> float:
+        """0: pure."""
+        return 0.0
+
+    @property
+    def rounds(self) -> int:
+        """Releases; with a pilot the most there can be."""
+        if self.phases is None:
+            return 1 + 8
+        return bool(self.pilot) + sum(phase.blocks for phase in self.phases)
+
+    def check(self, rows: NDArray[Any]) -> None:
+        """Refuse rows of another shape, and labels of the wrong kind; any length is taken."""
+        check_shape(self.problem, rows, self.n)
+
+    def init(self) -> HeavyState:
+        """At the problem's start."""
+        return HeavyState(self.phases, 0, self.problem.origin)
+
+    def plan(self, state: HeavyState) -> Release | None:
+        """The pilot, then one block after the other."""
+        if state.phases is None:
+            radius = self.problem.domain.radius
+            histogram = PilotHistogram(self.problem.loss, radius, self.scale)
+            epsilon = self.privacy.epsilon
+            counts = DiscreteLaplace(epsilon) if self.noise == "discrete" else Laplace(epsilon)
+            return Release.of(Cohort.of(0, self.pilot), histogram, counts)
+        if state.phase == len(state.phases):
+            return None
+        phase, before = state.phases[state.phase], state.phases[: state.phase]
+        first = self.pilot + sum(each.users * each.blocks for each in before)
+        first += len(state.outputs) * phase.users
+        cohort = Cohort.of(first, first + phase.users)
+        return Release.of(cohort, self._statistic(phase, state.theta), self._mechanism())
+
+    def update(self, state: HeavyState, estimate: Any) -> HeavyState:
+        """The next phase starts at the projected release, or at the blocks' aggregate."""
+        released = np.asarray(estimate, np.float64)
+        if state.phases is None:
+            tails = Tails(released, self.pilot, self.privacy.epsilon, self.scale)
+            moments = Moments(2, 1.0)
+            setting = _setting(self.problem, self.n - self.pilot, self.privacy, self.noise, moments)
+            return replace(state, phases=phases_by_pilot(tails, setting, self.problem.d))
+        outputs = (*state.outputs, self.problem.domain.project(released))
+        if len(outputs) < state.phases[state.phase].blocks:
+            return replace(state, outputs=outputs)
+        return HeavyState(state.phases, state.phase + 1, aggregate(outputs))
+
+    def result(self, state: HeavyState) -> Floats:
+        """Where the last phase ended."""
+        return state.theta
+
+    def _statistic(self, phase: Phase, theta: Floats) -> ClippedMinimiser:
+        strong, steps = phase.strong + self.problem.ridge, None
+        if self.solver == "fixed":
+            if phase.smoothing is None:
+                raise ParameterError("smoothing", None, "given: the step of descent rests on it")
+            eta = 2 / (phase.smoothing + 2 * strong)
+            steps = math.ceil(
+                math.log(max(math.e, phase.clip / (strong * phase.tau))) / (eta * strong)
+            )
+        return ClippedMinimiser(
+            Surrogate(self.problem.loss, phase.clip, phase.smoothing),
+            self.problem.domain,
+            theta,
+            phase.strong,
+            self.problem.ridge,
+            phase.tau,
+            phase.users,
+            steps,
+        )
+
+    def _mechanism(self) -> NoiseMechanism:
+        return mechanism(self.noise, self.privacy.epsilon, self.problem.d)
+
+
+def mechanism(noise: str, epsilon: float, d: int) -> NoiseMechanism:
+    """Pure noise for an l2 sensitivity: of floats, or exact on a grid."""
+    return GridLaplace(epsilon, d) if noise == "discrete" else L2Laplace(epsilon, d)
+
+
+def aggregate(outputs: tuple[Floats, ...]) -> Floats:
+    """The output whose distance to its (floor(J/2) + 1)-th nearest is least, counting itself.
+
+    If more than half lie within r of a point, the result is within 3 r of it.
+    """
+    points = np.stack(outputs)
+    apart = np.linalg.norm(points[:, None] - points[None], axis=2)
+    middle = np.sort(apart, axis=1)[:, len(points) // 2]
+    return np.asarray(points[int(np.argmin(middle))])
+
+
+def check_shape(problem: Problem, rows: NDArray[Any], n: int) -> None:
+    """Refuse rows that are no numbers or of another shape, and labels that are no classes.
+
+    Rows of any length are taken; those with NaN or infinity add nothing and are counted.
+    """
+    shape = (n, problem.loss.columns(problem.d))
+    if rows.dtype.kind not in "fiub":
+        raise ParameterError("data.dtype", str(rows.dtype), "a real number type")
+    if rows.shape != shape:
+        raise ParameterError("data.shape", rows.shape, str(shape))
+    if getattr(problem.loss, "classification", False):
+        finite = np.isfinite(rows).all(axis=1)
+        wrong = finite & (np.abs(rows[:, -1]) != 1)
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            allowed = "labelled -1 or +1 (last column)"
+            raise ParameterError(f"data[{first}]", rows[first].tolist(), allowed)
+
+
+def _setting(problem: Problem, n: int, privacy: Privacy, noise: str, moments: Moments) -> Setting:
+    law = Noise.l2(privacy.epsilon, problem.d)
+    if noise == "discrete":
+        law = Noise.by_spread(GridLaplace(privacy.epsilon, problem.d).spread(problem.d))
+    return Setting(n, law, moments, problem.reach, problem.ridge * problem.domain.radius)
+
+
+def _bounded(problem: Problem) -> Moments:
+    """The problem's own bound in place of moments."""
+    bound = problem.loss.lipschitz(problem.domain.radius)
+    if problem.norm_bound is not None:
+        bound = min(bound, problem.norm_bound)
+    if math.isinf(bound):
+        allowed = (
+            "given where gradients have no bound: moments=Moments(k, gk, g2, g1), or pilot=True "
+            "for a private histogram of a tenth of the users"
+        )
+        raise ParameterError("moments", None, allowed)
+    return Moments.bounded(bound)
+
+
+def _known(takes: tuple[str, ...], given: dict[str, Any]) -> None:
+    for name, value in given.items():
+        if name in {"timeout", "max_seconds", "time_limit"} and value is not None:
+            allowed = (
+                "left out: what is released must not depend on a clock; the number of steps is "
+                "public and bounded"
+            )
+            raise ParameterError(name, value, allowed)
+        if name not in takes:
+            raise ParameterError(name, value, f"left out: takes {', '.join(takes)}")
