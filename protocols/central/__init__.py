@@ -1,11 +1,13 @@
 """Algorithms of a trusted curator."""
 
 from protocols.central.exponential import ExponentialMechanism, Gibbs
+from protocols.central.exponential_grid import ExponentialGrid
 from protocols.central.heavy_tails import HeavyTailedERM
 from protocols.central.objective_perturbation import ObjectivePerturbation
 from protocols.central.optimiser import CentralOptimiser
 from protocols.central.output_perturbation import AdversarialERM, OutputPerturbation, TiltedERM
 from protocols.central.pan_private import PanPrivateACSA, PanState
+from protocols.central.pop_localize import PopLocalize
 from protocols.central.sums import BallSum, CentralSum
 
 __all__ = [
@@ -13,6 +15,7 @@ __all__ = [
     "BallSum",
     "CentralOptimiser",
     "CentralSum",
+    "ExponentialGrid",
     "ExponentialMechanism",
     "Gibbs",
     "HeavyTailedERM",
@@ -20,5 +23,6 @@ __all__ = [
     "OutputPerturbation",
     "PanPrivateACSA",
     "PanState",
+    "PopLocalize",
     "TiltedERM",
 ]

@@ -161,7 +161,7 @@ class HeavyTailedERM(CentralOptimiser[HeavyState]):
         if given.get("pilot"):
             return cls._piloted(common, given)
         if moments is None:
-            moments = _bounded(problem)
+            moments = bounded_moments(problem)
         setting = _setting(problem, n, privacy, noise, moments)
         if given.get("phases") is not None:
             own = bound(given["phases"], setting)
@@ -320,8 +320,12 @@ def _setting(problem: Problem, n: int, privacy: Privacy, noise: str, moments: Mo
     return Setting(n, law, moments, problem.reach, problem.ridge * problem.domain.radius)
 
 
-def _bounded(problem: Problem) -> Moments:
-    """The problem's own bound in place of moments."""
+def bounded_moments(problem: Problem) -> Moments:
+    """The problem's own bound in place of moments.
+
+    Raises:
+        ParameterError: it has none.
+    """
     bound = problem.loss.lipschitz(problem.domain.radius)
     if problem.norm_bound is not None:
         bound = min(bound, problem.norm_bound)

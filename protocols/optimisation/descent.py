@@ -32,7 +32,7 @@ class Objective:
 
     Attributes:
         domain: where w may be.
-        center: of the quadratic, a point of the domain.
+        center: of the quadratic.
         strong: lambda, above 0.
         lipschitz: C of h.
         smoothness: beta of h; infinite where it is not known.
@@ -50,6 +50,11 @@ class Objective:
         """Check the ranges."""
         for name in ("strong", "lipschitz"):
             positive(name, getattr(self, name))
+
+    @property
+    def start(self) -> Floats:
+        """The centre, or the point of the domain next to it."""
+        return self.domain.project(self.center)
 
     def gradient(self, mean: Floats, w: Floats) -> Floats:
         """Of the objective, from that of mean h."""
@@ -73,7 +78,8 @@ class Objective:
             ParameterError: no smoothness, more than 10^6 steps, or a distance that rounding errors
                 would not let prove.
         """
-        far, top = self.domain.diameter, self.smoothness + self.strong
+        top = self.smoothness + self.strong
+        far = self.domain.diameter + float(np.linalg.norm(self.center - self.start))
         if math.isinf(top):
             raise ParameterError("smoothing", None, "given: the number of steps rests on it")
         worst = np.full(self.domain.d, self.domain.radius / math.sqrt(self.domain.d))
@@ -108,7 +114,7 @@ def fixed(objective: Objective, mean: Gradient, steps: int) -> Floats:
     """
     if math.isinf(objective.smoothness):
         raise ParameterError("smoothing", None, "given: the step rests on it")
-    eta, w = 2 / (objective.smoothness + 2 * objective.strong), objective.center
+    eta, w = 2 / (objective.smoothness + 2 * objective.strong), objective.start
     for _ in range(integer("steps", steps)):
         w = objective.domain.project(w - eta * objective.gradient(mean(w), w))
     return w
@@ -152,7 +158,7 @@ def _adaptive(
 ) -> tuple[Floats | None, Floats]:
     """Accelerated descent with a step that follows the curvature met, and restarts."""
     project = objective.domain.project
-    w = y = objective.center
+    w = y = objective.start
     step, momentum = 1 / objective.strong, 1.0
     longest = step
     at_y = objective.gradient(mean(y), y)
