@@ -1,5 +1,6 @@
 """Algorithms of a trusted curator."""
 
+from protocols.central.clipped_descent import GaussianGD, PureSGD
 from protocols.central.exponential import ExponentialMechanism, Gibbs
 from protocols.central.exponential_grid import ExponentialGrid
 from protocols.central.heavy_tails import HeavyTailedERM
@@ -17,6 +18,7 @@ __all__ = [
     "CentralSum",
     "ExponentialGrid",
     "ExponentialMechanism",
+    "GaussianGD",
     "Gibbs",
     "HeavyTailedERM",
     "ObjectivePerturbation",
@@ -24,5 +26,6 @@ __all__ = [
     "PanPrivateACSA",
     "PanState",
     "PopLocalize",
+    "PureSGD",
     "TiltedERM",
 ]

@@ -20,8 +20,8 @@ from protocols.central.optimiser import CentralOptimiser
 from protocols.problems.domains import Domain
 from protocols.problems.losses import Loss
 from protocols.problems.problem import Problem, demand
-from protocols.problems.surrogates import bounded
-from shuffle_sim.arrays import Floats, dense
+from protocols.problems.surrogates import clipped_gradients
+from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.guarantee import Privacy
@@ -99,7 +99,7 @@ class GridScore(Statistic):
         """Shape (points,)."""
         if self.score == "risk":
             return self._risk(total)
-        means = total(partial(_gradients, self.loss, self.clip, self.points)) / self.users
+        means = total(partial(clipped_gradients, self.loss, self.clip, self.points)) / self.users
         moved = self.points - self.gamma * (means + self.strong * (self.points - self.theta))
         steps = np.array([self.domain.project(each) for each in moved]) - self.points
         return np.asarray(-np.linalg.norm(steps, axis=1) / self.gamma)
@@ -108,23 +108,9 @@ class GridScore(Statistic):
         ways = self.points - self.theta
         values = self.strong / 2 * (ways**2).sum(axis=1)
         for node, weight in zip((1 + _NODES) / 2, _WEIGHTS / 2, strict=True):
-            part = partial(_gradients, self.loss, self.clip, self.theta + node * ways)
+            part = partial(clipped_gradients, self.loss, self.clip, self.theta + node * ways)
             values = values + weight * (total(part) / self.users * ways).sum(axis=1)
         return np.asarray(-values)
-
-
-def _gradients(loss: Loss, clip: float, points: Floats, rows: Floats) -> Floats:
-    """The sum of the rows' clipped gradients at each point, (points, d)."""
-    known, rows = np.isfinite(rows).all(axis=1), bounded(rows)
-    found = []
-    for point in points:
-        with np.errstate(over="ignore", invalid="ignore"):
-            each = dense(loss.gradients(point, rows, None))
-            norms = np.hypot.reduce(each, axis=1)
-            factors = np.where(known, clip / np.maximum(norms, clip), 0.0)
-        each = np.where(np.isfinite(norms)[:, None], each, 0.0)
-        found.append(np.nan_to_num(factors) @ each)
-    return np.array(found)
 
 
 @dataclass(frozen=True)
@@ -174,7 +160,7 @@ class ExponentialGrid(CentralOptimiser[GridState]):
             raise ParameterError("score", score, f"one of {', '.join(SCORES)}")
         self.problem, self.n, self.privacy, self.phases = problem, integer("n", n), privacy, phases
         self.score, self.curvature, self.step = score, positive("curvature", curvature), step
-        self.assumptions = (TIMING,)
+        self.assumptions, self.rounds = (TIMING,), len(phases)
         for phase in phases:
             net(problem.domain, self._step(phase))
 

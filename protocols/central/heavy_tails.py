@@ -5,7 +5,9 @@ the problem and the rate; this algorithm needs neither its localisation nor its 
 """
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,6 +15,7 @@ from numpy.typing import NDArray
 
 from protocols.central.clipped_minimiser import ClippedMinimiser
 from protocols.central.heavy_tails_plan import (
+    MAX_PHASES,
     Noise,
     Phase,
     Setting,
@@ -118,6 +121,9 @@ class HeavyTailedERM(CentralOptimiser[HeavyState]):
         self.phases, self.moments, self.noise, self.solver = phases, moments, noise, solver
         self.pilot, self.scale, self.bound = integer("pilot", pilot, 0, self.n - 1), scale, bound
         self.choices = choices or {}
+        self.rounds = 1 + MAX_PHASES  # at most, with a pilot
+        if phases is not None:
+            self.rounds = (self.pilot > 0) + sum(phase.blocks for phase in phases)
         if (phases is None) == (self.pilot == 0):
             raise ParameterError("phases", phases, "given, or planned by a pilot; one of the two")
         known_moments = "moments are estimated by the pilot" if moments is None else str(moments)
@@ -146,7 +152,7 @@ class HeavyTailedERM(CentralOptimiser[HeavyState]):
             given: what is in `takes`; None: chosen. `moments`, a `Moments`: by default the
                 problem's Lipschitz constant as a bound. `pilot`: True, a share of the users, or
                 their number. `blocks` J, or `failure` delta': the result is then good with
-                probability 1 - delta'. `phases`: a tuple of `Phase`.
+                probability 1 - delta'. `phases`: their number, or a tuple of `Phase`.
 
         Raises:
             ParameterError: naming the parameter, its value and what is allowed.
@@ -163,13 +169,14 @@ class HeavyTailedERM(CentralOptimiser[HeavyState]):
         if moments is None:
             moments = bounded_moments(problem)
         setting = _setting(problem, n, privacy, noise, moments)
-        if given.get("phases") is not None:
-            own = bound(given["phases"], setting)
-            return cls(phases=given["phases"], moments=moments, bound=own, **common)
+        wanted = given.get("phases")
+        if isinstance(wanted, tuple):
+            own = bound(wanted, setting)
+            return cls(phases=wanted, moments=moments, bound=own, **common)
         blocks = given.get("blocks") or 1
         if given.get("failure") is not None:
             blocks = given.get("blocks") or blocks_for(given["failure"])
-        phases, least = plan(setting, blocks)
+        phases, least = plan(setting, blocks, wanted)
         shown = ", ".join(f"{p.blocks * p.users} users at clip {p.clip:.4g}" for p in phases)
         likely = "of the excess, likely" if blocks > 1 else "of the expected excess"
         choices = {
@@ -180,6 +187,16 @@ class HeavyTailedERM(CentralOptimiser[HeavyState]):
         if blocks > 1:
             choices["blocks"] = f"{blocks}: with probability 1 - delta', a failure probability"
         return cls(phases=phases, moments=moments, bound=least, choices=choices, **common)
+
+    @classmethod
+    def settings(
+        cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any
+    ) -> Iterator[tuple[str, Callable[[], Self]]]:
+        """The plan, and one phase alone."""
+        common = {"n": n, "problem": problem, "privacy": privacy, **given}
+        yield "", partial(cls.calibrated, **common)
+        if not given.get("pilot"):
+            yield "one phase", partial(cls.calibrated, **common, phases=1)
 
     @classmethod
     def _piloted(cls, common: dict[str, Any], given: dict[str, Any]) -> Self:
@@ -205,13 +222,6 @@ class HeavyTailedERM(CentralOptimiser[HeavyState]):
     def delta(self) -> float:
         """0: pure."""
         return 0.0
-
-    @property
-    def rounds(self) -> int:
-        """Releases; with a pilot the most there can be."""
-        if self.phases is None:
-            return 1 + 8
-        return bool(self.pilot) + sum(phase.blocks for phase in self.phases)
 
     def check(self, rows: NDArray[Any]) -> None:
         """Refuse rows of another shape, and labels of the wrong kind; any length is taken."""

@@ -176,11 +176,18 @@ def blocks_for(failure: float, phases: int = 10, share: float = _MAJORITY) -> in
     return math.ceil(math.log(phases / failure) / apart)
 
 
-def plan(setting: Setting, blocks: int = 1) -> tuple[tuple[Phase, ...], float]:
+def plan(
+    setting: Setting, blocks: int = 1, count: int | None = None
+) -> tuple[tuple[Phase, ...], float]:
     """The phases with the least bound, and the bound; `likely_bound` for several blocks.
 
     Searched: T in 1..8, ratio of lambdas, shares of users, and lambda_1 on a geometric grid. Clips
     have closed forms.
+
+    Args:
+        setting: users, noise and moments.
+        blocks: J of each phase.
+        count: T, in place of being chosen.
 
     Raises:
         ParameterError: blocks larger than the people.
@@ -188,8 +195,8 @@ def plan(setting: Setting, blocks: int = 1) -> tuple[tuple[Phase, ...], float]:
     if integer("blocks", blocks) > setting.n:
         raise ParameterError("blocks", blocks, f"at most the number of users ({setting.n})")
     if blocks > 1:
-        return best_phases(setting, blocks, lambda case: _clips_likely(setting, case))
-    return best_phases(setting, 1, lambda case: _clips(setting, case))
+        return best_phases(setting, blocks, lambda case: _clips_likely(setting, case), count)
+    return best_phases(setting, 1, lambda case: _clips(setting, case), count)
 
 
 @dataclass(frozen=True)
@@ -215,13 +222,17 @@ def sizes(n: int, phases: int, shrink: float, blocks: int = 1) -> list[int]:
 
 
 def best_phases(
-    setting: Setting, blocks: int, clips_of: Callable[[Case], Clips]
+    setting: Setting,
+    blocks: int,
+    clips_of: Callable[[Case], Clips],
+    only: int | None = None,
 ) -> tuple[tuple[Phase, ...], float]:
     """The phases with the least bound over T, ratios, shares of users and lambda_1; the bound."""
     scale = setting.moments.mean / setting.reach
     first = scale * np.geomspace(1e-6, 1e4, _GRID)
     best: tuple[float, tuple[Phase, ...]] | None = None
-    for count in range(1, MAX_PHASES + 1):
+    counts = range(1, MAX_PHASES + 1) if only is None else [integer("phases", only, 1, MAX_PHASES)]
+    for count in counts:
         for ratio in RATIOS if count > 1 else RATIOS[:1]:
             for shrink in SHRINKS if count > 1 else SHRINKS[:1]:
                 each = sizes(setting.n, count, shrink, blocks)
@@ -235,7 +246,8 @@ def best_phases(
                     columns = zip(each, strong[:, place], found.clips[:, place], strict=True)
                     made = tuple(Phase.of(m, float(s), float(c), blocks) for m, s, c in columns)
                     best = value, made
-    assert best is not None
+    if best is None:
+        raise ParameterError("phases", only, f"fewer: {setting.n} users do not fill them")
     return best[1], best[0]
 
 

@@ -5,7 +5,9 @@ clipped surrogate, certified as there: the printed Algorithm 3 takes some m^3 st
 """
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -116,6 +118,7 @@ class PopLocalize(CentralOptimiser[LocalState]):
         if not self.sizes:
             allowed = f"at most half of the users ({self.n}): each block needs one"
             raise ParameterError("blocks", blocks, allowed)
+        self.rounds = len(self.sizes) * self.blocks * self.stages
         epsilon, d, power = privacy.epsilon, problem.d, 1 - 1 / moments.k
         rate = moments.gk * (d / (self.sizes[0] * epsilon)) ** power
         rate += moments.root / math.sqrt(self.sizes[0])
@@ -132,6 +135,15 @@ class PopLocalize(CentralOptimiser[LocalState]):
     def calibrated(cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any) -> Self:
         """The printed algorithm with the noise that its sensitivities need."""
         return cls(problem=problem, n=n, privacy=privacy, tight=True, **given)
+
+    @classmethod
+    def settings(
+        cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any
+    ) -> Iterator[tuple[str, Callable[[], Self]]]:
+        """As printed, and with the noise that is needed."""
+        common = {"n": n, "problem": problem, "privacy": privacy, **given}
+        yield "paper", partial(cls.paper, **common)
+        yield "tight noise", partial(cls.calibrated, **common)
 
     @property
     def users(self) -> int:

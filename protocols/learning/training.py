@@ -15,6 +15,7 @@ from protocols.optimisation.phases import Phased
 from protocols.optimisation.setting import NOISE_RATIO
 from protocols.problems.domains import L2Ball
 from protocols.problems.losses import LinearLoss
+from protocols.problems.moments import Moments
 from protocols.problems.problem import Problem
 from protocols.shuffle.noisy_mean import NoisyMean
 from protocols.shuffle.optimiser import optimiser, optimisers
@@ -47,6 +48,8 @@ class Trainer:
             allows.
         max_bits: per user, coordinate and round, instead.
         honest_fraction: of the users that add their noise.
+        moments: of the gradients, for central algorithms that clip by them.
+        pilot: whether they estimate moments by a private histogram instead.
     """
 
     loss: LinearLoss
@@ -58,6 +61,8 @@ class Trainer:
     noise_ratio: float | None = None
     max_bits: int | None = None
     honest_fraction: float = 1.0
+    moments: Moments | None = None
+    pilot: bool = False
 
     @classmethod
     def of(
@@ -68,11 +73,13 @@ class Trainer:
         *,
         quantile: float | None = None,
         threshold: float | None = None,
+        moment: str | None = None,
         **others: Any,
     ) -> "Trainer":
         """With the loss registered under a name; labels lie in [-1, 1].
 
-        Parameters of the loss that are None are not given.
+        Parameters of the loss that are None are not given. `moment` is k:G_k, k:G_k:G_2 or
+        k:G_k:G_2:G_1.
 
         Raises:
             ParameterError: unknown loss, or a parameter that it does not have.
@@ -87,6 +94,8 @@ class Trainer:
         for key, value in given.items():
             if key not in known:
                 raise ParameterError(key, value, f"given with a loss that has it: {loss} has none")
+        if moment is not None:
+            others["moments"] = _moments(moment)
         return cls(
             kind(**given, **({"labels": 1.0} if "labels" in known else {})), d, privacy, **others
         )
@@ -103,6 +112,16 @@ class Trainer:
             )
         if self.max_bits is not None:
             integer("max_bits", self.max_bits)
+
+    @property
+    def tails(self) -> dict[str, Any]:
+        """What is known of heavy tails, as central algorithms take it."""
+        known: dict[str, Any] = {}
+        if self.moments is not None:
+            known["moments"] = self.moments
+        if self.pilot:
+            known["pilot"] = True
+        return known
 
     @property
     def problem(self) -> Problem:
@@ -172,18 +191,28 @@ class Trainer:
 
         return made(ratio) if self.max_bits is None else self._within(self.max_bits, made, ratio)
 
-    def central(self, mechanism: str, n: int) -> CentralOptimiser[Any]:
-        """The registered central algorithm of a name, "-perturbation" left out if wanted.
+    def central(self, name: str, n: int, **given: Any) -> CentralOptimiser[Any]:
+        """The central algorithm `name` for n users.
+
+        Args:
+            name: as registered.
+            n: users.
+            given: what the algorithm takes; None: chosen.
 
         Raises:
-            ParameterError: an unknown name, or what the algorithm refuses.
+            ParameterError: not a registered central optimiser, or what it refuses.
         """
         kinds = registered_kinds("algorithm", CentralOptimiser)
-        full = f"{mechanism}-perturbation"
-        name = full if full in kinds else mechanism
-        if name not in kinds:
-            raise ParameterError("mechanism", mechanism, f"one of {', '.join(kinds)}")
-        return kinds[name].calibrated(n=n, problem=self.problem, privacy=self.privacy)
+        if name not in list(kinds):
+            raise ParameterError("protocol", name, f"one of {', '.join(kinds)} (trust central)")
+        given = self.tails | {key: value for key, value in given.items() if value is not None}
+        for key, value in given.items():
+            if key not in kinds[name].takes:
+                raise ParameterError(key, value, f"left out: {name} does not take it")
+        made: CentralOptimiser[Any] = kinds[name].calibrated(
+            n=n, problem=self.problem, privacy=self.privacy, **given
+        )
+        return made
 
     def risk(self, theta: Floats, rows: Floats) -> float:
         """The mean loss, without any ridge."""
@@ -224,6 +253,17 @@ class Trainer:
         raise ParameterError(
             "max_bits", bits, "larger, or used with --batch: no ratio of the noise was found to fit"
         )
+
+
+def _moments(text: str) -> Moments:
+    """k:G_k, k:G_k:G_2 or k:G_k:G_2:G_1."""
+    try:
+        numbers = [float(each) for each in text.split(":")]
+    except ValueError:
+        numbers = []
+    if not 2 <= len(numbers) <= 4:
+        raise ParameterError("moment", text, "K:G, K:G:G2 or K:G:G2:G1, such as 4:1.5:1.0")
+    return Moments(*numbers)
 
 
 def _means(made: Any) -> list[tuple[NoisyMean, int]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from protocols.problems.losses import LinearLoss, Loss, MeanEstimation
-from shuffle_sim.arrays import Floats, Scaled, Values
+from shuffle_sim.arrays import Floats, Scaled, Values, dense
 from shuffle_sim.errors import ParameterError, positive
 
 LARGEST = 1e100
@@ -105,3 +105,20 @@ def bounded(rows: Floats) -> Floats:
     kept = np.clip(kept, -1e300, 1e300)
     norms = np.hypot.reduce(kept, axis=1, keepdims=True)
     return np.asarray(kept * (LARGEST / np.maximum(norms, LARGEST)))
+
+
+def clipped_gradients(loss: Loss, clip: float, points: Floats, rows: Floats) -> Floats:
+    """The sum of the rows' clipped gradients at each point, (points, d), of any loss.
+
+    Where clipping is not convex it is no gradient. Rows that are not finite add nothing.
+    """
+    known, rows = np.isfinite(rows).all(axis=1), bounded(rows)
+    found = []
+    for point in points:
+        with np.errstate(over="ignore", invalid="ignore"):
+            each = dense(loss.gradients(point, rows, None))
+            norms = np.hypot.reduce(each, axis=1)
+            factors = np.where(known, clip / np.maximum(norms, clip), 0.0)
+        each = np.where(np.isfinite(norms)[:, None], each, 0.0)
+        found.append(np.nan_to_num(factors) @ each)
+    return np.array(found)

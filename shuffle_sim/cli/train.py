@@ -1,5 +1,6 @@
 """`shuffle-sim train`: a linear model by shuffle-private convex optimisation."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,10 +21,12 @@ from shuffle_sim.execution.engine import run
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.base import Protocol
-from shuffle_sim.protocol.kinds import Trainer
+from shuffle_sim.protocol.kinds import Optimiser, Trainer
+from shuffle_sim.protocol.release import CentralAlgorithm
 from shuffle_sim.registry import registered
 
 _PROTOCOL, _HYPER, _REPEATS = "shuffle-gd", "calibrated", 5
+_CENTRAL = "heavy-tailed-erm"
 
 
 def train_command(
@@ -41,14 +44,10 @@ def train_command(
     norm_bound: o.NormBound = None,
     protocol: Annotated[
         str | None,
-        typer.Option(help=f"Name of an optimiser, such as shuffle-sgd; default {_PROTOCOL}."),
-    ] = None,
-    trust: Annotated[
-        str, typer.Option(help="Who is trusted: shuffle, or central for a curator.")
-    ] = "shuffle",
-    mechanism: Annotated[
-        str | None,
-        typer.Option(help="With --trust central: output, objective, gibbs or another name."),
+        typer.Option(
+            help=f"Name of an optimiser, such as shuffle-sgd; default {_PROTOCOL}, with --trust "
+            f"central {_CENTRAL}."
+        ),
     ] = None,
     hyper: Annotated[
         str | None,
@@ -64,6 +63,10 @@ def train_command(
         int | None,
         typer.Option(help="Phases over disjoint users, with --ridge; 0: their number is chosen."),
     ] = None,
+    trust: o.TrustName = "shuffle",
+    pure: o.Pure = False,
+    moment: o.Moment = None,
+    pilot: o.Pilot = False,
     epsilon: o.Epsilon = 1.0,
     delta: o.Delta = 1e-5,
     noise_ratio: o.NoiseRatio = None,
@@ -102,13 +105,14 @@ def train_command(
 
     Example: shuffle-sim train --table diabetes --loss squared --compare
 
-    Example: shuffle-sim train --table breast-cancer --trust central --mechanism gibbs --ridge 0.003
+    Example: shuffle-sim train --table diabetes --loss absolute --trust central --pure --pilot
     """
+    central = _is_central(trust, pure, {} if compare else {"moment": moment, "pilot": pilot})
     source = load(table, file, columns, bounds, label)
     trainer: Trainer = registered("trainer", "linear").of(
         loss,
         len(source.columns) + 1,
-        Privacy(epsilon, delta),
+        Privacy(epsilon, 0.0 if pure else delta),
         quantile=quantile,
         threshold=threshold,
         radius=radius,
@@ -117,6 +121,8 @@ def train_command(
         noise_ratio=noise_ratio,
         max_bits=max_bits,
         honest_fraction=honest_fraction,
+        moment=moment,
+        pilot=pilot,
     )
     rows = labelled(source, classes=trainer.loss.classification, positive=positive or ())
     how = RunOptions.of(runtime, address, workers, fidelity, security, sealing_seconds)
@@ -125,7 +131,6 @@ def train_command(
     if compare:
         alone: dict[str, object] = {"protocol": protocol, "hyper": hyper, "phases": phases}
         alone |= {"batch": batch, "eta": eta, "smoothing": smoothing}
-        alone |= {"mechanism": mechanism, "trust": None if trust == "shuffle" else trust}
         alone |= {"model_out": model_out, "checkpoint": checkpoint}
         for name, value in alone.items():
             if value is not None:
@@ -138,65 +143,64 @@ def train_command(
     if repeats is not None:
         raise ParameterError("repeats", repeats, "given with --compare")
     split = Split.of(rows, trainer, test_fraction, split_seed(checkpoint, resume, seed))
-    if Trust.of(trust) is not Trust.SHUFFLE or mechanism is not None:
-        messages: dict[str, object] = {"protocol": protocol, "hyper": hyper, "phases": phases}
-        messages |= {"rounds": rounds, "batch": batch, "eta": eta, "smoothing": smoothing}
-        messages |= {"noise_ratio": noise_ratio, "max_bits": max_bits, "fidelity": fidelity}
-        messages |= {"plot": plot, "security": None if security == "none" else security}
-        made_by_curator = _central(trainer, trust, mechanism, len(split.train), messages)
-        result = run(
-            made_by_curator,
-            split.train,
-            runtime=how.runtime,
-            workers=how.workers,
-            seed=seed,
-            checkpoint=checkpoint,
-            resume=resume,
+    common: dict[str, Any] = {"rounds": rounds, "batch": batch, "eta": eta, "smoothing": smoothing}
+    if central:
+        _shuffle_only(hyper, fidelity, security, noise_ratio, max_bits, honest_fraction)
+        made: Optimiser = trainer.central(
+            protocol or _CENTRAL, len(split.train), phases=phases, **common
         )
-        report = train_report.summed_up(split, made_by_curator, result, [])
-        present(report, train_report.show, None, json=json, plot=None)
-        if model_out is not None:
-            train_report.save(report, model_out, quiet=json)
-        return
-    made = trainer.protocol(
-        protocol or _PROTOCOL,
-        len(split.train),
-        hyper=hyper or _HYPER,
-        phases=phases,
-        rounds=rounds,
-        batch=batch,
-        eta=eta,
-        smoothing=smoothing,
-    )
-    assert isinstance(made, Protocol)
+    else:
+        made = trainer.protocol(
+            protocol or _PROTOCOL, len(split.train), hyper=hyper or _HYPER, phases=phases, **common
+        )
     with Bar("training", made.rounds) as bar:
         watch = Watch(split, made.rounds, delta, lambda moment: bar.step(moment.round, str(moment)))
-        result = how.run(
-            made, split.train, seed, checkpoint=checkpoint, resume=resume, on_round=watch
-        )
+        kept: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume, "on_round": watch}
+        if isinstance(made, Protocol):
+            result = how.run(made, split.train, seed, **kept)
+        else:
+            assert isinstance(made, CentralAlgorithm)
+            result = run(made, split.train, runtime=how.runtime, workers=workers, seed=seed, **kept)
     report = train_report.summed_up(split, made, result, watch.moments)
     present(report, train_report.show, train_report.draw, json=json, plot=plot)
     if model_out is not None:
         train_report.save(report, model_out, quiet=json)
 
 
-def _central(
-    trainer: Trainer,
-    trust: str,
-    mechanism: str | None,
-    n: int,
-    messages: dict[str, object],
-) -> Any:
-    """The curator's algorithm of a name.
+def _is_central(trust: str, pure: bool, tails: Mapping[str, object]) -> bool:
+    """Whether a curator is trusted; refuse what only a curator takes where none is."""
+    model = Trust.of(trust)
+    if model not in {Trust.SHUFFLE, Trust.CENTRAL}:
+        raise ParameterError("trust", trust, "shuffle or central; --compare has the others")
+    if model is Trust.CENTRAL:
+        return True
+    if pure:
+        allowed = "given with --trust central: no view of a shuffler is purely private here"
+        raise ParameterError("pure", pure, allowed)
+    for name, value in tails.items():
+        if value:
+            allowed = "given with --trust central or --compare; else give --norm-bound"
+            raise ParameterError(name, value, allowed)
+    return False
 
-    Raises:
-        ParameterError: another trust, or an option of messages.
-    """
-    if Trust.of(trust) is not Trust.CENTRAL:
-        named = ("mechanism", mechanism) if mechanism else ("trust", trust)
-        allowed = "used with --trust central; --compare shows all models of trust"
-        raise ParameterError(*named, allowed)
-    for name, value in messages.items():
-        if value is not None:
-            raise ParameterError(name, str(value), "left out with --trust central: one release")
-    return trainer.central(mechanism or "output", n)
+
+def _shuffle_only(
+    hyper: str | None,
+    fidelity: str | None,
+    security: str,
+    noise_ratio: float | None,
+    max_bits: int | None,
+    honest_fraction: float,
+) -> None:
+    """Refuse what a curator has no use for."""
+    given: dict[str, tuple[Any, Any]] = {
+        "hyper": (hyper, None),
+        "fidelity": (fidelity, None),
+        "security": (security, "none"),
+        "noise_ratio": (noise_ratio, None),
+        "max_bits": (max_bits, None),
+        "honest_fraction": (honest_fraction, 1.0),
+    }
+    for name, (value, default) in given.items():
+        if value != default:
+            raise ParameterError(name, value, "left out with --trust central: no messages are sent")

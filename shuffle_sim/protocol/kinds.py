@@ -102,6 +102,10 @@ class Optimiser(Interface):
         """What was chosen, and why."""
 
 
+class CentralOptimiser(Optimiser, Interface):
+    """An optimiser that a trusted curator runs."""
+
+
 class Loss(Interface):
     """The loss of a linear model."""
 
@@ -146,6 +150,10 @@ class Trainer(Interface):
         """Of the whole run."""
 
     @property
+    def tails(self) -> Mapping[str, Any]:
+        """What is known of heavy tails, as central algorithms take it."""
+
+    @property
     def problem(self) -> Problem:
         """What is minimised."""
 
@@ -168,8 +176,8 @@ class Trainer(Interface):
     ) -> Optimiser:
         """An optimiser for n users."""
 
-    def central(self, mechanism: str, n: int) -> Any:
-        """The curator's algorithm registered under a name, for n rows."""
+    def central(self, name: str, n: int, **given: Any) -> CentralOptimiser:
+        """A trusted curator's optimiser for n users."""
 
     def risk(self, theta: Floats, rows: Floats) -> float:
         """The mean loss."""
