@@ -3,7 +3,6 @@
     python examples/heavy_tails.py --study slopes --runs 100
     python examples/heavy_tails.py --study excess --runs 20 --most 100000
     python examples/heavy_tails.py --study pilot --runs 10
-    python examples/heavy_tails.py --study table --runs 20
 
 Every study is seeded and prints a table of medians and 90 % points. A method whose parameters were
 tuned on the true risk is labelled so: it can not be had in practice.
@@ -134,6 +133,7 @@ class Instance:
 
 
 def methods(where: Instance, n: int) -> Iterator[tuple[str, Callable[[], CentralAlgorithm[Any]]]]:
+    """Names and how to make them; comparators of the sheet."""
     common: dict[str, Any] = {"n": n, "problem": where.problem, "moments": MOMENTS}
     pure = common | {"privacy": PURE}
     yield "phases, planned", partial(HeavyTailedERM.calibrated, **pure)
@@ -205,24 +205,6 @@ def pilot(runs: int) -> None:
         ratio = float(np.median(cells[1]) / np.median(cells[0]))
         shown = " ".join(spread(each) for each in cells)
         print(f"{index:6g}{where.trivial:9.4f} {shown} {ratio:10.2f}", flush=True)
-
-
-# A real table
-
-
-def housing() -> tuple[Floats, str]:
-    """Rows of a heavy-tailed table that ships in scikit-learn: no file is downloaded.
-
-    The diabetes table is small, so that every method is held against few people. Its target is
-    centred at a public middle; features are cubed to give them the tails of ratios and counts.
-    """
-    from sklearn.datasets import load_digits
-
-    table = load_digits()
-    ink = table.data.sum(axis=1)
-    columns = table.data[:, 10:60:10]
-    x = np.column_stack([columns / 8 - 1, np.ones(len(ink))]) / math.sqrt(6)
-    return np.column_stack([x, np.where(table.target % 2 == 0, 1.0, -1.0)]), "digits"
 
 
 def main() -> None:

@@ -24,7 +24,8 @@ from protocols.central.heavy_tails_plan import (
     plan,
 )
 from protocols.central.optimiser import CentralOptimiser
-from protocols.central.pilot import SHARE, PilotHistogram, Tails, phases_by_pilot
+from protocols.central.pilot import PilotHistogram, phases_by_pilot
+from protocols.optimisation.tails import SHARE, Tails
 from protocols.problems.moments import Moments
 from protocols.problems.problem import Problem, demand
 from protocols.problems.surrogates import Surrogate, demand_convex
@@ -114,6 +115,7 @@ class HeavyTailedERM(CentralOptimiser[HeavyState]):
         """
         demand(problem, privacy)
         demand_convex(problem.loss)
+        demand_bounded(problem)
         for name, value, known in (("noise", noise, NOISES), ("solver", solver, SOLVERS)):
             if value not in known:
                 raise ParameterError(name, value, f"one of {', '.join(known)}")
@@ -302,6 +304,17 @@ def aggregate(outputs: tuple[Floats, ...]) -> Floats:
     apart = np.linalg.norm(points[:, None] - points[None], axis=2)
     middle = np.sort(apart, axis=1)[:, len(points) // 2]
     return np.asarray(points[int(np.argmin(middle))])
+
+
+def demand_bounded(problem: Problem) -> None:
+    """Refuse a domain without a diameter.
+
+    Raises:
+        ParameterError: A and the number of steps rest on it.
+    """
+    if not math.isfinite(problem.domain.diameter):
+        allowed = "bounded, such as L2Ball(d, radius): A is the largest gradient over it"
+        raise ParameterError("domain", type(problem.domain).__name__, allowed)
 
 
 def check_shape(problem: Problem, rows: NDArray[Any], n: int) -> None:

@@ -9,27 +9,21 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from protocols.central.heavy_tails_plan import Case, Clips, Phase, Setting, best_phases, cased
+from protocols.optimisation.tails import BINS, EDGES, Tails, bins_of
 from protocols.problems.losses import Loss
 from protocols.problems.moments import Moments
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import integer, positive
 from shuffle_sim.protocol.release import Sensitivity, Statistic, Total
 
-EDGES = 2.0 ** (np.arange(-20, 21) / 2)
-"""Upper edges of the bins, in units of `PilotHistogram.scale`; one more bin is above them."""
-SHARE = 0.1
-"""Of the users that are asked in the pilot, where not given."""
-
 
 @dataclass(frozen=True)
 class PilotHistogram(Statistic):
     """How many rows have A in each bin, shape (42,).
 
-    A row that is not finite counts in the lowest bin: it adds nothing to any gradient. An A beyond
-    doubles counts in the highest.
+    Rows that are not finite count as `bins_of` says.
 
     Attributes:
         loss: states A of a row, `Loss.reach_norms`.
@@ -60,55 +54,8 @@ class PilotHistogram(Statistic):
 
 
 def _counted(asked: PilotHistogram, rows: Floats) -> Floats:
-    rows = np.asarray(rows, np.float64)
-    known: NDArray[np.bool_] = np.asarray(np.isfinite(rows).all(axis=1))
-    with np.errstate(over="ignore"):
-        reach = asked.loss.reach_norms(np.where(known[:, None], rows, 0.0), asked.radius)
-    reach = np.where(known, np.nan_to_num(reach, nan=math.inf, posinf=math.inf), 0.0)
-    bins = np.searchsorted(asked.scale * EDGES, reach)
-    return np.bincount(bins, minlength=EDGES.size + 1).astype(float)
-
-
-@dataclass(frozen=True)
-class Tails:
-    """What a noisy histogram says of A.
-
-    Attributes:
-        counts: noisy, (42,).
-        users: n_0 of the pilot.
-        epsilon: of the run.
-        scale: unit of the edges.
-    """
-
-    counts: Floats
-    users: int
-    epsilon: float
-    scale: float = 1.0
-
-    def target(self, users: int, d: int) -> float:
-        """The noisy tail count at which a phase of m users clips.
-
-        6 (d + 1)/epsilon of m users, as the theorem's own optimum has it; 16/epsilon at least, the
-        noise of some bins.
-        """
-        return max(self.users / users * 6 * (d + 1), 16) / self.epsilon
-
-    def place(self, users: int, d: int) -> int:
-        """Index of the least edge whose noisy tail count is at most the target."""
-        tails = np.cumsum(self.counts[::-1])[::-1][1:]  # above each edge
-        below = np.flatnonzero(np.less_equal(tails, self.target(users, d)))
-        return int(below[0]) if below.size else EDGES.size - 1
-
-    def clip(self, users: int, d: int) -> float:
-        """C of a phase of m users."""
-        return float(self.scale * EDGES[self.place(users, d)])
-
-    def moment(self, power: int, place: int) -> float:
-        """E min(A, C)^power at most, by upper edges, C the edge at `place`."""
-        edges = self.scale * EDGES[: place + 1]
-        inside = float(np.maximum(self.counts[: place + 1], 0.0) @ edges**power)
-        above = max(0.0, float(self.counts[place + 1 :].sum())) * float(edges[-1]) ** power
-        return max((inside + above) / self.users, float(edges[0]) ** power)
+    bins = bins_of(asked.loss, asked.radius, asked.scale, rows)
+    return np.bincount(bins, minlength=BINS).astype(float)
 
 
 def phases_by_pilot(tails: Tails, setting: Setting, d: int) -> tuple[Phase, ...]:

@@ -15,7 +15,13 @@ import scipy
 from numpy.typing import NDArray
 
 from protocols.central.clipped_minimiser import ClippedMinimiser
-from protocols.central.heavy_tails import TIMING, aggregate, bounded_moments, check_shape
+from protocols.central.heavy_tails import (
+    TIMING,
+    aggregate,
+    bounded_moments,
+    check_shape,
+    demand_bounded,
+)
 from protocols.central.heavy_tails_plan import ACCURACY
 from protocols.central.optimiser import CentralOptimiser
 from protocols.problems.domains import Domain, L2Ball, Localised
@@ -102,6 +108,7 @@ class PopLocalize(CentralOptimiser[LocalState]):
         """
         demand(problem, privacy)
         demand_convex(problem.loss)
+        demand_bounded(problem)
         moments = bounded_moments(problem) if moments is None else moments
         if system not in SYSTEMS:
             raise ParameterError("system", system, f"one of {', '.join(SYSTEMS)}")

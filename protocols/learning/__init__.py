@@ -12,30 +12,22 @@ if TYPE_CHECKING:
         ShuffleLogisticRegression,
         ShuffleRegressor,
     )
-    from protocols.learning.private import (
-        PrivateLinearSVC,
-        PrivateLogisticRegression,
-        PrivateRidge,
-        privatize,
-    )
+    from protocols.learning.robust import HeavyTailedClassifier, HeavyTailedRegressor
 
 __all__ = [
     "ClippingWarning",
-    "PrivateLinearSVC",
-    "PrivateLogisticRegression",
-    "PrivateRidge",
+    "HeavyTailedClassifier",
+    "HeavyTailedRegressor",
     "ShuffleLinearSVC",
     "ShuffleLogisticRegression",
     "ShuffleRegressor",
     "Trainer",
-    "privatize",
 ]
-_PRIVATE = ("PrivateLinearSVC", "PrivateLogisticRegression", "PrivateRidge", "privatize")
 
 
 def __getattr__(name: str) -> Any:
     """The estimators are loaded on demand: they need scikit-learn."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    room = "private" if name in _PRIVATE else "estimators"
-    return getattr(import_module(f"protocols.learning.{room}"), name)
+    module = "robust" if name.startswith("HeavyTailed") else "estimators"
+    return getattr(import_module(f"protocols.learning.{module}"), name)

@@ -17,8 +17,9 @@ from protocols.problems.domains import L2Ball
 from protocols.problems.losses import LinearLoss
 from protocols.problems.moments import Moments
 from protocols.problems.problem import Problem
+from protocols.shuffle import heavy_tails
 from protocols.shuffle.noisy_mean import NoisyMean
-from protocols.shuffle.optimiser import optimiser, optimisers
+from protocols.shuffle.optimiser import FirstOrder, optimiser, optimisers
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.guarantee import Privacy
@@ -48,7 +49,7 @@ class Trainer:
             allows.
         max_bits: per user, coordinate and round, instead.
         honest_fraction: of the users that add their noise.
-        moments: of the gradients, for central algorithms that clip by them.
+        moments: of the gradients; clips are planned for them.
         pilot: whether they estimate moments by a private histogram instead.
     """
 
@@ -186,8 +187,14 @@ class Trainer:
             ratio = NOISE_RATIO / math.sqrt(self.honest_fraction)
 
         def made(ratio: float) -> Optimiser[Any]:
-            honest = self.honest_fraction
-            return kind.calibrated(trust=trust, noise_ratio=ratio, honest_fraction=honest, **common)
+            adapted = {
+                "trust": trust,
+                "noise_ratio": ratio,
+                "honest_fraction": self.honest_fraction,
+            }
+            if self.moments is not None and issubclass(kind, FirstOrder):
+                return heavy_tails.calibrated(kind, moments=self.moments, **adapted)
+            return kind.calibrated(**adapted)
 
         return made(ratio) if self.max_bits is None else self._within(self.max_bits, made, ratio)
 

@@ -57,7 +57,7 @@ class RareDirection:
     @property
     def size(self) -> float:
         """a."""
-        return self.gk * self.share ** (-1 / self.k)
+        return self.gk * math.pow(self.share, -1 / self.k)
 
     @property
     def direction(self) -> Floats:
@@ -93,9 +93,7 @@ class RareDirection:
 def lower_bound(gk: float, k: float, d: int, n: int, epsilon: float, failure: float) -> float:
     """G_k p^(1 - 1/k), p = ln((2^d - 1)/(4 e delta'))/(n epsilon): the shape of Theorem 4.1.
 
-    Its constant is not claimed. 0 where p is negative (d = 1 and delta' above 0.09).
+    Its constant is not claimed. 0 where p is negative, as for d = 1 and delta' above 0.092.
     """
-    share = math.log((2.0**d - 1) / (4 * math.e * failure)) / (n * epsilon) if d > 1 or (
-        failure < 1 / (4 * math.e)
-    ) else 0.0
-    return float(gk * max(0.0, share) ** (1 - 1 / k))
+    share = math.log((2.0**d - 1) / (4 * math.e * failure)) / (n * epsilon)
+    return gk * math.pow(max(0.0, share), 1 - 1 / k)

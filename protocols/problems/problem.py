@@ -54,6 +54,7 @@ class Problem:
         declared_spread: a bound of how far any user's gradient is from the population's mean, if
             below L: less sampling noise to plan for (0: users are all alike, only privacy's noise
             counts).
+        declared_root: G_2, a bound of the root mean square length of users' gradients, if below L.
     """
 
     loss: Loss
@@ -63,6 +64,7 @@ class Problem:
     norm_bound: float | None = None
     declared_smoothness: float | None = None
     declared_spread: float | None = None
+    declared_root: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is not convex, not bounded or not Lipschitz."""
@@ -78,6 +80,7 @@ class Problem:
         for name, value in (
             ("declared_smoothness", self.declared_smoothness),
             ("declared_spread", self.declared_spread),
+            ("declared_root", self.declared_root),
         ):
             if value is not None and not value >= 0:
                 raise ParameterError(name, value, "at least 0, or None")
@@ -141,6 +144,20 @@ class Problem:
     def objective_lipschitz(self) -> float:
         """L of the objective, with the ridge."""
         return self.lipschitz + self.ridge * self.domain.radius
+
+    @property
+    def root(self) -> float:
+        """Root of the second moment of what users send: L, or as declared."""
+        return (
+            self.lipschitz
+            if self.declared_root is None
+            else min(self.lipschitz, self.declared_root)
+        )
+
+    @property
+    def objective_root(self) -> float:
+        """Of the objective's gradients, with the ridge."""
+        return self.root + self.ridge * self.domain.radius
 
     @property
     def smooth(self) -> bool:

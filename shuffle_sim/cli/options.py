@@ -27,8 +27,8 @@ Pure = Annotated[
 Moment = Annotated[
     str | None,
     typer.Option(
-        help="K:G, or K:G:G2:G1: bounds of the moments of the gradients' length. A wrong one costs "
-        "accuracy, never privacy."
+        help="K:G, or K:G:G2:G1: bounds of the moments of the gradients' length; clips are planned "
+        "for them. A wrong one costs accuracy, never privacy."
     ),
 ]
 Pilot = Annotated[

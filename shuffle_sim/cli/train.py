@@ -1,6 +1,5 @@
 """`shuffle-sim train`: a linear model by shuffle-private convex optimisation."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -107,7 +106,7 @@ def train_command(
 
     Example: shuffle-sim train --table diabetes --loss absolute --trust central --pure --pilot
     """
-    central = _is_central(trust, pure, {} if compare else {"moment": moment, "pilot": pilot})
+    central = _is_central(trust, pure, pilot and not compare)
     source = load(table, file, columns, bounds, label)
     trainer: Trainer = registered("trainer", "linear").of(
         loss,
@@ -167,7 +166,7 @@ def train_command(
         train_report.save(report, model_out, quiet=json)
 
 
-def _is_central(trust: str, pure: bool, tails: Mapping[str, object]) -> bool:
+def _is_central(trust: str, pure: bool, pilot: bool) -> bool:
     """Whether a curator is trusted; refuse what only a curator takes where none is."""
     model = Trust.of(trust)
     if model not in {Trust.SHUFFLE, Trust.CENTRAL}:
@@ -177,10 +176,9 @@ def _is_central(trust: str, pure: bool, tails: Mapping[str, object]) -> bool:
     if pure:
         allowed = "given with --trust central: no view of a shuffler is purely private here"
         raise ParameterError("pure", pure, allowed)
-    for name, value in tails.items():
-        if value:
-            allowed = "given with --trust central or --compare; else give --norm-bound"
-            raise ParameterError(name, value, allowed)
+    if pilot:
+        allowed = "given with --trust central or --compare; in Python there is protocols.Piloted"
+        raise ParameterError("pilot", pilot, allowed)
     return False
 
 

@@ -18,7 +18,8 @@ from protocols.central.heavy_tails_plan import (
     likely_bound,
     plan,
 )
-from protocols.central.pilot import EDGES, PilotHistogram, Tails
+from protocols.central.pilot import PilotHistogram
+from protocols.optimisation.tails import EDGES, Tails
 from protocols.problems.losses import MeanEstimation
 from protocols.problems.moments import Moments, kappa
 from protocols.problems.surrogates import Surrogate

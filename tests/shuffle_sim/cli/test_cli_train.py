@@ -492,7 +492,7 @@ def test_a_picture_is_written_whole_or_not_at_all(train, monkeypatch, tmp_path, 
 ON = ("--table", "breast-cancer")
 BAD = {
     "pure shuffling": ([*ON, "--pure"], "no view of a shuffler is purely private"),
-    "moment of a shuffler": ([*ON, "--moment", "4:1"], "given with --trust central"),
+    "pilot of a shuffler": ([*ON, "--pilot"], "given with --trust central"),
     "a moment's form": ([*ON, "--trust", "central", "--moment", "4"], "K:G"),
     "moments out of order": ([*ON, "--trust", "central", "--moment", "4:1:2"], "G_1 <= G_2"),
     "moment below 2": ([*ON, "--trust", "central", "--moment", "1.5:1"], "k = 1.5"),
