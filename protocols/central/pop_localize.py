@@ -73,6 +73,8 @@ class LocalState:
 class PopLocalize(CentralOptimiser[LocalState]):
     """Phases of n/2^t users with lambda growing 32 times, each in J blocks, then an aggregate.
 
+    The last phases, whose noise is far below what doubles resolve, are left out.
+
     A block is solved twice ("double", Algorithm 4): a noisy minimiser places a ball, and the
     minimiser over the ball is released with noise. Or once ("single", Algorithm 2). Formal
     guarantee: pure, and what the ledger says: the printed noise spends 0.53 of epsilon. No bound:
@@ -125,12 +127,14 @@ class PopLocalize(CentralOptimiser[LocalState]):
         if not self.sizes:
             allowed = f"at most half of the users ({self.n}): each block needs one"
             raise ParameterError("blocks", blocks, allowed)
-        self.rounds = len(self.sizes) * self.blocks * self.stages
         epsilon, d, power = privacy.epsilon, problem.d, 1 - 1 / moments.k
         rate = moments.gk * (d / (self.sizes[0] * epsilon)) ** power
         rate += moments.root / math.sqrt(self.sizes[0])
         printed = rate / problem.reach * math.sqrt(32 * 8 / 7)
         self.first = printed if first is None else positive("first", first)
+        while self.sizes and not self._certain(len(self.sizes) - 1):
+            self.sizes.pop()
+        self.rounds = len(self.sizes) * self.blocks * self.stages
         self.assumptions = (f"for accuracy only, never for privacy: {moments}", TIMING)
 
     @classmethod
@@ -200,16 +204,7 @@ class PopLocalize(CentralOptimiser[LocalState]):
         users, second = self.sizes[state.phase], state.anchor is not None
         stage = self.stage(state.phase, second)
         first = sum(self.sizes[: state.phase]) * self.blocks + len(state.outputs) * users
-        strong = self.first * 32.0**state.phase
-        statistic = ClippedMinimiser(
-            Surrogate(self.problem.loss, self.clip(state.phase), strong * users),
-            self._domain(state),
-            state.theta,
-            strong,
-            self.problem.ridge,
-            stage.tau,
-            users,
-        )
+        statistic = self._statistic(state.phase, self._domain(state), state.theta, stage.tau)
         rate = statistic.sensitivity.value / stage.scale
         noise = L2Laplace(rate, self.problem.d)
         return Release.of(Cohort.of(first, first + users), statistic, noise)
@@ -227,6 +222,22 @@ class PopLocalize(CentralOptimiser[LocalState]):
     def result(self, state: LocalState) -> Floats:
         """Where the last phase ended."""
         return state.theta
+
+    def _statistic(self, phase: int, domain: Domain, theta: Floats, tau: float) -> ClippedMinimiser:
+        users, strong = self.sizes[phase], self.first * 32.0**phase
+        surrogate = Surrogate(self.problem.loss, self.clip(phase), strong * users)
+        return ClippedMinimiser(surrogate, domain, theta, strong, self.problem.ridge, tau, users)
+
+    def _certain(self, phase: int) -> bool:
+        """Whether doubles can certify the phase's minimisers: lambda grows without end."""
+        tau = min(self.stage(phase, second).tau for second in (False, self.system == "double"))
+        try:
+            self._statistic(phase, self.problem.domain, self.problem.origin, tau / 4)
+        except ParameterError as error:
+            if error.parameter == "tau":
+                return False
+            raise
+        return True
 
     def _domain(self, state: LocalState) -> Domain:
         domain = self.problem.domain

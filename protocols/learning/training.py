@@ -187,11 +187,8 @@ class Trainer:
             ratio = NOISE_RATIO / math.sqrt(self.honest_fraction)
 
         def made(ratio: float) -> Optimiser[Any]:
-            adapted = {
-                "trust": trust,
-                "noise_ratio": ratio,
-                "honest_fraction": self.honest_fraction,
-            }
+            adapted: dict[str, Any] = {"trust": trust, "noise_ratio": ratio, **common}
+            adapted["honest_fraction"] = self.honest_fraction
             if self.moments is not None and issubclass(kind, FirstOrder):
                 return heavy_tails.calibrated(kind, moments=self.moments, **adapted)
             return kind.calibrated(**adapted)
