@@ -234,7 +234,9 @@ def clipped_rows(rows: Floats, features: float, labels: float) -> Floats:
 
 
 def table(runs: int, path: Path) -> None:
-    """Held-out squared loss of visits, by method; mean and 95 % interval over random splits."""
+    """Held-out squared loss of visits, by method; mean over random splits, and the paired gain over
+    a constant with its 95 % interval.
+    """
     rows, d, radius, bound = visits(path), 10, 2.0, 3.0
     n = round(0.8 * len(rows))
     loose = Problem(Squared(math.inf), L2Ball(d, radius), norm_bound=math.inf)
@@ -265,9 +267,11 @@ def table(runs: int, path: Path) -> None:
                 kept = train if most == math.inf else clipped_rows(train, bound, most)
                 theta = run(algorithm, kept, seed=seed).value
             found[name].append(float(loose.loss.values(theta, test).mean()))
+    print(f"{'':40}{'loss':>8}   less than a constant's, on the same splits")
     for name, losses in found.items():
-        half = 1.96 * np.std(losses, ddof=1) / math.sqrt(runs)
-        print(f"{name:38}{np.mean(losses):8.4f} ± {half:.4f}")
+        gains = np.subtract(found["constant"], losses)
+        half = 1.96 * float(np.std(gains, ddof=1)) / math.sqrt(runs)
+        print(f"{name:40}{np.mean(losses):8.4f} {gains.mean():10.4f} ± {half:.4f}")
 
 
 def main() -> None:
