@@ -20,11 +20,19 @@ def check_law(rate, drawn_at, seed=0, count=20_000, reach=12):
     check_pmf(places, law)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("rate", [0.3, 1.0, 2.5])
 def test_draws_have_the_exact_law(rate):
     check_law(rate, rate)
 
 
+def test_a_few_draws_have_the_exact_law_and_twice_the_noise_is_caught():
+    check_law(1.0, 1.0, count=1000, reach=6)
+    with pytest.raises(LawError):
+        check_law(1.0, 0.5, count=1000, reach=6)
+
+
+@pytest.mark.full
 def test_noise_ten_per_cent_too_small_is_caught():
     with pytest.raises(LawError):
         check_law(0.3, 0.33)
