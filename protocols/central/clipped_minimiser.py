@@ -6,8 +6,9 @@ from functools import partial
 
 import numpy as np
 
-from protocols.optimisation.descent import UNIT, Objective, certified, fixed, fixed_sensitivity
+from protocols.optimisation.descent import ProximalObjective, certified, fixed, fixed_sensitivity
 from protocols.problems.domains import Domain
+from protocols.problems.objective import UNIT
 from protocols.problems.surrogates import Surrogate
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, positive, real
@@ -41,7 +42,7 @@ class ClippedMinimiser(Statistic):
     tau: float
     users: int
     steps: int | None = None
-    objective: Objective = field(init=False, repr=False, compare=False)
+    objective: ProximalObjective = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check that what is promised can be computed, before any data are seen."""
@@ -50,7 +51,7 @@ class ClippedMinimiser(Statistic):
         positive("tau", self.tau)
         real("ridge", self.ridge, 0.0, math.inf, closed=(True, False))
         beta, whole = self.surrogate.smoothing, self.strong + self.ridge
-        objective = Objective(
+        objective = ProximalObjective(
             domain=self.domain,
             center=np.asarray(self.strong / whole * self.theta),
             strong=whole,

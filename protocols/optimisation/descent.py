@@ -12,22 +12,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from protocols.optimisation.solver import UncertifiedError
 from protocols.problems.domains import Domain
 from protocols.problems.losses import PROX_ERROR
+from protocols.problems.objective import UNIT
 from shuffle_sim.arrays import Floats
-from shuffle_sim.errors import ParameterError, ShuffleSimError, integer, positive
+from shuffle_sim.errors import ParameterError, integer, positive
 
 Gradient = Callable[[Floats], Floats]
-UNIT = 2.0**-53
 _LARGEST_BUDGET = 10**6
 
 
-class NotCertifiedError(ShuffleSimError, ArithmeticError):
-    """Floating point does not reach the promised distance: nothing is released."""
-
-
 @dataclass(frozen=True)
-class Objective:
+class ProximalObjective:
     """mean h + (strong/2) ||w - center||^2 over a domain, with h convex, Lipschitz and smooth.
 
     Attributes:
@@ -106,7 +103,7 @@ def fixed_sensitivity(
     return 2 * clip / (strong * users) * -math.expm1(steps * math.log1p(-eta * strong))
 
 
-def fixed(objective: Objective, mean: Gradient, steps: int) -> Floats:
+def fixed(objective: ProximalObjective, mean: Gradient, steps: int) -> Floats:
     """`steps` projected gradient steps of length 2/(beta + 2 lambda) from the centre.
 
     Raises:
@@ -120,7 +117,7 @@ def fixed(objective: Objective, mean: Gradient, steps: int) -> Floats:
     return w
 
 
-def certified(objective: Objective, mean: Gradient, distance: float) -> Floats:
+def certified(objective: ProximalObjective, mean: Gradient, distance: float) -> Floats:
     """A point that is proven to be within `distance` of the minimiser.
 
     First adaptive steps with restarts, then at most the public number of steps at a constant
@@ -132,20 +129,25 @@ def certified(objective: Objective, mean: Gradient, distance: float) -> Floats:
         distance: tau.
 
     Raises:
-        ParameterError: as `Objective.budget` does.
-        NotCertifiedError: the public steps did not prove it. In real arithmetic they always do.
+        ParameterError: as `ProximalObjective.budget` does.
+        UncertifiedError: the public steps did not prove it. In real arithmetic they always do.
     """
     budget = objective.budget(distance)
     found, nearest = _adaptive(objective, mean, distance, min(budget, 300))
     if found is None:
         found = _constant(objective, mean, distance, budget, nearest)
     if found is None:
-        raise NotCertifiedError(f"rounding errors do not allow a distance of {distance:.3g}")
+        raise UncertifiedError(f"rounding errors do not allow a distance of {distance:.3g}")
     return found
 
 
 def _proof(
-    objective: Objective, w: Floats, at_w: Floats, step: float, after: Floats, at_after: Floats
+    objective: ProximalObjective,
+    w: Floats,
+    at_w: Floats,
+    step: float,
+    after: Floats,
+    at_after: Floats,
 ) -> float:
     """Distance of `after` to the minimiser at most: ||r||/lambda, r a subgradient at `after`."""
     residual = (w - after) / step + at_after - at_w
@@ -154,7 +156,7 @@ def _proof(
 
 
 def _adaptive(
-    objective: Objective, mean: Gradient, distance: float, tries: int
+    objective: ProximalObjective, mean: Gradient, distance: float, tries: int
 ) -> tuple[Floats | None, Floats]:
     """Accelerated descent with a step that follows the curvature met, and restarts."""
     project = objective.domain.project
@@ -183,7 +185,7 @@ def _adaptive(
 
 
 def _constant(
-    objective: Objective, mean: Gradient, distance: float, steps: int, start: Floats
+    objective: ProximalObjective, mean: Gradient, distance: float, steps: int, start: Floats
 ) -> Floats | None:
     """Nesterov's method of constant momentum: linear convergence for every data set."""
     ratio = math.sqrt(objective.strong / (objective.strong + objective.smoothness))

@@ -360,6 +360,16 @@ def test_a_ridge_is_public_and_part_of_what_is_minimised():
     assert np.linalg.norm(slope) < 1e-6
 
 
+@pytest.mark.full
+def test_ray_workers_give_the_bits_of_one_process():
+    problem, rng = problem_of(Absolute(math.inf)), np.random.default_rng(11)
+    rows = heavy(rng, 400, D + 1, False)
+    made = HeavyTailedERM.calibrated(n=400, problem=problem, privacy=PURE, pilot=True)
+    alone = run(made, rows, seed=3)
+    there = run(made, rows, seed=3, runtime="ray", workers=2)
+    assert (there.value.tobytes(), there.runtime) == (alone.value.tobytes(), "ray")
+
+
 # The pilot
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from protocols import Absolute, HeavyTailedERM, L2Ball, Moments, Problem
 from protocols.optimisation import descent
-from protocols.optimisation.descent import Objective, certified, fixed, fixed_sensitivity
+from protocols.optimisation.descent import ProximalObjective, certified, fixed, fixed_sensitivity
+from protocols.optimisation.solver import UncertifiedError
 from protocols.problems.surrogates import Surrogate
 from shuffle_sim import Privacy, run
 from shuffle_sim.errors import ParameterError
@@ -19,7 +20,7 @@ def regression(rng, m=100, d=3):
     x = rng.standard_t(1.2, size=(m, d)) * 10.0 ** rng.uniform(-1, 3, (m, 1))
     rows = np.column_stack([x, rng.normal(size=m)])
     surrogate = Surrogate(Absolute(math.inf), 1.0, 0.5 * m)
-    objective = Objective(L2Ball(d, 2.0), rng.normal(size=d) * 0.3, 0.5, 1.0, 0.5 * m, m)
+    objective = ProximalObjective(L2Ball(d, 2.0), rng.normal(size=d) * 0.3, 0.5, 1.0, 0.5 * m, m)
     return objective, lambda w: surrogate.gradient(w, rows) / m
 
 
@@ -58,7 +59,7 @@ def test_every_way_comes_within_what_it_promises():
 def test_plain_descent_of_neighbours_stays_within_its_sensitivity():
     rng, m, widest = np.random.default_rng(2), 40, 0.0
     surrogate = Surrogate(Absolute(math.inf), 1.0, 0.5 * m)
-    objective = Objective(L2Ball(3, 2.0), np.zeros(3), 0.5, 1.0, 0.5 * m, m)
+    objective = ProximalObjective(L2Ball(3, 2.0), np.zeros(3), 0.5, 1.0, 0.5 * m, m)
     for _ in range(40):
         x = np.tile(rng.normal(size=3), (m, 1)) * 10.0 ** rng.uniform(0, 3)
         rows = np.column_stack([x, rng.choice([-1e5, 1e5], m)])
@@ -80,17 +81,17 @@ def test_a_run_that_is_not_certified_releases_nothing_and_stays_charged(monkeypa
     made = HeavyTailedERM.calibrated(
         n=50, problem=problem, privacy=Privacy(1.0), moments=Moments(4, 1.4, 1.0)
     )
-    with pytest.raises(descent.NotCertifiedError) as caught:
+    with pytest.raises(UncertifiedError) as caught:
         run(made, np.ones((50, 4)), seed=1)
     assert caught.value.ledger.guarantee(0.0).epsilon == 1.0
 
 
 def test_what_rests_on_no_smoothness_or_takes_too_long_is_refused():
-    kinks = Objective(L2Ball(3, 2.0), np.zeros(3), 0.5, 1.0)
+    kinks = ProximalObjective(L2Ball(3, 2.0), np.zeros(3), 0.5, 1.0)
     for act in (lambda: kinks.budget(0.1), lambda: fixed(kinks, np.ones_like, 3)):
         with pytest.raises(ParameterError, match="smoothing"):
             act()
-    steep = Objective(L2Ball(3, 2.0), np.zeros(3), 1e-6, 1.0, 1e6)
+    steep = ProximalObjective(L2Ball(3, 2.0), np.zeros(3), 1e-6, 1.0, 1e6)
     with pytest.raises(ParameterError, match=r"rounding errors|steps of descent"):
         steep.budget(1e-3)
 
