@@ -18,7 +18,7 @@ from protocols.central.heavy_tails import TIMING, bounded_moments, check_shape
 from protocols.central.heavy_tails_plan import Noise, Phase, Setting, plan
 from protocols.central.optimiser import CentralOptimiser
 from protocols.problems.domains import Domain
-from protocols.problems.losses import Loss
+from protocols.problems.losses import LinearLoss, Loss
 from protocols.problems.problem import Problem, demand
 from protocols.problems.surrogates import clipped_gradients
 from shuffle_sim.arrays import Floats
@@ -26,7 +26,7 @@ from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import Exponential
-from shuffle_sim.protocol.release import Release, Sensitivity, Statistic, Total
+from shuffle_sim.protocol.release import Part, Release, Sensitivity, Statistic, Total
 
 SCORES = ("pgm", "risk")
 MOST_POINTS = 10**6
@@ -72,6 +72,7 @@ class GridScore(Statistic):
         users: m.
         gamma: public step.
         score: one of SCORES.
+        smoothing: public beta of the Moreau envelope, for kinks; None: the loss itself.
     """
 
     loss: Loss
@@ -83,6 +84,7 @@ class GridScore(Statistic):
     users: int
     gamma: float
     score: str = "pgm"
+    smoothing: float | None = None
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -99,16 +101,19 @@ class GridScore(Statistic):
         """Shape (points,)."""
         if self.score == "risk":
             return self._risk(total)
-        means = total(partial(clipped_gradients, self.loss, self.clip, self.points)) / self.users
+        means = total(self._asked(self.points)) / self.users
         moved = self.points - self.gamma * (means + self.strong * (self.points - self.theta))
         steps = np.array([self.domain.project(each) for each in moved]) - self.points
         return np.asarray(-np.linalg.norm(steps, axis=1) / self.gamma)
+
+    def _asked(self, points: Floats) -> Part:
+        return partial(clipped_gradients, self.loss, self.clip, points, smoothing=self.smoothing)
 
     def _risk(self, total: Total) -> Floats:
         ways = self.points - self.theta
         values = self.strong / 2 * (ways**2).sum(axis=1)
         for node, weight in zip((1 + _NODES) / 2, _WEIGHTS / 2, strict=True):
-            part = partial(clipped_gradients, self.loss, self.clip, self.theta + node * ways)
+            part = self._asked(self.theta + node * ways)
             values = values + weight * (total(part) / self.users * ways).sum(axis=1)
         return np.asarray(-values)
 
@@ -130,7 +135,7 @@ class ExponentialGrid(CentralOptimiser[GridState]):
     Attributes:
         phases: of users, lambda and clip, as planned for output perturbation.
         score: one of SCORES.
-        curvature: H, public; gamma = 1/(lambda + H).
+        curvature: H, public; gamma = 1/(lambda + H). Kinks are smoothed to it.
         step: of the net; None: C d/(epsilon m (lambda + H)), but no finer than some 2,000 points
             along an axis (60 in d = 2).
     """
@@ -213,6 +218,7 @@ class ExponentialGrid(CentralOptimiser[GridState]):
             phase.users,
             1 / (phase.strong + self.curvature),
             self.score,
+            None if self._smooth else self.curvature,
         )
         cohort = Cohort.of(first, first + phase.users)
         return Release.of(cohort, score, Exponential(self.privacy.epsilon))
@@ -225,6 +231,14 @@ class ExponentialGrid(CentralOptimiser[GridState]):
     def result(self, state: GridState) -> Floats:
         """The last phase's choice."""
         return state.theta
+
+    @property
+    def _smooth(self) -> bool:
+        """Whether the loss has no kinks; those are smoothed to the public curvature."""
+        loss = self.problem.loss
+        if isinstance(loss, LinearLoss):
+            return loss.curvature() is not None
+        return loss.smoothness() is not None
 
     def _net(self, phase: Phase) -> Floats:
         return net(self.problem.domain, self._step(phase))

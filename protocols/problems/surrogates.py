@@ -107,16 +107,19 @@ def bounded(rows: Floats) -> Floats:
     return np.asarray(kept * (LARGEST / np.maximum(norms, LARGEST)))
 
 
-def clipped_gradients(loss: Loss, clip: float, points: Floats, rows: Floats) -> Floats:
+def clipped_gradients(
+    loss: Loss, clip: float, points: Floats, rows: Floats, smoothing: float | None = None
+) -> Floats:
     """The sum of the rows' clipped gradients at each point, (points, d), of any loss.
 
-    Where clipping is not convex it is no gradient. Rows that are not finite add nothing.
+    Where clipping is not convex it is no gradient. Rows that are not finite add nothing. With
+    `smoothing` they are those of the Moreau envelope.
     """
     known, rows = np.isfinite(rows).all(axis=1), bounded(rows)
     found = []
     for point in points:
         with np.errstate(over="ignore", invalid="ignore"):
-            each = dense(loss.gradients(point, rows, None))
+            each = dense(loss.gradients(point, rows, smoothing))
             norms = np.hypot.reduce(each, axis=1)
             factors = np.where(known, clip / np.maximum(norms, clip), 0.0)
         each = np.where(np.isfinite(norms)[:, None], each, 0.0)
