@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.central.heavy_tails import bounded_moments, check_shape
 from protocols.central.optimiser import CentralOptimiser
+from protocols.central.unbounded import bounded_moments, check_shape
 from protocols.optimisation.base import DivergedError
 from protocols.problems.losses import Loss
 from protocols.problems.moments import Moments

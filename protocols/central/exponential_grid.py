@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.central.heavy_tails import TIMING, bounded_moments, check_shape
 from protocols.central.heavy_tails_plan import Noise, Phase, Setting, plan
 from protocols.central.optimiser import CentralOptimiser
+from protocols.central.unbounded import TIMING, bounded_moments, check_shape
 from protocols.problems.domains import Domain
 from protocols.problems.losses import LinearLoss, Loss
 from protocols.problems.problem import Problem, demand

@@ -25,6 +25,14 @@ from protocols.central.heavy_tails_plan import (
 )
 from protocols.central.optimiser import CentralOptimiser
 from protocols.central.pilot import PilotHistogram, phases_by_pilot
+from protocols.central.pop_localize import PopLocalize
+from protocols.central.unbounded import (
+    TIMING,
+    aggregate,
+    bounded_moments,
+    check_shape,
+    demand_bounded,
+)
 from protocols.optimisation.tails import SHARE, Tails
 from protocols.problems.moments import Moments
 from protocols.problems.problem import Problem, demand
@@ -40,7 +48,6 @@ from shuffle_sim.protocol.release import Release
 
 NOISES = ("float", "discrete")
 SOLVERS = ("certified", "fixed")
-TIMING = "running time is not covered"
 
 
 @dataclass(frozen=True)
@@ -191,6 +198,11 @@ class HeavyTailedERM(CentralOptimiser[HeavyState]):
         return cls(phases=phases, moments=moments, bound=least, choices=choices, **common)
 
     @classmethod
+    def paper(cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any) -> PopLocalize:
+        """The printed algorithm for the same problem; arguments are those of `PopLocalize`."""
+        return PopLocalize.paper(n=n, problem=problem, privacy=privacy, **given)
+
+    @classmethod
     def settings(
         cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any
     ) -> Iterator[tuple[str, Callable[[], Self]]]:
@@ -287,53 +299,8 @@ class HeavyTailedERM(CentralOptimiser[HeavyState]):
         )
 
     def _mechanism(self) -> NoiseMechanism:
-        return mechanism(self.noise, self.privacy.epsilon, self.problem.d)
-
-
-def mechanism(noise: str, epsilon: float, d: int) -> NoiseMechanism:
-    """Pure noise for an l2 sensitivity: of floats, or exact on a grid."""
-    return GridLaplace(epsilon, d) if noise == "discrete" else L2Laplace(epsilon, d)
-
-
-def aggregate(outputs: tuple[Floats, ...]) -> Floats:
-    """The output whose distance to its (floor(J/2) + 1)-th nearest is least, counting itself.
-
-    If more than half lie within r of a point, the result is within 3 r of it.
-    """
-    points = np.stack(outputs)
-    apart = np.linalg.norm(points[:, None] - points[None], axis=2)
-    middle = np.sort(apart, axis=1)[:, len(points) // 2]
-    return np.asarray(points[int(np.argmin(middle))])
-
-
-def demand_bounded(problem: Problem) -> None:
-    """Refuse a domain without a diameter.
-
-    Raises:
-        ParameterError: A and the number of steps rest on it.
-    """
-    if not math.isfinite(problem.domain.diameter):
-        allowed = "bounded, such as L2Ball(d, radius): A is the largest gradient over it"
-        raise ParameterError("domain", type(problem.domain).__name__, allowed)
-
-
-def check_shape(problem: Problem, rows: NDArray[Any], n: int) -> None:
-    """Refuse rows that are no numbers or of another shape, and labels that are no classes.
-
-    Rows of any length are taken; those with NaN or infinity add nothing and are counted.
-    """
-    shape = (n, problem.loss.columns(problem.d))
-    if rows.dtype.kind not in "fiub":
-        raise ParameterError("data.dtype", str(rows.dtype), "a real number type")
-    if rows.shape != shape:
-        raise ParameterError("data.shape", rows.shape, str(shape))
-    if getattr(problem.loss, "classification", False):
-        finite = np.isfinite(rows).all(axis=1)
-        wrong = finite & (np.abs(rows[:, -1]) != 1)
-        if wrong.any():
-            first = int(np.argmax(wrong))
-            allowed = "labelled -1 or +1 (last column)"
-            raise ParameterError(f"data[{first}]", rows[first].tolist(), allowed)
+        epsilon, d = self.privacy.epsilon, self.problem.d
+        return GridLaplace(epsilon, d) if self.noise == "discrete" else L2Laplace(epsilon, d)
 
 
 def _setting(problem: Problem, n: int, privacy: Privacy, noise: str, moments: Moments) -> Setting:
@@ -341,24 +308,6 @@ def _setting(problem: Problem, n: int, privacy: Privacy, noise: str, moments: Mo
     if noise == "discrete":
         law = Noise.by_spread(GridLaplace(privacy.epsilon, problem.d).spread(problem.d))
     return Setting(n, law, moments, problem.reach, problem.ridge * problem.domain.radius)
-
-
-def bounded_moments(problem: Problem) -> Moments:
-    """The problem's own bound in place of moments.
-
-    Raises:
-        ParameterError: it has none.
-    """
-    bound = problem.loss.lipschitz(problem.domain.radius)
-    if problem.norm_bound is not None:
-        bound = min(bound, problem.norm_bound)
-    if math.isinf(bound):
-        allowed = (
-            "given where gradients have no bound: moments=Moments(k, gk, g2, g1), or pilot=True "
-            "for a private histogram of a tenth of the users"
-        )
-        raise ParameterError("moments", None, allowed)
-    return Moments.bounded(bound)
 
 
 def _known(takes: tuple[str, ...], given: dict[str, Any]) -> None:

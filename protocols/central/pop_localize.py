@@ -15,15 +15,15 @@ import scipy
 from numpy.typing import NDArray
 
 from protocols.central.clipped_minimiser import ClippedMinimiser
-from protocols.central.heavy_tails import (
+from protocols.central.heavy_tails_plan import ACCURACY
+from protocols.central.optimiser import CentralOptimiser
+from protocols.central.unbounded import (
     TIMING,
     aggregate,
     bounded_moments,
     check_shape,
     demand_bounded,
 )
-from protocols.central.heavy_tails_plan import ACCURACY
-from protocols.central.optimiser import CentralOptimiser
 from protocols.problems.domains import Domain, L2Ball, Localised
 from protocols.problems.moments import Moments
 from protocols.problems.problem import Problem, demand

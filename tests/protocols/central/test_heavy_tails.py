@@ -1,14 +1,26 @@
 """Heavy tails under pure privacy: sensitivity by brute force, bounds, phases, pilot, refusals."""
 
 import math
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from protocols import Absolute, HeavyTailedERM, L2Ball, Linear, Logistic, Problem, Softmax, Squared
+from protocols import (
+    Absolute,
+    HeavyTailedERM,
+    L2Ball,
+    Linear,
+    Logistic,
+    PopLocalize,
+    Problem,
+    Softmax,
+    Squared,
+)  # fmt: skip
 from protocols.central.clipped_minimiser import ClippedMinimiser
-from protocols.central.heavy_tails import SOLVERS, aggregate
+from protocols.central.heavy_tails import SOLVERS
 from protocols.central.heavy_tails_plan import (
     Noise,
     Phase,
@@ -19,6 +31,7 @@ from protocols.central.heavy_tails_plan import (
     plan,
 )
 from protocols.central.pilot import PilotHistogram
+from protocols.central.unbounded import aggregate
 from protocols.optimisation.tails import EDGES, Tails
 from protocols.problems.losses import MeanEstimation
 from protocols.problems.moments import Moments, kappa
@@ -370,6 +383,28 @@ def test_ray_workers_give_the_bits_of_one_process():
     assert (there.value.tobytes(), there.runtime) == (alone.value.tobytes(), "ray")
 
 
+def test_a_run_that_stopped_goes_on_from_its_checkpoint(tmp_path):
+    problem, rng = problem_of(Absolute(math.inf)), np.random.default_rng(12)
+    rows = heavy(rng, 300, D + 1, False)
+    made = HeavyTailedERM.calibrated(
+        n=300, problem=problem, privacy=PURE, pilot=True, noise="discrete"
+    )
+
+    class Stopped(Exception):
+        pass
+
+    def stop(index, *_):
+        if index == 1:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        run(made, rows, seed=4, checkpoint=tmp_path / "run", on_round=stop)
+    resumed = run(made, rows, seed=4, checkpoint=tmp_path / "run", resume=True)
+    assert resumed.value.tobytes() == run(made, rows, seed=4).value.tobytes()
+    assert resumed.privacy.epsilon == 1.0
+    assert "integer noise, drawn exactly" in resumed.privacy.assumptions
+
+
 # The pilot
 
 
@@ -442,6 +477,22 @@ def test_bad_parameters_are_refused_by_name(name, given):
             n=100, problem=problem_of(Absolute(math.inf)), privacy=PURE, **given
         )
     assert refused.value.parameter == name
+
+
+@dataclass(frozen=True)
+class Undeclared(MeanEstimation):
+    """A user's loss that says nothing of its clipped gradients."""
+
+    clipping_is_convex: ClassVar[bool] = False
+
+
+def test_a_users_loss_without_the_declared_property_is_refused():
+    for make in (HeavyTailedERM.calibrated, HeavyTailedERM.paper):
+        with pytest.raises(ParameterError, match="clipping_is_convex"):
+            make(n=100, problem=problem_of(Undeclared()), privacy=PURE, moments=MOMENTS)
+    declared = problem_of(MeanEstimation(math.inf))
+    made = HeavyTailedERM.paper(n=100, problem=declared, privacy=PURE, moments=MOMENTS)
+    assert isinstance(made, PopLocalize)
 
 
 def test_moments_out_of_order_and_losses_that_do_not_declare_are_refused():
