@@ -390,14 +390,14 @@ def test_a_run_that_stopped_goes_on_from_its_checkpoint(tmp_path):
         n=300, problem=problem, privacy=PURE, pilot=True, noise="discrete"
     )
 
-    class Stopped(Exception):
+    class StoppedError(Exception):
         pass
 
     def stop(index, *_):
         if index == 1:
-            raise Stopped
+            raise StoppedError
 
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         run(made, rows, seed=4, checkpoint=tmp_path / "run", on_round=stop)
     resumed = run(made, rows, seed=4, checkpoint=tmp_path / "run", resume=True)
     assert resumed.value.tobytes() == run(made, rows, seed=4).value.tobytes()
