@@ -8,11 +8,13 @@ same lines come.
 """
 
 import argparse
+from typing import Any
 
 import numpy as np
 
 from protocols import (
     AdversarialERM,
+    CentralOptimiser,
     Gibbs,
     Logistic,
     ObjectivePerturbation,
@@ -29,7 +31,11 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.data.labelled import held_out, labelled
 from shuffle_sim.data.tables import bundled
 
-KINDS = {"output": OutputPerturbation, "objective": ObjectivePerturbation, "gibbs": Gibbs}
+KINDS: dict[str, type[CentralOptimiser[Any]]] = {
+    "output": OutputPerturbation,
+    "objective": ObjectivePerturbation,
+    "gibbs": Gibbs,
+}
 DELTA = 1e-5
 
 

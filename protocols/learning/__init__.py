@@ -12,22 +12,34 @@ if TYPE_CHECKING:
         ShuffleLogisticRegression,
         ShuffleRegressor,
     )
+    from protocols.learning.private import (
+        PrivateLinearSVC,
+        PrivateLogisticRegression,
+        PrivateRidge,
+        privatize,
+    )
     from protocols.learning.robust import HeavyTailedClassifier, HeavyTailedRegressor
 
 __all__ = [
     "ClippingWarning",
     "HeavyTailedClassifier",
     "HeavyTailedRegressor",
+    "PrivateLinearSVC",
+    "PrivateLogisticRegression",
+    "PrivateRidge",
     "ShuffleLinearSVC",
     "ShuffleLogisticRegression",
     "ShuffleRegressor",
     "Trainer",
+    "privatize",
 ]
+_PRIVATE = ("PrivateLinearSVC", "PrivateLogisticRegression", "PrivateRidge", "privatize")
 
 
 def __getattr__(name: str) -> Any:
     """The estimators are loaded on demand: they need scikit-learn."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "robust" if name.startswith("HeavyTailed") else "estimators"
-    return getattr(import_module(f"protocols.learning.{module}"), name)
+    room = "private" if name in _PRIVATE else "estimators"
+    room = "robust" if name.startswith("HeavyTailed") else room
+    return getattr(import_module(f"protocols.learning.{room}"), name)

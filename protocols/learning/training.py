@@ -195,26 +195,25 @@ class Trainer:
 
         return made(ratio) if self.max_bits is None else self._within(self.max_bits, made, ratio)
 
-    def central(self, name: str, n: int, **given: Any) -> CentralOptimiser[Any]:
-        """The central algorithm `name` for n users.
+    def central(self, mechanism: str, n: int) -> CentralOptimiser[Any]:
+        """The registered central algorithm of a name, "-perturbation" left out if wanted.
 
-        Args:
-            name: as registered.
-            n: users.
-            given: what the algorithm takes; None: chosen.
+        It gets the moments, or is told to estimate them.
 
         Raises:
-            ParameterError: not a registered central optimiser, or what it refuses.
+            ParameterError: an unknown name, or what the algorithm refuses.
         """
         kinds = registered_kinds("algorithm", CentralOptimiser)
-        if name not in list(kinds):
-            raise ParameterError("protocol", name, f"one of {', '.join(kinds)} (trust central)")
-        given = self.tails | {key: value for key, value in given.items() if value is not None}
-        for key, value in given.items():
+        full = f"{mechanism}-perturbation"
+        name = full if full in kinds else mechanism
+        if name not in kinds:
+            raise ParameterError("mechanism", mechanism, f"one of {', '.join(kinds)}")
+        for key, value in self.tails.items():
             if key not in kinds[name].takes:
                 raise ParameterError(key, value, f"left out: {name} does not take it")
+        problem, privacy = self.problem, self.privacy
         made: CentralOptimiser[Any] = kinds[name].calibrated(
-            n=n, problem=self.problem, privacy=self.privacy, **given
+            n=n, problem=problem, privacy=privacy, **self.tails
         )
         return made
 

@@ -20,12 +20,11 @@ from shuffle_sim.execution.engine import run
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.base import Protocol
-from shuffle_sim.protocol.kinds import Optimiser, Trainer
-from shuffle_sim.protocol.release import CentralAlgorithm
+from shuffle_sim.protocol.kinds import Trainer
 from shuffle_sim.registry import registered
 
 _PROTOCOL, _HYPER, _REPEATS = "shuffle-gd", "calibrated", 5
-_CENTRAL = "heavy-tailed-erm"
+_HEAVY = "heavy-tailed-erm"
 
 
 def train_command(
@@ -43,11 +42,18 @@ def train_command(
     norm_bound: o.NormBound = None,
     protocol: Annotated[
         str | None,
+        typer.Option(help=f"Name of an optimiser, such as shuffle-sgd; default {_PROTOCOL}."),
+    ] = None,
+    trust: o.TrustName = "shuffle",
+    mechanism: Annotated[
+        str | None,
         typer.Option(
-            help=f"Name of an optimiser, such as shuffle-sgd; default {_PROTOCOL}, with --trust "
-            f"central {_CENTRAL}."
+            help="With --trust central: output, objective, gibbs, heavy-tailed-erm or another name."
         ),
     ] = None,
+    pure: o.Pure = False,
+    moment: o.Moment = None,
+    pilot: o.Pilot = False,
     hyper: Annotated[
         str | None,
         typer.Option(help=f"How steps are chosen: calibrated or paper; default {_HYPER}."),
@@ -62,10 +68,6 @@ def train_command(
         int | None,
         typer.Option(help="Phases over disjoint users, with --ridge; 0: their number is chosen."),
     ] = None,
-    trust: o.TrustName = "shuffle",
-    pure: o.Pure = False,
-    moment: o.Moment = None,
-    pilot: o.Pilot = False,
     epsilon: o.Epsilon = 1.0,
     delta: o.Delta = 1e-5,
     noise_ratio: o.NoiseRatio = None,
@@ -104,9 +106,12 @@ def train_command(
 
     Example: shuffle-sim train --table diabetes --loss squared --compare
 
+    Example: shuffle-sim train --table breast-cancer --trust central --mechanism gibbs --ridge 0.003
+
     Example: shuffle-sim train --table diabetes --loss absolute --trust central --pure --pilot
     """
-    central = _is_central(trust, pure, pilot and not compare)
+    if Trust.of(trust) is not Trust.CENTRAL:
+        _no_curator(pure, pilot and not compare)
     source = load(table, file, columns, bounds, label)
     trainer: Trainer = registered("trainer", "linear").of(
         loss,
@@ -130,6 +135,7 @@ def train_command(
     if compare:
         alone: dict[str, object] = {"protocol": protocol, "hyper": hyper, "phases": phases}
         alone |= {"batch": batch, "eta": eta, "smoothing": smoothing}
+        alone |= {"mechanism": mechanism, "trust": None if trust == "shuffle" else trust}
         alone |= {"model_out": model_out, "checkpoint": checkpoint}
         for name, value in alone.items():
             if value is not None:
@@ -142,63 +148,78 @@ def train_command(
     if repeats is not None:
         raise ParameterError("repeats", repeats, "given with --compare")
     split = Split.of(rows, trainer, test_fraction, split_seed(checkpoint, resume, seed))
-    common: dict[str, Any] = {"rounds": rounds, "batch": batch, "eta": eta, "smoothing": smoothing}
-    if central:
-        _shuffle_only(hyper, fidelity, security, noise_ratio, max_bits, honest_fraction)
-        made: Optimiser = trainer.central(
-            protocol or _CENTRAL, len(split.train), phases=phases, **common
+    if Trust.of(trust) is not Trust.SHUFFLE or mechanism is not None:
+        messages: dict[str, object] = {"protocol": protocol, "hyper": hyper, "phases": phases}
+        messages |= {"honest_fraction": None if honest_fraction == 1 else honest_fraction}
+        messages |= {"rounds": rounds, "batch": batch, "eta": eta, "smoothing": smoothing}
+        messages |= {"noise_ratio": noise_ratio, "max_bits": max_bits, "fidelity": fidelity}
+        messages |= {"plot": plot, "security": None if security == "none" else security}
+        heavy = pure or pilot or moment is not None
+        asked = mechanism or (_HEAVY if heavy and Trust.of(trust) is Trust.CENTRAL else None)
+        made_by_curator = _central(trainer, trust, asked, len(split.train), messages)
+        result = run(
+            made_by_curator,
+            split.train,
+            runtime=how.runtime,
+            workers=how.workers,
+            seed=seed,
+            checkpoint=checkpoint,
+            resume=resume,
         )
-    else:
-        made = trainer.protocol(
-            protocol or _PROTOCOL, len(split.train), hyper=hyper or _HYPER, phases=phases, **common
-        )
+        report = train_report.summed_up(split, made_by_curator, result, [])
+        present(report, train_report.show, None, json=json, plot=None)
+        if model_out is not None:
+            train_report.save(report, model_out, quiet=json)
+        return
+    made = trainer.protocol(
+        protocol or _PROTOCOL,
+        len(split.train),
+        hyper=hyper or _HYPER,
+        phases=phases,
+        rounds=rounds,
+        batch=batch,
+        eta=eta,
+        smoothing=smoothing,
+    )
+    assert isinstance(made, Protocol)
     with Bar("training", made.rounds) as bar:
         watch = Watch(split, made.rounds, delta, lambda moment: bar.step(moment.round, str(moment)))
-        kept: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume, "on_round": watch}
-        if isinstance(made, Protocol):
-            result = how.run(made, split.train, seed, **kept)
-        else:
-            assert isinstance(made, CentralAlgorithm)
-            result = run(made, split.train, runtime=how.runtime, workers=workers, seed=seed, **kept)
+        result = how.run(
+            made, split.train, seed, checkpoint=checkpoint, resume=resume, on_round=watch
+        )
     report = train_report.summed_up(split, made, result, watch.moments)
     present(report, train_report.show, train_report.draw, json=json, plot=plot)
     if model_out is not None:
         train_report.save(report, model_out, quiet=json)
 
 
-def _is_central(trust: str, pure: bool, pilot: bool) -> bool:
-    """Whether a curator is trusted; refuse what only a curator takes where none is."""
-    model = Trust.of(trust)
-    if model not in {Trust.SHUFFLE, Trust.CENTRAL}:
-        raise ParameterError("trust", trust, "shuffle or central; --compare has the others")
-    if model is Trust.CENTRAL:
-        return True
+def _central(
+    trainer: Trainer,
+    trust: str,
+    mechanism: str | None,
+    n: int,
+    messages: dict[str, object],
+) -> Any:
+    """The curator's algorithm of a name.
+
+    Raises:
+        ParameterError: another trust, or an option of messages.
+    """
+    if Trust.of(trust) is not Trust.CENTRAL:
+        named = ("mechanism", mechanism) if mechanism else ("trust", trust)
+        allowed = "used with --trust central; --compare shows all models of trust"
+        raise ParameterError(*named, allowed)
+    for name, value in messages.items():
+        if value is not None:
+            raise ParameterError(name, str(value), "left out with --trust central: one release")
+    return trainer.central(mechanism or "output", n)
+
+
+def _no_curator(pure: bool, pilot: bool) -> None:
+    """Refuse what only a curator takes."""
     if pure:
         allowed = "given with --trust central: no view of a shuffler is purely private here"
         raise ParameterError("pure", pure, allowed)
     if pilot:
         allowed = "given with --trust central or --compare; in Python there is protocols.Piloted"
         raise ParameterError("pilot", pilot, allowed)
-    return False
-
-
-def _shuffle_only(
-    hyper: str | None,
-    fidelity: str | None,
-    security: str,
-    noise_ratio: float | None,
-    max_bits: int | None,
-    honest_fraction: float,
-) -> None:
-    """Refuse what a curator has no use for."""
-    given: dict[str, tuple[Any, Any]] = {
-        "hyper": (hyper, None),
-        "fidelity": (fidelity, None),
-        "security": (security, "none"),
-        "noise_ratio": (noise_ratio, None),
-        "max_bits": (max_bits, None),
-        "honest_fraction": (honest_fraction, 1.0),
-    }
-    for name, (value, default) in given.items():
-        if value != default:
-            raise ParameterError(name, value, "left out with --trust central: no messages are sent")

@@ -80,7 +80,7 @@ class Report:
     reports: ReportCounts
     history: list[Moment]
     run: RunSummary
-    trust: Trust = Trust.SHUFFLE
+    trust: Trust
 
 
 def summed_up(split: Split, made: Optimiser, result: Result, moments: list[Moment]) -> Report:
@@ -135,14 +135,14 @@ def show(report: Report) -> None:
     interaction = "sequential" if report.sequentially_interactive else "fully interactive"
     how = f"{run.fidelity} messages, runtime {run.runtime}, {plural(run.workers, 'user shard')}"
     seen = "the analyzer sees only the permuted messages"
-    if report.trust is Trust.CENTRAL:
-        how, seen = "a trusted curator", "the curator releases only the model"
+    if report.trust is not Trust.SHUFFLE:
+        interaction, how, seen = report.trust.trusted, "", "the curator releases the model alone"
     console.print(
         f"\n[bold]{report.table}[/]: {report.people}, {plural(len(model.columns), 'column')}; "
         f"{report.labels}\nPublic scaling: {report.scaling}.\n"
         f"[bold]{made.name}[/] ({interaction}), {model.loss['name']} loss, ball of radius "
-        f"{model.radius:g}, ridge {model.ridge:g}, {plural(made.rounds, 'round')}, "
-        f"{how}\n"
+        f"{model.radius:g}, ridge {model.ridge:g}, "
+        f"{plural(made.rounds, 'round')}{f', {how}' if how else ''}\n"
     )
     scores = grid("", "this model", "best constant")
     for name, value in report.scores.items():
@@ -151,8 +151,9 @@ def show(report: Report) -> None:
     console.print(f"These scores are the simulator's own view; {seen}.\n")
     print_fact("Bound", *_bound(made.excess_bound, report.constant["held_out_loss"]))
     print_privacy(report.privacy)
-    each = f"{plural(made.rounds_per_user, 'report')} of {report.costs.payload_bits_per_user:,}"
-    print_costs(report.payload_bits_per_user, each, report.costs, report.reports)
+    if report.trust is Trust.SHUFFLE:
+        each = f"{plural(made.rounds_per_user, 'report')} of {report.costs.payload_bits_per_user:,}"
+        print_costs(report.payload_bits_per_user, each, report.costs, report.reports)
     clipped = report.clipped
     print_reports(
         report.reports,

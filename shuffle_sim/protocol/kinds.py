@@ -102,10 +102,6 @@ class Optimiser(Interface):
         """What was chosen, and why."""
 
 
-class CentralOptimiser(Optimiser, Interface):
-    """An optimiser that a trusted curator runs."""
-
-
 class Loss(Interface):
     """The loss of a linear model."""
 
@@ -176,8 +172,8 @@ class Trainer(Interface):
     ) -> Optimiser:
         """An optimiser for n users."""
 
-    def central(self, name: str, n: int, **given: Any) -> CentralOptimiser:
-        """A trusted curator's optimiser for n users."""
+    def central(self, mechanism: str, n: int) -> Any:
+        """The curator's algorithm registered under a name, for n rows."""
 
     def risk(self, theta: Floats, rows: Floats) -> float:
         """The mean loss."""

@@ -500,10 +500,13 @@ BAD = {
         [*ON, "--trust", "central", "--moment", "4:1", "--pilot"],
         "left out with a pilot",
     ),
-    "messages of a curator": ([*ON, "--trust", "central", "--max-bits", "9"], "no messages"),
-    "no trust": ([*ON, "--trust", "local"], "--compare has the others"),
+    "messages of a curator": (
+        [*ON, "--trust", "central", "--max-bits", "9"],
+        "left out with --trust central",
+    ),
+    "no trust": ([*ON, "--trust", "local"], "--compare shows all models of trust"),
     "a curator's protocol": (
-        [*ON, "--trust", "central", "--protocol", "shuffle-gd"],
+        [*ON, "--trust", "central", "--mechanism", "shuffle-gd"],
         "heavy-tailed-erm",
     ),
     "no table": ([], "exactly one of the two"),
