@@ -1,10 +1,14 @@
 """Algorithms of a trusted curator."""
 
+from protocols.central.clipped_descent import GaussianGD, PureSGD
 from protocols.central.exponential import ExponentialMechanism, Gibbs
+from protocols.central.exponential_grid import ExponentialGrid
+from protocols.central.heavy_tails import HeavyTailedERM
 from protocols.central.objective_perturbation import ObjectivePerturbation
 from protocols.central.optimiser import CentralOptimiser
 from protocols.central.output_perturbation import AdversarialERM, OutputPerturbation, TiltedERM
 from protocols.central.pan_private import PanPrivateACSA, PanState
+from protocols.central.pop_localize import PopLocalize
 from protocols.central.sums import BallSum, CentralSum
 
 __all__ = [
@@ -12,11 +16,16 @@ __all__ = [
     "BallSum",
     "CentralOptimiser",
     "CentralSum",
+    "ExponentialGrid",
     "ExponentialMechanism",
+    "GaussianGD",
     "Gibbs",
+    "HeavyTailedERM",
     "ObjectivePerturbation",
     "OutputPerturbation",
     "PanPrivateACSA",
     "PanState",
+    "PopLocalize",
+    "PureSGD",
     "TiltedERM",
 ]

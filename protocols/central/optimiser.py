@@ -1,7 +1,9 @@
 """What every optimiser of a trusted curator states, so that it is compared with the others."""
 
 from abc import ABC, abstractmethod
-from typing import Any, Generic, Self
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, ClassVar, Generic, Self
 
 from protocols.problems.problem import Problem
 from shuffle_sim.privacy.guarantee import Privacy
@@ -17,12 +19,19 @@ class CentralOptimiser(CentralAlgorithm[State], ABC, Generic[State]):
         privacy: asked for.
         bound: proven bound of the expected gap; infinite where none is proven.
         rounds_per_user: in how many releases a user takes part at most.
+        rounds: releases at most; 0 where that is not known before.
+        choices: what was chosen, and why.
     """
+
+    takes: ClassVar[tuple[str, ...]] = ()
+    """Parameters that may be given to `calibrated` in place of being chosen."""
 
     problem: Problem
     privacy: Privacy
     bound: float
     rounds_per_user: int
+    rounds: int = 0
+    choices: Mapping[str, str] = {}
 
     @classmethod
     @abstractmethod
@@ -32,6 +41,13 @@ class CentralOptimiser(CentralAlgorithm[State], ABC, Generic[State]):
         Raises:
             ParameterError: what it cannot be had for.
         """
+
+    @classmethod
+    def settings(
+        cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any
+    ) -> Iterator[tuple[str, Callable[[], Self]]]:
+        """The settings that a comparison shows, by name; "" for the calibrated one alone."""
+        yield "", partial(cls.calibrated, n=n, problem=problem, privacy=privacy, **given)
 
     @property
     def delta(self) -> float:

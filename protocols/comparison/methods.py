@@ -6,7 +6,6 @@ is in them by its own entry point alone.
 
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, TypeVar
 
 from protocols.central.optimiser import CentralOptimiser
@@ -261,10 +260,12 @@ def _possible(
 def _central_optimisers(trainer: Trainer, n: int) -> list[Method]:
     """The registered central algorithms that train."""
     common: dict[str, Any] = {"n": n, "problem": trainer.problem, "privacy": trainer.privacy}
-    kinds = registered_kinds("algorithm", CentralOptimiser)
-    made, refused = _possible(
-        {name: partial(kind.calibrated, **common) for name, kind in kinds.items()}
-    )
+    makes: dict[str, Callable[[], CentralOptimiser[Any]]] = {}
+    for name, kind in registered_kinds("algorithm", CentralOptimiser).items():
+        given = {key: value for key, value in trainer.tails.items() if key in kind.takes}
+        for setting, make in kind.settings(**common, **given):
+            makes[f"{name}, {setting}" if setting else name] = make
+    made, refused = _possible(makes)
     found = [_central(trainer, name, "", each) for name, each in made.items()]
     return found + [
         Method(name, "", Trust.CENTRAL, refused=str(why)) for name, why in refused.items()

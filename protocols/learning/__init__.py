@@ -18,9 +18,12 @@ if TYPE_CHECKING:
         PrivateRidge,
         privatize,
     )
+    from protocols.learning.robust import HeavyTailedClassifier, HeavyTailedRegressor
 
 __all__ = [
     "ClippingWarning",
+    "HeavyTailedClassifier",
+    "HeavyTailedRegressor",
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
     "PrivateRidge",
@@ -38,4 +41,5 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     room = "private" if name in _PRIVATE else "estimators"
+    room = "robust" if name.startswith("HeavyTailed") else room
     return getattr(import_module(f"protocols.learning.{room}"), name)

@@ -15,9 +15,11 @@ from protocols.optimisation.phases import Phased
 from protocols.optimisation.setting import NOISE_RATIO
 from protocols.problems.domains import L2Ball
 from protocols.problems.losses import LinearLoss
+from protocols.problems.moments import Moments
 from protocols.problems.problem import Problem
+from protocols.shuffle import heavy_tails
 from protocols.shuffle.noisy_mean import NoisyMean
-from protocols.shuffle.optimiser import optimiser, optimisers
+from protocols.shuffle.optimiser import FirstOrder, optimiser, optimisers
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.guarantee import Privacy
@@ -49,6 +51,8 @@ class Trainer:
         max_bits: per user, coordinate and round, instead.
         encoding: of a sum's numbers as messages; None: that of the fewest bits.
         honest_fraction: of the users that add their noise.
+        moments: of the gradients; clips are planned for them.
+        pilot: whether they estimate moments by a private histogram instead.
     """
 
     loss: LinearLoss
@@ -61,6 +65,8 @@ class Trainer:
     max_bits: int | None = None
     encoding: str | None = None
     honest_fraction: float = 1.0
+    moments: Moments | None = None
+    pilot: bool = False
 
     @classmethod
     def of(
@@ -71,11 +77,13 @@ class Trainer:
         *,
         quantile: float | None = None,
         threshold: float | None = None,
+        moment: str | None = None,
         **others: Any,
     ) -> "Trainer":
         """With the loss registered under a name; labels lie in [-1, 1].
 
-        Parameters of the loss that are None are not given.
+        Parameters of the loss that are None are not given. `moment` is k:G_k, k:G_k:G_2 or
+        k:G_k:G_2:G_1.
 
         Raises:
             ParameterError: unknown loss, or a parameter that it does not have.
@@ -90,6 +98,8 @@ class Trainer:
         for key, value in given.items():
             if key not in known:
                 raise ParameterError(key, value, f"given with a loss that has it: {loss} has none")
+        if moment is not None:
+            others["moments"] = _moments(moment)
         return cls(
             kind(**given, **({"labels": 1.0} if "labels" in known else {})), d, privacy, **others
         )
@@ -106,6 +116,16 @@ class Trainer:
             )
         if self.max_bits is not None:
             integer("max_bits", self.max_bits)
+
+    @property
+    def tails(self) -> dict[str, Any]:
+        """What is known of heavy tails, as central algorithms take it."""
+        known: dict[str, Any] = {}
+        if self.moments is not None:
+            known["moments"] = self.moments
+        if self.pilot:
+            known["pilot"] = True
+        return known
 
     @property
     def problem(self) -> Problem:
@@ -170,19 +190,18 @@ class Trainer:
             ratio = NOISE_RATIO / math.sqrt(self.honest_fraction)
 
         def made(ratio: float) -> Optimiser[Any]:
-            honest = self.honest_fraction
-            return kind.calibrated(
-                trust=trust,
-                noise_ratio=ratio,
-                encoding=self.encoding,
-                honest_fraction=honest,
-                **common,
-            )
+            adapted: dict[str, Any] = {"trust": trust, "noise_ratio": ratio, **common}
+            adapted |= {"encoding": self.encoding, "honest_fraction": self.honest_fraction}
+            if self.moments is not None and issubclass(kind, FirstOrder):
+                return heavy_tails.calibrated(kind, moments=self.moments, **adapted)
+            return kind.calibrated(**adapted)
 
         return made(ratio) if self.max_bits is None else self._within(self.max_bits, made, ratio)
 
     def central(self, mechanism: str, n: int) -> CentralOptimiser[Any]:
         """The registered central algorithm of a name, "-perturbation" left out if wanted.
+
+        It gets the moments, or is told to estimate them.
 
         Raises:
             ParameterError: an unknown name, or what the algorithm refuses.
@@ -192,8 +211,14 @@ class Trainer:
         name = full if full in kinds else mechanism
         if name not in kinds:
             raise ParameterError("mechanism", mechanism, f"one of {', '.join(kinds)}")
-        kind: type[CentralOptimiser[Any]] = kinds[name]
-        return kind.calibrated(n=n, problem=self.problem, privacy=self.privacy)
+        for key, value in self.tails.items():
+            if key not in kinds[name].takes:
+                raise ParameterError(key, value, f"left out: {name} does not take it")
+        problem, privacy = self.problem, self.privacy
+        made: CentralOptimiser[Any] = kinds[name].calibrated(
+            n=n, problem=problem, privacy=privacy, **self.tails
+        )
+        return made
 
     def risk(self, theta: Floats, rows: Floats) -> float:
         """The mean loss, without any ridge."""
@@ -235,6 +260,17 @@ class Trainer:
         raise ParameterError(
             "max_bits", bits, "larger, or used with --batch: no ratio of the noise was found to fit"
         )
+
+
+def _moments(text: str) -> Moments:
+    """k:G_k, k:G_k:G_2 or k:G_k:G_2:G_1."""
+    try:
+        numbers = [float(each) for each in text.split(":")]
+    except ValueError:
+        numbers = []
+    if not 2 <= len(numbers) <= 4:
+        raise ParameterError("moment", text, "K:G, K:G:G2 or K:G:G2:G1, such as 4:1.5:1.0")
+    return Moments(*numbers)
 
 
 def _means(made: Any) -> list[tuple[NoisyMean, int]]:

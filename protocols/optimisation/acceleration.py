@@ -117,7 +117,7 @@ def envelope_error(problem: Problem, smoothing: float | None) -> float:
         ParameterError: beta is not positive, or is None for a loss with kinks.
     """
     if smoothing is not None:
-        return problem.lipschitz**2 / (2 * positive("smoothing", smoothing))
+        return problem.root**2 / (2 * positive("smoothing", smoothing))
     if not problem.smooth:
         raise ParameterError("smoothing", None, f"above 0: {type(problem.loss).__name__} has kinks")
     return 0.0
@@ -132,7 +132,7 @@ def smoothing_for(problem: Problem, choices: Choices, beta: float, why: str) -> 
 
 def _balanced(problem: Problem, distance: float, rounds: int) -> float:
     """The beta that balances 2 beta R^2/(T (T+1)) and the envelope's error."""
-    return problem.lipschitz * math.sqrt(rounds * (rounds + 1)) / (2 * distance)
+    return problem.root * math.sqrt(rounds * (rounds + 1)) / (2 * distance)
 
 
 def _sigma(problem: Problem, batch: int, squared_noise: float) -> float:
@@ -152,7 +152,7 @@ def best_batch(
         beta = _balanced(problem, distance, rounds) if chosen else fixed
         sigma = _sigma(problem, batch, squared_noise(batch))
         gap = gap_of(rounds, problem.smoothness(beta), sigma, distance)
-        return gap + (problem.lipschitz**2 / (2 * beta) if chosen else error)
+        return gap + (problem.root**2 / (2 * beta) if chosen else error)
 
     return setting.best_batch(choices, bound)
 

@@ -52,6 +52,9 @@ class Setting:
     def __post_init__(self) -> None:
         """Check what no optimiser checks; a trust model may be given by name."""
         demand(self.problem, self.privacy)
+        if math.isinf(self.problem.lipschitz):
+            allowed = "finite: only algorithms that choose a clip by moments take an infinite one"
+            raise ParameterError("norm_bound", self.problem.lipschitz, allowed)
         object.__setattr__(self, "n", integer("n", self.n))
         object.__setattr__(self, "trust", Trust.of(self.trust))
         if self.initial_distance is not None:

@@ -3,11 +3,13 @@
 from protocols.problems.domains import Box, Domain, Intersection, L2Ball, RealSpace, Simplex
 from protocols.problems.erm import ERM, KinkedERM, LinearERM, SoftmaxERM, erm
 from protocols.problems.losses import Hinge, Linear, LinearLoss, Logistic, Loss, MeanEstimation
+from protocols.problems.moments import Moments
 from protocols.problems.multiclass import MultiClass, OneVsRestHinge, Softmax
 from protocols.problems.objective import FiniteSum, Kinked, Objective, gradient_rounding
 from protocols.problems.per_person import MeanGradient
 from protocols.problems.problem import Gradient, Problem
 from protocols.problems.regression import Absolute, Huber, Pinball, Regression, Squared
+from protocols.problems.surrogates import Surrogate
 
 __all__ = [
     "ERM",
@@ -29,6 +31,7 @@ __all__ = [
     "Loss",
     "MeanEstimation",
     "MeanGradient",
+    "Moments",
     "MultiClass",
     "Objective",
     "OneVsRestHinge",
@@ -40,6 +43,7 @@ __all__ = [
     "Softmax",
     "SoftmaxERM",
     "Squared",
+    "Surrogate",
     "erm",
     "gradient_rounding",
 ]

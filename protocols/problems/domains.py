@@ -6,7 +6,7 @@ for `reach`, not for D.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -101,8 +101,13 @@ def _point(name: str, value: ArrayLike, d: int) -> Floats:
     return point
 
 
+@dataclass(init=False, eq=False)  # its fields are what is public of it
 class L2Ball(Domain):
     """||theta - center||_2 <= radius."""
+
+    d: int
+    size: float
+    _center: Floats
 
     def __init__(self, d: int, radius: float, center: ArrayLike = 0.0) -> None:
         """A ball in R^d.
@@ -140,8 +145,13 @@ class L2Ball(Domain):
         return float(np.linalg.norm(theta - self._center)) + self.size
 
 
+@dataclass(init=False, eq=False)
 class Box(Domain):
     """lower <= theta <= upper in every coordinate."""
+
+    d: int
+    lower: Floats
+    upper: Floats
 
     def __init__(self, d: int, lower: ArrayLike, upper: ArrayLike) -> None:
         """A box in R^d; a single number stands for all coordinates.
@@ -182,8 +192,12 @@ class Box(Domain):
         )
 
 
+@dataclass(init=False, eq=False)
 class Simplex(Domain):
     """theta >= 0 with sum `total`: mixtures, portfolios."""
+
+    d: int
+    total: float
 
     def __init__(self, d: int, total: float = 1.0) -> None:
         """The simplex in R^d, d at least 2.
@@ -222,8 +236,12 @@ class Simplex(Domain):
         return math.sqrt(max(float(squares.max()), 0.0))
 
 
+@dataclass(init=False, eq=False)
 class Intersection(Domain):
     """A domain inside an l2 ball."""
+
+    d: int
+    _sets: tuple[Domain, L2Ball]
 
     exact = False
 
@@ -236,7 +254,7 @@ class Intersection(Domain):
         if domain.d != ball.d:
             raise ParameterError("ball.d", ball.d, f"{domain.d}, as the domain's")
         self.d = domain.d
-        self._sets: Sequence[Domain] = (domain, ball)
+        self._sets = (domain, ball)
         nearest = domain.project(
             ball.center
         )  # the sets meet iff the domain's point nearest to the centre is in the ball
@@ -280,3 +298,28 @@ class Intersection(Domain):
     def reach(self, theta: Floats) -> float:
         """At most that of either set."""
         return min(each.reach(theta) for each in self._sets)
+
+
+@dataclass(init=False, eq=False)
+class Localised(Intersection):
+    """A domain inside an l2 ball whose centre is in the domain (Lowy 2026, Lemma 2.8)."""
+
+    def __init__(self, domain: Domain, ball: L2Ball) -> None:
+        """As `Intersection`; the centre is projected on the domain first."""
+        super().__init__(domain, L2Ball(ball.d, ball.size, domain.project(ball.center)))
+
+    def project(self, theta: Floats) -> Floats:
+        """Bisection for the multiplier mu of the ball; the feasible end is kept."""
+        domain, ball = self._sets
+        centre, radius = ball.center, ball.size
+        point = domain.project(theta)
+        if float(np.linalg.norm(point - centre)) <= radius:
+            return point
+        far = float(np.linalg.norm(theta - centre))
+        low, high = 0.0, far / radius
+        for _ in range(math.ceil(math.log2(1 + far * far / (radius * radius * _TOLERANCE)))):
+            middle = (low + high) / 2
+            point = domain.project((theta + middle * centre) / (1 + middle))
+            inside = float(np.linalg.norm(point - centre)) <= radius
+            low, high = (low, middle) if inside else (middle, high)
+        return domain.project((theta + high * centre) / (1 + high))

@@ -31,8 +31,18 @@ _ANGLES = 20_001
 _FAR = 1e3  # margins beyond are not tried where the domain is not bounded
 
 
+PROX_ERROR = 1e-12
+"""Of a clipped gradient of an envelope, as a share of the clip."""
+
+
 class Loss(ABC):
     """A convex loss l(theta; row), with the constants the theorems need."""
+
+    clipping_is_convex: ClassVar[bool] = False
+    """Whether its clipped gradient is the gradient of a convex function (theory, Heavy tails).
+
+    True where the gradient is a monotone function along one line; not so for several classes.
+    """
 
     @abstractmethod
     def columns(self, d: int) -> int:
@@ -84,6 +94,14 @@ class Loss(ABC):
     def verify(self, radius: float) -> None:
         """Refuse a loss that is not what it states where ||theta|| <= radius; all pass here."""
 
+    def reach_norms(self, rows: Floats, radius: float) -> Floats:
+        """A(z): a bound of each row's gradients where ||theta|| <= radius, from the row alone.
+
+        Raises:
+            ParameterError: the loss states none.
+        """
+        raise ParameterError("loss", self, "one that states `reach_norms`, as linear models do")
+
     @abstractmethod
     def check(self, rows: NDArray[Any], d: int) -> None:
         """Refuse users' rows the constants do not hold for.
@@ -100,7 +118,7 @@ class LinearLoss(Loss):
     All methods take arrays of margins <x, theta> and labels.
 
     Attributes:
-        features: l2 bound of the features.
+        features: l2 bound of the features; infinite: none.
     """
 
     features: float = 1.0
@@ -108,10 +126,12 @@ class LinearLoss(Loss):
     """Whether labels are -1 and +1; else they are real."""
     twice_differentiable: ClassVar[bool] = False
     """Whether phi has a second derivative everywhere, and `second` gives it."""
+    clipping_is_convex: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the bound."""
-        positive("features", self.features)
+        if self.features != math.inf:
+            positive("features", self.features)
 
     @abstractmethod
     def value(self, margins: Floats, labels: Floats) -> Floats:
@@ -154,15 +174,52 @@ class LinearLoss(Loss):
         ||x||^2/beta. c lies between 0 and the derivative at the margin. Newton's method inside that
         bracket; bisection where phi has no second derivative or Newton would leave it.
         """
-        step = squared_norms / beta
-        end = self.derivative(margins, labels)
+        step, end = squared_norms / beta, self.derivative(margins, labels)
+        return self._root(margins, labels, step, end, _TOLERANCE, _NEWTON)
+
+    def clipped_prox(
+        self, margins: Floats, labels: Floats, norms: Floats, beta: float, clip: float
+    ) -> Floats:
+        """The factor of `prox` clipped to +-clip/||x||, for rows of any length.
+
+        Sought inside the clip: absolute errors of `prox` would matter for long rows.
+        """
+        caps, squared = clip / np.maximum(norms, 1e-300), norms * norms
+        if type(self).prox is not LinearLoss.prox:
+            with np.errstate(over="ignore"):  # a ramp that is steep beyond doubles is a step
+                return np.clip(self.prox(margins, labels, squared, beta), -caps, caps)
+        step, c = squared / beta, np.clip(self.derivative(margins, labels), -caps, caps)
+        # Where the derivative is beyond the clip even after the step, the clip is the answer.
+        after = self.derivative(margins - step * c, labels)
+        inside = np.flatnonzero(after * np.sign(c) < np.abs(c))
+        tolerance = PROX_ERROR * np.minimum(caps, 1.0)
+        c[inside] = self._root(
+            margins[inside],
+            labels[inside],
+            step[inside],
+            c[inside],
+            tolerance[inside],
+            4 * _NEWTON,
+        )
+        return np.asarray(c)
+
+    def _root(
+        self,
+        margins: Floats,
+        labels: Floats,
+        step: Floats,
+        end: Floats,
+        tolerance: Floats | float,
+        attempts: int,
+    ) -> Floats:
+        """The c between 0 and `end` nearest to c = derivative(margin - step c)."""
         low, high = np.minimum(end, 0.0), np.maximum(end, 0.0)
         c = end / (1 + step * (self.curvature() or 0.0))
-        for attempt in range(_NEWTON):
+        for attempt in range(attempts):
             excess = c - self.derivative(margins - step * c, labels)  # grows with c
             low, high = np.where(excess < 0, c, low), np.where(excess > 0, c, high)
-            done = np.abs(excess) <= _TOLERANCE
-            if np.all(done | (high - low <= _TOLERANCE)):
+            done = np.abs(excess) <= tolerance
+            if np.all(done | (high - low <= tolerance)):
                 break
             bend = None if attempt % 4 == 3 else self.second(margins - step * c, labels)
             newton = c - excess / (1 + step * bend) if bend is not None else low
@@ -231,7 +288,17 @@ class LinearLoss(Loss):
     def smoothness(self) -> float | None:
         """||x||^2 times the curvature."""
         curvature = self.curvature()
-        return None if curvature is None else self.features**2 * curvature
+        if curvature is None or (curvature and math.isinf(self.features)):
+            return None
+        return self.features**2 * curvature if curvature else 0.0
+
+    def reach_norms(self, rows: Floats, radius: float) -> Floats:
+        """||x|| times the slope over the margins that the row allows."""
+        norms = np.hypot.reduce(rows[:, :-1], axis=1)
+        steepest = self.slope(math.inf)
+        if not math.isinf(steepest):
+            return np.asarray(norms * steepest)
+        return np.asarray(norms * np.array([self.slope(each * radius) for each in norms]))
 
     def check(self, rows: NDArray[Any], d: int) -> None:
         """Refuse features above the bound and labels of the wrong kind."""
@@ -394,14 +461,16 @@ class MeanEstimation(Loss):
     """||theta - x||^2/2 for points x in the l2 ball of radius `points`; rows are the points.
 
     Attributes:
-        points: l2 bound of the points.
+        points: l2 bound of the points; infinite: none.
     """
 
     points: float = 1.0
+    clipping_is_convex: ClassVar[bool] = True  # along the line through x: a Huber function
 
     def __post_init__(self) -> None:
         """Check the bound."""
-        positive("points", self.points)
+        if self.points != math.inf:
+            positive("points", self.points)
 
     def columns(self, d: int) -> int:
         """The point."""
@@ -427,6 +496,10 @@ class MeanEstimation(Loss):
     def pull(self) -> float:
         """<x - theta, theta> is at most ||x||^2/4."""
         return self.points**2 / 4
+
+    def reach_norms(self, rows: Floats, radius: float) -> Floats:
+        """||x|| + radius."""
+        return np.asarray(np.hypot.reduce(rows, axis=1) + radius)
 
     def smoothness(self) -> float | None:
         """One."""

@@ -47,12 +47,14 @@ class Problem:
         ridge: kappa; makes the objective kappa-strongly convex.
         start: where optimisation starts; None: the domain's centre.
         norm_bound: a bound L of the gradients that replaces the loss's own; longer ones are clipped
-            on the user's side.
+            on the user's side. Infinite: none is known, and only algorithms that choose a clip for
+            moments take the problem (`HeavyTailedERM`).
         declared_smoothness: a beta that replaces the loss's own; infinite: treat the loss as one
             with kinks.
         declared_spread: a bound of how far any user's gradient is from the population's mean, if
             below L: less sampling noise to plan for (0: users are all alike, only privacy's noise
             counts).
+        declared_root: G_2, a bound of the root mean square length of users' gradients, if below L.
     """
 
     loss: Loss
@@ -62,6 +64,7 @@ class Problem:
     norm_bound: float | None = None
     declared_smoothness: float | None = None
     declared_spread: float | None = None
+    declared_root: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is not convex, not bounded or not Lipschitz."""
@@ -72,11 +75,12 @@ class Problem:
                 "domain", self.domain, "a bounded convex Domain, such as L2Ball(d, radius)"
             )
         real("ridge", self.ridge, 0.0, math.inf, closed=(True, False))
-        if self.norm_bound is not None:
+        if self.norm_bound not in (None, math.inf):
             positive("norm_bound", self.norm_bound)
         for name, value in (
             ("declared_smoothness", self.declared_smoothness),
             ("declared_spread", self.declared_spread),
+            ("declared_root", self.declared_root),
         ):
             if value is not None and not value >= 0:
                 raise ParameterError(name, value, "at least 0, or None")
@@ -96,10 +100,10 @@ class Problem:
         if not self.domain.bounded and not self.strong_convexity > 0:
             allowed = "above 0 over R^d, where else there may be no minimiser; or give a domain"
             raise ParameterError("ridge", self.ridge, allowed)
-        if not 0 < self.lipschitz < math.inf:
+        if not 0 < self.lipschitz < math.inf and self.norm_bound != math.inf:
             allowed = (
                 "finite and above 0: bound the features, the labels and the domain, or give "
-                "norm_bound"
+                "norm_bound (infinite for algorithms that choose a clip by moments)"
             )
             raise ParameterError("lipschitz", self.lipschitz, allowed)
         self.loss.verify(self.size)
@@ -140,6 +144,20 @@ class Problem:
     def objective_lipschitz(self) -> float:
         """L of the objective, with the ridge."""
         return self.lipschitz + self.ridge * self.domain.radius
+
+    @property
+    def root(self) -> float:
+        """Root of the second moment of what users send: L, or as declared."""
+        return (
+            self.lipschitz
+            if self.declared_root is None
+            else min(self.lipschitz, self.declared_root)
+        )
+
+    @property
+    def objective_root(self) -> float:
+        """Of the objective's gradients, with the ridge."""
+        return self.root + self.ridge * self.domain.radius
 
     @property
     def smooth(self) -> bool:

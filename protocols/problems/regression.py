@@ -57,6 +57,11 @@ class Squared(Regression):
         """(y - m) m is at most y^2/4."""
         return self.label_bound**2 / 4
 
+    def reach_norms(self, rows: Floats, radius: float) -> Floats:
+        """||x|| (||x|| radius + |y|)."""
+        norms = np.hypot.reduce(rows[:, :-1], axis=1)
+        return np.asarray(norms * (norms * radius + np.abs(rows[:, -1])))
+
     def slope(self, reach: float) -> float:
         """The largest residual."""
         return reach + self.label_bound

@@ -2,6 +2,7 @@
 
 from protocols.shuffle.acsa import ShuffleACSA
 from protocols.shuffle.gd import ShuffleGD
+from protocols.shuffle.heavy_tails import Piloted
 from protocols.shuffle.noisy_mean import NoisyMean
 from protocols.shuffle.optimiser import FirstOrder
 from protocols.shuffle.sgd import ShuffleSGD
@@ -9,6 +10,7 @@ from protocols.shuffle.sgd import ShuffleSGD
 __all__ = [
     "FirstOrder",
     "NoisyMean",
+    "Piloted",
     "ShuffleACSA",
     "ShuffleGD",
     "ShuffleSGD",

@@ -52,9 +52,9 @@ class ShuffleGD(Averaged):
         With kinks, the envelope's beta is 1/eta: stable beside any ridge up to 1/eta, and it adds
         L^2 eta/2.
         """
-        kinks, length = not problem.smooth, problem.objective_lipschitz
-        spread = problem.lipschitz * problem.spread * (rounds - 1) / n
-        curved = problem.lipschitz**2 / 2 if kinks else 0.0
+        kinks, length = not problem.smooth, problem.objective_root
+        spread = problem.root * problem.spread * (rounds - 1) / n
+        curved = problem.root**2 / 2 if kinks else 0.0
         cost = (length**2 + noise) / 2 + spread + curved
         stable = 1 / max(problem.ridge, 1e-300) if kinks else 2 / max(problem.smoothness(), 1e-300)
         eta = min(distance / math.sqrt(2 * rounds * cost), stable)

@@ -73,13 +73,13 @@ class ShuffleSGD(Averaged):
     @staticmethod
     def gap(problem: Problem, distance: float, eta: float, rounds: int, noise: float) -> float:
         """The proven bound for noise rho^2."""
-        second = problem.objective_lipschitz**2 + noise
+        second = problem.objective_root**2 + noise
         return distance**2 / (2 * eta * rounds) + eta * second / 2
 
     @classmethod
     def best(cls, setting: Setting, choices: Choices) -> tuple[int, int, float]:
         """The smallest bound R sqrt(L_G^2/T)."""
-        second, distance = setting.problem.objective_lipschitz**2, setting.distance
+        second, distance = setting.problem.objective_root**2, setting.distance
 
         def bound(batch: int, rounds: int) -> float:
             return distance * math.sqrt((second + setting.squared_noise(batch)) / rounds)
@@ -93,7 +93,7 @@ class ShuffleSGD(Averaged):
         batch, rounds, _ = cls.best(setting, choices)
         mean = NoisyMean.calibrated_for(setting, batch)
         noise = mean.squared_noise_in(setting)
-        length = math.sqrt(problem.objective_lipschitz**2 + noise)
+        length = math.sqrt(problem.objective_root**2 + noise)
         facts = f"rho = {math.sqrt(noise):.4g}, L_G = {length:.4g}, R = {distance:.4g}"
         choices.choose("trust", setting.trust, facts)
         choices.choose("batch", batch, "smallest proven bound R sqrt((L^2 + rho^2) n_b/n)")

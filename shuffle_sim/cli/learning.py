@@ -130,7 +130,8 @@ class Watch:
             and done * MOMENTS // self._rounds == index * MOMENTS // self._rounds
         ):
             return
-        assert isinstance(query, AtPoint)
+        if not isinstance(query, AtPoint):  # a histogram, or the like
+            return
         loss = self._split.trainer.risk(query.theta, self._split.train)
         if not math.isfinite(loss):
             raise ShuffleSimError(

@@ -17,6 +17,23 @@ Batch = Annotated[
 ]
 Epsilon = Annotated[float, typer.Option(help="Privacy parameter epsilon of the whole run.")]
 Delta = Annotated[float, typer.Option(help="Privacy parameter delta of the whole run.")]
+TrustName = Annotated[
+    str, typer.Option("--trust", help="Who is trusted: shuffle (the shuffler) or central.")
+]
+Pure = Annotated[
+    bool,
+    typer.Option("--pure", help="Delta = 0, with --trust central. No shuffled view is pure."),
+]
+Moment = Annotated[
+    str | None,
+    typer.Option(
+        help="K:G, or K:G:G2:G1: bounds of the moments of the gradients' length; clips are planned "
+        "for them. A wrong one costs accuracy, never privacy."
+    ),
+]
+Pilot = Annotated[
+    bool, typer.Option("--pilot", help="Estimate clips by a private histogram of a tenth of all.")
+]
 NoiseRatio = Annotated[
     float | None,
     typer.Option(

@@ -24,6 +24,7 @@ from shuffle_sim.protocol.kinds import Trainer
 from shuffle_sim.registry import registered
 
 _PROTOCOL, _HYPER, _REPEATS = "shuffle-gd", "calibrated", 5
+_HEAVY = "heavy-tailed-erm"
 
 
 def train_command(
@@ -43,13 +44,16 @@ def train_command(
         str | None,
         typer.Option(help=f"Name of an optimiser, such as shuffle-sgd; default {_PROTOCOL}."),
     ] = None,
-    trust: Annotated[
-        str, typer.Option(help="Who is trusted: shuffle, or central for a curator.")
-    ] = "shuffle",
+    trust: o.TrustName = "shuffle",
     mechanism: Annotated[
         str | None,
-        typer.Option(help="With --trust central: output, objective, gibbs or another name."),
+        typer.Option(
+            help="With --trust central: output, objective, gibbs, heavy-tailed-erm or another name."
+        ),
     ] = None,
+    pure: o.Pure = False,
+    moment: o.Moment = None,
+    pilot: o.Pilot = False,
     hyper: Annotated[
         str | None,
         typer.Option(help=f"How steps are chosen: calibrated or paper; default {_HYPER}."),
@@ -104,12 +108,16 @@ def train_command(
     Example: shuffle-sim train --table diabetes --loss squared --compare
 
     Example: shuffle-sim train --table breast-cancer --trust central --mechanism gibbs --ridge 0.003
+
+    Example: shuffle-sim train --table diabetes --loss absolute --trust central --pure --pilot
     """
+    if Trust.of(trust) is not Trust.CENTRAL:
+        _no_curator(pure, pilot and not compare)
     source = load(table, file, columns, bounds, label)
     trainer: Trainer = registered("trainer", "linear").of(
         loss,
         len(source.columns) + 1,
-        Privacy(epsilon, delta),
+        Privacy(epsilon, 0.0 if pure else delta),
         quantile=quantile,
         threshold=threshold,
         radius=radius,
@@ -119,6 +127,8 @@ def train_command(
         max_bits=max_bits,
         encoding=encoding,
         honest_fraction=honest_fraction,
+        moment=moment,
+        pilot=pilot,
     )
     rows = labelled(source, classes=trainer.loss.classification, positive=positive or ())
     how = RunOptions.of(runtime, address, workers, fidelity, security, sealing_seconds)
@@ -142,10 +152,13 @@ def train_command(
     split = Split.of(rows, trainer, test_fraction, split_seed(checkpoint, resume, seed))
     if Trust.of(trust) is not Trust.SHUFFLE or mechanism is not None:
         messages: dict[str, object] = {"protocol": protocol, "hyper": hyper, "phases": phases}
+        messages |= {"honest_fraction": None if honest_fraction == 1 else honest_fraction}
         messages |= {"rounds": rounds, "batch": batch, "eta": eta, "smoothing": smoothing}
         messages |= {"noise_ratio": noise_ratio, "max_bits": max_bits, "fidelity": fidelity}
         messages |= {"plot": plot, "security": None if security == "none" else security}
-        made_by_curator = _central(trainer, trust, mechanism, len(split.train), messages)
+        heavy = pure or pilot or moment is not None
+        asked = mechanism or (_HEAVY if heavy and Trust.of(trust) is Trust.CENTRAL else None)
+        made_by_curator = _central(trainer, trust, asked, len(split.train), messages)
         result = run(
             made_by_curator,
             split.train,
@@ -202,3 +215,13 @@ def _central(
         if value is not None:
             raise ParameterError(name, str(value), "left out with --trust central: one release")
     return trainer.central(mechanism or "output", n)
+
+
+def _no_curator(pure: bool, pilot: bool) -> None:
+    """Refuse what only a curator takes."""
+    if pure:
+        allowed = "given with --trust central: no view of a shuffler is purely private here"
+        raise ParameterError("pure", pure, allowed)
+    if pilot:
+        allowed = "given with --trust central or --compare; in Python there is protocols.Piloted"
+        raise ParameterError("pilot", pilot, allowed)

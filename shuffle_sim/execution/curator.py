@@ -176,6 +176,7 @@ def run_curator(
         entropy=entropy_of(seed),
     )
     ledger, state, index, asked = PrivacyLedger(), algorithm.init(), 0, 0
+    exact = True
     journal = journal_of(checkpoint, resume, identity)
     with spending(ledger, algorithm.delta), journal, host:
         host.start()
@@ -183,17 +184,18 @@ def run_curator(
         while (release := algorithm.plan(state)) is not None:
             state = algorithm.update(state, curator.answer(release, index))
             asked += release.cohort.size
+            exact &= release.mechanism.exact
             if on_round is not None:
                 on_round(index, ledger, Costs(), release.statistic)
             index += 1
-    guarantee = _guarantee(algorithm, population, ledger, seed)
+    guarantee = _guarantee(algorithm, population, ledger, seed, exact)
     return Result(
         value=algorithm.result(state),
         privacy=guarantee,
         promised=guarantee,
         rounds=index,
         costs=Costs(),
-        reports=ReportCounts(asked=asked, accepted=asked),
+        reports=ReportCounts(asked=asked, accepted=asked, nonfinite=_nonfinite(population)),
         fidelity="none",
         kernel="numpy",
         runtime=host.name,
@@ -231,15 +233,25 @@ def _suited(algorithm: CentralAlgorithm[Any], data: Population | ArrayLike) -> P
     return population
 
 
+def _nonfinite(population: Population) -> int:
+    """Rows in memory with NaN or infinity: the simulator's view, no part of a release."""
+    if not isinstance(population, InMemory) or population.array.dtype.kind != "f":
+        return 0
+    rows = population.array.reshape(population.users, -1)
+    return int(population.users - np.isfinite(rows).all(axis=1).sum())
+
+
 def _guarantee(
     algorithm: CentralAlgorithm[Any],
     population: Population,
     ledger: PrivacyLedger,
     seed: int | None,
+    exact: bool,
 ) -> Guarantee:
     notes = [_TRUSTED[algorithm.trust], *algorithm.assumptions]
     if algorithm.trust is not Trust.NONE:
-        notes.append("floating-point noise (Mironov 2012; Haney et al. 2022)")
+        attacked = "floating-point noise (Mironov 2012; Haney et al. 2022)"
+        notes.append("integer noise, drawn exactly" if exact else attacked)
     if seed is not None:
         notes.append("seeded: reproducible, and therefore not private")
     found = ledger.guarantee(algorithm.delta, assumptions=tuple(notes))

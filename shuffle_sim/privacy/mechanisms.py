@@ -41,10 +41,12 @@ class Mechanism(ABC, Generic[Released]):
     Attributes:
         norm: in which the sensitivity is stated.
         sessions: whether one charge pays for several queries; then `sample` takes `opened`.
+        exact: whether it draws from its law by integers; else floating point is open to attacks.
     """
 
     norm: ClassVar[Norm]
     sessions: ClassVar[bool] = False
+    exact: ClassVar[bool] = False
 
     @property
     @abstractmethod

@@ -149,6 +149,10 @@ class Trainer(Interface):
         """Of the whole run."""
 
     @property
+    def tails(self) -> Mapping[str, Any]:
+        """What is known of heavy tails, as central algorithms take it."""
+
+    @property
     def problem(self) -> Problem:
         """What is minimised."""
 

@@ -150,7 +150,7 @@ class CentralAlgorithm(Algorithm[State, Release], ABC, Generic[State]):
     Attributes:
         trust: who must be trusted; baselines simulate other models than the curator's.
         unit: of the data that it takes; PERSON: of nothing else than persons.
-        assumptions: what its guarantee rests on beside its theorem.
+        assumptions: what else must hold beside the theorem, or is not covered by it, in words.
     """
 
     trust: Trust = Trust.CENTRAL

@@ -212,7 +212,7 @@ def test_loss_parameters_outside_their_range_are_refused():
         lambda: Squared(1.0, -1.0),
         lambda: Huber(1.0, None, 0.0),
         lambda: Pinball(1.0, None, 1.0),
-        lambda: MeanEstimation(float("inf")),
+        lambda: MeanEstimation(-1.0),
     ):
         with pytest.raises(ParameterError):
             make()

@@ -9,6 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 from rounds import records
 
+from protocols.central.optimiser import CentralOptimiser
 from protocols.comparison.baselines import Baseline
 from protocols.learning.training import Trainer
 from protocols.problems.losses import Logistic
@@ -19,6 +20,7 @@ from shuffle_sim.data.labelled import held_out, labelled
 from shuffle_sim.data.tables import bundled
 from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.execution.checkpoint import FILE
+from shuffle_sim.registry import registered_kinds
 
 CANCER = (
     "--table",
@@ -347,6 +349,24 @@ def test_a_loss_that_turns_nan_stops_the_run_says_where_and_keeps_the_ledger():
     assert caught.value.ledger.guarantee(1e-5).epsilon > shown[0].epsilon
 
 
+# A trusted curator
+
+
+@pytest.mark.parametrize("known", [["--moment", "4:1.2:1"], ["--pilot"]], ids=["known", "pilot"])
+def test_a_curator_trains_purely(train, printed, known):
+    asked = ("--table", "diabetes", "--loss", "absolute", "--trust", "central", "--pure", *known)
+    found = printed(*asked, "--seed", "1")
+    assert (found["privacy"]["epsilon"], found["privacy"]["delta"]) == (1.0, 0.0)
+    assert found["trust"] == "central"
+    notes = " ".join(found["privacy"]["assumptions"])
+    assert "never for privacy" in notes
+    assert "running time is not covered" in notes
+    code, output, errors = train(*asked)
+    assert (code, errors) == (0, "")
+    assert "a trusted curator" in output
+    assert "epsilon 1 at delta 0" in output
+
+
 # Side by side
 
 
@@ -355,17 +375,23 @@ def test_compare_tells_all_methods_with_their_spread_on_the_same_splits(printed)
     found = printed(*CANCER, "--compare", "--repeats", "3", "--rounds", "10", "--epsilon", "2")
     methods = {row["method"]: row for row in found["methods"]}
     private = ["shuffle-acsa", "shuffle-gd", "shuffle-sgd", "central", "local"]
-    assert list(methods) == [*private, "not private"]
-    assert [row["trust"] for row in methods.values()] == [
-        "shuffle",
-        "shuffle",
-        "shuffle",
-        "central",
+    trusts = {name: row["trust"] for name, row in methods.items()}
+    assert [name for name, trust in trusts.items() if trust != "central"] == [
+        *private[:3],
         "local",
-        "none",
+        "not private",
     ]
+    registered = registered_kinds("algorithm", CentralOptimiser)
+    curators = [name for name, trust in trusts.items() if trust == "central"]
+    assert {"central", "heavy-tailed-erm", "heavy-tailed-erm, one phase"} <= set(curators)
+    assert {name.split(",")[0] for name in curators} | set(found["refused"]) == {
+        "central",
+        *registered,
+    }
     assert {row["unit"] for row in methods.values()} == {"record"}
-    assert found["refused"] == {}
+    assert set(found["refused"]) == {"exponential-grid"}  # for one or two parameters
+    for name in curators:
+        assert 1 < methods[name]["privacy"]["epsilon"] <= 2 + 1e-9
     for name in private:
         assert 1 < methods[name]["privacy"]["epsilon"] <= 2 + 1e-9
     assert methods["not private"]["privacy"]["epsilon"] == "infinity"
@@ -465,6 +491,24 @@ def test_a_picture_is_written_whole_or_not_at_all(train, monkeypatch, tmp_path, 
 
 ON = ("--table", "breast-cancer")
 BAD = {
+    "pure shuffling": ([*ON, "--pure"], "no view of a shuffler is purely private"),
+    "pilot of a shuffler": ([*ON, "--pilot"], "given with --trust central"),
+    "a moment's form": ([*ON, "--trust", "central", "--moment", "4"], "K:G"),
+    "moments out of order": ([*ON, "--trust", "central", "--moment", "4:1:2"], "G_1 <= G_2"),
+    "moment below 2": ([*ON, "--trust", "central", "--moment", "1.5:1"], "k = 1.5"),
+    "two ways of tails": (
+        [*ON, "--trust", "central", "--moment", "4:1", "--pilot"],
+        "left out with a pilot",
+    ),
+    "messages of a curator": (
+        [*ON, "--trust", "central", "--max-bits", "9"],
+        "left out with --trust central",
+    ),
+    "no trust": ([*ON, "--trust", "local"], "--compare shows all models of trust"),
+    "a curator's protocol": (
+        [*ON, "--trust", "central", "--mechanism", "shuffle-gd"],
+        "heavy-tailed-erm",
+    ),
     "no table": ([], "exactly one of the two"),
     "no label of a file": (["--file", "people.csv", "--bounds", "0:9"], "the column to predict"),
     "label of a bundled table": ([*ON, "--label", "x"], "used with --file"),

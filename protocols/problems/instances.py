@@ -1,0 +1,99 @@
+"""Hard instances: distributions on which no method beats a lower bound by more than a constant."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from protocols.problems.domains import L2Ball
+from protocols.problems.losses import Linear
+from protocols.problems.moments import Moments
+from protocols.problems.problem import Problem
+from shuffle_sim.arrays import Floats
+from shuffle_sim.errors import ParameterError, integer, positive
+
+
+@dataclass(frozen=True)
+class RareDirection:
+    """P_nu (Lowy 2026, Appendix G): z = a nu with probability p, else 0; f = <w, z>, ||nu|| = 1.
+
+    p = kappa d/(n epsilon) and a = G_k p^(-1/k), on the unit ball. Rows that count are copies of
+    one point, so a cohort is a binomial number.
+
+    Attributes:
+        n: users.
+        d: parameters.
+        epsilon: of the pure guarantee.
+        k: moment; may be infinite.
+        kappa: signal over noise.
+        gk: G_k.
+
+    Raises:
+        ParameterError: p above 1/2: too few users.
+    """
+
+    n: int
+    d: int
+    epsilon: float
+    k: float
+    kappa: float = 16.0
+    gk: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        for name in ("n", "d"):
+            integer(name, getattr(self, name))
+        for name in ("epsilon", "kappa", "gk"):
+            positive(name, getattr(self, name))
+        if self.share > 0.5:
+            least = math.ceil(2 * self.kappa * self.d / self.epsilon)
+            raise ParameterError("n", self.n, f"at least 2 kappa d/epsilon = {least}")
+
+    @property
+    def share(self) -> float:
+        """p."""
+        return self.kappa * self.d / (self.n * self.epsilon)
+
+    @property
+    def size(self) -> float:
+        """a."""
+        return self.gk * math.pow(self.share, -1 / self.k)
+
+    @property
+    def direction(self) -> Floats:
+        """nu."""
+        return np.full(self.d, 1 / math.sqrt(self.d))
+
+    @property
+    def row(self) -> Floats:
+        """The row that counts, with a label that does not, (1, d + 1)."""
+        return np.append(self.size * self.direction, 0.0)[None]
+
+    @property
+    def moments(self) -> Moments:
+        """Of the instance: G_1 = p a, G_2 = sqrt(p) a."""
+        gk = self.size if math.isinf(self.k) else self.gk
+        return Moments(self.k, gk, math.sqrt(self.share) * self.size, self.share * self.size)
+
+    @property
+    def problem(self) -> Problem:
+        """On the unit ball, without a bound of the gradients."""
+        return Problem(Linear(math.inf), L2Ball(self.d, 1.0), norm_bound=math.inf)
+
+    @property
+    def range(self) -> float:
+        """p a: the excess of doing nothing, and half of the worst."""
+        return self.share * self.size
+
+    def excess(self, theta: Floats) -> float:
+        """p a (1 + <theta, nu>)."""
+        return self.range * (1 + float(theta @ self.direction))
+
+
+def lower_bound(gk: float, k: float, d: int, n: int, epsilon: float, failure: float) -> float:
+    """G_k p^(1 - 1/k), p = ln((2^d - 1)/(4 e delta'))/(n epsilon): the shape of Theorem 4.1.
+
+    Its constant is not claimed. 0 where p is negative, as for d = 1 and delta' above 0.092.
+    """
+    share = math.log((2.0**d - 1) / (4 * math.e * failure)) / (n * epsilon)
+    return gk * math.pow(max(0.0, share), 1 - 1 / k)

@@ -1,0 +1,263 @@
+"""Heavy tails in the shuffle model: users clip, and the clip is planned for a moment or a pilot.
+
+Clipping at C leaves the privacy of a round as it is, and adds a bias: the clipped gradients' mean
+is within B(C) = E (A - C)_+ of the gradient, for any loss. Projected methods pay D B(C) for it. The
+second moment is G_2^2, not C^2 (docs: theory, Heavy tails). No shuffler's view is purely private.
+"""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.optimisation.choices import Choices
+from protocols.optimisation.setting import NOISE_RATIO, Setting
+from protocols.optimisation.tails import BINS, EDGES, SHARE, Tails, bins_of
+from protocols.problems.losses import Loss
+from protocols.problems.moments import Moments
+from protocols.problems.problem import Gradient, Problem, demand
+from protocols.shuffle.noisy_mean import NoisyMean
+from protocols.shuffle.optimiser import FirstOrder
+from protocols.sums.binomial import BinomialRandomizer
+from protocols.sums.vector_sum import VectorSum
+from shuffle_sim.arrays import Floats
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.errors import ParameterError, integer
+from shuffle_sim.privacy.bounds import gaussian
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.planner import SumSpec
+from shuffle_sim.protocol.base import Protocol, Query, RoundSpec
+
+_CLIPS = np.geomspace(0.1, 1e6, 141)  # in units of G_2
+
+
+def clipped(problem: Problem, clip: float, root: float) -> Problem:
+    """The problem with users that clip at C, and gradients of second moment G_2^2."""
+    least = min(clip, root)
+    spread = least if problem.declared_spread is None else min(least, problem.declared_spread)
+    return dataclasses.replace(
+        problem, norm_bound=clip, declared_root=least, declared_spread=spread
+    )
+
+
+def planned_clip(
+    kind: type[FirstOrder[Any]],
+    *,
+    n: int,
+    problem: Problem,
+    privacy: Privacy,
+    moments: Moments,
+    **given: Any,
+) -> tuple[float, float]:
+    """(C, bound): the clip with the least bound of an optimiser, D B(C) included.
+
+    Args:
+        kind: of the optimiser.
+        n: users.
+        problem: loss and domain; its norm_bound is not used.
+        privacy: of the run.
+        moments: of A.
+        given: what the optimiser takes.
+    """
+    clips = [moments.gk] if math.isinf(moments.k) else (moments.root * _CLIPS).tolist()
+
+    def cost(clip: float) -> float:
+        setting = Setting(n=n, problem=clipped(problem, clip, moments.root), privacy=privacy)
+        bias = problem.domain.diameter * moments.bias(clip)
+        return kind.expected_bound(setting, Choices(given)) + bias
+
+    costs = [cost(clip) for clip in clips]
+    place = int(np.argmin(costs))
+    return clips[place], costs[place]
+
+
+def calibrated(
+    kind: type[FirstOrder[Any]],
+    *,
+    n: int,
+    problem: Problem,
+    privacy: Privacy,
+    moments: Moments,
+    **given: Any,
+) -> FirstOrder[Any]:
+    """An optimiser of the shuffle model with the clip of `planned_clip`; its bound has the bias.
+
+    Raises:
+        ParameterError: as the optimiser's `calibrated`.
+    """
+    demand(problem, privacy)
+    taken = {name: value for name, value in given.items() if name in kind.takes}
+    clip, _ = planned_clip(kind, n=n, problem=problem, privacy=privacy, moments=moments, **taken)
+    made = kind.calibrated(
+        n=n, problem=clipped(problem, clip, moments.root), privacy=privacy, **given
+    )
+    made.bound += problem.domain.diameter * moments.bias(clip)
+    why = f"{clip:.4g}: least bound with its bias D B(C), for {moments} (assumed)"
+    made.choices = {"clip": why, **made.choices}
+    return made
+
+
+def clipped_sum(
+    *, n: int, d: int, privacy: Privacy, moments: Moments, **given: Any
+) -> tuple[VectorSum, float]:
+    """A vector sum with the clip of the least error of the mean, and that error, in l2.
+
+    The error is at most that of the noise plus the bias B(C), with clip C ~ n^(1/k).
+
+    Args:
+        n: users.
+        d: coordinates.
+        privacy: of the release.
+        moments: of the length of the users' vectors.
+        given: what `VectorSum.calibrate` takes.
+    """
+    unit = math.sqrt(d) * 2 * gaussian.sigma(privacy.epsilon, privacy.delta) / n
+    if math.isinf(moments.k):
+        clip = moments.gk
+    else:  # C unit + (tail/C)^(k-1) is least here
+        clip = moments.tail * ((moments.k - 1) / (unit * moments.tail)) ** (1 / moments.k)
+    if given.get("max_bits") is None:
+        given.setdefault("noise_ratio", NOISE_RATIO)
+    made = VectorSum.calibrate(n=n, d=d, privacy=privacy, norm_bound=clip, **given)
+    return made, math.sqrt(d) * made.standard_error / n + moments.bias(clip)
+
+
+@dataclass(frozen=True)
+class TailBins(Query):
+    """Asks each user for the bin of its A, as a unit vector of BINS coordinates.
+
+    Attributes:
+        loss: states A of a row.
+        radius: of the domain.
+        scale: unit of the bins, public.
+    """
+
+    loss: Loss
+    radius: float
+    scale: float = 1.0
+
+    def __call__(self, rows: Floats) -> Floats:
+        """Shape (users, BINS)."""
+        return np.asarray(np.eye(BINS)[bins_of(self.loss, self.radius, self.scale, rows)])
+
+
+@dataclass(frozen=True)
+class PilotedState:
+    """The optimiser that the pilot chose, and its state; None before."""
+
+    optimiser: FirstOrder[Any] | None
+    inner: Any
+
+
+class Piloted(Protocol[PilotedState]):
+    """A pilot round that chooses the clip, then an optimiser on all other users.
+
+    The pilot's users send the bin of their A by the same messages (P_vec, one-hot). Formal
+    guarantee: each round's; pilot and optimiser have disjoint users. No bound of the excess: the
+    clip rests on estimated tails.
+    """
+
+    bound = math.inf
+
+    def __init__(
+        self,
+        kind: type[FirstOrder[Any]],
+        *,
+        n: int,
+        problem: Problem,
+        privacy: Privacy,
+        pilot: int | None = None,
+        scale: float = 1.0,
+        **given: Any,
+    ) -> None:
+        """With n_0 = `pilot` users first, by default a tenth.
+
+        Args:
+            kind: of the optimiser.
+            n: users.
+            problem: loss and domain; its norm_bound is not used.
+            privacy: of the whole run.
+            pilot: n_0.
+            scale: unit of the bins, public.
+            given: what the optimiser's `calibrated` takes.
+
+        Raises:
+            ParameterError: naming the parameter, its value and what is allowed.
+        """
+        demand(problem, privacy)
+        self.kind, self.problem, self.privacy = kind, problem, privacy
+        self.n = integer("n", n, 2)
+        self.pilot = integer("pilot", pilot or max(1, int(SHARE * n)), 1, n - 1)
+        self.scale, self.given = scale, given
+        spec = SumSpec(self.pilot, BINS, privacy)
+        self.mean = NoisyMean.calibrated(spec, 1.0)
+        self.choices = {"pilot": f"{self.pilot} users: the clip by a private histogram of A"}
+
+    @property
+    def users(self) -> int:
+        """Number of users n."""
+        return self.n
+
+    @property
+    def delta(self) -> float:
+        """The delta of the guarantee."""
+        return self.privacy.delta
+
+    @property
+    def vocabulary(self) -> tuple[type, ...]:
+        """What rounds may broadcast."""
+        return (Gradient, TailBins, BinomialRandomizer, type(self.problem.loss))
+
+    def check(self, rows: NDArray[Any]) -> None:
+        """Refuse rows of another shape; rows of any length are taken."""
+        shape = (self.n, self.problem.loss.columns(self.problem.d))
+        if rows.shape != shape:
+            raise ParameterError("data.shape", rows.shape, str(shape))
+
+    def init(self) -> PilotedState:
+        """Before the pilot."""
+        return PilotedState(None, None)
+
+    def plan(self, state: PilotedState) -> RoundSpec | None:
+        """The pilot round, then the optimiser's, on the users after the pilot's."""
+        if state.optimiser is None:
+            query = TailBins(self.problem.loss, self.problem.domain.radius, self.scale)
+            return self.mean.spec(Cohort.of(0, self.pilot), query)
+        spec = state.optimiser.plan(state.inner)
+        if spec is None:
+            return None
+        ranges = tuple((low + self.pilot, high + self.pilot) for low, high in spec.cohort.ranges)
+        return dataclasses.replace(spec, cohort=Cohort(ranges))
+
+    def update(self, state: PilotedState, estimate: Any) -> PilotedState:
+        """The optimiser with the pilot's clip; then its own updates."""
+        if state.optimiser is not None:
+            return PilotedState(state.optimiser, state.optimiser.update(state.inner, estimate))
+        made = self._chosen(np.asarray(estimate, np.float64) * self.pilot)
+        return PilotedState(made, made.init())
+
+    def result(self, state: PilotedState) -> Any:
+        """The optimiser's; the start before the pilot."""
+        if state.optimiser is None:
+            return self.problem.origin
+        return state.optimiser.result(state.inner)
+
+    def _chosen(self, counts: Floats) -> FirstOrder[Any]:
+        """With the clip of the least bound at the histogram's tails, E (A - C)_+ ~ C P(A > C)."""
+        tails = Tails(counts, self.pilot, self.privacy.epsilon, self.scale)
+        floor = 3 * math.sqrt(self.mean.squared_noise / BINS) * self.pilot
+        above = np.cumsum(counts[::-1])[::-1][1:]
+        common: dict[str, Any] = {"n": self.n - self.pilot, "privacy": self.privacy}
+        best: tuple[float, Problem] | None = None
+        for place, edge in enumerate(self.scale * EDGES):
+            clip, share = float(edge), max(float(above[place]), floor) / self.pilot
+            problem = clipped(self.problem, clip, math.sqrt(tails.moment(2, place)))
+            cost = self.kind.expected_bound(Setting(problem=problem, **common), Choices())
+            cost += problem.domain.diameter * clip * min(share, 1.0)
+            if best is None or cost < best[0]:
+                best = cost, problem
+        assert best is not None
+        return self.kind.calibrated(problem=best[1], **common, **self.given)

@@ -1,0 +1,67 @@
+"""Estimators for unbounded features: scikit-learn's checks, purity, robustness, refusals."""
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.utils.estimator_checks import check_estimator
+
+from protocols import HeavyTailedClassifier, HeavyTailedRegressor, Moments
+from shuffle_sim import ParameterError
+
+ESTIMATORS = [HeavyTailedClassifier, HeavyTailedRegressor]
+
+
+def rows(n=20_000, seed=0, index=2.5):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_t(index, size=(n, 3))
+    return x, x @ [1.0, -0.5, 0.25] + 0.5 + 0.2 * rng.standard_t(index, size=n)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_scikit_learn_s_own_checks_pass(estimator):
+    found = check_estimator(estimator(), on_fail=None, on_skip=None)
+    assert [each for each in found if each["status"] not in ("passed", "skipped")] == []
+    assert len(found) > 40
+
+
+@pytest.mark.parametrize("given", [{}, {"moments": (4, 12.0, 6.0, 4.0)}, {"feature_bound": 5.0}])
+def test_a_regressor_learns_from_rows_without_bounds(given):
+    x, y = rows()
+    model = HeavyTailedRegressor(radius=3.0, random_state=1, **given).fit(x, y)
+    assert (model.privacy_.epsilon, model.privacy_.delta) == (1.0, 0.0)
+    assert model.coef_ == pytest.approx([1.0, -0.5, 0.25], abs=0.15)
+    assert model.intercept_ == pytest.approx(0.5, abs=0.2)
+    piloted = "pilot" in model.algorithm_.choices
+    assert piloted == (not given)
+
+
+def test_one_row_of_1e300_moves_nothing_and_a_classifier_learns():
+    x, y = rows()
+    labels = np.where(y > 0.5, "yes", "no")
+    model = HeavyTailedClassifier(radius=4.0, random_state=2, classes=["no", "yes"])
+    plain = model.fit(x, labels).coef_.copy()
+    assert np.mean(model.predict(x) == labels) > 0.85
+    assert "classes is public (given)" in model.privacy_.assumptions[-1]
+    x[5] = 1e300
+    assert model.fit(x, labels).coef_ == pytest.approx(plain, abs=0.05)
+
+
+def test_bad_parameters_are_refused_by_name():
+    x, y = rows(200)
+    for bad, name in (
+        ({"moments": 3}, "moments"),
+        ({"moments": (4, 1.0, 2.0)}, "g2"),
+        ({"feature_bound": -1.0}, "feature_bound"),
+        ({"loss": "softmax"}, "loss"),
+        ({"noise": "gaussian"}, "noise"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"scale": math.inf}, "scale"),
+    ):
+        with pytest.raises(ParameterError) as refused:
+            HeavyTailedRegressor(**bad).fit(x, y)
+        assert refused.value.parameter == name
+    with pytest.raises(ParameterError, match="2 classes"):
+        HeavyTailedClassifier().fit(x, np.arange(200) % 3)
+    assert HeavyTailedRegressor(moments=Moments(4, 9.0, 6.0, 4.0)).fit(x, y).n_iter_ >= 1
