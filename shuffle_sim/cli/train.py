@@ -155,10 +155,12 @@ def train_command(
         messages |= {"honest_fraction": None if honest_fraction == 1 else honest_fraction}
         messages |= {"rounds": rounds, "batch": batch, "eta": eta, "smoothing": smoothing}
         messages |= {"noise_ratio": noise_ratio, "max_bits": max_bits, "fidelity": fidelity}
-        messages |= {"plot": plot, "security": None if security == "none" else security}
+        messages |= {"security": None if security == "none" else security}
         heavy = pure or pilot or moment is not None
         asked = mechanism or (_HEAVY if heavy and Trust.of(trust) is Trust.CENTRAL else None)
         made_by_curator = _central(trainer, trust, asked, len(split.train), messages)
+        if plot is not None:
+            raise ParameterError("plot", str(plot), "left out with --trust central: few releases")
         result = run(
             made_by_curator,
             split.train,
