@@ -154,7 +154,8 @@ def train_command(
         messages: dict[str, object] = {"protocol": protocol, "hyper": hyper, "phases": phases}
         messages |= {"honest_fraction": None if honest_fraction == 1 else honest_fraction}
         messages |= {"rounds": rounds, "batch": batch, "eta": eta, "smoothing": smoothing}
-        messages |= {"noise_ratio": noise_ratio, "max_bits": max_bits, "fidelity": fidelity}
+        messages |= {"noise_ratio": noise_ratio, "max_bits": max_bits, "encoding": encoding}
+        messages |= {"fidelity": fidelity}
         messages |= {"security": None if security == "none" else security}
         heavy = pure or pilot or moment is not None
         asked = mechanism or (_HEAVY if heavy and Trust.of(trust) is Trust.CENTRAL else None)
