@@ -30,15 +30,18 @@ from protocols.central.heavy_tails_plan import (
     likely_bound,
     plan,
 )
+from protocols.central.optimiser import CentralOptimiser
 from protocols.central.pilot import PilotHistogram
 from protocols.central.unbounded import aggregate
 from protocols.optimisation.tails import EDGES, Tails
 from protocols.problems.losses import MeanEstimation
 from protocols.problems.moments import Moments, kappa
 from protocols.problems.surrogates import Surrogate
+from protocols.shuffle.optimiser import optimisers
 from shuffle_sim import Privacy, run
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.mechanisms import L2Laplace
+from shuffle_sim.registry import registered_kinds
 
 D = 3
 BALL = L2Ball(D, 2.0)
@@ -493,6 +496,16 @@ def test_a_users_loss_without_the_declared_property_is_refused():
     declared = problem_of(MeanEstimation(math.inf))
     made = HeavyTailedERM.paper(n=100, problem=declared, privacy=PURE, moments=MOMENTS)
     assert isinstance(made, PopLocalize)
+
+
+@pytest.mark.parametrize("privacy", [PURE, Privacy(1.0, 1e-6)], ids=["pure", "approximate"])
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
+def test_no_algorithm_takes_a_problem_without_a_bound_unasked(loss, privacy):
+    kinds = [*registered_kinds("algorithm", CentralOptimiser).values(), *optimisers().values()]
+    assert len(kinds) > 6
+    for kind in kinds:
+        with pytest.raises(ParameterError):
+            kind.calibrated(n=1000, problem=problem_of(loss, ridge=0.1), privacy=privacy)
 
 
 def test_moments_out_of_order_and_losses_that_do_not_declare_are_refused():
