@@ -279,8 +279,9 @@ def test_a_sum_of_others_is_compared_and_costed_by_its_entry_point(capsys):
 def test_an_optimiser_of_others_is_a_row_of_its_own_whatever_its_bound(capsys):
     trainer = registered("trainer", "linear").of("logistic", 3, POINT)
     methods = {method.name: method for method in training_methods(trainer, 400, 5)}
-    assert list(methods)[-3:] == ["central", "local", "not private"]
-    assert set(methods) == {*trainer.optimisers(), "central", "local", "not private"}
+    shuffled = {name for name, method in methods.items() if method.trust is Trust.SHUFFLE}
+    assert shuffled == set(trainer.optimisers())
+    assert {"central", "local", "not private"} < set(methods)
     assert methods["careful"].bound == 1e9
     bounds = {
         name: trainer.protocol(
