@@ -14,6 +14,7 @@ import numpy as np
 
 from protocols import (
     AdversarialERM,
+    CentralOptimiser,
     Gibbs,
     Logistic,
     ObjectivePerturbation,

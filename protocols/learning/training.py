@@ -192,8 +192,11 @@ class Trainer:
         name = full if full in kinds else mechanism
         if name not in kinds:
             raise ParameterError("mechanism", mechanism, f"one of {', '.join(kinds)}")
-        kind: type[CentralOptimiser[Any]] = kinds[name]
-        return kind.calibrated(n=n, problem=self.problem, privacy=self.privacy)
+        kind = kinds[name]
+        made: CentralOptimiser[Any] = kind.calibrated(
+            n=n, problem=self.problem, privacy=self.privacy
+        )
+        return made
 
     def risk(self, theta: Floats, rows: Floats) -> float:
         """The mean loss, without any ridge."""
