@@ -24,7 +24,6 @@ from protocols import (
     TiltedERM,
     minimise,
 )
-from protocols.central.optimiser import CentralOptimiser
 from protocols.optimisation.solver import SOLVERS, Tally, certify, counted
 from protocols.problems.risk import Risk
 from shuffle_sim import Privacy, run

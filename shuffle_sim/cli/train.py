@@ -198,7 +198,8 @@ def _central(
         named = ("mechanism", mechanism) if mechanism else ("trust", trust)
         allowed = "used with --trust central; --compare shows all models of trust"
         raise ParameterError(*named, allowed)
+    made = trainer.central(mechanism or "output", n)
     for name, value in messages.items():
         if value is not None:
             raise ParameterError(name, str(value), "left out with --trust central: one release")
-    return trainer.central(mechanism or "output", n)
+    return made
