@@ -3,12 +3,15 @@
 from protocols.shuffle.acsa import ShuffleACSA
 from protocols.shuffle.gd import ShuffleGD
 from protocols.shuffle.noisy_mean import NoisyMean
+from protocols.shuffle.one_shot import LocalMinimiser, OneShotAverage
 from protocols.shuffle.optimiser import FirstOrder
 from protocols.shuffle.sgd import ShuffleSGD
 
 __all__ = [
     "FirstOrder",
+    "LocalMinimiser",
     "NoisyMean",
+    "OneShotAverage",
     "ShuffleACSA",
     "ShuffleGD",
     "ShuffleSGD",
