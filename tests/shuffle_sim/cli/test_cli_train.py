@@ -369,13 +369,12 @@ def test_a_loss_that_turns_nan_stops_the_run_says_where_and_keeps_the_ledger():
 def test_compare_tells_all_methods_with_their_spread_on_the_same_splits(printed):
     found = printed(*CANCER, "--compare", "--repeats", "3", "--rounds", "10", "--epsilon", "2")
     methods = {row["method"]: row for row in found["methods"]}
-    private = ["shuffle-acsa", "shuffle-gd", "shuffle-sgd", "central", "local"]
+    curators = ["central", "gibbs", "objective-perturbation", "output-perturbation"]
+    private = ["shuffle-acsa", "shuffle-gd", "shuffle-sgd", *curators, "local"]
     assert list(methods) == [*private, "not private"]
     assert [row["trust"] for row in methods.values()] == [
-        "shuffle",
-        "shuffle",
-        "shuffle",
-        "central",
+        *["shuffle"] * 3,
+        *["central"] * 4,
         "local",
         "none",
     ]
@@ -385,7 +384,7 @@ def test_compare_tells_all_methods_with_their_spread_on_the_same_splits(printed)
         assert 1 < methods[name]["privacy"]["epsilon"] <= 2 + 1e-9
     assert methods["not private"]["privacy"]["epsilon"] == "infinity"
     assert [methods[name]["rounds_per_user"] for name in private[:3]] == [1, 10, 1]
-    for name in ("central", "local", "not private"):
+    for name in (*curators, "local", "not private"):
         assert methods[name]["bits_per_user"] == methods[name]["rounds_per_user"] * 31 * 64
     for row in (*methods.values(), {"scores": found["constant"]}):
         for score in row["scores"].values():
