@@ -17,6 +17,7 @@ from protocols.problems.risk import Risk
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, integer
+from shuffle_sim.execution.fingerprint import fingerprint
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.protocol.base import check_rows
 from shuffle_sim.protocol.release import Release, Sensitivity, WholeStatistic
@@ -67,8 +68,8 @@ def named(solver: Any, risk: Risk) -> str:
         return solver
     if callable(solver):
         _probe(solver, risk)
-    name = getattr(solver, "__qualname__", None) or repr(solver)
-    name = f"{type(solver).__name__} {name} {id(solver)}"
+    # By content, so that a resumed run in another process knows it again.
+    name = f"{type(solver).__name__} {fingerprint(solver).hex()[:32]}"
     _others[name] = solver
     return name
 

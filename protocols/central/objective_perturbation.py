@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy
 
 from protocols.central.minimum import (
     CERTIFIED,
@@ -24,7 +25,7 @@ from protocols.central.minimum import (
 from protocols.optimisation.solver import minimise
 from protocols.problems.domains import RealSpace
 from protocols.problems.erm import erm
-from protocols.problems.losses import LinearLoss
+from protocols.problems.losses import LinearLoss, Logistic
 from protocols.problems.problem import Problem
 from protocols.problems.risk import Risk
 from shuffle_sim.arrays import Floats
@@ -222,13 +223,16 @@ def _law(risk: Risk, n: int, privacy: Privacy) -> ObjectiveEvent | PureObjective
     """
     rate = _SHARE * privacy.epsilon
     left, curvature = privacy.epsilon - rate, risk.smoothness / (n * risk.ridge)
+    coupled = isinstance(risk.loss, Logistic)
     if privacy.delta:
-        multiplier = objective.multiplier_for(left, privacy.delta, curvature)
+        multiplier = objective.multiplier_for(left, privacy.delta, curvature, coupled)
         if math.isfinite(multiplier):
-            return ObjectiveEvent(multiplier * (1 + 1e-9), curvature, rate)
-    elif left > math.log1p(curvature):
-        tilt = (left - math.log1p(curvature)) * (1 - 1e-12)
-        return PureObjectiveEvent(tilt, curvature, rate)
+            return ObjectiveEvent(multiplier * (1 + 1e-9), curvature, rate, coupled)
+    elif left > objective.pure(1e-9, curvature, coupled):
+        tilt = scipy.optimize.brentq(
+            lambda each: objective.pure(each, curvature, coupled) - left, 1e-9, left, rtol=1e-13
+        )
+        return PureObjectiveEvent(tilt * (1 - 1e-9), curvature, rate, coupled)
     least = risk.smoothness / (n * math.expm1(left))
     raise ParameterError("ridge", risk.ridge, f"above {least:.3g} at this n and epsilon")
 

@@ -4,12 +4,15 @@ from protocols.shuffle.acsa import ShuffleACSA
 from protocols.shuffle.gd import ShuffleGD
 from protocols.shuffle.heavy_tails import Piloted
 from protocols.shuffle.noisy_mean import NoisyMean
+from protocols.shuffle.one_shot import LocalMinimiser, OneShotAverage
 from protocols.shuffle.optimiser import FirstOrder
 from protocols.shuffle.sgd import ShuffleSGD
 
 __all__ = [
     "FirstOrder",
+    "LocalMinimiser",
     "NoisyMean",
+    "OneShotAverage",
     "Piloted",
     "ShuffleACSA",
     "ShuffleGD",

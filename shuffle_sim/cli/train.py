@@ -214,10 +214,11 @@ def _central(
         named = ("mechanism", mechanism) if mechanism else ("trust", trust)
         allowed = "used with --trust central; --compare shows all models of trust"
         raise ParameterError(*named, allowed)
+    made = trainer.central(mechanism or "output", n)
     for name, value in messages.items():
         if value is not None:
             raise ParameterError(name, str(value), "left out with --trust central: one release")
-    return trainer.central(mechanism or "output", n)
+    return made
 
 
 def _no_curator(pure: bool, pilot: bool) -> None:

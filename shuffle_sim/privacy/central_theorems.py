@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 
 from shuffle_sim.privacy.bounds import gamma, objective
-from shuffle_sim.privacy.composition import Parts
+from shuffle_sim.privacy.composition import Parts, least_epsilon
 from shuffle_sim.privacy.events import (
     DensityEvent,
     GammaEvent,
@@ -121,7 +121,7 @@ class Objective(Theorem[ObjectiveEvent]):
             return math.inf
         ((event, count), *more) = events
         if count == 1 and not more:
-            return objective.epsilon(delta, event.noise_multiplier, event.curvature) + event.rate
+            return least_epsilon(lambda epsilon: self._one(event, epsilon), delta)
         each = delta / (2 * sum(times for _, times in events))
         steps = [(self.epsilon(((event, 1),), each), each, times) for event, times in events]
         return Parts(tuple(steps)).epsilon(delta)
@@ -130,11 +130,20 @@ class Objective(Theorem[ObjectiveEvent]):
         """Of one release by its curve."""
         ((event, count), *more) = events
         if count == 1 and not more:
-            left = epsilon - event.rate
-            if left < 0:
-                return 1.0
-            return objective.delta(left, event.noise_multiplier, event.curvature)
+            return self._one(event, epsilon)
         return least_delta(lambda delta: self.epsilon(events, delta), epsilon)
+
+    def _one(self, event: ObjectiveEvent, epsilon: float) -> float:
+        """delta of the curve, composed with a pure step of `rate`: randomised response at worst."""
+        law = event.noise_multiplier, event.curvature, event.coupled
+
+        def curve(at: float) -> float:
+            if at >= 0:
+                return objective.delta(at, *law)
+            return 1 - math.exp(at) * (1 - objective.delta(-at, *law))  # it holds both ways
+
+        up = 1 / (1 + math.exp(-event.rate))
+        return up * curve(epsilon - event.rate) + (1 - up) * curve(epsilon + event.rate)
 
 
 class PureObjective(Theorem[PureObjectiveEvent]):
@@ -142,11 +151,11 @@ class PureObjective(Theorem[PureObjectiveEvent]):
 
     event = PureObjectiveEvent
     source = "objective perturbation (docs: theory, Output perturbation, Objective perturbation)"
-    examples = (PureObjectiveEvent(0.9, 0.025, 0.01), PureObjectiveEvent(0.5, 0.25, 0.005))
+    examples = (PureObjectiveEvent(0.9, 0.025, 0.01), PureObjectiveEvent(0.5, 0.25, 0.005, True))
 
     def pure(self, event: PureObjectiveEvent) -> float:
-        """tilt + ln(1 + curvature) + rate."""
-        return event.tilt + math.log1p(event.curvature) + event.rate
+        """tilt + ln(1 + curvature) + rate, or less where slopes and bends are coupled."""
+        return objective.pure(event.tilt, event.curvature, event.coupled) + event.rate
 
 
 class Gibbs(Theorem[GibbsEvent]):

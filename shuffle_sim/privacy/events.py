@@ -159,11 +159,14 @@ class ObjectiveEvent(PrivacyEvent):
             gradients.
         curvature: a row's largest second derivative c B^2 over the ridge of the sum.
         rate: of the noise that pays for the certified distance from the minimiser; pure.
+        coupled: whether a row of slope s L has a second derivative of at most 4 s (1 - s) times the
+            largest, as logistic loss has: a steep row is then a flat one.
     """
 
     noise_multiplier: float
     curvature: float
     rate: float
+    coupled: bool = False
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -180,11 +183,13 @@ class PureObjectiveEvent(PrivacyEvent):
         tilt: of the linear term's density.
         curvature: as there.
         rate: as there.
+        coupled: as there.
     """
 
     tilt: float
     curvature: float
     rate: float
+    coupled: bool = False
 
     def __post_init__(self) -> None:
         """Check the ranges."""

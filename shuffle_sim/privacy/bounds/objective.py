@@ -4,22 +4,33 @@ The minimiser of sum_i l(w; z_i) + (Lam/2) ||w||^2 + <b, w> determines b, so den
 a Jacobian of at most 1 + c B^2/Lam. With a = 2 L/sigma the privacy loss is at most c_0 + a chi, c_0
 = ln(1 + c B^2/Lam) + a^2/2 and chi Rayleigh: the gradients' difference lies in a fixed plane. Docs:
 theory, Output perturbation, "Objective perturbation".
+
+Where a row of slope s L bends by at most 4 s (1 - s) of the largest (logistic loss), the loss at
+chi is at most the maximum over s of ln(1 + 4 s (1 - s) c B^2/Lam) + ((1 + s) a)^2/8 + (1 + s) a
+chi/2: the row that bends most is not steep.
 """
 
 import math
+from functools import lru_cache
 
+import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from shuffle_sim.errors import positive, real
 
+_SLOPES = np.linspace(0.5, 1.0, 65)  # flatter rows bend less, and are less steep, than at 1/2
+_CHI = np.linspace(0.0, 14.0, 1501)
 
-def delta(epsilon_: float, multiplier: float, curvature: float) -> float:
-    """E (1 - e^(epsilon - c_0 - a chi))_+, rounded up.
+
+def delta(epsilon_: float, multiplier: float, curvature: float, coupled: bool = False) -> float:
+    """E (1 - e^(epsilon - loss))_+, rounded up.
 
     Args:
         epsilon_: at least 0.
         multiplier: sigma/(2 L).
         curvature: c B^2/Lam, at least 0.
+        coupled: whether slopes and second derivatives are coupled as above.
 
     Raises:
         ParameterError: naming the parameter, its value and the allowed range.
@@ -33,27 +44,59 @@ def delta(epsilon_: float, multiplier: float, curvature: float) -> float:
     mass = math.exp(math.log(a * math.sqrt(2 * math.pi)) + a * root + a * a / 2 + log_tail)
     if epsilon_ < least:
         mass = 1 - math.exp(epsilon_ - least) * (1 - mass)
-    return min(1.0, mass * (1 + 1e-12))
+    whole = min(1.0, mass * (1 + 1e-12))
+    return min(whole, _coupled(epsilon_, a, curvature)) if coupled else whole
 
 
-def epsilon(delta_: float, multiplier: float, curvature: float) -> float:
+def pure(tilt: float, curvature: float, coupled: bool = False) -> float:
+    """epsilon of a linear term of density ~ e^(-tilt ||b||/(2 L)), rounded up."""
+    whole = tilt + math.log1p(curvature)
+    if not coupled:
+        return whole
+    return min(whole, float((_bends(curvature) + tilt * (1 + _SLOPES[1:]) / 2).max()))
+
+
+def _bends(curvature: float) -> NDArray[np.float64]:
+    """ln(1 + 4 s (1 - s) curvature) at the flat end of each cell of s, where it is largest."""
+    low = _SLOPES[:-1]
+    return np.asarray(np.log1p(4 * low * (1 - low) * curvature))
+
+
+@lru_cache(maxsize=4096)
+def _coupled(epsilon_: float, a: float, curvature: float) -> float:
+    """An upper sum over cells of s and of chi: the loss rises with chi, the slopes with s."""
+    steep = (1 + _SLOPES[1:]) / 2 * a
+    fixed = _bends(curvature) + steep**2 / 2
+    losses = (fixed[:, None] + steep[:, None] * _CHI[1:]).max(axis=0)
+    gains = -np.expm1(np.minimum(epsilon_ - losses, 0.0))
+    tails = np.exp(-(_CHI**2) / 2)
+    return min(1.0, float(gains @ -np.diff(tails)) * (1 + 1e-9) + float(tails[-1]))
+
+
+def epsilon(delta_: float, multiplier: float, curvature: float, coupled: bool = False) -> float:
     """The least epsilon at `delta_`, in (0, 1); rounded up."""
     real("delta", delta_, 0.0, 1.0, closed=(False, False))
-    if delta(0.0, multiplier, curvature) <= delta_:
+    if delta(0.0, multiplier, curvature, coupled) <= delta_:
         return 0.0
     high = 1.0
-    while delta(high, multiplier, curvature) > delta_:
+    while delta(high, multiplier, curvature, coupled) > delta_:
         high *= 2
     root: float = scipy.optimize.brentq(
-        lambda each: delta(each, multiplier, curvature) - delta_, 0.0, high, xtol=1e-14, rtol=1e-14
+        lambda each: delta(each, multiplier, curvature, coupled) - delta_,
+        0.0,
+        high,
+        xtol=1e-14,
+        rtol=1e-14,
     )
     more = 1e-13
-    while delta(root, multiplier, curvature) > delta_:
+    while delta(root, multiplier, curvature, coupled) > delta_:
         root, more = root * (1 + more), 2 * more
     return root
 
 
-def multiplier_for(epsilon_: float, delta_: float, curvature: float) -> float:
+def multiplier_for(
+    epsilon_: float, delta_: float, curvature: float, coupled: bool = False
+) -> float:
     """The least multiplier that is (epsilon_, delta_)-private, rounded up; infinite where none is.
 
     None is where ln(1 + curvature) >= epsilon_ but for delta.
@@ -61,20 +104,20 @@ def multiplier_for(epsilon_: float, delta_: float, curvature: float) -> float:
     real("delta", delta_, 0.0, 1.0, closed=(False, False))
     positive("epsilon", epsilon_)
     high = 1.0
-    while delta(epsilon_, high, curvature) > delta_:
+    while delta(epsilon_, high, curvature, coupled) > delta_:
         high *= 2
         if high > 1e12:
             return math.inf
     low = high
-    while delta(epsilon_, low, curvature) <= delta_:
+    while delta(epsilon_, low, curvature, coupled) <= delta_:
         low /= 2
     root: float = scipy.optimize.brentq(
-        lambda log: math.log(delta(epsilon_, math.exp(log), curvature)) - math.log(delta_),
+        lambda log: math.log(delta(epsilon_, math.exp(log), curvature, coupled)) - math.log(delta_),
         math.log(low),
         math.log(high),
         xtol=1e-13,
     )
     found, more = math.exp(root), 1e-13
-    while delta(epsilon_, found, curvature) > delta_:
+    while delta(epsilon_, found, curvature, coupled) > delta_:
         found, more = found * (1 + more), 2 * more
     return found

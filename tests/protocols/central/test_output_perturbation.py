@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy
 from scipy import stats
 
 from protocols import (
@@ -243,6 +244,39 @@ def test_objective_perturbation_keeps_its_curve(ridge_sum):
 
     assert 0.01 * delta < worst(multiplier) <= delta
     assert worst(0.6 * multiplier) > delta  # the bound is not tight; this much is caught
+
+
+def test_the_coupled_curve_of_logistic_loss_is_kept():
+    """Exact densities in d = 2, both directions; a quarter of the noise breaks it."""
+    side, delta, ridge_sum = np.linspace(-1, 1, 401), 1e-2, 1.0
+    multiplier = objective.multiplier_for(1.0, delta, 0.25 / ridge_sum, True)
+    assert multiplier < objective.multiplier_for(1.0, delta, 0.25 / ridge_sum)
+
+    def density(rows, noise, w):
+        slope, bend = ridge_sum * w, np.zeros((len(w), 2, 2)) + ridge_sum * np.eye(2)
+        for x, times in rows:  # all labels are +1
+            s = scipy.special.expit(-w @ x)
+            slope = slope - times * s[:, None] * x
+            bend = bend + times * (s * (1 - s))[:, None, None] * np.outer(x, x)
+        law = stats.norm(scale=2 * noise)
+        return law.pdf(slope).prod(axis=1) * np.linalg.det(bend)
+
+    def worst(noise):
+        reach, found = 8 * 2 * noise / ridge_sum + 18, 0.0
+        w = reach * np.stack(np.meshgrid(side, side), -1).reshape(-1, 2)
+        cell = (reach * (side[1] - side[0])) ** 2
+        for angle, pushed in ((1.3, 1e7), (1.2, 1e5), (1.57, 0)):
+            others = [(np.array([-1.0, 0.0]), pushed)]
+            x = np.array([math.cos(angle), math.sin(angle)])
+            p = density([(x, 1), *others], noise, w)
+            q = density([(x * [1, -1], 1), *others], noise, w)
+            assert abs(p.sum() * cell - 1) < 1e-3
+            for a, b in ((p, q), (q, p)):
+                found = max(found, float(np.maximum(a - math.e * b, 0).sum() * cell))
+        return found
+
+    assert 0 < worst(multiplier) <= delta
+    assert worst(0.25 * multiplier) > delta  # the bound is not tight; this much is caught
 
 
 def test_oracles_of_objective_perturbation():

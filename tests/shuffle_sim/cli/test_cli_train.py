@@ -170,6 +170,21 @@ def test_the_model_file_scores_as_printed_on_the_table_s_own_units(printed, tmp_
     )
 
 
+@pytest.mark.parametrize("mechanism", ["output", "objective", "gibbs"])
+def test_a_curator_trains_by_one_release(printed, train, mechanism):
+    asked = "--table", "breast-cancer", "--trust", "central", "--mechanism", mechanism
+    found = printed(*asked, "--ridge", "0.01", "--seed", "7")
+    assert found["trust"] == "central"
+    assert 0.9 < found["privacy"]["epsilon"] <= 1.0
+    assert found["protocol"]["rounds"] == 1
+    assert found["protocol"]["excess_bound"] > 0
+    assert found["payload_bits_per_user"] == 0
+    code, output, errors = train(*asked, "--ridge", "0.01", "--seed", "7")
+    assert (code, errors) == (0, "")
+    assert "a trusted curator" in output
+    assert "messages" not in output
+
+
 @pytest.mark.parametrize(
     "loss",
     [["squared"], ["huber", "--threshold", "0.3"], ["absolute"], ["pinball", "--quantile", "0.8"]],
@@ -396,7 +411,7 @@ def test_compare_tells_all_methods_with_their_spread_on_the_same_splits(printed)
         assert 1 < methods[name]["privacy"]["epsilon"] <= 2 + 1e-9
     assert methods["not private"]["privacy"]["epsilon"] == "infinity"
     assert [methods[name]["rounds_per_user"] for name in private[:3]] == [1, 10, 1]
-    for name in ("central", "local", "not private"):
+    for name in (*curators, "local", "not private"):
         assert methods[name]["bits_per_user"] == methods[name]["rounds_per_user"] * 31 * 64
     for row in (*methods.values(), {"scores": found["constant"]}):
         for score in row["scores"].values():
@@ -557,6 +572,14 @@ BAD = {
         [*ON, "--phases", "2", "--ridge", "1", "--rounds", "3"],
         "does not take it",
     ),
+    "a mechanism without a curator": ([*ON, "--mechanism", "gibbs"], "used with --trust central"),
+    "an unknown mechanism": (
+        [*ON, "--trust", "central", "--mechanism", "magic"],
+        "one of gibbs, objective-perturbation, output-perturbation",
+    ),
+    "rounds of a curator": ([*ON, "--trust", "central", "--rounds", "3"], "one release"),
+    "a trust that is compared only": ([*ON, "--trust", "local"], "--compare shows all"),
+    "a mechanism of compare": ([*ON, "--compare", "--mechanism", "gibbs"], "left out"),
     "negative phases": ([*ON, "--phases", "-1", "--ridge", "1"], "phases"),
     "ratio and bits": ([*ON, "--noise-ratio", "1.2", "--max-bits", "60"], "not both"),
     "too few bits": ([*ON, "--max-bits", "1", "--rounds", "5"], "max_bits"),
