@@ -6,6 +6,7 @@ from protocols.shuffle.heavy_tails import Piloted
 from protocols.shuffle.noisy_mean import NoisyMean
 from protocols.shuffle.optimiser import FirstOrder
 from protocols.shuffle.sgd import ShuffleSGD
+from protocols.shuffle.user_level import UserLevelACSA, UserLevelGD
 
 __all__ = [
     "FirstOrder",
@@ -14,4 +15,6 @@ __all__ = [
     "ShuffleACSA",
     "ShuffleGD",
     "ShuffleSGD",
+    "UserLevelACSA",
+    "UserLevelGD",
 ]

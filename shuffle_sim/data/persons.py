@@ -12,7 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shuffle_sim.arrays import Floats, Scaled, Values, dense
-from shuffle_sim.data.population import InMemory, ParquetFiles, Population, Unit, plain_array
+from shuffle_sim.data.population import (
+    InMemory,
+    ParquetFiles,
+    Population,
+    Unit,
+    plain_array,
+    population_of,
+)
 from shuffle_sim.data.tables import first_gap
 from shuffle_sim.errors import ParameterError
 
@@ -203,6 +210,26 @@ class Persons(Population):
         ends = np.cumsum(records)
         places = np.arange(ends[-1]) + np.repeat(starts - (ends - records), records)
         return Persons(InMemory(self.source.rows(0, self.source.users)[places]), records)
+
+
+def population_for(unit: Unit, data: Population | ArrayLike | Iterable[ArrayLike]) -> Population:
+    """`data` as a population that an algorithm for `unit` can take.
+
+    Args:
+        unit: of the algorithm.
+        data: a population, an array whose first axis is users, or one array for each person.
+
+    Raises:
+        ParameterError: the algorithm is for persons, and these are none.
+    """
+    table = isinstance(data, np.ndarray) and data.dtype != object and data.ndim < 3
+    if unit is Unit.PERSON and not isinstance(data, Population) and not table:
+        return Persons.in_memory(data)  # type: ignore[arg-type]
+    population = population_of(data)  # type: ignore[arg-type]
+    if unit is Unit.PERSON and population.unit is not Unit.PERSON:
+        allowed = "of persons, such as Persons.in_memory(...)"
+        raise ParameterError("data", str(population.unit), allowed)
+    return population
 
 
 class PersonRows:
