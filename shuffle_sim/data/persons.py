@@ -87,27 +87,28 @@ class Persons(Population):
         return cls._checked(np.concatenate(arrays), [len(each) for each in arrays])
 
     @classmethod
-    def grouped(cls, rows: ArrayLike, person: ArrayLike) -> "Persons":
+    def grouped(cls, rows: ArrayLike, person: ArrayLike, called: str = "person") -> "Persons":
         """The rows of a table by person; persons come in the order of their names.
 
         Args:
             rows: shape (records, columns).
             person: the name of each row's person, shape (records,): numbers or strings.
+            called: the parameter that errors name.
 
         Raises:
             ParameterError: names are missing, of another number or of several types; or values are
                 not finite numbers.
         """
-        table, names = plain_array("data", rows), plain_array("person", person)
+        table, names = plain_array("data", rows), plain_array(called, person)
         if table.ndim != 2 or not table.size:
             raise ParameterError("data.shape", table.shape, "(records, columns), all above 0")
         if names.shape != table.shape[:1]:
-            raise ParameterError("person", names.shape, f"a name for each of {len(table)} rows")
-        _whole("person", names)
+            raise ParameterError(called, names.shape, f"a name for each of {len(table)} rows")
+        _whole(called, names)
         try:
             _, owner, records = np.unique(names, return_inverse=True, return_counts=True)
         except TypeError as error:
-            raise ParameterError("person", str(error), "names of one type") from error
+            raise ParameterError(called, str(error), "names of one type") from error
         return cls._checked(table[np.argsort(owner, kind="stable")], records)
 
     @classmethod
@@ -210,6 +211,36 @@ class Persons(Population):
         ends = np.cumsum(records)
         places = np.arange(ends[-1]) + np.repeat(starts - (ends - records), records)
         return Persons(InMemory(self.source.rows(0, self.source.users)[places]), records)
+
+
+class PersonMeans(Population):
+    """Persons with one row each, the mean of their records, which every person computes alone."""
+
+    def __init__(self, persons: Persons) -> None:
+        """The means of these persons."""
+        self.persons = persons
+
+    @property
+    def users(self) -> int:
+        """Number of persons."""
+        return self.persons.users
+
+    @property
+    def unit(self) -> Unit:
+        """A person, with all records."""
+        return Unit.PERSON
+
+    @property
+    def resident(self) -> bool:
+        """Small beside the records: shards keep them."""
+        return self.persons.source.resident
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """Shape (persons, columns)."""
+        persons = self.persons
+        rows = np.asarray(persons.rows(start, stop), np.float64)
+        records = PersonRows(rows, rows.shape[2] - (not persons.equal))
+        return records.means(records.records)
 
 
 def population_for(unit: Unit, data: Population | ArrayLike | Iterable[ArrayLike]) -> Population:
