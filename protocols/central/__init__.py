@@ -3,7 +3,9 @@
 from protocols.central.clipped_descent import GaussianGD, PureSGD
 from protocols.central.exponential import ExponentialMechanism, Gibbs
 from protocols.central.exponential_grid import ExponentialGrid
+from protocols.central.friendly import FriendlyMean
 from protocols.central.heavy_tails import HeavyTailedERM
+from protocols.central.linear_time import LinearTimePhasedSGD
 from protocols.central.objective_perturbation import ObjectivePerturbation
 from protocols.central.optimiser import CentralOptimiser
 from protocols.central.output_perturbation import AdversarialERM, OutputPerturbation, TiltedERM
@@ -18,9 +20,11 @@ __all__ = [
     "CentralSum",
     "ExponentialGrid",
     "ExponentialMechanism",
+    "FriendlyMean",
     "GaussianGD",
     "Gibbs",
     "HeavyTailedERM",
+    "LinearTimePhasedSGD",
     "ObjectivePerturbation",
     "OutputPerturbation",
     "PanPrivateACSA",
