@@ -1,6 +1,7 @@
 """Algorithms of a trusted curator."""
 
 from protocols.central.clipped_descent import GaussianGD, PureSGD
+from protocols.central.deletion_stability import DeletionStability
 from protocols.central.exponential import ExponentialMechanism, Gibbs
 from protocols.central.exponential_grid import ExponentialGrid
 from protocols.central.friendly import FriendlyMean
@@ -10,6 +11,7 @@ from protocols.central.objective_perturbation import ObjectivePerturbation
 from protocols.central.optimiser import CentralOptimiser
 from protocols.central.output_perturbation import AdversarialERM, OutputPerturbation, TiltedERM
 from protocols.central.pan_private import PanPrivateACSA, PanState
+from protocols.central.phased_output import PhasedERM, PhasedSCO
 from protocols.central.pop_localize import PopLocalize
 from protocols.central.sums import BallSum, CentralSum
 
@@ -18,6 +20,7 @@ __all__ = [
     "BallSum",
     "CentralOptimiser",
     "CentralSum",
+    "DeletionStability",
     "ExponentialGrid",
     "ExponentialMechanism",
     "FriendlyMean",
@@ -29,6 +32,8 @@ __all__ = [
     "OutputPerturbation",
     "PanPrivateACSA",
     "PanState",
+    "PhasedERM",
+    "PhasedSCO",
     "PopLocalize",
     "PureSGD",
     "TiltedERM",
