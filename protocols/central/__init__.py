@@ -1,5 +1,6 @@
 """Algorithms of a trusted curator."""
 
+from protocols.central.accelerated_erm import AcceleratedPhasedERM
 from protocols.central.clipped_descent import GaussianGD, PureSGD
 from protocols.central.deletion_stability import DeletionStability
 from protocols.central.exponential import ExponentialMechanism, Gibbs
@@ -16,6 +17,7 @@ from protocols.central.pop_localize import PopLocalize
 from protocols.central.sums import BallSum, CentralSum
 
 __all__ = [
+    "AcceleratedPhasedERM",
     "AdversarialERM",
     "BallSum",
     "CentralOptimiser",
