@@ -3,7 +3,7 @@
 The test is of an integer score k that neighbours change by at most 1. It never passes above K
 (`bounds.pass_curve`). So what is released needs its sensitivity only for neighbours with both
 scores at most K: where one of them alone can pass, it passes with probability at most delta, which
-the test's own delta covers (docs: theory, User level, "Tests beside releases").
+the test's own delta covers (docs: theory, Tests beside releases).
 """
 
 import math
