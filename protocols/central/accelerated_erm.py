@@ -6,13 +6,14 @@ schedule, and carried-centre clipping for the gradients.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocols.central.optimiser import CentralOptimiser
+from protocols.central.outlier_removal import FriendlyGradient, FriendlyScore, Removal
 from protocols.optimisation.acceleration import AcceleratedState, Schedule, gap_of
 from protocols.optimisation.centring import Centring, Spread
 from protocols.optimisation.choices import Choices
@@ -28,10 +29,11 @@ from shuffle_sim.privacy.mechanisms import Gaussian
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.release import Release, Sensitivity, Statistic, Total
 
+CENTERS = ("carried", "fixed", "removed")
 MAX_PHASES, MAX_STAGES, GROWTH = 4, 6, 4.0
 _MOST_ROUNDS = 400
 _MAX_CONTRACTION = 0.7
-_COARSE = 8
+_COARSE, _FAIL = 8, 1e-3
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class AcceleratedPhase:
         schedules: one for each stage, each started at the result of the one before.
         centring: of all its rounds; its coarse rounds come first.
         mechanism: of each round.
+        removal: of outlying gradients, in place of clipping; None: they are clipped.
     """
 
     cohort: Cohort
@@ -84,6 +87,7 @@ class AcceleratedPhase:
     schedules: tuple[Schedule, ...]
     centring: Centring
     mechanism: Gaussian
+    removal: Removal | None = None
 
     @property
     def rounds(self) -> int:
@@ -93,7 +97,20 @@ class AcceleratedPhase:
 
 @dataclass(frozen=True)
 class AcceleratedPhasesState:
-    """Where the run is, and what the next round clips with."""
+    """Where the run is, and what the next round clips with.
+
+    Attributes:
+        phase: which.
+        round: of the phase.
+        stage: of the phase.
+        anchor: centre of the phase's ridge.
+        inner: of the stage.
+        center: c.
+        radius: rho.
+        releases: of the whole run so far.
+        opened: the release that opened the phase's guard.
+        passed: whether the guard let this round's gradient pass.
+    """
 
     phase: int
     round: int
@@ -102,13 +119,17 @@ class AcceleratedPhasesState:
     inner: AcceleratedState
     center: Floats
     radius: float
+    releases: int = 0
+    opened: int | None = None
+    passed: bool = False
 
 
 class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
     """Phases over disjoint persons; in each, accelerated descent on a regularised objective.
 
     Formal guarantee: each round is a Gaussian mechanism of sensitivity 2 rho/n_i, for any data;
-    rounds of a phase compose, phases are of disjoint persons.
+    rounds of a phase compose, phases are of disjoint persons. With removal each round is a Gaussian
+    mechanism at the friendly mean's sensitivity, and the guard of a phase is charged once.
     Bound, for i.i.d. records: sum over phases of lambda_i/2 E||x_{i-1} - x*||^2 + 2 L^2/(lambda_i
     n_i m), + L times the distance that the last phase leaves. Localised phases generalise, so no
     stability is assumed.
@@ -162,11 +183,12 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
 
     def init(self) -> AcceleratedPhasesState:
         """At the problem's start."""
-        return self._begun(0, self.problem.origin)
+        return self._begun(0, self.problem.origin, 0)
 
-    def _begun(self, phase: int, at: Floats) -> AcceleratedPhasesState:
+    def _begun(self, phase: int, at: Floats, releases: int) -> AcceleratedPhasesState:
         inner, zero = AcceleratedState(0, at, at), np.zeros(self.problem.d)
-        return AcceleratedPhasesState(phase, 0, 0, at, inner, zero, self.problem.lipschitz)
+        limit = self.problem.lipschitz
+        return AcceleratedPhasesState(phase, 0, 0, at, inner, zero, limit, releases)
 
     def _point(self, state: AcceleratedPhasesState) -> Floats:
         """Where the next gradient is asked for."""
@@ -181,12 +203,26 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
             return None
         phase = self.phases[state.phase]
         query = MeanGradient(self.problem.loss, self._point(state), None, state.center)
+        removal = phase.removal
+        if removal is not None:
+            if not state.passed:
+                score = FriendlyScore(query, removal.mean)
+                return Release.of(phase.cohort, score, removal.guard, state.opened)
+            return Release.of(phase.cohort, FriendlyGradient(query, removal.mean), phase.mechanism)
         statistic = CenteredMean(query, state.radius, phase.cohort.size)
         return Release.of(phase.cohort, statistic, phase.mechanism)
 
     def update(self, state: AcceleratedPhasesState, estimate: Any) -> AcceleratedPhasesState:
-        """A step, unless the round was coarse; the next center; the next stage or phase."""
-        phase, at = self.phases[state.phase], self._point(state)
+        """A step, unless the round was coarse; the next center; the next stage or phase.
+
+        Where the guard does not let pass, nothing more is asked of the phase's persons.
+        """
+        phase, at, releases = self.phases[state.phase], self._point(state), state.releases + 1
+        if phase.removal is not None and not state.passed:
+            if not estimate:
+                return self._begun(state.phase + 1, state.inner.aggregate, releases)
+            opened = state.releases if state.opened is None else state.opened
+            return replace(state, releases=releases, opened=opened, passed=True)
         mean = np.asarray(estimate, np.float64) + state.center
         inner, stage = state.inner, state.stage
         if state.round >= phase.centring.coarse:
@@ -196,14 +232,15 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
                 stage += 1
                 inner = AcceleratedState(0, inner.aggregate, inner.aggregate)
         if state.round + 1 == phase.rounds:
-            return self._begun(state.phase + 1, inner.aggregate)
-        after = AcceleratedPhasesState(
-            state.phase, state.round + 1, stage, state.anchor, inner, state.center, state.radius
+            return self._begun(state.phase + 1, inner.aggregate, releases)
+        after = replace(
+            state, round=state.round + 1, stage=stage, inner=inner, releases=releases, passed=False
         )
+        if phase.removal is not None:
+            return after
         moved = float(np.linalg.norm(self._point(after) - at))
         center, radius = phase.centring.following(mean, state.radius, moved)
-        numbers = after.phase, after.round, stage, state.anchor
-        return AcceleratedPhasesState(*numbers, inner, center, radius)
+        return replace(after, center=center, radius=radius)
 
     def result(self, state: AcceleratedPhasesState) -> Floats:
         """The aggregate of the last step."""
@@ -217,7 +254,8 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
             n: persons.
             problem: smooth, with its nominal number of records.
             privacy: of the run; delta above 0.
-            given: `phases`; `center`, "carried" or "fixed".
+            given: `phases`; `center`: "carried" or "fixed" for clipping, "removed" for the
+                friendly mean behind above-threshold. None: the clipping of the smallest bound.
 
         Raises:
             ParameterError: what it does not take.
@@ -230,17 +268,22 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
             raise ParameterError("loss", problem.loss, "smooth")
         count = choices["phases"]
         tried = range(1, MAX_PHASES + 1) if count is None else (integer("phases", count),)
-        centers = ("carried", "fixed") if choices["center"] is None else (choices["center"],)
+        center = choices["center"]
+        if center not in (None, *CENTERS):
+            raise ParameterError("center", center, f"one of {', '.join(CENTERS)}")
+        centers = CENTERS[:2] if center is None else (center,)
         L, R, m = problem.objective_lipschitz, setting.distance, problem.records
         scale = L / R * (1 / math.sqrt(n * m) + math.sqrt(problem.d) / n)
         best: tuple[float, tuple[AcceleratedPhase, ...]] = (math.inf, ())
         for k in tried:
             for base in np.geomspace(1e-2, 1e2, 13) * scale:
-                for center in centers:
-                    found = _planned(setting, k, float(base), center)
+                for each in centers:
+                    found = _planned(setting, k, float(base), each)
                     if found is not None and found[0] < best[0]:
                         best = found
         if not best[1]:
+            if center == "removed":  # says how many persons the margins take
+                Removal.calibrated(privacy, n, 1, 1.0)
             raise ParameterError("n", n, "larger: the center would be noise; or center fixed")
         return cls(problem=problem, n=n, privacy=privacy, phases=best[1], bound=best[0])
 
@@ -304,6 +347,8 @@ def _phase(
     strong, beta = ridge + problem.strong_convexity, problem.smoothness() + ridge
     steps = math.ceil(math.sqrt(16 * beta / strong))
     best: tuple[AcceleratedPhase, float] | None = None
+    if center == "removed":
+        return _removing(setting, cohort, ridge, near, steps)
     for stages in range(1, MAX_STAGES + 1):
         coarse = _COARSE if center == "carried" else 0
         rounds = coarse + stages * steps
@@ -333,6 +378,35 @@ def _phase(
     return best
 
 
+def _removing(
+    setting: Setting, cohort: Cohort, ridge: float, near: float, steps: int
+) -> tuple[AcceleratedPhase, float] | None:
+    """The same with the friendly mean; None where there are too few persons, or too many."""
+    problem, size = setting.problem, cohort.size
+    strong, beta = ridge + problem.strong_convexity, problem.smoothness() + ridge
+    apart = problem.spread * (1 + math.sqrt(2 * math.log(size / _FAIL)))
+    best: tuple[AcceleratedPhase, float] | None = None
+    for stages in range(1, MAX_STAGES + 1):
+        rounds = stages * steps
+        if rounds > _MOST_ROUNDS:
+            break
+        try:
+            removal = Removal.calibrated(setting.privacy, size, rounds, 2 * apart)
+        except ParameterError:
+            return best
+        noise = removal.mean.sensitivity * removal.mechanism.noise_multiplier
+        sigma, schedules, squared = math.sqrt(problem.d) * noise, [], near
+        for _ in range(stages):
+            R = math.sqrt(squared)
+            schedules.append(Schedule(steps, beta, sigma, R))
+            squared = min(squared, 2 * gap_of(steps, beta, sigma, R) / strong)
+        fixed = Centring.fixed(problem.lipschitz)
+        phase = AcceleratedPhase(cohort, ridge, tuple(schedules), fixed, removal.mechanism, removal)
+        if best is None or squared < best[1]:
+            best = phase, squared
+    return best
+
+
 def _centring(
     setting: Setting, size: int, unit: float, coarse: int, beta: float, center: str
 ) -> Centring | None:
@@ -340,8 +414,6 @@ def _centring(
     problem = setting.problem
     if center == "fixed":
         return Centring.fixed(problem.lipschitz)
-    if center != "carried":
-        raise ParameterError("center", center, "carried or fixed")
     spread = Spread.tried(setting, Choices(), size)[1]
     a, tau = spread.contraction(unit, problem.d), spread.tau
     if a >= _MAX_CONTRACTION or tau >= problem.lipschitz:

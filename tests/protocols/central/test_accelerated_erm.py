@@ -7,9 +7,12 @@ import pytest
 
 from protocols import AcceleratedPhasedERM, Hinge, L2Ball, Logistic, MeanEstimation, Problem
 from protocols.central.accelerated_erm import CenteredMean, sample_size
+from protocols.central.outlier_removal import FriendlyGradient, FriendlyScore, Removal
 from protocols.problems.per_person import MeanGradient
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.data.population import Unit
+from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.privacy.guarded_threshold import GuardedThreshold
 
 D = 3
 PRIVACY = Privacy(2.0, 1e-6)
@@ -110,3 +113,83 @@ def test_what_it_cannot_have_is_refused():
         )
     smooth = Problem(Logistic(), L2Ball(D, 1.0), records=50)
     assert AcceleratedPhasedERM.calibrated(n=2000, problem=smooth, privacy=PRIVACY).bound < 1
+
+
+def removal(n=60):
+    return Removal.calibrated(Privacy(80.0, 0.2), n, 2, 0.5)
+
+
+def test_removal_asks_the_guard_before_each_gradient():
+    made = AcceleratedPhasedERM.calibrated(
+        n=600,
+        problem=dataclasses.replace(PROBLEM, declared_spread=0.4),
+        privacy=Privacy(8.0, 1e-4),
+        center="removed",
+        phases=1,
+    )
+    phase = made.phases[0]
+    data = 0.3 + (persons(600, 2) - 0.3) / 5
+    result = run(made, data, seed=1)
+    assert result.privacy.epsilon <= 8.0
+    assert result.rounds == 2 * phase.rounds
+    assert np.linalg.norm(result.value - data.reshape(-1, D).mean(axis=0)) < 0.5
+    apart = np.concatenate([data[:300], -data[300:]])
+    stopped = run(made, apart, seed=1)
+    assert stopped.rounds == 1  # the guard said no, and nothing more was asked
+    assert (stopped.value == PROBLEM.origin).all()
+
+
+def test_the_guard_and_the_gaussians_spend_what_was_asked_for():
+    made = Removal.calibrated(Privacy(2.0, 1e-6), 6000, 12, 0.5)
+    accountant = ShuffleAccountant().compose(made.guard.event)
+    accountant = accountant.compose(made.mechanism.event, 12)
+    assert accountant.get_epsilon(1e-6) == pytest.approx(2.0, abs=1e-6)
+    assert made.guard.assured == pytest.approx(made.guard.threshold - made.guard.margin)
+    with pytest.raises(ParameterError, match="in a phase"):
+        Removal.calibrated(Privacy(1.0, 1e-6), 2500, 12, 0.5)
+
+
+def test_a_score_below_what_is_assured_passes_no_more_often_than_the_tail():
+    """4,000 sessions of 5 queries at the assured score; 5 standard errors: 6e-7. The control is a
+    margin of half the size.
+    """
+    guard = GuardedThreshold(1.0, 100.0, 3.0, 5, 0.02)
+    for margin, caught in ((guard.margin, False), (guard.margin / 2, True)):
+        value, hits = guard.threshold - margin, 0
+        for session in range(4000):
+            for at in range(5):
+                rng = np.random.default_rng((session, at))
+                opened = np.random.default_rng((session, 99))
+                if guard.sample(value, 3.0, rng, opened):
+                    hits += 1
+                    break
+        allowed = 0.02 * 4000 + 5 * (0.02 * 4000) ** 0.5
+        assert (hits > allowed) == caught
+
+
+def test_scores_and_gradients_of_neighbours_move_as_stated():
+    rng = np.random.default_rng(0)
+    mean = removal().mean
+    query = MeanGradient(MeanEstimation(), np.zeros(D))
+    score, gradient = FriendlyScore(query, mean), FriendlyGradient(query, mean)
+    worst = farthest = 0.0
+    for _ in range(40):
+        base = 0.3 + 0.05 * rng.normal(size=(60, 2, D))
+        far = rng.integers(0, 12)
+        base[1 : 1 + far] += 0.3 * rng.normal(size=(far, 1, D))
+        found = []
+        for end in (0.3, 0.0, 1e9, np.nan, 0.55):
+            rows = base.copy()
+            rows[0] = end
+
+            def total(part, rows=rows):
+                return part(rows)
+
+            found.append((score(total, 60), gradient(total, 60)))
+        for q, a in found:
+            for other, b in found:
+                worst = max(worst, abs(q - other))
+                if min(q, other) >= 60 - 3 * mean.largest:
+                    farthest = max(farthest, float(np.linalg.norm(a - b)))
+    assert 1 < worst <= 3
+    assert 0 < farthest <= mean.sensitivity
