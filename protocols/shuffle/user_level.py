@@ -122,6 +122,8 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
         if (self.mean.d, self.mean.norm_bound) != (d, bound):
             allowed = f"of {d} coordinates with norm bound {bound:g}"
             raise ParameterError("mean", (self.mean.d, self.mean.norm_bound), allowed)
+        if self.mean.within(bound / 2).event != self.mean.event:
+            raise ParameterError("mean", self.mean, "without a rotation: radii change")
         if self.rounds < self.centring.rounds(1):
             allowed = f"at least {self.centring.rounds(1)}: one step after the coarse rounds"
             raise ParameterError("rounds", self.rounds, allowed)
@@ -199,7 +201,7 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
             else MeasuredGradient(*about, radius=state.radius)
         )
         _, bound = _shape(self.problem.d, state.radius, self.floor)
-        return dataclasses.replace(self.mean, norm_bound=bound).spec(self.cohort(state), query)
+        return self.mean.within(bound).spec(self.cohort(state), query)
 
     def update(self, state: CarriedState[InnerT], estimate: Any) -> CarriedState[InnerT]:
         """The center is added; a step where one is due; then the next center and radius.
@@ -294,7 +296,7 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
         problem, floor = setting.problem, choices["floor"]
         d, bound = _shape(problem.d, problem.lipschitz, floor)
         spec = SumSpec(first.batch, d, setting.privacy, times, setting.honest_fraction)
-        mean = NoisyMean.calibrated(spec, bound, setting.noise_ratio)
+        mean = NoisyMean.calibrated(spec, bound, setting.noise_ratio, setting.encoding)
         noise = mean.squared_noise_in(setting, times) / problem.lipschitz**2
         plans = cls._plans(setting, choices, first.batch, first.rounds, noise) or [first]
         plan = _fewest(plans)

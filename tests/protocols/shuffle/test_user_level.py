@@ -21,6 +21,7 @@ from protocols import (
     ShuffleGD,
     UserLevelACSA,
     UserLevelGD,
+    VectorSum,
 )
 from protocols.optimisation.centring import Centring, Spread
 from protocols.problems.per_person import MeanGradient, MeasuredGradient
@@ -41,6 +42,11 @@ PRIVACY = Privacy(1.0, 1e-6)
 PROBLEM = Problem(MeanEstimation(), L2Ball(D, 1.0), records=20)
 
 
+def mean_of(n, d, norm_bound, g, b):
+    """A private mean of few bits, whose noise protects little."""
+    return NoisyMean(VectorSum(n=n, d=d, g=g, b=b, norm_bound=norm_bound))
+
+
 def points(n=200, m=20, d=D, spread=0.3, seed=0):
     """Persons with records around one mean, in the unit ball."""
     rng = np.random.default_rng(seed)
@@ -50,7 +56,7 @@ def points(n=200, m=20, d=D, spread=0.3, seed=0):
 
 def small(kind=UserLevelGD, n=200, problem=PROBLEM, **given):
     """A run of few rounds whose center is carried, whatever the bounds say."""
-    mean = NoisyMean(n, problem.d, problem.lipschitz, 4, 3)
+    mean = mean_of(n, problem.d, problem.lipschitz, 4, 3)
     centring = Centring(
         limit=problem.lipschitz, spread=0.4, contraction=0.3, drift=1.0, coarse=2, recentring=0
     )
@@ -67,7 +73,7 @@ def rounds_of(protocol, persons, between=None):
     while (spec := protocol.plan(state)) is not None:
         low, high = spec.cohort.ranges[0]
         values, _, _ = admitted(spec.query(np.asarray(persons[low:high], float)), spec.randomizer)
-        values = np.asarray(values)
+        values = dense(values)
         yield spec, state, values
         estimate = values.mean(axis=0) if between is None else between(spec, values)
         state = protocol.update(state, estimate)
@@ -94,7 +100,7 @@ def largest_move(protocol, persons, kinds=ADVERSARIAL, stretch=1.0):
             other[0] = change(other[0])
             query = spec.query
             sent, _, _ = admitted(query(other), spec.randomizer)
-            ends.append(np.asarray(sent)[0])
+            ends.append(dense(sent)[0])
         ends = [end * stretch for end in ends]
         assert all(np.isfinite(end).all() for end in ends)
         gaps = [np.linalg.norm(a - b) for a in ends for b in ends]
@@ -107,7 +113,7 @@ def test_a_replaced_person_moves_each_sum_by_at_most_two_radii(kind):
     persons = points()
     if kind == "tuned":
         length = PROBLEM.lipschitz * math.sqrt(1 + 1 / D)
-        protocol = small(mean=NoisyMean(200, D + 1, length, 4, 3), floor=0.05)
+        protocol = small(mean=mean_of(200, D + 1, length, 4, 3), floor=0.05)
     else:
         protocol = small(kind)
     worst = largest_move(protocol, persons)
@@ -135,7 +141,7 @@ def exact_delta(protocol, data, other, epsilon, unclipped=1.0):
         laws = []
         for rows in (data, other):
             values, _, _ = admitted(spec.query(rows[:, :, None]), spec.randomizer)
-            laws.append(exact_law(spec.randomizer, np.asarray(values)[:, 0] * unclipped))
+            laws.append(exact_law(spec.randomizer, dense(values)[:, 0] * unclipped))
         found = np.zeros(2)
         for ones, (a, b) in enumerate(zip(*laws, strict=True)):
             if a + b > 0:
@@ -150,7 +156,7 @@ def exact_delta(protocol, data, other, epsilon, unclipped=1.0):
 def test_exact_views_of_two_rounds_cost_no_more_than_is_accounted():
     """Persons answer twice; the second center and radius follow from the first view."""
     problem = Problem(MeanEstimation(), L2Ball(1, 1.0), records=2)
-    mean = NoisyMean(3, 1, 2.0, 2, 8)
+    mean = mean_of(3, 1, 2.0, 2, 8)
     centring = Centring(limit=2.0, spread=0.5, contraction=0.2, drift=1.0)
     protocol = small(n=3, problem=problem, mean=mean, centring=centring, rounds=2, eta=0.5)
     event = protocol.plan(protocol.init()).event
@@ -162,7 +168,7 @@ def test_exact_views_of_two_rounds_cost_no_more_than_is_accounted():
             for epsilon in (0.5, 1.5):
                 accounted = accountant.get_delta(epsilon)
                 worst = max(worst, exact_delta(protocol, data, other, epsilon) / accounted)
-                loud = exact_delta(small(n=3, problem=problem, mean=dataclasses.replace(mean, b=2),
+                loud = exact_delta(small(n=3, problem=problem, mean=mean_of(3, 1, 2.0, 2, 2),
                     centring=centring, rounds=2, eta=0.5), data, other, epsilon)  # fmt: skip
                 control = max(control, loud / accounted)
     assert 0.05 < worst <= 1
@@ -173,7 +179,7 @@ def test_without_a_center_it_is_gradient_descent_on_persons_means():
     """m equal records and tau >= L: every round is ShuffleGD's, in law."""
     rows = points(m=1)[:, 0]
     persons = np.repeat(rows[:, None], 20, axis=1)
-    mean = NoisyMean(200, D, PROBLEM.lipschitz, 4, 3)
+    mean = mean_of(200, D, PROBLEM.lipschitz, 4, 3)
     plain = ShuffleGD(n=200, problem=PROBLEM, privacy=PRIVACY, mean=mean, rounds=6, eta=0.5)
     ours = small(centring=Centring.fixed(PROBLEM.lipschitz))
     theirs = plain.init()
@@ -185,8 +191,8 @@ def test_without_a_center_it_is_gradient_descent_on_persons_means():
         assert state.radius == PROBLEM.lipschitz
         assert not state.center.any()
         expected, _, _ = admitted(asked.query(rows), asked.randomizer)
-        assert np.allclose(values, expected, atol=1e-14)
-        theirs = plain.update(theirs, np.asarray(expected).mean(axis=0))
+        assert np.allclose(values, dense(expected), atol=1e-14)
+        theirs = plain.update(theirs, dense(expected).mean(axis=0))
 
 
 def test_center_and_radius_follow_public_numbers_only():
@@ -216,7 +222,7 @@ def test_planned_radii_hold_those_of_a_run():
     )
     assert made.centring.carried
     persons = points(m=4)
-    quiet = dataclasses.replace(made, n=200, mean=NoisyMean(200, D, problem.lipschitz, 4, 3))
+    quiet = dataclasses.replace(made, n=200, mean=mean_of(200, D, problem.lipschitz, 4, 3))
     radii, where = [], []
     for spec, state, _ in rounds_of(quiet, persons):
         if made.centring.is_step(state.round):
@@ -269,7 +275,7 @@ def test_dropouts_attacks_and_checkpoints_are_those_of_every_protocol(tmp_path):
     assert lossy.privacy.epsilon > plain.privacy.epsilon
     labels = Problem(Logistic(), L2Ball(D, 1.0), records=5)
     rows = np.concatenate([points(200, 5), np.ones((200, 5, 1))], axis=2)
-    mean = NoisyMean(200, D, labels.lipschitz, 4, 3)
+    mean = mean_of(200, D, labels.lipschitz, 4, 3)
     trained = small(problem=labels, mean=mean, centring=Centring.fixed(labels.lipschitz))
     flipped = run(trained, rows, seed=3, adversary=LabelFlip(1.0), fidelity="counts")
     assert flipped.value @ run(trained, rows, seed=3, fidelity="counts").value < 0
@@ -277,7 +283,7 @@ def test_dropouts_attacks_and_checkpoints_are_those_of_every_protocol(tmp_path):
 
 @pytest.mark.full
 def test_literal_messages_and_onions_carry_the_same_protocol():
-    protocol = small(n=20, rounds=3, mean=NoisyMean(20, D, PROBLEM.lipschitz, 2, 2))
+    protocol = small(n=20, rounds=3, mean=mean_of(20, D, PROBLEM.lipschitz, 2, 2))
     values = [
         run(protocol, points(20), seed=5, fidelity="literal", security=security).value
         for security in ("none", "onion")
@@ -355,7 +361,7 @@ def test_phases_serve_strongly_convex_persons():
 
 def test_tuning_finds_a_spread_that_nobody_stated():
     length = PROBLEM.lipschitz * math.sqrt(1 + 1 / D)
-    protocol = small(mean=NoisyMean(200, D + 1, length, 4, 3), floor=0.02, rounds=30)
+    protocol = small(mean=mean_of(200, D + 1, length, 4, 3), floor=0.02, rounds=30)
     *_, (_, last, _) = rounds_of(protocol, points(spread=0.1))
     assert 0.02 <= last.spread < 0.25
     made = UserLevelGD.calibrated(
@@ -399,7 +405,7 @@ def test_what_is_not_of_persons_is_refused_before_anything_is_drawn():
     with pytest.raises(ParameterError, match="rounds"):
         small(rounds=2)
     with pytest.raises(ParameterError, match="mean"):
-        small(mean=NoisyMean(200, D, 1.0, 4, 3))
+        small(mean=mean_of(200, D, 1.0, 4, 3))
     with pytest.raises(ParameterError, match="floor"):
         small(floor=-1.0)
 
