@@ -4,6 +4,7 @@ from protocols.shuffle.acsa import ShuffleACSA
 from protocols.shuffle.gd import ShuffleGD
 from protocols.shuffle.heavy_tails import Piloted
 from protocols.shuffle.noisy_mean import NoisyMean
+from protocols.shuffle.one_shot import UserLevelOneShot
 from protocols.shuffle.optimiser import FirstOrder
 from protocols.shuffle.sgd import ShuffleSGD
 from protocols.shuffle.user_level import UserLevelACSA, UserLevelGD
@@ -17,4 +18,5 @@ __all__ = [
     "ShuffleSGD",
     "UserLevelACSA",
     "UserLevelGD",
+    "UserLevelOneShot",
 ]

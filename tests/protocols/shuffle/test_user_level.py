@@ -12,6 +12,7 @@ import pytest
 
 from protocols import (
     Baseline,
+    CarryVectorSum,
     Hinge,
     L2Ball,
     Logistic,
@@ -108,12 +109,15 @@ def largest_move(protocol, persons, kinds=ADVERSARIAL, stretch=1.0):
     return worst
 
 
-@pytest.mark.parametrize("kind", [UserLevelGD, "tuned"])
+@pytest.mark.parametrize("kind", [UserLevelGD, "carry", "tuned"])
 def test_a_replaced_person_moves_each_sum_by_at_most_two_radii(kind):
     persons = points()
     if kind == "tuned":
         length = PROBLEM.lipschitz * math.sqrt(1 + 1 / D)
         protocol = small(mean=mean_of(200, D + 1, length, 4, 3), floor=0.05)
+    elif kind == "carry":
+        sums = CarryVectorSum(n=200, d=D, g=4.0, b=4, norm_bound=PROBLEM.lipschitz)
+        protocol = small(mean=NoisyMean(sums))
     else:
         protocol = small(kind)
     worst = largest_move(protocol, persons)
@@ -408,6 +412,9 @@ def test_what_is_not_of_persons_is_refused_before_anything_is_drawn():
         small(mean=mean_of(200, D, 1.0, 4, 3))
     with pytest.raises(ParameterError, match="floor"):
         small(floor=-1.0)
+    turned = CarryVectorSum(n=200, d=D, g=4.0, b=4, norm_bound=PROBLEM.lipschitz, rotation=1)
+    with pytest.raises(ParameterError, match="rotation"):
+        small(mean=NoisyMean(turned))
 
 
 def test_the_query_takes_its_center_away_and_nothing_else():
