@@ -315,6 +315,8 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
             facts = f"a = {centring.contraction:.3g}, tau = {centring.spread:.3g}"
             choices.choose("coarse", centring.coarse, f"{facts}, L = {centring.limit:.3g}")
             choices.choose("recentring", centring.recentring, "smallest bound")
+            if plan.batch == setting.n:
+                choices.reasons["bound"] = "assumes that clipped descent is as stable as plain one"
         return plan, mean
 
 
