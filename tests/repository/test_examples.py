@@ -81,7 +81,6 @@ def test_a_protocol_of_ones_own_finds_mean_and_variance(printed):
 
 
 @pytest.mark.full
-<<<<<<< HEAD
 def test_central_models_are_near_the_exact_one_and_newton_takes_few_passes(printed):
     lines = printed("central_models.py").splitlines()
     scores = {line.split()[0] + line.split()[1]: numbers(line) for line in lines[1:8]}
@@ -90,14 +89,15 @@ def test_central_models_are_near_the_exact_one_and_newton_takes_few_passes(print
     assert scores["objective3"][1] > exact - 0.1
     passes = next(line for line in lines if line.startswith("  n 1,000, ridge 0.01:"))
     assert numbers(passes)[-2] < 10  # newton, before svrg
-=======
+
+
+@pytest.mark.full
 def test_records_of_a_person_help_where_the_center_is_carried(printed):
     """Slopes over three decades in m, of 4 seeds: within 0.1 of -1 and of 0."""
     carried, fixed = printed("persons.py", "slopes", "--quick", "--seeds", "4").splitlines()
     slopes = [float(re.search(r"slope (-?[\d.]+)", line)[1]) for line in (carried, fixed)]
     assert abs(slopes[0] + 1) < 0.1
     assert abs(slopes[1]) < 0.1
->>>>>>> 5ddac3c (A study of persons as an example, and its benchmark)
 
 
 def test_every_example_is_in_the_list_and_every_one_listed_exists():
