@@ -19,7 +19,7 @@ from protocols.optimisation.centring import Centring, Spread
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.setting import Setting
 from protocols.problems.per_person import MeanGradient
-from protocols.problems.problem import Problem, demand
+from protocols.problems.problem import Problem, demand, demand_bounded
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import Unit
@@ -260,6 +260,8 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
         Raises:
             ParameterError: what it does not take.
         """
+        demand(problem, privacy)
+        demand_bounded(problem)
         setting = Setting(n=n, problem=problem, privacy=privacy, trust=Trust.CENTRAL)
         choices = Choices(given)
         for name in choices.given.keys() - {"phases", "center"}:

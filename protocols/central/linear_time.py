@@ -18,7 +18,7 @@ from protocols.central.optimiser import CentralOptimiser
 from protocols.central.places import Place
 from protocols.optimisation.acceleration import envelope_error
 from protocols.problems.losses import LinearLoss, Loss
-from protocols.problems.problem import Problem, demand
+from protocols.problems.problem import Problem, demand, demand_bounded
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.persons import PersonRows
@@ -245,6 +245,7 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
             ParameterError: too few persons for any group count, or what it does not take.
         """
         demand(problem, privacy)
+        demand_bounded(problem)
         for name in given.keys() - {"deviations"}:
             raise ParameterError(name, given[name], "left out: it takes deviations")
         u = given.get("deviations", DEVIATIONS)

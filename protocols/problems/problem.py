@@ -208,6 +208,17 @@ def minimiser_norm(loss: Loss, strong_convexity: float, domain: Domain) -> float
     return min(domain.radius, loss.minimiser_norm(ridge))
 
 
+def demand_bounded(problem: Problem) -> None:
+    """Refuse R^d, where an algorithm needs a diameter.
+
+    Raises:
+        ParameterError: the domain is not bounded.
+    """
+    if not problem.domain.bounded:
+        allowed = "bounded for this algorithm, such as L2Ball(d, radius)"
+        raise ParameterError("domain", type(problem.domain).__name__, allowed)
+
+
 def demand(problem: Problem, privacy: Privacy) -> None:
     """Refuse what is not a problem, or not a privacy target.
 

@@ -17,7 +17,7 @@ from protocols.optimisation.centring import Centring
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.setting import Setting
 from protocols.problems.local_minimiser import LocalMinimiser
-from protocols.problems.problem import Problem, demand
+from protocols.problems.problem import Problem, demand, demand_bounded
 from protocols.shuffle.noisy_mean import NoisyMean
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
@@ -140,6 +140,7 @@ class UserLevelOneShot(Optimiser[ChainState], Protocol[ChainState]):
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
         """As many rounds as make the last radius times their noise smallest."""
         problem, n = setting.problem, setting.n
+        demand_bounded(problem)
         limit, strong = 2 * problem.domain.radius, problem.strong_convexity
         if not strong > 0:
             raise ParameterError("strong_convexity", strong, "above 0: take a ridge")

@@ -32,6 +32,7 @@ from protocols.optimisation.centring import (
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.setting import MAX_ROUNDS, Setting, batching
 from protocols.problems.per_person import MeanGradient, MeasuredGradient
+from protocols.problems.problem import demand_bounded
 from protocols.shuffle.noisy_mean import NoisyMean
 from protocols.shuffle.optimiser import FirstOrder
 from protocols.shuffle.sgd import AverageState
@@ -254,6 +255,7 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
     @classmethod
     def _plan_for(cls, setting: Setting, choices: Choices) -> Plan:
         """The fewest rounds whose bound is within 5 % of the best."""
+        demand_bounded(setting.problem)
         found = [
             plan
             for batch, rounds in cls._cases(setting, choices)

@@ -11,17 +11,23 @@ import numpy as np
 import pytest
 
 from protocols import (
+    AcceleratedPhasedERM,
     Baseline,
     CarryVectorSum,
     Hinge,
     L2Ball,
+    LinearTimePhasedSGD,
     Logistic,
     MeanEstimation,
     Phased,
+    PhasedERM,
+    PhasedSCO,
     Problem,
+    RealSpace,
     ShuffleGD,
     UserLevelACSA,
     UserLevelGD,
+    UserLevelOneShot,
     VectorSum,
 )
 from protocols.optimisation.centring import Centring, Spread
@@ -422,3 +428,16 @@ def test_the_query_takes_its_center_away_and_nothing_else():
     plain = MeanGradient(MeanEstimation(), np.full(D, 0.2))
     moved = dataclasses.replace(plain, center=np.full(D, 0.1))
     assert np.allclose(dense(plain(rows)) - dense(moved(rows)), 0.1)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(UserLevelGD, UserLevelACSA, UserLevelOneShot, PhasedERM, PhasedSCO),
+        *(LinearTimePhasedSGD, AcceleratedPhasedERM),
+    ],
+)
+def test_an_unbounded_domain_is_refused_by_name(kind):
+    problem = Problem(Logistic(), RealSpace(3), ridge=0.1, records=25)
+    with pytest.raises(ParameterError, match="domain = 'RealSpace'"):
+        kind.calibrated(n=2000, problem=problem, privacy=PRIVACY)
