@@ -228,7 +228,6 @@ class Trainer:
         name = full if full in kinds else mechanism
         if name not in kinds:
             raise ParameterError("mechanism", mechanism, f"one of {', '.join(kinds)}")
-<<<<<<< HEAD
         for key, value in self.tails.items():
             if key not in kinds[name].takes:
                 raise ParameterError(key, value, f"left out: {name} does not take it")
@@ -237,10 +236,6 @@ class Trainer:
             n=n, problem=problem, privacy=privacy, **self.tails
         )
         return made
-=======
-        kind: type[CentralOptimiser[Any]] = kinds[name]
-        return kind.calibrated(n=n, problem=self.problem, privacy=self.privacy)
->>>>>>> 7177183 (Persons beside the curator's record-level methods)
 
     def risk(self, theta: Floats, rows: Floats) -> float:
         """The mean loss, without any ridge."""

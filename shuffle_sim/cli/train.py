@@ -122,8 +122,6 @@ def train_command(
     if Trust.of(trust) is not Trust.CENTRAL:
         _no_curator(pure, pilot and not compare)
     source = load(table, file, columns, bounds, label, person)
-    if person is None and records is not None:
-        raise ParameterError("records", records, "used with --person")
     trainer: Trainer = registered("trainer", "linear").of(
         loss,
         len(source.columns) + 1,
@@ -139,7 +137,7 @@ def train_command(
         honest_fraction=honest_fraction,
         moment=moment,
         pilot=pilot,
-        records=1 if person is not None and records is None else records,
+        records=_records(person, records),
     )
     rows = labelled(source, classes=trainer.loss.classification, positive=positive or ())
     how = RunOptions.of(runtime, address, workers, fidelity, security, sealing_seconds)
@@ -207,6 +205,13 @@ def train_command(
     present(report, train_report.show, train_report.draw, json=json, plot=plot)
     if model_out is not None:
         train_report.save(report, model_out, quiet=json)
+
+
+def _records(person: str | None, records: int | None) -> int | None:
+    """Nominal records of a person; None where users are records."""
+    if person is None and records is not None:
+        raise ParameterError("records", records, "used with --person")
+    return 1 if person is not None and records is None else records
 
 
 def _central(
