@@ -24,7 +24,7 @@ from protocols.problems.erm import erm
 from protocols.problems.extension import ExtendedERM, valid_records
 from protocols.problems.losses import Loss
 from protocols.problems.objective import Objective
-from protocols.problems.problem import Problem, demand
+from protocols.problems.problem import Problem, demand, demand_bounded
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.persons import PersonRows
@@ -243,6 +243,7 @@ class PhasedOutput(CentralOptimiser[PhaseState], ABC):
             ParameterError: what it does not take.
         """
         demand(problem, privacy)
+        demand_bounded(problem)
         for name in given.keys() - {"phases", "releases"}:
             raise ParameterError(name, given[name], "left out: it takes phases and releases")
         mu = mu_of(privacy.epsilon, privacy.delta)

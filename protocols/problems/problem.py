@@ -209,11 +209,13 @@ def minimiser_norm(loss: Loss, strong_convexity: float, domain: Domain) -> float
 
 
 def demand_bounded(problem: Problem) -> None:
-    """Refuse R^d, where an algorithm needs a diameter.
+    """Refuse R^d and gradients without a bound, where an algorithm needs a diameter and L.
 
     Raises:
-        ParameterError: the domain is not bounded.
+        ParameterError: the domain or the gradients are not bounded.
     """
+    if not problem.lipschitz < math.inf:
+        raise ParameterError("norm_bound", problem.lipschitz, "finite for this algorithm")
     if not problem.domain.bounded:
         allowed = "bounded for this algorithm, such as L2Ball(d, radius)"
         raise ParameterError("domain", type(problem.domain).__name__, allowed)

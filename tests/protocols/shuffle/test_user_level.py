@@ -437,7 +437,10 @@ def test_the_query_takes_its_center_away_and_nothing_else():
         *(LinearTimePhasedSGD, AcceleratedPhasedERM),
     ],
 )
-def test_an_unbounded_domain_is_refused_by_name(kind):
+def test_unbounded_domains_and_gradients_are_refused_by_name(kind):
     problem = Problem(Logistic(), RealSpace(3), ridge=0.1, records=25)
     with pytest.raises(ParameterError, match="domain = 'RealSpace'"):
         kind.calibrated(n=2000, problem=problem, privacy=PRIVACY)
+    unbounded = Problem(Logistic(), L2Ball(3, 1.0), ridge=0.1, records=25, norm_bound=math.inf)
+    with pytest.raises(ParameterError, match="norm_bound = inf"):
+        kind.calibrated(n=2000, problem=unbounded, privacy=PRIVACY)
