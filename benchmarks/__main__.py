@@ -22,6 +22,7 @@ NAMES = (
     "growth",
     "memory",
     "training",
+    "persons",
     "onion",
     "certified",
 )

@@ -98,7 +98,7 @@ class Baseline(CentralAlgorithm[Any]):
         if not (isinstance(optimiser, Optimiser) and isinstance(optimiser, Protocol)):
             allowed = "a shuffle optimiser, such as ShuffleSGD.calibrated(...)"
             raise ParameterError("optimiser", type(optimiser).__name__, allowed)
-        self.optimiser = optimiser
+        self.optimiser, self.unit = optimiser, optimiser.unit
         self.privacy = optimiser.privacy if privacy is None else privacy
         if self.trust is not Trust.NONE:
             times = optimiser.rounds_per_user

@@ -221,7 +221,10 @@ def training_methods(trainer: Trainer, n: int, rounds: int | None = None) -> lis
             raise next(iter(refused.values()))
         if trust is Trust.SHUFFLE:
             found += [_shuffled(trainer, name, each) for name, each in made.items()]
-            found += [Method(name, "", trust, refused=str(why)) for name, why in refused.items()]
+            found += [
+                Method(name, "", trust, unit=trainer.unit, refused=str(why))
+                for name, why in refused.items()
+            ]
             continue
         name = "not private" if trust is Trust.NONE else str(trust)
         best = min(made, key=lambda each: made[each].bound)
@@ -262,13 +265,16 @@ def _central_optimisers(trainer: Trainer, n: int) -> list[Method]:
     common: dict[str, Any] = {"n": n, "problem": trainer.problem, "privacy": trainer.privacy}
     makes: dict[str, Callable[[], CentralOptimiser[Any]]] = {}
     for name, kind in registered_kinds("algorithm", CentralOptimiser).items():
+        if kind.unit is not trainer.unit:
+            continue
         given = {key: value for key, value in trainer.tails.items() if key in kind.takes}
         for setting, make in kind.settings(**common, **given):
             makes[f"{name}, {setting}" if setting else name] = make
     made, refused = _possible(makes)
     found = [_central(trainer, name, "", each) for name, each in made.items()]
     return found + [
-        Method(name, "", Trust.CENTRAL, refused=str(why)) for name, why in refused.items()
+        Method(name, "", Trust.CENTRAL, unit=trainer.unit, refused=str(why))
+        for name, why in refused.items()
     ]
 
 
@@ -280,6 +286,7 @@ def _shuffled(trainer: Trainer, name: str, optimiser: FirstOrder[Any]) -> Method
         name,
         "",
         trust,
+        unit=optimiser.unit,
         algorithm=optimiser,
         bits=bits * times,
         rounds_per_user=times,
@@ -295,6 +302,7 @@ def _central(
         name,
         setting,
         made.trust,
+        unit=made.unit,
         algorithm=made,
         bits=trainer.d * made.trust.unit_bits * made.rounds_per_user,
         rounds_per_user=made.rounds_per_user,

@@ -31,6 +31,8 @@ from protocols.problems.regression import Absolute, Huber, Pinball, Regression, 
 from protocols.shuffle.optimiser import FirstOrder, optimiser, optimisers
 from shuffle_sim import Privacy, run
 from shuffle_sim.arrays import Floats
+from shuffle_sim.data.persons import Persons
+from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, integer, positive, real
 from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.privacy.guarantee import Guarantee
@@ -44,6 +46,7 @@ LOSSES: dict[str, tuple[type[Regression], tuple[str, ...]]] = {
 """Losses of the regressor, with the parameters of the estimator that each takes."""
 MAX_ROUNDS = 100
 """More rounds with the same users are not taken unasked: each costs every user a report."""
+_FAMILIES = {Unit.RECORD: "shuffle", Unit.PERSON: "user-level"}
 CLIPPED = 0.1
 """Share of rows outside the public bounds from which `ClippingWarning` tells."""
 
@@ -88,6 +91,8 @@ class ShuffleLinearModel(LinearModel):
         eta: step of "gd" or "sgd"; chosen by the proven bound where not given.
         radius: l2 bound of all parameters together, intercepts included; by default 10, for the
             regressor 2.
+        records: nominal number of records of a person, where `fit` is given groups; public, not
+            counted. More of them let gradients be clipped nearer to their mean.
         feature_bound: l2 bound of a row; longer rows are clipped on the user's side.
         ridge: adds ridge/2 times the squared l2 norm of all parameters, intercepts included, to the
             average loss.
@@ -121,6 +126,7 @@ class ShuffleLinearModel(LinearModel):
     batch: int | None = None
     eta: float | None = None
     radius: float = 10.0
+    records: int = 1
     feature_bound: float = 1.0
     ridge: float = 0.0
     fit_intercept: bool = True
@@ -139,6 +145,7 @@ class ShuffleLinearModel(LinearModel):
         loss: Callable[[float], Loss],
         outside: NDArray[np.bool_] | bool = False,
         outputs: int = 1,
+        groups: Any = None,
     ) -> tuple[Floats, Floats]:
         """Coefficients (outputs, columns) and intercepts (outputs,).
 
@@ -148,6 +155,7 @@ class ShuffleLinearModel(LinearModel):
             loss: for a given l2 bound of the users' features, the constant included.
             outside: whose labels were clipped.
             outputs: parameter vectors of the model.
+            groups: whose the rows are, (users,); None: each is a user of its own.
         """
         (n, columns), bound = X.shape, positive("feature_bound", self.feature_bound)
         for name in ("fit_intercept", "phases"):
@@ -159,12 +167,21 @@ class ShuffleLinearModel(LinearModel):
         clipped = X / np.maximum(norms, bound)[:, None]
         users = np.column_stack([clipped, np.ones((n, constant)), labels])
         domain = L2Ball(outputs * (columns + constant), self.radius)
-        problem = Problem(loss(math.sqrt(1 + constant)), domain, ridge=self.ridge)
-        protocol, seed = self._protocol(n, problem), seed_of(self.random_state)
+        persons = None if groups is None else Persons.grouped(users, groups, "groups")
+        problem = Problem(
+            loss(math.sqrt(1 + constant)),
+            domain,
+            ridge=self.ridge,
+            records=1 if persons is None else self.records,
+        )
+        asked = n if persons is None else persons.users
+        unit = Unit.RECORD if persons is None else Unit.PERSON
+        protocol, seed = self._protocol(asked, problem, unit), seed_of(self.random_state)
         # Batches of neighbouring rows would be no sample.
-        order = np.random.default_rng(seed).permutation(n)
+        order = np.random.default_rng(seed).permutation(asked)
         host: dict[str, Any] = {"runtime": self.runtime, "fidelity": self.fidelity}
-        result = run(protocol, users[order], seed=seed, workers=self.workers, **host)
+        data = users[order] if persons is None else persons.chosen(order)
+        result = run(protocol, data, seed=seed, workers=self.workers, **host)
         self.protocol_, self.result_ = protocol, result
         self.privacy_, self.costs_, self.n_iter_ = result.privacy, result.costs, result.rounds
         self.clipped_ = int(np.count_nonzero(beyond | outside))
@@ -174,11 +191,11 @@ class ShuffleLinearModel(LinearModel):
         theta = result.value.reshape(outputs, -1)
         return theta[:, :columns] / bound, theta[:, columns:].sum(axis=1)
 
-    def _protocol(self, n: int, problem: Problem) -> FirstOrder[Any] | Phased:
+    def _protocol(self, n: int, problem: Problem, unit: Unit) -> FirstOrder[Any] | Phased:
         """Calibrated; what its optimiser does not take, or not in phases, is refused there."""
-        full = f"shuffle-{self.protocol}"
-        name = full if full in optimisers() else self.protocol
-        kind: type[FirstOrder[Any] | Phased] = optimiser(name)
+        full = f"{_FAMILIES[unit]}-{self.protocol}"
+        name = full if full in optimisers(unit) else self.protocol
+        kind: type[FirstOrder[Any] | Phased] = optimiser(name, unit)
         given: dict[str, Any] = {"rounds": self.rounds, "batch": self.batch, "eta": self.eta}
         if self.phases:
             if not problem.ridge > 0:
@@ -225,6 +242,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         loss: Callable[[float], Loss],
         outside: NDArray[np.bool_] | bool = False,
         outputs: int = 1,
+        groups: Any = None,
     ) -> tuple[Floats, Floats]:
         """Coefficients (outputs, columns) and intercepts (outputs,)."""
         raise NotImplementedError
@@ -235,12 +253,14 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         tags.classifier_tags.poor_score = True
         return tags
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Train.
 
         Args:
             X: (users, columns).
             y: their classes.
+            groups: whose the rows are, (rows,); the guarantee then is of persons with all their
+                rows. None: each row is a user of its own.
 
         Raises:
             ParameterError: naming the parameter, its value and what is allowed, before any release.
@@ -257,10 +277,14 @@ class LinearClassifier(ClassifierMixin, LinearModel):
             )
         places = np.searchsorted(classes, y)
         if len(classes) == 2:
-            self.coef_, self.intercept_ = self._train(X, 2.0 * places - 1, self.binary)
+            self.coef_, self.intercept_ = self._train(
+                X, 2.0 * places - 1, self.binary, groups=groups
+            )
         else:
             several = partial(self.several, len(classes))
-            self.coef_, self.intercept_ = self._train(X, places, several, outputs=len(classes))
+            self.coef_, self.intercept_ = self._train(
+                X, places, several, outputs=len(classes), groups=groups
+            )
         whence = "taken from y" if self.classes is None else "given"
         assumptions = (*self.privacy_.assumptions, f"the set of classes is public ({whence})")
         self.classes_ = classes
@@ -350,12 +374,13 @@ class ShuffleRegressor(RegressorMixin, ShuffleLinearModel):
         tags.regressor_tags.poor_score = True
         return tags
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Train.
 
         Args:
             X: (users, columns).
             y: their targets.
+            groups: whose the rows are, as for the classifiers.
 
         Raises:
             ParameterError: naming the parameter, its value and what is allowed, before any release.
@@ -370,7 +395,11 @@ class ShuffleRegressor(RegressorMixin, ShuffleLinearModel):
         center = (low + high) / 2 if self.fit_intercept else 0.0
         half = max(high - center, center - low)
         coef, intercept = self._train(
-            X, (np.clip(y, low, high) - center) / half, loss, (y < low) | (y > high)
+            X,
+            (np.clip(y, low, high) - center) / half,
+            loss,
+            (y < low) | (y > high),
+            groups=groups,
         )
         self.coef_, self.intercept_ = coef[0] * half, float(intercept[0] * half + center)
         return self

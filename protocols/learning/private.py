@@ -98,8 +98,10 @@ class PrivateLinearModel(LinearModel):
         loss: Callable[[float], Loss],
         outside: NDArray[np.bool_] | bool = False,
         outputs: int = 1,
+        groups: Any = None,
     ) -> tuple[Floats, Floats]:
         """Coefficients (outputs, columns) and intercepts (outputs,); as of the shuffle models."""
+        _no_groups(groups)
         (n, columns), bound = X.shape, positive("feature_bound", self.feature_bound)
         if not isinstance(self.fit_intercept, bool | np.bool_):
             raise ParameterError("fit_intercept", self.fit_intercept, "True or False")

@@ -21,6 +21,7 @@ from protocols.shuffle import heavy_tails
 from protocols.shuffle.noisy_mean import NoisyMean
 from protocols.shuffle.optimiser import FirstOrder, optimiser, optimisers
 from shuffle_sim.arrays import Floats
+from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec
@@ -53,6 +54,8 @@ class Trainer:
         honest_fraction: of the users that add their noise.
         moments: of the gradients; clips are planned for them.
         pilot: whether they estimate moments by a private histogram instead.
+        records: nominal number of records of a person, public; the users are then persons. None:
+            each user is one record.
     """
 
     loss: LinearLoss
@@ -67,6 +70,7 @@ class Trainer:
     honest_fraction: float = 1.0
     moments: Moments | None = None
     pilot: bool = False
+    records: int | None = None
 
     @classmethod
     def of(
@@ -128,6 +132,11 @@ class Trainer:
         return known
 
     @property
+    def unit(self) -> Unit:
+        """What a user is."""
+        return Unit.RECORD if self.records is None else Unit.PERSON
+
+    @property
     def problem(self) -> Problem:
         """What is minimised."""
         radius = (
@@ -136,18 +145,25 @@ class Trainer:
             else positive("radius", self.radius)
         )
         return Problem(
-            self.loss, L2Ball(self.d, radius), ridge=self.ridge, norm_bound=self.norm_bound
+            self.loss,
+            L2Ball(self.d, radius),
+            ridge=self.ridge,
+            norm_bound=self.norm_bound,
+            records=1 if self.records is None else self.records,
         )
+
+    def for_records(self) -> "Trainer":
+        """The same for users of one record each."""
+        return dataclasses.replace(self, records=None)
 
     @property
     def clips(self) -> bool:
         """Whether gradients may be clipped: no proven bound of the excess loss holds then."""
         return self.problem.lipschitz < self.loss.lipschitz(self.problem.domain.radius)
 
-    @staticmethod
-    def optimisers() -> list[str]:
-        """The names of all registered optimisers."""
-        return list(optimisers())
+    def optimisers(self) -> list[str]:
+        """The names of all registered optimisers for its users."""
+        return list(optimisers(self.unit))
 
     def protocol(
         self,
@@ -173,7 +189,7 @@ class Trainer:
         Raises:
             ParameterError: for what is not an optimiser, does not fit together or is not possible.
         """
-        kind: type[Optimiser[Any]] = optimiser(name)
+        kind: type[Optimiser[Any]] = optimiser(name, self.unit)
         if hyper not in _HYPER:
             raise ParameterError("hyper", hyper, f"one of {', '.join(_HYPER)}")
         common: dict[str, Any] = {"n": n, "problem": self.problem, "privacy": self.privacy, **given}
@@ -206,7 +222,8 @@ class Trainer:
         Raises:
             ParameterError: an unknown name, or what the algorithm refuses.
         """
-        kinds = registered_kinds("algorithm", CentralOptimiser)
+        every = registered_kinds("algorithm", CentralOptimiser)
+        kinds = {name: kind for name, kind in every.items() if kind.unit is self.unit}
         full = f"{mechanism}-perturbation"
         name = full if full in kinds else mechanism
         if name not in kinds:

@@ -130,7 +130,7 @@ def smoothing_for(problem: Problem, choices: Choices, beta: float, why: str) -> 
     return None if found is None else positive("smoothing", found)
 
 
-def _balanced(problem: Problem, distance: float, rounds: int) -> float:
+def balanced_smoothing(problem: Problem, distance: float, rounds: int) -> float:
     """The beta that balances 2 beta R^2/(T (T+1)) and the envelope's error."""
     return problem.root * math.sqrt(rounds * (rounds + 1)) / (2 * distance)
 
@@ -149,7 +149,7 @@ def best_batch(
     error = 0.0 if chosen else envelope_error(problem, fixed)
 
     def bound(batch: int, rounds: int) -> float:
-        beta = _balanced(problem, distance, rounds) if chosen else fixed
+        beta = balanced_smoothing(problem, distance, rounds) if chosen else fixed
         sigma = _sigma(problem, batch, squared_noise(batch))
         gap = gap_of(rounds, problem.smoothness(beta), sigma, distance)
         return gap + (problem.root**2 / (2 * beta) if chosen else error)
@@ -163,7 +163,9 @@ def schedule_for(
     """(schedule, smoothing) for averages with that noise, as given or as the bound wants them."""
     problem, kind = setting.problem, choices["schedule"] or "default"
     why = "L sqrt(T (T+1))/(2R) minimises the bound"
-    beta = smoothing_for(problem, choices, _balanced(problem, setting.distance, rounds), why)
+    beta = smoothing_for(
+        problem, choices, balanced_smoothing(problem, setting.distance, rounds), why
+    )
     distance = problem.domain.diameter if kind == "paper" else setting.distance
     sigma = _sigma(problem, batch, squared_noise)
     schedule = Schedule(rounds, problem.smoothness(beta), sigma, distance, kind)

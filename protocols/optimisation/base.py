@@ -10,6 +10,7 @@ from protocols.optimisation.choices import Choices
 from protocols.optimisation.setting import Setting
 from protocols.problems.problem import Problem
 from shuffle_sim.arrays import Floats
+from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.privacy.guarantee import Privacy
 
@@ -107,8 +108,10 @@ class Optimiser(Calibrated, Generic[StateT]):
         privacy: asked for.
         bound: proven bound of the expected gap; infinite where none is proven.
         choices: what was chosen, and why.
+        unit: what a user is.
     """
 
+    unit: Unit = Unit.RECORD
     problem: Problem
     n: int
     rounds: int

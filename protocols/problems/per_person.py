@@ -16,10 +16,15 @@ class MeanGradient(Gradient):
     A person sends one value, however many records it has. `loss`, `theta` and `smoothing` are
     those of `Gradient`. Source: Ghazi et al. 2023 and Lowy, Liu and Asi 2024, where
     h_i(theta) = mean_j l(theta; z_ij).
+
+    Attributes:
+        center: public; it is subtracted from the mean. None: 0.
     """
 
+    center: Floats | None = None
+
     def __call__(self, rows: Floats) -> Values:
-        """One mean gradient for each person, shape (persons, d).
+        """One mean gradient for each person, shape (persons, d), less the center.
 
         Args:
             rows: as of `Persons.rows`: (persons, m, columns), or padded where they are ragged.
@@ -28,4 +33,29 @@ class MeanGradient(Gradient):
             ParameterError: rows that are not those of persons, or of other columns than the loss's.
         """
         persons = PersonRows(np.asarray(rows, np.float64), self.loss.columns(self.theta.size))
-        return persons.means(super().__call__(persons.records))
+        means = persons.means(super().__call__(persons.records))
+        return means if self.center is None else means - self.center
+
+
+@dataclass(frozen=True)
+class MeasuredGradient(MeanGradient):
+    """Asks also whether a person's mean lies within a radius of the center.
+
+    The value has one coordinate more, radius (2 [within] - 1)/sqrt(d). The first d are clipped to
+    the radius. So the whole is no longer than radius sqrt(1 + 1/d).
+
+    Attributes:
+        radius: above 0.
+    """
+
+    radius: float = 1.0
+
+    def __call__(self, rows: Floats) -> Values:
+        """Shape (persons, d + 1); a mean that is not finite stays so in every coordinate."""
+        offsets = np.asarray(super().__call__(rows))
+        lengths = np.hypot.reduce(offsets, axis=1)
+        far = lengths > self.radius
+        scale = np.where(far, self.radius / np.where(far, lengths, 1.0), 1.0)
+        sign = np.where(far, -1.0, 1.0) * (self.radius / np.sqrt(self.theta.size))
+        with np.errstate(invalid="ignore"):  # infinity times 0 is no number, and stays none
+            return np.column_stack([offsets * scale[:, None], sign])

@@ -13,7 +13,7 @@ import numpy as np
 from protocols.problems.domains import Domain
 from protocols.problems.losses import Loss
 from shuffle_sim.arrays import Floats, Values
-from shuffle_sim.errors import ParameterError, positive, real
+from shuffle_sim.errors import ParameterError, integer, positive, real
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.protocol.base import Query
 
@@ -53,8 +53,9 @@ class Problem:
             with kinks.
         declared_spread: a bound of how far any user's gradient is from the population's mean, if
             below L: less sampling noise to plan for (0: users are all alike, only privacy's noise
-            counts).
+            counts). Where users are persons, it speaks of one record's gradient.
         declared_root: G_2, a bound of the root mean square length of users' gradients, if below L.
+        records: m, how many records a person nominally has; public, and no person's own number.
     """
 
     loss: Loss
@@ -65,6 +66,7 @@ class Problem:
     declared_smoothness: float | None = None
     declared_spread: float | None = None
     declared_root: float | None = None
+    records: int = 1
 
     def __post_init__(self) -> None:
         """Refuse what is not convex, not bounded or not Lipschitz."""
@@ -75,6 +77,7 @@ class Problem:
                 "domain", self.domain, "a bounded convex Domain, such as L2Ball(d, radius)"
             )
         real("ridge", self.ridge, 0.0, math.inf, closed=(True, False))
+        integer("records", self.records)
         if self.norm_bound not in (None, math.inf):
             positive("norm_bound", self.norm_bound)
         for name, value in (
@@ -166,12 +169,12 @@ class Problem:
 
     @property
     def spread(self) -> float:
-        """Root of the bound of the variance of one user's gradient: L, or as declared."""
-        return (
-            self.lipschitz
-            if self.declared_spread is None
-            else min(self.lipschitz, self.declared_spread)
-        )
+        """Root of the bound of the variance of one user's gradient, a mean over its records.
+
+        It is L, or as declared, over sqrt(m).
+        """
+        length, declared = self.lipschitz, self.declared_spread
+        return (length if declared is None else min(length, declared)) / math.sqrt(self.records)
 
     def smoothness(self, smoothing: float | None = None) -> float:
         """beta of the objective, or of its envelope; infinite for a loss with kinks."""
@@ -203,6 +206,19 @@ def minimiser_norm(loss: Loss, strong_convexity: float, domain: Domain) -> float
         return domain.radius
     ridge = strong_convexity - loss.strong_convexity()
     return min(domain.radius, loss.minimiser_norm(ridge))
+
+
+def demand_bounded(problem: Problem) -> None:
+    """Refuse R^d and gradients without a bound, where an algorithm needs a diameter and L.
+
+    Raises:
+        ParameterError: the domain or the gradients are not bounded.
+    """
+    if not problem.lipschitz < math.inf:
+        raise ParameterError("norm_bound", problem.lipschitz, "finite for this algorithm")
+    if not problem.domain.bounded:
+        allowed = "bounded for this algorithm, such as L2Ball(d, radius)"
+        raise ParameterError("domain", type(problem.domain).__name__, allowed)
 
 
 def demand(problem: Problem, privacy: Privacy) -> None:

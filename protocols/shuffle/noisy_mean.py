@@ -1,6 +1,7 @@
 """The private average of gradients over a cohort: its noise, its bits, and what it costs."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from protocols.optimisation.setting import NOISE_RATIO, Setting
 from protocols.sums.encoding import SumRandomizer
@@ -57,6 +58,19 @@ class NoisyMean:
         """The constants of Theorem 3.2 with n the batch."""
         privacy = Privacy(epsilon, delta)
         return cls(VectorSum.paper(n=batch, d=d, privacy=privacy, norm_bound=norm_bound))
+
+    def within(self, norm_bound: float) -> "NoisyMean":
+        """The same for vectors of another ball: bits and event are those of this one."""
+        made = self.sum
+        common = {"n": made.n, "delta": made.delta, "honest_fraction": made.honest_fraction}
+        parameters: dict[str, Any] = common | made.parameters
+        kind: Any = type(made)
+        return NoisyMean(kind(d=made.d, norm_bound=norm_bound, **parameters))
+
+    @property
+    def d(self) -> int:
+        """Coordinates."""
+        return self.sum.d
 
     @property
     def batch(self) -> int:

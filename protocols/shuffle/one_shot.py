@@ -24,7 +24,7 @@ from shuffle_sim.protocol.base import Protocol, Query, RoundSpec
 
 
 @dataclass(frozen=True)
-class LocalMinimiser(Query):
+class CertifiedMinimiser(Query):
     """Asks each person for the certified minimiser of the risk of its own records.
 
     Attributes:
@@ -98,7 +98,9 @@ class OneShotAverage(Protocol[SumState]):
         objective.n = records
         radius = max(radius, 20 * objective.least_radius)
         demand_radius(radius, objective.least_radius)
-        self.query = LocalMinimiser(problem.loss, self.risk.ridge, self.risk.shape, radius, solver)
+        self.query = CertifiedMinimiser(
+            problem.loss, self.risk.ridge, self.risk.shape, radius, solver
+        )
         slope, size = self.risk.lipschitz, problem.domain.radius
         square = float(total.randomizer.variance(n).sum()) / n**2
         added = 2 * slope**2 / (self.risk.strong_convexity * records)
@@ -153,7 +155,7 @@ class OneShotAverage(Protocol[SumState]):
     @property
     def vocabulary(self) -> tuple[type, ...]:
         """What the round may broadcast."""
-        return (LocalMinimiser, type(self.problem.loss), BinomialRandomizer)
+        return (CertifiedMinimiser, type(self.problem.loss), BinomialRandomizer)
 
     @property
     def claims_sequential(self) -> bool:

@@ -16,6 +16,7 @@ from protocols.problems.problem import Gradient, Problem, demand
 from protocols.shuffle.noisy_mean import NoisyMean
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
 from shuffle_sim.protocol.base import Protocol, RoundSpec
@@ -132,18 +133,19 @@ class FirstOrder(Optimiser[StateT], Protocol[StateT]):
         return after
 
 
-def optimisers() -> dict[str, type[FirstOrder[Any]]]:
-    """All registered optimisers, by name."""
-    return registered_kinds("protocol", FirstOrder)
+def optimisers(unit: Unit = Unit.RECORD) -> dict[str, type[FirstOrder[Any]]]:
+    """All registered optimisers whose users are records, or persons, by name."""
+    kinds = registered_kinds("protocol", FirstOrder)
+    return {name: kind for name, kind in kinds.items() if kind.unit is unit}
 
 
-def optimiser(name: str) -> type[FirstOrder[Any]]:
+def optimiser(name: str, unit: Unit = Unit.RECORD) -> type[FirstOrder[Any]]:
     """The optimiser registered under a name.
 
     Raises:
-        ParameterError: there is none.
+        ParameterError: there is none for the unit.
     """
-    kinds = optimisers()
+    kinds = optimisers(unit)
     if name not in list(kinds):  # a list: what is not a name need not be hashable
         raise ParameterError("protocol", name, f"an optimiser: one of {', '.join(kinds)}")
     return kinds[name]

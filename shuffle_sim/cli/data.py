@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
-from shuffle_sim.data.tables import Bounds, Table, bundled, read
+import numpy as np
+
+from shuffle_sim.data.persons import Persons
+from shuffle_sim.data.tables import Bounds, Table, bundled, column_of, read
 from shuffle_sim.errors import ParameterError
 
 
@@ -12,8 +15,11 @@ def load(
     columns: str | None,
     bounds: list[str] | None,
     label: str | None = None,
+    person: str | None = None,
 ) -> Table:
-    """The bundled table or the user's file; `label` names the column of a file to predict.
+    """The bundled table or the user's file.
+
+    `label` names the column of a file to predict, `person` that of the persons' names.
 
     Raises:
         ParameterError: both or neither are named, or what is named cannot be used.
@@ -25,6 +31,8 @@ def load(
             "exactly one of the two",
         )
     if table is not None:
+        if person:
+            raise ParameterError("person", person, "used with --file: no bundled table has persons")
         if columns or bounds or label:
             raise ParameterError(
                 "columns, bounds, label",
@@ -46,7 +54,17 @@ def load(
     chosen = [name.strip() for name in columns.split(",")] if columns else None
     if chosen is not None and len(set(chosen)) < len(chosen):
         raise ParameterError("columns", columns, "different names: each column is released once")
-    return read(file, chosen, named, everywhere, label)
+    return read(file, chosen, named, everywhere, label, person)
+
+
+def persons_in(file: Path, person: str) -> int:
+    """How many persons a column of a file names.
+
+    Raises:
+        ParameterError: no such column, or a missing name.
+    """
+    names = column_of(file, person)
+    return Persons.grouped(np.zeros((len(names), 1)), names).users
 
 
 def _bounds(text: str) -> Bounds:

@@ -11,6 +11,7 @@ import numpy as np
 from shuffle_sim.arrays import Floats
 from shuffle_sim.cli.show import size
 from shuffle_sim.data.labelled import Labelled, held_out
+from shuffle_sim.data.persons import Persons
 from shuffle_sim.errors import ShuffleSimError
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.privacy.ledger import PrivacyLedger
@@ -40,24 +41,34 @@ class Split:
     Attributes:
         source: all rows.
         trainer: of the model.
-        train: rows of those who are asked.
+        train: rows of those who are asked; where they are persons, all their records.
         test: rows of those held out.
+        persons: those who are asked, where the table names them.
+        people: how many are on each side.
     """
 
     source: Labelled
     trainer: Trainer
     train: Floats
     test: Floats
+    people: People
+    persons: Persons | None = None
 
     @classmethod
     def of(cls, source: Labelled, trainer: Trainer, fraction: float, seed: int | None) -> "Split":
-        """A random split."""
-        return cls(source, trainer, *held_out(source.rows, fraction, seed))
+        """A random split; persons are held out with all their records."""
+        if source.table.person is None:
+            train, test = held_out(source.rows, fraction, seed)
+            return cls(source, trainer, train, test, People(len(train), len(test)))
+        asked, others = held_out(source.persons, fraction, seed)
+        people = People(asked.users, others.users)
+        train, test = (each.source.rows(0, each.source.users) for each in (asked, others))
+        return cls(source, trainer, train, test, people, asked)
 
     @property
-    def people(self) -> People:
-        """How many are on each side."""
-        return People(len(self.train), len(self.test))
+    def asked(self) -> Floats | Persons:
+        """What a protocol of the trainer's unit runs on."""
+        return self.train if self.persons is None else self.persons
 
     def scores(self, theta: Floats) -> dict[str, float]:
         """Losses, and the accuracy of classes or the mean absolute error in the target's units."""

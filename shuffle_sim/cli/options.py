@@ -118,6 +118,19 @@ BoundsOption = Annotated[
         help="Public bounds low:high of every column, or name=low:high of one; repeatable.",
     ),
 ]
+Person = Annotated[
+    str | None,
+    typer.Option(
+        "--person", help="Column of the file that names the person; privacy is then of persons."
+    ),
+]
+Records = Annotated[
+    int | None,
+    typer.Option(
+        "--records",
+        help="With --person: records that a person nominally has. Public, not counted. Default 1.",
+    ),
+]
 Label = Annotated[str | None, typer.Option("--label", help="Column of the file to predict.")]
 Positive = Annotated[
     list[str] | None,

@@ -5,15 +5,18 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from shuffle_sim.cli import options as o
+from shuffle_sim.cli.data import persons_in
 from shuffle_sim.cli.files import check_picture, new_figure
 from shuffle_sim.cli.outcome import print_refusals
 from shuffle_sim.cli.show import console, grid, number, plural, present
 from shuffle_sim.cli.sums import NOISE_RATIO, shown
+from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.guarantee import Privacy
@@ -59,10 +62,13 @@ class Summary:
     curve: list[Row]
     methods: list[Method]
     basis: str
+    unit: Unit
 
 
 def plan_command(
-    users: o.Users,
+    users: Annotated[int | None, typer.Option("--n", help="Number of users.")] = None,
+    file: o.File = None,
+    person: o.Person = None,
     dimensions: o.Dimensions = 1,
     epsilon: o.Epsilon = 1.0,
     delta: o.Delta = 1e-6,
@@ -81,8 +87,15 @@ def plan_command(
     Example: shuffle-sim plan --n 10000 --d 10 --epsilon 1 --delta 1e-6 --noise-ratio 1.05
 
     Example: shuffle-sim plan --n 1000000 --d 100 --rounds 50 --max-bits 64 --plot plan.png
+
+    With --file and --person, users are the persons in the file:
+
+    Example: shuffle-sim plan --file visits.csv --person patient --d 3
     """
-    spec = SumSpec(users, dimensions, Privacy(epsilon, delta), rounds, honest_fraction)
+    unit = Unit.RECORD if person is None else Unit.PERSON
+    spec = SumSpec(
+        _users(users, file, person), dimensions, Privacy(epsilon, delta), rounds, honest_fraction
+    )
     if noise_ratio is not None and max_bits is not None:
         given = noise_ratio, max_bits
         raise ParameterError("noise_ratio, max_bits", given, "given one of the two, not both")
@@ -104,12 +117,26 @@ def plan_command(
         list(curve.values()),
         registered("comparison", "planned")(chosen),
         ShuffleAccountant().compose(chosen.event, spec.rounds).basis,
+        unit,
     )
     present(summary, _print, _draw, json=json, plot=plot)
 
 
+def _users(users: int | None, file: Path | None, person: str | None) -> int:
+    """As given, or as many as the file names.
+
+    Raises:
+        ParameterError: neither or both are given, or the file has no such column.
+    """
+    if (users is None) == (file is None) or (file is None) != (person is None):
+        given = users, file and str(file), person
+        raise ParameterError("n, file, person", given, "--n alone, or --file with --person")
+    return persons_in(file, person) if file is not None and person is not None else users or 0
+
+
 def _print(summary: Summary) -> None:
     spec, chosen = summary.spec, summary.plan
+    whose = ", in all records of one person" * (summary.unit is Unit.PERSON)
     kind = "scalar sum" if spec.d == 1 else f"vector sum, d = {spec.d:,}"
     console.print(
         f"\n[bold]{kind}[/], n = {spec.n:,}, epsilon {spec.privacy.epsilon:g}, delta "
@@ -117,7 +144,7 @@ def _print(summary: Summary) -> None:
         f"{spec.honest_fraction:g}\n[bold]plan[/]: {shown(chosen.encoding, chosen.parameters)}: "
         f"{chosen.bits_per_user_and_coordinate:,} bits per user and coordinate, noise "
         f"{chosen.noise_ratio:.4f} x central, proven epsilon {chosen.epsilon:.6g}\n"
-        f"by {summary.basis}; replace-one neighbours\n"
+        f"by {summary.basis}; replace-one neighbours{whose}\n"
     )
     curve = grid("encoding", "parameters", "bits", "noise / central", "std", "epsilon", texts=2)
     for row in summary.curve:

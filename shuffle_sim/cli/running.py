@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from shuffle_sim.arrays import Floats
+from shuffle_sim.data.population import Population
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.engine import run
@@ -58,7 +59,7 @@ class RunOptions:
     def run(
         self,
         protocol: Protocol[Any],
-        rows: Floats,
+        rows: Floats | Population,
         seed: int | None,
         *,
         adversary: Adversary | None = None,

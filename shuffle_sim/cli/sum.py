@@ -15,6 +15,8 @@ from shuffle_sim.cli.outcome import print_costs, print_fact, print_privacy, prin
 from shuffle_sim.cli.running import RunOptions, RunSummary
 from shuffle_sim.cli.show import console, grid, number, plural, present
 from shuffle_sim.cli.sums import encoded_sum, shown
+from shuffle_sim.data.persons import PersonMeans, Persons
+from shuffle_sim.data.population import InMemory, Population, Unit
 from shuffle_sim.data.tables import Table
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.costs import Costs
@@ -52,6 +54,7 @@ class Summary:
 
     table: str
     people: int
+    unit: Unit
     columns: tuple[str, ...]
     true: Floats
     clipped_cells: int
@@ -76,6 +79,7 @@ def sum_command(
     file: o.File = None,
     columns: o.Columns = None,
     bounds: o.BoundsOption = None,
+    person: o.Person = None,
     epsilon: o.Epsilon = 1.0,
     delta: o.Delta = 1e-5,
     noise_ratio: o.NoiseRatio = None,
@@ -101,10 +105,14 @@ def sum_command(
 
     Example: shuffle-sim sum --file people.csv --columns age,income --bounds age=0:120 --bounds
     income=0:500000
+
+    With --person, a person counts once, with the mean of its records:
+
+    Example: shuffle-sim sum --file visits.csv --person patient --bounds dose=0:10
     """
-    source = load(table, file, columns, bounds)
-    rows, privacy = source.scaled(), Privacy(epsilon, delta)
-    people, d = rows.shape
+    source, privacy = load(table, file, columns, bounds, person=person), Privacy(epsilon, delta)
+    rows = _rows(source)
+    people, d = rows.users, len(source.columns)
     _, protocol = encoded_sum(
         people,
         d,
@@ -122,11 +130,27 @@ def sum_command(
         protocol, rows, seed, adversary=adversary, checkpoint=checkpoint, resume=resume
     )
     assert isinstance(protocol, Encoded)
-    present(_summary(source, protocol, result, privacy), _print, _draw, json=json, plot=plot)
+    true = source.means(np.asarray(rows.rows(0, people)).sum(axis=0), people)
+    summary = _summary(source, people, true, protocol, result, privacy)
+    present(summary, _print, _draw, json=json, plot=plot)
 
 
-def _summary(table: Table, protocol: Encoded, result: Result, privacy: Privacy) -> Summary:
-    people, d = table.rows.shape
+def _rows(table: Table) -> Population:
+    """One row for each user: a record, or the mean of a person's records."""
+    if table.person is None:
+        return InMemory(table.scaled())
+    return PersonMeans(Persons.grouped(table.scaled(), table.person))
+
+
+def _summary(
+    table: Table,
+    people: int,
+    true: Floats,
+    protocol: Encoded,
+    result: Result,
+    privacy: Privacy,
+) -> Summary:
+    d = len(table.columns)
     accepted, error = result.reports.accepted, protocol.standard_error
     try:
         constants = registered("protocol", "vector-sum").paper(n=people, d=d, privacy=privacy)
@@ -138,7 +162,8 @@ def _summary(table: Table, protocol: Encoded, result: Result, privacy: Privacy) 
         table=table.name,
         people=people,
         columns=table.columns,
-        true=table.rows.mean(axis=0),
+        true=true if table.person is not None else table.rows.mean(axis=0),
+        unit=result.unit,
         clipped_cells=table.clipped_cells,
         private=table.means(result.value, accepted),
         standard_error=table.spread(error, accepted),
@@ -164,6 +189,8 @@ def _print(summary: Summary) -> None:
         f"{run.fidelity} messages, runtime {run.runtime}, {plural(run.workers, 'user shard')}"
     )
     console.print(f"Public scaling: {summary.scaling}.\n")
+    if summary.unit is Unit.PERSON:
+        console.print("The unit is the person: each counts once, with the mean of its records.\n")
     means = grid("column mean", "true", "private", "predicted s.e.", "off by")
     for name, *numbers in zip(
         columns, summary.true, summary.private, summary.standard_error, strict=True

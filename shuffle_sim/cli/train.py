@@ -14,6 +14,7 @@ from shuffle_sim.cli.progress import Bar
 from shuffle_sim.cli.running import RunOptions
 from shuffle_sim.cli.show import present
 from shuffle_sim.data.labelled import labelled
+from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.checkpoint import split_seed
 from shuffle_sim.execution.engine import run
@@ -23,7 +24,8 @@ from shuffle_sim.protocol.base import Protocol
 from shuffle_sim.protocol.kinds import Trainer
 from shuffle_sim.registry import registered
 
-_PROTOCOL, _HYPER, _REPEATS = "shuffle-gd", "calibrated", 5
+_PROTOCOLS = {Unit.RECORD: "shuffle-gd", Unit.PERSON: "user-level-gd"}
+_HYPER, _REPEATS = "calibrated", 5
 _HEAVY = "heavy-tailed-erm"
 
 
@@ -34,6 +36,8 @@ def train_command(
     positive: o.Positive = None,
     columns: o.Columns = None,
     bounds: o.BoundsOption = None,
+    person: o.Person = None,
+    records: o.Records = None,
     loss: o.Loss = "logistic",
     quantile: o.Quantile = None,
     threshold: o.Threshold = None,
@@ -42,7 +46,9 @@ def train_command(
     norm_bound: o.NormBound = None,
     protocol: Annotated[
         str | None,
-        typer.Option(help=f"Name of an optimiser, such as shuffle-sgd; default {_PROTOCOL}."),
+        typer.Option(
+            help=f"Name of an optimiser, such as shuffle-sgd; default {_PROTOCOLS[Unit.RECORD]}."
+        ),
     ] = None,
     trust: o.TrustName = "shuffle",
     mechanism: Annotated[
@@ -110,10 +116,12 @@ def train_command(
     Example: shuffle-sim train --table breast-cancer --trust central --mechanism gibbs --ridge 0.003
 
     Example: shuffle-sim train --table diabetes --loss absolute --trust central --pure --pilot
+
+    Example: shuffle-sim train --file visits.csv --label ill --person patient --records 20
     """
     if Trust.of(trust) is not Trust.CENTRAL:
         _no_curator(pure, pilot and not compare)
-    source = load(table, file, columns, bounds, label)
+    source = load(table, file, columns, bounds, label, person)
     trainer: Trainer = registered("trainer", "linear").of(
         loss,
         len(source.columns) + 1,
@@ -129,6 +137,7 @@ def train_command(
         honest_fraction=honest_fraction,
         moment=moment,
         pilot=pilot,
+        records=_records(person, records),
     )
     rows = labelled(source, classes=trainer.loss.classification, positive=positive or ())
     how = RunOptions.of(runtime, address, workers, fidelity, security, sealing_seconds)
@@ -159,12 +168,12 @@ def train_command(
         messages |= {"security": None if security == "none" else security}
         heavy = pure or pilot or moment is not None
         asked = mechanism or (_HEAVY if heavy and Trust.of(trust) is Trust.CENTRAL else None)
-        made_by_curator = _central(trainer, trust, asked, len(split.train), messages)
+        made_by_curator = _central(trainer, trust, asked, split.people.asked, messages)
         if plot is not None:
             raise ParameterError("plot", str(plot), "left out with --trust central: few releases")
         result = run(
             made_by_curator,
-            split.train,
+            split.asked,
             runtime=how.runtime,
             workers=how.workers,
             seed=seed,
@@ -177,8 +186,8 @@ def train_command(
             train_report.save(report, model_out, quiet=json)
         return
     made = trainer.protocol(
-        protocol or _PROTOCOL,
-        len(split.train),
+        protocol or _PROTOCOLS[trainer.unit],
+        split.people.asked,
         hyper=hyper or _HYPER,
         phases=phases,
         rounds=rounds,
@@ -190,12 +199,19 @@ def train_command(
     with Bar("training", made.rounds) as bar:
         watch = Watch(split, made.rounds, delta, lambda moment: bar.step(moment.round, str(moment)))
         result = how.run(
-            made, split.train, seed, checkpoint=checkpoint, resume=resume, on_round=watch
+            made, split.asked, seed, checkpoint=checkpoint, resume=resume, on_round=watch
         )
     report = train_report.summed_up(split, made, result, watch.moments)
     present(report, train_report.show, train_report.draw, json=json, plot=plot)
     if model_out is not None:
         train_report.save(report, model_out, quiet=json)
+
+
+def _records(person: str | None, records: int | None) -> int | None:
+    """Nominal records of a person; None where users are records."""
+    if person is None and records is not None:
+        raise ParameterError("records", records, "used with --person")
+    return 1 if person is not None and records is None else records
 
 
 def _central(

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shuffle_sim.arrays import Floats
 from shuffle_sim.cli.files import new_figure
 from shuffle_sim.cli.learning import People, Split
 from shuffle_sim.cli.progress import Bar
 from shuffle_sim.cli.running import RunOptions, RunSummary
 from shuffle_sim.cli.show import console, grid, number, plural
 from shuffle_sim.data.labelled import Labelled
+from shuffle_sim.data.persons import Persons
+from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import integer
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.result import Result
@@ -55,7 +58,7 @@ class Row:
     method: str
     optimiser: str
     trust: Trust
-    unit: str
+    unit: Unit
     rounds: int
     rounds_per_user: int
     bits_per_user: int
@@ -103,9 +106,11 @@ def compared(
         drawn = np.random.SeedSequence(entropy_of(seed)).generate_state(repeats)
         seeds = [int(each) for each in drawn]
     splits = [Split.of(source, trainer, test_fraction, each) for each in seeds]
-    methods: list[Method] = registered("comparison", "training")(
-        trainer, len(splits[0].train), rounds
-    )
+    compared_by = registered("comparison", "training")
+    methods: list[Method] = compared_by(trainer, splits[0].people.asked, rounds)
+    records = min(len(split.train) for split in splits)
+    if trainer.unit is Unit.PERSON:  # beside them, what protects a record only
+        methods = [*methods, *compared_by(trainer.for_records(), records, rounds)]
     how = replace(how, fidelity=how.fidelity or "aggregate")
     possible = [method for method in methods if not method.refused]
     rows = []
@@ -114,7 +119,7 @@ def compared(
             runs = []
             for done, (split, each) in enumerate(zip(splits, seeds, strict=True)):
                 bar.step(place * repeats + done, f"runs  {method.name}")
-                runs.append(_run(method, split, each, how))
+                runs.append(_run(method, split, records, each, how))
             scores = [split.scores(run.value) for split, run in zip(splits, runs, strict=True)]
             rows.append(_row(method, runs[-1], scores))
     return Summary(
@@ -130,20 +135,24 @@ def compared(
         run=RunSummary(how.fidelity or "", how.runtime.name, how.workers, seed, how.security),
         constant=_spread([split.constant() for split in splits]),
         methods=rows,
-        refused={method.name: method.refused for method in methods if method.refused},
+        refused={_named(method): method.refused for method in methods if method.refused},
     )
 
 
-def _run(method: Method, split: Split, seed: int | None, how: RunOptions) -> Result:
+def _run(method: Method, split: Split, records: int, seed: int | None, how: RunOptions) -> Result:
+    """On persons, or on as many of their records as every split has."""
     assert method.algorithm is not None
+    rows: Floats | Persons = split.asked
+    if split.persons is not None and method.unit is Unit.RECORD:
+        rows = np.random.default_rng(entropy_of(seed)).permutation(split.train)[:records]
     if isinstance(method.algorithm, Protocol):
-        return how.run(method.algorithm, split.train, seed)
-    return run(method.algorithm, split.train, seed=seed)
+        return how.run(method.algorithm, rows, seed)
+    return run(method.algorithm, rows, seed=seed)
 
 
 def _row(method: Method, last: Result, scores: list[dict[str, float]]) -> Row:
     return Row(
-        method=method.name,
+        method=_named(method),
         optimiser=method.setting or method.name,
         trust=method.trust,
         unit=method.unit,
@@ -154,6 +163,11 @@ def _row(method: Method, last: Result, scores: list[dict[str, float]]) -> Row:
         privacy=last.privacy,
         scores=_spread(scores),
     )
+
+
+def _named(method: Method) -> str:
+    """Its name, unique among records and persons."""
+    return method.name if method.unit is Unit.RECORD else f"{method.name} (person)"
 
 
 def _spread(scores: list[dict[str, float]]) -> Scores:

@@ -2,7 +2,7 @@
 
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.labelled import Labelled, held_out
-from shuffle_sim.data.persons import PersonRows, Persons
+from shuffle_sim.data.persons import PersonMeans, PersonRows, Persons
 from shuffle_sim.data.population import (
     Generated,
     InMemory,
@@ -22,6 +22,7 @@ __all__ = [
     "Labelled",
     "NpyFiles",
     "ParquetFiles",
+    "PersonMeans",
     "PersonRows",
     "Persons",
     "Population",

@@ -12,7 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shuffle_sim.arrays import Floats, Scaled, Values, dense
-from shuffle_sim.data.population import InMemory, ParquetFiles, Population, Unit, plain_array
+from shuffle_sim.data.population import (
+    InMemory,
+    ParquetFiles,
+    Population,
+    Unit,
+    plain_array,
+    population_of,
+)
 from shuffle_sim.data.tables import first_gap
 from shuffle_sim.errors import ParameterError
 
@@ -80,27 +87,28 @@ class Persons(Population):
         return cls._checked(np.concatenate(arrays), [len(each) for each in arrays])
 
     @classmethod
-    def grouped(cls, rows: ArrayLike, person: ArrayLike) -> "Persons":
+    def grouped(cls, rows: ArrayLike, person: ArrayLike, called: str = "person") -> "Persons":
         """The rows of a table by person; persons come in the order of their names.
 
         Args:
             rows: shape (records, columns).
             person: the name of each row's person, shape (records,): numbers or strings.
+            called: the parameter that errors name.
 
         Raises:
             ParameterError: names are missing, of another number or of several types; or values are
                 not finite numbers.
         """
-        table, names = plain_array("data", rows), plain_array("person", person)
+        table, names = plain_array("data", rows), plain_array(called, person)
         if table.ndim != 2 or not table.size:
             raise ParameterError("data.shape", table.shape, "(records, columns), all above 0")
         if names.shape != table.shape[:1]:
-            raise ParameterError("person", names.shape, f"a name for each of {len(table)} rows")
-        _whole("person", names)
+            raise ParameterError(called, names.shape, f"a name for each of {len(table)} rows")
+        _whole(called, names)
         try:
             _, owner, records = np.unique(names, return_inverse=True, return_counts=True)
         except TypeError as error:
-            raise ParameterError("person", str(error), "names of one type") from error
+            raise ParameterError(called, str(error), "names of one type") from error
         return cls._checked(table[np.argsort(owner, kind="stable")], records)
 
     @classmethod
@@ -203,6 +211,56 @@ class Persons(Population):
         ends = np.cumsum(records)
         places = np.arange(ends[-1]) + np.repeat(starts - (ends - records), records)
         return Persons(InMemory(self.source.rows(0, self.source.users)[places]), records)
+
+
+class PersonMeans(Population):
+    """Persons with one row each, the mean of their records, which every person computes alone."""
+
+    def __init__(self, persons: Persons) -> None:
+        """The means of these persons."""
+        self.persons = persons
+
+    @property
+    def users(self) -> int:
+        """Number of persons."""
+        return self.persons.users
+
+    @property
+    def unit(self) -> Unit:
+        """A person, with all records."""
+        return Unit.PERSON
+
+    @property
+    def resident(self) -> bool:
+        """Small beside the records: shards keep them."""
+        return self.persons.source.resident
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """Shape (persons, columns)."""
+        persons = self.persons
+        rows = np.asarray(persons.rows(start, stop), np.float64)
+        records = PersonRows(rows, rows.shape[2] - (not persons.equal))
+        return records.means(records.records)
+
+
+def population_for(unit: Unit, data: Population | ArrayLike | Iterable[ArrayLike]) -> Population:
+    """`data` as a population that an algorithm for `unit` can take.
+
+    Args:
+        unit: of the algorithm.
+        data: a population, an array whose first axis is users, or one array for each person.
+
+    Raises:
+        ParameterError: the algorithm is for persons, and these are none.
+    """
+    table = isinstance(data, np.ndarray) and data.dtype != object and data.ndim < 3
+    if unit is Unit.PERSON and not isinstance(data, Population) and not table:
+        return Persons.in_memory(data)  # type: ignore[arg-type]
+    population = population_of(data)  # type: ignore[arg-type]
+    if unit is Unit.PERSON and population.unit is not Unit.PERSON:
+        allowed = "of persons, such as Persons.in_memory(...)"
+        raise ParameterError("data", str(population.unit), allowed)
+    return population
 
 
 class PersonRows:

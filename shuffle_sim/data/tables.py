@@ -182,6 +182,18 @@ def read(
     )
 
 
+def column_of(path: Path, name: str) -> NDArray[Any]:
+    """One column of a file, of any type.
+
+    Raises:
+        ParameterError: unreadable file, or no such column.
+    """
+    found = _columns(path)
+    if name not in found:
+        raise ParameterError("column", name, f"one of {', '.join(map(_quoted, found))} (in {path})")
+    return found[name]
+
+
 def _limits(name: str, bounds: Bounds | None) -> Bounds:
     """The public bounds of a column, checked."""
     if bounds is None:

@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
-from shuffle_sim.data.population import InMemory, Population, Unit, population_of
+from shuffle_sim.data.persons import population_for
+from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.errors import ParameterError, RoundAbortedError, integer
 from shuffle_sim.execution.checkpoint import Journal, RunIdentity, journal_of
 from shuffle_sim.execution.costs import Costs
@@ -209,13 +210,9 @@ def run_curator(
 
 def _suited(algorithm: CentralAlgorithm[Any], data: Population | ArrayLike) -> Population:
     """The population; where not all rows are in memory, the first stands for all."""
-    population = population_of(data)
+    population = population_for(algorithm.unit, data)
     if population.users != algorithm.users:
         raise ParameterError("data", population.users, f"the rows of {algorithm.users} users")
-    if algorithm.unit is Unit.PERSON and population.unit is not Unit.PERSON:
-        raise ParameterError(
-            "data", str(population.unit), "of persons, such as Persons.in_memory(...)"
-        )
     if isinstance(population, InMemory):
         algorithm.check(population.array)
     elif (release := algorithm.plan(algorithm.init())) is not None:

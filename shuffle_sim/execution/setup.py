@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shuffle_sim.data.population import InMemory, Population, population_of
+from shuffle_sim.data.persons import population_for
+from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.protocol.base import Protocol
@@ -124,7 +125,7 @@ def suited(protocol: Protocol[Any], data: Population | ArrayLike) -> Population:
     """The population, if the protocol can work on it; where not all rows are in memory, the first
     stands for all.
     """
-    population = population_of(data)
+    population = population_for(protocol.unit, data)
     if isinstance(population, InMemory):
         protocol.check(population.array)
         return population

@@ -11,7 +11,7 @@ from shuffle_sim.privacy.bounds.pass_curve import cutoff, pass_curve
 from shuffle_sim.privacy.events import PrivacyEvent, TestEvent, ThresholdEvent
 from shuffle_sim.privacy.mechanisms import Mechanism, Norm, checked
 
-_SHARE = 1 / (1 + 2 ** (2 / 3))  # of epsilon for the threshold: the split of Lyu, Su and Li (2017)
+SHARE = 1 / (1 + 2 ** (2 / 3))  # of epsilon for the threshold: the split of Lyu, Su and Li (2017)
 
 
 @dataclass(frozen=True)
@@ -119,5 +119,5 @@ class AboveThreshold(Mechanism[bool]):
         if opened is None or opened is rng:
             raise ParameterError("opened", opened, "the generator of the session's start")
         unit = sensitivity / self.epsilon
-        level = self.threshold + opened.laplace(scale=unit / _SHARE)
-        return bool(query + rng.laplace(scale=2 * unit / (1 - _SHARE)) >= level)
+        level = self.threshold + opened.laplace(scale=unit / SHARE)
+        return bool(query + rng.laplace(scale=2 * unit / (1 - SHARE)) >= level)

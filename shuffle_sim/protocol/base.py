@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats, Values
 from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.privacy.guarantee import Guarantee
@@ -85,6 +86,8 @@ class Algorithm(ABC, Generic[State, Asked]):
     Without I/O and without randomness of its own: a runtime or the curator answers what is asked.
     """
 
+    unit: Unit = Unit.RECORD
+    """Of the data that it takes; PERSON: of nothing else than persons."""
     paper_cost: ClassVar[str | None] = None
     """Where the paper states the bits of a user by its formula, if it does."""
 

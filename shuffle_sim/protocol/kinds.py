@@ -7,6 +7,7 @@ from typing import Any, runtime_checkable
 from typing import Protocol as Interface
 
 from shuffle_sim.arrays import Floats
+from shuffle_sim.data.population import Unit
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.base import Protocol
@@ -42,7 +43,7 @@ class Method:
     name: str
     setting: str
     trust: Trust
-    unit: str = "record"
+    unit: Unit = Unit.RECORD
     algorithm: Protocol[Any] | CentralAlgorithm[Any] | None = field(default=None, repr=False)
     messages: int = 0
     bits: int = 0
@@ -160,8 +161,15 @@ class Trainer(Interface):
     def clips(self) -> bool:
         """Whether gradients may be clipped; no proven bound holds then."""
 
+    @property
+    def unit(self) -> Unit:
+        """What a user is."""
+
+    def for_records(self) -> "Trainer":
+        """The same for users of one record each."""
+
     def optimisers(self) -> Iterable[str]:
-        """The names of all registered optimisers."""
+        """The names of all registered optimisers for its users."""
 
     def protocol(
         self,

@@ -11,7 +11,6 @@ from typing import Any, Generic
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
-from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, positive
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.privacy.mechanisms import Mechanism
@@ -149,10 +148,8 @@ class CentralAlgorithm(Algorithm[State, Release], ABC, Generic[State]):
 
     Attributes:
         trust: who must be trusted; baselines simulate other models than the curator's.
-        unit: of the data that it takes; PERSON: of nothing else than persons.
         assumptions: what else must hold beside the theorem, or is not covered by it, in words.
     """
 
     trust: Trust = Trust.CENTRAL
-    unit: Unit = Unit.RECORD
     assumptions: tuple[str, ...] = ()

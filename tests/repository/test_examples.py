@@ -14,9 +14,9 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 def printed(tmp_path):
     """Run an example in an empty folder; what it prints."""
 
-    def run(name):
+    def run(name, *words):
         done = subprocess.run(
-            [sys.executable, str(EXAMPLES / name)],
+            [sys.executable, str(EXAMPLES / name), *words],
             cwd=tmp_path,
             capture_output=True,
             text=True,
@@ -89,6 +89,15 @@ def test_central_models_are_near_the_exact_one_and_newton_takes_few_passes(print
     assert scores["objective3"][1] > exact - 0.1
     passes = next(line for line in lines if line.startswith("  n 1,000, ridge 0.01:"))
     assert numbers(passes)[-2] < 10  # newton, before svrg
+
+
+@pytest.mark.full
+def test_records_of_a_person_help_where_the_center_is_carried(printed):
+    """Slopes over three decades in m, of 4 seeds: within 0.1 of -1 and of 0."""
+    carried, fixed = printed("persons.py", "slopes", "--quick", "--seeds", "4").splitlines()
+    slopes = [float(re.search(r"slope (-?[\d.]+)", line)[1]) for line in (carried, fixed)]
+    assert abs(slopes[0] + 1) < 0.1
+    assert abs(slopes[1]) < 0.1
 
 
 def test_every_example_is_in_the_list_and_every_one_listed_exists():

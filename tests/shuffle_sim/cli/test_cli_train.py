@@ -575,7 +575,7 @@ BAD = {
     "a mechanism without a curator": ([*ON, "--mechanism", "gibbs"], "used with --trust central"),
     "an unknown mechanism": (
         [*ON, "--trust", "central", "--mechanism", "magic"],
-        "one of gibbs, objective-perturbation, output-perturbation",
+        "heavy-tailed-erm, objective-perturbation, output-perturbation",
     ),
     "rounds of a curator": ([*ON, "--trust", "central", "--rounds", "3"], "one release"),
     "a trust that is compared only": ([*ON, "--trust", "local"], "--compare shows all"),

@@ -1,0 +1,424 @@
+"""Accelerated phased optimisation for persons, with outlying gradients cut or left out.
+
+Lowy, Liu and Asi 2024, Algorithms 2 and 3, as mended in docs/theory/user-level.md, "Accelerated
+phases": full batches in place of sampling with replacement, AC-SA restarted with its proven
+schedule, and carried-centre clipping for the gradients.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.central.optimiser import CentralOptimiser
+from protocols.central.outlier_removal import FriendlyGradient, FriendlyScore, Removal
+from protocols.optimisation.acceleration import AcceleratedState, Schedule, gap_of
+from protocols.optimisation.centring import Centring, Spread
+from protocols.optimisation.choices import Choices
+from protocols.optimisation.setting import Setting
+from protocols.problems.per_person import MeanGradient
+from protocols.problems.problem import Problem, demand, demand_bounded
+from shuffle_sim.arrays import Floats
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.data.population import Unit
+from shuffle_sim.errors import ParameterError, integer
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.mechanisms import Gaussian
+from shuffle_sim.privacy.trust import Trust
+from shuffle_sim.protocol.release import Release, Sensitivity, Statistic, Total
+
+CENTERS = ("carried", "fixed", "removed")
+MAX_PHASES, MAX_STAGES, GROWTH = 4, 6, 4.0
+_MOST_ROUNDS = 400
+_MAX_CONTRACTION = 0.7
+_COARSE, _FAIL = 8, 1e-3
+
+
+@dataclass(frozen=True)
+class CenteredMean(Statistic):
+    """The mean over persons of what a query asks, clipped to a radius; what is not finite is 0.
+
+    Attributes:
+        query: of each person, less the center.
+        radius: rho.
+        users: n_i.
+    """
+
+    query: MeanGradient
+    radius: float
+    users: int
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """2 rho/n_i."""
+        proof = "two vectors of norm at most rho are at most 2 rho apart; one of n_i differs"
+        return Sensitivity(2 * self.radius / self.users, "l2", proof)
+
+    def __call__(self, total: Total, users: int) -> Floats:
+        """Shape (d,)."""
+        return total(self.part) / self.users
+
+    def part(self, rows: Floats) -> Floats:
+        """The sum over some persons."""
+        with np.errstate(all="ignore"):  # records may be anything
+            values = np.asarray(self.query(rows))
+        kept = np.where(np.isfinite(values).all(axis=1, keepdims=True), values, 0.0)
+        norms = np.hypot.reduce(kept, axis=1, keepdims=True)  # does not overflow
+        return np.asarray((kept * (self.radius / np.maximum(norms, self.radius))).sum(axis=0))
+
+
+@dataclass(frozen=True)
+class AcceleratedPhase:
+    """One phase: a ridge around the result before, and the stages that minimise.
+
+    Attributes:
+        cohort: its persons, of no other phase.
+        ridge: lambda_i.
+        schedules: one for each stage, each started at the result of the one before.
+        centring: of all its rounds; its coarse rounds come first.
+        mechanism: of each round.
+        removal: of outlying gradients, in place of clipping; None: they are clipped.
+    """
+
+    cohort: Cohort
+    ridge: float
+    schedules: tuple[Schedule, ...]
+    centring: Centring
+    mechanism: Gaussian
+    removal: Removal | None = None
+
+    @property
+    def rounds(self) -> int:
+        """Of the phase."""
+        return self.centring.coarse + sum(each.rounds for each in self.schedules)
+
+
+@dataclass(frozen=True)
+class AcceleratedPhasesState:
+    """Where the run is, and what the next round clips with.
+
+    Attributes:
+        phase: which.
+        round: of the phase.
+        stage: of the phase.
+        anchor: centre of the phase's ridge.
+        inner: of the stage.
+        center: c.
+        radius: rho.
+        releases: of the whole run so far.
+        opened: the release that opened the phase's guard.
+        passed: whether the guard let this round's gradient pass.
+    """
+
+    phase: int
+    round: int
+    stage: int
+    anchor: Floats
+    inner: AcceleratedState
+    center: Floats
+    radius: float
+    releases: int = 0
+    opened: int | None = None
+    passed: bool = False
+
+
+class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
+    """Phases over disjoint persons; in each, accelerated descent on a regularised objective.
+
+    Formal guarantee: each round is a Gaussian mechanism of sensitivity 2 rho/n_i, for any data;
+    rounds of a phase compose, phases are of disjoint persons. With removal each round is a Gaussian
+    mechanism at the friendly mean's sensitivity, and the guard of a phase is charged once.
+    Bound, for i.i.d. records: sum over phases of lambda_i/2 E||x_{i-1} - x*||^2 + 2 L^2/(lambda_i
+    n_i m), + L times the distance that the last phase leaves. Localised phases generalise, so no
+    stability is assumed.
+
+    Attributes:
+        phases: in order.
+    """
+
+    unit = Unit.PERSON
+
+    def __init__(
+        self,
+        *,
+        problem: Problem,
+        n: int,
+        privacy: Privacy,
+        phases: tuple[AcceleratedPhase, ...],
+        bound: float = math.inf,
+    ) -> None:
+        """Explicit parameters; `calibrated` chooses them.
+
+        Raises:
+            ParameterError: phases of more persons than there are, or that share some.
+        """
+        demand(problem, privacy)
+        if not problem.smooth:
+            raise ParameterError("loss", problem.loss, "smooth")
+        self.problem, self.privacy, self.n = problem, privacy, integer("n", n)
+        self.phases, self.bound, stop = phases, bound, 0
+        for phase in phases:
+            if phase.cohort.stop > n or phase.cohort.ranges[0][0] < stop:
+                allowed = f"of persons {stop} to {n - 1}: disjoint"
+                raise ParameterError("cohort", phase.cohort.ranges, allowed)
+            stop = phase.cohort.stop
+        self.rounds_per_user = max(phase.rounds for phase in phases)
+
+    @property
+    def users(self) -> int:
+        """Number of persons n."""
+        return self.n
+
+    @property
+    def gradients(self) -> int:
+        """Planned: gradients of one record, where all persons have as many as stated."""
+        each = self.problem.records
+        return sum(phase.rounds * phase.cohort.size * each for phase in self.phases)
+
+    def check(self, rows: NDArray[Any]) -> None:
+        """Refuse a table of records: nobody would know whose they are."""
+        raise ParameterError("data", "records", "of persons, such as Persons.in_memory(...)")
+
+    def init(self) -> AcceleratedPhasesState:
+        """At the problem's start."""
+        return self._begun(0, self.problem.origin, 0)
+
+    def _begun(self, phase: int, at: Floats, releases: int) -> AcceleratedPhasesState:
+        inner, zero = AcceleratedState(0, at, at), np.zeros(self.problem.d)
+        limit = self.problem.lipschitz
+        return AcceleratedPhasesState(phase, 0, 0, at, inner, zero, limit, releases)
+
+    def _point(self, state: AcceleratedPhasesState) -> Floats:
+        """Where the next gradient is asked for."""
+        phase = self.phases[state.phase]
+        if state.round < phase.centring.coarse or state.stage == len(phase.schedules):
+            return state.inner.aggregate
+        return phase.schedules[state.stage].middle(state.inner)
+
+    def plan(self, state: AcceleratedPhasesState) -> Release | None:
+        """The next round's clipped mean."""
+        if state.phase == len(self.phases):
+            return None
+        phase = self.phases[state.phase]
+        query = MeanGradient(self.problem.loss, self._point(state), None, state.center)
+        removal = phase.removal
+        if removal is not None:
+            if not state.passed:
+                score = FriendlyScore(query, removal.mean)
+                return Release.of(phase.cohort, score, removal.guard, state.opened)
+            return Release.of(phase.cohort, FriendlyGradient(query, removal.mean), phase.mechanism)
+        statistic = CenteredMean(query, state.radius, phase.cohort.size)
+        return Release.of(phase.cohort, statistic, phase.mechanism)
+
+    def update(self, state: AcceleratedPhasesState, estimate: Any) -> AcceleratedPhasesState:
+        """A step, unless the round was coarse; the next center; the next stage or phase.
+
+        Where the guard does not let pass, nothing more is asked of the phase's persons.
+        """
+        phase, at, releases = self.phases[state.phase], self._point(state), state.releases + 1
+        if phase.removal is not None and not state.passed:
+            if not estimate:
+                return self._begun(state.phase + 1, state.inner.aggregate, releases)
+            opened = state.releases if state.opened is None else state.opened
+            return replace(state, releases=releases, opened=opened, passed=True)
+        mean = np.asarray(estimate, np.float64) + state.center
+        inner, stage = state.inner, state.stage
+        if state.round >= phase.centring.coarse:
+            ridges = self.problem.ridge * at + phase.ridge * (at - state.anchor)
+            inner = phase.schedules[stage].step(inner, mean + ridges, self.problem.domain)
+            if inner.round == phase.schedules[stage].rounds:
+                stage += 1
+                inner = AcceleratedState(0, inner.aggregate, inner.aggregate)
+        if state.round + 1 == phase.rounds:
+            return self._begun(state.phase + 1, inner.aggregate, releases)
+        after = replace(
+            state, round=state.round + 1, stage=stage, inner=inner, releases=releases, passed=False
+        )
+        if phase.removal is not None:
+            return after
+        moved = float(np.linalg.norm(self._point(after) - at))
+        center, radius = phase.centring.following(mean, state.radius, moved)
+        return replace(after, center=center, radius=radius)
+
+    def result(self, state: AcceleratedPhasesState) -> Floats:
+        """The aggregate of the last step."""
+        return state.inner.aggregate
+
+    @classmethod
+    def calibrated(cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any) -> Self:
+        """With the smallest bound over ridges and phases; centred where that is smaller.
+
+        Args:
+            n: persons.
+            problem: smooth, with its nominal number of records.
+            privacy: of the run; delta above 0.
+            given: `phases`; `center`: "carried" or "fixed" for clipping, "removed" for the
+                friendly mean behind above-threshold. None: the clipping of the smallest bound.
+
+        Raises:
+            ParameterError: what it does not take.
+        """
+        demand(problem, privacy)
+        demand_bounded(problem)
+        setting = Setting(n=n, problem=problem, privacy=privacy, trust=Trust.CENTRAL)
+        choices = Choices(given)
+        for name in choices.given.keys() - {"phases", "center"}:
+            raise ParameterError(name, given[name], "left out: it takes phases and center")
+        if not problem.smooth:
+            raise ParameterError("loss", problem.loss, "smooth")
+        count = choices["phases"]
+        tried = range(1, MAX_PHASES + 1) if count is None else (integer("phases", count),)
+        center = choices["center"]
+        if center not in (None, *CENTERS):
+            raise ParameterError("center", center, f"one of {', '.join(CENTERS)}")
+        centers = CENTERS[:2] if center is None else (center,)
+        L, R, m = problem.objective_lipschitz, setting.distance, problem.records
+        scale = L / R * (1 / math.sqrt(n * m) + math.sqrt(problem.d) / n)
+        best: tuple[float, tuple[AcceleratedPhase, ...]] = (math.inf, ())
+        for k in tried:
+            for base in np.geomspace(1e-2, 1e2, 13) * scale:
+                for each in centers:
+                    found = _planned(setting, k, float(base), each)
+                    if found is not None and found[0] < best[0]:
+                        best = found
+        if not best[1]:
+            if center == "removed":  # says how many persons the margins take
+                Removal.calibrated(privacy, n, 1, 1.0)
+            raise ParameterError("n", n, "larger: the center would be noise; or center fixed")
+        return cls(problem=problem, n=n, privacy=privacy, phases=best[1], bound=best[0])
+
+    @classmethod
+    def paper(cls, *, n: int, problem: Problem, privacy: Privacy, q: float = 0.2) -> Self:
+        """The printed sample sizes, which no table of people fits.
+
+        Raises:
+            ParameterError: always below some 10^9 persons: a step samples K_i > n_i of them.
+        """
+        demand(problem, privacy)
+        m, epsilon, delta = problem.records, privacy.epsilon, privacy.delta
+        if epsilon > 10 or not 0 < delta < 1 / (n * m):
+            raise ParameterError("privacy", privacy, "epsilon at most 10, delta below 1/(n m)")
+        size = int((1 - 2**-q) * n / 2**q)
+        L, R, d = problem.objective_lipschitz, problem.reach, problem.d
+        ridge = L / R * (1 / math.sqrt(n * m) + math.sqrt(d) / (epsilon * n * math.sqrt(m)))
+        steps = 1 + math.sqrt(problem.smoothness() / ridge)
+        asked = sample_size(size, m, steps, privacy)
+        if asked > size:
+            raise ParameterError("n", n, f"larger: a step samples {asked:.3g} of {size} persons")
+        return cls.calibrated(n=n, problem=problem, privacy=privacy)
+
+
+def sample_size(size: int, m: int, steps: float, privacy: Privacy) -> float:
+    """K_i as printed: 500 ln(n_i^2 m^2 e^eps/delta) (1/eps + n_i eps/sqrt(T_i ln(1/delta)))."""
+    epsilon, delta = privacy.epsilon, privacy.delta
+    log = math.log(size**2 * m**2 * math.exp(epsilon) / delta)
+    return 500 * log * (1 / epsilon + size * epsilon / math.sqrt(steps * math.log(1 / delta)))
+
+
+def _planned(
+    setting: Setting, count: int, base: float, center: str
+) -> tuple[float, tuple[AcceleratedPhase, ...]] | None:
+    """(bound, phases) with ridges base 4^i; None where a phase cannot work."""
+    problem, n = setting.problem, setting.n
+    L, m = problem.objective_lipschitz, problem.records
+    sizes = [n >> (at + 1) for at in range(count - 1)]
+    sizes.append(n - sum(sizes))
+    bound, before, start = 0.0, setting.distance**2, 0
+    phases = []
+    for at, size in enumerate(sizes):
+        ridge = base * GROWTH**at
+        strong = ridge + problem.ridge
+        near = min((L / strong) ** 2, problem.domain.diameter**2)
+        made = _phase(setting, Cohort.of(start, start + size), ridge, near, center)
+        if made is None:
+            return None
+        phase, left = made
+        bound += ridge / 2 * before + 2 * L**2 / (strong * size * m)
+        before, start = left, start + size
+        phases.append(phase)
+    return bound + L * math.sqrt(before), tuple(phases)
+
+
+def _phase(
+    setting: Setting, cohort: Cohort, ridge: float, near: float, center: str
+) -> tuple[AcceleratedPhase, float] | None:
+    """The phase, and a bound of the squared distance from its minimiser that it leaves."""
+    problem, size = setting.problem, cohort.size
+    strong, beta = ridge + problem.strong_convexity, problem.smoothness() + ridge
+    steps = math.ceil(math.sqrt(16 * beta / strong))
+    best: tuple[AcceleratedPhase, float] | None = None
+    if center == "removed":
+        return _removing(setting, cohort, ridge, near, steps)
+    for stages in range(1, MAX_STAGES + 1):
+        coarse = _COARSE if center == "carried" else 0
+        rounds = coarse + stages * steps
+        if rounds > _MOST_ROUNDS:
+            break
+        unit = setting.squared_noise(size, rounds) / problem.lipschitz**2
+        centring = _centring(setting, size, unit, coarse, beta, center)
+        if centring is None:
+            return None
+        spread, schedules, squared = Spread.tried(setting, Choices(), size)[1], [], near
+        bias = 0.0
+        if centring.carried:
+            bias = spread.bias(setting.privacy.epsilon, setting.privacy.delta, centring.limit)
+        t = np.arange(1.0, steps + 1)
+        for _ in range(stages):
+            R = math.sqrt(squared)
+            reach = min(problem.domain.diameter, 2 * R)
+            radii = centring.radii(4 * reach / (t[:-1] + 1))
+            sigma = math.sqrt(unit * float(t**2 @ radii**2 / (t @ t)))
+            schedules.append(Schedule(steps, beta, max(sigma, 1e-12), R))
+            gap = gap_of(steps, beta, sigma, R) + bias * problem.domain.diameter
+            squared = min(squared, 2 * gap / strong)
+        mechanism = Gaussian.calibrated(setting.privacy, rounds)
+        phase = AcceleratedPhase(cohort, ridge, tuple(schedules), centring, mechanism)
+        if best is None or squared < best[1]:
+            best = phase, squared
+    return best
+
+
+def _removing(
+    setting: Setting, cohort: Cohort, ridge: float, near: float, steps: int
+) -> tuple[AcceleratedPhase, float] | None:
+    """The same with the friendly mean; None where there are too few persons, or too many."""
+    problem, size = setting.problem, cohort.size
+    strong, beta = ridge + problem.strong_convexity, problem.smoothness() + ridge
+    apart = problem.spread * (1 + math.sqrt(2 * math.log(size / _FAIL)))
+    best: tuple[AcceleratedPhase, float] | None = None
+    for stages in range(1, MAX_STAGES + 1):
+        rounds = stages * steps
+        if rounds > _MOST_ROUNDS:
+            break
+        try:
+            removal = Removal.calibrated(setting.privacy, size, rounds, 2 * apart)
+        except ParameterError:
+            return best
+        noise = removal.mean.sensitivity * removal.mechanism.noise_multiplier
+        sigma, schedules, squared = math.sqrt(problem.d) * noise, [], near
+        for _ in range(stages):
+            R = math.sqrt(squared)
+            schedules.append(Schedule(steps, beta, sigma, R))
+            squared = min(squared, 2 * gap_of(steps, beta, sigma, R) / strong)
+        fixed = Centring.fixed(problem.lipschitz)
+        phase = AcceleratedPhase(cohort, ridge, tuple(schedules), fixed, removal.mechanism, removal)
+        if best is None or squared < best[1]:
+            best = phase, squared
+    return best
+
+
+def _centring(
+    setting: Setting, size: int, unit: float, coarse: int, beta: float, center: str
+) -> Centring | None:
+    """For a phase's rounds; None where the center would be noise."""
+    problem = setting.problem
+    if center == "fixed":
+        return Centring.fixed(problem.lipschitz)
+    spread = Spread.tried(setting, Choices(), size)[1]
+    a, tau = spread.contraction(unit, problem.d), spread.tau
+    if a >= _MAX_CONTRACTION or tau >= problem.lipschitz:
+        return None
+    limit = problem.lipschitz
+    return Centring(limit=limit, spread=tau, contraction=a, drift=beta, coarse=coarse)

@@ -1,0 +1,304 @@
+"""Output perturbation with deletion stability: Ghazi et al. 2023, Algorithm 1, exact.
+
+It enumerates subsets of persons, so it is for few of them: as a reference, and in tests. For more,
+`PhasedERM` and `PhasedSCO` release always, in polynomial time.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.central.gathering import gathered
+from protocols.central.optimiser import CentralOptimiser
+from protocols.central.places import Place
+from protocols.optimisation.solver import minimise
+from protocols.problems.erm import erm
+from protocols.problems.extension import valid_records
+from protocols.problems.losses import Loss
+from protocols.problems.problem import Problem, demand
+from shuffle_sim.arrays import Floats
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.data.persons import PersonRows
+from shuffle_sim.data.population import Unit
+from shuffle_sim.errors import ParameterError, integer, positive
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.tested_release import TestedGaussian
+from shuffle_sim.protocol.release import Release, Sensitivity, Statistic, Total
+
+MOST_SUBSETS = 20_000
+FAIL = 1e-3
+_RADIUS = 1e-6  # of the computed minimisers; the theorem is about the computed function
+
+SetFunction = Callable[[tuple[int, ...]], Floats]
+"""Persons who remain -> the output without noise."""
+
+
+def stable_score(n: int, largest: int, width: float, f: SetFunction) -> tuple[int, Floats]:
+    """(k*, f without S*): the least set S whose removal leaves f stable under further removals.
+
+    S is stable if all f(x without S and T) with |T| <= 2 K + 1 - |S| lie within `width` of each
+    other. Where no S of at most K persons is, k* is K + 1, and the output is never released. k*
+    changes by at most 1 between neighbours; where both are at most K the outputs are within
+    2 width.
+
+    Args:
+        n: persons.
+        largest: K.
+        width: Lambda.
+        f: of the persons who remain, in order.
+    """
+    known: dict[tuple[int, ...], Floats] = {}
+
+    def of(removed: tuple[int, ...]) -> Floats:
+        if removed not in known:
+            gone = set(removed)
+            known[removed] = f(tuple(i for i in range(n) if i not in gone))
+        return known[removed]
+
+    for size in range(largest + 1):
+        for removed in combinations(range(n), size):
+            rest = [i for i in range(n) if i not in removed]
+            more = 2 * largest + 1 - size
+            family = (
+                of(tuple(sorted(removed + others)))
+                for count in range(more + 1)
+                for others in combinations(rest, count)
+            )
+            if _within(family, width):
+                return size, of(removed)
+    return largest + 1, of(())
+
+
+def _within(points: Iterator[Floats], width: float) -> bool:
+    """Whether no two of them are farther apart."""
+    seen: list[Floats] = []
+    for point in points:
+        if any(not np.linalg.norm(point - other) <= width for other in seen):
+            return False
+        seen.append(point)
+    return True
+
+
+@dataclass(frozen=True)
+class StableMinimiser(Statistic):
+    """k*, then the regularised minimiser without S*; exact, by enumeration.
+
+    Attributes:
+        loss: of a record.
+        place: where the parameters may be.
+        ridge: mu.
+        largest: K.
+        width: Lambda.
+        persons: n.
+    """
+
+    loss: Loss
+    place: Place
+    ridge: float
+    largest: int
+    width: float
+    persons: int
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """2 Lambda."""
+        proof = "both outputs are within Lambda of the output without both sets, if k + k' <= 2 K"
+        return Sensitivity(2 * self.width, "l2", proof)
+
+    def __call__(self, total: Total, users: int) -> Floats:
+        """Shape (1 + d,)."""
+        domain = self.place.domain
+        columns = self.loss.columns(domain.d)
+        rows = np.asarray(gathered(total), np.float64)
+        if len(rows) < self.persons:  # the check of the first row
+            return np.zeros(1 + domain.d)
+        data = [
+            valid_records(self.loss, domain.d, PersonRows(row[None], columns).records)
+            for row in rows
+        ]
+
+        def f(remaining: tuple[int, ...]) -> Floats:
+            records = np.concatenate([data[i] for i in remaining])
+            return minimise(erm(self.loss, records, self.ridge, domain), _RADIUS).point
+
+        score, value = stable_score(self.persons, self.largest, self.width, f)
+        return np.concatenate([[float(score)], value])
+
+
+@dataclass(frozen=True)
+class Printed:
+    """The printed constants of Algorithms 1 and 2.
+
+    Attributes:
+        kappa: removals that are tolerated.
+        stability: Delta.
+        sigma: standard deviation of the noise per coordinate.
+    """
+
+    kappa: int
+    stability: float
+    sigma: float
+
+
+def printed(privacy: Privacy, n: int, m: int, G: float, mu: float, fail: float) -> Printed:
+    """kappa, Delta and sigma as printed, with natural logarithms and the ceiling that is meant.
+
+    Args:
+        privacy: of the release; epsilon at most 1, delta at most 1/2.
+        n: persons.
+        m: records of each.
+        G: Lipschitz constant.
+        mu: strong convexity.
+        fail: b, the chance of bottom for i.i.d. data.
+
+    Raises:
+        ParameterError: naming the condition that fails.
+    """
+    demand_range(privacy)
+    epsilon, delta = privacy.epsilon, privacy.delta
+    half, part = epsilon / 2, delta / (math.exp(epsilon) + 2)
+    kappa = math.ceil(1 + math.log(1 / part) / half)
+    r = 4 * kappa
+    if n <= r + 1:
+        raise ParameterError("n", n, f"above 4 kappa + 1 = {r + 1}")
+    spread = math.sqrt(((r + 1) * math.log(n) + math.log(1 / fail)) / m)
+    stability = 5 * G * spread / (mu * (n - r - 1))
+    sigma = math.sqrt(2 * math.log(2 / part)) * 8 * kappa * stability / half
+    return Printed(kappa, stability, sigma)
+
+
+def demand_range(privacy: Privacy) -> None:
+    """Refuse what the theorems of Ghazi et al. do not cover.
+
+    Raises:
+        ParameterError: epsilon above 1, or delta not in (0, 1/2].
+    """
+    if privacy.epsilon > 1:
+        raise ParameterError("epsilon", privacy.epsilon, "at most 1 in the theorem")
+    if not 0 < privacy.delta <= 0.5:
+        raise ParameterError("delta", privacy.delta, "above 0 and at most 1/2 in the theorem")
+
+
+class DeletionStability(CentralOptimiser[Floats | None]):
+    """DelOutputPert: a private test of stability, then the minimiser with noise, or nothing.
+
+    Formal guarantee: one tested release; any data. The result is the problem's start where the test
+    fails.
+
+    Attributes:
+        width: Lambda.
+        mechanism: the test and the noise.
+    """
+
+    unit = Unit.PERSON
+    rounds_per_user = 1
+
+    def __init__(
+        self,
+        *,
+        problem: Problem,
+        n: int,
+        privacy: Privacy,
+        width: float,
+        mechanism: TestedGaussian,
+        bound: float = math.inf,
+    ) -> None:
+        """Explicit parameters; `calibrated` chooses them.
+
+        Raises:
+            ParameterError: too many subsets to enumerate, or no strong convexity.
+        """
+        demand(problem, privacy)
+        self.problem, self.privacy, self.n = problem, privacy, integer("n", n)
+        self.width, self.mechanism = positive("width", width), mechanism
+        self.bound = bound
+        positive("ridge", problem.ridge)
+        most = 2 * mechanism.largest + 1
+        if n <= most:
+            raise ParameterError("n", n, f"above 2 K + 1 = {most}: so many are removed")
+        subsets = sum(math.comb(n, count) for count in range(most + 1))
+        if subsets > MOST_SUBSETS:
+            allowed = f"such that at most {MOST_SUBSETS} subsets are enumerated: take PhasedERM"
+            raise ParameterError("n", n, allowed)
+        place = Place.of(problem.domain)
+        self._statistic = StableMinimiser(
+            problem.loss, place, problem.ridge, mechanism.largest, width, n
+        )
+
+    @classmethod
+    def calibrated(cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any) -> Self:
+        """With the width that i.i.d. records reach with probability 0.999.
+
+        Args:
+            n: persons, a dozen or so.
+            problem: with a ridge.
+            privacy: of the release; epsilon or delta large enough that few removals are tested.
+            given: `width`.
+
+        Raises:
+            ParameterError: too many subsets to enumerate, or what it does not take.
+        """
+        demand(problem, privacy)
+        for name in given.keys() - {"width"}:
+            raise ParameterError(name, given[name], "left out: it takes width")
+        mechanism = TestedGaussian.calibrated(privacy)
+        K, strong = mechanism.largest, positive("ridge", problem.ridge)
+        if n <= 2 * K + 1:
+            raise ParameterError("n", n, f"above 2 K + 1 = {2 * K + 1}: so many are removed")
+        gamma = problem.spread * (1 + math.sqrt(2 * math.log(n / FAIL)))
+        width = 2 * (2 * K + 1) * gamma / (strong * (n - 2 * K - 1))
+        width = given.get("width", width)
+        noise = 2 * width * mechanism.noise_multiplier * math.sqrt(problem.d)
+        bound = problem.objective_lipschitz * noise
+        return cls(
+            problem=problem, n=n, privacy=privacy, width=width, mechanism=mechanism, bound=bound
+        )
+
+    @classmethod
+    def paper(cls, *, n: int, problem: Problem, privacy: Privacy, fail: float = FAIL) -> Self:
+        """The printed Delta and sigma, in the exact mechanism.
+
+        Raises:
+            ParameterError: outside the theorem's range, or too many subsets, which they always are.
+        """
+        demand(problem, privacy)
+        strong = positive("ridge", problem.ridge)
+        constants = printed(privacy, n, problem.records, problem.lipschitz, strong, fail)
+        test = TestedGaussian.calibrated(privacy)
+        noise = constants.sigma / (2 * constants.stability)
+        mechanism = TestedGaussian(test.epsilon, test.delta, noise)
+        width = constants.stability
+        return cls(problem=problem, n=n, privacy=privacy, width=width, mechanism=mechanism)
+
+    @property
+    def users(self) -> int:
+        """Number of persons n."""
+        return self.n
+
+    def check(self, rows: NDArray[Any]) -> None:
+        """Refuse a table of records: nobody would know whose they are."""
+        raise ParameterError("data", "records", "of persons, such as Persons.in_memory(...)")
+
+    def init(self) -> Floats | None:
+        """Nothing released yet."""
+        return None
+
+    def plan(self, state: Floats | None) -> Release | None:
+        """The one release."""
+        cohort = Cohort.of(0, self.n)
+        return Release.of(cohort, self._statistic, self.mechanism) if state is None else None
+
+    def update(self, state: Floats | None, estimate: Any) -> Floats:
+        """The minimiser with noise, in the domain; where the test failed, the start."""
+        if estimate is None:
+            return self.problem.origin
+        return self.problem.domain.project(np.asarray(estimate, np.float64))
+
+    def result(self, state: Floats | None) -> Floats:
+        """What was released, or the start."""
+        return self.problem.origin if state is None else state

@@ -1,0 +1,368 @@
+"""Person-level output perturbation in phases: Ghazi et al. 2023, Algorithms 3 to 6.
+
+In place of enumeration inside each phase stands the centred Lipschitz extension: it takes
+polynomial time, always releases, and holds for any data (docs/theory/user-level.md, "Centred
+Lipschitz extension").
+"""
+
+import math
+from abc import ABC
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.central.deletion_stability import demand_range, printed
+from protocols.central.gathering import gathered
+from protocols.central.optimiser import CentralOptimiser
+from protocols.central.places import Place
+from protocols.optimisation.solver import minimise
+from protocols.problems.domains import L2Ball
+from protocols.problems.erm import erm
+from protocols.problems.extension import ExtendedERM, valid_records
+from protocols.problems.losses import Loss
+from protocols.problems.objective import Objective
+from protocols.problems.problem import Problem, demand, demand_bounded
+from shuffle_sim.arrays import Floats
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.data.persons import PersonRows
+from shuffle_sim.data.population import Unit
+from shuffle_sim.errors import ParameterError, integer
+from shuffle_sim.privacy.bounds.gaussian import mu_of
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.mechanisms import Gaussian
+from shuffle_sim.protocol.release import Release, Sensitivity, Statistic, Total
+
+MAX_PHASES, GROWTH, THETA = 8, 4.0, 0.005
+"""Phases that are tried; by which factor the ridge grows; alpha as a share of the sensitivity."""
+FAIL = 1e-3
+_MAX_CONTRACTION, _MOST_RELEASES = 0.5, 6
+
+
+@dataclass(frozen=True)
+class ExtensionMinimiser(Statistic):
+    """argmin over K of mean_i h_i^{c,gamma} + (ridge/2) ||w - centre||^2, certified to alpha.
+
+    Records that the loss's constants do not hold for count as a fixed one.
+
+    Attributes:
+        loss: of a record.
+        place: K, an l2 ball.
+        ridge: lambda.
+        centre: of the ridge, (d,).
+        center: c, (d,).
+        gamma: slopes of a person's objective lie within it of c.
+        alpha: fixed before the data are looked at.
+        users: n.
+    """
+
+    loss: Loss
+    place: Place
+    ridge: float
+    centre: Floats
+    center: Floats
+    gamma: float
+    alpha: float
+    users: int
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """2 gamma/(lambda n) + 2 alpha."""
+        proof = (
+            "two extensions differ by a 2 gamma-Lipschitz function, the mean by 1/n of it, and the "
+            "objective is lambda-strongly convex; both minimisers are computed to alpha"
+        )
+        exact = 2 * self.gamma / (self.ridge * self.users)
+        return Sensitivity(exact + 2 * self.alpha, "l2", proof)
+
+    def __call__(self, total: Total, users: int) -> Floats:
+        """Shape (d,)."""
+        d, columns = self.centre.size, self.loss.columns(self.centre.size)
+        rows = np.asarray(gathered(total), np.float64)
+        persons = [
+            valid_records(self.loss, d, PersonRows(row[None], columns).records) for row in rows
+        ]
+        ball = self.place.domain
+        assert isinstance(ball, L2Ball)
+        settings = self.ridge, ball, self.centre
+        wanted = ExtendedERM(self.loss, persons, *settings, self.center, self.gamma, self.alpha)
+
+        def plain(objective: Objective) -> Floats:
+            """Without the extension; it is the minimiser where nobody is outside."""
+            flat = erm(self.loss, np.concatenate(persons), *settings)
+            return minimise(flat, self.alpha / 4).point
+
+        equal = len({len(each) for each in persons}) == 1
+        solver = plain if equal else "agd"
+        return minimise(wanted, self.alpha, solver).point
+
+
+@dataclass(frozen=True)
+class PhaseState:
+    """Where a phased output perturbation is.
+
+    Attributes:
+        phase: which.
+        release: which of the phase.
+        anchor: centre of the phase's ridge.
+        center: c.
+        gamma: around it.
+        last: the last release.
+    """
+
+    phase: int
+    release: int
+    anchor: Floats
+    center: Floats
+    gamma: float
+    last: Floats
+
+
+class PhasedOutput(CentralOptimiser[PhaseState], ABC):
+    """What both have in common: a ridge per phase, around the release of the phase before.
+
+    In a phase the first release has slopes within G of 0, the next ones within gamma of the center
+    that the release before gives: c = -lambda (t_k - t), gamma' = tau + a gamma.
+
+    Attributes:
+        ridges: lambda_i, in order; 0 in the first phase uses the problem's own strong convexity.
+        releases: k, of each phase.
+        mechanism: of each release.
+        tau: how near persons' slopes are to their mean nearly always.
+        contraction: a.
+    """
+
+    unit = Unit.PERSON
+    disjoint: ClassVar[bool]
+
+    def __init__(
+        self,
+        *,
+        problem: Problem,
+        n: int,
+        privacy: Privacy,
+        ridges: tuple[float, ...],
+        releases: int,
+        mechanism: Gaussian,
+        tau: float,
+        contraction: float = 0.0,
+        bound: float = math.inf,
+    ) -> None:
+        """Explicit parameters; `calibrated` chooses them.
+
+        Raises:
+            ParameterError: naming the parameter, its value and what is allowed.
+        """
+        demand(problem, privacy)
+        if not isinstance(problem.domain, L2Ball):
+            raise ParameterError("domain", type(problem.domain).__name__, "an L2Ball")
+        if problem.loss.smoothness() is None:
+            raise ParameterError("loss", problem.loss, "smooth: a person's slope must be one")
+        self.problem, self.privacy, self.n = problem, privacy, integer("n", n)
+        self.ridges, self.releases = tuple(ridges), integer("releases", releases)
+        self.mechanism, self.bound = mechanism, bound
+        self.tau, self.contraction = tau, contraction
+        self._place = Place.of(problem.domain)
+        for at, ridge in enumerate(self.ridges):
+            if not ridge + problem.ridge > 0:
+                raise ParameterError(f"ridges[{at}]", ridge, "above 0, or a problem with a ridge")
+        self._cohorts = self._split()
+        self.rounds_per_user = releases * (1 if self.disjoint else len(self.ridges))
+
+    def _split(self) -> list[Cohort]:
+        count = len(self.ridges)
+        if not self.disjoint:
+            return [Cohort.of(0, self.n)] * count
+        edges = [0, *np.cumsum(_sizes(self.n, count)).tolist()]
+        return [Cohort.of(low, high) for low, high in pairwise(edges)]
+
+    @property
+    def users(self) -> int:
+        """Number of persons n."""
+        return self.n
+
+    def check(self, rows: NDArray[Any]) -> None:
+        """Refuse a table of records: nobody would know whose they are."""
+        raise ParameterError("data", "records", "of persons, such as Persons.in_memory(...)")
+
+    def init(self) -> PhaseState:
+        """At the problem's start."""
+        return self._begun(0, self.problem.origin)
+
+    def _begun(self, phase: int, at: Floats) -> PhaseState:
+        return PhaseState(phase, 0, at, np.zeros(self.problem.d), self.problem.lipschitz, at)
+
+    def plan(self, state: PhaseState) -> Release | None:
+        """The next minimiser."""
+        if state.phase == len(self.ridges):
+            return None
+        cohort, ridge = self._cohorts[state.phase], self.ridges[state.phase]
+        own = self.problem.ridge
+        strong = ridge + own
+        exact = 2 * state.gamma / (strong * cohort.size)
+        statistic = ExtensionMinimiser(
+            self.problem.loss,
+            self._place,
+            strong,
+            np.asarray(ridge / strong * state.anchor),
+            state.center,
+            state.gamma,
+            THETA * exact,
+            cohort.size,
+        )
+        return Release.of(cohort, statistic, self.mechanism)
+
+    def update(self, state: PhaseState, estimate: Any) -> PhaseState:
+        """The next center; after the last release, the next phase is around it."""
+        point = np.asarray(estimate, np.float64)
+        if state.release + 1 == self.releases:
+            return self._begun(state.phase + 1, point)
+        ridge, own = self.ridges[state.phase], self.problem.ridge
+        center = -(ridge * (point - state.anchor) + own * point)
+        gamma = min(self.problem.lipschitz, self.tau + self.contraction * state.gamma)
+        return replace(state, release=state.release + 1, center=center, gamma=gamma, last=point)
+
+    def result(self, state: PhaseState) -> Floats:
+        """The last release, in the domain."""
+        return self.problem.domain.project(state.last)
+
+    @classmethod
+    def calibrated(cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any) -> Self:
+        """With the smallest bound over ridges, phases and releases.
+
+        Args:
+            n: persons.
+            problem: smooth, over an l2 ball, with its nominal number of records. With a ridge, the
+                first phase takes no other one (Algorithms 5 and 6).
+            privacy: of the run; delta above 0.
+            given: `phases` and `releases` of each.
+
+        Raises:
+            ParameterError: what it does not take.
+        """
+        demand(problem, privacy)
+        demand_bounded(problem)
+        for name in given.keys() - {"phases", "releases"}:
+            raise ParameterError(name, given[name], "left out: it takes phases and releases")
+        mu = mu_of(privacy.epsilon, privacy.delta)
+        phases, releases = given.get("phases"), given.get("releases")
+        tried = range(1, MAX_PHASES + 1) if phases is None else (integer("phases", phases),)
+        each = (
+            range(1, _MOST_RELEASES + 1) if releases is None else (integer("releases", releases),)
+        )
+        found = [
+            case
+            for count in tried
+            for k in each
+            if (case := cls._best(n, problem, mu, count, k)) is not None
+        ]
+        if not found:
+            raise ParameterError("n", n, "larger: the noise would be as large as the centers")
+        bound, ridges, k, sigma, tau, a = min(found)
+        own: dict[str, Any] = {"ridges": ridges, "releases": k, "mechanism": Gaussian(sigma)}
+        return cls(
+            problem=problem, n=n, privacy=privacy, tau=tau, contraction=a, bound=bound, **own
+        )
+
+    @classmethod
+    def _best(
+        cls, n: int, problem: Problem, mu: float, count: int, k: int
+    ) -> tuple[float, tuple[float, ...], int, float, float, float] | None:
+        """(bound, ridges, k, sigma, tau, a) of the smallest bound; None where it cannot work."""
+        sizes = _sizes(n, count) if cls.disjoint else [n] * count
+        least = min(sizes)
+        if least < 2:
+            return None
+        sigma = math.sqrt(k if cls.disjoint else k * count) / mu * (1 + 1e-12)
+        d, G, m, R = problem.d, problem.lipschitz, problem.records, problem.reach
+        log = math.sqrt(2 * math.log(1 / FAIL))
+        a = 2 * sigma / least * (math.sqrt(d) + log) * (1 + THETA)
+        tau = min(G, problem.spread * (1 + math.sqrt(2 * math.log(n / FAIL))))
+        if k > 1 and not (a < _MAX_CONTRACTION and tau < G):
+            return None
+        gamma = G
+        for _ in range(k - 1):
+            gamma = min(G, tau + a * gamma)
+        best: tuple[float, tuple[float, ...]] = (math.inf, ())
+        strong = problem.strong_convexity
+        scale = G / R * (sigma * math.sqrt(d) * gamma / G / n + 1 / math.sqrt(n * m))
+        for base in np.geomspace(1e-3, 1e3, 60) * scale:
+            ridges = tuple(float(base) * GROWTH**at for at in range(count))
+            if problem.ridge > 0:  # Algorithms 5 and 6
+                ridges = (0.0, *ridges[:-1])
+            bound, before = 0.0, R**2
+            for ridge, size in zip(ridges, sizes, strict=True):
+                bound += ridge / 2 * before
+                if cls.disjoint:
+                    bound += 2 * G**2 / ((ridge + strong) * size * m)
+                spread = 2 * gamma * (1 + THETA) / ((ridge + problem.ridge) * size) * sigma
+                before = d * spread**2
+                if ridge == 0:
+                    before += 4 * G**2 / (strong**2 * size * m) if cls.disjoint else 0.0
+            bound += problem.objective_lipschitz * math.sqrt(d) * spread
+            best = min(best, (bound, ridges))
+        return best[0], best[1], k, sigma, tau, a
+
+    @classmethod
+    def paper(
+        cls, *, n: int, problem: Problem, privacy: Privacy, phases: int | None = None
+    ) -> Self:
+        """The printed ridges, phases and noise, in the mechanism that is proven here.
+
+        Each release has the noise that `DeletionStability.paper` states for the phase, never less
+        than is needed here.
+
+        Raises:
+            ParameterError: naming the condition of the theorems that fails.
+        """
+        demand(problem, privacy)
+        m, d, G, R = problem.records, problem.d, problem.lipschitz, problem.reach
+        epsilon, delta = privacy.epsilon, privacy.delta
+        demand_range(privacy)
+        least = math.log(1 / delta) * math.log(max(m, 2)) / epsilon if 0 < delta < 1 else math.inf
+        if cls.disjoint:
+            count = math.floor(math.log2(max(1.0, n * epsilon / math.log(1 / delta))))
+            each = privacy
+        else:
+            count = math.ceil(math.log2(n * m))
+            each = Privacy(epsilon / count, delta / count)
+        if phases is not None:
+            count = integer("phases", phases)
+        if count < 1 or n < least:
+            raise ParameterError("n", n, f"at least ln(1/delta) ln(m)/epsilon = {least:.4g}")
+        base = G * math.sqrt(d) / (R * n * math.sqrt(m))
+        ridges = tuple(base * 4.0**at for at in range(1, count + 1))
+        size = min(_sizes(n, count)) if cls.disjoint else n
+        constants = printed(each, size, m, 2 * G, 1.0, 1 / (n * m) / count)
+        exact = 2 * G / size  # of a release here, at ridge 1
+        own: dict[str, Any] = {"ridges": ridges, "releases": 1, "tau": G}
+        mechanism = Gaussian(constants.sigma / exact)
+        return cls(problem=problem, n=n, privacy=privacy, mechanism=mechanism, **own)
+
+
+class PhasedERM(PhasedOutput):
+    """Algorithms 3 and 5: every phase asks all persons; for the excess on their own objective.
+
+    Formal guarantee: one Gaussian event for each release, composed over all phases; any data.
+    """
+
+    disjoint = False
+
+
+class PhasedSCO(PhasedOutput):
+    """Algorithms 4 and 6: phases over disjoint persons; for the population's excess.
+
+    Formal guarantee: one Gaussian event for each release of the one phase a person is in. The
+    printed ridge G sqrt(d)/(R n sqrt(m)) lacks 1/sqrt(n m), without which the bound does not fall
+    with n; here it is searched.
+    """
+
+    disjoint = True
+
+
+def _sizes(n: int, count: int) -> list[int]:
+    """n/2, n/4, ..., and the last takes the rest."""
+    sizes = [n >> (at + 1) for at in range(count - 1)]
+    return [*sizes, n - sum(sizes)]

@@ -1,0 +1,235 @@
+"""Carried-centre clipping: values are clipped around what was released before, not around 0.
+
+Persons' mean gradients are near each other, at L/sqrt(m). The released mean of one round is a good
+center of the next. The radius follows from what is public: the noise, the spread that is stated,
+and how far the question moved. Any center and any radius are private (docs/theory/user-level.md);
+a bad one is only inaccurate.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import scipy
+
+from protocols.optimisation.choices import Choices
+from protocols.optimisation.setting import Setting
+from shuffle_sim.arrays import Floats
+from shuffle_sim.errors import ParameterError, integer, positive, real
+
+CENTERS = ("carried", "fixed")
+DEVIATIONS, FAIL = (3.0, 4.0, 5.0), 1e-3
+"""u that are tried: at 3 the clip bias is 0.0034 L/sqrt(m), at 4 it is 0.00008 L/sqrt(m); and the
+chance of noise longer than planned.
+"""
+MAX_CONTRACTION = 0.7
+_RECENTRINGS = 4  # numbers of rounds before each step that are tried where a loss has kinks
+
+
+@dataclass(frozen=True, kw_only=True)
+class Centring:
+    """How center and radius go on from round to round, by public numbers only.
+
+    Attributes:
+        limit: L, within which every value is.
+        spread: tau, how far from the mean persons' values are nearly always; L: no center is used.
+        contraction: a, the noise of a released mean as a share of its radius, nearly always.
+        drift: beta, by how much values move where the question moves by 1.
+        coarse: rounds before the first step, which only find the center.
+        recentring: rounds before each step that only renew the center.
+    """
+
+    limit: float
+    spread: float
+    contraction: float = 0.0
+    drift: float = 0.0
+    coarse: int = 0
+    recentring: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the ranges; a radius of 0 would let nothing through for ever."""
+        positive("norm_bound", self.limit)
+        positive("spread", self.spread)
+        real("contraction", self.contraction, 0.0, 1.0, closed=(True, False))
+        real("drift", self.drift, 0.0, math.inf, closed=(True, True))
+        integer("coarse", self.coarse, 0)
+        integer("recentring", self.recentring, 0)
+
+    @classmethod
+    def fixed(cls, limit: float) -> "Centring":
+        """Clipping at L around 0 in every round."""
+        return cls(limit=limit, spread=limit)
+
+    @property
+    def carried(self) -> bool:
+        """Whether a center is ever used."""
+        return self.spread < self.limit
+
+    def rounds(self, steps: int) -> int:
+        """Of interaction, for so many steps."""
+        return self.coarse + steps * (self.recentring + 1)
+
+    def is_step(self, index: int) -> bool:
+        """Whether a round takes a step."""
+        turn = self.recentring + 1
+        return index >= self.coarse and (index - self.coarse) % turn == self.recentring
+
+    def following(self, estimate: Floats, radius: float, moved: float) -> tuple[Floats, float]:
+        """(center, radius) of the next round.
+
+        Args:
+            estimate: the released mean.
+            radius: with which it was asked for.
+            moved: how far the next question is from this one.
+        """
+        after = self.spread + self.contraction * radius
+        if moved > 0:  # drift may be infinite
+            after += self.drift * moved
+        if after < self.limit:
+            return estimate, after
+        return np.zeros_like(estimate), self.limit
+
+    @property
+    def rate(self) -> float:
+        """By which a radius shrinks from step to step: a^(k+1)."""
+        return float(self.contraction ** (self.recentring + 1))
+
+    def first(self) -> float:
+        """The radius of the first step."""
+        if not self.carried:
+            return self.limit
+        times = self.coarse + self.recentring
+        shrunk = self.contraction**times
+        level = self.spread * (1 - shrunk) / (1 - self.contraction)
+        return min(self.limit, float(level + shrunk * self.limit))
+
+    def radii(self, moves: Floats) -> Floats:
+        """Radii of the steps, at most, where the question moves by `moves` between them.
+
+        Args:
+            moves: shape (steps - 1,).
+        """
+        turn, found = self.contraction**self.recentring, [self.first()]
+        level = self.spread * (1 - self.rate) / (1 - self.contraction)
+        for moved in moves:
+            pushed = self.drift * float(moved) if moved > 0 else 0.0
+            found.append(min(self.limit, level + self.rate * found[-1] + turn * pushed))
+        return np.array(found)
+
+
+def squared_unit(setting: Setting, batch: int, rounds: int) -> float:
+    """kappa^2 = E ||noise||^2 of a mean over `batch` values in the unit ball, asked `rounds` times.
+
+    Raises:
+        ParameterError: the center would be noise.
+    """
+    return setting.squared_noise(batch, rounds) / setting.problem.lipschitz**2
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What is assumed of persons, to set radii: T4 and T9 of docs/theory/user-level.md.
+
+    Attributes:
+        batch: persons n_b of a round.
+        records: m.
+        length: bound of the deviation of one record's value from its mean: L, or as declared.
+        deviations: u.
+        fail: chance of noise longer than planned, in a round.
+    """
+
+    batch: int
+    records: int
+    length: float
+    deviations: float = DEVIATIONS[0]
+    fail: float = FAIL
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        real("deviations", self.deviations, 0.0, math.inf, closed=(True, False))
+        real("fail", self.fail, 0.0, 1.0, closed=(False, False))
+
+    @classmethod
+    def tried(cls, setting: Setting, choices: Choices, batch: int) -> "list[Spread]":
+        """In a setting; `deviations` and `fail` may be given."""
+        given, fail = choices["deviations"], choices["fail"]
+        problem = setting.problem
+        # A spread of 0 is allowed where steps are planned; a radius must stay above 0.
+        length = max(problem.spread * math.sqrt(problem.records), 1e-6 * problem.lipschitz)
+        return [
+            cls(batch, problem.records, length, u, FAIL if fail is None else fail)
+            for u in (DEVIATIONS if given is None else (given,))
+        ]
+
+    @property
+    def tail(self) -> float:
+        """sqrt(2 ln(1/fail))."""
+        return math.sqrt(2 * math.log(1 / self.fail))
+
+    @property
+    def tau(self) -> float:
+        """Persons from their mean, and the mean of a batch from the population's."""
+        each = self.length / math.sqrt(self.records)
+        return each * (
+            1 + self.deviations + (1 + max(self.deviations, self.tail)) / math.sqrt(self.batch)
+        )
+
+    def contraction(self, squared_noise: float, d: int) -> float:
+        """a, for kappa^2 = `squared_noise`."""
+        return math.sqrt(squared_noise / d) * (math.sqrt(d) + self.tail)
+
+    def bias(self, epsilon: float, delta: float, limit: float) -> float:
+        """Of a released mean by clipping, at most; persons who are asked again cost e^epsilon."""
+        each = self.length / math.sqrt(self.records)
+        beyond = math.sqrt(2 * math.pi) * float(scipy.special.ndtr(-self.deviations))
+        return math.exp(epsilon) * each * beyond + 2 * limit * delta
+
+
+def candidates(
+    setting: Setting, choices: Choices, batch: int, rounds: int, squared_noise: float
+) -> Iterator[tuple[Centring, int, float]]:
+    """(centring, steps, clip bias) that fit in `rounds`, with drift 0 yet: none, then carried ones.
+
+    Args:
+        setting: what for.
+        choices: `center`, `coarse`, `recentring`, `deviations` and `fail` may be given.
+        batch: persons of a round.
+        rounds: of interaction.
+        squared_noise: kappa^2 in each of them.
+    """
+    problem, asked = setting.problem, choices["center"]
+    if asked not in (None, *CENTERS):
+        raise ParameterError("center", asked, f"one of {', '.join(CENTERS)}")
+    limit, spreads = problem.lipschitz, Spread.tried(setting, choices, batch)
+    if asked != "carried":
+        yield Centring.fixed(limit), rounds, 0.0
+    if asked == "fixed":
+        return
+    again = batch == setting.n and rounds > 1
+    asked_again = (setting.privacy.epsilon, setting.privacy.delta) if again else (0.0, 0.0)
+    for spread in spreads:
+        a, tau = spread.contraction(squared_noise, problem.d), spread.tau
+        if tau >= limit or a >= MAX_CONTRACTION:
+            continue
+        times = 1 + math.ceil(math.log(limit / tau) / -math.log(a)) if a > 0 else 1
+        coarse = times if choices["coarse"] is None else integer("coarse", choices["coarse"], 0)
+        given = choices["recentring"]
+        tried = range(1 if problem.smooth else _RECENTRINGS)
+        for k in tried if given is None else (integer("recentring", given, 0),):
+            steps = (rounds - coarse) // (k + 1)
+            if steps >= 1:
+                made = Centring(
+                    limit=limit,
+                    spread=tau,
+                    contraction=a,
+                    coarse=rounds - steps * (k + 1),
+                    recentring=k,
+                )
+                yield made, steps, spread.bias(*asked_again, limit)
+
+
+def with_drift(centring: Centring, beta: float) -> Centring:
+    """The same where values move by beta; without a center nothing follows them."""
+    return dataclasses.replace(centring, drift=beta) if centring.carried else centring

@@ -1,0 +1,538 @@
+"""Person-level optimisation in the shuffle model: carried-centre clipping.
+
+A person sends the mean gradient over its records, less a public center, clipped to a public radius
+(`Centring`). The theory, with proofs, is in docs/theory/user-level.md. Prior art in the central
+model: Levy et al. 2021; Ghazi et al. 2023; Asi and Liu 2024; Lowy, Liu and Asi 2024.
+"""
+
+import dataclasses
+import math
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.optimisation.acceleration import (
+    AcceleratedState,
+    Schedule,
+    balanced_smoothing,
+    envelope_error,
+    smoothing_for,
+)
+from protocols.optimisation.base import DivergedError, OptimiserState
+from protocols.optimisation.centring import (
+    Centring,
+    candidates,
+    squared_unit,
+    with_drift,
+)
+from protocols.optimisation.choices import Choices
+from protocols.optimisation.setting import MAX_ROUNDS, Setting, batching
+from protocols.problems.per_person import MeanGradient, MeasuredGradient
+from protocols.problems.problem import demand_bounded
+from protocols.shuffle.noisy_mean import NoisyMean
+from protocols.shuffle.optimiser import FirstOrder
+from protocols.shuffle.sgd import AverageState
+from shuffle_sim.arrays import Floats
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.data.population import Unit
+from shuffle_sim.errors import ParameterError, integer, positive
+from shuffle_sim.privacy.planner import SumSpec
+from shuffle_sim.protocol.base import RoundSpec
+
+_SLACK = 1.05  # of the bound, for fewer rounds
+_INSIDE, _GAIN = 0.95, 2.0  # of radius tuning: the share within the radius, and how fast
+_GRID = 40
+
+InnerT = TypeVar("InnerT", bound=OptimiserState)
+
+
+@dataclass(frozen=True)
+class CarriedState(OptimiserState, Generic[InnerT]):
+    """The optimiser's own state, and what the next round clips with.
+
+    Attributes:
+        inner: of the optimiser.
+        center: c.
+        radius: rho.
+        spread: tau; it changes where the radius is tuned.
+    """
+
+    inner: InnerT
+    center: Floats
+    radius: float
+    spread: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is chosen before any bits are searched.
+
+    Attributes:
+        bound: of the excess loss.
+        batch: persons of a round.
+        rounds: of interaction.
+        steps: T.
+        centring: with its drift.
+        bias: of a released mean by clipping, at most.
+        facts: what the optimiser's own parameters follow from.
+    """
+
+    bound: float
+    batch: int
+    rounds: int
+    steps: int
+    centring: Centring
+    bias: float
+    facts: tuple[float, ...] = ()
+
+
+@dataclass(kw_only=True, eq=False)
+class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
+    """What the person-level optimisers share: centres, radii, and the round's query.
+
+    Formal guarantee, for persons with all their records: whatever the data, the center and the
+    radius are functions of earlier releases, and a person's clipped value lies in the ball of that
+    radius. So each round costs the event of its private mean, whatever the radius. Rounds compose
+    adaptively where persons answer again, in parallel where batches are disjoint.
+
+    Attributes:
+        centring: how center and radius follow.
+        floor: a public lower limit of the spread; it makes the run tune the spread by one more
+            coordinate, which is charged. None: no tuning.
+    """
+
+    unit = Unit.PERSON
+    one_shot = False
+    takes: ClassVar[tuple[str, ...]]
+
+    centring: Centring
+    floor: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check that mean and centring fit the problem, and the batches the persons."""
+        super().__post_init__()
+        if self.mean.batch < self.n:
+            batching(self.n, self.mean.batch, self.rounds)
+        if self.floor is not None:
+            positive("floor", self.floor)
+        d, bound = _shape(self.problem.d, self.centring.limit, self.floor)
+        if (self.mean.d, self.mean.norm_bound) != (d, bound):
+            allowed = f"of {d} coordinates with norm bound {bound:g}"
+            raise ParameterError("mean", (self.mean.d, self.mean.norm_bound), allowed)
+        if self.mean.within(bound / 2).event != self.mean.event:
+            raise ParameterError("mean", self.mean, "without a rotation: radii change")
+        if self.rounds < self.centring.rounds(1):
+            allowed = f"at least {self.centring.rounds(1)}: one step after the coarse rounds"
+            raise ParameterError("rounds", self.rounds, allowed)
+
+    @property
+    def steps(self) -> int:
+        """T."""
+        return (self.rounds - self.centring.coarse) // (self.centring.recentring + 1)
+
+    @property
+    def rounds_per_user(self) -> int:
+        """Every person answers in every round, or once where batches are disjoint."""
+        return self.rounds if self.mean.batch == self.n else 1
+
+    @property
+    def vocabulary(self) -> tuple[type, ...]:
+        """What a round may broadcast."""
+        return (self._query, type(self.mean.randomizer), type(self.problem.loss))
+
+    @property
+    def _query(self) -> type[MeanGradient]:
+        return MeanGradient if self.floor is None else MeasuredGradient
+
+    def check(self, rows: NDArray[Any]) -> None:
+        """Refuse a table of records: nobody would know whose they are."""
+        raise ParameterError("data", "records", "of persons, such as Persons.in_memory(...)")
+
+    @abstractmethod
+    def begin(self, theta: Floats) -> InnerT:
+        """The optimiser's own state there."""
+
+    @abstractmethod
+    def where(self, inner: InnerT) -> Floats:
+        """Where it asks for a gradient."""
+
+    @abstractmethod
+    def advance(self, inner: InnerT, gradient: Floats) -> InnerT:
+        """Its state after a gradient of the objective."""
+
+    @abstractmethod
+    def output(self, inner: InnerT) -> Floats:
+        """Its result."""
+
+    def init_at(self, theta: Floats) -> CarriedState[InnerT]:
+        """Nothing is known: the center is 0, and nobody is cut."""
+        zero, limit = np.zeros(self.problem.d), self.centring.limit
+        return CarriedState(0, self.begin(theta), zero, limit, self.centring.spread)
+
+    def point(self, state: CarriedState[InnerT]) -> Floats:
+        """Where the next gradient is asked for."""
+        return self.where(state.inner)
+
+    def step(self, state: CarriedState[InnerT], gradient: Floats) -> CarriedState[InnerT]:
+        """The state with the optimiser's step."""
+        return dataclasses.replace(state, inner=self.advance(state.inner, gradient))
+
+    def result(self, state: CarriedState[InnerT]) -> Floats:
+        """The optimiser's."""
+        return self.output(state.inner)
+
+    def cohort(self, state: CarriedState[InnerT]) -> Cohort:
+        """Everybody, or the next batch."""
+        if self.mean.batch == self.n:
+            return Cohort.of(0, self.n)
+        return super().cohort(state)
+
+    def plan(self, state: CarriedState[InnerT]) -> RoundSpec | None:
+        """The next round: the mean of what is within the radius of the center."""
+        if state.round >= self.rounds:
+            return None
+        about = self.problem.loss, self.point(state), self.smoothing, state.center
+        query = (
+            MeanGradient(*about)
+            if self.floor is None
+            else MeasuredGradient(*about, radius=state.radius)
+        )
+        _, bound = _shape(self.problem.d, state.radius, self.floor)
+        return self.mean.within(bound).spec(self.cohort(state), query)
+
+    def update(self, state: CarriedState[InnerT], estimate: Any) -> CarriedState[InnerT]:
+        """The center is added; a step where one is due; then the next center and radius.
+
+        Raises:
+            DivergedError: if the state is not finite any more.
+        """
+        offset, spread = self._tuned(np.asarray(estimate, np.float64), state)
+        mean, asked_at = offset + state.center, self.point(state)
+        after = state
+        if self.centring.is_step(state.round):
+            after = self.step(state, mean + self.problem.ridge * asked_at)
+        moved = float(np.linalg.norm(self.point(after) - asked_at))
+        if not (np.isfinite(mean).all() and math.isfinite(moved)):
+            raise DivergedError(state.round)
+        centring = dataclasses.replace(self.centring, spread=spread)
+        center, radius = centring.following(mean, state.radius, moved)
+        return CarriedState(state.round + 1, after.inner, center, radius, spread)
+
+    def _tuned(self, estimate: Floats, state: CarriedState[InnerT]) -> tuple[Floats, float]:
+        """The first d coordinates, and the spread that the last one asks for."""
+        if self.floor is None:
+            return estimate, state.spread
+        share = (1 + float(estimate[-1]) * math.sqrt(self.problem.d) / state.radius) / 2
+        spread = state.spread * math.exp(-_GAIN * (min(1.0, max(0.0, share)) - _INSIDE))
+        return estimate[:-1], min(self.centring.limit, max(self.floor, spread))
+
+    @classmethod
+    @abstractmethod
+    def _planned(cls, setting: Setting, choices: Choices, case: Plan, noise: float) -> Plan:
+        """A case with its bound, drift and facts.
+
+        Args:
+            setting: what for.
+            choices: what is given.
+            case: with batch, rounds, steps and centring.
+            noise: kappa^2 of a round, for values in the unit ball.
+        """
+
+    @classmethod
+    def _cases(cls, setting: Setting, choices: Choices) -> Iterator[tuple[int, int]]:
+        """(batch, rounds) to be tried."""
+        most = min(setting.max_rounds_per_user, MAX_ROUNDS)
+        if choices["rounds"] is not None:
+            yield setting.n, integer("rounds", choices["rounds"])
+            return
+        for rounds in np.unique(np.geomspace(1, most, _GRID).round().astype(int)).tolist():
+            yield setting.n, rounds
+
+    @classmethod
+    def _plan_for(cls, setting: Setting, choices: Choices) -> Plan:
+        """The fewest rounds whose bound is within 5 % of the best."""
+        demand_bounded(setting.problem)
+        found = [
+            plan
+            for batch, rounds in cls._cases(setting, choices)
+            for plan in cls._plans(setting, choices, batch, rounds, None)
+        ]
+        if not found:
+            allowed = (
+                "fixed: the center would be noise, or the spread is no smaller than L; it takes "
+                "more persons, more records or a larger epsilon"
+            )
+            raise ParameterError("center", choices["center"], allowed)
+        return _fewest(found)
+
+    @classmethod
+    def _plans(
+        cls, setting: Setting, choices: Choices, batch: int, rounds: int, noise: float | None
+    ) -> list[Plan]:
+        """All cases of a batch and a number of rounds; `noise` kappa^2 if the bits are known."""
+        times = rounds if batch == setting.n else 1
+        if noise is None:
+            noise = squared_unit(setting, batch, times)
+        return [
+            cls._planned(
+                setting, choices, Plan(math.inf, batch, rounds, steps, centring, bias), noise
+            )
+            for centring, steps, bias in candidates(setting, choices, batch, rounds, noise)
+        ]
+
+    @classmethod
+    def best(cls, setting: Setting, choices: Choices) -> tuple[int, int, float]:
+        """The smallest bound, over centred and fixed clipping."""
+        plan = cls._plan_for(setting, choices)
+        return plan.batch, plan.rounds, plan.bound
+
+    @classmethod
+    def _prepared(cls, setting: Setting, choices: Choices) -> tuple[Plan, NoisyMean]:
+        """The plan for the noise really used, recorded in the choices; and the private mean."""
+        first = cls._plan_for(setting, choices)
+        times = first.rounds if first.batch == setting.n else 1
+        problem, floor = setting.problem, choices["floor"]
+        d, bound = _shape(problem.d, problem.lipschitz, floor)
+        spec = SumSpec(first.batch, d, setting.privacy, times, setting.honest_fraction)
+        mean = NoisyMean.calibrated(spec, bound, setting.noise_ratio, setting.encoding)
+        noise = mean.squared_noise_in(setting, times) / problem.lipschitz**2
+        plans = cls._plans(setting, choices, first.batch, first.rounds, noise) or [first]
+        plan = _fewest(plans)
+        centring = plan.centring
+        loss = f"kappa = {math.sqrt(noise):.4g}, m = {problem.records}"
+        choices.choose("trust", setting.trust, loss)
+        choices.choose("batch", plan.batch, "smallest bound")
+        choices.choose(
+            "rounds", plan.rounds, f"fewest within 5 % of the best bound {plan.bound:.4g}"
+        )
+        fixed = [each.bound for each in plans if not each.centring.carried]
+        beside = f"; fixed at L: {fixed[0]:.4g}" if fixed else ""
+        kind = "carried" if centring.carried else "fixed"
+        choices.choose("center", kind, f"bound {plan.bound:.4g}{beside}")
+        if centring.carried:
+            facts = f"a = {centring.contraction:.3g}, tau = {centring.spread:.3g}"
+            choices.choose("coarse", centring.coarse, f"{facts}, L = {centring.limit:.3g}")
+            choices.choose("recentring", centring.recentring, "smallest bound")
+            if plan.batch == setting.n:
+                choices.reasons["bound"] = "assumes that clipped descent is as stable as plain one"
+        return plan, mean
+
+
+def _fewest(plans: list[Plan]) -> Plan:
+    """Centred, unless the bound of fixed clipping is more than 5 % smaller; the fewest rounds.
+
+    Bounds are loose in how far steps move, and measured losses favour the center.
+    """
+    least = _SLACK * min(plan.bound for plan in plans)
+    near = [plan for plan in plans if plan.bound <= least]
+    if any(plan.centring.carried for plan in near):
+        near = [plan for plan in near if plan.centring.carried]
+    return min(near, key=lambda plan: (plan.rounds * plan.batch, plan.centring.spread, plan.bound))
+
+
+def _shape(d: int, radius: float, floor: float | None) -> tuple[int, float]:
+    """(coordinates, norm bound) of what persons send."""
+    return (d, radius) if floor is None else (d + 1, radius * math.sqrt(1 + 1 / d))
+
+
+def _tail(steps: int) -> int:
+    """How many of the last iterates are averaged: half of them."""
+    return (steps + 1) // 2
+
+
+@dataclass(kw_only=True, eq=False)
+class UserLevelGD(UserLevel[AverageState]):
+    """Gradient descent over all persons in every round; the result averages the last iterates.
+
+    These are the last h = ceil(T/2). With rho the radii's root mean square and kappa^2 a round's
+    noise in the unit ball, the gap is R^2/(2 eta h) + (T/h) eta (kappa rho)^2/(2 (1 - eta beta)) on
+    the persons' own objective, plus T/h times the clip bias times the diameter, plus
+    L spread eta (T-1)/(n m) for generalising. The last term is an assumption (stability of descent
+    without clipping), and so is that records are i.i.d.
+
+    Attributes:
+        eta: the step.
+    """
+
+    takes = (
+        *("rounds", "eta", "smoothing", "center", "coarse", "recentring"),
+        *("deviations", "fail", "floor"),
+    )
+    """Rounds of interaction, the coarse ones included; the step; beta of the envelope; "carried" or
+    "fixed"; k0; k; u; the chance of more noise than planned; as of the attribute.
+    """
+
+    eta: float
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        super().__post_init__()
+        positive("eta", self.eta)
+
+    def begin(self, theta: Floats) -> AverageState:
+        """Nothing averaged yet."""
+        return AverageState(0, theta, np.zeros(self.problem.d))
+
+    def where(self, inner: AverageState) -> Floats:
+        """theta_t."""
+        return inner.theta
+
+    def advance(self, inner: AverageState, gradient: Floats) -> AverageState:
+        """Proj(theta_t - eta g_t); the last half is added up."""
+        after = self.problem.domain.project(inner.theta - self.eta * gradient)
+        done = inner.round + 1
+        late = done > self.steps - _tail(self.steps)
+        return AverageState(done, after, inner.total + after if late else inner.total)
+
+    def output(self, inner: AverageState) -> Floats:
+        """The average of the last half; before it, the last iterate."""
+        count = inner.round - (self.steps - _tail(self.steps))
+        return inner.total / count if count > 0 else inner.theta
+
+    @classmethod
+    def _planned(cls, setting: Setting, choices: Choices, case: Plan, noise: float) -> Plan:
+        """The step with the smallest bound."""
+        problem, centring, T = setting.problem, case.centring, case.steps
+        kinks, length, R = not problem.smooth, problem.objective_lipschitz, setting.distance
+        beta = problem.smoothness()
+        stable = 1 / max(problem.ridge, 1e-300) if kinks else 1 / max(beta, 1e-300)
+        scale = R / (length * math.sqrt(T))
+        etas = np.minimum(np.geomspace(1e-5, 1e5, 400) * scale, 0.95 * stable)
+        if choices["eta"] is not None:
+            etas = np.array([positive("eta", choices["eta"])])
+        drift = 1 / etas + problem.ridge if kinks else np.full(etas.size, beta)
+        smooth = etas * drift < 1
+        limit, kappa = centring.limit, math.sqrt(noise)
+        radius = np.full(etas.size, limit)
+        if centring.carried:
+            # sum |move|^2 <= 4 eta (L R + eta sum |noise|^2), where eta beta <= 1.
+            still = np.where(smooth, 2 * np.sqrt(etas * length * R / T), etas * length)
+            pushed = centring.contraction**centring.recentring * drift / (1 - centring.rate)
+            level = centring.spread / (1 - centring.contraction) + pushed * still
+            held = 1 - pushed * 2 * etas * kappa
+            start = centring.first() / math.sqrt(T * (1 - centring.rate**2))
+            found = np.where(held > 0, level / np.maximum(held, 1e-12), np.inf) + start
+            radius = np.minimum(limit, found)
+        loss = noise * radius**2
+        general = problem.lipschitz * problem.spread / math.sqrt(problem.records)
+        cost = etas * general * (T - 1) / case.batch
+        tail = _tail(T)
+        plain = etas * (length**2 + loss) / 2
+        if kinks:
+            plain = plain + etas * problem.lipschitz**2 / 2 * (tail / T)
+        descent = np.where(smooth, etas * loss / (2 * np.maximum(1 - etas * drift, 1e-12)), np.inf)
+        each = np.minimum(plain, descent) + case.bias * problem.domain.diameter
+        bounds = R**2 / (2 * etas * tail) + T / tail * each + cost
+        at = int(np.argmin(bounds))
+        made = with_drift(centring, float(drift[at]))
+        return dataclasses.replace(
+            case, bound=float(bounds[at]), centring=made, facts=(float(etas[at]),)
+        )
+
+    @classmethod
+    def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
+        """The step and the centring with the smallest bound for the noise really used."""
+        plan, mean = cls._prepared(setting, choices)
+        (best,) = plan.facts
+        eta = positive("eta", choices.choose("eta", best, f"smallest bound {plan.bound:.4g}"))
+        smoothing = smoothing_for(setting.problem, choices, 1 / eta, "1/eta")
+        own: dict[str, Any] = {"rounds": plan.rounds, "eta": eta, "smoothing": smoothing}
+        own |= {"bound": plan.bound, "centring": plan.centring, "floor": choices["floor"]}
+        return cls.made(setting, mean, choices, **own)
+
+
+@dataclass(kw_only=True, eq=False)
+class UserLevelACSA(UserLevel[AcceleratedState]):
+    """Accelerated descent: over all persons in every round, or over disjoint batches.
+
+    Gap: that of the schedule for sigma^2 = (kappa rho)^2, the radii weighted by t^2 as the steps
+    are, with spread^2/n_b for disjoint batches; plus the envelope's error, plus the clip bias times
+    the diameter. Over all persons the gap is that on their own objective, and generalisation is not
+    in it.
+
+    Attributes:
+        schedule: weights and steps; its rounds are T.
+    """
+
+    takes = (
+        *("batch", "rounds", "smoothing", "center", "coarse", "recentring"),
+        *("deviations", "fail", "floor"),
+    )
+    """Persons in a round, below n for disjoint batches; else as of `UserLevelGD`."""
+
+    schedule: Schedule
+
+    def __post_init__(self) -> None:
+        """Check that the schedule has as many steps as there are."""
+        super().__post_init__()
+        if self.schedule.rounds != self.steps:
+            raise ParameterError("schedule.rounds", self.schedule.rounds, f"{self.steps} steps")
+
+    def begin(self, theta: Floats) -> AcceleratedState:
+        """Both sequences start there."""
+        return AcceleratedState(0, theta, theta)
+
+    def where(self, inner: AcceleratedState) -> Floats:
+        """theta_md; after the last step the aggregate."""
+        return inner.aggregate if inner.round >= self.steps else self.schedule.middle(inner)
+
+    def advance(self, inner: AcceleratedState, gradient: Floats) -> AcceleratedState:
+        """One step of the schedule."""
+        return self.schedule.step(inner, gradient, self.problem.domain)
+
+    def output(self, inner: AcceleratedState) -> Floats:
+        """theta_ag."""
+        return inner.aggregate
+
+    @classmethod
+    def _cases(cls, setting: Setting, choices: Choices) -> Iterator[tuple[int, int]]:
+        """Everybody in every round; and disjoint batches."""
+        batch, rounds, n = choices["batch"], choices["rounds"], setting.n
+        if batch is None or batch == n:
+            yield from super()._cases(setting, choices)
+        if batch == n:
+            return
+        if batch is None and rounds is None:
+            times = np.unique(np.geomspace(1, n, _GRID).round()).astype(int).tolist()
+            yield from ((n // t, t) for t in times if t > 1)
+        elif batch is not None or rounds <= n:
+            size, times_of = batching(n, batch, rounds)
+            if size < n:
+                yield size, times_of
+
+    @classmethod
+    def _planned(cls, setting: Setting, choices: Choices, case: Plan, noise: float) -> Plan:
+        """The schedule's gap with the radii that its moves allow."""
+        problem, T, R = setting.problem, case.steps, setting.distance
+        smoothing = choices["smoothing"]
+        if smoothing is None and not problem.smooth:
+            smoothing = balanced_smoothing(problem, R, T)
+        beta = problem.smoothness(smoothing)
+        centring, t = with_drift(case.centring, beta), np.arange(1.0, T + 1)
+        # theta_md moves by a_t |theta_t - theta_{t-1}| + a_{t+1} |theta_t - theta_ag| at most.
+        radii = centring.radii(4 * problem.domain.diameter / (t[:-1] + 1))
+        square = noise * float(t**2 @ radii**2 / (t @ t))
+        if case.batch < setting.n:
+            square += problem.spread**2 / case.batch
+        schedule = Schedule(T, beta, math.sqrt(square), R)
+        error = envelope_error(problem, smoothing) + case.bias * problem.domain.diameter
+        bound = schedule.gap + error
+        facts = (schedule.sigma, math.nan if smoothing is None else smoothing)
+        return dataclasses.replace(case, bound=bound, centring=centring, facts=facts)
+
+    @classmethod
+    def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
+        """The schedule and the centring with the smallest bound for the noise really used."""
+        plan, mean = cls._prepared(setting, choices)
+        problem, (sigma, beta) = setting.problem, plan.facts
+        smoothing = smoothing_for(problem, choices, beta, "L sqrt(T (T+1))/(2R)")
+        schedule = Schedule(plan.steps, problem.smoothness(smoothing), sigma, setting.distance)
+        facts = f"beta = {schedule.beta:.4g}, sigma = {sigma:.4g}, R = {setting.distance:.4g}"
+        choices.choose("schedule", "default", facts)
+        own = {"rounds": plan.rounds, "schedule": schedule, "smoothing": smoothing}
+        own |= {"bound": plan.bound, "centring": plan.centring, "floor": choices["floor"]}
+        return cls.made(setting, mean, choices, **own)

@@ -1,0 +1,156 @@
+"""Test, then release: one release whose sensitivity holds only where a private test passes.
+
+The test is of an integer score k that neighbours change by at most 1. It never passes above K
+(`bounds.pass_curve`). So what is released needs its sensitivity only for neighbours with both
+scores at most K: where one of them alone can pass, it passes with probability at most delta, which
+the test's own delta covers (docs: theory, Tests beside releases).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from shuffle_sim.arrays import Floats
+from shuffle_sim.errors import ParameterError, positive, real
+from shuffle_sim.privacy.bounds.pass_curve import cutoff, pass_curve
+from shuffle_sim.privacy.composition import Parts
+from shuffle_sim.privacy.events import PrivacyEvent
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.mechanisms import Mechanism, Norm, checked
+from shuffle_sim.privacy.theorems import Releases, Theorem
+
+TEST_SHARES = 0.3, 0.2
+"""Of epsilon and of delta, that a calibrated test takes."""
+
+
+@dataclass(frozen=True)
+class TestedReleaseEvent(PrivacyEvent):
+    """A test of a score, and Gaussian noise on a vector if it passes.
+
+    Attributes:
+        epsilon: of the test.
+        delta: of the test.
+        noise_multiplier: of the Gaussian, in units of the sensitivity that the test assures.
+    """
+
+    __test__ = False  # no test case of pytest
+
+    epsilon: float
+    delta: float
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        positive("epsilon", self.epsilon)
+        real("delta", self.delta, 0.0, 1.0, closed=(False, False))
+        positive("noise_multiplier", self.noise_multiplier)
+
+
+class TestedRelease(Theorem[TestedReleaseEvent]):
+    """A randomised response that reveals with probability delta, beside a Gaussian pair."""
+
+    __test__ = False
+
+    event = TestedReleaseEvent
+    source = "test, then release (docs: theory, User level)"
+    examples = (TestedReleaseEvent(0.3, 2e-7, 8.0), TestedReleaseEvent(1.0, 1e-6, 2.0))
+
+    def epsilon(self, events: Releases[TestedReleaseEvent], delta: float) -> float:
+        """Of the mixture; infinite where the tests alone cost more delta."""
+        return _together(events).epsilon(delta)
+
+    def delta(self, events: Releases[TestedReleaseEvent], epsilon: float) -> float:
+        """Of the mixture."""
+        return _together(events).delta(epsilon)
+
+    def parts(self, events: Releases[TestedReleaseEvent], share: float) -> list[Parts]:
+        """Its steps and its Gaussian, as they are."""
+        return [_together(events)]
+
+    @property
+    def spends(self) -> bool:
+        """No share of delta helps."""
+        return False
+
+
+def _together(events: Releases[TestedReleaseEvent]) -> Parts:
+    steps = tuple((event.epsilon, event.delta, count) for event, count in events)
+    mus = (math.sqrt(count) / event.noise_multiplier for event, count in events)
+    return Parts(steps, math.hypot(*mus))
+
+
+@dataclass(frozen=True)
+class TestedGaussian(Mechanism[Floats | None]):
+    """Releases a vector with Gaussian noise if its score passes the test; else nothing.
+
+    The value is an array: the score, then the vector. The sensitivity is that of vectors whose
+    scores are both at most `largest`. A vector whose score is larger is never looked at.
+
+    Attributes:
+        epsilon: of the test.
+        delta: of the test.
+        noise_multiplier: standard deviation of the noise, in units of the sensitivity.
+
+    Raises:
+        ParameterError: as `bounds.pass_curve` does, or no positive noise.
+    """
+
+    __test__ = False
+
+    norm: ClassVar[Norm] = "l2"
+    epsilon: float
+    delta: float
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        pass_curve(self.epsilon, self.delta)
+        positive("noise_multiplier", self.noise_multiplier)
+
+    @classmethod
+    def calibrated(
+        cls, privacy: Privacy, releases: int = 1, shares: tuple[float, float] = TEST_SHARES
+    ) -> "TestedGaussian":
+        """The least noise with which so many of them are private together.
+
+        Args:
+            privacy: of all; delta above 0.
+            releases: how many one person takes part in.
+            shares: of epsilon and delta, that the tests take.
+        """
+        positive("delta", privacy.delta)
+        e, d = shares[0] * privacy.epsilon / releases, shares[1] * privacy.delta / releases
+        low, high = 1e-9, 1e3
+        for _ in range(200):
+            middle = math.sqrt(low * high)
+            found = Parts(((e, d, releases),), middle).delta(privacy.epsilon)
+            low, high = (middle, high) if found <= privacy.delta else (low, middle)
+        if not Parts(((e, d, releases),), low).delta(privacy.epsilon) <= privacy.delta:
+            raise ParameterError("shares", shares, "smaller: the tests alone cost more")
+        return cls(e, d, math.sqrt(releases) / low)
+
+    @property
+    def event(self) -> PrivacyEvent:
+        """Both at once: they are charged before the score is looked at."""
+        return TestedReleaseEvent(self.epsilon, self.delta, self.noise_multiplier)
+
+    @property
+    def largest(self) -> int:
+        """K: the largest score that may pass."""
+        return cutoff(self.epsilon, self.delta)
+
+    def sample(self, value: Any, sensitivity: float, rng: np.random.Generator) -> Floats | None:
+        """The noisy vector, or None."""
+        positive("sensitivity", sensitivity)
+        found = np.asarray(value, np.float64)
+        if found.ndim != 1 or found.size < 2:
+            raise ParameterError("value", f"of shape {found.shape}", "a score, then a vector")
+        score = float(found[0])
+        if not (score >= 0 and score % 1 == 0):
+            raise ParameterError("value", "another", "an integer score, at least 0, first")
+        curve = pass_curve(self.epsilon, self.delta)
+        passes = rng.random() < curve[min(int(score), curve.size - 1)]
+        noise = self.noise_multiplier * sensitivity * rng.standard_normal(found.size - 1)
+        return np.asarray(checked(found[1:], sensitivity) + noise) if passes else None

@@ -1,0 +1,446 @@
+"""Person-level optimisation in the shuffle model: sensitivity, exact views, law, bounds, refusals.
+
+Data of neighbours differ in all records of one person, chosen to do harm. Every privacy test has a
+control: a defect of 10 % or less that it must catch.
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from protocols import (
+    AcceleratedPhasedERM,
+    Baseline,
+    CarryVectorSum,
+    Hinge,
+    L2Ball,
+    LinearTimePhasedSGD,
+    Logistic,
+    MeanEstimation,
+    Phased,
+    PhasedERM,
+    PhasedSCO,
+    Problem,
+    RealSpace,
+    ShuffleGD,
+    UserLevelACSA,
+    UserLevelGD,
+    UserLevelOneShot,
+    VectorSum,
+)
+from protocols.optimisation.centring import Centring, Spread
+from protocols.problems.per_person import MeanGradient, MeasuredGradient
+from protocols.problems.problem import Gradient
+from protocols.shuffle.noisy_mean import NoisyMean
+from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim.arrays import dense
+from shuffle_sim.attacks.inputs import LabelFlip
+from shuffle_sim.data.persons import Persons
+from shuffle_sim.data.population import Unit
+from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.protocol.adversary import Dropout
+from shuffle_sim.roles.users import admitted
+from shuffle_sim.wire.messages import Tally
+
+D = 3
+PRIVACY = Privacy(1.0, 1e-6)
+PROBLEM = Problem(MeanEstimation(), L2Ball(D, 1.0), records=20)
+
+
+def mean_of(n, d, norm_bound, g, b):
+    """A private mean of few bits, whose noise protects little."""
+    return NoisyMean(VectorSum(n=n, d=d, g=g, b=b, norm_bound=norm_bound))
+
+
+def points(n=200, m=20, d=D, spread=0.3, seed=0):
+    """Persons with records around one mean, in the unit ball."""
+    rng = np.random.default_rng(seed)
+    rows = np.full(d, 0.3) + spread * rng.normal(size=(n, m, d)) / math.sqrt(d)
+    return rows / np.maximum(1.0, np.linalg.norm(rows, axis=2, keepdims=True))
+
+
+def small(kind=UserLevelGD, n=200, problem=PROBLEM, **given):
+    """A run of few rounds whose center is carried, whatever the bounds say."""
+    mean = mean_of(n, problem.d, problem.lipschitz, 4, 3)
+    centring = Centring(
+        limit=problem.lipschitz, spread=0.4, contraction=0.3, drift=1.0, coarse=2, recentring=0
+    )
+    common = {"n": n, "problem": problem, "privacy": PRIVACY, "mean": mean}
+    common |= {"centring": centring, "rounds": 6}
+    if kind is UserLevelGD:
+        common["eta"] = 0.5
+    return kind(**common | given)
+
+
+def rounds_of(protocol, persons, between=None):
+    """The specs of a run without noise, each with the values that persons send."""
+    state = protocol.init()
+    while (spec := protocol.plan(state)) is not None:
+        low, high = spec.cohort.ranges[0]
+        values, _, _ = admitted(spec.query(np.asarray(persons[low:high], float)), spec.randomizer)
+        values = dense(values)
+        yield spec, state, values
+        estimate = values.mean(axis=0) if between is None else between(spec, values)
+        state = protocol.update(state, estimate)
+
+
+ADVERSARIAL = {
+    "huge": lambda rows: np.full_like(rows, 1e9),
+    "minus huge": lambda rows: np.full_like(rows, -1e9),
+    "not a number": lambda rows: np.full_like(rows, np.nan),
+    "infinite": lambda rows: np.full_like(rows, np.inf),
+    "duplicates": lambda rows: np.repeat(rows[:1], len(rows), axis=0) * -3,
+    "mixed": lambda rows: np.where(np.arange(len(rows))[:, None] % 2, 1e9, np.nan),
+}
+
+
+def largest_move(protocol, persons, kinds=ADVERSARIAL, stretch=1.0):
+    """Over all rounds: the largest distance of sums of neighbours, in units of the event's own."""
+    worst = 0.0
+    for spec, _, values in rounds_of(protocol, persons):
+        bound = spec.randomizer.norm_bound
+        ends = [values[0], -values[0]]
+        for change in kinds.values():
+            other = np.asarray(persons[:1], float).copy()
+            other[0] = change(other[0])
+            query = spec.query
+            sent, _, _ = admitted(query(other), spec.randomizer)
+            ends.append(dense(sent)[0])
+        ends = [end * stretch for end in ends]
+        assert all(np.isfinite(end).all() for end in ends)
+        gaps = [np.linalg.norm(a - b) for a in ends for b in ends]
+        worst = max(worst, max(gaps) / (2 * bound))
+    return worst
+
+
+@pytest.mark.parametrize("kind", [UserLevelGD, "carry", "tuned"])
+def test_a_replaced_person_moves_each_sum_by_at_most_two_radii(kind):
+    persons = points()
+    if kind == "tuned":
+        length = PROBLEM.lipschitz * math.sqrt(1 + 1 / D)
+        protocol = small(mean=mean_of(200, D + 1, length, 4, 3), floor=0.05)
+    elif kind == "carry":
+        sums = CarryVectorSum(n=200, d=D, g=4.0, b=4, norm_bound=PROBLEM.lipschitz)
+        protocol = small(mean=NoisyMean(sums))
+    else:
+        protocol = small(kind)
+    worst = largest_move(protocol, persons)
+    assert 0.5 < worst <= 1 + 1e-12
+    assert largest_move(protocol, persons, stretch=1.1 / worst) > 1  # control: 10 % too long
+
+
+def exact_law(randomizer, values):
+    """The exact law of the tally of one coordinate, by convolution."""
+    law = np.ones(1)
+    for value in values:
+        law = np.convolve(law, randomizer.count_pmf(np.array([value]), 0))
+    return law
+
+
+def exact_delta(protocol, data, other, epsilon, unclipped=1.0):
+    """The exact delta of the views of all rounds at epsilon, in one dimension; both directions."""
+
+    def walk(state, p, q):
+        spec = protocol.plan(state)
+        if spec is None or max(p, q) < 1e-14:
+            return np.array(
+                [max(0.0, p - math.exp(epsilon) * q), max(0.0, q - math.exp(epsilon) * p)]
+            )
+        laws = []
+        for rows in (data, other):
+            values, _, _ = admitted(spec.query(rows[:, :, None]), spec.randomizer)
+            laws.append(exact_law(spec.randomizer, dense(values)[:, 0] * unclipped))
+        found = np.zeros(2)
+        for ones, (a, b) in enumerate(zip(*laws, strict=True)):
+            if a + b > 0:
+                tally = Tally(np.array([ones]), len(data))
+                found += walk(protocol.update(state, spec.analyze(tally)), p * a, q * b)
+        return found
+
+    return float(walk(protocol.init(), 1.0, 1.0).max())
+
+
+@pytest.mark.full
+def test_exact_views_of_two_rounds_cost_no_more_than_is_accounted():
+    """Persons answer twice; the second center and radius follow from the first view."""
+    problem = Problem(MeanEstimation(), L2Ball(1, 1.0), records=2)
+    mean = mean_of(3, 1, 2.0, 2, 8)
+    centring = Centring(limit=2.0, spread=0.5, contraction=0.2, drift=1.0)
+    protocol = small(n=3, problem=problem, mean=mean, centring=centring, rounds=2, eta=0.5)
+    event = protocol.plan(protocol.init()).event
+    accountant = ShuffleAccountant().compose(event, 2)
+    worst, control = 0.0, 0.0
+    for others in ([0.9, 0.9], [-0.9, 0.9], [0.0, 0.0]):
+        for ends in ((1e9, -1e9), (3.0, -3.0), (np.nan, 1e9)):
+            data, other = (np.array([[end] * 2, [others[0]] * 2, [others[1]] * 2]) for end in ends)
+            for epsilon in (0.5, 1.5):
+                accounted = accountant.get_delta(epsilon)
+                worst = max(worst, exact_delta(protocol, data, other, epsilon) / accounted)
+                loud = exact_delta(small(n=3, problem=problem, mean=mean_of(3, 1, 2.0, 2, 2),
+                    centring=centring, rounds=2, eta=0.5), data, other, epsilon)  # fmt: skip
+                control = max(control, loud / accounted)
+    assert 0.05 < worst <= 1
+    assert control > 1  # less noise than the event states is seen
+
+
+def test_without_a_center_it_is_gradient_descent_on_persons_means():
+    """m equal records and tau >= L: every round is ShuffleGD's, in law."""
+    rows = points(m=1)[:, 0]
+    persons = np.repeat(rows[:, None], 20, axis=1)
+    mean = mean_of(200, D, PROBLEM.lipschitz, 4, 3)
+    plain = ShuffleGD(n=200, problem=PROBLEM, privacy=PRIVACY, mean=mean, rounds=6, eta=0.5)
+    ours = small(centring=Centring.fixed(PROBLEM.lipschitz))
+    theirs = plain.init()
+    for spec, state, values in rounds_of(ours, persons):
+        asked = plain.plan(theirs)
+        assert (spec.randomizer, spec.event) == (asked.randomizer, asked.event)
+        assert isinstance(asked.query, Gradient)
+        assert np.allclose(spec.query.theta, asked.query.theta, atol=1e-15)
+        assert state.radius == PROBLEM.lipschitz
+        assert not state.center.any()
+        expected, _, _ = admitted(asked.query(rows), asked.randomizer)
+        assert np.allclose(values, dense(expected), atol=1e-14)
+        theirs = plain.update(theirs, dense(expected).mean(axis=0))
+
+
+def test_center_and_radius_follow_public_numbers_only():
+    centring = Centring(limit=1.0, spread=0.1, contraction=0.5, drift=2.0)
+    center, radius = centring.following(np.ones(2), 0.4, 0.1)
+    assert center.tolist() == [1.0, 1.0]
+    assert radius == pytest.approx(0.1 + 0.5 * 0.4 + 2.0 * 0.1)
+    center, radius = centring.following(np.ones(2), 0.4, 5.0)  # moved too far: nobody is cut
+    assert (center.tolist(), radius) == ([0.0, 0.0], 1.0)
+    start = dataclasses.replace(centring, coarse=2)
+    assert start.first() == pytest.approx(0.1 + 0.5 * (0.1 + 0.5))
+    assert start.radii(np.array([0.1, 0.0])).tolist() == pytest.approx(
+        [0.4, 0.1 + 0.2 + 0.2, 0.1 + 0.25]
+    )
+    fixed = Centring.fixed(1.0)
+    assert fixed.following(np.ones(2), 1.0, 0.0)[1] == 1.0
+    turn = dataclasses.replace(centring, coarse=1, recentring=2)
+    assert [turn.is_step(i) for i in range(7)] == [False] * 3 + [True, False, False, True]
+    assert turn.rounds(2) == 7
+
+
+def test_planned_radii_hold_those_of_a_run():
+    """The bound's radii are never below those that a run without noise has."""
+    problem = dataclasses.replace(PROBLEM, records=400)
+    made = UserLevelGD.calibrated(
+        n=4000, problem=problem, privacy=PRIVACY, rounds=12, center="carried"
+    )
+    assert made.centring.carried
+    persons = points(m=4)
+    quiet = dataclasses.replace(made, n=200, mean=mean_of(200, D, problem.lipschitz, 4, 3))
+    radii, where = [], []
+    for spec, state, _ in rounds_of(quiet, persons):
+        if made.centring.is_step(state.round):
+            radii.append(state.radius)
+            where.append(spec.query.theta)
+    moves = np.linalg.norm(np.diff(where, axis=0), axis=1)
+    assert (np.array(radii) <= made.centring.radii(moves) + 1e-12).all()
+
+
+@pytest.mark.parametrize("kind", [UserLevelGD, UserLevelACSA])
+def test_a_run_spends_what_was_asked_for_on_persons(kind):
+    problem = dataclasses.replace(PROBLEM, records=400)
+    protocol = kind.calibrated(n=300, problem=problem, privacy=Privacy(4.0, 1e-6), rounds=8)
+    counts = np.random.default_rng(0).integers(1, 6, 300)
+    ragged = [rows[:count] for rows, count in zip(points(300, 6), counts, strict=True)]
+    sent = set()
+    for data in (points(300, 2), ragged):
+        for fidelity in ("aggregate", "counts"):
+            result = run(protocol, data, fidelity=fidelity, seed=1)
+            assert result.unit is Unit.PERSON
+            assert 0.9 * 4 < result.privacy.epsilon <= 4.0
+            assert "person" in str(result.privacy)
+            sent.add((result.costs.messages_per_user, result.costs.payload_bits_per_user))
+    assert len(sent) == 1  # m and raggedness never change what is sent
+    again = run(Baseline(protocol, "central"), points(300, 2), seed=1)
+    assert again.privacy.epsilon <= 4.0
+    assert again.unit is Unit.PERSON
+
+
+def test_the_central_twin_draws_noise_for_each_rounds_own_radius():
+    protocol = small()
+    twin = Baseline(protocol, "central")
+    state, seen = twin.init(), []
+    while (release := twin.plan(state)) is not None:
+        assert release.sensitivity.value == pytest.approx(2 * state.radius / 200)
+        seen.append(state.radius)
+        state = twin.update(state, np.full(D, 0.1))
+    assert min(seen) < max(seen) == PROBLEM.lipschitz
+
+
+def test_dropouts_attacks_and_checkpoints_are_those_of_every_protocol(tmp_path):
+    protocol = small(rounds=4)
+    persons = Persons.in_memory(points())
+    plain = run(protocol, persons, seed=3, fidelity="counts", checkpoint=tmp_path / "run")
+    again = run(
+        protocol, persons, seed=3, fidelity="counts", checkpoint=tmp_path / "run", resume=True
+    )
+    assert (again.value == plain.value).all()
+    lossy = run(protocol, persons, seed=3, fidelity="counts", adversary=Dropout(0.2))
+    assert lossy.privacy.epsilon > plain.privacy.epsilon
+    labels = Problem(Logistic(), L2Ball(D, 1.0), records=5)
+    rows = np.concatenate([points(200, 5), np.ones((200, 5, 1))], axis=2)
+    mean = mean_of(200, D, labels.lipschitz, 4, 3)
+    trained = small(problem=labels, mean=mean, centring=Centring.fixed(labels.lipschitz))
+    flipped = run(trained, rows, seed=3, adversary=LabelFlip(1.0), fidelity="counts")
+    assert flipped.value @ run(trained, rows, seed=3, fidelity="counts").value < 0
+
+
+@pytest.mark.full
+def test_literal_messages_and_onions_carry_the_same_protocol():
+    protocol = small(n=20, rounds=3, mean=mean_of(20, D, PROBLEM.lipschitz, 2, 2))
+    values = [
+        run(protocol, points(20), seed=5, fidelity="literal", security=security).value
+        for security in ("none", "onion")
+    ]
+    assert (values[0] == values[1]).all()
+
+
+def test_the_planner_takes_the_center_only_where_its_bound_is_smaller():
+    few = UserLevelGD.calibrated(n=2000, problem=PROBLEM, privacy=PRIVACY, rounds=20)
+    assert not few.centring.carried
+    assert few.choices["center"].startswith("fixed: bound")
+    many = dataclasses.replace(PROBLEM, records=400)
+    made = UserLevelGD.calibrated(n=2000, problem=many, privacy=PRIVACY, rounds=20)
+    assert made.centring.carried
+    assert "fixed at L" in made.choices["center"]
+    beside = UserLevelGD.calibrated(
+        n=2000, problem=many, privacy=PRIVACY, rounds=20, center="fixed"
+    )
+    assert made.bound < 1.05 * beside.bound
+    assert made.centring.first() < beside.centring.first() / 4
+    with pytest.raises(ParameterError, match="center = 'carried'"):
+        UserLevelGD.calibrated(n=50, problem=many, privacy=PRIVACY, center="carried", rounds=20)
+
+
+@pytest.mark.full
+def test_a_carried_center_is_nearer_where_persons_have_many_records():
+    """n = 1000: the mean of 8 runs of a quadratic, planned for m = 400: some 20 times nearer."""
+    problem = Problem(MeanEstimation(), L2Ball(5, 1.0), records=400)
+    persons = points(1000, 40, 5)
+    means = Persons.in_memory(persons.mean(axis=1, keepdims=True))  # all that the quadratic asks
+    best = persons.reshape(-1, 5).mean(axis=0)
+    gaps = {}
+    for center in ("carried", "fixed"):
+        made = UserLevelGD.calibrated(
+            n=1000, problem=problem, privacy=PRIVACY, rounds=12, eta=0.9, center=center
+        )
+        runs = [run(made, means, seed=s, fidelity="aggregate").value for s in range(8)]
+        gaps[center] = np.mean([((value - best) ** 2).sum() / 2 for value in runs])
+    assert gaps["carried"] * 4 < gaps["fixed"]
+
+
+def test_kinks_are_smoothed_and_recentred():
+    problem = Problem(Hinge(), L2Ball(D, 1.0), records=10_000)
+    made = UserLevelGD.calibrated(n=50_000, problem=problem, privacy=PRIVACY, center="carried")
+    assert made.smoothing == pytest.approx(1 / made.eta)
+    accelerated = UserLevelACSA.calibrated(n=5000, problem=problem, privacy=PRIVACY, rounds=9)
+    assert accelerated.smoothing > 0
+    rows = np.concatenate([points(5000, 2), np.ones((5000, 2, 1))], axis=2)
+    assert np.isfinite(run(accelerated, rows, seed=1, fidelity="aggregate").value).all()
+
+
+def test_sequential_batches_ask_every_person_once():
+    problem = dataclasses.replace(PROBLEM, records=100)
+    made = UserLevelACSA.calibrated(n=600, problem=problem, privacy=PRIVACY, batch=100)
+    assert (made.rounds, made.rounds_per_user) == (6, 1)
+    result = run(made, points(600, 2), seed=1, fidelity="aggregate")
+    assert result.privacy.epsilon <= 1.0
+    asked = [spec.cohort.ranges for spec, _, _ in rounds_of(made, points(600, 2))]
+    assert asked == [((i * 100, (i + 1) * 100),) for i in range(6)]
+
+
+@pytest.mark.full
+def test_phases_serve_strongly_convex_persons():
+    problem = dataclasses.replace(PROBLEM, ridge=0.5)
+    made = Phased.calibrated(
+        n=600, problem=problem, privacy=PRIVACY, optimiser=UserLevelGD, phases=2
+    )
+    assert made.unit is Unit.PERSON
+    result = run(made, points(600, 2), seed=1, fidelity="aggregate")
+    assert (result.unit, result.privacy.epsilon <= 1.0) == (Unit.PERSON, True)
+    alone = ShuffleGD.calibrated(n=300, problem=problem, privacy=PRIVACY, rounds=2)
+    with pytest.raises(ParameterError, match="of one unit"):
+        Phased(n=900, phases=[made.phases[0], alone])
+
+
+def test_tuning_finds_a_spread_that_nobody_stated():
+    length = PROBLEM.lipschitz * math.sqrt(1 + 1 / D)
+    protocol = small(mean=mean_of(200, D + 1, length, 4, 3), floor=0.02, rounds=30)
+    *_, (_, last, _) = rounds_of(protocol, points(spread=0.1))
+    assert 0.02 <= last.spread < 0.25
+    made = UserLevelGD.calibrated(
+        n=300, problem=PROBLEM, privacy=PRIVACY, rounds=6, floor=0.05, center="fixed"
+    )
+    result = run(made, points(300, 2), seed=1, fidelity="aggregate")
+    assert result.privacy.epsilon <= 1.0
+    query = MeasuredGradient(MeanEstimation(), np.zeros(D), radius=0.5)
+    values = dense(
+        query(np.stack([np.full((2, D), 0.1), np.full((2, D), 9.0), np.full((2, D), np.nan)]))
+    )
+    assert values[:2, -1].tolist() == pytest.approx([0.5 / math.sqrt(D), -0.5 / math.sqrt(D)])
+    assert np.linalg.norm(values[1, :-1]) == pytest.approx(0.5)
+    assert np.isnan(values[2, :-1]).all()
+
+
+def test_clip_bias_and_radii_are_those_of_the_theory():
+    spread = Spread(10_000, 100, 1.0, deviations=3.0, fail=1e-3)
+    assert spread.bias(0.0, 0.0, 1.0) == pytest.approx(0.1 * 0.00338369, rel=1e-5)
+    assert spread.tau == pytest.approx(0.4 + 0.001 * (1 + math.sqrt(2 * math.log(1000))))
+    assert spread.contraction(0.01, 4) == pytest.approx(0.05 * (2 + math.sqrt(2 * math.log(1000))))
+
+
+def test_what_is_not_of_persons_is_refused_before_anything_is_drawn():
+    protocol = small()
+    for data in (points()[:, 0], points()[:, 0].tolist()):
+        with pytest.raises(ParameterError, match=r"^data"):
+            run(protocol, data)
+    with pytest.raises(ParameterError, match="rows of 200 users"):
+        run(protocol, points(199))
+    bad = points()
+    bad[4, 0, 0] = np.nan
+    with pytest.raises(ParameterError, match=r"data\[4\]"):
+        run(protocol, bad)
+    with pytest.raises(ParameterError, match="center = 'median'"):
+        UserLevelGD.calibrated(n=200, problem=PROBLEM, privacy=PRIVACY, center="median")
+    with pytest.raises(ParameterError, match="records = 0"):
+        dataclasses.replace(PROBLEM, records=0)
+    with pytest.raises(ParameterError, match="spread"):
+        Centring(limit=1.0, spread=0.0)
+    with pytest.raises(ParameterError, match="rounds"):
+        small(rounds=2)
+    with pytest.raises(ParameterError, match="mean"):
+        small(mean=mean_of(200, D, 1.0, 4, 3))
+    with pytest.raises(ParameterError, match="floor"):
+        small(floor=-1.0)
+    turned = CarryVectorSum(n=200, d=D, g=4.0, b=4, norm_bound=PROBLEM.lipschitz, rotation=1)
+    with pytest.raises(ParameterError, match="rotation"):
+        small(mean=NoisyMean(turned))
+
+
+def test_the_query_takes_its_center_away_and_nothing_else():
+    rows = points(5, 4)
+    plain = MeanGradient(MeanEstimation(), np.full(D, 0.2))
+    moved = dataclasses.replace(plain, center=np.full(D, 0.1))
+    assert np.allclose(dense(plain(rows)) - dense(moved(rows)), 0.1)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(UserLevelGD, UserLevelACSA, UserLevelOneShot, PhasedERM, PhasedSCO),
+        *(LinearTimePhasedSGD, AcceleratedPhasedERM),
+    ],
+)
+def test_unbounded_domains_and_gradients_are_refused_by_name(kind):
+    problem = Problem(Logistic(), RealSpace(3), ridge=0.1, records=25)
+    with pytest.raises(ParameterError, match="domain = 'RealSpace'"):
+        kind.calibrated(n=2000, problem=problem, privacy=PRIVACY)
+    unbounded = Problem(Logistic(), L2Ball(3, 1.0), ridge=0.1, records=25, norm_bound=math.inf)
+    with pytest.raises(ParameterError, match="norm_bound = inf"):
+        kind.calibrated(n=2000, problem=unbounded, privacy=PRIVACY)
