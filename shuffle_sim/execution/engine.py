@@ -33,6 +33,7 @@ from shuffle_sim.execution.setup import (
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.protocol.base import Protocol
+from shuffle_sim.protocol.binding import UNCHECKED, checked_event
 from shuffle_sim.protocol.release import CentralAlgorithm
 from shuffle_sim.registry import registered
 from shuffle_sim.roles import Deployment, PlannedRound
@@ -143,12 +144,14 @@ def run(
         ReportCounts(),
         0,
     )
+    unchecked = False
     journal = journal_of(checkpoint, resume, _identity(deployment, population, seed))
     deployment = replace(deployment, task=journal.task, entropy=journal.entropy)
     with spending(ledger, protocol.delta), journal, host:
         plan = host.open(deployment, population, workers)
         while plan is not None:
             broadcast, cohort = plan.broadcast, plan.cohort
+            unchecked |= not _checked(protocol, deployment, plan)
             ledger.charge(cohort, plan.event)
             exchange, plan = _exchange(journal, host, plan, ledger)
             reports = reports.plus(exchange, cohort.size)
@@ -161,7 +164,7 @@ def run(
                 on_round(rounds, ledger, meter.costs, deployment.opened(broadcast).query)
             rounds += 1
         value = host.result()
-    assumed = _assumptions(protocol, reports, seed)
+    assumed = _assumptions(protocol, reports, seed) + (UNCHECKED,) * unchecked
     settled = ledger.guarantee(protocol.delta, assumptions=assumed)
     promised = protocol.claim or ledger.guarantee(
         protocol.delta, settled=False, assumptions=assumed
@@ -187,6 +190,18 @@ def run(
         ledger=ledger,
         security=security,
     )
+
+
+def _checked(protocol: Protocol[Any], deployment: Deployment, plan: PlannedRound) -> bool:
+    """Whether what is charged for a round is derived from what it broadcasts.
+
+    Raises:
+        ParameterError: it is something else.
+    """
+    sent = deployment.opened(plan.broadcast)
+    if sent.cohort != plan.cohort:
+        raise ParameterError("cohort", plan.cohort.ranges, f"the one asked, {sent.cohort.ranges}")
+    return checked_event(plan.event, sent.randomizer, sent.cohort, protocol.honest_fraction)
 
 
 def _check_central(

@@ -11,6 +11,7 @@ from shuffle_sim.data.population import InMemory, Population, population_of
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.protocol.base import Protocol
+from shuffle_sim.protocol.binding import checked_event
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles import FIDELITIES, SECURITIES, Deployment
 from shuffle_sim.roles.reports import user_bytes
@@ -65,6 +66,7 @@ def deployment_of(
             "protocol", type(protocol).__name__, "a protocol with at least one round"
         )
     randomizer, labels = first.randomizer, first.randomizer.alphabet.labels
+    checked_event(first.event, randomizer, first.cohort, protocol.honest_fraction)
     if security not in SECURITIES:
         raise ParameterError("security", security, f"one of {', '.join(SECURITIES)}")
     if security == "onion" and fidelity not in (None, "literal"):

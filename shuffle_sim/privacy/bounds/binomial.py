@@ -101,13 +101,13 @@ def _log_far_tail(k: NDArray[np.float64], m: int, p: float, q: float) -> NDArray
     """ln P(Bin(m, p) <= k) where that is tiny: ln pmf(k) (Loader 2000) and the continued fraction
     of the incomplete beta function, which converges in a few steps so far out.
     """
-    mean = m * p
+    mean, other = (m * p, m - m * p) if p <= 0.5 else (m - m * q, m * q)
     log_pmf = (
         _stirling_error(np.array(float(m)))
         - _stirling_error(k)
         - _stirling_error(m - k)
         - _deviance(k, mean)
-        - _deviance(m - k, m - mean)
+        - _deviance(m - k, other)
         - np.log(2 * np.pi * np.maximum(k, 0.5) * (m - k) / m) / 2
     )
     log_pmf = np.where(k == 0, m * np.log1p(-p) if p < 0.5 else m * np.log(q), log_pmf)
