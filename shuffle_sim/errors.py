@@ -39,6 +39,10 @@ class ParameterError(ShuffleSimError, ValueError):
         )
 
 
+WITHHELD = "not shown"
+"""In place of users' data in messages: logs are not private."""
+
+
 class FrameError(ShuffleSimError, ValueError):
     """Bytes from the wire are not a valid frame; `reason` is the name under which the drop is
     counted.

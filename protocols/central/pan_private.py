@@ -26,7 +26,7 @@ from protocols.optimisation.setting import Setting, batching
 from protocols.problems.problem import Problem
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.data.population import InMemory
-from shuffle_sim.errors import ParameterError, integer, positive, real
+from shuffle_sim.errors import WITHHELD, ParameterError, integer, positive, real
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds import gaussian
 from shuffle_sim.privacy.events import GaussianEvent
@@ -129,7 +129,9 @@ class PanPrivateACSA(Calibrated):
         """
         if self.done:
             raise ParameterError(
-                "row", row, f"among the first {self.rounds * self.batch} elements of the stream"
+                "row",
+                WITHHELD,
+                f"among the first {self.rounds * self.batch} elements of the stream",
             )
         rows = np.atleast_2d(InMemory(row).array)
         self.problem.loss.check(rows, self.problem.d)

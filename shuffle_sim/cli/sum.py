@@ -1,7 +1,7 @@
 """`shuffle-sim sum`: a private vector sum on real data, shown as column means."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from shuffle_sim.cli.sums import encoded_sum, shown
 from shuffle_sim.data.tables import Table
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.costs import Costs
-from shuffle_sim.execution.result import ReportCounts, Result
+from shuffle_sim.execution.result import SIMULATOR_VIEW, ReportCounts, Result
 from shuffle_sim.privacy.bounds.gaussian import sigma
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
 from shuffle_sim.protocol.kinds import Encoded
@@ -53,8 +53,8 @@ class Summary:
     table: str
     people: int
     columns: tuple[str, ...]
-    true: Floats
-    clipped_cells: int
+    true: Floats = field(metadata=SIMULATOR_VIEW)
+    clipped_cells: int = field(metadata=SIMULATOR_VIEW)
     private: Floats
     standard_error: Floats
     lower: Floats

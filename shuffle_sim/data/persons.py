@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from shuffle_sim.arrays import Floats, Scaled, Values, dense
 from shuffle_sim.data.population import InMemory, ParquetFiles, Population, Unit, plain_array
 from shuffle_sim.data.tables import first_gap
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import WITHHELD, ParameterError
 
 
 class Persons(Population):
@@ -134,7 +134,7 @@ class Persons(Population):
             for name in names[starts].tolist():
                 if name in home:
                     allowed = f"in one file, with its rows together; others are in {home[name]}"
-                    raise ParameterError(f"{person} in {path}", name, allowed)
+                    raise ParameterError(f"{person} in {path}", WITHHELD, allowed)
                 home[name] = path
             records += np.diff([*starts, names.size]).tolist()
         return cls(source, records)
@@ -149,7 +149,7 @@ class Persons(Population):
             bad = int(np.argmin(finite.all(axis=1)))
             person = int(np.searchsorted(persons._offsets, bad, side="right")) - 1
             allowed = "finite in every record (no NaN, no infinity)"
-            raise ParameterError(f"data[{person}]", table[bad].tolist(), allowed)
+            raise ParameterError(f"data[{person}]", WITHHELD, allowed)
         return persons
 
     @property

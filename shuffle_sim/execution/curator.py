@@ -228,7 +228,7 @@ def _suited(algorithm: CentralAlgorithm[Any], data: Population | ArrayLike) -> P
         except (ValueError, TypeError, IndexError) as error:
             if isinstance(error, ParameterError):
                 raise
-            allowed = f"rows that the statistic can read ({error})"
+            allowed = f"rows that the statistic can read ({type(error).__name__})"
             raise ParameterError("data", row.shape, allowed) from error
     return population
 

@@ -144,7 +144,7 @@ def run(
         ReportCounts(),
         0,
     )
-    unchecked = False
+    unchecked, noisy = False, list[tuple[int, int]]()
     journal = journal_of(checkpoint, resume, _identity(deployment, population, seed))
     deployment = replace(deployment, task=journal.task, entropy=journal.entropy)
     with spending(ledger, protocol.delta), journal, host:
@@ -155,6 +155,8 @@ def run(
             ledger.charge(cohort, plan.event)
             exchange, plan = _exchange(journal, host, plan, ledger)
             reports = reports.plus(exchange, cohort.size)
+            honest = exchange.shuffler.accepted - exchange.shuffler.singles
+            noisy.append((honest, cohort.size))
             for member in adversary.members if adversary is not None else ():
                 member.disclosed(rounds, exchange.users.disclosed, exchange.users.sums)
             _meter(meter, deployment, broadcast, exchange, literal_size)
@@ -164,11 +166,17 @@ def run(
                 on_round(rounds, ledger, meter.costs, deployment.opened(broadcast).query)
             rounds += 1
         value = host.result()
-    assumed = _assumptions(protocol, reports, seed) + (UNCHECKED,) * unchecked
-    settled = ledger.guarantee(protocol.delta, assumptions=assumed)
-    promised = protocol.claim or ledger.guarantee(
-        protocol.delta, settled=False, assumptions=assumed
+    assumed = _assumptions(seed) + (UNCHECKED,) * unchecked
+    settled = ledger.guarantee(
+        protocol.delta, assumptions=(*_honesty(noisy, protocol.honest_fraction), *assumed)
     )
+    promised = ledger.guarantee(
+        protocol.delta,
+        settled=False,
+        assumptions=(*_honesty([], protocol.honest_fraction), *assumed),
+    )
+    if protocol.claim is not None:
+        promised = replace(protocol.claim, assumptions=promised.assumptions)
     # The paper's theorems hold for honest users; where noise is missing, only the exact accounting
     # applies.
     complete = not reports.corrupted and reports.accepted == reports.asked
@@ -295,18 +303,19 @@ def _exchange(
     return exchange, following
 
 
-def _assumptions(
-    protocol: Protocol[Any], reports: ReportCounts, seed: int | None
-) -> tuple[str, ...]:
-    notes = [f"honest fraction {protocol.honest_fraction:g} in every round, assumed in advance"]
-    if reports.corrupted:
-        notes.append(
-            f"{reports.corrupted} of {reports.asked} users asked were corrupted and are not "
-            "counted on"
-        )
+def _honesty(noisy: list[tuple[int, int]], assumed: float) -> tuple[str, ...]:
+    """Whose noise epsilon counts on: of (users that added theirs, users asked) in each round."""
+    if all(honest == asked for honest, asked in noisy):
+        return (f"honest fraction {assumed:g} in every round, assumed in advance",)
+    honest, asked = min(noisy, key=lambda each: each[0] / each[1])
+    worst = f"{honest:,} of {asked:,} users asked added their noise in the round where fewest did"
+    return (f"{worst}; no more are counted on, nor more than a fraction {assumed:g}",)
+
+
+def _assumptions(seed: int | None) -> tuple[str, ...]:
     seeded = (
         "seeded: reproducible, and therefore not private"
         if seed is not None
         else "unseeded: entropy of the operating system"
     )
-    return (*notes, f"randomness {seeded}; simulated by a statistical generator")
+    return (f"randomness {seeded}; simulated by a statistical generator",)

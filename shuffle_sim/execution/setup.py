@@ -142,7 +142,7 @@ def suited(protocol: Protocol[Any], data: Population | ArrayLike) -> Population:
         if isinstance(error, ParameterError):
             raise
         raise ParameterError(
-            "data", row.shape, f"rows that the protocol can read ({error})"
+            "data", row.shape, f"rows that the protocol can read ({type(error).__name__})"
         ) from error
     return population
 
