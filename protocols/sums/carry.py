@@ -104,6 +104,11 @@ class CarryRandomizer(SumRandomizer):
         return 1
 
     @property
+    def label_group(self) -> int:
+        """Labels of one coordinate: its digits depend on each other."""
+        return self.levels + 1
+
+    @property
     def largest(self) -> int:
         """The largest number before it is split."""
         return top(self.steps, self.r, self.b, 0)

@@ -28,9 +28,7 @@ def checked_event(
     if derived is None:
         return False
     honest = getattr(event, "honest", most)
-    if event == derived or (
-        type(event) is type(derived) and 1 <= honest <= most and event == randomizer.event(honest)
-    ):
+    if 1 <= honest <= most and event in (derived, randomizer.event(honest)):
         return True
     raise ParameterError(
         "event", event, f"that of the randomizer which the round broadcasts: {derived}"
