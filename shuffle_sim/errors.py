@@ -82,6 +82,24 @@ class CheckpointError(ShuffleSimError, RuntimeError):
     """
 
 
+class DataChangedError(ShuffleSimError, RuntimeError):
+    """Rows are not those that were read when the run began; drawn again, the same noise would meet
+    other data.
+    """
+
+    def __init__(self, block: int) -> None:
+        """Name the block of users."""
+        super().__init__(
+            f"the rows of block {block} are not those that were read when the run began: the same "
+            "noise on other data would give them away; the round is not answered"
+        )
+        self.block = block
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """From the block."""
+        return type(self), (self.block,)
+
+
 class AccountingError(ShuffleSimError, RuntimeError):
     """The accounting identity (sent = accepted + dropped + missing) or the cost formula does not
     hold.

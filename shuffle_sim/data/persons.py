@@ -157,6 +157,10 @@ class Persons(Population):
         """Number of persons."""
         return len(self.records)
 
+    def content(self, start: int, stop: int) -> bytes:
+        """That of the records, where they may change."""
+        return self.source.content(int(self._offsets[start]), int(self._offsets[stop]))
+
     @property
     def unit(self) -> Unit:
         """A person."""

@@ -290,6 +290,8 @@ def _exchange(
             ("broadcast", hashlib.sha256(broadcast).digest()),
             ("cohort", encode(plan.cohort)),
             ("event", encode(plan.event)),
+            # A round that is drawn again must meet the same rows.
+            ("content of the data", host.content),
         )
     )
     if known is None:
