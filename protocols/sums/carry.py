@@ -75,7 +75,7 @@ class CarryRandomizer(SumRandomizer):
             raise ParameterError("span, rotation", (self.span, self.rotation), "of vectors only")
         if self.rotation is not None:
             integer("rotation", self.rotation, 0, 2**63 - 1)
-        self.event(1)
+        self._event(1)
 
     @property
     def sent(self) -> int:
@@ -284,5 +284,8 @@ class CarryRandomizer(SumRandomizer):
             ParameterError: vectors without a norm bound that keeps them in the event's ball.
         """
         check_ball(self.coordinates, self.lower, self.width, self.norm_bound)
+        return self._event(users)
+
+    def _event(self, users: int) -> CarrySumEvent:
         shape = self.g, self.r, self.b, self.levels, self.sent, self.span
         return CarrySumEvent(users, *shape)

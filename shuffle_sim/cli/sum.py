@@ -88,6 +88,7 @@ def sum_command(
     fidelity: o.Fidelity = None,
     security: o.Security = "none",
     sealing_seconds: o.SealingSeconds = None,
+    round_timeout: o.RoundTimeout = None,
     seed: o.Seed = None,
     attack: o.Attacks = None,
     checkpoint: o.Checkpoint = None,
@@ -116,7 +117,9 @@ def sum_command(
         honest_fraction=honest_fraction,
     )
     check_picture(plot)
-    how = RunOptions.of(runtime, address, workers, fidelity, security, sealing_seconds)
+    how = RunOptions.of(
+        runtime, address, workers, fidelity, security, sealing_seconds, round_timeout
+    )
     adversary = attacks(attack or [])
     result = how.run(
         protocol, rows, seed, adversary=adversary, checkpoint=checkpoint, resume=resume

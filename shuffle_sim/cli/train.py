@@ -81,6 +81,7 @@ def train_command(
     fidelity: o.Fidelity = None,
     security: o.Security = "none",
     sealing_seconds: o.SealingSeconds = None,
+    round_timeout: o.RoundTimeout = None,
     seed: o.Seed = None,
     checkpoint: o.Checkpoint = None,
     resume: o.Resume = False,
@@ -131,7 +132,9 @@ def train_command(
         pilot=pilot,
     )
     rows = labelled(source, classes=trainer.loss.classification, positive=positive or ())
-    how = RunOptions.of(runtime, address, workers, fidelity, security, sealing_seconds)
+    how = RunOptions.of(
+        runtime, address, workers, fidelity, security, sealing_seconds, round_timeout
+    )
     check_picture(plot)
     check_path("model_out", model_out, (".json",))
     if compare:

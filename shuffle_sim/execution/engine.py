@@ -17,6 +17,7 @@ from shuffle_sim.errors import (
     NotFiniteError,
     ParameterError,
     integer,
+    positive,
 )
 from shuffle_sim.execution.checkpoint import Journal, RunIdentity, journal_of
 from shuffle_sim.execution.costs import CostMeter, Costs, chunks_on_wire, sealing, users_to_shuffler
@@ -57,6 +58,7 @@ def run(
     sealing_seconds: float = SEALING_SECONDS,
     checkpoint: str | Path | None = None,
     resume: bool = False,
+    round_timeout: float | None = None,
     on_round: Callable[[int, PrivacyLedger, Costs, Any], None] | None = None,
 ) -> Result:
     """Run `algorithm` on `data` (first axis: users).
@@ -97,6 +99,8 @@ def run(
         resume: go on with the run in `checkpoint`, with the same result and guarantee as if it had
             never stopped. All that decides what is sent must be as it was; runtime and workers may
             be others.
+        round_timeout: seconds after which a role that does not answer is named, ended and put back;
+            its bytes are the same. By default 600. In process nothing is waited for.
         on_round: called after each round with its index, the ledger and the costs so far, and what
             was asked; also after those replayed.
 
@@ -114,6 +118,8 @@ def run(
         allowed = "a protocol or a central algorithm, such as VectorSum.calibrate(...)"
         raise ParameterError("algorithm", algorithm, allowed)
     host = runtime if isinstance(runtime, Runtime) else registered("runtime", runtime)()
+    if round_timeout is not None:
+        host.round_timeout = positive("round_timeout", round_timeout)
     if integer("workers", workers, 1) > algorithm.users:
         raise ParameterError("workers", workers, f"at most the number of users ({algorithm.users})")
     if isinstance(algorithm, CentralAlgorithm):

@@ -27,6 +27,8 @@ from shuffle_sim.wire.messages import Tally
 _CHUNKS_TOGETHER = 4  # frames of a view that are asked for together
 ATTEMPTS = 6
 """How often a round is begun before it is aborted, if every time a role is lost."""
+ROUND_TIMEOUT = 600.0
+"""Where nothing else is said."""
 _Value = TypeVar("_Value")
 _Record = TypeVar("_Record", ShardRecord, ShuffleRecord, ViewRecord)
 
@@ -98,6 +100,8 @@ class Runtime(ABC):
     """
 
     name: str
+    round_timeout: float = ROUND_TIMEOUT
+    """Seconds after which a role that is waited for is ended and put back."""
 
     def open(
         self, deployment: Deployment, population: Population, workers: int

@@ -80,7 +80,7 @@ DROPPED = {
     "missing-bits": {"wrong-length"},
     "out-of-range": {"nonzero-padding"},
     "garbage": {"malformed", "truncated", "oversized"},
-    "oversized": {"wrong-length"},
+    "oversized": {"oversized"},
     "twice": {"too-many-reports"},
     "impostor": {"wrong-kind"},
 }

@@ -112,7 +112,7 @@ def test_an_event_that_cannot_be_checked_is_printed_as_such():
     [
         lambda: BinomialRandomizer(2, 4, 9, 0.5, -1.0, 2.0).event(9),
         lambda: BinomialRandomizer(2, 4, 9, 0.5, -1.0, 2.0, 1.5).event(9),
-        lambda: CarryRandomizer(2, 4.0, 2, 0, 1, -1.0, 2.0),
+        lambda: CarryRandomizer(2, 4.0, 2, 0, 1, -1.0, 2.0).event(9),
     ],
 )
 def test_vectors_outside_the_ball_of_the_event_have_no_event(make):
