@@ -4,6 +4,7 @@ Ray retries nothing: where an actor is lost, the runtime puts the roles back and
 bytes again.
 """
 
+import os
 from typing import Any, ClassVar
 
 import ray
@@ -27,6 +28,10 @@ class _Host:
             self._hosted = self.role(*arguments)
         except ShuffleSimError as error:
             self._error = error
+
+    def where(self) -> tuple[int, str]:
+        """Process and node: who does not answer in time is ended there."""
+        return os.getpid(), ray.get_runtime_context().get_node_id()
 
     def call(self, method: str, many: int, *arguments: Any) -> Any:
         """Call a method of the role.

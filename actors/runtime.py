@@ -1,21 +1,29 @@
 """The Ray runtime: the roles as actors, on this machine or in a cluster."""
 
+import atexit
 import logging
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import ray
 from ray._private import ray_constants
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from actors.deadlines import LateError, kill, stopped, tree, within
 from actors.hosts import ACTORS
 from shuffle_sim.data.population import Population
-from shuffle_sim.errors import ParameterError, ShuffleSimError
+from shuffle_sim.errors import ParameterError, RoundAbortedError, ShuffleSimError
 from shuffle_sim.execution.runtime import HostLostError, Runtime
 from shuffle_sim.execution.signals import unbroken
 
+CLOSE_TIMEOUT = 8.0
+"""Seconds that closing may take; then the processes that were started are killed."""
+_PROBE = 3.0  # seconds for Ray to say how it is
 _all_nodes: Any = ray.nodes
 _LOST = (
     ray.exceptions.RayActorError,
@@ -45,6 +53,9 @@ class RayRuntime(Runtime):
         self._address = address
         self._owns_ray = False
         self._actors: list[Any] = []
+        self._where: dict[Any, Any] = {}
+        self._calls: list[_Call] = []
+        self._gone: list[Any] = []
 
     def start(self) -> None:
         """Start Ray if needed, and find its nodes."""
@@ -60,6 +71,7 @@ class RayRuntime(Runtime):
             .remote(*arguments)
         )
         self._actors.append(actor)
+        self._where[actor] = actor.where.remote()
         return actor
 
     def shared(self, population: Population) -> Any:
@@ -73,25 +85,62 @@ class RayRuntime(Runtime):
         handles = host.call.options(num_returns=returns, name=method).remote(
             method, len(many), *arguments, *many
         )
-        return [handles] if returns == 1 else handles
+        given = [handles] if returns == 1 else handles
+        needed = [each for each in (*arguments, *many) if isinstance(each, ray.ObjectRef)]
+        self._calls.append(_Call(host, method, given, needed))
+        return given
 
     def alive(self, host: Any) -> bool:
         """Whether the actor answers."""
+        if host in self._gone:
+            return False
         try:
-            ray.get(host.__ray_ready__.remote())
-        except ray.exceptions.RayActorError:
+            within(self.round_timeout, lambda: ray.get(host.__ray_ready__.remote()))
+        except (ray.exceptions.RayActorError, LateError):
             return False
         return True
 
     def close(self) -> None:
-        """End the actors, and Ray if it was started here."""
-        with unbroken():
-            for actor in self._actors:
-                ray.kill(actor)
+        """End the actors, and Ray if it was started here; what does not end in time is killed."""
+        started = self._started()
+        # References that are let go of after Ray's end would end this process.
+        self._calls, self._where, self._gone, self._rows = [], {}, [], None
+        self._shards, self._shufflers, self._analyzer = [], [], None
+        with unbroken(second_wins=True):
+            try:
+                within(CLOSE_TIMEOUT, self._end)
+            except LateError:
+                self._abandon(started)
+            except KeyboardInterrupt:  # the second Ctrl-C
+                self._abandon(started)
+                raise
             self._actors = []
-            if self._owns_ray:
-                ray.shutdown()
-                self._owns_ray = False
+            self._owns_ray = False
+
+    def _end(self) -> None:
+        actors, self._actors = self._actors, []
+        while actors:
+            ray.kill(actors.pop())
+        if self._owns_ray:
+            ray.shutdown()
+
+    def _started(self) -> set[int]:
+        """The processes of the Ray that was started here, and theirs."""
+        node = ray._private.worker._global_node if self._owns_ray else None
+        if node is None:
+            return set()
+        roots = [each.process.pid for many in list(node.all_processes.values()) for each in many]
+        return tree(roots)
+
+    def _abandon(self, started: set[int]) -> None:
+        """Kill what was started; Ray's own way of ending would wait for it."""
+        kill(started | tree(started))
+        node: Any = ray._private.worker._global_node
+        for many in list(node.all_processes.values()) if node is not None else ():
+            for each in many:
+                with suppress(subprocess.TimeoutExpired):
+                    each.process.wait(_PROBE)
+        atexit.unregister(ray._private.worker.shutdown)
 
     def _connect(self) -> None:
         if not ray.is_initialized():
@@ -119,9 +168,17 @@ class RayRuntime(Runtime):
         self._owns_ray = True
 
     def get(self, handles: list[Any]) -> list[Any]:
-        """Wait for the actors."""
+        """Wait for the actors.
+
+        Raises:
+            HostLostError: an actor is gone, or did not answer in time and was ended.
+            RoundAbortedError: Ray itself does not answer.
+        """
         try:
-            values: list[Any] = ray.get(handles)
+            values: list[Any] = within(self.round_timeout, lambda: ray.get(handles))
+            self._calls = [call for call in self._calls if not set(call.gives) & set(handles)]
+        except LateError:
+            raise self._late() from None
         except ray.exceptions.RayError as error:
             cause = getattr(error, "cause", None) or error
             if isinstance(cause, ShuffleSimError):
@@ -130,6 +187,57 @@ class RayRuntime(Runtime):
                 raise HostLostError(str(cause).partition("\n")[0]) from error
             raise
         return values
+
+    def _late(self) -> ShuffleSimError:
+        """Name who is waited for, and end it."""
+        waited = f"no answer for {self.round_timeout:g} s"
+        try:
+            within(_PROBE, ray.nodes)
+        except (LateError, ray.exceptions.RayError, RuntimeError):
+            return RoundAbortedError(f"{waited}: Ray's GCS does not answer")
+        node: Any = ray._private.worker._global_node
+        for kind, many in list(node.all_processes.items()) if node is not None else ():
+            if any(stopped(each.process.pid) for each in many):
+                return RoundAbortedError(f"{waited}: Ray's {kind} is stopped")
+        try:
+            late = within(_PROBE, self._waited_for)
+        except LateError:
+            return RoundAbortedError(f"{waited}: Ray's raylet does not answer")
+        names = ", ".join(f"{call.method} of {call.host}" for call in late)
+        for call in late:
+            self._kill(call.host)
+        self._calls = []
+        print(f"shuffle-sim: {waited} from {names}: ended, and put back", file=sys.stderr)
+        return HostLostError(f"{waited} from {names}")
+
+    def _waited_for(self) -> list["_Call"]:
+        """Calls that have all they need, and have not given what they should."""
+        needed = {each for call in self._calls for each in (*call.gives, *call.needs)}
+        ready = set(ray.wait(list(needed), num_returns=len(needed), timeout=0)[0]) if needed else {}
+        return [
+            call
+            for call in self._calls
+            if not set(call.gives) <= set(ready) and set(call.needs) <= set(ready)
+        ]
+
+    def _kill(self, host: Any) -> None:
+        self._gone.append(host)
+        with suppress(LateError, ray.exceptions.RayError):
+            pid, node = within(_PROBE, lambda: ray.get(self._where[host]))
+            if node == ray.get_runtime_context().get_node_id():
+                kill([pid])  # a stopped process does not hear Ray
+        with suppress(LateError, ray.exceptions.RayError):
+            within(_PROBE, lambda: ray.kill(host))
+
+
+@dataclass(frozen=True, eq=False)
+class _Call:
+    """What was asked of an actor, what it gives, and which answers of others it needs."""
+
+    host: Any
+    method: str
+    gives: list[Any]
+    needs: list[Any]
 
 
 @contextmanager

@@ -39,6 +39,10 @@ class ParameterError(ShuffleSimError, ValueError):
         )
 
 
+WITHHELD = "not shown"
+"""In place of users' data in messages: logs are not private."""
+
+
 class FrameError(ShuffleSimError, ValueError):
     """Bytes from the wire are not a valid frame; `reason` is the name under which the drop is
     counted.
@@ -76,6 +80,24 @@ class CheckpointError(ShuffleSimError, RuntimeError):
     """The checkpoint cannot be written any more; the run ends before its next release, and what is
     on disk stays good.
     """
+
+
+class DataChangedError(ShuffleSimError, RuntimeError):
+    """Rows are not those that were read when the run began; drawn again, the same noise would meet
+    other data.
+    """
+
+    def __init__(self, block: int) -> None:
+        """Name the block of users."""
+        super().__init__(
+            f"the rows of block {block} are not those that were read when the run began: the same "
+            "noise on other data would give them away; the round is not answered"
+        )
+        self.block = block
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """From the block."""
+        return type(self), (self.block,)
 
 
 class AccountingError(ShuffleSimError, RuntimeError):

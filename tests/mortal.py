@@ -128,7 +128,7 @@ class Life:
             self.role.__init__(*arguments)
             self._watch()
             return None
-        if method in ("introduce", "meet"):
+        if method in ("introduce", "meet", "contents"):
             return getattr(self.role, method)(*arguments)
         at = (
             self.role._round

@@ -26,7 +26,7 @@ from protocols.optimisation.setting import Setting, batching
 from protocols.problems.problem import Problem
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.data.population import InMemory
-from shuffle_sim.errors import ParameterError, integer, positive, real
+from shuffle_sim.errors import WITHHELD, ParameterError, integer, positive, real
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds import gaussian
 from shuffle_sim.privacy.events import GaussianEvent
@@ -106,9 +106,8 @@ class PanPrivateACSA(Calibrated):
         self.smoothing = smoothing
         self.bound = schedule.gap + envelope_error(problem, smoothing)
         self.seed, self.choices = seed, dict(choices or {})
-        self._rng = stream(entropy_of(seed), 0, Role.CURATOR, 0)
         origin = problem.origin
-        self._state = PanState(1, 0, origin, origin, origin, self._noise())
+        self._state = PanState(1, 0, origin, origin, origin, self._noise(1, 0))
 
     @property
     def state(self) -> PanState:
@@ -130,7 +129,9 @@ class PanPrivateACSA(Calibrated):
         """
         if self.done:
             raise ParameterError(
-                "row", row, f"among the first {self.rounds * self.batch} elements of the stream"
+                "row",
+                WITHHELD,
+                f"among the first {self.rounds * self.batch} elements of the stream",
             )
         rows = np.atleast_2d(InMemory(row).array)
         self.problem.loss.check(rows, self.problem.d)
@@ -142,7 +143,8 @@ class PanPrivateACSA(Calibrated):
             return
         # One step, so that no moment exists at which the batch is complete and its second noise
         # missing.
-        self._state = self._advanced(running + self._noise() + self.problem.ridge * state.middle)
+        complete = running + self._noise(state.batch, 1)
+        self._state = self._advanced(complete + self.problem.ridge * state.middle)
 
     def result(self) -> Floats:
         """theta_ag after the last batch.
@@ -167,8 +169,14 @@ class PanPrivateACSA(Calibrated):
         seeded = () if self.seed is None else ("seeded: reproducible, and therefore not private",)
         return ShuffleAccountant().compose(event).guarantee(self.privacy.delta, (*notes, *seeded))
 
-    def _noise(self) -> Floats:
-        return np.asarray(self._rng.normal(0.0, self.zeta, self.problem.d))
+    def _noise(self, batch: int, end: int) -> Floats:
+        """Noise at the beginning or the end of a batch.
+
+        Each generator is made for one draw: a kept one could be run backward by an intruder, and
+        would give all noise away.
+        """
+        rng = stream(entropy_of(self.seed), batch, Role.CURATOR, end)
+        return np.asarray(rng.normal(0.0, self.zeta, self.problem.d))
 
     def _clipped(self, rows: Floats) -> Floats:
         gradient = dense(self.problem.loss.gradients(self._state.middle, rows, self.smoothing))[0]
@@ -190,7 +198,7 @@ class PanPrivateACSA(Calibrated):
         middle = self.schedule.middle(after)
         if not np.isfinite(middle).all():
             raise DivergedError(t - 1)
-        return PanState(t + 1, 0, after.theta, after.aggregate, middle, self._noise())
+        return PanState(t + 1, 0, after.theta, after.aggregate, middle, self._noise(t + 1, 0))
 
     @classmethod
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:

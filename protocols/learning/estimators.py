@@ -33,7 +33,7 @@ from shuffle_sim import Privacy, run
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import Unit
-from shuffle_sim.errors import ParameterError, integer, positive, real
+from shuffle_sim.errors import WITHHELD, ParameterError, integer, positive, real
 from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.privacy.guarantee import Guarantee
 
@@ -269,11 +269,11 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         check_classification_targets(y)
         classes = np.unique(y if self.classes is None else np.asarray(self.classes))
         if len(classes) < 2:
-            raise ParameterError("classes", classes.tolist(), "at least 2 classes, not 1 class")
+            raise ParameterError("classes", len(classes), "at least 2 classes, not 1 class")
         unknown = ~np.isin(y, classes)
         if unknown.any():
             raise ParameterError(
-                f"y[{np.argmax(unknown)}]", y[unknown][0], f"one of the classes {classes.tolist()}"
+                f"y[{np.argmax(unknown)}]", WITHHELD, f"one of the classes {classes.tolist()}"
             )
         places = np.searchsorted(classes, y)
         if len(classes) == 2:

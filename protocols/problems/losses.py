@@ -18,7 +18,7 @@ import scipy
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats, Scaled, Values
-from shuffle_sim.errors import ParameterError, positive
+from shuffle_sim.errors import WITHHELD, ParameterError, positive
 from shuffle_sim.protocol.base import check_rows
 from shuffle_sim.sampling.kernels import margins_and_norms
 
@@ -322,7 +322,7 @@ class LinearLoss(Loss):
 def _refuse(bad: NDArray[np.bool_], rows: NDArray[Any], allowed: str) -> None:
     if bad.any():
         first = int(np.argmax(bad))
-        raise ParameterError(f"data[{first}]", rows[first].tolist(), allowed)
+        raise ParameterError(f"data[{first}]", WITHHELD, allowed)
 
 
 @dataclass(frozen=True)

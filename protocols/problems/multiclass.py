@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from protocols.problems.losses import Hinge, Linear, Loss
 from shuffle_sim.arrays import Floats, Values
-from shuffle_sim.errors import ParameterError, integer, positive
+from shuffle_sim.errors import WITHHELD, ParameterError, integer, positive
 
 Marks = NDArray[np.bool_]
 
@@ -76,7 +76,7 @@ class MultiClass(Loss):
         if bad.any():
             first = int(np.argmax(bad))
             allowed = f"labelled 0, ..., {self.classes - 1} (last column)"
-            raise ParameterError(f"data[{first}]", rows[first].tolist(), allowed)
+            raise ParameterError(f"data[{first}]", WITHHELD, allowed)
 
     def _scored(self, theta: Floats, rows: Floats) -> tuple[Floats, Marks]:
         scores = rows[:, :-1] @ theta.reshape(self.classes, -1).T

@@ -8,7 +8,13 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from protocols.sums.encoding import SumRandomizer, admitted, opposite_ends, round_at_random
+from protocols.sums.encoding import (
+    SumRandomizer,
+    admitted,
+    check_ball,
+    opposite_ends,
+    round_at_random,
+)
 from shuffle_sim.arrays import Floats, Scaled, Values, dense
 from shuffle_sim.errors import integer, positive, real
 from shuffle_sim.privacy.events import BinomialSumEvent
@@ -208,5 +214,10 @@ class BinomialRandomizer(SumRandomizer):
         return sums - places[0], scipy.stats.binom.pmf(places, users * self.b, self.p)
 
     def event(self, users: int) -> BinomialSumEvent:
-        """The release of the view, with the noise of `users` honest users."""
+        """The release of the view, with the noise of `users` honest users.
+
+        Raises:
+            ParameterError: vectors without a norm bound that keeps them in the event's ball.
+        """
+        check_ball(self.labels, self.lower, self.width, self.norm_bound)
         return BinomialSumEvent(users, self.b, self.p, self.g, self.labels)

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.sums.encoding import SumRandomizer, admitted, opposite_ends
+from protocols.sums.encoding import SumRandomizer, admitted, check_ball, opposite_ends
 from protocols.sums.rotation import padded, rotated, unrotated
 from shuffle_sim.arrays import Floats, Scaled, Values, dense
 from shuffle_sim.errors import ParameterError, integer, positive, real
@@ -67,7 +67,6 @@ class CarryRandomizer(SumRandomizer):
 
     def __post_init__(self) -> None:
         """Check every range."""
-        self.event(1)
         positive("width", self.width)
         real("lower", self.lower, -math.inf, math.inf)
         if self.norm_bound is not None:
@@ -76,6 +75,7 @@ class CarryRandomizer(SumRandomizer):
             raise ParameterError("span, rotation", (self.span, self.rotation), "of vectors only")
         if self.rotation is not None:
             integer("rotation", self.rotation, 0, 2**63 - 1)
+        self._event(1)
 
     @property
     def sent(self) -> int:
@@ -102,6 +102,11 @@ class CarryRandomizer(SumRandomizer):
     def per_label(self) -> int:
         """One in each column."""
         return 1
+
+    @property
+    def label_group(self) -> int:
+        """Labels of one coordinate: its digits depend on each other."""
+        return self.levels + 1
 
     @property
     def largest(self) -> int:
@@ -273,6 +278,14 @@ class CarryRandomizer(SumRandomizer):
         return sums - start, pmf
 
     def event(self, users: int) -> CarrySumEvent:
-        """The release of the view, with the randomness of `users` honest users."""
+        """The release of the view, with the randomness of `users` honest users.
+
+        Raises:
+            ParameterError: vectors without a norm bound that keeps them in the event's ball.
+        """
+        check_ball(self.coordinates, self.lower, self.width, self.norm_bound)
+        return self._event(users)
+
+    def _event(self, users: int) -> CarrySumEvent:
         shape = self.g, self.r, self.b, self.levels, self.sent, self.span
         return CarrySumEvent(users, *shape)

@@ -85,6 +85,17 @@ def admitted(
     return inside, int((norms > norm_bound * (1 + 1e-12)).sum())
 
 
+def check_ball(labels: int, lower: float, width: float, norm_bound: float | None) -> None:
+    """Refuse vectors whose l2 distance may be above the width of a coordinate: events state that.
+
+    Raises:
+        ParameterError: more than one coordinate, and no norm bound of at most half the width.
+    """
+    if labels > 1 and (norm_bound is None or 2 * norm_bound > width * (1 + 1e-12)):
+        allowed = f"at most {width / 2:g}, half the width: the ball whose event is charged"
+        raise ParameterError("norm_bound", norm_bound, allowed)
+
+
 def round_at_random(scaled: Floats, steps: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Values in steps, rounded down or up at random so that the mean is right; in [0, steps]."""
     scaled = np.clip(scaled, 0.0, steps)

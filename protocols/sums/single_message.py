@@ -101,6 +101,22 @@ class SingleMessageRandomizer(SumRandomizer):
         ) / 12
         return np.asarray(each.mean(axis=0) * reports * (self.width / k / (1 - gamma)) ** 2)
 
+    def worst_pair(self) -> tuple[Floats, Floats]:
+        """The ends of the range."""
+        return np.zeros(1), np.full(1, self.width)
+
+    def count_index(self, sums: NDArray[np.int64], reports: int) -> NDArray[np.int64]:
+        """The sum of the messages itself."""
+        return sums
+
+    def count_pmf(self, x: Floats, label: int) -> Floats:
+        """Exact law of the message on `x`: rounded, or with probability gamma uniform."""
+        scaled = float(np.clip(np.atleast_1d(x)[0] * self.steps / self.width, 0.0, self.steps))
+        floor = min(int(scaled), self.steps - 1)
+        pmf = np.full(self.steps + 1, self.gamma / (self.steps + 1))
+        pmf[floor : floor + 2] += (1 - self.gamma) * np.array([floor + 1 - scaled, scaled - floor])
+        return pmf
+
     def manipulation(self, attackers: int, reports: int) -> float:
         """The largest symbol: each moves the sum by width (1 - gamma/2)/(1 - gamma)."""
         return attackers * self.width * (1 - self.gamma / 2) / (1 - self.gamma)

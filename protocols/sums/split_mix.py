@@ -21,6 +21,7 @@ from protocols.sums.encoding import (
     MAGNITUDES,
     SumRandomizer,
     admitted,
+    check_ball,
     opposite_ends,
     round_at_random,
 )
@@ -220,7 +221,12 @@ class SplitMixRandomizer(SumRandomizer):
         )
 
     def event(self, users: int) -> SplitMixEvent:
-        """The release of the view, with the shares of noise of `users` honest users."""
+        """The release of the view, with the shares of noise of `users` honest users.
+
+        Raises:
+            ParameterError: vectors without a norm bound that keeps them in the event's ball.
+        """
+        check_ball(self.labels, self.lower, self.width, self.norm_bound)
         return SplitMixEvent(
             users, self.planned, self.rate, self.steps, self.messages, self.modulus, self.labels
         )

@@ -5,6 +5,7 @@ from shuffle_sim.auditing.central import CentralAudit, audit_central
 from shuffle_sim.auditing.conformance import (
     LawError,
     check_pmf,
+    check_protocol,
     check_randomizer,
     check_runtime,
     check_same_law,
@@ -19,6 +20,7 @@ __all__ = [
     "LawError",
     "audit_central",
     "check_pmf",
+    "check_protocol",
     "check_randomizer",
     "check_runtime",
     "check_same_law",

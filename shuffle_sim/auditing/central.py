@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.auditing.audit import clopper_pearson
+from shuffle_sim.auditing.empirical import clopper_pearson
 from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.protocol.release import CentralAlgorithm, Release, WholeStatistic
 from shuffle_sim.sampling.randomness import entropy_of

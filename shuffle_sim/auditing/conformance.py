@@ -15,11 +15,17 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from shuffle_sim.arrays import Floats, dense
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.errors import FrameError, ParameterError
 from shuffle_sim.execution.engine import run
+from shuffle_sim.execution.fingerprint import fingerprint
 from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.privacy.theorems import Theorem
 from shuffle_sim.protocol.base import Protocol
+from shuffle_sim.protocol.binding import UNCHECKED, checked_event
 from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.wire.codec import decode
+from shuffle_sim.wire.messages import Tally
 
 FALSE_ALARM = 1e-6
 
@@ -221,3 +227,59 @@ def check_runtime(
         reference = run(protocol, data, fidelity=fidelity, seed=1)
         if not np.array_equal(mine.value, reference.value) or mine.costs != reference.costs:
             raise LawError(f"{fidelity}: another result than in process")
+
+
+def check_protocol(protocol: Protocol[Any], data: ArrayLike, *, seed: int = 1) -> None:
+    """A protocol keeps its contract in a run on the data.
+
+    Its functions are pure: asked again, they give the same. Each round's event is the one its
+    randomizer derives, and users can decode its broadcast. Any number of workers gives the same
+    bits. A query works row by row.
+
+    Raises:
+        LawError: naming the round and what does not hold.
+    """
+    rows = np.asarray(data)
+    rounds = 0
+    state: Any = protocol.init()
+    rng = np.random.default_rng(seed)
+    while (spec := protocol.plan(state)) is not None:
+        number, vocabulary = rounds, (Cohort, *protocol.vocabulary)
+        try:
+            sent = spec.broadcast(vocabulary)
+            decode(sent, vocabulary)
+            known = checked_event(
+                spec.event, spec.randomizer, spec.cohort, protocol.honest_fraction
+            )
+        except (ParameterError, TypeError, FrameError) as error:
+            raise LawError(f"round {number}: {error}") from error
+        if not known:
+            raise LawError(f"round {number}: {UNCHECKED}")
+        again = protocol.plan(state)
+        if again is None or again.broadcast() != sent or again.event != spec.event:
+            raise LawError(f"round {number}: planned again from the same state it is another")
+        asked = np.asfortranarray(
+            np.concatenate([rows[low:high] for low, high in spec.cohort.ranges]), np.float64
+        )
+        together = dense(spec.query(asked))
+        alone = [dense(spec.query(np.asfortranarray(row[None])))[0] for row in asked[:16]]
+        if not np.allclose(together[:16], alone, rtol=1e-9, atol=1e-12, equal_nan=True):
+            raise LawError(f"round {number}: the query of a row depends on other rows")
+        values, _ = spec.randomizer.admit(spec.query(asked))
+        tally = Tally(spec.randomizer.tally(values, rng), len(asked))
+        before = fingerprint(state)
+        estimates = [spec.analyze(tally) for _ in range(2)]
+        first, second = (fingerprint(protocol.update(state, each)) for each in estimates)
+        if first != second:
+            raise LawError(f"round {number}: the same view gives two states")
+        following = protocol.update(state, estimates[0])
+        if fingerprint(state) != before:
+            raise LawError(f"round {number}: update changes the state it is given")
+        rounds, state = rounds + 1, following
+    if not rounds:
+        raise LawError("a protocol has at least one round")
+    results = [
+        run(protocol, rows, workers=workers, seed=seed) for workers in (1, min(3, len(rows)))
+    ]
+    if fingerprint(results[0].value) != fingerprint(results[1].value):
+        raise LawError("another number of workers gives another result")

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol as Interface
 from typing import runtime_checkable
 
@@ -14,6 +14,7 @@ from shuffle_sim.data.labelled import Labelled, held_out
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.errors import ShuffleSimError
 from shuffle_sim.execution.costs import Costs
+from shuffle_sim.execution.result import SIMULATOR_VIEW
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.base import Query
 from shuffle_sim.protocol.kinds import Trainer
@@ -102,7 +103,7 @@ class Moment:
     """
 
     round: int
-    loss: float
+    loss: float = field(metadata=SIMULATOR_VIEW)
     epsilon: float
     wire_bytes: int
 

@@ -99,6 +99,12 @@ Checkpoint = Annotated[
 Resume = Annotated[
     bool, typer.Option("--resume", help="Continue the run in the folder of --checkpoint.")
 ]
+RoundTimeout = Annotated[
+    float | None,
+    typer.Option(
+        help="Seconds after which a role that does not answer is ended and put back. Default 600."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Plot = Annotated[Path | None, typer.Option(help="File for a picture (.png, .svg or .pdf).")]
 TableName = Annotated[

@@ -7,7 +7,7 @@ from typing import Any
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.population import Population
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import ParameterError, positive
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.result import Result
@@ -40,6 +40,7 @@ class RunOptions:
         fidelity: str | None,
         security: str,
         sealing_seconds: float | None,
+        round_timeout: float | None = None,
     ) -> "RunOptions":
         """As the command line gives them.
 
@@ -53,6 +54,8 @@ class RunOptions:
         if sealing_seconds is not None and security != "onion":
             raise ParameterError("sealing_seconds", sealing_seconds, "used with --security onion")
         host = kind() if address is None else kind(address)
+        if round_timeout is not None:
+            host.round_timeout = positive("round_timeout", round_timeout)
         limit = SEALING_SECONDS if sealing_seconds is None else sealing_seconds
         return cls(host, workers, fidelity, security, limit)
 

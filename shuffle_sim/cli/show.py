@@ -12,12 +12,19 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from shuffle_sim.cli.files import save_picture
+from shuffle_sim.execution.result import SIMULATOR_VIEW
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 Summary = TypeVar("Summary")
+
+FOOTER = (
+    "Simulator's view: true values and scores come from the data without noise. Epsilon does not "
+    "cover them."
+)
+(_MARK,) = SIMULATOR_VIEW
 
 console = Console(highlight=False)
 
@@ -40,26 +47,60 @@ def present(
     else:
         show(summary)
     if plot is not None and draw is not None:
-        save_picture(draw(summary), plot)
+        figure = draw(summary)
+        if simulator_view(summary):
+            figure.supxlabel(FOOTER, fontsize=7, color="dimgray")
+        save_picture(figure, plot)
         if not json:
             console.print(f"Picture: {plot}")
 
 
 def emit(value: object) -> None:
-    """Print `value` as JSON."""
-    print(json.dumps(plain(value), indent=2))
+    """Print `value` as JSON; what the simulator alone knows stands apart, as `simulator_view`."""
+    shown, view = plain(value), simulator_view(value)
+    if view and isinstance(shown, dict):
+        shown = shown | {"simulator_view": {"note": FOOTER, **view}}
+    print(json.dumps(shown, indent=2))
+
+
+def simulator_view(value: object) -> dict[str, Json]:
+    """What of `value` the simulator alone knows, in the places where `plain` leaves it out."""
+    found = _view(value)
+    return found if isinstance(found, dict) else {}
+
+
+def _view(value: object) -> Json:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = dataclasses.fields(value)
+        views = {
+            each.name: plain(getattr(value, each.name))
+            if _MARK in each.metadata
+            else _view(getattr(value, each.name))
+            for each in fields
+            if each.repr
+        }
+        return {name: view for name, view in views.items() if view is not None} or None
+    if isinstance(value, Mapping):
+        found = {str(key): _view(item) for key, item in value.items()}
+        return {name: view for name, view in found.items() if view is not None} or None
+    if isinstance(value, list | tuple):
+        each = [_view(item) for item in value]
+        return each if any(view is not None for view in each) else None
+    return None
 
 
 def plain(value: object) -> Json:
     """`value` as JSON can hold it: dataclasses as objects, arrays as lists, infinity as a string.
 
-    Fields that a dataclass leaves out of its `repr` are left out here, too.
+    Fields that a dataclass leaves out of its `repr` are left out here, too, and what the simulator
+    alone knows.
 
     Raises:
         TypeError: JSON cannot hold it.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        shown = [field.name for field in dataclasses.fields(value) if field.repr]
+        fields = dataclasses.fields(value)
+        shown = [each.name for each in fields if each.repr and _MARK not in each.metadata]
         return {name: plain(getattr(value, name)) for name in shown}
     if isinstance(value, np.ndarray | np.generic):
         return plain(value.tolist())

@@ -1,7 +1,7 @@
 """`shuffle-sim sum`: a private vector sum on real data, shown as column means."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from shuffle_sim.data.population import InMemory, Population, Unit
 from shuffle_sim.data.tables import Table
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.costs import Costs
-from shuffle_sim.execution.result import ReportCounts, Result
+from shuffle_sim.execution.result import SIMULATOR_VIEW, ReportCounts, Result
 from shuffle_sim.privacy.bounds.gaussian import sigma
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
 from shuffle_sim.protocol.kinds import Encoded
@@ -56,8 +56,8 @@ class Summary:
     people: int
     unit: Unit
     columns: tuple[str, ...]
-    true: Floats
-    clipped_cells: int
+    true: Floats = field(metadata=SIMULATOR_VIEW)
+    clipped_cells: int = field(metadata=SIMULATOR_VIEW)
     private: Floats
     standard_error: Floats
     lower: Floats
@@ -92,6 +92,7 @@ def sum_command(
     fidelity: o.Fidelity = None,
     security: o.Security = "none",
     sealing_seconds: o.SealingSeconds = None,
+    round_timeout: o.RoundTimeout = None,
     seed: o.Seed = None,
     attack: o.Attacks = None,
     checkpoint: o.Checkpoint = None,
@@ -124,7 +125,9 @@ def sum_command(
         honest_fraction=honest_fraction,
     )
     check_picture(plot)
-    how = RunOptions.of(runtime, address, workers, fidelity, security, sealing_seconds)
+    how = RunOptions.of(
+        runtime, address, workers, fidelity, security, sealing_seconds, round_timeout
+    )
     adversary = attacks(attack or [])
     result = how.run(
         protocol, rows, seed, adversary=adversary, checkpoint=checkpoint, resume=resume

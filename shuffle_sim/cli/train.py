@@ -87,6 +87,7 @@ def train_command(
     fidelity: o.Fidelity = None,
     security: o.Security = "none",
     sealing_seconds: o.SealingSeconds = None,
+    round_timeout: o.RoundTimeout = None,
     seed: o.Seed = None,
     checkpoint: o.Checkpoint = None,
     resume: o.Resume = False,
@@ -140,7 +141,9 @@ def train_command(
         records=_records(person, records),
     )
     rows = labelled(source, classes=trainer.loss.classification, positive=positive or ())
-    how = RunOptions.of(runtime, address, workers, fidelity, security, sealing_seconds)
+    how = RunOptions.of(
+        runtime, address, workers, fidelity, security, sealing_seconds, round_timeout
+    )
     check_picture(plot)
     check_path("model_out", model_out, (".json",))
     if compare:

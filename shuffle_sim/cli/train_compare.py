@@ -1,7 +1,7 @@
 """`shuffle-sim train --compare`: every optimiser; central, local and non-private training."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +17,7 @@ from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import integer
 from shuffle_sim.execution.engine import run
-from shuffle_sim.execution.result import Result
+from shuffle_sim.execution.result import SIMULATOR_VIEW, Result
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.base import Protocol
@@ -64,7 +64,7 @@ class Row:
     bits_per_user: int
     excess_bound: float
     privacy: Guarantee
-    scores: Scores
+    scores: Scores = field(metadata=SIMULATOR_VIEW)
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Summary:
     asked_for: Privacy
     repeats: int
     run: RunSummary
-    constant: Scores
+    constant: Scores = field(metadata=SIMULATOR_VIEW)
     methods: list[Row]
     refused: dict[str, str]
 

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +13,10 @@ from shuffle_sim.cli.learning import Moment, People, Split
 from shuffle_sim.cli.outcome import print_costs, print_fact, print_privacy, print_reports
 from shuffle_sim.cli.running import RunSummary
 from shuffle_sim.cli.show import Json, console, grid, number, plain, plural
+from shuffle_sim.data.labelled import Labelled
 from shuffle_sim.data.tables import Bounds
 from shuffle_sim.execution.costs import Costs
-from shuffle_sim.execution.result import ReportCounts, Result
+from shuffle_sim.execution.result import SIMULATOR_VIEW, ReportCounts, Result
 from shuffle_sim.privacy.guarantee import Guarantee
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.kinds import Loss, Optimiser
@@ -67,10 +68,10 @@ class Report:
     people: People
     labels: str
     scaling: str
-    clipped: Clipped
+    clipped: Clipped = field(metadata=SIMULATOR_VIEW)
     model: Model
-    scores: dict[str, float]
-    constant: dict[str, float]
+    scores: dict[str, float] = field(metadata=SIMULATOR_VIEW)
+    constant: dict[str, float] = field(metadata=SIMULATOR_VIEW)
     protocol: Chosen
     privacy: Guarantee
     private: bool
@@ -110,7 +111,7 @@ def summed_up(split: Split, made: Optimiser, result: Result, moments: list[Momen
         protocol=Chosen(
             type(made).__name__, result.rounds, made.rounds_per_user, bound, made.choices
         ),
-        privacy=result.privacy,
+        privacy=_with_classes(result.privacy, source),
         private=result.private,
         sequentially_interactive=result.ledger.sequentially_interactive,
         costs=result.costs,
@@ -120,6 +121,13 @@ def summed_up(split: Split, made: Optimiser, result: Result, moments: list[Momen
         run=RunSummary.of(result),
         trust=result.trust,
     )
+
+
+def _with_classes(privacy: Guarantee, source: Labelled) -> Guarantee:
+    """The labels' classes are read from the file: that they are public is assumed."""
+    if source.half_range is not None:
+        return privacy
+    return replace(privacy, assumptions=(*privacy.assumptions, "the classes of labels are public"))
 
 
 def _loss(loss: Loss) -> dict[str, Json]:
@@ -204,12 +212,12 @@ def draw(report: Report) -> "Figure":
 
 
 def save(report: Report, path: Path, *, quiet: bool) -> None:
-    """Write the model, its scores and its guarantee as JSON.
+    """Write the model and its guarantee as JSON: nothing that epsilon does not cover.
 
     Raises:
         ParameterError: it cannot be written.
     """
-    keys = ("table", "labels", "model", "scores", "privacy", "private")
+    keys = ("table", "labels", "model", "privacy", "private")
     kept = {key: plain(getattr(report, key)) for key in keys}
     with whole("model_out", path) as part:
         part.write_text(json.dumps(kept, indent=2) + "\n")

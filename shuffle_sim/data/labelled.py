@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.tables import Table, first_gap, numeric
-from shuffle_sim.errors import ParameterError, real
+from shuffle_sim.errors import WITHHELD, ParameterError, real
 from shuffle_sim.sampling.randomness import Role, entropy_of, stream
 
 _SHOWN = 12  # classes named in an error
@@ -99,7 +99,7 @@ def labelled(table: Table, *, classes: bool, positive: Sequence[str] = ()) -> La
     if table.target_bounds is None:
         raise ParameterError(
             "label",
-            _named(sorted(set(_texts(table).tolist()))),
+            WITHHELD,
             "a number with public bounds, for this loss",
         )
     target, (low, high) = numeric(table.target_name, table.target), table.target_bounds
@@ -152,13 +152,13 @@ def _classes(table: Table, positive: Sequence[str]) -> tuple[Floats, str]:
     found = sorted(set(texts.tolist()))
     for name in positive:
         if name not in found:
-            raise ParameterError("positive", name, f"one of the classes {_named(found)}")
+            raise ParameterError("positive", name, "one of the classes in the label column")
     if len(found) < 2 or (len(found) > 2 and not positive):
         allowed = (
             "of two classes; or give --positive (repeatable), those that become +1; or a loss for "
             "numbers: squared, huber ..."
         )
-        raise ParameterError("label", _named(found), allowed)
+        raise ParameterError("label", f"{len(found)} classes", allowed)
     chosen = list(positive) or found[-1:]
     others = [name for name in found if name not in chosen]
     if not others:

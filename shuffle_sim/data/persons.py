@@ -21,7 +21,7 @@ from shuffle_sim.data.population import (
     population_of,
 )
 from shuffle_sim.data.tables import first_gap
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import WITHHELD, ParameterError
 
 
 class Persons(Population):
@@ -142,7 +142,7 @@ class Persons(Population):
             for name in names[starts].tolist():
                 if name in home:
                     allowed = f"in one file, with its rows together; others are in {home[name]}"
-                    raise ParameterError(f"{person} in {path}", name, allowed)
+                    raise ParameterError(f"{person} in {path}", WITHHELD, allowed)
                 home[name] = path
             records += np.diff([*starts, names.size]).tolist()
         return cls(source, records)
@@ -157,13 +157,17 @@ class Persons(Population):
             bad = int(np.argmin(finite.all(axis=1)))
             person = int(np.searchsorted(persons._offsets, bad, side="right")) - 1
             allowed = "finite in every record (no NaN, no infinity)"
-            raise ParameterError(f"data[{person}]", table[bad].tolist(), allowed)
+            raise ParameterError(f"data[{person}]", WITHHELD, allowed)
         return persons
 
     @property
     def users(self) -> int:
         """Number of persons."""
         return len(self.records)
+
+    def content(self, start: int, stop: int) -> bytes:
+        """That of the records, where they may change."""
+        return self.source.content(int(self._offsets[start]), int(self._offsets[stop]))
 
     @property
     def unit(self) -> Unit:

@@ -1,5 +1,6 @@
 """Where the users' data is: in memory, in files that shards read, or made from a seed."""
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
@@ -31,6 +32,16 @@ class Population(ABC):
     @abstractmethod
     def rows(self, start: int, stop: int) -> NDArray[Any]:
         """The rows of users start, ..., stop - 1."""
+
+    def content(self, start: int, stop: int) -> bytes:
+        """SHA-256 of the rows of users start, ..., stop - 1 as they are read now.
+
+        Empty where rows cannot change under a run: those in memory, and those made from a seed.
+        """
+        rows = np.ascontiguousarray(self.rows(start, stop))
+        found = hashlib.sha256(f"{rows.dtype.descr}{rows.shape}".encode())
+        found.update(rows.reshape(-1).view(np.uint8).data)
+        return found.digest()
 
     @property
     def resident(self) -> bool:
@@ -84,6 +95,10 @@ class InMemory(Population):
         """Rows in memory stay with the shards."""
         return True
 
+    def content(self, start: int, stop: int) -> bytes:
+        """Nothing: shards have a copy, and a checkpoint knows the array by every element."""
+        return b""
+
     def rows(self, start: int, stop: int) -> NDArray[Any]:
         """A view of the rows."""
         return self.array[start:stop]
@@ -116,6 +131,10 @@ class Generated(Population):
     def users(self) -> int:
         """Number of users."""
         return self._users
+
+    def content(self, start: int, stop: int) -> bytes:
+        """Nothing: the same seed makes the same rows."""
+        return b""
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
         """The rows, from the pages they lie in; the last page made is kept."""

@@ -4,6 +4,7 @@ Private sums need bounds that are public, that is, not computed from the data: f
 they are the ranges their descriptions publish, for a user's file the user states them.
 """
 
+import re
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import WITHHELD, ParameterError
 
 Bounds = tuple[float, float]
 _LARGEST = 1e100  # of a bound: beyond, differences and squares overflow
@@ -219,7 +220,7 @@ def numeric(name: str, column: NDArray[Any]) -> Floats:
         row = int(np.argmin(np.isfinite(column)))
         raise ParameterError(
             f"column {name}, row {row + 1}",
-            float(column[row]),
+            WITHHELD,
             "finite (no NaN, no infinity, no gaps; the first row is 1)",
         )
     return np.asarray(column, float)
@@ -248,7 +249,8 @@ def _columns(path: Path) -> dict[str, NDArray[Any]]:
     try:
         found = readers[path.suffix](path)
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        line = next(iter(str(error).splitlines()), type(error).__name__)
+        reason = re.sub(r"(got \d+|invalid value).*", r"\1", line)  # what follows is the row
         raise ParameterError(
             "file", str(path), f"a readable {path.suffix} table ({reason})"
         ) from error

@@ -26,13 +26,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from shuffle_sim.errors import CheckpointError, FrameError, ParameterError
 from shuffle_sim.execution.fingerprint import fingerprint
 from shuffle_sim.wire.codec import decode, encode
 from shuffle_sim.wire.messages import Tally
 
 FILE = "run.journal"
-FORMAT = 4  # also another where a round under way would be drawn in another way
+FORMAT = 5  # also another where a round under way would be drawn in another way
 _SIZE = struct.Struct(
     ">II"
 )  # length of the record and its complement: a damaged length is not taken for a cut record
@@ -81,7 +83,7 @@ class RunIdentity:
             allowed = f"used with {', '.join(self.values)} that pickle can take"
             raise ParameterError("checkpoint", str(error), allowed) from error
         named = "shuffle-sim", "numpy", *self.libraries
-        software = ", ".join((*(f"{each} {version(each)}" for each in named), platform.machine()))
+        software = ", ".join((*(f"{each} {version(each)}" for each in named), *_arithmetic()))
         return (
             # First the seed: of another one, data that are split or drawn by it differ, too.
             ("seed", str(self.seed)),
@@ -356,6 +358,14 @@ def _locked(folder: Path, *, create: bool) -> int:
         )
         raise ParameterError("checkpoint", str(folder), allowed) from error
     return opened
+
+
+def _arithmetic() -> tuple[str, ...]:
+    """What decides how a gradient is rounded: processor and linear algebra."""
+    config: Any = np.show_config(mode="dicts")
+    blas = config["Build Dependencies"]["blas"]
+    found = " ".join(config["SIMD Extensions"].get("found", ()))
+    return platform.machine(), found or "no SIMD", f"{blas['name']} {blas['version']}"
 
 
 def _chained(before: bytes, body: bytes) -> bytes:

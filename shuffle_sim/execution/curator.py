@@ -63,7 +63,12 @@ class Curator:
         self._rows, self._size = host.shared(population), block_size
         blocks = range(-(-population.users // block_size))
         self._blocks = [blocks[each::workers] for each in range(min(workers, len(blocks)))]
+        self._contents: dict[int, bytes] | None = None
         self._shards = [self._shard(each) for each in self._blocks]
+        found = self._ask("contents")
+        self._contents = {block: each for shard in found for block, each in shard.items()}
+        pairs = sorted(self._contents.items())
+        self._content = hashlib.sha256(b"".join(each for _, each in pairs)).digest()
         self._users = population.users
         self._open: dict[int, Release] = {}  # the last query of each session that goes on
 
@@ -81,7 +86,12 @@ class Curator:
         opened, public = self._session(release, index), release.public()
         if release.event is not None:
             self._ledger.charge(release.cohort, release.event)
-        known = self._journal.charge((("release", hashlib.sha256(public).digest()),))
+        known = self._journal.charge(
+            (
+                ("release", hashlib.sha256(public).digest()),
+                ("content of the data", self._content),
+            )
+        )
         if known is not None:
             (released,) = known
         else:
@@ -125,12 +135,16 @@ class Curator:
         return stream(self._journal.entropy, first, Role.CURATOR, 1)
 
     def _total(self, part: Part, cohort: Cohort) -> Floats:
-        """The sum over all blocks in order; lost shards are built again."""
+        """The sum over all blocks in order."""
+        found = [each for shard in self._ask("parts", part, cohort) for each in shard]
+        return np.asarray(np.sum([value for _, value in sorted(found, key=_block)], axis=0))
+
+    def _ask(self, method: str, *arguments: Any) -> list[Any]:
+        """What a method of every shard gives; lost shards are built again."""
         for _ in range(ATTEMPTS):
             try:
-                asked = [self._host.call(shard, "parts", part, cohort) for shard in self._shards]
-                found = [each for (handle,) in asked for each in self._host.get([handle])[0]]
-                return np.asarray(np.sum([value for _, value in sorted(found, key=_block)], axis=0))
+                asked = [self._host.call(shard, method, *arguments) for shard in self._shards]
+                return [self._host.get([handle])[0] for (handle,) in asked]
             except HostLostError as error:
                 lost = error
                 pairs = zip(self._shards, self._blocks, strict=True)
@@ -141,7 +155,7 @@ class Curator:
         raise RoundAbortedError(f"a shard of the curator was lost {ATTEMPTS} times: {lost}")
 
     def _shard(self, blocks: range) -> Any:
-        return self._host.host(CuratorShard, self._rows, blocks, self._size)
+        return self._host.host(CuratorShard, self._rows, blocks, self._size, self._contents)
 
 
 def _block(part: tuple[int, Floats]) -> int:
@@ -225,7 +239,7 @@ def _suited(algorithm: CentralAlgorithm[Any], data: Population | ArrayLike) -> P
         except (ValueError, TypeError, IndexError) as error:
             if isinstance(error, ParameterError):
                 raise
-            allowed = f"rows that the statistic can read ({error})"
+            allowed = f"rows that the statistic can read ({type(error).__name__})"
             raise ParameterError("data", row.shape, allowed) from error
     return population
 

@@ -17,6 +17,7 @@ from shuffle_sim.errors import (
     NotFiniteError,
     ParameterError,
     integer,
+    positive,
 )
 from shuffle_sim.execution.checkpoint import Journal, RunIdentity, journal_of
 from shuffle_sim.execution.costs import CostMeter, Costs, chunks_on_wire, sealing, users_to_shuffler
@@ -33,6 +34,7 @@ from shuffle_sim.execution.setup import (
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.protocol.base import Protocol
+from shuffle_sim.protocol.binding import UNCHECKED, checked_event
 from shuffle_sim.protocol.release import CentralAlgorithm
 from shuffle_sim.registry import registered
 from shuffle_sim.roles import Deployment, PlannedRound
@@ -56,6 +58,7 @@ def run(
     sealing_seconds: float = SEALING_SECONDS,
     checkpoint: str | Path | None = None,
     resume: bool = False,
+    round_timeout: float | None = None,
     on_round: Callable[[int, PrivacyLedger, Costs, Any], None] | None = None,
 ) -> Result:
     """Run `algorithm` on `data` (first axis: users).
@@ -96,6 +99,8 @@ def run(
         resume: go on with the run in `checkpoint`, with the same result and guarantee as if it had
             never stopped. All that decides what is sent must be as it was; runtime and workers may
             be others.
+        round_timeout: seconds after which a role that does not answer is named, ended and put back;
+            its bytes are the same. By default 600. In process nothing is waited for.
         on_round: called after each round with its index, the ledger and the costs so far, and what
             was asked; also after those replayed.
 
@@ -113,6 +118,8 @@ def run(
         allowed = "a protocol or a central algorithm, such as VectorSum.calibrate(...)"
         raise ParameterError("algorithm", algorithm, allowed)
     host = runtime if isinstance(runtime, Runtime) else registered("runtime", runtime)()
+    if round_timeout is not None:
+        host.round_timeout = positive("round_timeout", round_timeout)
     if integer("workers", workers, 1) > algorithm.users:
         raise ParameterError("workers", workers, f"at most the number of users ({algorithm.users})")
     if isinstance(algorithm, CentralAlgorithm):
@@ -143,15 +150,19 @@ def run(
         ReportCounts(),
         0,
     )
+    unchecked, noisy = False, list[tuple[int, int]]()
     journal = journal_of(checkpoint, resume, _identity(deployment, population, seed))
     deployment = replace(deployment, task=journal.task, entropy=journal.entropy)
     with spending(ledger, protocol.delta), journal, host:
         plan = host.open(deployment, population, workers)
         while plan is not None:
             broadcast, cohort = plan.broadcast, plan.cohort
+            unchecked |= not _checked(protocol, deployment, plan)
             ledger.charge(cohort, plan.event)
             exchange, plan = _exchange(journal, host, plan, ledger)
             reports = reports.plus(exchange, cohort.size)
+            honest = exchange.shuffler.accepted - exchange.shuffler.singles
+            noisy.append((honest, cohort.size))
             for member in adversary.members if adversary is not None else ():
                 member.disclosed(rounds, exchange.users.disclosed, exchange.users.sums)
             _meter(meter, deployment, broadcast, exchange, literal_size)
@@ -161,11 +172,17 @@ def run(
                 on_round(rounds, ledger, meter.costs, deployment.opened(broadcast).query)
             rounds += 1
         value = host.result()
-    assumed = _assumptions(protocol, reports, seed)
-    settled = ledger.guarantee(protocol.delta, assumptions=assumed)
-    promised = protocol.claim or ledger.guarantee(
-        protocol.delta, settled=False, assumptions=assumed
+    assumed = _assumptions(seed) + (UNCHECKED,) * unchecked
+    settled = ledger.guarantee(
+        protocol.delta, assumptions=(*_honesty(noisy, protocol.honest_fraction), *assumed)
     )
+    promised = ledger.guarantee(
+        protocol.delta,
+        settled=False,
+        assumptions=(*_honesty([], protocol.honest_fraction), *assumed),
+    )
+    if protocol.claim is not None:
+        promised = replace(protocol.claim, assumptions=promised.assumptions)
     # The paper's theorems hold for honest users; where noise is missing, only the exact accounting
     # applies.
     complete = not reports.corrupted and reports.accepted == reports.asked
@@ -187,6 +204,18 @@ def run(
         ledger=ledger,
         security=security,
     )
+
+
+def _checked(protocol: Protocol[Any], deployment: Deployment, plan: PlannedRound) -> bool:
+    """Whether what is charged for a round is derived from what it broadcasts.
+
+    Raises:
+        ParameterError: it is something else.
+    """
+    sent = deployment.opened(plan.broadcast)
+    if sent.cohort != plan.cohort:
+        raise ParameterError("cohort", plan.cohort.ranges, f"the one asked, {sent.cohort.ranges}")
+    return checked_event(plan.event, sent.randomizer, sent.cohort, protocol.honest_fraction)
 
 
 def _check_central(
@@ -267,6 +296,8 @@ def _exchange(
             ("broadcast", hashlib.sha256(broadcast).digest()),
             ("cohort", encode(plan.cohort)),
             ("event", encode(plan.event)),
+            # A round that is drawn again must meet the same rows.
+            ("content of the data", host.content),
         )
     )
     if known is None:
@@ -280,18 +311,19 @@ def _exchange(
     return exchange, following
 
 
-def _assumptions(
-    protocol: Protocol[Any], reports: ReportCounts, seed: int | None
-) -> tuple[str, ...]:
-    notes = [f"honest fraction {protocol.honest_fraction:g} in every round, assumed in advance"]
-    if reports.corrupted:
-        notes.append(
-            f"{reports.corrupted} of {reports.asked} users asked were corrupted and are not "
-            "counted on"
-        )
+def _honesty(noisy: list[tuple[int, int]], assumed: float) -> tuple[str, ...]:
+    """Whose noise epsilon counts on: of (users that added theirs, users asked) in each round."""
+    if all(honest == asked for honest, asked in noisy):
+        return (f"honest fraction {assumed:g} in every round, assumed in advance",)
+    honest, asked = min(noisy, key=lambda each: each[0] / each[1])
+    worst = f"{honest:,} of {asked:,} users asked added their noise in the round where fewest did"
+    return (f"{worst}; no more are counted on, nor more than a fraction {assumed:g}",)
+
+
+def _assumptions(seed: int | None) -> tuple[str, ...]:
     seeded = (
         "seeded: reproducible, and therefore not private"
         if seed is not None
         else "unseeded: entropy of the operating system"
     )
-    return (*notes, f"randomness {seeded}; simulated by a statistical generator")
+    return (f"randomness {seeded}; simulated by a statistical generator",)

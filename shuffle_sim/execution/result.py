@@ -15,6 +15,12 @@ from shuffle_sim.privacy.guarantee import Guarantee
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.privacy.trust import Trust
 
+SIMULATOR_VIEW = {"simulator_view": True}
+"""Metadata of fields that the simulator alone knows, from users' data without noise.
+
+No epsilon covers them. Commands print them apart.
+"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReportCounts:
@@ -40,8 +46,8 @@ class ReportCounts:
     missing: int = 0
     extra: int = 0
     corrupted: int = 0
-    clipped: int = 0
-    nonfinite: int = 0
+    clipped: int = field(default=0, metadata=SIMULATOR_VIEW)
+    nonfinite: int = field(default=0, metadata=SIMULATOR_VIEW)
     dropped_messages: Mapping[str, int] = field(default_factory=dict)
 
     def plus(self, exchange: Exchange, asked: int) -> "ReportCounts":

@@ -1,5 +1,6 @@
 """A runtime hosts the roles and connects them; the protocol is the same on all runtimes."""
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
@@ -26,6 +27,8 @@ from shuffle_sim.wire.messages import Tally
 _CHUNKS_TOGETHER = 4  # frames of a view that are asked for together
 ATTEMPTS = 6
 """How often a round is begun before it is aborted, if every time a role is lost."""
+ROUND_TIMEOUT = 600.0
+"""Where nothing else is said."""
 _Value = TypeVar("_Value")
 _Record = TypeVar("_Record", ShardRecord, ShuffleRecord, ViewRecord)
 
@@ -97,6 +100,8 @@ class Runtime(ABC):
     """
 
     name: str
+    round_timeout: float = ROUND_TIMEOUT
+    """Seconds after which a role that is waited for is ended and put back."""
 
     def open(
         self, deployment: Deployment, population: Population, workers: int
@@ -107,12 +112,26 @@ class Runtime(ABC):
         self._asked: list[bytes] = []
         self._over: list[Tally] = []
         self._blocks = worker_blocks(deployment, workers)
+        self._contents: dict[int, bytes] | None = None
         self._shards = [self._shard(blocks) for blocks in self._blocks]
         self._shufflers = [
             self.host(Shuffler, deployment, shard) for shard in range(deployment.shuffler_shards)
         ]
         self._analyzer = self.host(Analyzer, deployment)
-        return self._surely(self._begun)
+        planned = self._surely(self._begun)
+        self._contents = self._surely(self._read)
+        return planned
+
+    @property
+    def content(self) -> bytes:
+        """A hash of all rows as they were first read; the same where they cannot change."""
+        pairs = sorted((self._contents or {}).items())
+        return hashlib.sha256(b"".join(value for _, value in pairs)).digest()
+
+    def _read(self) -> dict[int, bytes]:
+        """What the shards read, by block."""
+        asked = [handle for shard in self._shards for handle in self.call(shard, "contents")]
+        return {block: each for found in self.get(asked) for block, each in found.items()}
 
     def recall(self, broadcast: bytes, tally: Tally) -> PlannedRound | None:
         """The analyzer updates from a round that was over before the run was resumed."""
@@ -195,7 +214,8 @@ class Runtime(ABC):
         return True
 
     def _shard(self, blocks: range) -> Any:
-        return self.host(UserShard, self._deployment, self._rows, blocks, tuple(self._asked))
+        known = self._contents
+        return self.host(UserShard, self._deployment, self._rows, blocks, tuple(self._asked), known)
 
     def _surely(self, step: Callable[[], _Value]) -> _Value:
         """What the step gives; where a role is lost, all are put back and it is taken again."""

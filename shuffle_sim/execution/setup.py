@@ -12,6 +12,7 @@ from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.protocol.base import Protocol
+from shuffle_sim.protocol.binding import checked_event
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles import FIDELITIES, SECURITIES, Deployment
 from shuffle_sim.roles.reports import user_bytes
@@ -66,6 +67,7 @@ def deployment_of(
             "protocol", type(protocol).__name__, "a protocol with at least one round"
         )
     randomizer, labels = first.randomizer, first.randomizer.alphabet.labels
+    checked_event(first.event, randomizer, first.cohort, protocol.honest_fraction)
     if security not in SECURITIES:
         raise ParameterError("security", security, f"one of {', '.join(SECURITIES)}")
     if security == "onion" and fidelity not in (None, "literal"):
@@ -141,7 +143,7 @@ def suited(protocol: Protocol[Any], data: Population | ArrayLike) -> Population:
         if isinstance(error, ParameterError):
             raise
         raise ParameterError(
-            "data", row.shape, f"rows that the protocol can read ({error})"
+            "data", row.shape, f"rows that the protocol can read ({type(error).__name__})"
         ) from error
     return population
 

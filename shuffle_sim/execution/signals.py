@@ -37,8 +37,9 @@ def stoppable() -> Iterator[list[int]]:
 
 
 @contextmanager
-def unbroken() -> Iterator[None]:
-    """Ctrl-C and SIGTERM that arrive in the block take effect at its end.
+def unbroken(*, second_wins: bool = False) -> Iterator[None]:
+    """Ctrl-C and SIGTERM that arrive in the block take effect at its end; a second one at
+    once, if it is to win.
 
     Handlers are put back as they were, unless there was none and the block has set one. Signals
     reach the main thread only: in others there is nothing to do.
@@ -50,6 +51,8 @@ def unbroken() -> Iterator[None]:
 
     def wait(number: int, frame: FrameType | None) -> None:
         arrived.append(number)
+        if second_wins and len(arrived) > 1:
+            raise KeyboardInterrupt
 
     before = {number: signal.signal(number, wait) for number in _STOPS}
     try:

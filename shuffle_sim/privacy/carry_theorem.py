@@ -19,6 +19,7 @@ class Carry(Theorem[CarrySumEvent]):
     """
 
     event = CarrySumEvent
+    near_gaussian = True
     source = "spline rounding and fair carries, dominated by Gaussians (docs: theory, Carries)"
     examples = (
         CarrySumEvent(10_000, 11.397, 2, 0, 1, 10),

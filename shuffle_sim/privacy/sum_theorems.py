@@ -40,6 +40,7 @@ class BinomialSum(Theorem[BinomialSumEvent]):
     """Binomial sums: exact for one scalar, else dominated by Gaussians (docs: theory)."""
 
     event = BinomialSumEvent
+    near_gaussian = True
     source = ONE_ROUND
     examples = (
         BinomialSumEvent(1000, 20, 0.5, 10),

@@ -38,6 +38,8 @@ class Theorem(ABC, Generic[EventT]):
     event: ClassVar[type[PrivacyEvent]]
     source: ClassVar[str]
     examples: ClassVar[tuple[PrivacyEvent, ...]]
+    near_gaussian: ClassVar[bool] = False
+    """Whether noise is nearly Gaussian, so that audits may estimate by a Gaussian pair."""
 
     # One release
 

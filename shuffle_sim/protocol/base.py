@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from shuffle_sim.arrays import Floats, Values
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import Unit
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import WITHHELD, ParameterError
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.privacy.guarantee import Guarantee
 from shuffle_sim.protocol.randomizer import Randomizer
@@ -171,4 +171,4 @@ def check_rows(rows: NDArray[Any], shape: tuple[int, ...]) -> None:
         raise ParameterError("data.shape", rows.shape, f"{shape}")
     if rows.dtype.kind == "f" and not np.isfinite(rows).all():
         bad = int(np.argmin(np.isfinite(rows.reshape(len(rows), -1)).all(axis=1)))
-        raise ParameterError(f"data[{bad}]", rows[bad].tolist(), "finite (no NaN, no infinity)")
+        raise ParameterError(f"data[{bad}]", WITHHELD, "finite (no NaN, no infinity)")

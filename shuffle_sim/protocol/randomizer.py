@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats, Values, dense
+from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.wire.messages import Alphabet, Messages
 
 
@@ -67,6 +68,13 @@ class Randomizer(ABC):
         """
         total: NDArray[np.int64] = self.counts(xs, rng).sum(axis=0)
         return total
+
+    def event(self, users: int) -> PrivacyEvent | None:
+        """What the view of a round costs, with the randomness of `users` honest users.
+
+        The engine charges no other. None: the protocol states an event, and it is not checked.
+        """
+        return None
 
     def reduced(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
         """Sums of symbols as far as the analyzer looks at them: as they are, or modulo a number."""

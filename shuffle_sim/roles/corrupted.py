@@ -14,9 +14,11 @@ from shuffle_sim.wire.messages import Messages
 Squad = list[tuple[Adversary, Users]]
 """Each adversary with the users it controls in this block and round."""
 
-_LARGEST_PACKET = (
-    1 << 24
-)  # bytes of a user's packet that are carried on; the shuffler drops what is longer as cut off
+PACKET_MARGIN = 4096
+"""Bytes by which what a user sends on its own may be longer than an honest report.
+
+Transport carries one byte more; the shuffler drops such a packet, and nobody holds the rest.
+"""
 
 
 @dataclass
@@ -137,9 +139,9 @@ def _act(
             sent for packet in packets for sent in member.send(attack_context, user, packet, rng)
         )
     acts.silent += not packets
+    longest = attack_context.randomizer.report_bytes + PACKET_MARGIN
     acts.packets += [
-        Frame(Kind.PACKET, context, user, 1, packet[:_LARGEST_PACKET]).tobytes()
-        for packet in packets
+        Frame(Kind.PACKET, context, user, 1, packet[: longest + 1]).tobytes() for packet in packets
     ]
     if any(member.colludes for member in mine) and isinstance(report, Messages) and own in packets:
         acts.disclosed += 1

@@ -19,6 +19,8 @@ BLOCK_BATCH_BYTES = 1 << 22
 """Bytes that users send before the shuffler has taken the last; twice as many are a tenth faster on
 Ray and take 25 MiB more.
 """
+LARGEST_REPORT = 1 << 44
+"""Bits of a user's report that roles work on; at literal fidelity less fit a frame."""
 FIDELITIES = ("literal", "counts", "aggregate")
 SECURITIES = ("none", "transport", "onion")
 
@@ -111,10 +113,20 @@ class Deployment:
         """A broadcast of this run; the last ones are kept, so that each is decoded once.
 
         Raises:
-            FrameError: it is not a broadcast of this run, or its parameter hash is not that of its
-                parameters.
+            FrameError: it is not a broadcast of this run, its parameter hash is not that of its
+                parameters, or it asks for what no round of the run can (`not-agreed`).
         """
-        return _opened(broadcast, self.task, self.vocabulary)
+        opened = _opened(broadcast, self.task, self.vocabulary)
+        if opened.cohort.stop > self.protocol.users:
+            asked = f"users up to {opened.cohort.stop:,} of {self.protocol.users:,}"
+            raise FrameError("not-agreed", asked)
+        if opened.minimum > opened.cohort.size:
+            fewest = f"at least {opened.minimum:,} reports of {opened.cohort.size:,} users"
+            raise FrameError("not-agreed", fewest)
+        if opened.randomizer.report_bits > LARGEST_REPORT:
+            long = f"{opened.randomizer.report_bits:,} bits a report"
+            raise FrameError("not-agreed", f"{long}, at most {LARGEST_REPORT:,}")
+        return opened
 
 
 @lru_cache(maxsize=2)

@@ -13,8 +13,9 @@ from typing import Any
 
 from shuffle_sim.errors import FrameError, RoundAbortedError
 from shuffle_sim.roles.channel import Keyed
+from shuffle_sim.roles.corrupted import PACKET_MARGIN
 from shuffle_sim.roles.deployment import Broadcast, Deployment
-from shuffle_sim.roles.onion import BoxPool, read_bundle
+from shuffle_sim.roles.onion import BoxPool, bundle_bytes, read_bundle
 from shuffle_sim.roles.pools import MessagePool, pool_of
 from shuffle_sim.roles.records import ShuffleRecord
 from shuffle_sim.roles.reports import HONEST_KIND, read_reports
@@ -243,6 +244,8 @@ class _Inbox:
         self._whole, self._single = (
             (Kind.BUNDLE,) * 2 if onion else (HONEST_KIND[deployment.fidelity], Kind.REPORT)
         )
+        each = bundle_bytes(self._randomizer) if onion else self._randomizer.report_bytes
+        self._longest = each + PACKET_MARGIN
         self._boxes: set[bytes] = set()
         self._seen: set[int] = set()
         self._taken: Counter[int] = Counter()
@@ -299,6 +302,9 @@ class _Inbox:
     def _take_packet(self, packet: Frame, pool: MessagePool) -> None:
         """What one user sent on its own: counts for one report at most, whatever is inside."""
         check_context(packet, self._context)
+        if len(packet.payload) > self._longest:
+            long = f"{len(packet.payload):,} bytes, an honest report has at most {self._longest:,}"
+            raise FrameError("oversized", long)
         sender, frame = packet.index, parse(packet.payload)
         check_context(frame, self._context)
         if frame.kind is not self._single:

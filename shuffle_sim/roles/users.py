@@ -1,6 +1,6 @@
 """The users: a shard hosts some blocks of them and answers for them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from shuffle_sim.arrays import Floats, Scaled, Values, dense
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import Population
-from shuffle_sim.errors import FrameError, RoundAbortedError
+from shuffle_sim.errors import DataChangedError, FrameError, RoundAbortedError
 from shuffle_sim.protocol.adversary import AttackContext
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles.channel import Keyed
@@ -35,8 +35,12 @@ class UserShard(Keyed):
         population: Population,
         blocks: Iterable[int],
         asked: Iterable[bytes] = (),
+        contents: Mapping[int, bytes] | None = None,
     ) -> None:
         """Take the rows of these blocks.
+
+        `contents` are the hashes of their rows as they were first read; rows that are others are
+        not answered for.
 
         `asked` are the broadcasts that were answered before this role was put here: no other is
         answered for their rounds. Users that misbehave answer them again, in silence: they may
@@ -47,6 +51,11 @@ class UserShard(Keyed):
         self._hosted = tuple(blocks)
         self._answered: Context | None = None
         self._resident: dict[int, list[_Chunk]] = {}
+        self._contents = (
+            {block: population.content(*self._span(block)) for block in self._hosted}
+            if contents is None
+            else {block: contents[block] for block in self._hosted}
+        )
         if population.resident:
             self._keep()
         for broadcast in asked:
@@ -55,6 +64,10 @@ class UserShard(Keyed):
             else:
                 for block in self._hosted:
                     self._answer(broadcast, range(block, block + 1))
+
+    def contents(self) -> dict[int, bytes]:
+        """Hashes of the rows of each block, as they were first read."""
+        return self._contents
 
     def answer(self, broadcast: bytes, blocks: range | None = None) -> tuple[bytes, ShardRecord]:
         """The frames of this shard's users for the round, and the simulator's record of them.
@@ -184,7 +197,11 @@ class UserShard(Keyed):
         return chunks
 
     def _answer_block(self, broadcast: Broadcast, block: int) -> tuple[list[bytes], ShardRecord]:
-        """The block's frames, in pieces that are to be joined."""
+        """The block's frames, in pieces that are to be joined.
+
+        Raises:
+            DataChangedError: its rows are others than were first read.
+        """
         deployment, context, cohort = self._deployment, broadcast.context, broadcast.cohort
         randomizer = broadcast.randomizer
         rng = stream(deployment.entropy, context.round, Role.USERS, block)
@@ -225,6 +242,10 @@ class UserShard(Keyed):
                 ]
             if len(values):
                 honest.append(_randomized(deployment.fidelity, values, randomizer, rng))
+        first_read = self._contents[block]
+        # After the last row was read, and before anything leaves.
+        if first_read and self._population.content(*self._span(block)) != first_read:
+            raise DataChangedError(block)
         if honest:
             frames = _honest_frame(deployment.fidelity, context, block, honest, randomizer) + frames
         return frames, replace(record, asked=asked, clipped=clipped, nonfinite=nonfinite)

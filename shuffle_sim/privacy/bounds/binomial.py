@@ -8,11 +8,14 @@ Binomial noise has a monotone likelihood ratio, so threshold tests are optimal: 
 and the function of k under the maximum rises, then falls (its increments pmf(k) - e^epsilon pmf(k -
 s) change sign once). Its superlevel sets are intervals, so ln((F(k) - delta) / F(k - s)) is
 quasi-concave in k: the maximum is found in O(log m) evaluations, for any m, and there is no root
-finding. Everything is rounded outward.
+finding. Everything is rounded outward, and computed with logarithms of tails: delta e^-epsilon may
+be far below what a double holds.
 """
 
 import math
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import scipy
@@ -20,7 +23,7 @@ from numpy.typing import NDArray
 
 from shuffle_sim.errors import ParameterError, integer, real
 
-_Tail = Callable[[NDArray[np.int64]], NDArray[np.float64]]
+_SMALL = 1e-290  # below, tails lose their digits: their logarithms are found without them
 
 
 def _error(m: int) -> float:
@@ -51,9 +54,102 @@ def upper_tail(k: NDArray[np.int64], m: int, p: float) -> NDArray[np.float64]:
     )
 
 
+@dataclass(frozen=True)
+class _Tail:
+    """ln P(X <= k) for X = Bin(m, p), or mirrored for X = m - Bin(m, p)."""
+
+    m: int
+    p: float
+    mirrored: bool = False
+
+    def __call__(self, k: NDArray[np.int64]) -> NDArray[np.float64]:
+        """At each k."""
+        m, p = self.m, self.p
+        if self.mirrored:
+            return _logarithm(upper_tail(m - k, m, p), k, m, 1.0 - p, p)
+        return _logarithm(lower_tail(k, m, p), k, m, p, 1.0 - p)
+
+    def reach(self, least: float) -> tuple[int, int]:
+        """Below the first the logarithm is under `least`, from the second on the tail is 1 to the
+        last bit (Bernstein).
+        """
+        mean = self.m * (1 - self.p if self.mirrored else self.p)
+        below, above = (
+            log / 3 + math.sqrt(log * log / 9 + 2 * log * variance(self.m, self.p))
+            for log in (-least, 37.0)
+        )
+        return max(0, math.floor(mean - below)), min(self.m, math.ceil(mean + above))
+
+
 def _tails(m: int, p: float) -> tuple[_Tail, _Tail]:
-    """P(X <= k) for X = Bin(m, p) and for its mirror image m - X."""
-    return lambda k: lower_tail(k, m, p), lambda k: upper_tail(m - k, m, p)
+    return _Tail(m, p), _Tail(m, p, mirrored=True)
+
+
+def _logarithm(
+    tail: NDArray[np.float64], k: NDArray[np.int64], m: int, p: float, q: float
+) -> NDArray[np.float64]:
+    """ln P(Bin(m, p) <= k) from the tail, or where that is near underflow without it."""
+    with np.errstate(divide="ignore"):
+        found = np.atleast_1d(np.log(tail))
+    far = (np.atleast_1d(tail) < _SMALL) & (np.atleast_1d(k) >= 0)
+    if far.any():
+        found[far] = _log_far_tail(np.atleast_1d(k)[far].astype(float), m, p, q)
+    return found.reshape(np.shape(k))
+
+
+def _log_far_tail(k: NDArray[np.float64], m: int, p: float, q: float) -> NDArray[np.float64]:
+    """ln P(Bin(m, p) <= k) where that is tiny: ln pmf(k) (Loader 2000) and the continued fraction
+    of the incomplete beta function, which converges in a few steps so far out.
+    """
+    mean, other = (m * p, m - m * p) if p <= 0.5 else (m - m * q, m * q)
+    log_pmf = (
+        _stirling_error(np.array(float(m)))
+        - _stirling_error(k)
+        - _stirling_error(m - k)
+        - _deviance(k, mean)
+        - _deviance(m - k, other)
+        - np.log(2 * np.pi * np.maximum(k, 0.5) * (m - k) / m) / 2
+    )
+    log_pmf = np.where(k == 0, m * np.log1p(-p) if p < 0.5 else m * np.log(q), log_pmf)
+    # I_q(a, b) = q^a p^b / (a B(a, b)) / (1 + d_1/(1 + d_2/(1 + ...))) by Lentz' algorithm.
+    a, b = m - k, k + 1
+    c, d = np.ones_like(k), 1 / (1 - (a + b) * q / (a + 1))
+    fraction = d.copy()
+    for i in range(1, 1000):
+        even = i * (b - i) * q / ((a + 2 * i - 1) * (a + 2 * i))
+        odd = -(a + i) * (a + b + i) * q / ((a + 2 * i) * (a + 2 * i + 1))
+        before = fraction
+        for step in (even, odd):
+            d, c = 1 / (1 + step * d), 1 + step / c
+            fraction = fraction * c * d
+        if (np.abs(fraction - before) <= _error(m) / 8 * np.abs(fraction)).all():
+            break
+    return np.asarray(log_pmf + np.log(p) + np.log(fraction))
+
+
+def _stirling_error(n: NDArray[np.float64]) -> NDArray[np.float64]:
+    """ln n! - ln(sqrt(2 pi n) (n/e)^n); 0 at n = 0."""
+    large = np.maximum(n, 16.0)
+    square = large * large
+    series = (1 / 12 - (1 / 360 - (1 / 1260 - 1 / 1680 / square) / square) / square) / large
+    small = np.clip(n, 1.0, 16.0)
+    plain = (
+        scipy.special.gammaln(small + 1)
+        - (small + 0.5) * np.log(small)
+        + small
+        - math.log(2 * math.pi) / 2
+    )
+    return np.asarray(np.where(n > 15, series, np.where(n > 0, plain, 0.0)))
+
+
+def _deviance(x: NDArray[np.float64], mean: float) -> NDArray[np.float64]:
+    """x ln(x/mean) + mean - x, without cancellation where x is near the mean."""
+    v = (x - mean) / (x + mean)
+    near = np.abs(v) < 0.1
+    small = np.where(near, v, 0.0)
+    series = sum(small ** (2 * j) / (2 * j + 1) for j in range(1, 10))
+    plain = scipy.special.xlogy(x, x / mean) + mean - x
+    return np.asarray(np.where(near, (x - mean) * v + 2 * x * v * series, plain))
 
 
 def _check(m: int, p: float, shift: int) -> None:
@@ -79,19 +175,27 @@ def epsilon(m: int, p: float, shift: int, delta: float) -> float:
         return 0.0
     if shift > m:
         return math.inf
-    return max(0.0, *(_epsilon_one_way(tail, m, shift, delta) for tail in _tails(m, p)))
+    return max(0.0, *(_epsilon_one_way(tail, shift, delta) for tail in _tails(m, p)))
 
 
-def _epsilon_one_way(tail: _Tail, m: int, shift: int, delta: float) -> float:
-    if tail(np.array(shift - 1)) * (1 + _error(m)) > delta:
+def _epsilon_one_way(tail: _Tail, shift: int, delta: float) -> float:
+    error, most = _error(tail.m), math.log(delta)
+    if tail(np.array(shift - 1)) + error > most:
         return math.inf
 
     def loss(k: NDArray[np.int64]) -> NDArray[np.float64]:
-        here, there = tail(k) * (1 + _error(m)), tail(k - shift) * (1 - _error(m))
+        here, there = _outward(tail(k), error), _outward(tail(k - shift), -error)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(here > delta, np.log(np.maximum(here - delta, 1e-320) / there), -np.inf)
+            kept = np.log(-np.expm1(np.minimum(most - here, 0.0)))
+            return np.where(here > most, np.maximum(here + kept, -745.0) - there, -np.inf)
 
-    return _peak(loss, *_reach(tail, m, shift)) * (1 + 1e-14)
+    return _peak(loss, *_reach(tail, shift, most)) * (1 + 1e-14)
+
+
+def _outward(log: NDArray[np.float64], error: float) -> NDArray[np.float64]:
+    """A logarithm moved by the error granted to its tail, which grows with the deviation."""
+    size = np.where(np.isneginf(log), 0.0, np.abs(log))
+    return np.asarray(log + error * (1 + np.sqrt(size) / 10) + math.copysign(4e-16, error) * size)
 
 
 def delta(m: int, p: float, shift: int, epsilon: float) -> float:
@@ -111,21 +215,26 @@ def delta(m: int, p: float, shift: int, epsilon: float) -> float:
         return 0.0
     if shift > m:
         return 1.0
-    factor = math.exp(min(epsilon, 700.0))
+    error = _error(m)
 
     def gain(tail: _Tail) -> Callable[[NDArray[np.int64]], NDArray[np.float64]]:
-        return lambda k: tail(k) * (1 + _error(m)) - factor * tail(k - shift) * (1 - _error(m))
+        def log_gain(k: NDArray[np.int64]) -> NDArray[np.float64]:
+            here = _outward(tail(k), error)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                lost = epsilon + _outward(tail(k - shift), -error) - here
+                return np.where(lost < 0, here + np.log(-np.expm1(np.minimum(lost, 0.0))), -np.inf)
 
-    return min(
-        1.0, max(0.0, *(_peak(gain(tail), *_reach(tail, m, shift)) for tail in _tails(m, p)))
-    )
+        return log_gain
+
+    found = max(_peak(gain(tail), *_reach(tail, shift, -800.0)) for tail in _tails(m, p))
+    # A shift always shows with some probability, if with one below the least normal double.
+    return min(1.0, max(sys.float_info.min, math.exp(found) * (1 + 1e-12)))
 
 
-def _reach(tail: _Tail, m: int, shift: int) -> tuple[int, int]:
-    """Where the maximum lies: the tail is above 1e-300 and not yet 1 to the last bit."""
-    low = first(lambda k: bool(tail(np.array(k)) > 1e-300), 0, m)
-    high = first(lambda k: bool(tail(np.array(k)) >= 1 - 1e-16), low, m)
-    return low, min(m, high + shift)
+def _reach(tail: _Tail, shift: int, least: float) -> tuple[int, int]:
+    """Where the maximum lies: the tail's logarithm may be above `least`, the other tail below 1."""
+    low, high = tail.reach(least)
+    return low, min(tail.m, high + shift)
 
 
 def first(holds: Callable[[int], bool], low: int, high: int) -> int:

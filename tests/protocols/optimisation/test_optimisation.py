@@ -266,6 +266,8 @@ def test_the_pan_private_state_holds_noise_at_every_moment_and_no_data_beside_it
     assert abs(0.8 - 1) > 5 * math.sqrt(2 / 1500)  # power: a fifth less variance is seen
     fields = {field.name for field in dataclasses.fields(pan.state)}
     assert fields == {"batch", "read", "theta", "aggregate", "middle", "gradient"}
+    # A generator that is kept can be run backward: the memory of the object holds none.
+    assert not any(isinstance(held, np.random.Generator) for held in vars(pan).values())
     assert pan.guarantee.epsilon == pytest.approx(1.0, rel=1e-6)
     assert any("seeded" in note for note in pan.guarantee.assumptions)
 

@@ -58,7 +58,7 @@ def defective(protocol, kind):
 def failing(protocol, **implementation) -> list[str]:
     report = audit(protocol, repeats=1000, seed=3, **implementation)
     assert not report.passed
-    return [check.name for check in report.checks if not check.passed]
+    return [check.name for check in report.checks if check.passed is False]
 
 
 class LessNoise(BinomialRandomizer):

@@ -77,12 +77,13 @@ def test_json_tells_scores_guarantee_costs_accounts_and_what_was_chosen(printed)
     assert "fair carries" in found["privacy"]["basis"]
     assert any("not private" in note for note in found["privacy"]["assumptions"])
     assert (
-        found["scores"].keys()
-        == found["constant"].keys()
+        found["simulator_view"]["scores"].keys()
+        == found["simulator_view"]["constant"].keys()
         == {"held_out_loss", "training_loss", "accuracy"}
     )
     assert (
-        found["scores"]["held_out_loss"] < found["constant"]["held_out_loss"]
+        found["simulator_view"]["scores"]["held_out_loss"]
+        < found["simulator_view"]["constant"]["held_out_loss"]
     )  # it has learnt something
     assert found["protocol"]["name"] == "ShuffleGD"
     assert (found["protocol"]["rounds"], found["protocol"]["rounds_per_user"]) == (20, 20)
@@ -91,7 +92,7 @@ def test_json_tells_scores_guarantee_costs_accounts_and_what_was_chosen(printed)
     assert found["payload_bits_per_user"] == 20 * found["costs"]["payload_bits_per_user"]
     assert found["costs"]["payload_bits_per_user"] % 31 == 0
     assert found["reports"]["asked"] == found["reports"]["accepted"] == 20 * 455
-    assert found["clipped"] == {"cells": 14, "labels": 0, "gradients": 0}
+    assert found["simulator_view"]["clipped"] == {"cells": 14, "labels": 0, "gradients": 0}
     assert found["run"] == {
         "fidelity": "aggregate",
         "runtime": "inprocess",
@@ -132,7 +133,10 @@ def test_a_seed_gives_one_model_on_both_runtimes_and_its_absence_another(printed
 @pytest.mark.full
 def test_the_history_ends_at_the_result_and_epsilon_never_falls(printed, protocol, rounds):
     found = printed(*CANCER, "--protocol", protocol, "--rounds", str(rounds))
-    history = [Moment(**moment) for moment in found["history"]]
+    losses = found["simulator_view"]["history"]
+    history = [
+        Moment(**moment, **loss) for moment, loss in zip(found["history"], losses, strict=True)
+    ]
     assert len(history) == min(rounds, MOMENTS)
     assert history[-1].round == rounds
     assert history[-1].epsilon == found["privacy"]["epsilon"]
@@ -147,26 +151,28 @@ def test_the_history_ends_at_the_result_and_epsilon_never_falls(printed, protoco
 
 
 def test_the_first_loss_is_that_of_the_start(printed):
-    assert printed(*CANCER, "--rounds", "3")["history"][0]["loss"] == pytest.approx(
-        math.log(2), rel=1e-12
-    )
+    view = printed(*CANCER, "--rounds", "3")["simulator_view"]
+    assert view["history"][0]["loss"] == pytest.approx(math.log(2), rel=1e-12)
 
 
 def test_the_model_file_scores_as_printed_on_the_table_s_own_units(printed, tmp_path):
-    found = printed(*CANCER, "--rounds", "20", "--model-out", "model.json", "--plot", "p.png")
+    found = printed(*CANCER, "--rounds", "20", "--model-out", "model.json", "--plot", "p.svg")
     model = json.loads((tmp_path / "model.json").read_text())
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "p.png"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "p.svg"]
     assert model["private"] is False
+    assert model.keys() == {"table", "labels", "model", "privacy", "private"}  # epsilon covers it
+    assert "the classes of labels are public" in model["privacy"]["assumptions"]
+    assert "Simulator's view" in (tmp_path / "p.svg").read_text()
     table, m = bundled("breast-cancer"), model["model"]
     people = np.column_stack(
         [np.clip(table.rows, m["lower"], m["upper"]), table.target == "malignant"]
     )
     _, test = held_out(people, 0.2, 7)
     margins = test[:, :-1] @ m["weights"] + m["intercept"]
-    assert ((margins > 0) == test[:, -1]).mean() == found["scores"]["accuracy"]
+    assert ((margins > 0) == test[:, -1]).mean() == found["simulator_view"]["scores"]["accuracy"]
     labels = np.where(test[:, -1] > 0, 1, -1)
     assert np.logaddexp(0, -labels * margins).mean() == pytest.approx(
-        found["scores"]["held_out_loss"], rel=1e-9
+        found["simulator_view"]["scores"]["held_out_loss"], rel=1e-9
     )
 
 
@@ -202,7 +208,7 @@ def test_losses_of_numbers_tell_the_error_in_the_label_s_units(printed, loss):
         "--fidelity",
         "aggregate",
     )
-    assert 40 < found["scores"]["mean_absolute_error"] < 150
+    assert 40 < found["simulator_view"]["scores"]["mean_absolute_error"] < 150
     assert found["model"]["target_bounds"] == [25, 346]
 
 
@@ -235,7 +241,7 @@ def test_a_file_is_trained_on_with_text_labels(printed, tmp_path):
         "10",
     )
     assert found["model"]["columns"] == ["age", "noise"]
-    assert found["scores"]["accuracy"] > 0.9
+    assert found["simulator_view"]["scores"]["accuracy"] > 0.9
     assert found["model"]["weights"][0] > 0
 
 
@@ -277,7 +283,7 @@ def test_people_are_told_of_the_bound_the_choices_and_whose_view_it_is(train):
 def test_clipped_gradients_are_counted_and_no_bound_is_claimed_for_them(printed, train):
     asked = (*CANCER, "--rounds", "5", "--norm-bound", "0.1")
     found = printed(*asked)
-    assert found["clipped"]["gradients"] > 5 * 400
+    assert found["simulator_view"]["clipped"]["gradients"] > 5 * 400
     assert found["protocol"]["excess_bound"] == "infinity"
     assert "none is proven" in train(*asked)[1]
     methods = printed(*asked, "--compare", "--repeats", "1")["methods"]
@@ -413,7 +419,8 @@ def test_compare_tells_all_methods_with_their_spread_on_the_same_splits(printed)
     assert [methods[name]["rounds_per_user"] for name in private[:3]] == [1, 10, 1]
     for name in (*curators, "local", "not private"):
         assert methods[name]["bits_per_user"] == methods[name]["rounds_per_user"] * 31 * 64
-    for row in (*methods.values(), {"scores": found["constant"]}):
+    view = found["simulator_view"]
+    for row in (*view["methods"], {"scores": view["constant"]}):
         for score in row["scores"].values():
             assert len(set(score["values"])) > 1
             assert score["mean"] == pytest.approx(np.mean(score["values"]))
@@ -445,7 +452,10 @@ def test_a_curator_costs_less_loss_than_no_trust_and_the_shuffler_lies_between(p
         "--noise-ratio",
         "1.2",
     )
-    losses = {row["method"]: row["scores"]["held_out_loss"]["values"] for row in found["methods"]}
+    losses = {
+        row["method"]: view["scores"]["held_out_loss"]["values"]
+        for row, view in zip(found["methods"], found["simulator_view"]["methods"], strict=True)
+    }
     assert t_statistic(losses["local"], losses["central"]) > 3.73
     assert t_statistic(losses["local"], losses["shuffle-gd"]) > 3.73
     assert t_statistic(losses["shuffle-acsa"], losses["shuffle-gd"]) > 3.73
@@ -527,7 +537,7 @@ BAD = {
     "no table": ([], "exactly one of the two"),
     "no label of a file": (["--file", "people.csv", "--bounds", "0:9"], "the column to predict"),
     "label of a bundled table": ([*ON, "--label", "x"], "used with --file"),
-    "three classes": (["--table", "wine"], "class_0 class_1 class_2"),
+    "three classes": (["--table", "wine"], "'3 classes': must be of two classes"),
     "unknown class": (["--table", "wine", "--positive", "class_9"], "one of the classes"),
     "numbers for a loss of classes": (["--table", "diabetes"], "loss for numbers"),
     "classes for a loss of numbers": ([*ON, "--loss", "squared"], "public bounds"),

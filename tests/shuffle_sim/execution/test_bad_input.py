@@ -6,10 +6,12 @@ from functools import partial
 import numpy as np
 import pytest
 
-from protocols import ScalarSum, VectorSum
+from protocols import Logistic, ScalarSum, VectorSum
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.arrays import dense
+from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import Generated, Population
+from shuffle_sim.data.tables import numeric
 from shuffle_sim.execution.runtime import InProcessRuntime, Runtime
 from shuffle_sim.protocol.adversary import Adversary
 
@@ -55,6 +57,27 @@ def start(make, kind, data=None, runtime=None, **options):
     return run(
         make(kind), DATA[kind] if data is None else data, runtime=runtime or NoActors(), **options
     )
+
+
+SECRET = 31337.125
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda rows: VectorSum(n=4, d=2, g=4, b=4).check(rows),
+        lambda rows: Logistic().check(rows, 1),
+        lambda rows: Persons.in_memory([rows[:2], rows[2:]]),
+        lambda rows: numeric("age", rows[:, 1]),
+    ],
+)
+def test_errors_print_no_users_data(refused):
+    rows = np.full((4, 2), SECRET)
+    rows[2, 1] = np.nan
+    with pytest.raises(ParameterError) as caught:
+        refused(rows)
+    assert str(SECRET) not in str(caught.value)
+    assert "not shown" in str(caught.value)
 
 
 def refusal(parameter, make, kind, *data, **options) -> ParameterError:

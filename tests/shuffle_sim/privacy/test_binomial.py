@@ -23,9 +23,7 @@ def test_epsilon_meets_the_oracles_to_1e9_and_is_never_below(m, p, shift, delta,
 
 def test_the_reverse_direction_alone_would_understate():
     m, p, shift, delta, expected = ORACLES[1]
-    directions = [
-        binomial._epsilon_one_way(tail, m, shift, delta) for tail in binomial._tails(m, p)
-    ]
+    directions = [binomial._epsilon_one_way(tail, shift, delta) for tail in binomial._tails(m, p)]
     assert max(directions) == pytest.approx(expected, abs=1e-9)
     assert min(directions) == pytest.approx(2.230510187609464, abs=1e-9)
 
@@ -113,6 +111,52 @@ def test_tails_stay_three_times_inside_the_error_granted(m, p, z):
         start = int(m * p + z * math.sqrt(m * p * (1 - p)))
         found = (binomial.lower_tail if z < 0 else binomial.upper_tail)(np.array(start), m, p)
         assert abs(mpmath.mpf(float(found)) - truth) <= truth * binomial._error(m) / 3
+
+
+@pytest.mark.parametrize(
+    ("m", "p", "shift", "delta"),
+    [(2583, 0.3, 277, 1e-100), (1115, 0.5, 13, 1e-298), (2000, 0.6, 20, 1e-150)],
+)
+def test_nothing_is_understated_where_delta_over_e_to_the_epsilon_underflows(m, p, shift, delta):
+    found = binomial.epsilon(m, p, shift, delta)
+    with mpmath.workdps(40):
+        assert exact_delta(m, p, shift, found) <= delta
+        assert exact_delta(m, p, shift, found * (1 - 1e-9)) > delta
+        at = exact_delta(m, p, shift, found)
+        assert at <= binomial.delta(m, p, shift, found) <= at * (1 + 1e-8)
+
+
+def test_delta_is_never_reported_as_zero():
+    assert 0 < binomial.delta(5000, 0.5, 1, 300.0) < 1e-300
+    with mpmath.workdps(40):
+        assert exact_delta(1200, 0.5, 1, 300.0) > 0
+
+
+@pytest.mark.parametrize(
+    ("m", "p", "k"),
+    [
+        (3000, 0.3, 0),
+        (3000, 0.3, 3),
+        (3000, 0.9, 4),
+        (10**6, 0.5, 470_000),
+        (10**8, 0.3, 29_725_045),
+    ],
+)
+def test_logarithms_of_far_tails_meet_forty_digits(m, p, k):
+    with mpmath.workdps(40):
+        q = mpmath.mpf(p)
+        log = mpmath.loggamma(m + 1) - mpmath.loggamma(k + 1) - mpmath.loggamma(m - k + 1)
+        log += k * mpmath.log(q) + (m - k) * mpmath.log(1 - q)
+        total = term = mpmath.mpf(1)
+        for j in range(k, 0, -1):
+            term *= j * (1 - q) / ((m - j + 1) * q)
+            total += term
+            if term < total * mpmath.mpf(10) ** -20:
+                break
+        truth = log + mpmath.log(total)
+    found = float(binomial._log_far_tail(np.array([float(k)]), m, p, 1 - p)[0])
+    granted = float(binomial._outward(np.array(found), binomial._error(m))) - found
+    assert abs(found - float(truth)) <= granted / 3
 
 
 def test_epsilon_and_delta_for_a_quadrillion_trials_are_quick_and_finite():

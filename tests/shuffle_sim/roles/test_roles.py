@@ -642,7 +642,7 @@ GARBAGE = {
     "nothing": (b"", {"wrong-length": 6}),
     "too short": (b"\xff" * 4, {"wrong-length": 6}),
     "too long": (b"\xff" * 6, {"wrong-length": 6}),
-    "a megabyte": (bytes(1 << 20), {"wrong-length": 6}),
+    "a megabyte": (bytes(1 << 20), {"oversized": 6}),
     "padding": (b"\0\0\0\0\x01", {"nonzero-padding": 6}),
     "the report twice": (lambda honest: honest.tobytes() * 2, {"wrong-length": 6}),
     "a larger alphabet": (

@@ -1,0 +1,75 @@
+"""Waiting with a deadline for what may never come, and ending what does not end by itself.
+
+Ray's own calls do not help where a process is stopped. `ray.get` and `ray.wait` ask the raylet,
+and `ray.shutdown` waits for it, for ever and in C++, where Ctrl-C is not seen. So they run in
+threads of their own. The main thread waits in Python, with a deadline, and signals reach it.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+_Value = TypeVar("_Value")
+
+
+class LateError(Exception):
+    """The deadline has passed."""
+
+
+def within(seconds: float, step: Callable[[], _Value]) -> _Value:
+    """What the step gives, or raises; it is left alone once it is late.
+
+    Raises:
+        LateError: it took longer.
+    """
+    found: list[Any] = []
+    errors: list[BaseException] = []
+    done = threading.Event()
+
+    def work() -> None:
+        try:
+            found.append(step())
+        except BaseException as error:
+            errors.append(error)
+        done.set()
+
+    threading.Thread(target=work, daemon=True, name="deadline").start()
+    if not done.wait(seconds):
+        raise LateError
+    if errors:
+        raise errors[0]
+    value: _Value = found[0]
+    return value
+
+
+def tree(roots: Iterable[int]) -> set[int]:
+    """These processes and all that they started."""
+    parents: dict[int, int] = {}
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            with suppress(OSError, ValueError, IndexError):
+                status = (process / "stat").read_text().rpartition(")")[2].split()
+                parents[int(process.name)] = int(status[1])
+    found = set(roots)
+    while new := {child for child, parent in parents.items() if parent in found} - found:
+        found |= new
+    return found
+
+
+def stopped(pid: int) -> bool:
+    """Whether a process of this machine is stopped, or gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "TtZX"
+    except OSError:
+        return True
+
+
+def kill(pids: Iterable[int]) -> None:
+    """End processes; those that are gone already do not matter."""
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)

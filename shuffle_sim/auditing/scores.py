@@ -1,0 +1,256 @@
+"""Tests of a joint law that look at every user and label, by scores whose mean and variance are
+known.
+
+A number of known law gets two scores from 0 to 31: its rank, and the rank of its distance from the
+median. Sums of independent scores are judged by Bernstein's inequality. It holds for every number
+of terms, so the false-alarm rate that is stated is a bound, not an approximation.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.signal import fftconvolve
+
+from shuffle_sim.arrays import Floats
+from shuffle_sim.auditing.conformance import LawError
+
+LEVELS = 32
+_PAIRED = 600  # users of whom every two are compared
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score of the outcomes 0, 1, ... of a law.
+
+    Attributes:
+        of: the score of each outcome.
+        mean: under the law.
+        variance: under the law.
+    """
+
+    of: Floats
+    mean: float
+    variance: float
+
+
+def scores(pmf: Floats) -> tuple[Score, Score]:
+    """The rank of an outcome, and the rank of its distance from the median."""
+    pmf = pmf / pmf.sum()
+    distance = np.abs(np.arange(len(pmf)) - int(np.searchsorted(np.cumsum(pmf), 0.5)))
+    return _ranked(pmf, np.arange(len(pmf))), _ranked(pmf, distance)
+
+
+def _ranked(pmf: Floats, key: Ints) -> Score:
+    grouped = np.bincount(key, weights=pmf)
+    rank = np.floor(LEVELS * np.clip(np.cumsum(grouped) - grouped / 2, 0.0, 1 - 1e-9))[key]
+    mean = float(pmf @ rank)
+    return Score(rank, mean, float(pmf @ (rank - mean) ** 2))
+
+
+def judge(sums: Floats, means: Floats, variances: Floats, alarm: float, what: str) -> None:
+    """Sums of independent scores against their means; `alarm` is shared by all of them.
+
+    Raises:
+        LawError: naming the first sum that is off.
+    """
+    off = np.abs(np.asarray(sums) - means)
+    exponent = off * off / (2 * np.asarray(variances) + 2 * LEVELS * off / 3 + 1e-300)
+    limit = math.log(2 * off.size / alarm)
+    if (bad := np.flatnonzero(exponent.ravel() > limit)).size:
+        place = ", ".join(map(str, np.unravel_index(int(bad[0]), off.shape)))
+        raise LawError(f"{what} [{place}]: mean score off by {off.ravel()[bad[0]]:.0f} in sum")
+
+
+def convolved(first: Floats, second: Floats) -> Floats:
+    """The law of a sum; long ones by Fourier transforms, to 1e-16."""
+    return (
+        np.convolve(first, second)
+        if min(len(first), len(second)) < 4096
+        else np.maximum(fftconvolve(first, second), 0.0)
+    )
+
+
+def summed(laws: list[tuple[Floats, int]]) -> Floats:
+    """The law of a sum of independent numbers: so many of each law."""
+    size = 1 + sum((len(pmf) - 1) * count for pmf, count in laws)
+    padded = 1 << max(1, size - 1).bit_length()
+    transform = np.ones(padded // 2 + 1, complex)
+    for pmf, count in laws:
+        transform *= np.fft.rfft(pmf / pmf.sum(), padded) ** count
+    return np.maximum(np.fft.irfft(transform, padded)[:size], 0.0)
+
+
+class JointLaw:
+    """The exact law of counts per round, user and label, where users are independent.
+
+    Args:
+        pmfs: by type of user and label.
+        types: of each user, shape (users,).
+        group: so many labels in a row belong together; labels of different groups are independent.
+    """
+
+    def __init__(self, pmfs: list[list[Floats]], types: Ints, group: int = 1) -> None:
+        """Keep the laws."""
+        self.pmfs, self.types, self.labels = pmfs, types, len(pmfs[0])
+        self.group = group
+
+    def check(self, counts: Ints, rng: np.random.Generator, alarm: float) -> None:
+        """Counts (rounds, users, labels) of independent rounds against the law.
+
+        Cells, labels, totals, neighbours, coordinates of a user, projections with random signs, and
+        differences of rounds.
+
+        Raises:
+            LawError: naming what is off; by chance with probability `alarm`.
+        """
+        tests = [*self._cells(counts), *self._sums(counts, rng), self._all_pairs(counts)]
+        for sums, means, variances, what in tests:
+            judge(sums, means, variances, alarm / len(tests), what)
+
+    def check_rounds(self, counts: Ints, alarm: float) -> None:
+        """Even and odd rounds are independent: their difference has the law of one.
+
+        Raises:
+            LawError: if not.
+        """
+        spread = counts[0::2] - counts[1::2]
+        sums, means, variances = [], [], []
+        for kind, label, pmf in self._each():
+            law = convolved(pmf, pmf[::-1])
+            seen = spread[:, self.types == kind, label].ravel() + len(pmf) - 1
+            for score in scores(law):
+                sums.append(score.of[_inside(seen, law)].sum())
+                means.append(score.mean * seen.size)
+                variances.append(score.variance * seen.size)
+        found = np.array(sums), np.array(means), np.array(variances)
+        judge(*found, alarm, "difference of rounds, law")
+
+    def _each(self) -> Iterator[tuple[int, int, Floats]]:
+        for kind in np.unique(self.types):
+            for label in range(self.labels):
+                yield int(kind), label, self.pmfs[kind][label]
+
+    def _cells(self, counts: Ints) -> Iterator[tuple[Floats, Floats, Floats, str]]:
+        rounds, users, labels = counts.shape
+        found, means, variances = (np.empty((2, users, labels)) for _ in range(3))
+        for kind, label, pmf in self._each():
+            mine = self.types == kind
+            seen = _inside(counts[:, mine, label], pmf)
+            for index, score in enumerate(scores(pmf)):
+                found[index, mine, label] = score.of[seen].sum(axis=0)
+                means[index, mine, label] = rounds * score.mean
+                variances[index, mine, label] = rounds * score.variance
+        yield found, means, variances, "score, user, label"
+        yield *(each.sum(axis=1) for each in (found, means, variances)), "score, label"
+        if self.group == 1:
+            yield *(each.sum(axis=2) for each in (found, means, variances)), "score, user"
+
+    def _all_pairs(self, counts: Ints) -> tuple[Floats, Floats, Floats, str]:
+        """Products of the scores of every two users, over rounds and one label of each group."""
+        users = min(len(self.types), _PAIRED)
+        labels = range(0, self.labels, self.group)
+        centred, variances = np.empty((len(labels), len(counts), users)), np.zeros((users, users))
+        for place, label in enumerate(labels):
+            of_kind = {kind: scores(self.pmfs[kind][label])[0] for kind in np.unique(self.types)}
+            mine = [of_kind[kind] for kind in self.types[:users]]
+            for user, score in enumerate(mine):
+                centred[place, :, user] = score.of[counts[:, user, label]] - score.mean
+            spread = np.array([score.variance for score in mine])
+            variances += len(counts) * np.outer(spread, spread)
+        flat = centred.reshape(-1, users)
+        products, upper = flat.T @ flat, np.triu_indices(users, 1)
+        # A product is at most LEVELS times as large as a score, which is what `judge` expects.
+        return (
+            products[upper] / LEVELS,
+            np.zeros(len(upper[0])),
+            variances[upper] / LEVELS**2,
+            "pair of users",
+        )
+
+    def _sums(
+        self, counts: Ints, rng: np.random.Generator
+    ) -> Iterator[tuple[Floats, Floats, Floats, str]]:
+        users = len(self.types)
+        for label in range(self.labels):
+            yield self._total(counts, np.ones((users, 1)), [label], f"sum of label {label}, score")
+        one = rng.integers(0, self.group, self.labels // self.group)
+        chosen = (np.arange(0, self.labels, self.group) + one).tolist()
+        for index in range(4):
+            signs = rng.choice([-1.0, 1.0], (users, len(chosen)))
+            yield self._total(counts, signs, chosen, f"projection {index}, score")
+        yield self._total(
+            counts,
+            np.where(np.arange(users) % 2, -1.0, 1.0)[:, None] * np.ones(len(chosen)),
+            chosen,
+            "alternating sum, score",
+        )
+        for step in (1, 2, users // 2):
+            if users > step > 0:
+                yield self._pairs(counts, step, chosen)
+        if len(chosen) > 1:
+            yield self._users(counts, chosen)
+
+    def _total(
+        self, counts: Ints, signs: Floats, labels: list[int], what: str
+    ) -> tuple[Floats, Floats, Floats, str]:
+        laws, total = [], np.zeros(len(counts), np.int64)
+        for place, label in enumerate(labels):
+            for kind in np.unique(self.types):
+                pmf = self.pmfs[kind][label]
+                for sign in (-1, 1):
+                    mine = (self.types == kind) & (signs[:, place] == sign)
+                    if mine.any():
+                        laws.append((pmf[::sign], int(mine.sum())))
+                        total += sign * counts[:, mine, label].sum(axis=1)
+                        total += (sign < 0) * (len(pmf) - 1) * int(mine.sum())
+        return *_scored(total, summed(laws)), what
+
+    def _pairs(
+        self, counts: Ints, step: int, labels: list[int]
+    ) -> tuple[Floats, Floats, Floats, str]:
+        """Sums over two users, at a distance: of many pairs, each in one sum."""
+        users = len(self.types)
+        first = np.arange(users)[(np.arange(users) // step) % 2 == 0]
+        first = first[first + step < users]
+        kinds = np.stack([self.types[first], self.types[first + step]])
+        found = []
+        for label in labels:
+            both = counts[:, first, label] + counts[:, first + step, label]
+            for pair in np.unique(kinds, axis=1).T:
+                law = convolved(self.pmfs[pair[0]][label], self.pmfs[pair[1]][label])
+                mine = (kinds == pair[:, None]).all(axis=0)
+                found.append(_scored(both[:, mine].ravel(), law))
+        return *_stacked(found), f"users {step} apart, law and score"
+
+    def _users(self, counts: Ints, labels: list[int]) -> tuple[Floats, Floats, Floats, str]:
+        """Sums over the labels of one user."""
+        found = []
+        for kind in np.unique(self.types):
+            law = summed([(self.pmfs[kind][label], 1) for label in labels])
+            mine = counts[:, self.types == kind][:, :, labels].sum(axis=2)
+            found.append(_scored(mine.ravel(), law))
+        return *_stacked(found), "labels of one user, law and score"
+
+
+def _scored(seen: Ints, law: Floats) -> tuple[Floats, Floats, Floats]:
+    both, inside = scores(law), _inside(seen, law)
+    return (
+        np.array([score.of[inside].sum() for score in both]),
+        np.array([score.mean * seen.size for score in both]),
+        np.array([score.variance * seen.size for score in both]),
+    )
+
+
+def _stacked(found: list[tuple[Floats, Floats, Floats]]) -> tuple[Floats, Floats, Floats]:
+    sums, means, variances = (np.array(each) for each in zip(*found, strict=True))
+    return sums, means, variances
+
+
+def _inside(seen: Ints, law: Floats) -> Ints:
+    if seen.size and (seen.min() < 0 or seen.max() >= len(law)):
+        raise LawError("a count that has probability 0")
+    return seen

@@ -1,0 +1,35 @@
+"""The event of a round is bound to its randomizer: what is charged is what is sent."""
+
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.errors import ParameterError
+from shuffle_sim.privacy.events import NonPrivateEvent, PrivacyEvent
+from shuffle_sim.privacy.planner import honest_users
+from shuffle_sim.protocol.randomizer import Randomizer
+
+UNCHECKED = "the event is stated by the protocol, not checked: its randomizer derives none"
+"""What a guarantee assumes where a round's event could not be derived."""
+
+
+def checked_event(
+    event: PrivacyEvent, randomizer: Randomizer, cohort: Cohort, honest_fraction: float
+) -> bool:
+    """Whether the event of a round is the one that its randomizer derives; False: it derives none.
+
+    Fewer honest users than the cohort has may be counted on, never more than the fraction of it
+    that is assumed honest.
+
+    Raises:
+        ParameterError: it is another release than the randomizer makes.
+    """
+    if isinstance(event, NonPrivateEvent):
+        return True  # it promises nothing
+    most = honest_users(honest_fraction, cohort.size)
+    derived = randomizer.event(most)
+    if derived is None:
+        return False
+    honest = getattr(event, "honest", most)
+    if 1 <= honest <= most and event in (derived, randomizer.event(honest)):
+        return True
+    raise ParameterError(
+        "event", event, f"that of the randomizer which the round broadcasts: {derived}"
+    )

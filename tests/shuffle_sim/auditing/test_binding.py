@@ -1,0 +1,177 @@
+"""What is charged is what is sent: the event of a round is bound to its randomizer."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from protocols import CarryVectorSum, ScalarSum, ShuffleSGD, SplitAndMixSum, VectorSum
+from protocols.problems import L2Ball, Logistic, Problem
+from protocols.sums.binomial import BinomialRandomizer
+from protocols.sums.carry import CarryRandomizer
+from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim.auditing import LawError, check_protocol
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.privacy.events import BinomialSumEvent, PrivacyEvent
+from shuffle_sim.privacy.ledger import PrivacyLedger
+from shuffle_sim.protocol.base import Datum, Query, RoundSpec
+from shuffle_sim.protocol.binding import UNCHECKED
+
+N = 200
+ROWS = np.random.default_rng(0).random(N)
+
+
+class Claiming(ScalarSum):
+    """A sum whose plan is changed by a function."""
+
+    def __init__(self, change: Any) -> None:
+        super().__init__(n=N, g=4, b=11)
+        self.change = change
+
+    def plan(self, state):
+        spec = super().plan(state)
+        return None if spec is None else self.change(spec)
+
+
+def fewer_bits(spec: RoundSpec) -> RoundSpec:
+    return replace(spec, randomizer=BinomialRandomizer(1, 4, 1, 0.5, 0.0, 1.0))
+
+
+def event(**changed: Any) -> Any:
+    return lambda spec: replace(spec, event=replace(spec.event, **changed))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        fewer_bits,
+        event(bits=22),
+        event(steps=2),
+        event(p=0.4),
+        event(honest=N + 1),
+        event(honest=10**9),
+        event(coordinates=2),
+        lambda spec: replace(spec, event=BinomialSumEvent(10**9, 100, 0.5, 1)),
+        lambda spec: replace(spec, cohort=Cohort.of(0, N // 2)),
+    ],
+)
+def test_an_event_that_is_not_the_randomizers_is_refused_before_anything_is_charged(
+    change, monkeypatch
+):
+    charged: list[Any] = []
+    monkeypatch.setattr(PrivacyLedger, "charge", lambda *given: charged.append(given))
+    with pytest.raises(ParameterError, match=r"event = .*that of the randomizer"):
+        run(Claiming(change), ROWS, seed=1)
+    assert not charged
+    with pytest.raises(LawError, match="round 0"):
+        check_protocol(Claiming(change), ROWS)
+
+
+def test_an_event_with_fewer_honest_users_is_the_randomizers_and_costs_more():
+    found = run(Claiming(event(honest=N // 2)), ROWS, seed=1).promised.epsilon
+    assert found > run(Claiming(event()), ROWS, seed=1).promised.epsilon
+
+
+def test_more_honest_users_than_the_fraction_assumed_are_refused():
+    protocol = Claiming(event(honest=N))
+    protocol.honest_fraction = 0.5
+    with pytest.raises(ParameterError, match="honest=100"):
+        run(protocol, ROWS)
+
+
+@dataclass(frozen=True)
+class Unknown(BinomialRandomizer):
+    """A randomizer that derives no event."""
+
+    def event(self, users: int) -> PrivacyEvent | None:  # type: ignore[override]
+        return None
+
+
+class Stating(Claiming):
+    """It states the event of another randomizer."""
+
+    vocabulary = (Datum, Unknown)
+
+
+def unknown(spec: RoundSpec) -> RoundSpec:
+    return replace(spec, randomizer=Unknown(1, 4, 11, 0.5, 0.0, 1.0))
+
+
+def test_an_event_that_cannot_be_checked_is_printed_as_such():
+    result = run(Stating(unknown), ROWS, seed=1)
+    assert UNCHECKED in result.privacy.assumptions
+    assert UNCHECKED in result.promised.assumptions
+    assert UNCHECKED not in run(Claiming(event()), ROWS, seed=1).privacy.assumptions
+    with pytest.raises(LawError, match="not checked"):
+        check_protocol(Stating(unknown), ROWS)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: BinomialRandomizer(2, 4, 9, 0.5, -1.0, 2.0).event(9),
+        lambda: BinomialRandomizer(2, 4, 9, 0.5, -1.0, 2.0, 1.5).event(9),
+        lambda: CarryRandomizer(2, 4.0, 2, 0, 1, -1.0, 2.0).event(9),
+    ],
+)
+def test_vectors_outside_the_ball_of_the_event_have_no_event(make):
+    with pytest.raises(ParameterError, match=r"norm_bound = .*the ball whose event is charged"):
+        make()
+
+
+PRIVACY = Privacy(2.0, 1e-5)
+PROTOCOLS = [
+    ScalarSum(n=N, g=4, b=11),
+    VectorSum(n=N, d=3, g=4, b=11),
+    CarryVectorSum.calibrate(n=N, d=3, privacy=PRIVACY, noise_ratio=1.5),
+    SplitAndMixSum.calibrate(n=N, privacy=PRIVACY),
+]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda each: type(each).__name__)
+def test_sums_keep_the_contract_of_protocols(protocol):
+    vectors = np.random.default_rng(0).normal(size=(N, 3)) / 4
+    check_protocol(protocol, ROWS if protocol.scalar else vectors)
+
+
+def test_an_optimiser_keeps_the_contract_of_protocols():
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.normal(size=(N, 3)) / 4, rng.choice([-1.0, 1.0], N)])
+    problem = Problem(Logistic(), L2Ball(3, 1.0))
+    check_protocol(ShuffleSGD.calibrated(problem=problem, n=N, privacy=PRIVACY, batch=50), rows)
+
+
+class Impure(Claiming):
+    """It plans another round each time."""
+
+    asked = 0
+
+    def plan(self, state):
+        spec = super().plan(state)
+        self.asked += 1
+        return spec and replace(spec, minimum=self.asked)
+
+
+@dataclass(frozen=True)
+class Counting(Query):
+    """A query that looks at other rows."""
+
+    def __call__(self, rows):
+        return rows - rows.mean()
+
+
+class Crossing(Claiming):
+    vocabulary = (Counting, BinomialRandomizer)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "says"),
+    [
+        (Impure(event()), "planned again"),
+        (Crossing(lambda spec: replace(spec, query=Counting())), "depends on other rows"),
+    ],
+)
+def test_planted_faults_of_protocols_are_named(protocol, says):
+    with pytest.raises(LawError, match=says):
+        check_protocol(protocol, ROWS)

@@ -1,0 +1,340 @@
+"""Planted defects, one by one: the audit catches each, and passes the doubles without a defect.
+
+False alarms: at most 1e-6 an audit.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from protocols import ScalarSum, VectorSum
+from protocols.sums.binomial import BinomialRandomizer
+from protocols.sums.carry import CarryRandomizer
+from protocols.sums.one_round import OneRoundSum
+from shuffle_sim.auditing.audit import audit
+from shuffle_sim.protocol.base import Datum
+from shuffle_sim.roles import Shuffler, UserShard
+from shuffle_sim.wire.frames import Kind, parse, split_frames
+from shuffle_sim.wire.messages import Messages
+
+N, D = 240, 4
+
+
+class Double(BinomialRandomizer):
+    """Another implementation of the same law; subclasses plant a defect."""
+
+    def noise(self, shape, rng):
+        return rng.binomial(self.b, self.p, shape)
+
+    def randomize(self, x, rng):
+        return Messages.from_ones(self.counts(np.atleast_1d(x)[None], rng), self.per_label)
+
+    def counts(self, xs, rng):
+        return self._rounded(xs, rng) + self.noise((len(xs), self.labels), rng)
+
+    def tally(self, xs, rng):
+        return self.counts(xs, rng).sum(axis=0)
+
+
+class HalfInOneCoordinate(Double):
+    def noise(self, shape, rng):
+        noise = super().noise(shape, rng)
+        noise[:, -1] = rng.binomial(self.b, self.p / 2, shape[0])
+        return noise
+
+
+class OneDrawForAllCoordinates(Double):
+    def noise(self, shape, rng):
+        return np.repeat(super().noise((shape[0], 1), rng), shape[1], axis=1)
+
+
+class AntitheticNeighbours(Double):
+    def noise(self, shape, rng):
+        noise = super().noise(shape, rng)
+        noise[1::2] = self.b - noise[0 : 2 * (len(noise) // 2) : 2]
+        return noise
+
+
+class OneInHundredWithout(Double):
+    """On the literal and counts path only."""
+
+    def noise(self, shape, rng):
+        noise = super().noise(shape, rng)
+        noise[50::100] = round(self.b * self.p)
+        return noise
+
+    def tally(self, xs, rng):
+        return BinomialRandomizer.tally(self, xs, rng)
+
+
+class NotClipped(Double):
+    def admit(self, values):
+        return values, 0
+
+    def _rounded(self, xs, rng):
+        return np.clip(super()._rounded(np.clip(xs, -1e6, 1e6), rng), 0, self.g)
+
+
+class TwiceTheBits(Double):
+    def event(self, users):
+        return replace(super().event(users), bits=2 * self.b)
+
+
+class HalfTheSteps(Double):
+    def event(self, users):
+        return replace(super().event(users), steps=self.g // 2)
+
+
+class HalfP(Double):
+    def noise(self, shape, rng):
+        return rng.binomial(self.b, self.p / 2, shape)
+
+
+class HalfB(Double):
+    def noise(self, shape, rng):
+        return rng.binomial(self.b // 2, self.p, shape)
+
+
+class RoundsUp(Double):
+    def _rounded(self, xs, rng):
+        scaled = (xs.reshape(len(xs), self.labels) - self.lower) * (self.g / self.width)
+        return np.clip(np.ceil(scaled), 0, self.g).astype(np.int64)
+
+
+# Ten more
+
+
+class OneDrawForABlock(Double):
+    def noise(self, shape, rng):
+        return np.repeat(super().noise((1, shape[1]), rng), shape[0], axis=0)
+
+
+class OneCoinForAllRoundings(Double):
+    def _rounded(self, xs, rng):
+        scaled = (xs.reshape(len(xs), self.labels) - self.lower) * (self.g / self.width)
+        return np.clip(np.floor(scaled + rng.random()), 0, self.g).astype(np.int64)
+
+
+class LessNoiseForLargeValues(Double):
+    def counts(self, xs, rng):
+        rounded = self._rounded(xs, rng)
+        noise = self.noise(rounded.shape, rng)
+        return rounded + np.where(rounded == self.g, self.b // 2, noise)
+
+
+class SameNoiseInAllRounds(Double):
+    def noise(self, shape, rng):
+        return super().noise(shape, np.random.default_rng(7))
+
+
+class ClippedByCoordinate(Double):
+    """Longer vectors are clipped, not scaled: they stay outside the ball."""
+
+    def admit(self, values):
+        inside = np.clip(values, -self.norm_bound, self.norm_bound)
+        return inside, 0
+
+
+class LiteralOnly(Double):
+    """A tenth more noise on the aggregate path."""
+
+    def tally(self, xs, rng):
+        rounded = self._rounded(xs, rng).sum(axis=0)
+        return rounded + rng.binomial(self.b * len(xs), self.p / 2, self.labels)
+
+
+class UniformNoise(Double):
+    """Mean and range are right, the law is not."""
+
+    def noise(self, shape, rng):
+        return rng.integers(0, self.b + 1, shape)
+
+
+class MoreHonest(Double):
+    def event(self, users):
+        return replace(super().event(users), honest=10 * users)
+
+
+class CancellingCoordinates(Double):
+    """The last coordinate's noise is what makes the sum over a user's noise constant."""
+
+    def noise(self, shape, rng):
+        noise = super().noise(shape, rng)
+        noise[:, -1] = self.b - noise[:, 0]
+        return noise
+
+
+RANDOMIZERS = [
+    HalfInOneCoordinate,
+    OneDrawForAllCoordinates,
+    AntitheticNeighbours,
+    OneInHundredWithout,
+    NotClipped,
+    TwiceTheBits,
+    HalfTheSteps,
+    HalfP,
+    HalfB,
+    RoundsUp,
+    OneDrawForABlock,
+    OneCoinForAllRoundings,
+    LessNoiseForLargeValues,
+    SameNoiseInAllRounds,
+    ClippedByCoordinate,
+    LiteralOnly,
+    UniformNoise,
+    MoreHonest,
+    CancellingCoordinates,
+]
+
+
+def with_randomizer(protocol: Any, kind: type) -> Any:
+    honest = protocol.randomizer
+    protocol.randomizer = kind(*(getattr(honest, name) for name in honest.__dataclass_fields__))
+    vocabulary = {"vocabulary": property(lambda _: (Datum, kind))}
+    protocol.__class__ = type("Defective", (type(protocol),), vocabulary)
+    return protocol
+
+
+def vector() -> VectorSum:
+    return VectorSum(n=N, d=D, g=4, b=12)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", RANDOMIZERS)
+def test_every_planted_defect_of_a_randomizer_is_caught(kind):
+    report = audit(with_randomizer(vector(), kind), repeats=1000, seed=5)
+    assert not report.passed
+
+
+@pytest.mark.full
+def test_the_double_without_a_defect_passes():
+    report = audit(with_randomizer(vector(), Double), repeats=1000, seed=5)
+    assert report.passed, [check for check in report.checks if check.passed is False]
+
+
+class NoCoins(CarryRandomizer):
+    """Digits of the number itself, without carries."""
+
+    def counts(self, xs, rng):
+        class Zero:
+            random = rng.random
+            binomial = rng.binomial
+
+            @staticmethod
+            def integers(low, high, shape):
+                return np.zeros(shape, np.int64)
+
+        return super().counts(xs, Zero())
+
+
+class OneUniform(CarryRandomizer):
+    """Less rounding noise: one of the uniforms is its mean."""
+
+    def counts(self, xs, rng):
+        class Half:
+            binomial, integers = rng.binomial, rng.integers
+            drawn = 0
+
+            def random(self, shape):
+                self.drawn += 1
+                return rng.random(shape) if self.drawn > 1 else np.full(shape, 0.5)
+
+        return super().counts(xs, Half())
+
+
+class SmallCarries(OneRoundSum):
+    """Sums with carries of fewer users than the theorem takes."""
+
+    sensitivity = 2.0
+
+    @classmethod
+    def calibrate(cls):
+        return cls(N, CarryRandomizer(2, 3.0, 2, 0, 2, -1.0, 2.0, 1.0), 1e-4, 1.0)
+
+
+def carry() -> Any:
+    return SmallCarries.calibrate()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", [NoCoins, OneUniform])
+def test_defects_of_sums_with_carries_are_caught(kind):
+    assert audit(carry(), repeats=1000, seed=5).passed
+    assert not audit(with_randomizer(carry(), kind), repeats=1000, seed=5).passed
+
+
+class StreamsOfHalfTheBlocks(UserShard):
+    """Two blocks draw from one stream."""
+
+    def _answer_block(self, broadcast, block):
+        frames, record = super()._answer_block(broadcast, block // 2 * 2)
+        if block % 2 and frames:
+            pieces = [parse(data) for data in split_frames(b"".join(frames))]
+            frames = [replace(each, index=block).tobytes() for each in pieces]
+        return frames, record
+
+
+class LosesTheLast(UserShard):
+    """The last report of a block is that of the first."""
+
+    def answer(self, broadcast, blocks=None):
+        batch, record = super().answer(broadcast, blocks)
+        frames = []
+        for frame in map(parse, split_frames(batch)):
+            size = len(frame.payload) // frame.reports
+            payload = frame.payload[:-size] + frame.payload[:size]
+            frames.append(replace(frame, payload=payload) if frame.kind is Kind.REPORTS else frame)
+        return b"".join(each.tobytes() for each in frames), record
+
+
+class AddsOnes(Shuffler):
+    """The view has more ones than were sent."""
+
+    def view(self, broadcast, start, stop):
+        view, record = super().view(broadcast, start, stop)
+        frame = parse(view)
+        payload = frame.payload[:8] + b"\xff" + frame.payload[9:]
+        return replace(frame, payload=payload).tobytes(), record
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "implementation",
+    [{"shard": StreamsOfHalfTheBlocks}, {"shard": LosesTheLast}, {"shuffler": AddsOnes}],
+)
+def test_defects_of_roles_are_caught(implementation):
+    assert not audit(vector(), repeats=1000, seed=5, **implementation).passed
+
+
+@pytest.mark.full
+def test_what_cannot_be_checked_is_said():
+    class Silent(Double):
+        def event(self, users):
+            return None
+
+    protocol = with_randomizer(ScalarSum(n=N, g=4, b=12), Silent)
+    honest = ScalarSum(n=N, g=4, b=12).randomizer.event(N)
+    plan = type(protocol).plan
+
+    def planned(self, state):
+        self.randomizer.__class__ = Double
+        spec = plan(self, state)
+        self.randomizer.__class__ = Silent
+        return spec and replace(spec, event=honest)
+
+    type(protocol).plan = planned
+    report = audit(protocol, repeats=1000, seed=5)
+    assert report.passed
+    assert report.checks[0].passed is None
+    assert "not checked" in report.checks[0].detail
+
+
+@pytest.mark.slow
+def test_two_hundred_clean_audits_raise_no_alarm():
+    """False alarms of at most 1e-6 each: 200 without one."""
+    makes = [vector, carry, lambda: ScalarSum(n=N, g=5, b=9, p=0.2)]
+    for seed in range(200):
+        report = audit(makes[seed % 3](), repeats=1000, seed=seed)
+        assert report.passed, (seed, [each for each in report.checks if each.passed is False])
