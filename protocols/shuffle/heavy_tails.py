@@ -22,6 +22,7 @@ from protocols.problems.problem import Gradient, Problem, demand
 from protocols.shuffle.noisy_mean import NoisyMean
 from protocols.shuffle.optimiser import FirstOrder
 from protocols.sums.binomial import BinomialRandomizer
+from protocols.sums.carry import CarryRandomizer
 from protocols.sums.vector_sum import VectorSum
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
@@ -209,7 +210,7 @@ class Piloted(Protocol[PilotedState]):
     @property
     def vocabulary(self) -> tuple[type, ...]:
         """What rounds may broadcast."""
-        return (Gradient, TailBins, BinomialRandomizer, type(self.problem.loss))
+        return (Gradient, TailBins, BinomialRandomizer, CarryRandomizer, type(self.problem.loss))
 
     def check(self, rows: NDArray[Any]) -> None:
         """Refuse rows of another shape; rows of any length are taken."""

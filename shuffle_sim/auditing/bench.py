@@ -24,7 +24,7 @@ _ROUNDS = 250  # in which every user is looked at
 _BLOCK = 96
 _BITS = 5e7  # messages of all rounds at literal fidelity
 _COUNTS = 5e6  # counts of all rounds
-_LARGEST = 1 << 22  # cells of the law of a sum over all users
+_LARGEST = 1 << 20  # cells of the law of a sum over all users
 
 
 class OneRound(Protocol[int]):
@@ -82,16 +82,17 @@ class Bench:
         self.entropy, self.repeats, self.alarm = entropy, repeats, alarm
         self.shard, self.shuffler = shard, shuffler
         self.labels = self.randomizer.alphabet.labels
-        room = _COUNTS / _ROUNDS / self.labels
+        self.rows, self.inside = self._values()
+        law: Any = self.randomizer
+        self.pmfs = [[law.count_pmf(x, j) for j in range(self.labels)] for x in self.inside]
+        widest = max(len(pmf) for each in self.pmfs for pmf in each)
+        room = min(_COUNTS / _ROUNDS / self.labels, _LARGEST / widest)
         self.users = max(2, min(spec.cohort.size, int(room)))
         self.literal = max(
             2, min(self.users, int(_BITS / _ROUNDS / self.randomizer.report_messages))
         )
         self.protocol = OneRound(self.users, spec, protocol.honest_fraction)
-        self.rows, self.inside = self._values()
         self.types = np.arange(self.users) % len(self.inside)
-        law: Any = self.randomizer
-        self.pmfs = [[law.count_pmf(x, j) for j in range(self.labels)] for x in self.inside]
 
     def _values(self) -> tuple[Floats, Floats]:
         """Rows of each type as users hold them, and as they should be admitted."""

@@ -8,6 +8,7 @@ import pytest
 from protocols import ScalarSum, VectorSum
 from protocols.sums.binomial import BinomialRandomizer
 from shuffle_sim import Guarantee, ParameterError, Privacy
+from shuffle_sim.arrays import dense
 from shuffle_sim.auditing.audit import audit
 from shuffle_sim.protocol.base import Datum
 from shuffle_sim.roles import Shuffler, UserShard
@@ -91,14 +92,14 @@ class HalfB(LessNoise):
 class RoundsUp(LessNoise):
     def _rounded(self, xs, rng):
         return np.ceil(
-            (xs.reshape(len(xs), self.labels) - self.lower) * (self.g / self.width)
+            (dense(xs).reshape(len(xs), self.labels) - self.lower) * (self.g / self.width)
         ).astype(np.int64)
 
 
 class OneWithoutNoise(LessNoise):
     def counts(self, xs, rng):
         counts = super().counts(xs, rng)
-        counts[0] = self._rounded(xs[:1], rng)[0]
+        counts[0] = self._rounded(dense(xs)[:1], rng)[0]
         return counts
 
 

@@ -13,6 +13,7 @@ from protocols import ScalarSum, VectorSum
 from protocols.sums.binomial import BinomialRandomizer
 from protocols.sums.carry import CarryRandomizer
 from protocols.sums.one_round import OneRoundSum
+from shuffle_sim.arrays import dense
 from shuffle_sim.auditing.audit import audit
 from shuffle_sim.protocol.base import Datum
 from shuffle_sim.roles import Shuffler, UserShard
@@ -99,7 +100,7 @@ class HalfB(Double):
 
 class RoundsUp(Double):
     def _rounded(self, xs, rng):
-        scaled = (xs.reshape(len(xs), self.labels) - self.lower) * (self.g / self.width)
+        scaled = (dense(xs).reshape(len(xs), self.labels) - self.lower) * (self.g / self.width)
         return np.clip(np.ceil(scaled), 0, self.g).astype(np.int64)
 
 
@@ -113,7 +114,7 @@ class OneDrawForABlock(Double):
 
 class OneCoinForAllRoundings(Double):
     def _rounded(self, xs, rng):
-        scaled = (xs.reshape(len(xs), self.labels) - self.lower) * (self.g / self.width)
+        scaled = (dense(xs).reshape(len(xs), self.labels) - self.lower) * (self.g / self.width)
         return np.clip(np.floor(scaled + rng.random()), 0, self.g).astype(np.int64)
 
 
@@ -217,6 +218,9 @@ def test_the_double_without_a_defect_passes():
 class NoCoins(CarryRandomizer):
     """Digits of the number itself, without carries."""
 
+    def _quick(self, xs):
+        return False
+
     def counts(self, xs, rng):
         class Zero:
             random = rng.random
@@ -231,6 +235,9 @@ class NoCoins(CarryRandomizer):
 
 class OneUniform(CarryRandomizer):
     """Less rounding noise: one of the uniforms is its mean."""
+
+    def _quick(self, xs):
+        return False
 
     def counts(self, xs, rng):
         class Half:

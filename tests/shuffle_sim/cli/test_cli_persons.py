@@ -49,7 +49,7 @@ def test_a_sum_counts_each_person_once(visits):
     table = [line.split(",") for line in path.read_text().splitlines()[1:]]
     rows, names = np.array([row[1:3] for row in table], float), np.array([row[0] for row in table])
     means = [rows[names == name].mean(axis=0) for name in np.unique(names)]
-    assert np.allclose(found["true"], np.mean(means, axis=0), atol=1e-9)
+    assert np.allclose(found["simulator_view"]["true"], np.mean(means, axis=0), atol=1e-9)
     alone = json.loads(asked(*words, "--json"))
     assert (alone["people"], alone["privacy"]["unit"]) == (len(rows), "record")
     assert "The unit is the person" in asked(*words, "--person", "patient")

@@ -102,7 +102,9 @@ def test_attackers_go_on_where_another_actor_takes_them_and_where_a_run_is_resum
         (parameter,) = {"rate", "fraction"} & set(parameters(name))
         return attack({"name": name, parameter: 0.3})
 
-    protocol, how = PROTOCOLS["interactive"], {"seed": 5, "fidelity": "literal", "block_size": 7}
+    # Sums with carries have no noise that could be left out.
+    protocol = PROTOCOLS["sequential" if name == "no-noise" else "interactive"]
+    how = {"seed": 5, "fidelity": "literal", "block_size": 7}
     alone = run(protocol(9), rows(), adversary=attacked(), **how)
     diary = Diary(
         tmp_path, [("UserShard 1", 3, "answer", "after"), ("UserShard 0", 6, "answer", "before")]
