@@ -24,6 +24,7 @@ _ROUNDS = 250  # in which every user is looked at
 _BLOCK = 96
 _BITS = 5e7  # messages of all rounds at literal fidelity
 _COUNTS = 5e6  # counts of all rounds
+_ASKED = 20_000  # users whose noise is drawn at once
 _LARGEST = 1 << 20  # cells of the law of a sum over all users
 
 
@@ -88,6 +89,7 @@ class Bench:
         widest = max(len(pmf) for each in self.pmfs for pmf in each)
         room = min(_COUNTS / _ROUNDS / self.labels, _LARGEST / widest)
         self.users = max(2, min(spec.cohort.size, int(room)))
+        self.asked = min(spec.cohort.size, _ASKED)
         self.literal = max(
             2, min(self.users, int(_BITS / _ROUNDS / self.randomizer.report_messages))
         )
@@ -126,6 +128,8 @@ class Bench:
             name = f"the tally of the users has its exact law (aggregate, {kernel})"
             yield name, partial(self.tallies, kernel)
         yield "the sums over all users have their exact law", self.whole
+        if hasattr(self.randomizer, "total_law"):
+            yield "the noise of all honest users together has its exact law", self.together
         yield "two rounds over the same data draw independent noise", self.rounds
         yield "the shuffler keeps no order", self.order
         if self.shuffler is Shuffler and self.shard is UserShard:
@@ -292,6 +296,15 @@ class Bench:
             law = self._sum_law(self.types, label)
             index = self.randomizer.count_index(seen[:, label], self.users)
             check_pmf(index, np.maximum(law, 1e-300), false_alarm=self.alarm / 8)
+
+    def together(self) -> None:
+        """The noise of the round's users, also where only few are looked at one by one."""
+        rng = np.random.default_rng([self.entropy, 4])
+        first = self.inside[0] if len(self.inside[0]) > 1 else self.inside[0, :1].ravel()
+        rows = np.repeat(first[None] if len(first) > 1 else first, self.asked, axis=0)
+        seen = np.array([self.randomizer.tally(rows, rng)[0] for _ in range(self.repeats)])
+        index, law = self.randomizer.total_law(seen, self.asked)
+        check_pmf(index, law, false_alarm=self.alarm)
 
     def conserved(self) -> None:
         """The view's sums are those of the users, however the shuffler is split."""

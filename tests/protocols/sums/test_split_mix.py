@@ -176,7 +176,7 @@ def test_the_audit_passes_at_the_point_and_catches_wrong_shares(kind, n):
     if kind is Same:
         assert 0.7 < report.empirical <= report.exact <= report.theorem <= 1.0
     else:
-        assert "the sums over all users have their exact law" in [
+        assert "the noise of all honest users together has its exact law" in [
             c.name for c in report.checks if not c.passed
         ]
 
