@@ -49,10 +49,21 @@ def present(
     if plot is not None and draw is not None:
         figure = draw(summary)
         if simulator_view(summary):
-            figure.supxlabel(FOOTER, fontsize=7, color="dimgray")
+            add_footer(figure)
         save_picture(figure, plot)
         if not json:
             console.print(f"Picture: {plot}")
+
+
+def add_footer(figure: "Figure") -> None:
+    """Say below the picture that it shows what epsilon does not cover."""
+    from matplotlib.font_manager import FontProperties
+
+    if figure.legends:  # a label of the figure would lie under a legend outside the axes
+        (legend,) = figure.legends
+        legend.set_title(FOOTER, FontProperties(size=7))
+    else:
+        figure.supxlabel(FOOTER, fontsize=7, color="dimgray")
 
 
 def emit(value: object) -> None:
@@ -118,6 +129,8 @@ def plain(value: object) -> Json:
 def grid(*heads: str, texts: int = 1) -> Grid:
     """A table without lines; all columns after the first `texts` hold numbers."""
     made = Grid(*heads, box=None, header_style="bold", pad_edge=False)
+    for column in made.columns[:texts]:
+        column.overflow = "fold"  # a name that is cut is no name
     for column in made.columns[texts:]:
         column.justify = "right"
     return made

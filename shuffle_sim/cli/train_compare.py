@@ -186,8 +186,9 @@ def show(summary: Summary) -> None:
     names = [name for name in summary.constant if name != "training_loss"]
     heads = [name.replace("_", "\n") for name in names]
     table = grid("", "trusted", *heads, "epsilon", "bits per\nuser", "rounds", texts=2)
+    table.collapse_padding = True  # room for names
     for row in summary.methods:
-        spent = "none" if math.isinf(row.privacy.epsilon) else f"{row.privacy.epsilon:.4f}"
+        spent = "none" if math.isinf(row.privacy.epsilon) else f"{row.privacy.epsilon:.3f}"
         scores = [str(row.scores[name]) for name in names]
         counts = f"{row.bits_per_user:,}", f"{row.rounds:,}"
         table.add_row(row.method, row.trust.trusted, *scores, spent, *counts)
@@ -200,16 +201,16 @@ def show(summary: Summary) -> None:
     )
     for row in summary.methods:
         by = "" if row.optimiser == row.method else f"{row.optimiser}, "
-        console.print(
-            f"  {row.method}: {by}bound {number(row.excess_bound)}; epsilon by {row.privacy.basis}"
-        )
+        proven = math.isfinite(row.excess_bound)
+        bound = f"bound {number(row.excess_bound)}" if proven else "no proven bound"
+        console.print(f"  {row.method}: {by}{bound}; epsilon by {row.privacy.basis}")
     for name, reason in summary.refused.items():
         console.print(f"  {name}: refused: {reason}")
     constant = summary.constant["held_out_loss"].mean
-    vacuous = [row.method for row in summary.methods if row.excess_bound > constant]
+    vacuous = [row.method for row in summary.methods if constant < row.excess_bound < math.inf]
     if vacuous:
         console.print(
-            f"The bound is above the loss of a constant for: {', '.join(vacuous)}. It promises "
+            f"The bound is above the loss of a constant for: {'; '.join(vacuous)}. It promises "
             "nothing there. With so few people, only the scores on held-out people show how good "
             "the models are."
         )
