@@ -1,7 +1,7 @@
 """`shuffle-sim sum`: a private vector sum on real data, shown as column means."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from shuffle_sim.arrays import Floats
 from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.cli import options as o
-from shuffle_sim.cli.data import load
+from shuffle_sim.cli.data import declared_of, load
 from shuffle_sim.cli.files import check_picture, new_figure
 from shuffle_sim.cli.outcome import print_costs, print_fact, print_privacy, print_reports
 from shuffle_sim.cli.running import RunOptions, RunSummary
@@ -79,6 +79,12 @@ def sum_command(
     file: o.File = None,
     columns: o.Columns = None,
     bounds: o.BoundsOption = None,
+    schema: o.SchemaFile = None,
+    missing: o.Missing = None,
+    categories: o.Categories = None,
+    delimiter: o.Delimiter = None,
+    decimal: o.Decimal = None,
+    thousands: o.Thousands = None,
     person: o.Person = None,
     epsilon: o.Epsilon = 1.0,
     delta: o.Delta = 1e-5,
@@ -111,7 +117,10 @@ def sum_command(
 
     Example: shuffle-sim sum --file visits.csv --person patient --bounds dose=0:10
     """
-    source, privacy = load(table, file, columns, bounds, person=person), Privacy(epsilon, delta)
+    stated = declared_of(schema, missing, categories, delimiter, decimal, thousands)
+    stated = replace(stated, target=None)  # a column like the others here
+    source = load(table, file, columns, bounds, person=person, declared=stated)
+    privacy = Privacy(epsilon, delta)
     rows = _rows(source)
     people, d = rows.users, len(source.columns)
     _, protocol = encoded_sum(
