@@ -17,7 +17,8 @@ from protocols.central.gathering import gathered
 from protocols.central.optimiser import CentralOptimiser
 from protocols.central.places import Place
 from protocols.optimisation.acceleration import envelope_error
-from protocols.problems.losses import LinearLoss, Loss
+from protocols.problems.linear_loss import LinearLoss
+from protocols.problems.loss import Loss
 from protocols.problems.problem import Problem, demand, demand_bounded
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.data.cohort import Cohort

@@ -22,7 +22,7 @@ from protocols.optimisation.solver import minimise
 from protocols.problems.domains import L2Ball
 from protocols.problems.erm import erm
 from protocols.problems.extension import ExtendedERM, valid_records
-from protocols.problems.losses import Loss
+from protocols.problems.loss import Loss
 from protocols.problems.objective import Objective
 from protocols.problems.problem import Problem, demand, demand_bounded
 from shuffle_sim.arrays import Floats

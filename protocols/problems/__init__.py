@@ -2,7 +2,9 @@
 
 from protocols.problems.domains import Box, Domain, Intersection, L2Ball, RealSpace, Simplex
 from protocols.problems.erm import ERM, KinkedERM, LinearERM, SoftmaxERM, erm
-from protocols.problems.losses import Hinge, Linear, LinearLoss, Logistic, Loss, MeanEstimation
+from protocols.problems.linear_loss import LinearLoss
+from protocols.problems.loss import Loss
+from protocols.problems.losses import Hinge, Linear, Logistic, MeanEstimation
 from protocols.problems.moments import Moments
 from protocols.problems.multiclass import MultiClass, OneVsRestHinge, Softmax
 from protocols.problems.objective import FiniteSum, Kinked, Objective, gradient_rounding

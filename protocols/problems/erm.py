@@ -7,7 +7,8 @@ import scipy
 from numpy.typing import NDArray
 
 from protocols.problems.domains import Domain, L2Ball, RealSpace
-from protocols.problems.losses import LinearLoss, Loss
+from protocols.problems.linear_loss import LinearLoss
+from protocols.problems.loss import Loss
 from protocols.problems.objective import (
     BLOCK,
     UNIT,
