@@ -19,7 +19,7 @@ from protocols.central.places import Place
 from protocols.optimisation.solver import minimise
 from protocols.problems.erm import erm
 from protocols.problems.extension import valid_records
-from protocols.problems.losses import Loss
+from protocols.problems.loss import Loss
 from protocols.problems.problem import Problem, demand
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort

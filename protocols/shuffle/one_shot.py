@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.optimisation.solver import SOLVERS, THETA, demand_radius, minimise
-from protocols.problems.losses import Loss
+from protocols.problems.loss import Loss
 from protocols.problems.problem import Problem
 from protocols.problems.risk import Risk, Shape
 from protocols.sums.binomial import BinomialRandomizer
