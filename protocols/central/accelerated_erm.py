@@ -23,6 +23,7 @@ from protocols.central.centered_mean import CenteredMean
 from protocols.central.optimiser import CentralOptimiser
 from protocols.central.outlier_removal import FriendlyGradient, FriendlyScore, Removal
 from protocols.optimisation.acceleration import AcceleratedState
+from protocols.optimisation.centring import NEAR
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.setting import Setting
 from protocols.problems.per_person import MeanGradient
@@ -110,6 +111,14 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
     def users(self) -> int:
         """Number of persons n."""
         return self.n
+
+    @property
+    def assumes(self) -> str:
+        """Of the bound; privacy assumes nothing."""
+        removed = any(phase.removal is not None for phase in self.phases)
+        carried = any(phase.centring.carried for phase in self.phases)
+        no_stop = "records of a person are i.i.d. and no guard stops"
+        return no_stop if removed else NEAR if carried else ""
 
     @property
     def gradients(self) -> int:

@@ -276,6 +276,11 @@ class DeletionStability(CentralOptimiser[Floats | None]):
         return cls(problem=problem, n=n, privacy=privacy, width=width, mechanism=mechanism)
 
     @property
+    def assumes(self) -> str:
+        """Of the bound."""
+        return "the test passes"
+
+    @property
     def users(self) -> int:
         """Number of persons n."""
         return self.n

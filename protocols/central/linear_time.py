@@ -107,6 +107,11 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
             stop = phase.cohort.stop
 
     @property
+    def assumes(self) -> str:
+        """Of the bound; privacy assumes nothing."""
+        return "records are i.i.d. and every test passes"
+
+    @property
     def users(self) -> int:
         """Number of persons n."""
         return self.n
