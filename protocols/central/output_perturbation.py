@@ -21,7 +21,7 @@ from protocols.central.minimum import (
     refuse,
     shown,
 )
-from protocols.central.output_bound import NOISES, Bound, best_bound, noise_of
+from protocols.central.output_bound import Bound, best_bound, noise_of
 from protocols.optimisation.solver import THETA
 from protocols.problems.adversarial import Budget, RobustRisk
 from protocols.problems.domains import L2Ball
@@ -119,7 +119,7 @@ class OutputPerturbation(OneRelease):
             problem: loss, domain and ridge; over `RealSpace(d)` it must have a ridge.
             privacy: delta = 0 for pure differential privacy.
             ridge: in place of the problem's; None: the problem's, or chosen if that is 0.
-            noise: one of NOISES; None: the one of the least bound.
+            noise: one of NOISES; None: the one of the least bound among those in floating point.
             theta: the promised radius over D.
             solver: name, callable `solver(objective) -> w`, or a linear model of scikit-learn.
             population: whether the bound is of the expected loss of new rows.
@@ -230,7 +230,7 @@ class OutputPerturbation(OneRelease):
     def _noises(cls, privacy: Privacy) -> Iterator[str]:
         yield "gamma"
         if privacy.delta:
-            yield from NOISES[1:]
+            yield from ("relaxed-gamma", "gaussian")
 
     @classmethod
     def kept_ridge(cls, problem: Problem, ridge: float | None) -> float | None:

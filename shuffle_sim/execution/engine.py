@@ -187,7 +187,7 @@ def run(
     # applies.
     complete = not reports.corrupted and reports.accepted == reports.asked
     whole = promised if protocol.claim is not None and complete else settled
-    unit = population.unit
+    unit = protocol.protects or population.unit
     return Result(
         value=value,
         privacy=replace(whole, unit=unit),

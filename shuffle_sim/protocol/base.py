@@ -88,6 +88,8 @@ class Algorithm(ABC, Generic[State, Asked]):
 
     unit: Unit = Unit.RECORD
     """Of the data that it takes; PERSON: of nothing else than persons."""
+    protects: Unit | None = None
+    """What the guarantee speaks of, where that is less than all data of a user."""
     paper_cost: ClassVar[str | None] = None
     """Where the paper states the bits of a user by its formula, if it does."""
 
