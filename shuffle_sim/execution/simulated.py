@@ -255,10 +255,12 @@ class SimRuntime(Runtime):
         """What the role gives; the history notes it."""
         if call.method == "__init__":
             call.host.life += 1
-        given = tuple(_value(each) for each in call.arguments)
-        many = [_value(each) for each in call.many]
-        value = getattr(call.host.role, call.method)(*given, *([many] if many else []))
-        self.history.note(self._deployment, call.method, given, value)
+        # What arrived is part of the message: it comes with it if that comes again.
+        call.arguments = tuple(_value(each) for each in call.arguments)
+        call.many = [_value(each) for each in call.many]
+        together = [call.many] if call.many else []
+        value = getattr(call.host.role, call.method)(*call.arguments, *together)
+        self.history.note(self._deployment, call.method, call.arguments, value)
         return value
 
     def _again(self, call: _Call) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from rounds import PRIVACY, PROBLEM, Remembers
 
+from benchmarks.simulate import measure, part
 from protocols import ScalarSum, ShuffleSGD, SingleMessageSum, VectorSum
 from protocols.shuffle.noisy_mean import NoisyMean
 from shuffle_sim import ParameterError, run
@@ -63,10 +64,17 @@ def test_nothing_comes_of_faults_but_time(case, seeds):
 
 
 @pytest.mark.full
-def test_the_window_between_release_and_delivery_is_reached():
-    report = failures("descent", range(1000, 1400))
+def test_a_thousand_seeds_reach_the_window_between_release_and_delivery():
+    """10^4 take two minutes of one core: `python -m benchmarks.simulate --seeds 10000`."""
+    report = part(10_000, 11_008)
     assert report.passed, report.failures[0]
-    assert report.faults["windows"] > 40
+    assert (report.runs, report.faults["windows"] > 100) == (1008, True)
+
+
+@pytest.mark.slow
+def test_ten_thousand_seeds():
+    found = measure(10_000)
+    assert (found["seeds"], found["failures"]) == (10_000, [])
 
 
 # Errors that were planted
@@ -225,6 +233,20 @@ def test_the_same_seed_gives_the_same_history():
 
     assert history(5) == history(5)
     assert len({repr(history(seed)) for seed in range(5)}) == 5
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_view_is_the_same_whoever_hosts_the_users(shards):
+    """Two orders of the same messages would tell which of them came from one block."""
+    views = []
+    for workers in (1, 2, 3):
+        host = SimRuntime(workers)
+        how = {"workers": workers, "seed": 1, "block_size": 1, "fidelity": "literal"}
+        run(*MOVED, runtime=host, shuffler_shards=shards, **how)
+        seen = [each for each in host.history.events if each.what == "release"]
+        views.append({(each.place, each.content) for each in seen})
+    assert len(views[0]) == shards
+    assert views[0] == views[1] == views[2]
 
 
 @pytest.mark.parametrize("fault", ["lose", "kill"])
