@@ -20,7 +20,7 @@ from shuffle_sim.roles.pools import MessagePool, pool_of
 from shuffle_sim.roles.records import ShuffleRecord
 from shuffle_sim.roles.reports import HONEST_KIND, read_reports
 from shuffle_sim.sampling.randomness import Role, stream
-from shuffle_sim.wire.frames import Frame, Kind, check_context, parse, split_frames
+from shuffle_sim.wire.frames import Frame, Kind, check_context, claimed_place, parse, split_frames
 from shuffle_sim.wire.sealing import BOX_ID, Purpose
 
 
@@ -255,14 +255,19 @@ class _Inbox:
         """Put the reports of these batches on the pool."""
         before, singles, received = self._taken.total(), len(self._senders), 0
         dropped: Counter[str] = Counter()
+        frames: list[memoryview] = []
         for batch in batches:
             received += len(batch)
             try:
                 for data in split_frames(batch):
-                    self._take_frame(data, pool, dropped)
+                    frames.append(data)
             # where a length is broken, the rest of the batch cannot be told apart any more
             except FrameError as error:
                 dropped[error.reason] += 1
+        # By block, whoever hosts it: a round that is taken again from other workers must give the
+        # same view. The same messages in two orders would tell which of them belong together.
+        for data in sorted(frames, key=self._block):
+            self._take_frame(data, pool, dropped)
         return ShuffleRecord(
             accepted=self._taken.total() - before,
             singles=len(self._senders) - singles,
@@ -332,6 +337,10 @@ class _Inbox:
             (read_bundle if frame.kind is Kind.BUNDLE else read_reports)(frame, self._randomizer)
         )
         self._taken[block] += frame.reports
+
+    def _block(self, data: memoryview) -> int:
+        kind, index = claimed_place(data)
+        return index // self._deployment.block_size if kind == Kind.PACKET else index
 
     def _once(self, frame: Frame) -> Frame:
         """A frame out of its seals, if the box did not come before."""
