@@ -20,7 +20,7 @@ import struct
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -34,7 +34,7 @@ from shuffle_sim.wire.codec import decode, encode
 from shuffle_sim.wire.messages import Tally
 
 FILE = "run.journal"
-FORMAT = 5  # also another where a round under way would be drawn in another way
+FORMAT = 6  # also another where a round under way would be drawn in another way
 _SIZE = struct.Struct(
     ">II"
 )  # length of the record and its complement: a damaged length is not taken for a cut record
@@ -64,7 +64,7 @@ class RunIdentity:
     settings: Mapping[str, object]
     seed: int | None
     task: bytes
-    entropy: int
+    entropy: int = field(repr=False)
     libraries: Sequence[str] = ()
 
     @property
