@@ -162,6 +162,7 @@ class Piloted(Protocol[PilotedState]):
     """
 
     bound = math.inf
+    adaptive = True
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ import struct
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -66,7 +66,7 @@ class RunIdentity:
     settings: Mapping[str, object]
     seed: int | None
     task: bytes
-    entropy: int
+    entropy: int = field(repr=False)
     libraries: Sequence[str] = ()
 
     @property

@@ -136,6 +136,8 @@ class Protocol(Algorithm[State, RoundSpec], ABC, Generic[State]):
     """
 
     honest_fraction: float = 1.0
+    adaptive: ClassVar[bool] = False
+    """Whether what a round costs depends on views: then users agree to less before the run."""
 
     @property
     def vocabulary(self) -> tuple[type, ...]:

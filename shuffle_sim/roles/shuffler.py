@@ -18,7 +18,7 @@ from shuffle_sim.roles.deployment import Broadcast, Deployment
 from shuffle_sim.roles.onion import BoxPool, bundle_bytes, read_bundle
 from shuffle_sim.roles.pools import MessagePool, pool_of
 from shuffle_sim.roles.records import ShuffleRecord
-from shuffle_sim.roles.reports import HONEST_KIND, read_reports
+from shuffle_sim.roles.reports import HONEST_KIND, read_reports, user_bytes
 from shuffle_sim.sampling.randomness import Role, stream
 from shuffle_sim.wire.frames import Frame, Kind, check_context, claimed_place, parse, split_frames
 from shuffle_sim.wire.sealing import BOX_ID, Purpose
@@ -246,6 +246,9 @@ class _Inbox:
         )
         each = bundle_bytes(self._randomizer) if onion else self._randomizer.report_bytes
         self._longest = each + PACKET_MARGIN
+        block = 1 if deployment.fidelity == "aggregate" or onion else deployment.block_size
+        honest = each if onion else user_bytes(deployment.fidelity, self._randomizer)
+        self._largest = block * honest + self._longest + 2 * PACKET_MARGIN  # a frame, in its seals
         self._boxes: set[bytes] = set()
         self._seen: set[int] = set()
         self._taken: Counter[int] = Counter()
@@ -278,6 +281,8 @@ class _Inbox:
     def _take_frame(self, data: memoryview, pool: MessagePool, dropped: Counter[str]) -> None:
         claimed = None  # a frame too broken to say how many reports it carries counts for one
         try:
+            if len(data) > self._largest:  # before it is copied
+                raise FrameError("oversized", f"{len(data):,} bytes, at most {self._largest:,}")
             frame = parse(data)
             if frame.kind is Kind.PACKET and self._deployment.security != "transport":
                 self._take_packet(frame, pool)
