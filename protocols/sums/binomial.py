@@ -19,7 +19,8 @@ from shuffle_sim.arrays import Floats, Scaled, Values, dense
 from shuffle_sim.errors import integer, positive, real
 from shuffle_sim.privacy.events import BinomialSumEvent
 from shuffle_sim.privacy.grid_noise import BinomialShiftEvent
-from shuffle_sim.sampling.kernels import MAX_STEPS, half_binomial, rounded_sum, rounded_values
+from shuffle_sim.sampling.bits import add_half_binomial
+from shuffle_sim.sampling.kernels import MAX_STEPS, rounded_sum, rounded_values
 from shuffle_sim.wire.messages import Alphabet, Messages, Tally
 
 
@@ -135,7 +136,7 @@ class BinomialRandomizer(SumRandomizer):
             counts: NDArray[np.integer] = rounded.T.astype(
                 np.uint16 if self.per_label < 2**16 else np.int64, copy=False
             )
-            np.add(counts, half_binomial(self.b, counts.shape, rng), out=counts, casting="unsafe")
+            add_half_binomial(counts, self.b, rng)
             return counts.T
         noise: NDArray[np.int64] = rng.binomial(self.b, self.p, rounded.shape)
         return rounded + noise

@@ -86,8 +86,8 @@ def run(
         adversary: what corrupted users do.
         block_size: users per random stream; by default from the number of users and the size of a
             report.
-        kernel: inner loops of the faster fidelities, "numpy" or "compiled" (extra `fast`); by
-            default compiled for large rounds where it is installed. The result says which; both
+        kernel: inner loops, "numpy" or "compiled" (extra `fast`); by default compiled for large
+            rounds where it is installed. The result says which; both
             have one law, not the same bits.
         shuffler_shards: into how many the shuffler of a literal run is split (on Ray: actors).
         security: "none"; "transport": every frame is signed by its sender and sealed to its

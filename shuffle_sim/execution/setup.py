@@ -35,6 +35,7 @@ _LARGEST_FRAME = 1 << 29  # bytes that a block of users may send at once
 SEALING_SECONDS = 600.0
 """A round of onion that would take longer is refused, where nothing else is said."""
 _LARGEST_ROUND = 1 << 36  # bytes of messages: parts and frames of a view are counted in 16 bits
+_MESSAGES_A_VALUE = 5  # one-bit messages that take as long as a value rounded
 _LITERAL_MESSAGES = 10**8  # up to here a literal round takes about a second: simulate every message
 
 
@@ -107,7 +108,8 @@ def deployment_of(
             f"{_LARGEST_ROUND >> 30}"
         )
         raise ParameterError("fidelity", fidelity, allowed)
-    kernel = available(kernel, 0 if fidelity == "literal" else first.cohort.size * labels)
+    values = randomizer.report_messages // _MESSAGES_A_VALUE if fidelity == "literal" else labels
+    kernel = available(kernel, first.cohort.size * values)
     if integer("shuffler_shards", shuffler_shards, 1, 1024) > 1 and fidelity != "literal":
         allowed = f"1 at {fidelity} fidelity, where no messages are simulated to be shuffled"
         raise ParameterError("shuffler_shards", shuffler_shards, allowed)

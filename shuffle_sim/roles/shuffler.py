@@ -19,8 +19,17 @@ from shuffle_sim.roles.onion import BoxPool, bundle_bytes, read_bundle
 from shuffle_sim.roles.pools import MessagePool, pool_of
 from shuffle_sim.roles.records import ShuffleRecord
 from shuffle_sim.roles.reports import HONEST_KIND, read_reports, user_bytes
+from shuffle_sim.sampling.kernels import with_kernel
 from shuffle_sim.sampling.randomness import Role, stream
-from shuffle_sim.wire.frames import Frame, Kind, check_context, claimed_place, parse, split_frames
+from shuffle_sim.wire.frames import (
+    Frame,
+    Kind,
+    check_context,
+    claimed_place,
+    parse,
+    prefix,
+    split_frames,
+)
 from shuffle_sim.wire.sealing import BOX_ID, Purpose
 
 
@@ -51,6 +60,7 @@ class Shuffler(Keyed):
         view, sent = self.view(broadcast, 0, len(released.chunks))
         return view, collected + released + sent
 
+    @with_kernel
     def collect(self, broadcast: bytes, batches: Iterable[bytes]) -> tuple[Any, ...]:
         """Take reports of users, and send every message to a uniformly random shard.
 
@@ -92,6 +102,7 @@ class Shuffler(Keyed):
             record, shares=shares, routed=routed, bytes_routed=sum(map(len, frames))
         )
 
+    @with_kernel
     def accept(self, broadcast: bytes, frames: Iterable[bytes]) -> None:
         """Take the messages that other shards sent here.
 
@@ -145,6 +156,7 @@ class Shuffler(Keyed):
         self._released = now.context.round
         return ShuffleRecord(chunks=tuple(now.pool.chunk_sizes))
 
+    @with_kernel
     def view(self, broadcast: bytes, start: int, stop: int) -> tuple[bytes, ShuffleRecord]:
         """Frames start, ..., stop - 1 of this shard's part of the view.
 
@@ -156,21 +168,15 @@ class Shuffler(Keyed):
         now = self._round
         if now is None or self._released != now.context.round or now.broadcast != broadcast:
             raise RoundAbortedError("no view of a round that is not released")
-        frames = []
+        frames = list[bytes]()
         for index in range(start, stop):
             place = self._shard << 32 | index + 1
             chunk = now.pool.chunk(
                 index, stream(self._deployment.entropy, now.context.round, Role.SHUFFLER, place)
             )
-            frames.append(
-                Frame(
-                    self._deployment.view_kind,
-                    now.context,
-                    self._shard << 16 | index,
-                    now.accepted,
-                    chunk,
-                ).tobytes()
-            )
+            name = self._shard << 16 | index
+            kind, size = self._deployment.view_kind, len(chunk)
+            frames += [prefix(kind, now.context, name, now.accepted, size), chunk]
         view = self._closed(b"".join(frames), Purpose.VIEW, self._directory.analyzer)
         return view, ShuffleRecord(bytes_out=len(view))
 

@@ -362,5 +362,5 @@ def _honest_frame(
             counts.astype(count_type(randomizer), copy=False).tobytes() for _, counts in parts
         ]
     else:
-        pieces = [packed.tobytes() for _, packed in parts]
+        pieces = [packed.reshape(-1).data for _, packed in parts]
     return [prefix(HONEST_KIND[fidelity], context, block, users, sum(map(len, pieces))), *pieces]
