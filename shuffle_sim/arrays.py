@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Buffer = bytes | memoryview
+"""Bytes that need not be copied."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.protocol.base import Protocol
 from shuffle_sim.protocol.binding import checked_event
 from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.protocol.task import TaskLimits, task_of
 from shuffle_sim.roles import FIDELITIES, SECURITIES, Deployment
 from shuffle_sim.roles.reports import user_bytes
 from shuffle_sim.sampling.kernels import available
@@ -34,6 +35,7 @@ _LARGEST_FRAME = 1 << 29  # bytes that a block of users may send at once
 SEALING_SECONDS = 600.0
 """A round of onion that would take longer is refused, where nothing else is said."""
 _LARGEST_ROUND = 1 << 36  # bytes of messages: parts and frames of a view are counted in 16 bits
+_MESSAGES_A_VALUE = 5  # one-bit messages that take as long as a value rounded
 _LITERAL_MESSAGES = 10**8  # up to here a literal round takes about a second: simulate every message
 
 
@@ -57,6 +59,7 @@ def deployment_of(
     kernel: str | None,
     shuffler_shards: int,
     security: str,
+    limits: TaskLimits | None = None,
 ) -> tuple[Deployment, int]:
     """How the protocol is run, with what was left open chosen by cost; and the block size that a
     literal run would have.
@@ -105,7 +108,8 @@ def deployment_of(
             f"{_LARGEST_ROUND >> 30}"
         )
         raise ParameterError("fidelity", fidelity, allowed)
-    kernel = available(kernel, 0 if fidelity == "literal" else first.cohort.size * labels)
+    values = randomizer.report_messages // _MESSAGES_A_VALUE if fidelity == "literal" else labels
+    kernel = available(kernel, first.cohort.size * values)
     if integer("shuffler_shards", shuffler_shards, 1, 1024) > 1 and fidelity != "literal":
         allowed = f"1 at {fidelity} fidelity, where no messages are simulated to be shuffled"
         raise ParameterError("shuffler_shards", shuffler_shards, allowed)
@@ -120,6 +124,7 @@ def deployment_of(
         kernel=kernel,
         shuffler_shards=shuffler_shards,
         security=security,
+        agreed=task_of(protocol, limits),
     ), literal_size
 
 

@@ -15,6 +15,7 @@ from shuffle_sim.roles.deployment import Deployment
 from shuffle_sim.roles.onion import Opener
 from shuffle_sim.roles.pools import parted, read_tally, read_view_chunk
 from shuffle_sim.roles.records import Conclusion, PlannedRound, ViewRecord
+from shuffle_sim.sampling.kernels import with_kernel
 from shuffle_sim.wire.frames import Context, Frame, Kind, check_context, parse, split_frames
 from shuffle_sim.wire.messages import Tally
 from shuffle_sim.wire.sealing import Purpose
@@ -61,6 +62,7 @@ class Analyzer(Keyed):
         broadcast = Frame(Kind.ROUND, self._context, 0, 0, payload).tobytes()
         return PlannedRound(broadcast=broadcast, cohort=self._spec.cohort, event=self._spec.event)
 
+    @with_kernel
     def receive(self, view: bytes) -> bool:
         """Take frames of the planned round's view; with the last of them, update the state.
 

@@ -12,6 +12,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffle_sim.arrays import Buffer
 from shuffle_sim.errors import FrameError
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles.reports import read_sums
@@ -55,7 +56,7 @@ class MessagePool(ABC):
 
         The same generator gives the same bytes again.
         """
-        return self.chunk_sizes[index].to_bytes(SIZE, "big") + self._chunk(index, rng)
+        return b"".join([self.chunk_sizes[index].to_bytes(SIZE, "big"), *self._chunk(index, rng)])
 
     def places(self, index: int) -> slice:
         """Of the messages of a chunk under each label, after they were permuted."""
@@ -74,8 +75,8 @@ class MessagePool(ABC):
         """Permute and cut."""
 
     @abstractmethod
-    def _chunk(self, index: int, rng: np.random.Generator) -> bytes:
-        """The messages of a chunk."""
+    def _chunk(self, index: int, rng: np.random.Generator) -> list[Buffer]:
+        """The messages of a chunk, in pieces."""
 
 
 class BitPool(MessagePool):
@@ -107,12 +108,12 @@ class BitPool(MessagePool):
             ]
         )
 
-    def _chunk(self, index: int, rng: np.random.Generator) -> bytes:
+    def _chunk(self, index: int, rng: np.random.Generator) -> list[Buffer]:
         sizes = self.chunk_sizes[index] * np.diff(self.randomizer.alphabet.edges)
-        return b"".join(
-            arrange(int(ones), int(size), rng).tobytes()
+        return [
+            arrange(int(ones), int(size), rng).data
             for ones, size in zip(self._chunks[:, index], sizes, strict=True)
-        )
+        ]
 
 
 class SymbolPool(MessagePool):
@@ -141,10 +142,10 @@ class SymbolPool(MessagePool):
         self._moved = [permuted(parts, rng) for parts in zip(*(self._held or [none]), strict=True)]
         self._held = []
 
-    def _chunk(self, index: int, rng: np.random.Generator) -> bytes:
+    def _chunk(self, index: int, rng: np.random.Generator) -> list[Buffer]:
         alphabet = Alphabet(1, self.randomizer.alphabet.symbols)
         rows = np.stack([row[self.places(index)] for row in self._moved])
-        return Messages.from_symbols(alphabet, rows[:, None, :]).tobytes()
+        return [Messages.from_symbols(alphabet, rows[:, None, :]).tobytes()]
 
 
 class TallyPool(MessagePool):
@@ -174,8 +175,8 @@ class TallyPool(MessagePool):
     def _permute(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
         pass
 
-    def _chunk(self, index: int, rng: np.random.Generator) -> bytes:
-        return self._sums.astype("<i8").tobytes()
+    def _chunk(self, index: int, rng: np.random.Generator) -> list[Buffer]:
+        return [self._sums.astype("<i8").tobytes()]
 
 
 def pool_of(randomizer: Randomizer, fidelity: str) -> MessagePool:
@@ -239,7 +240,7 @@ def read_tally(payload: bytes, randomizer: Randomizer) -> tuple[int, NDArray[np.
     return size, read_sums(rest, randomizer, size // randomizer.per_label)
 
 
-def parted(payload: bytes) -> tuple[int, bytes]:
+def parted(payload: bytes) -> tuple[int, memoryview]:
     """The size in front of a chunk, and the rest.
 
     Raises:
@@ -247,7 +248,7 @@ def parted(payload: bytes) -> tuple[int, bytes]:
     """
     if len(payload) < SIZE:
         raise FrameError("wrong-length", f"{len(payload)} bytes")
-    return int.from_bytes(payload[:SIZE], "big"), payload[SIZE:]
+    return int.from_bytes(payload[:SIZE], "big"), memoryview(payload)[SIZE:]
 
 
 def _messages(payload: bytes, randomizer: Randomizer) -> Messages:

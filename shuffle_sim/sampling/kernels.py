@@ -1,4 +1,4 @@
-"""The inner loops of the faster fidelities, in numpy or compiled with numba (extra `fast`).
+"""The inner loops of rounding, in numpy or compiled with numba (extra `fast`).
 
 Sums of stochastically rounded values: floor(s) plus a Bernoulli of its fraction, s >= 0. Only 16
 random bits decide a value: with q = floor(2^16 s), phi the rest and r a random 16-bit integer, the
@@ -8,12 +8,12 @@ not. Both implementations have one law; their random bits differ, so a run names
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import lru_cache
+from functools import lru_cache, wraps
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from shuffle_sim.errors import ParameterError
 
 KERNELS = ("numpy", "compiled")
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 _BITS = 16
 _LOW = (1 << _BITS) - 1
 MAX_STEPS = (1 << (31 - _BITS)) - 2
@@ -63,6 +64,17 @@ def using(kernel: str) -> Iterator[None]:
         yield
     finally:
         _compiled.reset(token)
+
+
+def with_kernel(method: _Method) -> _Method:
+    """A role's method, run with the kernel of its deployment."""
+
+    @wraps(method)
+    def run(role: Any, *given: Any) -> Any:
+        with using(role._deployment.kernel):
+            return method(role, *given)
+
+    return cast(_Method, run)
 
 
 def compiling() -> bool:
@@ -137,8 +149,12 @@ def _random(
     size: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], Floats]:
     """What a compiled rounding needs: a generator's state, room for words, uniforms for ties."""
-    state = rng.bit_generator.random_raw(64).reshape(4, 16)
-    return state, np.empty((64, 16), np.uint64), rng.random(64 + size // 16_384)
+    return *lanes(rng), rng.random(64 + size // 16_384)
+
+
+def lanes(rng: np.random.Generator) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """State of sixteen generators of a compiled kernel, and room for their words."""
+    return rng.bit_generator.random_raw(64).reshape(4, 16), np.empty((64, 16), np.uint64)
 
 
 class _Kept(threading.local):
