@@ -19,7 +19,7 @@ from shuffle_sim.data.tables import Table
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.checkpoint import split_seed
 from shuffle_sim.execution.engine import run
-from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.guarantee import DELTA, Privacy
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.base import Protocol
 from shuffle_sim.protocol.kinds import Trainer
@@ -83,7 +83,7 @@ def train_command(
         typer.Option(help="Phases over disjoint users, with --ridge; 0: their number is chosen."),
     ] = None,
     epsilon: o.Epsilon = 1.0,
-    delta: o.Delta = 1e-5,
+    delta: o.Delta = DELTA,
     noise_ratio: o.NoiseRatio = None,
     max_bits: o.MaxBits = None,
     encoding: o.Encoding = None,

@@ -76,6 +76,7 @@ class Report:
     constant: dict[str, float] = field(metadata=SIMULATOR_VIEW)
     protocol: Chosen
     privacy: Guarantee
+    warnings: tuple[str, ...]
     private: bool
     sequentially_interactive: bool
     costs: Costs
@@ -133,6 +134,7 @@ def summed_up(split: Split, made: Optimiser, result: Result, moments: list[Momen
             made.choices,
         ),
         privacy=privacy,
+        warnings=trainer.privacy.warnings(split.people.asked),
         private=result.private,
         sequentially_interactive=result.ledger.sequentially_interactive,
         costs=result.costs,
@@ -186,7 +188,7 @@ def show(report: Report) -> None:
     console.print(scores)
     console.print(f"These scores are the simulator's own view; {seen}.\n")
     print_fact("Bound", *_bound(made, report.constant["held_out_loss"]))
-    print_privacy(report.privacy)
+    print_privacy(report.privacy, report.warnings)
     if report.trust is Trust.SHUFFLE:
         each = f"{plural(made.rounds_per_user, 'report')} of {report.costs.payload_bits_per_user:,}"
         print_costs(report.payload_bits_per_user, each, report.costs, report.reports)

@@ -71,7 +71,7 @@ def test_json_tells_scores_guarantee_costs_accounts_and_what_was_chosen(printed)
     assert found["labels"] == "malignant = +1, benign = -1"
     assert 1.5 < found["privacy"]["epsilon"] <= 2
     assert (found["privacy"]["delta"], found["privacy"]["relation"], found["private"]) == (
-        1e-5,
+        1e-6,
         "replace-one",
         False,
     )
