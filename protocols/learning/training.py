@@ -27,7 +27,7 @@ from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.privacy.trust import Trust
-from shuffle_sim.protocol.encodings import choose
+from shuffle_sim.protocol.encodings import SANE_BITS, choose
 from shuffle_sim.registry import registered, registered_kinds
 
 RADIUS = {True: 20.0, False: 5.0}
@@ -36,6 +36,7 @@ RADIUS = {True: 20.0, False: 5.0}
 SEVERAL: dict[str, type[MultiClass]] = {"logistic": Softmax, "hinge": OneVsRestHinge}
 """Losses of more than two classes, by that of two."""
 
+_RATIOS = (1.0, 1.2, 1.5, 2.0, 3.0)
 _PASSES, _CREEP = 12, 1.01  # of the search for a noise ratio that fits the bits
 _HYPER = ("calibrated", "paper")
 
@@ -221,7 +222,21 @@ class Trainer:
                 return heavy_tails.calibrated(kind, moments=self.moments, **adapted)
             return kind.calibrated(**adapted)
 
-        return made(ratio) if self.max_bits is None else self._within(self.max_bits, made, ratio)
+        if self.max_bits is not None:
+            return self._within(self.max_bits, made, ratio)
+        if self.noise_ratio is not None or self.encoding is not None:
+            return made(ratio)
+        # With few users noise near the central Gaussian's takes up to millions of bits.
+        tried = []
+        for factor in _RATIOS:
+            tried.append(made(factor * ratio))
+            bits = [mean.sum.bits for mean, _ in _means(tried[-1])]
+            if factor > 1:
+                why = f"{factor * ratio:.4g}: less takes over {SANE_BITS} bits per coordinate"
+                tried[-1].choices["noise_ratio"] = why
+            if max(bits) <= SANE_BITS:
+                return tried[-1]
+        return min(tried, key=lambda each: max(mean.sum.bits for mean, _ in _means(each)))
 
     def central(self, mechanism: str, n: int) -> CentralOptimiser[Any]:
         """The registered central algorithm of a name, "-perturbation" left out if wanted.

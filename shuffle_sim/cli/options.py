@@ -105,6 +105,9 @@ RoundTimeout = Annotated[
         help="Seconds after which a role that does not answer is ended and put back. Default 600."
     ),
 ]
+Yes = Annotated[
+    bool, typer.Option("--yes", help="Start a run above the limits of bits, bytes and seconds.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Plot = Annotated[Path | None, typer.Option(help="File for a picture (.png, .svg or .pdf).")]
 TableName = Annotated[

@@ -1,7 +1,9 @@
 """`shuffle-sim sum`: a private vector sum on real data, shown as column means."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import typer
 from shuffle_sim.arrays import Floats
 from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.cli import options as o
+from shuffle_sim.cli.ahead import Ahead, announce
 from shuffle_sim.cli.data import declared_of, load
 from shuffle_sim.cli.files import check_picture, new_figure
 from shuffle_sim.cli.outcome import print_costs, print_fact, print_privacy, print_reports
@@ -22,9 +25,11 @@ from shuffle_sim.data.population import InMemory, Population, Unit
 from shuffle_sim.data.tables import Table
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.costs import Costs
+from shuffle_sim.execution.forecast import forecast
 from shuffle_sim.execution.result import SIMULATOR_VIEW, ReportCounts, Result
 from shuffle_sim.privacy.bounds.gaussian import sigma
 from shuffle_sim.privacy.guarantee import DELTA, Guarantee, Privacy
+from shuffle_sim.protocol.encodings import NOISE_RATIO
 from shuffle_sim.protocol.kinds import Encoded
 from shuffle_sim.registry import registered
 
@@ -74,6 +79,7 @@ class Summary:
     bits: int
     privacy: Guarantee
     warnings: tuple[str, ...]
+    ahead: Ahead
     noise: Noise
     costs: Costs
     wire_bytes_per_user: float
@@ -114,6 +120,7 @@ def sum_command(
         bool,
         typer.Option("--variance", help="Release variances, too: twice the numbers, more noise."),
     ] = False,
+    yes: o.Yes = False,
     json: o.Json = False,
     plot: o.Plot = None,
 ) -> None:
@@ -135,27 +142,29 @@ def sum_command(
     view = _view(source)  # one row for each user, in the table's units
     people = len(view.rows)
     d = len(source.columns) * (2 if variance else 1)
-    _, protocol = encoded_sum(
+    made = partial(
+        encoded_sum,
         people,
         d,
         privacy,
         encoding=encoding,
         scalar=False,
-        noise_ratio=noise_ratio,
-        max_bits=max_bits,
         honest_fraction=honest_fraction,
     )
+    _, protocol = made(noise_ratio=noise_ratio, max_bits=max_bits)
     check_picture(plot)
     how = RunOptions.of(
         runtime, address, workers, fidelity, security, sealing_seconds, round_timeout
     )
     adversary = attacks(attack or [])
+    ahead = Ahead.of(forecast(protocol, security=security), d, fidelity)
+    announce(ahead, _fewer(protocol, made), yes=yes, json=json)
     rows = _rows(source, view, variance)
     result = how.run(
         protocol, rows, seed, adversary=adversary, checkpoint=checkpoint, resume=resume
     )
     assert isinstance(protocol, Encoded)
-    summary = _summary(source, view, protocol, result, privacy, variance)
+    summary = _summary(source, view, protocol, result, privacy, variance, ahead)
     present(summary, _print, _draw, json=json, plot=plot)
 
 
@@ -168,6 +177,17 @@ def _view(table: Table) -> Table:
     return replace(table, rows=np.asarray(means.rows(0, means.users)), person=None)
 
 
+def _fewer(protocol: Any, made: Callable[..., tuple[str, Any]]) -> Iterator[str]:
+    """What fewer bits would cost in accuracy."""
+    for factor in (1.5, 2.0, 4.0):
+        with suppress(ParameterError):
+            other = made(noise_ratio=factor * NOISE_RATIO)[1]
+            if other.bits < protocol.bits:
+                times = other.standard_error / protocol.standard_error
+                bits = f"{other.d * other.bits:,} bits a user"
+                yield f"--noise-ratio {factor * NOISE_RATIO:g}: {bits}, {times:.2f} x the error"
+
+
 def _rows(table: Table, view: Table, variance: bool) -> Population:
     """What users send: a scaled row, and its squares if variances are asked for."""
     if table.person is None:
@@ -178,7 +198,13 @@ def _rows(table: Table, view: Table, variance: bool) -> Population:
 
 
 def _summary(
-    table: Table, view: Table, protocol: Encoded, result: Result, privacy: Privacy, variance: bool
+    table: Table,
+    view: Table,
+    protocol: Encoded,
+    result: Result,
+    privacy: Privacy,
+    variance: bool,
+    ahead: Ahead,
 ) -> Summary:
     people, d = len(view.rows), len(table.columns) * (2 if variance else 1)
     accepted, error = result.reports.accepted, protocol.standard_error
@@ -212,6 +238,7 @@ def _summary(
         bits=protocol.bits,
         privacy=replace(result.privacy, assumptions=assumptions),
         warnings=privacy.warnings(people),
+        ahead=ahead,
         noise=Noise(error, central, paper),
         costs=result.costs,
         wire_bytes_per_user=result.costs.wire_bytes / result.reports.asked,

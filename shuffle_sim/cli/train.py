@@ -1,5 +1,9 @@
 """`shuffle-sim train`: a linear model by shuffle-private convex optimisation."""
 
+import math
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,6 +11,7 @@ import typer
 
 from shuffle_sim.cli import options as o
 from shuffle_sim.cli import train_compare, train_report
+from shuffle_sim.cli.ahead import Ahead, announce
 from shuffle_sim.cli.data import declared_of, load
 from shuffle_sim.cli.files import check_path, check_picture
 from shuffle_sim.cli.learning import Split, Watch
@@ -19,10 +24,11 @@ from shuffle_sim.data.tables import Table
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.checkpoint import split_seed
 from shuffle_sim.execution.engine import run
+from shuffle_sim.execution.forecast import forecast
 from shuffle_sim.privacy.guarantee import DELTA, Privacy
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.base import Protocol
-from shuffle_sim.protocol.kinds import Trainer
+from shuffle_sim.protocol.kinds import Optimiser, Trainer
 from shuffle_sim.registry import registered
 
 _PROTOCOLS = {Unit.RECORD: "shuffle-gd", Unit.PERSON: "user-level-gd"}
@@ -109,6 +115,7 @@ def train_command(
         int | None,
         typer.Option(help=f"With --compare: splits, and runs of a method; default {_REPEATS}."),
     ] = None,
+    yes: o.Yes = False,
     json: o.Json = False,
     plot: o.Plot = None,
     model_out: Annotated[Path | None, typer.Option(help="File for the model (.json).")] = None,
@@ -162,11 +169,7 @@ def train_command(
         alone: dict[str, object] = {"protocol": protocol, "hyper": hyper, "phases": phases}
         alone |= {"batch": batch, "eta": eta, "smoothing": smoothing}
         alone |= {"mechanism": mechanism, "trust": None if trust == "shuffle" else trust}
-        alone |= {"model_out": model_out, "checkpoint": checkpoint}
-        for name, value in alone.items():
-            if value is not None:
-                allowed = "left out with --compare, which chooses for every method"
-                raise ParameterError(name, str(value), allowed)
+        _left_out(alone | {"model_out": model_out, "checkpoint": checkpoint})
         count = _REPEATS if repeats is None else repeats
         summary = train_compare.compared(rows, trainer, test_fraction, count, rounds, seed, how)
         present(summary, train_compare.show, train_compare.draw, json=json, plot=plot)
@@ -191,17 +194,20 @@ def train_command(
         report = train_report.summed_up(split, by_curator, result, [])
         _finish(report, json, None, model_out)
         return
-    made = trainer.protocol(
+    optimiser = partial(
+        trainer.protocol,
         protocol or _PROTOCOLS[trainer.unit],
         split.people.asked,
         hyper=hyper or _HYPER,
         phases=phases,
-        rounds=rounds,
         batch=batch,
         eta=eta,
         smoothing=smoothing,
     )
+    made = optimiser(rounds=rounds)
     assert isinstance(made, Protocol)
+    ahead = Ahead.of(forecast(made, security=security), trainer.d, fidelity)
+    announce(ahead, _fewer(made, ahead, optimiser), yes=yes, json=json)
     with Bar("training", made.rounds) as bar:
         watch = Watch(split, made.rounds, delta, lambda moment: bar.step(moment.round, str(moment)))
         result = how.run(
@@ -209,6 +215,27 @@ def train_command(
         )
     report = train_report.summed_up(split, made, result, watch.moments)
     _finish(report, json, plot, model_out)
+
+
+def _left_out(options: dict[str, object]) -> None:
+    """Refuse options that a comparison chooses itself."""
+    for name, value in options.items():
+        if value is not None:
+            allowed = "left out with --compare, which chooses for every method"
+            raise ParameterError(name, str(value), allowed)
+
+
+def _fewer(made: Optimiser, ahead: Ahead, optimiser: Callable[..., Optimiser]) -> Iterator[str]:
+    """What fewer rounds would cost in accuracy, by the proven bounds."""
+    for rounds in (made.rounds // 2, made.rounds // 4, made.rounds // 10):
+        with suppress(ParameterError):
+            other = optimiser(rounds=max(1, rounds))
+            assert isinstance(other, Protocol)
+            bits = Ahead.of(forecast(other), 1, None).bits_per_user
+            if bits < ahead.bits_per_user:
+                known = math.isfinite(other.bound + made.bound)
+                times = f", {other.bound / made.bound:.2f} x the proven bound" if known else ""
+                yield f"--rounds {other.rounds}: {bits:,} bits a user{times}"
 
 
 def _finish(
