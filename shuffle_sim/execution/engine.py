@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from shuffle_sim.data.population import Population
@@ -164,7 +165,7 @@ def run(
             broadcast, cohort = plan.broadcast, plan.cohort
             unchecked |= not _checked(protocol, deployment, plan)
             ledger.charge(cohort, plan.event)
-            exchange, plan = _exchange(journal, host, plan, ledger)
+            exchange, plan = _exchange(journal, host, deployment, plan, ledger)
             reports = reports.plus(exchange, cohort.size)
             honest = exchange.shuffler.accepted - exchange.shuffler.singles
             noisy.append((honest, cohort.size))
@@ -295,7 +296,11 @@ def _identity(deployment: Deployment, population: Population, seed: int | None) 
 
 
 def _exchange(
-    journal: Journal, host: Runtime, plan: PlannedRound, ledger: PrivacyLedger
+    journal: Journal,
+    host: Runtime,
+    deployment: Deployment,
+    plan: PlannedRound,
+    ledger: PrivacyLedger,
 ) -> tuple[Exchange, PlannedRound | None]:
     """A round and the next plan; charged in the journal first, and not run again if it is over.
 
@@ -314,12 +319,31 @@ def _exchange(
     if known is None:
         exchange, following = host.exchange(broadcast)
     else:
-        exchange, following = Exchange.of(known), None
+        exchange, following = _known(known, deployment, broadcast), None
     ledger.settle(exchange.shuffler.accepted - exchange.shuffler.singles)
     if known is not None:
         return exchange, host.recall(broadcast, exchange.tally)
     journal.settle(exchange.outcome)
     return exchange, following
+
+
+def _known(outcome: tuple[Any, ...], deployment: Deployment, broadcast: bytes) -> Exchange:
+    """The exchange of a round that is over, as the journal has it.
+
+    Raises:
+        ParameterError: it is none of the round.
+    """
+    try:
+        exchange = Exchange.of(outcome)
+        labels = deployment.opened(broadcast).randomizer.alphabet.labels
+        tally = exchange.tally
+        whole = tally.sums.shape == (labels,) and tally.sums.dtype == np.int64
+        if not (whole and 0 <= exchange.shuffler.singles <= exchange.shuffler.accepted):
+            raise ValueError("of another round")
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        allowed = f"undamaged: the outcome of a round is none ({error})"
+        raise ParameterError("checkpoint", "run.journal", allowed) from error
+    return exchange
 
 
 def _honesty(noisy: list[tuple[int, int]], assumed: float) -> tuple[str, ...]:
