@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import ray
@@ -62,7 +63,7 @@ def test_another_user_reaches_neither_files_nor_sockets_nor_ray():
     runtime = RayRuntime()
     runtime.start()
     try:
-        node = ray._private.worker._global_node
+        node: Any = ray._private.worker._global_node
         session, store = Path(node.get_session_dir_path()), node.plasma_store_socket_name
         folder = session.parents[1]
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
