@@ -109,6 +109,13 @@ RoundTimeout = Annotated[
         help="Seconds after which a role that does not answer is ended and put back. Default 600."
     ),
 ]
+GeneratorName = Annotated[
+    str,
+    typer.Option(
+        "--generator",
+        help="What draws: sfc64 (statistical, quick) or chacha20 (cryptographic), without --seed.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Plot = Annotated[Path | None, typer.Option(help="File for a picture (.png, .svg or .pdf).")]
 TableName = Annotated[
