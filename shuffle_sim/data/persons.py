@@ -128,7 +128,7 @@ class Persons(Population):
             ParameterError: a person in two files or places, a missing name, or as `ParquetFiles`.
         """
         if columns is None and paths:
-            every = ParquetFiles.opened(Path(paths[0])).schema_arrow.names
+            every = ParquetFiles.described(Path(paths[0]))[0].names
             columns = [name for name in every if name != person]
         if paths and (not columns or person in columns):
             allowed = f"at least one, and not {person!r}, which names the person"
