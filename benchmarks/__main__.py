@@ -26,6 +26,7 @@ NAMES = (
     "onion",
     "certified",
     "simulate",
+    "stopped",
 )
 
 
