@@ -130,6 +130,7 @@ def test_kinks_are_smoothed_by_the_envelope_and_its_error_is_in_the_bound():
     assert one.smoothing == 16 * made.smoothing
     assert made.bound <= one.bound
     release = made.plan(made.init())
+    assert isinstance(release.statistic, CenteredMean)
     assert release.statistic.query.smoothing == made.smoothing
     rng = np.random.default_rng(0)
     x = rng.normal(size=(4000, 4, D))
