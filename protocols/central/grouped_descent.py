@@ -9,6 +9,7 @@ from protocols.central.chained_mean import clipped
 from protocols.central.friendly import FriendlyMean
 from protocols.central.gathering import gathered
 from protocols.central.places import Place
+from protocols.problems.extension import valid_records
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss
 from shuffle_sim.arrays import Floats, dense
@@ -135,6 +136,46 @@ class ClippedDescent(GroupedPass):
     def __call__(self, total: Total, users: int) -> Floats:
         """Shape (C, d)."""
         return clipped(self.iterates(gathered(total)) - self.start, self.reach)
+
+
+@dataclass(frozen=True)
+class PlainDescent(GroupedPass):
+    """The point of one group of all persons: one pass of SGD, and nothing is left out.
+
+    A person counts with exactly `records` of its records: more are left out, and missing ones count
+    as a fixed one, as those do that the loss's constants do not hold for.
+
+    Attributes:
+        users: of the pass.
+        records: m.
+        length: L of a record's gradient.
+    """
+
+    users: int
+    records: int
+    length: float
+
+    def count(self) -> int:
+        """One."""
+        return 1
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """2 eta L m, or the diameter: another record moves later iterates by 2 eta L at most."""
+        proof = "steps do not expand (eta <= 2/beta), and m of them differ by 2 eta L each"
+        moved = 2 * self.eta * self.length * self.records
+        return Sensitivity(min(moved, self.place.domain.diameter), "l2", proof)
+
+    def __call__(self, total: Total, users: int) -> Floats:
+        """Shape (d,)."""
+        d, columns = self.start.size, self.loss.columns(self.start.size)
+        rows = np.asarray(gathered(total), np.float64)
+        kept = np.full((len(rows), self.records, columns), np.nan)
+        for person, row in zip(kept, rows, strict=True):
+            own = _in_order(row[None], columns)[: self.records]
+            person[: len(own)] = own
+        records = valid_records(self.loss, d, kept.reshape(-1, columns))
+        return np.asarray(self.iterates(records.reshape(kept.shape))[0])
 
 
 def _in_order(rows: Floats, columns: int) -> Floats:

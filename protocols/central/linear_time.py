@@ -7,7 +7,9 @@ by one-pass concentration, the mean by `FriendlyMean`, the test by the pass curv
 """
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -15,8 +17,8 @@ from numpy.typing import NDArray
 
 from protocols.central.chained_mean import ChainedMean
 from protocols.central.friendly import FriendlyMean
-from protocols.central.grouped_descent import ClippedDescent, GroupedDescent
-from protocols.central.linear_time_plan import Phase, planned
+from protocols.central.grouped_descent import ClippedDescent, GroupedDescent, PlainDescent
+from protocols.central.linear_time_plan import MEANS, Phase, planned
 from protocols.central.optimiser import CentralOptimiser
 from protocols.central.places import Place
 from protocols.optimisation.centring import NEAR
@@ -26,6 +28,7 @@ from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.mechanisms import Gaussian
 from shuffle_sim.privacy.tested_release import TestedGaussian
 from shuffle_sim.protocol.release import Release
 
@@ -53,7 +56,7 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
     """
 
     takes = ("deviations", "mean")
-    """u of the radius; "friendly" or "chain", the one with the smaller bound if not given."""
+    """u of the radius; "friendly", "chain" or "plain", that of the smallest bound if not given."""
 
     unit = Unit.PERSON
     rounds_per_user = 1
@@ -80,11 +83,15 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
         self._place, stop = Place.of(problem.domain), 0
         for phase in phases:
             positive("eta", phase.eta)
-            asked = phase.mean.points * integer("group", phase.group)
+            asked = phase.groups * integer("group", phase.group)
             if phase.cohort.size < asked or phase.cohort.stop > self.n:
                 raise ParameterError("cohort", phase.cohort.ranges, f"{asked} of {n} persons")
             if isinstance(phase.mean, ChainedMean):
                 positive("reach", phase.reach)
+            elif isinstance(phase.mean, Gaussian):
+                beta = problem.smoothness(phase.smoothing)
+                if not phase.eta * beta <= 2:
+                    raise ParameterError("eta", phase.eta, f"at most 2/beta = {2 / beta:.3g}")
             elif mechanism is None or phase.mean.largest != mechanism.largest:
                 allowed = f"K of the test, {mechanism and mechanism.largest}"
                 raise ParameterError("largest", phase.mean.largest, allowed)
@@ -95,8 +102,10 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
     @property
     def assumes(self) -> str:
         """Of the bound; privacy assumes nothing."""
+        if any(isinstance(phase.mean, FriendlyMean) for phase in self.phases):
+            return "records are i.i.d. and every test passes"
         chained = any(isinstance(phase.mean, ChainedMean) for phase in self.phases)
-        return NEAR if chained else "records are i.i.d. and every test passes"
+        return NEAR if chained else "records are i.i.d."
 
     @property
     def users(self) -> int:
@@ -107,7 +116,7 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
     def gradients(self) -> int:
         """Planned: gradients of one record, where all persons have as many as stated."""
         each = self.problem.records
-        return sum(phase.mean.points * phase.group * each for phase in self.phases)
+        return sum(phase.groups * phase.group * each for phase in self.phases)
 
     def check(self, rows: NDArray[Any]) -> None:
         """Refuse a table of records: nobody would know whose they are."""
@@ -129,6 +138,10 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
         if isinstance(mean, ChainedMean):
             chain = ClippedDescent(**walk, groups=mean.points, reach=phase.reach)
             return Release.of(phase.cohort, chain, mean)
+        if isinstance(mean, Gaussian):
+            users, m, length = phase.cohort.size, problem.records, problem.lipschitz
+            plain = PlainDescent(**walk, users=users, records=m, length=length)
+            return Release.of(phase.cohort, plain, mean)
         assert self.mechanism is not None
         return Release.of(phase.cohort, GroupedDescent(**walk, mean=mean), self.mechanism)
 
@@ -165,7 +178,18 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
             raise ParameterError(name, given[name], f"left out: it takes {', '.join(cls.takes)}")
         plan = planned(integer("n", n), problem, privacy, given)
         own: dict[str, Any] = {"phases": plan.phases, "mechanism": plan.mechanism}
-        return cls(problem=problem, n=n, privacy=privacy, bound=plan.bound, **own)
+        made = cls(problem=problem, n=n, privacy=privacy, bound=plan.bound, **own)
+        made.choices = {"mean": plan.reason}
+        return made
+
+    @classmethod
+    def settings(
+        cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any
+    ) -> Iterator[tuple[str, Callable[[], Self]]]:
+        """Each mean; phased SGD of which nothing is left out is the baseline."""
+        common: dict[str, Any] = {"n": n, "problem": problem, "privacy": privacy} | given
+        for mean in MEANS:
+            yield mean, partial(cls.calibrated, **common | {"mean": mean})
 
     @classmethod
     def paper(cls, *, n: int, problem: Problem, privacy: Privacy, q: float = 0.2) -> Self:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import Gaussian
 from shuffle_sim.privacy.tested_release import TestedGaussian
 
-MEANS = ("friendly", "chain")
+MEANS = ("friendly", "chain", "plain")
 MAX_PHASES, DEVIATIONS, SHRINK = 6, 3.5, 4.0
 """Phases that are tried; u of the radius; by how much steps are shorter from phase to phase."""
 _MOST_GROUPS = 4000  # that the planner takes: all pairs are looked at
@@ -33,7 +34,8 @@ class Phase:
         group: persons of a group.
         eta: the step.
         smoothing: beta of the envelope, or None.
-        mean: of its groups, behind a test; or the chain that releases it.
+        mean: of its groups, behind a test; or the chain that releases it; or the noise of a phase
+            of one group of which nothing is left out.
         reach: rho_0 of the chain: how far from the start a group's point surely is.
     """
 
@@ -41,17 +43,23 @@ class Phase:
     group: int
     eta: float
     smoothing: float | None
-    mean: FriendlyMean | ChainedMean
+    mean: FriendlyMean | ChainedMean | Gaussian
     reach: float = 0.0
+
+    @property
+    def groups(self) -> int:
+        """C."""
+        return 1 if isinstance(self.mean, Gaussian) else self.mean.points
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Phases, the mechanism of friendly ones, and the bound."""
+    """Phases, the mechanism of friendly ones, the bound, and why this mean."""
 
     phases: tuple[Phase, ...]
     mechanism: TestedGaussian | None
     bound: float
+    reason: str
 
 
 def planned(n: int, problem: Problem, privacy: Privacy, given: Mapping[str, Any]) -> Plan:
@@ -63,32 +71,40 @@ def planned(n: int, problem: Problem, privacy: Privacy, given: Mapping[str, Any]
     kind, u = given.get("mean"), given.get("deviations", DEVIATIONS)
     if kind not in (None, *MEANS):
         raise ParameterError("mean", kind, f"one of {', '.join(MEANS)}")
-    tested = TestedGaussian.calibrated(privacy) if kind != "chain" else None
-    total = Gaussian.calibrated(privacy).noise_multiplier
-    plans, least = [], _FEWEST_GROUPS
+    total, found = Gaussian.calibrated(privacy), {}
     for each in MEANS if kind is None else (kind,):
-        mechanism = tested if each == "friendly" else None
-        least = 4 * mechanism.largest + 4 if mechanism else _FEWEST_GROUPS
-        for count in range(1, MAX_PHASES + 1):
+        mechanism = TestedGaussian.calibrated(privacy) if each == "friendly" else None
+        tried = _group_counts(mechanism) if each != "plain" else [1]
+        plans = []
+        for count, points in product(range(1, MAX_PHASES + 1), tried):
             sizes = [n >> (at + 1) for at in range(count - 1)]
             sizes.append(n - sum(sizes))
-            tried = np.geomspace(least, max(least, _MOST_GROUPS), 25).astype(int)
-            for points in np.unique(tried).tolist():
-                if points <= min(sizes):
-                    case = _Case(problem, total, tuple(sizes), points, mechanism, u)
-                    plans.append((*case.best_step(), case))
-    if not plans:
-        raise ParameterError("n", n, f"at least {least}: as many groups are asked for")
-    bound, eta, case = min(plans, key=lambda plan: plan[:2])
-    return Plan(case.phases(eta), case.mechanism, bound)
+            if points <= min(sizes):
+                case = _Case(problem, total, tuple(sizes), points, mechanism, u)
+                plans.append((*case.best_step(), case))
+        if plans:
+            found[each] = min(plans, key=lambda plan: plan[:2])
+    if not found:
+        raise ParameterError("n", n, f"at least {tried[0]}: as many groups are asked for")
+    least = min(found, key=lambda each: found[each][0])
+    bound, eta, case = found[least]
+    reason = "; ".join(f"{each}: bound {plan[0]:.4g}" for each, plan in found.items())
+    return Plan(case.phases(eta), case.mechanism, bound, f"{least} ({reason})")
+
+
+def _group_counts(mechanism: TestedGaussian | None) -> list[int]:
+    """C that are tried."""
+    fewest = 4 * mechanism.largest + 4 if mechanism else _FEWEST_GROUPS
+    grid = np.geomspace(fewest, max(fewest, _MOST_GROUPS), 25)
+    return [int(each) for each in np.unique(grid.astype(int))]
 
 
 @dataclass(frozen=True)
 class _Case:
-    """A split into phases, with as many groups in each, and one kind of mean."""
+    """A split into phases, with as many groups in each, and one kind of mean; one group: plain."""
 
     problem: Problem
-    total: float
+    total: Gaussian
     sizes: tuple[int, ...]
     points: int
     mechanism: TestedGaussian | None
@@ -113,12 +129,16 @@ class _Case:
         share = max(self.u, math.sqrt(2 * math.log(1 / FAIL))) / math.sqrt(self.points)
         tau = self._spread(size, eta) * (1 + share)
         return ChainedMean.calibrated(
-            self.total, self.points, self.problem.d, self._reach(size, eta), tau
+            self.total.noise_multiplier, self.points, self.problem.d, self._reach(size, eta), tau
         )
 
     def _noise(self, size: int, eta: float) -> float:
         """Root mean square distance of a release from the mean of the points, at most."""
         root = math.sqrt(self.problem.d)
+        if self.points == 1:
+            moved = 2 * eta * self.problem.lipschitz * self.problem.records
+            moved = min(moved, self.problem.domain.diameter)
+            return root * moved * self.total.noise_multiplier
         if self.mechanism is None:
             chain, reach = self._chain(size, eta), self._reach(size, eta)
             # E (|y - E y| - tau)_+ is what clipping takes away.
@@ -158,7 +178,9 @@ class _Case:
         for at, size in enumerate(self.sizes):
             step, mean = eta / SHRINK**at, self.mechanism
             each = Cohort.of(start, start + size), size // self.points, step, self._smoothing(step)
-            if mean is None:
+            if self.points == 1:
+                made.append(Phase(*each, self.total))
+            elif mean is None:
                 made.append(Phase(*each, self._chain(size, step), self._reach(size, step)))
             else:
                 radius = 2 * self._spread(size, step)
