@@ -173,7 +173,7 @@ class Trainer:
         hyper: str = "calibrated",
         phases: int | None = None,
         trust: Trust | str = Trust.SHUFFLE,
-        **given: float | None,
+        **given: float | str | None,
     ) -> Optimiser[Any]:
         """The optimiser `name` for n users.
 

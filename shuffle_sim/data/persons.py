@@ -22,6 +22,7 @@ from shuffle_sim.data.population import (
 )
 from shuffle_sim.data.tables import first_gap
 from shuffle_sim.errors import WITHHELD, ParameterError
+from shuffle_sim.sampling.kernels import compiling
 
 
 class Persons(Population):
@@ -306,6 +307,12 @@ class PersonRows:
             if isinstance(values, Scaled):  # in one pass, without the vectors themselves
                 factors = values.factors.reshape(self._shape, order="F")
                 rows = values.rows.reshape(shape, order="F")
+                if compiling() and rows.flags.f_contiguous:
+                    from shuffle_sim.sampling.compiled_means import person_sums
+
+                    sums = np.zeros((rows.shape[2], rows.shape[0]))
+                    person_sums(rows.T, factors.T, sums)
+                    return np.asarray(sums.T / self._shape[1])
                 return np.asarray(np.einsum("pj,pjk->pk", factors, rows) / self._shape[1])
             return np.asarray(values.reshape(shape, order="F").mean(axis=1))
         each = dense(values)

@@ -185,7 +185,7 @@ class Trainer(Interface):
         hyper: str = ...,
         phases: int | None = ...,
         trust: Trust | str = ...,
-        **given: float | None,
+        **given: float | str | None,
     ) -> Optimiser:
         """An optimiser for n users."""
 
