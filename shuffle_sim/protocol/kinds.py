@@ -192,6 +192,9 @@ class Trainer(Interface):
     def central(self, mechanism: str, n: int) -> Any:
         """The curator's algorithm registered under a name, for n rows."""
 
+    def neighbours(self, n: int) -> Mapping[str, tuple[Floats, Floats]]:
+        """Tables of n rows that differ in one, by name, for audits."""
+
     def risk(self, theta: Floats, rows: Floats) -> float:
         """The mean loss."""
 
