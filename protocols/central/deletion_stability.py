@@ -19,7 +19,7 @@ from protocols.central.places import Place
 from protocols.optimisation.solver import minimise
 from protocols.problems.erm import erm
 from protocols.problems.extension import valid_records
-from protocols.problems.losses import Loss
+from protocols.problems.loss import Loss
 from protocols.problems.problem import Problem, demand
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
@@ -274,6 +274,11 @@ class DeletionStability(CentralOptimiser[Floats | None]):
         mechanism = TestedGaussian(test.epsilon, test.delta, noise)
         width = constants.stability
         return cls(problem=problem, n=n, privacy=privacy, width=width, mechanism=mechanism)
+
+    @property
+    def assumes(self) -> str:
+        """Of the bound."""
+        return "the test passes"
 
     @property
     def users(self) -> int:

@@ -16,9 +16,9 @@ from protocols.central.output_perturbation import OutputPerturbation
 from protocols.optimisation.solver import certify
 from protocols.optimisation.solver.minimise import SOLVERS
 from protocols.problems.domains import Domain, L2Ball, RealSpace
-from protocols.problems.erm import ERM, LinearERM
 from protocols.problems.problem import Problem
 from protocols.problems.risk import Risk
+from protocols.problems.smooth_erm import ERM, LinearERM
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, positive
 from shuffle_sim.privacy.bounds import gaussian

@@ -291,6 +291,7 @@ def _shuffled(trainer: Trainer, name: str, optimiser: FirstOrder[Any]) -> Method
         bits=bits * times,
         rounds_per_user=times,
         bound=math.inf if trainer.clips else optimiser.bound,
+        assumes=optimiser.assumes,
         colour=trust.colour,
     )
 
@@ -307,5 +308,6 @@ def _central(
         bits=trainer.d * made.trust.unit_bits * made.rounds_per_user,
         rounds_per_user=made.rounds_per_user,
         bound=math.inf if trainer.clips else made.bound,
+        assumes=made.assumes,
         colour=made.trust.colour,
     )

@@ -33,7 +33,8 @@ from protocols.learning.estimators import (
 )
 from protocols.optimisation.solver.outside import check_model
 from protocols.problems.domains import RealSpace
-from protocols.problems.losses import Hinge, Logistic, Loss
+from protocols.problems.loss import Loss
+from protocols.problems.losses import Hinge, Logistic
 from protocols.problems.multiclass import OneVsRestHinge, Softmax
 from protocols.problems.problem import Problem
 from protocols.problems.regression import Squared

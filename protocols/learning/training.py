@@ -14,7 +14,7 @@ from protocols.optimisation.base import Optimiser
 from protocols.optimisation.phases import Phased
 from protocols.optimisation.setting import NOISE_RATIO
 from protocols.problems.domains import L2Ball
-from protocols.problems.losses import LinearLoss
+from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.moments import Moments
 from protocols.problems.problem import Problem
 from protocols.shuffle import heavy_tails

@@ -14,7 +14,8 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from protocols.problems.losses import Hinge, Linear, Loss
+from protocols.problems.loss import Loss
+from protocols.problems.losses import Hinge, Linear
 from shuffle_sim.arrays import Floats, Values
 from shuffle_sim.errors import WITHHELD, ParameterError, integer, positive
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.setting import NOISE_RATIO, Setting
 from protocols.optimisation.tails import BINS, EDGES, SHARE, Tails, bins_of
-from protocols.problems.losses import Loss
+from protocols.problems.loss import Loss
 from protocols.problems.moments import Moments
 from protocols.problems.problem import Gradient, Problem, demand
 from protocols.shuffle.noisy_mean import NoisyMean
@@ -162,6 +162,7 @@ class Piloted(Protocol[PilotedState]):
     """
 
     bound = math.inf
+    adaptive = True
 
     def __init__(
         self,

@@ -18,6 +18,7 @@ from protocols.sums.encoding import (
 from shuffle_sim.arrays import Floats, Scaled, Values, dense
 from shuffle_sim.errors import integer, positive, real
 from shuffle_sim.privacy.events import BinomialSumEvent
+from shuffle_sim.privacy.grid_noise import BinomialShiftEvent
 from shuffle_sim.sampling.bits import add_half_binomial
 from shuffle_sim.sampling.kernels import MAX_STEPS, rounded_sum, rounded_values
 from shuffle_sim.wire.messages import Alphabet, Messages, Tally
@@ -222,3 +223,26 @@ class BinomialRandomizer(SumRandomizer):
         """
         check_ball(self.labels, self.lower, self.width, self.norm_bound)
         return BinomialSumEvent(users, self.b, self.p, self.g, self.labels)
+
+
+@dataclass(frozen=True)
+class NearBinomialRandomizer(BinomialRandomizer):
+    """R_vec where a neighbour moves a user's vector by less than the ball: one of its records.
+
+    Attributes:
+        apart: l2 distance of the two vectors at most; what is asked of the user bounds it.
+    """
+
+    apart: float = math.inf
+
+    def __post_init__(self) -> None:
+        """Check every range."""
+        super().__post_init__()
+        real("apart", self.apart, 0.0, self.width)
+
+    # The two events share no class: one's steps are whole, the other's shift is real.
+    def event(self, users: int) -> BinomialShiftEvent:  # type: ignore[override]
+        """The release of the view, for a shift of g apart/width steps."""
+        check_ball(self.labels, self.lower, self.width, self.norm_bound)
+        shift = self.g * (self.apart / self.width)
+        return BinomialShiftEvent(users, self.b, self.p, shift, self.labels)

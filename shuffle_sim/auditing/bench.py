@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy  # parts by attribute: they load when used
 from numpy.typing import NDArray
-from scipy import stats
 
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.auditing.conformance import LawError, check_pmf
@@ -281,9 +281,14 @@ class Bench:
 
     def _sum_law(self, types: NDArray[np.int64], label: int) -> Floats:
         kinds, many = np.unique(types, return_counts=True)
-        return summed(
+        law = summed(
             [(self.pmfs[kind][label], int(count)) for kind, count in zip(kinds, many, strict=True)]
         )
+        modulus = getattr(self.randomizer, "modulus", len(law))
+        if len(law) <= modulus:
+            return law
+        # Sums that are reduced modulo a number meet those that differ by it.
+        return np.asarray(np.pad(law, (0, -len(law) % modulus)).reshape(-1, modulus).sum(axis=0))
 
     def whole(self) -> None:
         """Sums over all users, as the randomizer draws them at once."""
@@ -351,5 +356,5 @@ class Bench:
                 raise LawError("the view does not hold the messages that were sent")
             seen.append(int(np.count_nonzero(row[0, 0, : half * each])))
         places = np.arange(half * each + 1)
-        law = stats.hypergeom.pmf(places, size, half * each, half * each)
+        law = scipy.stats.hypergeom.pmf(places, size, half * each, half * each)
         check_pmf(seen, law, false_alarm=self.alarm)

@@ -51,12 +51,13 @@ class Model:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The optimiser, its proven bound, and what was chosen."""
+    """The optimiser, its bound, what that assumes of the data, and what was chosen."""
 
     name: str
     rounds: int
     rounds_per_user: int
     excess_bound: float
+    bound_assumes: str
     choices: Mapping[str, str]
 
 
@@ -109,7 +110,12 @@ def summed_up(split: Split, made: Optimiser, result: Result, moments: list[Momen
         scores=split.scores(result.value),
         constant=split.constant(),
         protocol=Chosen(
-            type(made).__name__, result.rounds, made.rounds_per_user, bound, made.choices
+            type(made).__name__,
+            result.rounds,
+            made.rounds_per_user,
+            bound,
+            made.assumes,
+            made.choices,
         ),
         privacy=_with_classes(result.privacy, source),
         private=result.private,
@@ -157,7 +163,7 @@ def show(report: Report) -> None:
         scores.add_row(name.replace("_", " "), number(value), number(report.constant[name]))
     console.print(scores)
     console.print(f"These scores are the simulator's own view; {seen}.\n")
-    print_fact("Bound", *_bound(made.excess_bound, report.constant["held_out_loss"]))
+    print_fact("Bound", *_bound(made, report.constant["held_out_loss"]))
     print_privacy(report.privacy)
     if report.trust is Trust.SHUFFLE:
         each = f"{plural(made.rounds_per_user, 'report')} of {report.costs.payload_bits_per_user:,}"
@@ -171,12 +177,15 @@ def show(report: Report) -> None:
     print_fact("Chosen", *(f"{name}: {why}" for name, why in made.choices.items()))
 
 
-def _bound(bound: float, constant: float) -> list[str]:
+def _bound(made: Chosen, constant: float) -> list[str]:
+    bound = made.excess_bound
     if bound == math.inf:
         return ["none is proven for these parameters"]
     proven = (
         f"expected excess loss over the best model in the ball: at most {number(bound)}, proven"
     )
+    if made.bound_assumes:
+        proven += f" only where {made.bound_assumes}"
     if bound <= constant:
         return [proven]
     return [

@@ -6,7 +6,7 @@ error and no number of messages depends on it.
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -259,8 +259,8 @@ def population_for(unit: Unit, data: Population | ArrayLike | Iterable[ArrayLike
     """
     table = isinstance(data, np.ndarray) and data.dtype != object and data.ndim < 3
     if unit is Unit.PERSON and not isinstance(data, Population) and not table:
-        return Persons.in_memory(data)  # type: ignore[arg-type]
-    population = population_of(data)  # type: ignore[arg-type]
+        return Persons.in_memory(cast("Iterable[ArrayLike]", data))
+    population = population_of(cast("Population | ArrayLike", data))
     if unit is Unit.PERSON and population.unit is not Unit.PERSON:
         allowed = "of persons, such as Persons.in_memory(...)"
         raise ParameterError("data", str(population.unit), allowed)

@@ -20,8 +20,9 @@ import struct
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from importlib.metadata import version
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -33,8 +34,9 @@ from shuffle_sim.execution.fingerprint import fingerprint
 from shuffle_sim.wire.codec import decode, encode
 from shuffle_sim.wire.messages import Tally
 
+version = cache(metadata.version)  # which reads and parses files
 FILE = "run.journal"
-FORMAT = 5  # also another where a round under way would be drawn in another way
+FORMAT = 6  # also another where a round under way would be drawn in another way
 _SIZE = struct.Struct(
     ">II"
 )  # length of the record and its complement: a damaged length is not taken for a cut record
@@ -64,7 +66,7 @@ class RunIdentity:
     settings: Mapping[str, object]
     seed: int | None
     task: bytes
-    entropy: int
+    entropy: int = field(repr=False)
     libraries: Sequence[str] = ()
 
     @property
@@ -310,6 +312,27 @@ def journal_of(folder: str | Path | None, resume: bool, identity: RunIdentity) -
     return Journal(identity)
 
 
+def charged_broadcasts(folder: Path, size: int = 0) -> tuple[int, list[bytes]]:
+    """What a journal says from outside: its size, and the SHA-256 of every broadcast charged.
+
+    Args:
+        folder: of the checkpoint.
+        size: of the journal when it was looked at last; if it is the same, nothing is read.
+    """
+    path = folder / FILE
+    if not path.exists() or path.stat().st_size == size:
+        return size, []
+    data = path.read_bytes()
+    bodies, position = list[bytes](), 0
+    while position + _SIZE.size <= len(data):
+        start = position + _SIZE.size + _HASH
+        position = start + _SIZE.unpack_from(data, position)[0]
+        if position <= len(data):
+            bodies.append(data[start:position])
+    # The beginning, then charge and outcome in turn.
+    return len(data), [dict(decode(body, (Tally,)))["broadcast"] for body in bodies[1::2]]
+
+
 def split_seed(folder: str | Path | None, resume: bool, seed: int | None) -> int | None:
     """The seed by which people are held out before the run: the run's; without one, drawn once and
     kept beside the checkpoint.
@@ -360,6 +383,7 @@ def _locked(folder: Path, *, create: bool) -> int:
     return opened
 
 
+@cache
 def _arithmetic() -> tuple[str, ...]:
     """What decides how a gradient is rounded: processor and linear algebra."""
     config: Any = np.show_config(mode="dicts")

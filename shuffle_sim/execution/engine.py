@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import (
     AccountingError,
+    FrameError,
     NotFiniteError,
     ParameterError,
     integer,
@@ -36,6 +37,7 @@ from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.protocol.base import Protocol
 from shuffle_sim.protocol.binding import UNCHECKED, checked_event
 from shuffle_sim.protocol.release import CentralAlgorithm
+from shuffle_sim.protocol.task import TaskLimits
 from shuffle_sim.registry import registered
 from shuffle_sim.roles import Deployment, PlannedRound
 from shuffle_sim.roles.pools import view_chunks
@@ -59,6 +61,7 @@ def run(
     checkpoint: str | Path | None = None,
     resume: bool = False,
     round_timeout: float | None = None,
+    limits: TaskLimits | None = None,
     on_round: Callable[[int, PrivacyLedger, Costs, Any], None] | None = None,
 ) -> Result:
     """Run `algorithm` on `data` (first axis: users).
@@ -101,6 +104,8 @@ def run(
             be others.
         round_timeout: seconds after which a role that does not answer is named, ended and put back;
             its bytes are the same. By default 600. In process nothing is waited for.
+        limits: what users are ready to take part in; a protocol that asks for more is refused. What
+            it asks for itself, users and shuffler hold it to.
         on_round: called after each round with its index, the ledger and the costs so far, and what
             was asked; also after those replayed.
 
@@ -139,7 +144,7 @@ def run(
     if adversary is not None and not isinstance(adversary, Adversary):
         raise ParameterError("adversary", adversary, "None or an Adversary")
     deployment, literal_size = deployment_of(
-        protocol, fidelity, seed, adversary, block_size, kernel, shuffler_shards, security
+        protocol, fidelity, seed, adversary, block_size, kernel, shuffler_shards, security, limits
     )
     if security == "onion":
         check_sealing_time(deployment, workers, sealing_seconds)
@@ -187,7 +192,7 @@ def run(
     # applies.
     complete = not reports.corrupted and reports.accepted == reports.asked
     whole = promised if protocol.claim is not None and complete else settled
-    unit = population.unit
+    unit = protocol.protects or population.unit
     return Result(
         value=value,
         privacy=replace(whole, unit=unit),
@@ -212,7 +217,13 @@ def _checked(protocol: Protocol[Any], deployment: Deployment, plan: PlannedRound
     Raises:
         ParameterError: it is something else.
     """
-    sent = deployment.opened(plan.broadcast)
+    try:
+        sent = deployment.opened(plan.broadcast)
+    except FrameError as error:
+        if error.reason != "not-agreed":
+            raise
+        allowed = f"in the task that users agreed to ({error.detail}); or `adaptive`"
+        raise ParameterError("protocol", type(protocol).__name__, allowed) from error
     if sent.cohort != plan.cohort:
         raise ParameterError("cohort", plan.cohort.ranges, f"the one asked, {sent.cohort.ranges}")
     return checked_event(plan.event, sent.randomizer, sent.cohort, protocol.honest_fraction)

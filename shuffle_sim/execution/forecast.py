@@ -8,7 +8,6 @@ otherwise in the run.
 
 import math
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,11 +18,11 @@ from shuffle_sim.execution.costs import chunks_on_wire, sealing, users_to_shuffl
 from shuffle_sim.execution.setup import default_block_size
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.base import Protocol, RoundSpec
+from shuffle_sim.protocol.task import walked
 from shuffle_sim.roles import SECURITIES
 from shuffle_sim.roles.onion import box_chunks
 from shuffle_sim.roles.pools import view_chunks
 from shuffle_sim.wire.frames import Context, Frame, Kind
-from shuffle_sim.wire.messages import Tally
 from shuffle_sim.wire.sealing import sealing_time
 
 _HOPS = "users to shuffler", "shuffler to analyzer", "analyzer to all"
@@ -105,7 +104,7 @@ def forecast(
     """
     if security not in SECURITIES:
         raise ParameterError("security", security, f"one of {', '.join(SECURITIES)}")
-    ledger, specs = PrivacyLedger(), list(_rounds(protocol))
+    ledger, specs = PrivacyLedger(), list(walked(protocol))
     totals = np.zeros((len(_HOPS), len(_KINDS)), np.int64)
     seconds = [0.0]
     for index, spec in enumerate(specs):
@@ -152,14 +151,6 @@ def corollary(forecast_: Forecast, d: int, epsilon: float, delta: float) -> floa
         * d
         * (math.sqrt(forecast_.batch) + math.log(1 / delta) / epsilon**2)
     )
-
-
-def _rounds(protocol: Protocol[Any]) -> Iterator[RoundSpec]:
-    state = protocol.init()
-    while (spec := protocol.plan(state)) is not None:
-        yield spec
-        middle = (spec.cohort.size * spec.randomizer.largest_sums // 2).astype(np.int64)
-        state = protocol.update(state, spec.analyze(Tally(middle, spec.cohort.size)))
 
 
 def _messages(spec: RoundSpec) -> int:

@@ -115,9 +115,10 @@ class Runtime(ABC):
         self._contents: dict[int, bytes] | None = None
         self._shards = [self._shard(blocks) for blocks in self._blocks]
         self._shufflers = [
-            self.host(Shuffler, deployment, shard) for shard in range(deployment.shuffler_shards)
+            self.host(Shuffler, deployment.of_shuffler, shard)
+            for shard in range(deployment.shuffler_shards)
         ]
-        self._analyzer = self.host(Analyzer, deployment)
+        self._analyzer = self.host(Analyzer, deployment.of_analyzer)
         planned = self._surely(self._begun)
         self._contents = self._surely(self._read)
         return planned
@@ -241,10 +242,11 @@ class Runtime(ABC):
         ]
         last = self._asked[-1] if self._asked else None
         self._shufflers = [
-            self._anew(host, Shuffler, self._deployment, shard, last)
+            self._anew(host, Shuffler, self._deployment.of_shuffler, shard, last)
             for shard, host in enumerate(self._shufflers)
         ]
-        self._analyzer = self._anew(self._analyzer, Analyzer, self._deployment, tuple(self._over))
+        known = self._deployment.of_analyzer, tuple(self._over)
+        self._analyzer = self._anew(self._analyzer, Analyzer, *known)
         self._begun()
 
     def _anew(self, host: Any, role: type, *arguments: Any) -> Any:

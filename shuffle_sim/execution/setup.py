@@ -14,6 +14,7 @@ from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.protocol.base import Protocol
 from shuffle_sim.protocol.binding import checked_event
 from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.protocol.task import TaskLimits, task_of
 from shuffle_sim.roles import FIDELITIES, SECURITIES, Deployment
 from shuffle_sim.roles.reports import user_bytes
 from shuffle_sim.sampling.kernels import available
@@ -58,6 +59,7 @@ def deployment_of(
     kernel: str | None,
     shuffler_shards: int,
     security: str,
+    limits: TaskLimits | None = None,
 ) -> tuple[Deployment, int]:
     """How the protocol is run, with what was left open chosen by cost; and the block size that a
     literal run would have.
@@ -122,6 +124,7 @@ def deployment_of(
         kernel=kernel,
         shuffler_shards=shuffler_shards,
         security=security,
+        agreed=task_of(protocol, limits),
     ), literal_size
 
 

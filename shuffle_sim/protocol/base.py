@@ -88,6 +88,8 @@ class Algorithm(ABC, Generic[State, Asked]):
 
     unit: Unit = Unit.RECORD
     """Of the data that it takes; PERSON: of nothing else than persons."""
+    protects: Unit | None = None
+    """What the guarantee speaks of, where that is less than all data of a user."""
     paper_cost: ClassVar[str | None] = None
     """Where the paper states the bits of a user by its formula, if it does."""
 
@@ -134,6 +136,8 @@ class Protocol(Algorithm[State, RoundSpec], ABC, Generic[State]):
     """
 
     honest_fraction: float = 1.0
+    adaptive: ClassVar[bool] = False
+    """Whether what a round costs depends on views: then users agree to less before the run."""
 
     @property
     def vocabulary(self) -> tuple[type, ...]:

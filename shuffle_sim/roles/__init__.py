@@ -16,7 +16,7 @@ from shuffle_sim.roles.records import (
     ShuffleRecord,
     ViewRecord,
 )
-from shuffle_sim.roles.reports import count_type
+from shuffle_sim.roles.reports import count_type, read_reports
 from shuffle_sim.roles.shuffler import Shuffler
 from shuffle_sim.roles.users import UserShard
 
@@ -36,4 +36,5 @@ __all__ = [
     "UserShard",
     "ViewRecord",
     "count_type",
+    "read_reports",
 ]

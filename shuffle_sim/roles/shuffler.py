@@ -18,10 +18,18 @@ from shuffle_sim.roles.deployment import Broadcast, Deployment
 from shuffle_sim.roles.onion import BoxPool, bundle_bytes, read_bundle
 from shuffle_sim.roles.pools import MessagePool, pool_of
 from shuffle_sim.roles.records import ShuffleRecord
-from shuffle_sim.roles.reports import HONEST_KIND, read_reports
+from shuffle_sim.roles.reports import HONEST_KIND, read_reports, user_bytes
 from shuffle_sim.sampling.kernels import with_kernel
 from shuffle_sim.sampling.randomness import Role, stream
-from shuffle_sim.wire.frames import Frame, Kind, check_context, parse, prefix, split_frames
+from shuffle_sim.wire.frames import (
+    Frame,
+    Kind,
+    check_context,
+    claimed_place,
+    parse,
+    prefix,
+    split_frames,
+)
 from shuffle_sim.wire.sealing import BOX_ID, Purpose
 
 
@@ -244,6 +252,9 @@ class _Inbox:
         )
         each = bundle_bytes(self._randomizer) if onion else self._randomizer.report_bytes
         self._longest = each + PACKET_MARGIN
+        block = 1 if deployment.fidelity == "aggregate" or onion else deployment.block_size
+        honest = each if onion else user_bytes(deployment.fidelity, self._randomizer)
+        self._largest = block * honest + self._longest + 2 * PACKET_MARGIN  # a frame, in its seals
         self._boxes: set[bytes] = set()
         self._seen: set[int] = set()
         self._taken: Counter[int] = Counter()
@@ -253,14 +264,19 @@ class _Inbox:
         """Put the reports of these batches on the pool."""
         before, singles, received = self._taken.total(), len(self._senders), 0
         dropped: Counter[str] = Counter()
+        frames: list[memoryview] = []
         for batch in batches:
             received += len(batch)
             try:
                 for data in split_frames(batch):
-                    self._take_frame(data, pool, dropped)
+                    frames.append(data)
             # where a length is broken, the rest of the batch cannot be told apart any more
             except FrameError as error:
                 dropped[error.reason] += 1
+        # By block, whoever hosts it: a round that is taken again from other workers must give the
+        # same view. The same messages in two orders would tell which of them belong together.
+        for data in sorted(frames, key=self._block):
+            self._take_frame(data, pool, dropped)
         return ShuffleRecord(
             accepted=self._taken.total() - before,
             singles=len(self._senders) - singles,
@@ -271,6 +287,8 @@ class _Inbox:
     def _take_frame(self, data: memoryview, pool: MessagePool, dropped: Counter[str]) -> None:
         claimed = None  # a frame too broken to say how many reports it carries counts for one
         try:
+            if len(data) > self._largest:  # before it is copied
+                raise FrameError("oversized", f"{len(data):,} bytes, at most {self._largest:,}")
             frame = parse(data)
             if frame.kind is Kind.PACKET and self._deployment.security != "transport":
                 self._take_packet(frame, pool)
@@ -330,6 +348,10 @@ class _Inbox:
             (read_bundle if frame.kind is Kind.BUNDLE else read_reports)(frame, self._randomizer)
         )
         self._taken[block] += frame.reports
+
+    def _block(self, data: memoryview) -> int:
+        kind, index = claimed_place(data)
+        return index // self._deployment.block_size if kind == Kind.PACKET else index
 
     def _once(self, frame: Frame) -> Frame:
         """A frame out of its seals, if the box did not come before."""

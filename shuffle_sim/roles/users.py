@@ -13,6 +13,7 @@ from shuffle_sim.data.population import Population
 from shuffle_sim.errors import DataChangedError, FrameError, RoundAbortedError
 from shuffle_sim.protocol.adversary import AttackContext
 from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.protocol.task import Participation
 from shuffle_sim.roles.channel import Keyed
 from shuffle_sim.roles.corrupted import Corrupted, corrupted
 from shuffle_sim.roles.deployment import Broadcast, Deployment
@@ -50,6 +51,7 @@ class UserShard(Keyed):
         self._population = population
         self._hosted = tuple(blocks)
         self._answered: Context | None = None
+        self._participation = Participation()
         self._read_once: set[int] = set()
         self._resident: dict[int, list[_Chunk]] = {}
         self._kept: list[_Chunk] = []
@@ -60,7 +62,7 @@ class UserShard(Keyed):
         )
         for broadcast in asked:
             if deployment.adversary is None:
-                self._answered = deployment.opened(broadcast).context
+                self._take_part(deployment.opened(broadcast))
             else:
                 for block in self._hosted:
                     self._answer(broadcast, range(block, block + 1))
@@ -101,7 +103,7 @@ class UserShard(Keyed):
             raise RoundAbortedError(
                 f"round {context.round} comes after round {self._answered.round} was answered"
             )
-        self._answered = context
+        self._take_part(asked)
         frames: list[bytes] = []
         record = ShardRecord()
         with using(self._deployment.kernel):
@@ -112,6 +114,21 @@ class UserShard(Keyed):
                     frames += made
                     record += noted
         return b"".join(frames), record
+
+    def _take_part(self, asked: Broadcast) -> None:
+        """Count the round, if it is a new one.
+
+        Raises:
+            FrameError: `not-agreed`, where users have answered as often as was agreed.
+        """
+        if asked.context == self._answered:
+            return
+        agreed = self._deployment.agreed
+        if agreed is not None and self._participation.most(asked.cohort) >= agreed.participation:
+            most = f"a user in more rounds than {agreed.participation:,}"
+            raise FrameError("not-agreed", most)
+        self._participation.add(asked.cohort)
+        self._answered = asked.context
 
     def _bundled(self, frame: Frame, randomizer: Randomizer) -> bytes:
         """A frame's reports as each user sends them: bundles of messages, sealed to the shuffler.

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from protocols import AcceleratedPhasedERM, Hinge, L2Ball, Logistic, MeanEstimation, Problem
-from protocols.central.accelerated_erm import CenteredMean, sample_size
+from protocols.central.accelerated_erm_plan import sample_size
+from protocols.central.centered_mean import CenteredMean
 from protocols.central.outlier_removal import FriendlyGradient, FriendlyScore, Removal
 from protocols.problems.per_person import MeanGradient
 from shuffle_sim import ParameterError, Privacy, run

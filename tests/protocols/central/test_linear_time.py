@@ -10,7 +10,8 @@ import pytest
 
 from protocols import Hinge, L2Ball, LinearTimePhasedSGD, Logistic, MeanEstimation, Problem
 from protocols.central.friendly import FriendlyMean
-from protocols.central.linear_time import GroupedDescent, Phase
+from protocols.central.grouped_descent import GroupedDescent
+from protocols.central.linear_time import Phase
 from protocols.central.places import Place
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.data.cohort import Cohort

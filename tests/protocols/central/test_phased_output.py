@@ -19,7 +19,7 @@ from protocols import (
     Problem,
 )
 from protocols.central.deletion_stability import printed, stable_score
-from protocols.central.phased_output import ExtensionMinimiser
+from protocols.central.extension_minimiser import ExtensionMinimiser
 from protocols.central.places import Place
 from protocols.optimisation.solver import minimise
 from protocols.problems.erm import erm

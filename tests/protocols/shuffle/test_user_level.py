@@ -423,6 +423,22 @@ def test_what_is_not_of_persons_is_refused_before_anything_is_drawn():
         small(mean=NoisyMean(turned))
 
 
+def test_bounds_say_what_they_assume():
+    """A center assumes i.i.d. records; persons who answer again, more; privacy nothing."""
+    carried = Centring(limit=2.0, spread=0.4)
+    alone = Centring.fixed(PROBLEM.lipschitz)
+    assert "as stable as plain descent" in small(centring=carried).assumes
+    assert small(centring=alone).assumes == ""
+    assert Baseline(small(centring=carried), "central").assumes == small(centring=carried).assumes
+    problem = dataclasses.replace(PROBLEM, records=100)
+    batches = UserLevelACSA.calibrated(n=600, problem=problem, privacy=PRIVACY, batch=100)
+    assert "over the persons asked" not in batches.assumes
+    everybody = UserLevelACSA.calibrated(n=600, problem=problem, privacy=PRIVACY, rounds=8)
+    assert "over the persons asked" in everybody.assumes
+    phases = Phased(n=200, phases=[small(n=100, mean=mean_of(100, D, 2.0, 4, 3))] * 2)
+    assert phases.assumes == small().assumes
+
+
 def test_the_query_takes_its_center_away_and_nothing_else():
     rows = points(5, 4)
     plain = MeanGradient(MeanEstimation(), np.full(D, 0.2))
