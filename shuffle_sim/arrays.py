@@ -54,6 +54,12 @@ Values = Floats | Scaled
 """One value per user: an array (users, ...), or multiples of rows."""
 
 
+def all_finite(values: NDArray[np.floating]) -> bool:
+    """Whether no value is infinite or NaN; one pass and no memory where that is so."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(values.sum()) or np.isfinite(values).all())
+
+
 def dense(values: Values) -> Floats:
     """The values as an array."""
     return values.dense() if isinstance(values, Scaled) else values

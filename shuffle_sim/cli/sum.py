@@ -112,6 +112,7 @@ def sum_command(
     security: o.Security = "none",
     sealing_seconds: o.SealingSeconds = None,
     round_timeout: o.RoundTimeout = None,
+    generator: o.GeneratorName = "sfc64",
     seed: o.Seed = None,
     attack: o.Attacks = None,
     checkpoint: o.Checkpoint = None,
@@ -154,7 +155,7 @@ def sum_command(
     _, protocol = made(noise_ratio=noise_ratio, max_bits=max_bits)
     check_picture(plot)
     how = RunOptions.of(
-        runtime, address, workers, fidelity, security, sealing_seconds, round_timeout
+        runtime, address, workers, fidelity, security, sealing_seconds, round_timeout, generator
     )
     adversary = attacks(attack or [])
     ahead = Ahead.of(forecast(protocol, security=security), d, fidelity)

@@ -102,6 +102,7 @@ def train_command(
     security: o.Security = "none",
     sealing_seconds: o.SealingSeconds = None,
     round_timeout: o.RoundTimeout = None,
+    generator: o.GeneratorName = "sfc64",
     seed: o.Seed = None,
     checkpoint: o.Checkpoint = None,
     resume: o.Resume = False,
@@ -161,7 +162,7 @@ def train_command(
     is_class, given = trainer.loss.classification, names if classes else ()
     rows = labelled(source, classes=is_class, positive=positive or (), names=given)
     how = RunOptions.of(
-        runtime, address, workers, fidelity, security, sealing_seconds, round_timeout
+        runtime, address, workers, fidelity, security, sealing_seconds, round_timeout, generator
     )
     check_picture(plot)
     check_path("model_out", model_out, (".json",))

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from shuffle_sim.data import files
 from shuffle_sim.data.columns import BLANKS, Marks
 from shuffle_sim.errors import ParameterError
 
@@ -29,10 +30,10 @@ def read_text(path: Path, delimiter: str | None, marks: Marks, texts: Iterable[s
 
     Raises:
         ValueError: it is no such file, and what would do.
-        OSError: it cannot be read.
+        ParameterError: it cannot be read, or is larger than what is allowed.
     """
     import pyarrow as pa
-    from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, read_csv
+    from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions
 
     names, mark, skipped = header(path, delimiter)
     if marks.decimal == mark:
@@ -42,17 +43,13 @@ def read_text(path: Path, delimiter: str | None, marks: Marks, texts: Iterable[s
         decimal_point=marks.decimal,
         column_types=dict.fromkeys(texts, pa.string()),
     )
+    # A blank line is a blank cell where there is one column.
+    parse = ParseOptions(delimiter=mark, newlines_in_values=True, ignore_empty_lines=len(names) > 1)
     try:
-        return read_csv(
-            str(path),
-            ReadOptions(column_names=names, skip_rows=skipped),
-            # A blank line is a blank cell where there is one column.
-            ParseOptions(
-                delimiter=mark, newlines_in_values=True, ignore_empty_lines=len(names) > 1
-            ),
-            options,
+        return files.read_csv(
+            path, ReadOptions(column_names=names, skip_rows=skipped), parse, options
         )
-    except pa.ArrowInvalid as error:
+    except ValueError as error:
         if "UTF8" in str(error):
             raise ValueError("not UTF-8: save it as UTF-8 text") from error
         raise
@@ -64,8 +61,8 @@ def header(path: Path, delimiter: str | None) -> tuple[list[str], str, int]:
     Raises:
         ValueError: there is no line of names, or it is no UTF-8 text.
     """
-    with path.open("rb") as file:
-        lines = [file.readline(_LONGEST), file.readline(_LONGEST)]
+    with files.opened(path) as stream:
+        lines = [stream.readline(_LONGEST), stream.readline(_LONGEST)]
     if lines[0][:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in lines[0]:
         raise ValueError("not UTF-8: save it as UTF-8 text")
     try:
@@ -83,7 +80,11 @@ def header(path: Path, delimiter: str | None) -> tuple[list[str], str, int]:
         delimiter = "\t" if path.suffix == ".tsv" else _commonest(first)
     if len(delimiter) != 1 or delimiter in '"\r\n':
         raise ParameterError("delimiter", delimiter, "one character, such as ; or a tab")
-    names = next(csv.reader(io.StringIO(first), delimiter=delimiter))
+    try:
+        names = next(csv.reader(io.StringIO(first), delimiter=delimiter))
+    except csv.Error as error:
+        raise ValueError(f"its first line is none of names ({error})") from error
+    files.check_columns(len(names))
     if all(_number(name) for name in names) and names != [str(at) for at in range(len(names))]:
         raise ValueError("its first line holds numbers: write the columns' names above it")
     return unlike(names), delimiter, skipped

@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.columns import Number
+from shuffle_sim.data.files import read_whole
 from shuffle_sim.data.schema import Schema
 from shuffle_sim.data.tables import Table, cells_of, gaps
 from shuffle_sim.errors import WITHHELD, ParameterError
 
 FORMAT, VERSION = "shuffle-sim linear model", 1
 _PROBABILISTIC = ("Logistic", "Softmax")
+_LONGEST = 1 << 28  # bytes of a model file
 _LEAST = 1e-15  # of a probability in a loss
 
 
@@ -200,11 +202,10 @@ def load_model(path: str | Path) -> LinearModel:
         ParameterError: no such file, a truncated one, or one of another version.
     """
     try:
-        given = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        allowed = f"a readable file ({error.strerror})"
-        raise ParameterError("model", str(path), allowed) from error
-    except ValueError as error:
+        given = json.loads(read_whole(Path(path), "model", _LONGEST))
+    except ParameterError:
+        raise
+    except (ValueError, RecursionError) as error:
         allowed = "a whole model file: this one is truncated, or is no JSON"
         raise ParameterError("model", str(path), allowed) from error
     if not isinstance(given, dict) or given.get("format") != FORMAT:

@@ -24,11 +24,13 @@ from shuffle_sim.data.columns import (
     Number,
     column_from,
 )
+from shuffle_sim.data.files import read_whole
 from shuffle_sim.errors import WITHHELD, ParameterError
 
 MISSING = ("drop", "midpoint", "indicator")
 """What becomes of a row with a blank cell: it is left out; the cell becomes the middle of its
 public bounds; or the middle, with one more column that says so."""
+_LONGEST = 1 << 24  # bytes of a schema file
 _KEYS = ("target", "person", "missing", "file", "columns")
 _FILE = ("delimiter", "decimal", "thousands")
 
@@ -228,8 +230,8 @@ def read_schema(path: Path) -> Declared:
         ParameterError: it is none, or says what a schema does not.
     """
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        given = tomllib.loads(read_whole(path, "schema", _LONGEST).decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         line = str(error).splitlines()[0]
         raise ParameterError("schema", str(path), f"a readable TOML file ({line})") from error
     unknown = sorted(set(given) - set(_KEYS))

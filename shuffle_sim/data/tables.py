@@ -5,7 +5,6 @@ they are the ranges their descriptions publish, for a user's file the user state
 """
 
 import re
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
+from shuffle_sim.data import files
 from shuffle_sim.data.columns import Bounds, Category, Column, Date, Marks, Number, kind_of
 from shuffle_sim.data.delimited import header, read_text, unlike
 from shuffle_sim.data.schema import Declared, Layout, Scale, Schema, nothing_left
@@ -354,23 +354,17 @@ def _columns(path: Path, layout: Layout, texts: Sequence[str] = ()) -> dict[str,
     """All columns of the file by name; those of `texts` are not taken as numbers."""
     readers: dict[str, Callable[[Path], dict[str, NDArray[Any]]]] = {
         ".csv": lambda file: _from_arrow(read_text(file, layout.delimiter, layout.marks, texts)),
-        ".parquet": _from_parquet,
+        ".parquet": lambda file: _from_arrow(files.read_parquet(file)),
         ".npz": _from_npz,
     }
     readers[".tsv"] = readers[".csv"]
     if path.suffix not in readers:
         raise ParameterError("file", str(path), f"a {', '.join(readers)} file")
-    if not path.is_file():
-        raise ParameterError(
-            "file",
-            str(path),
-            "a file: there is no such file" if not path.exists() else "a file, not a folder",
-        )
     try:
         found = readers[path.suffix](path)
     except ParameterError:
         raise
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError) as error:
         line = next(iter(str(error).splitlines()), type(error).__name__)
         reason = re.sub(r"(got \d+|invalid value).*", r"\1", line)  # what follows is the row
         raise ParameterError(
@@ -390,12 +384,6 @@ def _quoted(name: str) -> str:
     return name if name.isprintable() else repr(name)
 
 
-def _from_parquet(path: Path) -> dict[str, NDArray[Any]]:
-    from pyarrow.parquet import read_table
-
-    return _from_arrow(read_table(str(path)))
-
-
 def _from_arrow(table: Any) -> dict[str, NDArray[Any]]:
     """The columns; a time with a zone becomes text, which keeps the zone."""
     import pyarrow as pa
@@ -411,17 +399,7 @@ def _from_arrow(table: Any) -> dict[str, NDArray[Any]]:
 
 
 def _from_npz(path: Path) -> dict[str, NDArray[Any]]:
-    if not zipfile.is_zipfile(path):
-        raise ValueError("not an npz archive")
-    with np.load(path, allow_pickle=False) as arrays:
-        if any(name.removesuffix(".npy") not in arrays.files for name in arrays.zip.namelist()):
-            raise ValueError("holds files that are not arrays")
-        found = {}
-        for name in arrays.files:
-            try:
-                found[name] = arrays[name]
-            except ValueError as error:
-                raise ValueError(f"array {name!r} holds objects or is broken") from error
+    found = files.read_archive(path)
     if len(found) == 1 and (only := next(iter(found.values()))).ndim == 2:
         return {str(index): only[:, index] for index in range(only.shape[1])}
     if any(column.ndim != 1 for column in found.values()):

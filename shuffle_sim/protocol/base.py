@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffle_sim.arrays import Floats, Values
+from shuffle_sim.arrays import Floats, Values, all_finite
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import WITHHELD, ParameterError
@@ -173,6 +173,6 @@ def check_rows(rows: NDArray[Any], shape: tuple[int, ...]) -> None:
         raise ParameterError("data.dtype", str(rows.dtype), "a real number type")
     if rows.shape != shape:
         raise ParameterError("data.shape", rows.shape, f"{shape}")
-    if rows.dtype.kind == "f" and not np.isfinite(rows).all():
+    if rows.dtype.kind == "f" and not all_finite(rows):
         bad = int(np.argmin(np.isfinite(rows.reshape(len(rows), -1)).all(axis=1)))
         raise ParameterError(f"data[{bad}]", WITHHELD, "finite (no NaN, no infinity)")

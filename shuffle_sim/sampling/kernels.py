@@ -108,6 +108,37 @@ def margins_and_norms(rows: Floats, theta: Floats) -> tuple[Floats, Floats]:
     return theta @ columns, np.einsum("ij,ij->j", columns, columns)
 
 
+def fortran(rows: NDArray[Any]) -> Floats:
+    """The rows as doubles in Fortran order: columns are contiguous."""
+    if compiling() and rows.ndim == 2 and rows.dtype == np.float64 and rows.flags.c_contiguous:
+        from shuffle_sim.sampling.compiled import columns_of
+
+        out = np.empty(rows.shape[::-1])
+        columns_of(rows, out)
+        return out.T
+    return np.asfortranarray(rows, np.float64)
+
+
+def ball_factors(rows: Floats, bound: float) -> tuple[Floats | None, int]:
+    """For every row (users, d) the factor, at most 1, that brings it into the l2 ball.
+
+    None if a squared norm is not finite. Also how many rows are longer than `bound`; by less than
+    rounding shows they have a factor, and do not count.
+    """
+    if compiling() and rows.flags.f_contiguous:
+        from shuffle_sim.sampling.compiled import ball_factors as compiled
+
+        factors = np.empty(len(rows))
+        long, finite = compiled(rows.T, bound, factors)
+        return factors if finite == len(rows) else None, int(long)
+    with np.errstate(over="ignore"):
+        squares = np.einsum("ij,ij->i", rows, rows)
+    if not np.isfinite(squares.max(initial=0.0)):
+        return None, 0
+    factors = bound / np.sqrt(np.maximum(squares, bound * bound))
+    return factors, int(np.count_nonzero(squares > bound**2 * (1 + 1e-12)))
+
+
 def rounded_sum(
     columns: Floats, factors: Floats | None, scale: float, offset: float, rng: np.random.Generator
 ) -> Ints:

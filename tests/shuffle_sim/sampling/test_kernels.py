@@ -185,3 +185,24 @@ def test_the_kernel_is_named_in_the_result_and_bad_names_are_refused(ball, monke
     assert kernels.available(None, math.inf) == "numpy"
     with pytest.raises(ParameterError, match="numba"):
         kernels.available("compiled", 1.0)
+
+
+@pytest.mark.parametrize("d", [1, 3, 10])
+def test_both_kernels_bring_rows_into_the_ball_alike(d):
+    rng = np.random.default_rng(d)
+    rows = np.asfortranarray(rng.normal(size=(1001, d)))
+    rows[0], rows[1], rows[2] = 0.0, 1e-170, 2.0 / math.sqrt(d)  # squares vanish; on the sphere
+    found = {}
+    for kernel in KERNELS:
+        with using(kernel):
+            factors, long = found[kernel] = kernels.ball_factors(rows, 2.0)
+            assert factors.max() == factors[0] == factors[1] == 1.0
+            norms = np.linalg.norm(rows * factors[:, None], axis=1)
+            assert norms.max() <= 2 * (1 + 1e-15)
+            assert long == np.count_nonzero(np.linalg.norm(rows, axis=1) > 2 * (1 + 1e-12))
+            assert np.array_equal(kernels.fortran(rows.copy("C")), rows)
+            for bad in (np.inf, np.nan, 1e200):
+                wrong = rows.copy("F")
+                wrong[700] = bad
+                assert kernels.ball_factors(wrong, 2.0)[0] is None
+    np.testing.assert_allclose(found["numpy"][0], found["compiled"][0], rtol=1e-14)
