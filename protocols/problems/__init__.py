@@ -14,6 +14,7 @@ from protocols.problems.problem import Gradient, Problem
 from protocols.problems.regression import Absolute, Huber, Pinball, Regression, Squared
 from protocols.problems.smooth_erm import ERM, LinearERM, SoftmaxERM
 from protocols.problems.surrogates import Surrogate
+from protocols.problems.weighted import Weighted
 
 __all__ = [
     "ERM",
@@ -49,6 +50,7 @@ __all__ = [
     "SoftmaxERM",
     "Squared",
     "Surrogate",
+    "Weighted",
     "erm",
     "gradient_rounding",
 ]

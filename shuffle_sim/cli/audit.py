@@ -10,7 +10,7 @@ from shuffle_sim.cli import options as o
 from shuffle_sim.cli.show import console, grid, present
 from shuffle_sim.cli.sums import encoded_sum, make_sum, shown
 from shuffle_sim.errors import ParameterError
-from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.guarantee import DELTA, Privacy
 from shuffle_sim.protocol.base import Protocol
 from shuffle_sim.protocol.kinds import Encoded, SumKind, Trainer
 from shuffle_sim.registry import registered
@@ -45,7 +45,7 @@ def audit_command(
     users: o.Users = 1000,
     dimensions: o.Dimensions = 1,
     epsilon: o.Epsilon = 1.0,
-    delta: o.Delta = 1e-6,
+    delta: o.Delta = DELTA,
     noise_ratio: o.NoiseRatio = None,
     encoding: o.Encoding = None,
     protocol: Annotated[
