@@ -26,6 +26,8 @@ NAMES = (
     "onion",
     "certified",
     "simulate",
+    "stopped",
+    "peer",
 )
 
 

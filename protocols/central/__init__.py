@@ -8,6 +8,7 @@ from protocols.central.exponential_grid import ExponentialGrid
 from protocols.central.friendly import FriendlyMean
 from protocols.central.heavy_tails import HeavyTailedERM
 from protocols.central.linear_time import LinearTimePhasedSGD
+from protocols.central.localised import LocalisedExponential
 from protocols.central.objective_perturbation import ObjectivePerturbation
 from protocols.central.optimiser import CentralOptimiser
 from protocols.central.output_perturbation import AdversarialERM, OutputPerturbation, TiltedERM
@@ -30,6 +31,7 @@ __all__ = [
     "Gibbs",
     "HeavyTailedERM",
     "LinearTimePhasedSGD",
+    "LocalisedExponential",
     "ObjectivePerturbation",
     "OutputPerturbation",
     "PanPrivateACSA",

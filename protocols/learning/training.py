@@ -13,6 +13,7 @@ from protocols.central.optimiser import CentralOptimiser
 from protocols.optimisation.base import Optimiser
 from protocols.optimisation.phases import Phased
 from protocols.optimisation.setting import NOISE_RATIO
+from protocols.problems import instances
 from protocols.problems.domains import L2Ball
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.moments import Moments
@@ -173,7 +174,7 @@ class Trainer:
         hyper: str = "calibrated",
         phases: int | None = None,
         trust: Trust | str = Trust.SHUFFLE,
-        **given: float | None,
+        **given: float | str | None,
     ) -> Optimiser[Any]:
         """The optimiser `name` for n users.
 
@@ -236,6 +237,10 @@ class Trainer:
             n=n, problem=problem, privacy=privacy, **self.tails
         )
         return made
+
+    def neighbours(self, n: int) -> dict[str, tuple[Floats, Floats]]:
+        """Tables of n rows that differ in one, by name, for audits."""
+        return instances.neighbours(integer("n", n), self.d)
 
     def risk(self, theta: Floats, rows: Floats) -> float:
         """The mean loss, without any ridge."""

@@ -45,9 +45,9 @@ def clopper_pearson(
 
 def best_threshold(low: NDArray[Any], high: NDArray[Any], delta: float) -> float:
     """Clopper-Pearson of the best threshold, which is chosen on the first half of the samples."""
-    if np.median(low) > np.median(high):
-        low, high = high, low
     half = len(low) // 2
+    if np.median(low[:half]) > np.median(high[:half]):
+        low, high = high, low
     thresholds = np.unique(np.quantile(np.concatenate([low, high]), np.linspace(0.002, 0.998, 250)))
     tests = [(high, low, t) for t in thresholds] + [(-low, -high, -t) for t in thresholds]
     a, b, t = max(

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from shuffle_sim.data.files import check_name
+
 Users = Annotated[int, typer.Option("--n", help="Number of users.")]
 Dimensions = Annotated[
     int, typer.Option("--d", help="Coordinates: 1 for a scalar sum, more for a vector sum.")
@@ -92,8 +94,10 @@ Attacks = Annotated[
 Checkpoint = Annotated[
     Path | None,
     typer.Option(
+        parser=lambda text: check_name("checkpoint", text),
+        metavar="FOLDER",
         help="Keep the run in this folder, to resume it. Keep the folder secret: it holds the "
-        "run's randomness."
+        "run's randomness.",
     ),
 ]
 Resume = Annotated[
@@ -103,6 +107,13 @@ RoundTimeout = Annotated[
     float | None,
     typer.Option(
         help="Seconds after which a role that does not answer is ended and put back. Default 600."
+    ),
+]
+GeneratorName = Annotated[
+    str,
+    typer.Option(
+        "--generator",
+        help="What draws: sfc64 (statistical, quick) or chacha20 (cryptographic), without --seed.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

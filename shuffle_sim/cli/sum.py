@@ -93,6 +93,7 @@ def sum_command(
     security: o.Security = "none",
     sealing_seconds: o.SealingSeconds = None,
     round_timeout: o.RoundTimeout = None,
+    generator: o.GeneratorName = "sfc64",
     seed: o.Seed = None,
     attack: o.Attacks = None,
     checkpoint: o.Checkpoint = None,
@@ -126,7 +127,7 @@ def sum_command(
     )
     check_picture(plot)
     how = RunOptions.of(
-        runtime, address, workers, fidelity, security, sealing_seconds, round_timeout
+        runtime, address, workers, fidelity, security, sealing_seconds, round_timeout, generator
     )
     adversary = attacks(attack or [])
     result = how.run(

@@ -88,6 +88,7 @@ def train_command(
     security: o.Security = "none",
     sealing_seconds: o.SealingSeconds = None,
     round_timeout: o.RoundTimeout = None,
+    generator: o.GeneratorName = "sfc64",
     seed: o.Seed = None,
     checkpoint: o.Checkpoint = None,
     resume: o.Resume = False,
@@ -142,7 +143,7 @@ def train_command(
     )
     rows = labelled(source, classes=trainer.loss.classification, positive=positive or ())
     how = RunOptions.of(
-        runtime, address, workers, fidelity, security, sealing_seconds, round_timeout
+        runtime, address, workers, fidelity, security, sealing_seconds, round_timeout, generator
     )
     check_picture(plot)
     check_path("model_out", model_out, (".json",))

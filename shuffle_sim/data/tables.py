@@ -5,7 +5,6 @@ they are the ranges their descriptions publish, for a user's file the user state
 """
 
 import re
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import ne
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
+from shuffle_sim.data import files
 from shuffle_sim.errors import WITHHELD, ParameterError
 
 Bounds = tuple[float, float]
@@ -237,18 +237,14 @@ def first_gap(column: NDArray[Any]) -> int | None:
 
 def _columns(path: Path) -> dict[str, NDArray[Any]]:
     """All columns of the file by name."""
-    readers = {".csv": _from_arrow, ".parquet": _from_arrow, ".npz": _from_npz}
+    readers = {".csv": files.read_csv, ".parquet": files.read_parquet, ".npz": _from_npz}
     if path.suffix not in readers:
         raise ParameterError("file", str(path), f"a {', '.join(readers)} file")
-    if not path.is_file():
-        raise ParameterError(
-            "file",
-            str(path),
-            "a file: there is no such file" if not path.exists() else "a file, not a folder",
-        )
     try:
         found = readers[path.suffix](path)
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+    except ParameterError:
+        raise
+    except (OSError, ValueError, KeyError) as error:
         line = next(iter(str(error).splitlines()), type(error).__name__)
         reason = re.sub(r"(got \d+|invalid value).*", r"\1", line)  # what follows is the row
         raise ParameterError(
@@ -268,27 +264,8 @@ def _quoted(name: str) -> str:
     return name if name.isprintable() else repr(name)
 
 
-def _from_arrow(path: Path) -> dict[str, NDArray[Any]]:
-    if path.suffix == ".csv":
-        from pyarrow.csv import read_csv as read_table
-    else:
-        from pyarrow.parquet import read_table
-    table = read_table(str(path))
-    return {name: table.column(name).to_numpy() for name in table.column_names}
-
-
 def _from_npz(path: Path) -> dict[str, NDArray[Any]]:
-    if not zipfile.is_zipfile(path):
-        raise ValueError("not an npz archive")
-    with np.load(path, allow_pickle=False) as arrays:
-        if any(name.removesuffix(".npy") not in arrays.files for name in arrays.zip.namelist()):
-            raise ValueError("holds files that are not arrays")
-        found = {}
-        for name in arrays.files:
-            try:
-                found[name] = arrays[name]
-            except ValueError as error:
-                raise ValueError(f"array {name!r} holds objects or is broken") from error
+    found = files.read_archive(path)
     if len(found) == 1 and (only := next(iter(found.values()))).ndim == 2:
         return {str(index): only[:, index] for index in range(only.shape[1])}
     if any(column.ndim != 1 for column in found.values()):

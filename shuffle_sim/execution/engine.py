@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from shuffle_sim.data.population import Population
@@ -49,6 +50,7 @@ from shuffle_sim.protocol.task import TaskLimits
 from shuffle_sim.registry import registered
 from shuffle_sim.roles import Deployment, PlannedRound
 from shuffle_sim.roles.pools import view_chunks
+from shuffle_sim.sampling.randomness import GENERATORS
 from shuffle_sim.wire.codec import encode
 
 
@@ -71,6 +73,7 @@ def run(
     resume: bool = False,
     round_timeout: float | None = None,
     limits: TaskLimits | None = None,
+    generator: str = GENERATORS[0],
     on_round: Callable[[int, PrivacyLedger, Costs, Any], None] | None = None,
 ) -> Result:
     """Run `algorithm` on `data` (first axis: users).
@@ -120,6 +123,8 @@ def run(
             its bytes are the same. By default 600. In process nothing is waited for.
         limits: what users are ready to take part in; a protocol that asks for more is refused. What
             it asks for itself, users and shuffler hold it to.
+        generator: "sfc64", a quick statistical one, or "chacha20", a cryptographic one, for runs
+            without a seed: with it, split and mix draws its noise exactly, from integers.
         on_round: called after each round with its index, the ledger and the costs so far, and what
             was asked; also after those replayed.
 
@@ -150,6 +155,7 @@ def run(
             workers=workers,
             seed=seed,
             block_size=block_size,
+            generator=generator,
             checkpoint=checkpoint,
             resume=resume,
             on_round=on_round,
@@ -160,7 +166,16 @@ def run(
     shards = check_placement(placement, workers, shuffler_shards, security)
     host.placement = placement
     deployment, literal_size = deployment_of(
-        protocol, fidelity, seed, adversary, block_size, kernel, shards, security, limits
+        protocol,
+        fidelity,
+        seed,
+        adversary,
+        block_size,
+        kernel,
+        shards,
+        security,
+        limits,
+        generator,
     )
     if security == "onion":
         check_sealing_time(deployment, workers, sealing_seconds)
@@ -180,7 +195,7 @@ def run(
             broadcast, cohort = plan.broadcast, plan.cohort
             unchecked |= not _checked(protocol, deployment, plan)
             ledger.charge(cohort, plan.event)
-            exchange, plan = _exchange(journal, host, plan, ledger)
+            exchange, plan = _exchange(journal, host, deployment, plan, ledger)
             reports = reports.plus(exchange, cohort.size)
             honest = exchange.shuffler.accepted - exchange.shuffler.singles
             noisy.append((honest, cohort.size))
@@ -193,7 +208,7 @@ def run(
                 on_round(rounds, ledger, meter.costs, deployment.opened(broadcast).query)
             rounds += 1
         value = host.result()
-    assumed = _assumptions(seed) + (UNCHECKED,) * unchecked
+    assumed = _assumptions(seed, generator) + (UNCHECKED,) * unchecked
     settled = ledger.guarantee(
         protocol.delta, assumptions=(*_honesty(noisy, protocol.honest_fraction), *assumed)
     )
@@ -309,6 +324,7 @@ def _identity(deployment: Deployment, population: Population, seed: int | None) 
             "kernel": deployment.kernel,
             "shuffler shards": deployment.shuffler_shards,
             "security": deployment.security,
+            "generator": deployment.generator,
         },
         seed=seed,
         task=deployment.task,
@@ -318,7 +334,11 @@ def _identity(deployment: Deployment, population: Population, seed: int | None) 
 
 
 def _exchange(
-    journal: Journal, host: Runtime, plan: PlannedRound, ledger: PrivacyLedger
+    journal: Journal,
+    host: Runtime,
+    deployment: Deployment,
+    plan: PlannedRound,
+    ledger: PrivacyLedger,
 ) -> tuple[Exchange, PlannedRound | None]:
     """A round and the next plan; charged in the journal first, and not run again if it is over.
 
@@ -337,12 +357,31 @@ def _exchange(
     if known is None:
         exchange, following = host.exchange(broadcast)
     else:
-        exchange, following = Exchange.of(known), None
+        exchange, following = _known(known, deployment, broadcast), None
     ledger.settle(exchange.shuffler.accepted - exchange.shuffler.singles)
     if known is not None:
         return exchange, host.recall(broadcast, exchange.tally)
     journal.settle(exchange.outcome)
     return exchange, following
+
+
+def _known(outcome: tuple[Any, ...], deployment: Deployment, broadcast: bytes) -> Exchange:
+    """The exchange of a round that is over, as the journal has it.
+
+    Raises:
+        ParameterError: it is none of the round.
+    """
+    try:
+        exchange = Exchange.of(outcome)
+        labels = deployment.opened(broadcast).randomizer.alphabet.labels
+        tally = exchange.tally
+        whole = tally.sums.shape == (labels,) and tally.sums.dtype == np.int64
+        if not (whole and 0 <= exchange.shuffler.singles <= exchange.shuffler.accepted):
+            raise ValueError("of another round")
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        allowed = f"undamaged: the outcome of a round is none ({error})"
+        raise ParameterError("checkpoint", "run.journal", allowed) from error
+    return exchange
 
 
 def _honesty(noisy: list[tuple[int, int]], assumed: float) -> tuple[str, ...]:
@@ -354,10 +393,12 @@ def _honesty(noisy: list[tuple[int, int]], assumed: float) -> tuple[str, ...]:
     return (f"{worst}; no more are counted on, nor more than a fraction {assumed:g}",)
 
 
-def _assumptions(seed: int | None) -> tuple[str, ...]:
+def _assumptions(seed: int | None, generator: str) -> tuple[str, ...]:
     seeded = (
         "seeded: reproducible, and therefore not private"
         if seed is not None
         else "unseeded: entropy of the operating system"
     )
+    if generator == "chacha20":
+        return (f"randomness {seeded}; drawn by ChaCha20",)
     return (f"randomness {seeded}; simulated by a statistical generator",)

@@ -18,7 +18,7 @@ from shuffle_sim.protocol.task import TaskLimits, task_of
 from shuffle_sim.roles import FIDELITIES, SECURITIES, Deployment
 from shuffle_sim.roles.reports import user_bytes
 from shuffle_sim.sampling.kernels import available
-from shuffle_sim.sampling.randomness import entropy_of
+from shuffle_sim.sampling.randomness import GENERATORS, check_generator, entropy_of
 from shuffle_sim.wire.sealing import sealing_time
 
 PLACEMENTS = ("apart", "together")
@@ -61,6 +61,7 @@ def deployment_of(
     shuffler_shards: int,
     security: str,
     limits: TaskLimits | None = None,
+    generator: str = GENERATORS[0],
 ) -> tuple[Deployment, int]:
     """How the protocol is run, with what was left open chosen by cost; and the block size that a
     literal run would have.
@@ -110,6 +111,11 @@ def deployment_of(
         )
         raise ParameterError("fidelity", fidelity, allowed)
     values = randomizer.report_messages // _MESSAGES_A_VALUE if fidelity == "literal" else labels
+    if check_generator(generator, seed) != GENERATORS[0]:
+        if kernel == "compiled":
+            allowed = f"numpy with {generator}: compiled kernels stretch what they are given"
+            raise ParameterError("kernel", kernel, allowed)
+        kernel = "numpy"
     kernel = available(kernel, first.cohort.size * values)
     integer("shuffler_shards", shuffler_shards, 1, 1024)
     task = secrets.token_bytes(16)
@@ -124,6 +130,7 @@ def deployment_of(
         shuffler_shards=shuffler_shards,
         security=security,
         agreed=task_of(protocol, limits),
+        generator=generator,
     ), literal_size
 
 

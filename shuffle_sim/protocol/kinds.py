@@ -185,12 +185,15 @@ class Trainer(Interface):
         hyper: str = ...,
         phases: int | None = ...,
         trust: Trust | str = ...,
-        **given: float | None,
+        **given: float | str | None,
     ) -> Optimiser:
         """An optimiser for n users."""
 
     def central(self, mechanism: str, n: int) -> Any:
         """The curator's algorithm registered under a name, for n rows."""
+
+    def neighbours(self, n: int) -> Mapping[str, tuple[Floats, Floats]]:
+        """Tables of n rows that differ in one, by name, for audits."""
 
     def risk(self, theta: Floats, rows: Floats) -> float:
         """The mean loss."""

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import FrameError
 from shuffle_sim.protocol.adversary import Adversary
@@ -13,6 +15,7 @@ from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.protocol.task import LARGEST_REPORT, Task
 from shuffle_sim.roles.onion import bundle_bytes
 from shuffle_sim.roles.reports import user_bytes
+from shuffle_sim.sampling.randomness import GENERATORS, Role, stream
 from shuffle_sim.wire.codec import by_name, decode
 from shuffle_sim.wire.frames import Context, Kind, check_context, parse
 
@@ -59,6 +62,7 @@ class Deployment:
         shuffler_shards: into how many shards the shuffler is split; block i is of shard i modulo
             their number.
         security: one of SECURITIES.
+        generator: one of `randomness.GENERATORS`; attackers draw from the first.
         agreed: what rounds may ask; None: all that the protocol's users could answer.
     """
 
@@ -72,10 +76,15 @@ class Deployment:
     shuffler_shards: int = 1
     security: str = "none"
     agreed: Task | None = None
+    generator: str = GENERATORS[0]
 
     def __post_init__(self) -> None:
         """Refuse a vocabulary in which two classes have one name."""
         by_name(self.vocabulary)
+
+    def stream(self, round_index: int, role: Role, index: int) -> np.random.Generator:
+        """What a role draws from in a round."""
+        return stream(self.entropy, round_index, role, index, self.generator)
 
     @property
     def of_shuffler(self) -> "Deployment":

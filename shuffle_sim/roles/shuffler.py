@@ -20,7 +20,7 @@ from shuffle_sim.roles.pools import MessagePool, pool_of
 from shuffle_sim.roles.records import ShuffleRecord
 from shuffle_sim.roles.reports import HONEST_KIND, read_reports, user_bytes
 from shuffle_sim.sampling.kernels import with_kernel
-from shuffle_sim.sampling.randomness import Role, stream
+from shuffle_sim.sampling.randomness import Role
 from shuffle_sim.wire.frames import (
     Frame,
     Kind,
@@ -78,9 +78,7 @@ class Shuffler(Keyed):
         if shards == 1:
             return b"", replace(record, shares=Counter({0: arrived.size - before}))
         place = self._shard << 16 | now.parts
-        rng = stream(
-            self._deployment.entropy, now.context.round, Role.ROUTER, self._shard << 32 | now.parts
-        )
+        rng = self._deployment.stream(now.context.round, Role.ROUTER, self._shard << 32 | now.parts)
         arrived.cut(arrived.shares(shards, rng), rng)
         chunks = [arrived.routed(target, rng) for target in range(shards)]
         now.pool.take(chunks[self._shard])
@@ -151,7 +149,7 @@ class Shuffler(Keyed):
         now.accepted = collected.accepted
         now.pool.cut(
             now.pool.view(),
-            stream(self._deployment.entropy, now.context.round, Role.SHUFFLER, self._shard << 32),
+            self._deployment.stream(now.context.round, Role.SHUFFLER, self._shard << 32),
         )
         self._released = now.context.round
         return ShuffleRecord(chunks=tuple(now.pool.chunk_sizes))
@@ -172,7 +170,7 @@ class Shuffler(Keyed):
         for index in range(start, stop):
             place = self._shard << 32 | index + 1
             chunk = now.pool.chunk(
-                index, stream(self._deployment.entropy, now.context.round, Role.SHUFFLER, place)
+                index, self._deployment.stream(now.context.round, Role.SHUFFLER, place)
             )
             name = self._shard << 16 | index
             kind, size = self._deployment.view_kind, len(chunk)

@@ -21,7 +21,7 @@ from shuffle_sim.roles.onion import bundles
 from shuffle_sim.roles.records import ShardRecord
 from shuffle_sim.roles.reports import HONEST_KIND, count_type
 from shuffle_sim.sampling.kernels import expect, fortran, using
-from shuffle_sim.sampling.randomness import Role, stream
+from shuffle_sim.sampling.randomness import Role
 from shuffle_sim.wire.frames import Context, Frame, Kind, parse, prefix, split_frames
 from shuffle_sim.wire.messages import Messages
 from shuffle_sim.wire.sealing import Purpose, Sealer
@@ -224,7 +224,7 @@ class UserShard(Keyed):
         """
         deployment, context, cohort = self._deployment, broadcast.context, broadcast.cohort
         randomizer = broadcast.randomizer
-        rng = stream(deployment.entropy, context.round, Role.USERS, block)
+        rng = deployment.stream(context.round, Role.USERS, block)
         bad = self._corrupted(broadcast, block)
         honest: list[_Part] = []
         frames = bad.packets

@@ -40,6 +40,8 @@ from shuffle_sim.attacks.inputs import LabelFlip
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import Unit
 from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.privacy.bounds.gaussian import delta_gdp, mu_of
+from shuffle_sim.privacy.mechanisms import Gaussian
 from shuffle_sim.protocol.adversary import Dropout
 from shuffle_sim.roles.users import admitted
 from shuffle_sim.wire.messages import Tally
@@ -260,6 +262,26 @@ def test_a_run_spends_what_was_asked_for_on_persons(kind):
     again = run(Baseline(protocol, "central"), points(300, 2), seed=1)
     assert again.privacy.epsilon <= 4.0
     assert again.unit is Unit.PERSON
+
+
+def test_clipping_at_l_has_the_noise_of_item_level_privacy_with_groups():
+    """Groups of m at mu/m are at mu exactly: a record's sensitivity is m times smaller, its noise
+    multiplier m times larger. A center makes another mechanism of it.
+    """
+    n, m, rounds, L = 200, 20, 6, PROBLEM.lipschitz
+    mu = mu_of(PRIVACY.epsilon, PRIVACY.delta)
+    item = 2 * L / (n * m) * math.sqrt(rounds) / (mu / m)  # of one round
+    fixed = small(centring=Centring.fixed(L))
+    for protocol, same in ((fixed, True), (small(), False)):
+        twin = Baseline(protocol, "central")
+        state = twin.init()
+        for _ in range(5):
+            state = twin.update(state, np.full(D, 0.1))
+        release = twin.plan(state)
+        assert isinstance(release.mechanism, Gaussian)
+        noise = release.sensitivity.value * release.mechanism.noise_multiplier
+        assert (noise == pytest.approx(item, rel=1e-9)) == same
+    assert delta_gdp(1.0, m * (mu / m)) == pytest.approx(1e-6, rel=1e-6)
 
 
 def test_the_central_twin_draws_noise_for_each_rounds_own_radius():

@@ -201,7 +201,7 @@ ERRORS = {
     "double count": (planted(Analyzer, TwiceCountingAnalyzer), "descent", "another value"),
     "double count of messages": (planted(Shuffler, UncheckedShuffler), "descent", "ended by"),
     "lost report": (planted(UserShard, ForgetfulShard), "descent", "another|ended by"),
-    "stale broadcast": (planted(UserShard, StaleShard), "descent", "cohort|not charged"),
+    "stale broadcast": (planted(UserShard, StaleShard), "descent", "cohort|not charged|not-agreed"),
     "stale state": (ForgettingRuntime, "descent", "another value|ended by"),
     "second order": (
         planted(Shuffler, UnorderedShuffler),

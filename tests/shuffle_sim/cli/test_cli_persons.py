@@ -86,6 +86,8 @@ def test_a_comparison_shows_records_beside_persons(visits):
     assert rows["shuffle-gd"]["unit"] == rows["shuffle-gd"]["privacy"]["unit"] == "record"
     assert rows["central (person)"]["privacy"]["unit"] == "person"
     assert "user-level-gd" not in rows
+    assert rows["dp-fedsgd (person)"]["privacy"]["unit"] == "person"
+    assert "linear-time-phased-sgd, plain (person)" in rows
 
 
 def test_bad_persons_are_refused_by_name(visits, tmp_path):
