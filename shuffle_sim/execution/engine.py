@@ -22,13 +22,21 @@ from shuffle_sim.errors import (
     positive,
 )
 from shuffle_sim.execution.checkpoint import Journal, RunIdentity, journal_of
-from shuffle_sim.execution.costs import CostMeter, Costs, chunks_on_wire, sealing, users_to_shuffler
+from shuffle_sim.execution.costs import (
+    CostMeter,
+    Costs,
+    chunks_on_wire,
+    routed_on_wire,
+    sealing,
+    users_to_shuffler,
+)
 from shuffle_sim.execution.curator import run_curator
 from shuffle_sim.execution.result import ReportCounts, Result, spending
 from shuffle_sim.execution.runtime import Exchange, Runtime
 from shuffle_sim.execution.setup import (
     SEALING_SECONDS,
     check_adversary,
+    check_placement,
     check_sealing_time,
     deployment_of,
     suited,
@@ -57,7 +65,8 @@ def run(
     adversary: Adversary | None = None,
     block_size: int | None = None,
     kernel: str | None = None,
-    shuffler_shards: int = 1,
+    shuffler_shards: int | None = None,
+    placement: str = "apart",
     security: str = "none",
     sealing_seconds: float = SEALING_SECONDS,
     checkpoint: str | Path | None = None,
@@ -92,7 +101,12 @@ def run(
         kernel: inner loops, "numpy" or "compiled" (extra `fast`); by default compiled for large
             rounds where it is installed. The result says which; both
             have one law, not the same bits.
-        shuffler_shards: into how many the shuffler of a literal run is split (on Ray: actors).
+        shuffler_shards: into how many the shuffler is split (on Ray: actors); by default one, or
+            where roles are together one for each worker.
+        placement: "apart": a process for each role, as far as the runtime has any; "together": each
+            worker carries a shard of users and a shard of the shuffler, the first one the analyzer,
+            too, and only what must crosses between workers. With as many shuffler shards both give
+            the same bits. Refused with a security mode: roles of one process have no secrets.
         security: "none"; "transport": every frame is signed by its sender and sealed to its
             recipient; "onion": every message is sealed to the analyzer and every user's bundle of
             them to the shuffler, which cannot read what it permutes. Keys are drawn from the
@@ -133,7 +147,7 @@ def run(
     if integer("workers", workers, 1) > algorithm.users:
         raise ParameterError("workers", workers, f"at most the number of users ({algorithm.users})")
     if isinstance(algorithm, CentralAlgorithm):
-        _check_central(adversary, fidelity, kernel, shuffler_shards, security)
+        _check_central(adversary, fidelity, kernel, shuffler_shards, security, placement)
         return run_curator(
             algorithm,
             data,
@@ -149,6 +163,8 @@ def run(
     protocol, population = algorithm, suited(algorithm, data)
     if adversary is not None and not isinstance(adversary, Adversary):
         raise ParameterError("adversary", adversary, "None or an Adversary")
+    shards = check_placement(placement, workers, shuffler_shards, security)
+    host.placement = placement
     deployment, literal_size = deployment_of(
         protocol,
         fidelity,
@@ -156,7 +172,7 @@ def run(
         adversary,
         block_size,
         kernel,
-        shuffler_shards,
+        shards,
         security,
         limits,
         generator,
@@ -219,7 +235,8 @@ def run(
         kernel=deployment.kernel,
         runtime=host.name,
         workers=workers,
-        shuffler_shards=shuffler_shards,
+        shuffler_shards=shards,
+        placement=placement,
         seed=seed,
         ledger=ledger,
         security=security,
@@ -245,11 +262,17 @@ def _checked(protocol: Protocol[Any], deployment: Deployment, plan: PlannedRound
 
 
 def _check_central(
-    adversary: object, fidelity: object, kernel: object, shuffler_shards: int, security: str
+    adversary: object,
+    fidelity: object,
+    kernel: object,
+    shuffler_shards: int | None,
+    security: str,
+    placement: str,
 ) -> None:
     """Refuse the options of messages, where a curator takes the data themselves."""
     given = {"adversary": adversary, "fidelity": fidelity, "kernel": kernel}
     given["shuffler_shards"] = None if shuffler_shards == 1 else shuffler_shards
+    given["placement"] = None if placement == "apart" else placement
     given["security"] = None if security == "none" else security
     for name, value in given.items():
         if value is not None:
@@ -273,14 +296,14 @@ def _meter(
         counted=(record.bytes_in, record.bytes_routed, record.bytes_out),
         formula=(
             users_to_shuffler(randomizer, cohort, block_size, deployment.security),
-            chunks_on_wire(randomizer, Counter(record.routed), deployment.security),
+            routed_on_wire(randomizer, Counter(record.routed), deployment.security),
             chunks_on_wire(randomizer, chunks, deployment.security),
         ),
         literal=literal,
         checked=exchange.users.corrupted == 0,
         broadcast=len(broadcast),
         sealing=sealing(
-            randomizer, cohort, block_size, Counter(record.routed) + chunks, deployment.security
+            randomizer, cohort, block_size, Counter(record.routed), chunks, deployment.security
         ),
     )
     found, messages = exchange.analyzer, sum(record.chunks) * randomizer.alphabet.width
