@@ -12,6 +12,7 @@ from protocols import (
     DeletionStability,
     Hinge,
     L2Ball,
+    Linear,
     Logistic,
     MeanEstimation,
     PhasedERM,
@@ -68,6 +69,17 @@ def test_the_minimiser_is_that_of_the_definition_on_a_grid(center, gamma, size):
         mean = np.mean([on_a_grid(Logistic(), each, center, gamma, grid) for each in data], axis=0)
         objective = mean + grid**2 / 2
         assert found[0] == pytest.approx(grid[np.argmin(objective)], abs=3 * size / 1000 + 1e-4)
+
+
+@pytest.mark.parametrize("size", [1.0, 3.0])
+def test_a_steep_linear_loss_is_finite_over_a_ball_only(size):
+    """The sheet: h = -u on [-W, W], c = 0, gamma 0.5: the extension at 0 is -W/2. Over R it is
+    -infinity everywhere.
+    """
+    data = np.array([[[-1.0, 0.0]]])  # a linear loss with slope -1
+    flat = extended(data, [0.0], 0.5, Linear(), ridge=1e-3, radius=1e-3, size=size)
+    assert flat.value(np.zeros(1)) == pytest.approx(-size / 2, abs=1e-4)
+    assert flat.gradient(np.zeros(1))[0] == pytest.approx(-0.5, abs=1e-3)
 
 
 def test_where_every_slope_is_near_the_center_the_extension_changes_nothing():
