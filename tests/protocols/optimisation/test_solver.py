@@ -17,6 +17,7 @@ from protocols.optimisation.solver import (
     counted,
     minimise,
 )
+from protocols.optimisation.solver.first_order import subgradient
 from protocols.problems import (
     Absolute,
     Box,
@@ -101,8 +102,10 @@ def test_a_certificate_is_never_below_the_distance(loss):
         objective = erm(loss, rows, ridge, domain)
         slack = max(1e-3 / (ridge * n), 20 * objective.least_radius)
         truth = exact(objective, slack)
+        early = int(rng.integers(1, 60))
         for w in (
             domain.project(rng.normal(size=d)),
+            subgradient(objective, 0.0, domain.center, rng, steps=early),
             domain.project(truth + 10 ** rng.uniform(-7, -1) * rng.normal(size=d)),
         ):
             found = certify(objective, w)
