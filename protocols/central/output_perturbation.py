@@ -29,6 +29,7 @@ from protocols.problems.multiclass import OneVsRestHinge
 from protocols.problems.one_vs_rest import OneVsRestRisk
 from protocols.problems.problem import Problem
 from protocols.problems.risk import Risk
+from protocols.problems.saddle import GroupRisk
 from protocols.problems.tilted import TiltedRisk
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, positive, real
@@ -295,3 +296,28 @@ class AdversarialERM(OutputPerturbation):
         names = ("norm", "radius", "corners")
         budget = Budget(**{name: own.pop(name) for name in names if name in own})
         return {"budget": budget} | super()._own(own)
+
+
+class SaddleERM(OutputPerturbation):
+    """Output perturbation of the worst mixture of groups, a saddle problem; rows (x, y, group).
+
+    Parameters are those of `OutputPerturbation`, and `concavity` and `weights` of a `GroupRisk`;
+    the loss is a `Grouped`. Formal guarantee: as there, with the distance that both players allow.
+    """
+
+    kind = GroupRisk
+
+    @classmethod
+    def calibrated(
+        cls, *, solver: Any = "extragradient", population: bool = False, **given: Any
+    ) -> Self:
+        """As of `OutputPerturbation`, by extragradient."""
+        if population:
+            allowed = "False: the worst mixture's expected loss has no bound here"
+            raise ParameterError("population", population, allowed)
+        return super().calibrated(solver=solver, **given)
+
+    @classmethod
+    def _own(cls, own: dict[str, Any]) -> dict[str, Any]:
+        taken = {name: own.pop(name) for name in ("concavity", "weights") if name in own}
+        return taken | super()._own(own)
