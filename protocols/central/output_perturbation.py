@@ -274,7 +274,7 @@ class TiltedERM(OutputPerturbation):
     (2 L/ridge) C/(n - 1 + C), C = e^(tilt * spread of the losses at one w).
     """
 
-    kind = TiltedRisk
+    kind, own_objective = TiltedRisk, True
 
     @classmethod
     def _own(cls, own: dict[str, Any]) -> dict[str, Any]:
@@ -289,7 +289,7 @@ class AdversarialERM(OutputPerturbation):
     Formal guarantee: as there, with the slopes of the perturbed rows.
     """
 
-    kind = RobustRisk
+    kind, own_objective = RobustRisk, True
 
     @classmethod
     def _own(cls, own: dict[str, Any]) -> dict[str, Any]:
