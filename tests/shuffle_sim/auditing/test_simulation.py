@@ -161,6 +161,14 @@ class UncheckedShuffler(Shuffler):
         return super().collect(broadcast, batches)
 
 
+class LosingShuffler(Shuffler):
+    """Its second shard says of a later round that it has a frame less than it has."""
+
+    def release(self, broadcast, records):
+        record = super().release(broadcast, records)
+        return replace(record, chunks=record.chunks[: -self._shard * self._released or None])
+
+
 class StaleShard(UserShard):
     """Put back in the middle of a run, it answers what was asked when it was put there."""
 
@@ -200,6 +208,7 @@ ERRORS = {
     "redraw on retry": (Redrawing, "descent", "different contents"),
     "double count": (planted(Analyzer, TwiceCountingAnalyzer), "descent", "another value"),
     "double count of messages": (planted(Shuffler, UncheckedShuffler), "descent", "ended by"),
+    "lost frame": (planted(Shuffler, LosingShuffler), "descent", "no view was read"),
     "lost report": (planted(UserShard, ForgetfulShard), "descent", "another|ended by"),
     "stale broadcast": (planted(UserShard, StaleShard), "descent", "cohort|not charged|not-agreed"),
     "stale state": (ForgettingRuntime, "descent", "another value|ended by"),
