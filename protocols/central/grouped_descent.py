@@ -70,7 +70,7 @@ class GroupedPass(Statistic):
                 outside = np.ones(len(after), bool)
                 if isinstance(domain, L2Ball):  # most points are inside
                     outside = ~(np.linalg.norm(after - domain.center, axis=1) <= domain.size)
-                for at in np.flatnonzero(outside):
+                for at in np.flatnonzero(outside).tolist():
                     after[at] = domain.project(after[at])
                 theta[going] = after
         return np.asarray(sums / np.maximum(lengths, 1)[:, None])
