@@ -83,7 +83,8 @@ def train_command(
     test_fraction: o.TestFraction = 0.2,
     runtime: o.RuntimeName = "inprocess",
     address: o.Address = None,
-    workers: o.Workers = 1,
+    workers: o.Workers = "1",
+    placement: o.Placement = "apart",
     fidelity: o.Fidelity = None,
     security: o.Security = "none",
     sealing_seconds: o.SealingSeconds = None,
@@ -143,7 +144,15 @@ def train_command(
     )
     rows = labelled(source, classes=trainer.loss.classification, positive=positive or ())
     how = RunOptions.of(
-        runtime, address, workers, fidelity, security, sealing_seconds, round_timeout, generator
+        runtime,
+        address,
+        workers,
+        placement,
+        fidelity,
+        security,
+        sealing_seconds,
+        round_timeout,
+        generator,
     )
     check_picture(plot)
     check_path("model_out", model_out, (".json",))
@@ -180,6 +189,7 @@ def train_command(
             split.asked,
             runtime=how.runtime,
             workers=how.workers,
+            placement=how.placement,
             seed=seed,
             checkpoint=checkpoint,
             resume=resume,
