@@ -77,6 +77,7 @@ def test_no_swap_moves_a_minimiser_by_more_than_is_stated(risk):
     """Brute force over swaps in small tables; hard rows are of full length and opposite."""
     rng, worst, n = np.random.default_rng(1), 0.0, 3
     stated, _ = risk.sensitivity(n)
+    near = 1e-3 * stated if isinstance(risk, RobustRisk) else 1e-5
     for case in range(12):
         rows = rows_of(n, 2, case)
         rows[:, :2] /= np.linalg.norm(rows[:, :2], axis=1)[:, None]
@@ -85,9 +86,9 @@ def test_no_swap_moves_a_minimiser_by_more_than_is_stated(risk):
         other[0] = [math.cos(angle), math.sin(angle), rng.choice([-1.0, 1.0])]
         if case % 2:
             other[0] = [*rows[0, :2], -rows[0, 2]]
-        apart = np.linalg.norm(minimiser(risk, rows, 1e-5) - minimiser(risk, other, 1e-5))
-        worst = max(worst, float(apart))
-    slack = 40 * risk.objective(rows_of(n, 2)).least_radius + 2e-5
+        points = [minimiser(risk, each, near) for each in (rows, other)]
+        worst = max(worst, float(np.linalg.norm(points[0] - points[1])))
+    slack = 40 * risk.objective(rows_of(n, 2)).least_radius + 2 * near
     assert worst <= stated + slack
     assert worst >= 0.05 * stated  # not vacuous
 
@@ -187,15 +188,17 @@ def test_noise_is_for_the_promised_shift():
 
 @pytest.mark.parametrize("privacy", [PURE, APPROXIMATE])
 def test_integer_noise_is_on_a_grid_and_for_the_promised_shift(privacy):
-    """At six standard errors of the mean square; a tenth too little noise is caught there."""
+    """At five standard errors of the mean square; a tenth too little noise is caught there."""
     rows = rows_of(500, 2)
     problem = Problem(Logistic(), RealSpace(2), 0.05)
     made = OutputPerturbation.calibrated(n=500, problem=problem, privacy=privacy, noise="integer")
     result = run(made, rows, seed=7)
     assert result.privacy.epsilon <= 1.0
     assert any("integer noise, drawn exactly" in each for each in result.privacy.assumptions)
-    squares = ((released(made, rows, 1500) - minimiser(made.risk, rows)) ** 2).sum(axis=1)
-    error = 6 * squares.std() / math.sqrt(len(squares))
+    squares = (
+        (released(made, rows, 800 if privacy.delta else 2000) - minimiser(made.risk, rows)) ** 2
+    ).sum(axis=1)
+    error = 5 * squares.std() / math.sqrt(len(squares))
     expected = made.mechanism.error(made.shift, 2) ** 2
     assert abs(squares.mean() - expected) < error + 1e-3 * expected  # rounding at its worst
     assert abs(squares.mean() - expected / 0.81) > error
