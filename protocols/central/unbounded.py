@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.central.optimiser import CentralOptimiser
+from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.moments import Moments
 from protocols.problems.problem import Problem
 from shuffle_sim.arrays import Floats
@@ -76,7 +77,7 @@ def check_shape(problem: Problem, rows: NDArray[Any], n: int) -> None:
         raise ParameterError("data.dtype", str(rows.dtype), "a real number type")
     if rows.shape != shape:
         raise ParameterError("data.shape", rows.shape, str(shape))
-    if getattr(problem.loss, "classification", False):
+    if isinstance(problem.loss, LinearLoss) and problem.loss.classification:
         finite = np.isfinite(rows).all(axis=1)
         wrong = finite & (np.abs(rows[:, -1]) != 1)
         if wrong.any():
