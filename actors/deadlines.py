@@ -20,8 +20,14 @@ class LateError(Exception):
     """The deadline has passed."""
 
 
-def within(seconds: float, step: Callable[[], _Value]) -> _Value:
+def within(
+    seconds: float | None, step: Callable[[], _Value], until: threading.Event | None = None
+) -> _Value:
     """What the step gives, or raises; it is left alone once it is late.
+
+    Without a limit it is waited for as long as it takes, and signals are seen meanwhile. The thread
+    stays until the event: Linux ends processes that are to die with their parent when the *thread*
+    ends that started them.
 
     Raises:
         LateError: it took longer.
@@ -36,6 +42,8 @@ def within(seconds: float, step: Callable[[], _Value]) -> _Value:
         except BaseException as error:
             errors.append(error)
         done.set()
+        if until is not None:
+            until.wait()
 
     threading.Thread(target=work, daemon=True, name="deadline").start()
     if not done.wait(seconds):

@@ -25,6 +25,8 @@ NAMES = (
     "persons",
     "onion",
     "certified",
+    "simulate",
+    "stopped",
     "peer",
 )
 

@@ -52,6 +52,11 @@ class CentralOptimiser(CentralAlgorithm[State], ABC, Generic[State]):
         yield "", partial(cls.calibrated, n=n, problem=problem, privacy=privacy, **given)
 
     @property
+    def assumes(self) -> str:
+        """What the bound assumes of the data beside the problem's constants; "" for nothing."""
+        return ""
+
+    @property
     def delta(self) -> float:
         """The delta of the guarantee."""
         return self.privacy.delta

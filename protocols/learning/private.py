@@ -298,5 +298,8 @@ def _squared(features: float) -> Squared:
 
 def _no_groups(groups: Any) -> None:
     if groups is not None:
-        allowed = "None: neighbours differ in one row, not in all rows of a person"
+        allowed = (
+            "None: neighbours differ in one row, not in all rows of a person; for persons take "
+            "ShuffleLogisticRegression().fit(X, y, groups), or protocols.PhasedERM at a curator"
+        )
         raise ParameterError("groups", groups, allowed)

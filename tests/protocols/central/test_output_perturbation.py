@@ -181,6 +181,23 @@ def test_noise_is_for_the_promised_shift():
     assert p_value_of_norms(made, rows, 1.4) < 1e-6
 
 
+@pytest.mark.parametrize("privacy", [PURE, APPROXIMATE])
+def test_integer_noise_is_on_a_grid_and_for_the_promised_shift(privacy):
+    """At six standard errors of the mean square; a tenth too little noise is caught there."""
+    rows = rows_of(500, 2)
+    problem = Problem(Logistic(), RealSpace(2), 0.05)
+    made = OutputPerturbation.calibrated(n=500, problem=problem, privacy=privacy, noise="integer")
+    result = run(made, rows, seed=7)
+    assert result.privacy.epsilon <= 1.0
+    assert any("integer noise, drawn exactly" in each for each in result.privacy.assumptions)
+    squares = ((released(made, rows, 1500) - minimiser(made.risk, rows)) ** 2).sum(axis=1)
+    error = 6 * squares.std() / math.sqrt(len(squares))
+    expected = made.mechanism.error(made.shift, 2) ** 2
+    assert abs(squares.mean() - expected) < error + 1e-3 * expected  # rounding at its worst
+    assert abs(squares.mean() - expected / 0.81) > error
+    assert np.isfinite(made.bound)
+
+
 def test_a_gibbs_draw_has_its_exact_law():
     """In d = 1 against quadrature; a sharpness that is 4 times too large is caught."""
     rows, ridge, n = rows_of(60, 1, 3), 0.3, 60
