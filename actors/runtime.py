@@ -3,9 +3,12 @@
 import atexit
 import logging
 import os
+import secrets
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -28,6 +31,7 @@ CLOSE_TIMEOUT = 8.0
 """Seconds that closing may take; then the processes that were started are killed."""
 _PROBE = 3.0  # seconds for Ray to say how it is
 _all_nodes: Any = ray.nodes
+_ROOM = 40  # characters of a folder's name: sockets below it have names of 107 at most
 _LOST = (
     ray.exceptions.RayActorError,
     ray.exceptions.WorkerCrashedError,
@@ -55,6 +59,7 @@ class RayRuntime(Runtime):
         """
         self._address = address
         self._owns_ray = False
+        self._folder: str | None = None
         self._actors: list[Any] = []
         self._where: dict[Any, Any] = {}
         self._calls: list[_Call] = []
@@ -124,6 +129,9 @@ class RayRuntime(Runtime):
                 raise
             self._actors = []
             self._owns_ray = False
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+                self._folder = None
             self._ended.set()
 
     def _end(self) -> None:
@@ -192,8 +200,18 @@ class RayRuntime(Runtime):
                 ) from error
         else:
             ray_constants.ENABLE_RAY_CLUSTER = False  # keeps every port on the loopback interface
+            # A token of this process alone: Ray would keep one where others may read it.
+            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+            below = tempfile.gettempdir()
+            self._folder = tempfile.mkdtemp(
+                prefix="shuffle-sim-", dir=below if len(below) < _ROOM else "/tmp"
+            )  # 0700: sockets, logs and objects on disk
             ray.init(
-                address="local", include_dashboard=False, _node_ip_address="127.0.0.1", **common
+                address="local",
+                include_dashboard=False,
+                _node_ip_address="127.0.0.1",
+                _temp_dir=os.path.join(self._folder, "ray"),  # Ray opens its own to everybody
+                **common,
             )
         self._owns_ray = True
 

@@ -27,6 +27,7 @@ NAMES = (
     "certified",
     "simulate",
     "stopped",
+    "peer",
 )
 
 

@@ -86,7 +86,7 @@ def accuracy(splits: int, ridge: float = 0.003) -> None:
 
 def gradients(splits: int) -> None:
     """Passes over the rows until a certificate of 0.05 D."""
-    names = [name for name in SOLVERS if name not in ("sdca", "subgradient")]
+    names = [name for name in SOLVERS if name not in ("sdca", "subgradient", "extragradient")]
     names.remove("stochastic-subgradient")
     print("passes to a certificate of 0.05 D:", " ".join(names))
     for n, ridge in ((1000, 0.01), (1000, 0.001), (4000, 0.01)):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from protocols.central.optimiser import CentralOptimiser
-from protocols.problems.losses import Loss
+from protocols.problems.loss import Loss
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.privacy.mechanisms import L2Laplace

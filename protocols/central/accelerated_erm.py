@@ -7,92 +7,35 @@ schedule, and carried-centre clipping for the gradients.
 
 import math
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.central.accelerated_erm_plan import (
+    CENTERS,
+    MAX_PHASES,
+    AcceleratedPhase,
+    _planned,
+    sample_size,
+    smoothings,
+)
+from protocols.central.centered_mean import CenteredMean
 from protocols.central.optimiser import CentralOptimiser
 from protocols.central.outlier_removal import FriendlyGradient, FriendlyScore, Removal
-from protocols.optimisation.acceleration import AcceleratedState, Schedule, gap_of
-from protocols.optimisation.centring import Centring, Spread
+from protocols.optimisation.acceleration import AcceleratedState
+from protocols.optimisation.centring import NEAR
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.setting import Setting
 from protocols.problems.per_person import MeanGradient
 from protocols.problems.problem import Problem, demand, demand_bounded
 from shuffle_sim.arrays import Floats
-from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import Unit
-from shuffle_sim.errors import ParameterError, integer
+from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.mechanisms import Gaussian
 from shuffle_sim.privacy.trust import Trust
-from shuffle_sim.protocol.release import Release, Sensitivity, Statistic, Total
-
-CENTERS = ("carried", "fixed", "removed")
-MAX_PHASES, MAX_STAGES, GROWTH = 4, 6, 4.0
-_MOST_ROUNDS = 400
-_MAX_CONTRACTION = 0.7
-_COARSE, _FAIL = 8, 1e-3
-
-
-@dataclass(frozen=True)
-class CenteredMean(Statistic):
-    """The mean over persons of what a query asks, clipped to a radius; what is not finite is 0.
-
-    Attributes:
-        query: of each person, less the center.
-        radius: rho.
-        users: n_i.
-    """
-
-    query: MeanGradient
-    radius: float
-    users: int
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        """2 rho/n_i."""
-        proof = "two vectors of norm at most rho are at most 2 rho apart; one of n_i differs"
-        return Sensitivity(2 * self.radius / self.users, "l2", proof)
-
-    def __call__(self, total: Total, users: int) -> Floats:
-        """Shape (d,)."""
-        return total(self.part) / self.users
-
-    def part(self, rows: Floats) -> Floats:
-        """The sum over some persons."""
-        with np.errstate(all="ignore"):  # records may be anything
-            values = np.asarray(self.query(rows))
-        kept = np.where(np.isfinite(values).all(axis=1, keepdims=True), values, 0.0)
-        norms = np.hypot.reduce(kept, axis=1, keepdims=True)  # does not overflow
-        return np.asarray((kept * (self.radius / np.maximum(norms, self.radius))).sum(axis=0))
-
-
-@dataclass(frozen=True)
-class AcceleratedPhase:
-    """One phase: a ridge around the result before, and the stages that minimise.
-
-    Attributes:
-        cohort: its persons, of no other phase.
-        ridge: lambda_i.
-        schedules: one for each stage, each started at the result of the one before.
-        centring: of all its rounds; its coarse rounds come first.
-        mechanism: of each round.
-        removal: of outlying gradients, in place of clipping; None: they are clipped.
-    """
-
-    cohort: Cohort
-    ridge: float
-    schedules: tuple[Schedule, ...]
-    centring: Centring
-    mechanism: Gaussian
-    removal: Removal | None = None
-
-    @property
-    def rounds(self) -> int:
-        """Of the phase."""
-        return self.centring.coarse + sum(each.rounds for each in self.schedules)
+from shuffle_sim.protocol.release import Release
 
 
 @dataclass(frozen=True)
@@ -136,7 +79,11 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
 
     Attributes:
         phases: in order.
+        smoothing: beta of the Moreau envelope that they minimise; None: the loss itself, smooth.
     """
+
+    takes = ("phases", "center", "smoothing")
+    """How many; "carried" or "fixed" for clipping, "removed"; beta of the envelope."""
 
     unit = Unit.PERSON
 
@@ -148,6 +95,7 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
         privacy: Privacy,
         phases: tuple[AcceleratedPhase, ...],
         bound: float = math.inf,
+        smoothing: float | None = None,
     ) -> None:
         """Explicit parameters; `calibrated` chooses them.
 
@@ -155,9 +103,12 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
             ParameterError: phases of more persons than there are, or that share some.
         """
         demand(problem, privacy)
-        if not problem.smooth:
-            raise ParameterError("loss", problem.loss, "smooth")
+        if not problem.smooth and smoothing is None:
+            raise ParameterError("smoothing", smoothing, "given: the loss has kinks")
+        if smoothing is not None:
+            positive("smoothing", smoothing)
         self.problem, self.privacy, self.n = problem, privacy, integer("n", n)
+        self.smoothing = smoothing
         self.phases, self.bound, stop = phases, bound, 0
         for phase in phases:
             if phase.cohort.stop > n or phase.cohort.ranges[0][0] < stop:
@@ -170,6 +121,14 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
     def users(self) -> int:
         """Number of persons n."""
         return self.n
+
+    @property
+    def assumes(self) -> str:
+        """Of the bound; privacy assumes nothing."""
+        removed = any(phase.removal is not None for phase in self.phases)
+        carried = any(phase.centring.carried for phase in self.phases)
+        no_stop = "records of a person are i.i.d. and no guard stops"
+        return no_stop if removed else NEAR if carried else ""
 
     @property
     def gradients(self) -> int:
@@ -202,7 +161,7 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
         if state.phase == len(self.phases):
             return None
         phase = self.phases[state.phase]
-        query = MeanGradient(self.problem.loss, self._point(state), None, state.center)
+        query = MeanGradient(self.problem.loss, self._point(state), self.smoothing, state.center)
         removal = phase.removal
         if removal is not None:
             if not state.passed:
@@ -252,10 +211,11 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
 
         Args:
             n: persons.
-            problem: smooth, with its nominal number of records.
+            problem: with its nominal number of records; kinks are smoothed by the envelope.
             privacy: of the run; delta above 0.
             given: `phases`; `center`: "carried" or "fixed" for clipping, "removed" for the
-                friendly mean behind above-threshold. None: the clipping of the smallest bound.
+                friendly mean behind above-threshold; `smoothing` for kinks. What is not given is
+                that of the smallest bound, with clipping.
 
         Raises:
             ParameterError: what it does not take.
@@ -264,10 +224,8 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
         demand_bounded(problem)
         setting = Setting(n=n, problem=problem, privacy=privacy, trust=Trust.CENTRAL)
         choices = Choices(given)
-        for name in choices.given.keys() - {"phases", "center"}:
-            raise ParameterError(name, given[name], "left out: it takes phases and center")
-        if not problem.smooth:
-            raise ParameterError("loss", problem.loss, "smooth")
+        for name in choices.given.keys() - set(cls.takes):
+            raise ParameterError(name, given[name], f"left out: it takes {', '.join(cls.takes)}")
         count = choices["phases"]
         tried = range(1, MAX_PHASES + 1) if count is None else (integer("phases", count),)
         center = choices["center"]
@@ -276,18 +234,21 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
         centers = CENTERS[:2] if center is None else (center,)
         L, R, m = problem.objective_lipschitz, setting.distance, problem.records
         scale = L / R * (1 / math.sqrt(n * m) + math.sqrt(problem.d) / n)
+        beta = choices["smoothing"]
+        envelopes = smoothings(setting) if beta is None else [positive("smoothing", beta)]
+        bases = (np.geomspace(1e-2, 1e2, 13) * scale).tolist()
         best: tuple[float, tuple[AcceleratedPhase, ...]] = (math.inf, ())
-        for k in tried:
-            for base in np.geomspace(1e-2, 1e2, 13) * scale:
-                for each in centers:
-                    found = _planned(setting, k, float(base), each)
-                    if found is not None and found[0] < best[0]:
-                        best = found
+        smoothing = None
+        for k, base, each, envelope in product(tried, bases, centers, envelopes):
+            found = _planned(setting, k, base, each, envelope)
+            if found is not None and found[0] < best[0]:
+                best, smoothing = found, envelope
         if not best[1]:
             if center == "removed":  # says how many persons the margins take
                 Removal.calibrated(privacy, n, 1, 1.0)
             raise ParameterError("n", n, "larger: the center would be noise; or center fixed")
-        return cls(problem=problem, n=n, privacy=privacy, phases=best[1], bound=best[0])
+        own: dict[str, Any] = {"phases": best[1], "bound": best[0], "smoothing": smoothing}
+        return cls(problem=problem, n=n, privacy=privacy, **own)
 
     @classmethod
     def paper(cls, *, n: int, problem: Problem, privacy: Privacy, q: float = 0.2) -> Self:
@@ -308,117 +269,3 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
         if asked > size:
             raise ParameterError("n", n, f"larger: a step samples {asked:.3g} of {size} persons")
         return cls.calibrated(n=n, problem=problem, privacy=privacy)
-
-
-def sample_size(size: int, m: int, steps: float, privacy: Privacy) -> float:
-    """K_i as printed: 500 ln(n_i^2 m^2 e^eps/delta) (1/eps + n_i eps/sqrt(T_i ln(1/delta)))."""
-    epsilon, delta = privacy.epsilon, privacy.delta
-    log = math.log(size**2 * m**2 * math.exp(epsilon) / delta)
-    return 500 * log * (1 / epsilon + size * epsilon / math.sqrt(steps * math.log(1 / delta)))
-
-
-def _planned(
-    setting: Setting, count: int, base: float, center: str
-) -> tuple[float, tuple[AcceleratedPhase, ...]] | None:
-    """(bound, phases) with ridges base 4^i; None where a phase cannot work."""
-    problem, n = setting.problem, setting.n
-    L, m = problem.objective_lipschitz, problem.records
-    sizes = [n >> (at + 1) for at in range(count - 1)]
-    sizes.append(n - sum(sizes))
-    bound, before, start = 0.0, setting.distance**2, 0
-    phases = []
-    for at, size in enumerate(sizes):
-        ridge = base * GROWTH**at
-        strong = ridge + problem.ridge
-        near = min((L / strong) ** 2, problem.domain.diameter**2)
-        made = _phase(setting, Cohort.of(start, start + size), ridge, near, center)
-        if made is None:
-            return None
-        phase, left = made
-        bound += ridge / 2 * before + 2 * L**2 / (strong * size * m)
-        before, start = left, start + size
-        phases.append(phase)
-    return bound + L * math.sqrt(before), tuple(phases)
-
-
-def _phase(
-    setting: Setting, cohort: Cohort, ridge: float, near: float, center: str
-) -> tuple[AcceleratedPhase, float] | None:
-    """The phase, and a bound of the squared distance from its minimiser that it leaves."""
-    problem, size = setting.problem, cohort.size
-    strong, beta = ridge + problem.strong_convexity, problem.smoothness() + ridge
-    steps = math.ceil(math.sqrt(16 * beta / strong))
-    best: tuple[AcceleratedPhase, float] | None = None
-    if center == "removed":
-        return _removing(setting, cohort, ridge, near, steps)
-    for stages in range(1, MAX_STAGES + 1):
-        coarse = _COARSE if center == "carried" else 0
-        rounds = coarse + stages * steps
-        if rounds > _MOST_ROUNDS:
-            break
-        unit = setting.squared_noise(size, rounds) / problem.lipschitz**2
-        centring = _centring(setting, size, unit, coarse, beta, center)
-        if centring is None:
-            return None
-        spread, schedules, squared = Spread.tried(setting, Choices(), size)[1], [], near
-        bias = 0.0
-        if centring.carried:
-            bias = spread.bias(setting.privacy.epsilon, setting.privacy.delta, centring.limit)
-        t = np.arange(1.0, steps + 1)
-        for _ in range(stages):
-            R = math.sqrt(squared)
-            reach = min(problem.domain.diameter, 2 * R)
-            radii = centring.radii(4 * reach / (t[:-1] + 1))
-            sigma = math.sqrt(unit * float(t**2 @ radii**2 / (t @ t)))
-            schedules.append(Schedule(steps, beta, max(sigma, 1e-12), R))
-            gap = gap_of(steps, beta, sigma, R) + bias * problem.domain.diameter
-            squared = min(squared, 2 * gap / strong)
-        mechanism = Gaussian.calibrated(setting.privacy, rounds)
-        phase = AcceleratedPhase(cohort, ridge, tuple(schedules), centring, mechanism)
-        if best is None or squared < best[1]:
-            best = phase, squared
-    return best
-
-
-def _removing(
-    setting: Setting, cohort: Cohort, ridge: float, near: float, steps: int
-) -> tuple[AcceleratedPhase, float] | None:
-    """The same with the friendly mean; None where there are too few persons, or too many."""
-    problem, size = setting.problem, cohort.size
-    strong, beta = ridge + problem.strong_convexity, problem.smoothness() + ridge
-    apart = problem.spread * (1 + math.sqrt(2 * math.log(size / _FAIL)))
-    best: tuple[AcceleratedPhase, float] | None = None
-    for stages in range(1, MAX_STAGES + 1):
-        rounds = stages * steps
-        if rounds > _MOST_ROUNDS:
-            break
-        try:
-            removal = Removal.calibrated(setting.privacy, size, rounds, 2 * apart)
-        except ParameterError:
-            return best
-        noise = removal.mean.sensitivity * removal.mechanism.noise_multiplier
-        sigma, schedules, squared = math.sqrt(problem.d) * noise, [], near
-        for _ in range(stages):
-            R = math.sqrt(squared)
-            schedules.append(Schedule(steps, beta, sigma, R))
-            squared = min(squared, 2 * gap_of(steps, beta, sigma, R) / strong)
-        fixed = Centring.fixed(problem.lipschitz)
-        phase = AcceleratedPhase(cohort, ridge, tuple(schedules), fixed, removal.mechanism, removal)
-        if best is None or squared < best[1]:
-            best = phase, squared
-    return best
-
-
-def _centring(
-    setting: Setting, size: int, unit: float, coarse: int, beta: float, center: str
-) -> Centring | None:
-    """For a phase's rounds; None where the center would be noise."""
-    problem = setting.problem
-    if center == "fixed":
-        return Centring.fixed(problem.lipschitz)
-    spread = Spread.tried(setting, Choices(), size)[1]
-    a, tau = spread.contraction(unit, problem.d), spread.tau
-    if a >= _MAX_CONTRACTION or tau >= problem.lipschitz:
-        return None
-    limit = problem.lipschitz
-    return Centring(limit=limit, spread=tau, contraction=a, drift=beta, coarse=coarse)

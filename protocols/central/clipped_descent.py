@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from protocols.central.optimiser import CentralOptimiser
 from protocols.central.unbounded import bounded_moments, check_shape
 from protocols.optimisation.base import DivergedError
-from protocols.problems.losses import Loss
+from protocols.problems.loss import Loss
 from protocols.problems.moments import Moments
 from protocols.problems.problem import Problem, demand
 from protocols.problems.surrogates import clipped_gradients

@@ -18,7 +18,8 @@ from protocols.central.heavy_tails_plan import Noise, Phase, Setting, plan
 from protocols.central.optimiser import CentralOptimiser
 from protocols.central.unbounded import TIMING, bounded_moments, check_shape
 from protocols.problems.domains import Domain
-from protocols.problems.losses import LinearLoss, Loss
+from protocols.problems.linear_loss import LinearLoss
+from protocols.problems.loss import Loss
 from protocols.problems.problem import Problem, demand
 from protocols.problems.surrogates import clipped_gradients
 from shuffle_sim.arrays import Floats

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from protocols.central.optimiser import CentralOptimiser
 from protocols.optimisation.solver import demand_radius, minimise, solver_of
-from protocols.problems.losses import LinearLoss
+from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.objective import Objective, as_point
 from protocols.problems.risk import Risk
 from shuffle_sim.arrays import Floats

@@ -25,7 +25,8 @@ from protocols.central.minimum import (
 from protocols.optimisation.solver import minimise
 from protocols.problems.domains import RealSpace
 from protocols.problems.erm import erm
-from protocols.problems.losses import LinearLoss, Logistic
+from protocols.problems.linear_loss import LinearLoss
+from protocols.problems.losses import Logistic
 from protocols.problems.problem import Problem
 from protocols.problems.risk import Risk
 from shuffle_sim.arrays import Floats

@@ -6,7 +6,6 @@ the certificate in place of an expected gap, the sensitivity of the data part al
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,6 +21,7 @@ from protocols.central.minimum import (
     refuse,
     shown,
 )
+from protocols.central.output_bound import Bound, best_bound, noise_of
 from protocols.optimisation.solver import THETA
 from protocols.problems.adversarial import Budget, RobustRisk
 from protocols.problems.domains import L2Ball
@@ -29,77 +29,16 @@ from protocols.problems.multiclass import OneVsRestHinge
 from protocols.problems.one_vs_rest import OneVsRestRisk
 from protocols.problems.problem import Problem
 from protocols.problems.risk import Risk
+from protocols.problems.saddle import GroupRisk
 from protocols.problems.tilted import TiltedRisk
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, positive, real
 from shuffle_sim.privacy.bounds import paper
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace, Noise, RelaxedGamma
+from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace, Noise
 from shuffle_sim.protocol.release import Release
 
-NOISES = ("gamma", "relaxed-gamma", "gaussian")
-"""By name: pure l2-Laplace, its relaxation to (epsilon, delta), the analytic Gaussian."""
 _RIDGES = np.geomspace(1e-9, 1e3, 241)
-
-
-def noise_of(name: str, privacy: Privacy, d: int) -> Noise:
-    """The least noise of a kind for one release.
-
-    Raises:
-        ParameterError: an unknown name, or a Gaussian at delta 0.
-    """
-    if name not in NOISES:
-        raise ParameterError("noise", name, f"one of {', '.join(NOISES)}")
-    if name == "gaussian":
-        return Gaussian.calibrated(privacy)
-    if name == "gamma" or privacy.delta == 0:
-        return L2Laplace(privacy.epsilon, d)
-    # A little less, so that what the accountant rounds up stays below what was asked for.
-    return RelaxedGamma.calibrated(Privacy(privacy.epsilon * (1 - 1e-12), privacy.delta), d)
-
-
-@dataclass(frozen=True)
-class Bound:
-    """A proven bound of the expected excess, and what it takes.
-
-    Attributes:
-        excess: of the objective of the problem over its best point in the domain.
-        projected: whether the output is projected onto the domain.
-    """
-
-    excess: float
-    projected: bool
-
-
-def best_bound(
-    risk: Risk, n: int, noise: Noise, theta: float, ridge: float, population: bool
-) -> Bound:
-    """The least proven bound for a risk whose ridge is `ridge` and more, added for privacy.
-
-    Docs: theory, Output perturbation, "Excess risk". With S = (1 + 2 theta) D, R the domain's
-    radius and L, beta_0 of one row's loss: (risk.ridge - ridge) R^2/2 + the noise's part + alpha;
-    the noise's part is (L + ridge R) E||z|| projected, or L E||z|| + ridge/2 E||z||^2, or (beta_0 +
-    ridge)/2 E||z||^2 without a projection. In expectation over rows: L S more.
-    """
-    exact, _ = risk.sensitivity(n)
-    radius, shift = theta * exact, (1 + 2 * theta) * exact
-    mean, square = shift * noise.mean_norm(risk.d), noise.error(shift, risk.d) ** 2
-    slope, size = risk.lipschitz, risk.domain.radius
-    anywhere = risk.lipschitz_within(math.inf)
-    more = risk.ridge - ridge
-    fixed = (more * size**2 / 2 if more > 0 else 0.0) + population * slope * shift
-    near = size if math.isfinite(size) else risk.reach + radius
-    alpha = (slope + risk.ridge * near) * radius
-    if not risk.domain.bounded:
-        alpha = min(alpha, (risk.smoothness + risk.ridge) * radius**2 / 2)
-    found = [
-        Bound(fixed + anywhere * mean + ridge / 2 * square + alpha, False),
-        Bound(fixed + (risk.smoothness + ridge) / 2 * square + alpha, False),
-    ]
-    if risk.domain.bounded:
-        found.append(Bound(fixed + (slope + ridge * size) * mean + alpha, True))
-        found.append(Bound((slope + ridge * size) * risk.domain.diameter, True))
-    return min(found, key=lambda each: each.excess)
 
 
 class OutputPerturbation(OneRelease):
@@ -181,7 +120,7 @@ class OutputPerturbation(OneRelease):
             problem: loss, domain and ridge; over `RealSpace(d)` it must have a ridge.
             privacy: delta = 0 for pure differential privacy.
             ridge: in place of the problem's; None: the problem's, or chosen if that is 0.
-            noise: one of NOISES; None: the one of the least bound.
+            noise: one of NOISES; None: the one of the least bound among those in floating point.
             theta: the promised radius over D.
             solver: name, callable `solver(objective) -> w`, or a linear model of scikit-learn.
             population: whether the bound is of the expected loss of new rows.
@@ -292,7 +231,7 @@ class OutputPerturbation(OneRelease):
     def _noises(cls, privacy: Privacy) -> Iterator[str]:
         yield "gamma"
         if privacy.delta:
-            yield from NOISES[1:]
+            yield from ("relaxed-gamma", "gaussian")
 
     @classmethod
     def kept_ridge(cls, problem: Problem, ridge: float | None) -> float | None:
@@ -335,7 +274,7 @@ class TiltedERM(OutputPerturbation):
     (2 L/ridge) C/(n - 1 + C), C = e^(tilt * spread of the losses at one w).
     """
 
-    kind = TiltedRisk
+    kind, own_objective = TiltedRisk, True
 
     @classmethod
     def _own(cls, own: dict[str, Any]) -> dict[str, Any]:
@@ -350,10 +289,35 @@ class AdversarialERM(OutputPerturbation):
     Formal guarantee: as there, with the slopes of the perturbed rows.
     """
 
-    kind = RobustRisk
+    kind, own_objective = RobustRisk, True
 
     @classmethod
     def _own(cls, own: dict[str, Any]) -> dict[str, Any]:
         names = ("norm", "radius", "corners")
         budget = Budget(**{name: own.pop(name) for name in names if name in own})
         return {"budget": budget} | super()._own(own)
+
+
+class SaddleERM(OutputPerturbation):
+    """Output perturbation of the worst mixture of groups, a saddle problem; rows (x, y, group).
+
+    Parameters are those of `OutputPerturbation`, and `concavity` and `weights` of a `GroupRisk`;
+    the loss is a `Grouped`. Formal guarantee: as there, with the distance that both players allow.
+    """
+
+    kind = GroupRisk
+
+    @classmethod
+    def calibrated(
+        cls, *, solver: Any = "extragradient", population: bool = False, **given: Any
+    ) -> Self:
+        """As of `OutputPerturbation`, by extragradient."""
+        if population:
+            allowed = "False: the worst mixture's expected loss has no bound here"
+            raise ParameterError("population", population, allowed)
+        return super().calibrated(solver=solver, **given)
+
+    @classmethod
+    def _own(cls, own: dict[str, Any]) -> dict[str, Any]:
+        taken = {name: own.pop(name) for name in ("concavity", "weights") if name in own}
+        return taken | super()._own(own)

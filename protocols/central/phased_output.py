@@ -15,88 +15,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.central.deletion_stability import demand_range, printed
-from protocols.central.gathering import gathered
+from protocols.central.extension_minimiser import ExtensionMinimiser
 from protocols.central.optimiser import CentralOptimiser
 from protocols.central.places import Place
-from protocols.optimisation.solver import minimise
+from protocols.optimisation.centring import NEAR
 from protocols.problems.domains import L2Ball
-from protocols.problems.erm import erm
-from protocols.problems.extension import ExtendedERM, valid_records
-from protocols.problems.losses import Loss
-from protocols.problems.objective import Objective
 from protocols.problems.problem import Problem, demand, demand_bounded
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
-from shuffle_sim.data.persons import PersonRows
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy.bounds.gaussian import mu_of
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import Gaussian
-from shuffle_sim.protocol.release import Release, Sensitivity, Statistic, Total
+from shuffle_sim.protocol.release import Release
 
 MAX_PHASES, GROWTH, THETA = 8, 4.0, 0.005
 """Phases that are tried; by which factor the ridge grows; alpha as a share of the sensitivity."""
 FAIL = 1e-3
 _MAX_CONTRACTION, _MOST_RELEASES = 0.5, 6
-
-
-@dataclass(frozen=True)
-class ExtensionMinimiser(Statistic):
-    """argmin over K of mean_i h_i^{c,gamma} + (ridge/2) ||w - centre||^2, certified to alpha.
-
-    Records that the loss's constants do not hold for count as a fixed one.
-
-    Attributes:
-        loss: of a record.
-        place: K, an l2 ball.
-        ridge: lambda.
-        centre: of the ridge, (d,).
-        center: c, (d,).
-        gamma: slopes of a person's objective lie within it of c.
-        alpha: fixed before the data are looked at.
-        users: n.
-    """
-
-    loss: Loss
-    place: Place
-    ridge: float
-    centre: Floats
-    center: Floats
-    gamma: float
-    alpha: float
-    users: int
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        """2 gamma/(lambda n) + 2 alpha."""
-        proof = (
-            "two extensions differ by a 2 gamma-Lipschitz function, the mean by 1/n of it, and the "
-            "objective is lambda-strongly convex; both minimisers are computed to alpha"
-        )
-        exact = 2 * self.gamma / (self.ridge * self.users)
-        return Sensitivity(exact + 2 * self.alpha, "l2", proof)
-
-    def __call__(self, total: Total, users: int) -> Floats:
-        """Shape (d,)."""
-        d, columns = self.centre.size, self.loss.columns(self.centre.size)
-        rows = np.asarray(gathered(total), np.float64)
-        persons = [
-            valid_records(self.loss, d, PersonRows(row[None], columns).records) for row in rows
-        ]
-        ball = self.place.domain
-        assert isinstance(ball, L2Ball)
-        settings = self.ridge, ball, self.centre
-        wanted = ExtendedERM(self.loss, persons, *settings, self.center, self.gamma, self.alpha)
-
-        def plain(objective: Objective) -> Floats:
-            """Without the extension; it is the minimiser where nobody is outside."""
-            flat = erm(self.loss, np.concatenate(persons), *settings)
-            return minimise(flat, self.alpha / 4).point
-
-        equal = len({len(each) for each in persons}) == 1
-        solver = plain if equal else "agd"
-        return minimise(wanted, self.alpha, solver).point
 
 
 @dataclass(frozen=True)
@@ -177,6 +114,11 @@ class PhasedOutput(CentralOptimiser[PhaseState], ABC):
             return [Cohort.of(0, self.n)] * count
         edges = [0, *np.cumsum(_sizes(self.n, count)).tolist()]
         return [Cohort.of(low, high) for low, high in pairwise(edges)]
+
+    @property
+    def assumes(self) -> str:
+        """Of the bound; privacy assumes nothing."""
+        return NEAR if self.releases > 1 else ""
 
     @property
     def users(self) -> int:

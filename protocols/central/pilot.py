@@ -12,7 +12,7 @@ import numpy as np
 
 from protocols.central.heavy_tails_plan import Case, Clips, Phase, Setting, best_phases, cased
 from protocols.optimisation.tails import BINS, EDGES, Tails, bins_of
-from protocols.problems.losses import Loss
+from protocols.problems.loss import Loss
 from protocols.problems.moments import Moments
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import integer, positive

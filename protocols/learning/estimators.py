@@ -24,7 +24,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from protocols.optimisation.phases import Phased
 from protocols.optimisation.setting import NOISE_RATIO
 from protocols.problems.domains import L2Ball
-from protocols.problems.losses import Hinge, LinearLoss, Logistic, Loss
+from protocols.problems.linear_loss import LinearLoss
+from protocols.problems.loss import Loss
+from protocols.problems.losses import Hinge, Logistic
 from protocols.problems.multiclass import MultiClass, OneVsRestHinge, Softmax
 from protocols.problems.problem import Problem
 from protocols.problems.regression import Absolute, Huber, Pinball, Regression, Squared

@@ -18,7 +18,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from protocols.central.heavy_tails import HeavyTailedERM
 from protocols.problems.domains import L2Ball
-from protocols.problems.losses import Hinge, LinearLoss, Logistic
+from protocols.problems.linear_loss import LinearLoss
+from protocols.problems.losses import Hinge, Logistic
 from protocols.problems.moments import Moments
 from protocols.problems.problem import Problem
 from protocols.problems.regression import Absolute, Huber, Pinball, Regression, Squared

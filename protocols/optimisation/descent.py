@@ -14,7 +14,7 @@ import numpy as np
 
 from protocols.optimisation.solver import UncertifiedError
 from protocols.problems.domains import Domain
-from protocols.problems.losses import PROX_ERROR
+from protocols.problems.linear_loss import PROX_ERROR
 from protocols.problems.objective import UNIT
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, positive

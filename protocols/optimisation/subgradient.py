@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from protocols.problems.domains import Domain
-from protocols.problems.losses import LinearLoss, Loss
+from protocols.problems.linear_loss import LinearLoss
+from protocols.problems.loss import Loss
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.errors import ParameterError, positive
 

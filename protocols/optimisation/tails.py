@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.problems.losses import Loss
+from protocols.problems.loss import Loss
 from shuffle_sim.arrays import Floats
 
 EDGES = 2.0 ** (np.arange(-20, 21) / 2)

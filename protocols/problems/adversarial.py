@@ -13,7 +13,7 @@ import numpy as np
 import scipy
 
 from protocols.problems.domains import Domain
-from protocols.problems.losses import LinearLoss
+from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.objective import (
     UNIT,
     Kinked,

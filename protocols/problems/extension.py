@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from protocols.problems.domains import L2Ball
-from protocols.problems.losses import Loss
+from protocols.problems.loss import Loss
 from protocols.problems.objective import UNIT, Objective, gradient_rounding
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.errors import ParameterError, positive, real

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protocols.problems.losses import Loss
+from protocols.problems.loss import Loss
 from shuffle_sim.arrays import Floats, Values, dense
 from shuffle_sim.data.persons import PersonRows
 from shuffle_sim.protocol.base import Query

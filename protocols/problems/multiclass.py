@@ -8,13 +8,14 @@ sequential protocol still asks every user once.
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from protocols.problems.losses import Hinge, Linear, Loss
+from protocols.problems.loss import Loss
+from protocols.problems.losses import Hinge, Linear
 from shuffle_sim.arrays import Floats, Values
 from shuffle_sim.errors import WITHHELD, ParameterError, integer, positive
 
@@ -34,6 +35,7 @@ class MultiClass(Loss):
 
     classes: int
     features: float = 1.0
+    classification: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the ranges."""

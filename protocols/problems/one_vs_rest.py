@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from protocols.problems.domains import Domain, RealSpace
-from protocols.problems.erm import KinkedERM
+from protocols.problems.kinked_erm import KinkedERM
 from protocols.problems.losses import Hinge
 from protocols.problems.multiclass import OneVsRestHinge
 from protocols.problems.objective import Kinked, Objective

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from protocols.problems.domains import Domain
-from protocols.problems.losses import Loss
+from protocols.problems.loss import Loss
 from shuffle_sim.arrays import Floats, Values
 from shuffle_sim.errors import ParameterError, integer, positive, real
 from shuffle_sim.privacy.guarantee import Privacy

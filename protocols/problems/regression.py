@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protocols.problems.losses import LinearLoss, ramp
+from protocols.problems.linear_loss import LinearLoss
+from protocols.problems.losses import ramp
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import positive, real
 

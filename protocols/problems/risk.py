@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from protocols.problems.domains import Box, Domain, L2Ball, RealSpace, Simplex
 from protocols.problems.erm import demand_certificate, erm
-from protocols.problems.losses import Loss
+from protocols.problems.loss import Loss
 from protocols.problems.objective import Objective
 from protocols.problems.problem import Problem, minimiser_norm
 from shuffle_sim.arrays import Floats

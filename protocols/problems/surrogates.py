@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protocols.problems.losses import LinearLoss, Loss, MeanEstimation
+from protocols.problems.linear_loss import LinearLoss
+from protocols.problems.loss import Loss
+from protocols.problems.losses import MeanEstimation
 from shuffle_sim.arrays import Floats, Scaled, Values, dense
 from shuffle_sim.errors import ParameterError, positive
 

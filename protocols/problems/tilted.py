@@ -7,7 +7,8 @@ import numpy as np
 import scipy
 
 from protocols.problems.domains import Domain
-from protocols.problems.losses import LinearLoss, Loss
+from protocols.problems.linear_loss import LinearLoss
+from protocols.problems.loss import Loss
 from protocols.problems.objective import UNIT, Objective, gradient_rounding, mean_of_rows
 from protocols.problems.risk import Risk
 from shuffle_sim.arrays import Floats, dense

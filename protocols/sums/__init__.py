@@ -9,7 +9,8 @@ from protocols.sums.one_round import OneRoundSum
 from protocols.sums.planned import PlannedScalarSum, PlannedSum, PlannedVectorSum
 from protocols.sums.scalar_sum import ScalarSum
 from protocols.sums.single_message import SingleMessageRandomizer, SingleMessageSum
-from protocols.sums.split_mix import SplitAndMixSum, SplitAndMixVectorSum, SplitMixRandomizer
+from protocols.sums.split_mix import SplitMixRandomizer
+from protocols.sums.split_mix_sum import SplitAndMixSum, SplitAndMixVectorSum
 from protocols.sums.vector_sum import VectorSum
 
 __all__ = [

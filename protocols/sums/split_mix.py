@@ -10,36 +10,26 @@ generator.
 """
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocols.sums.encoding import (
-    MAGNITUDES,
     SumRandomizer,
     admitted,
     check_ball,
     opposite_ends,
     round_at_random,
 )
-from protocols.sums.one_round import OneRoundSum, Setting
 from shuffle_sim.arrays import Floats, Values, dense
 from shuffle_sim.errors import ParameterError, integer, positive, real
 from shuffle_sim.privacy.bounds import laplace
-from shuffle_sim.privacy.bounds.laplace import MIN_RATE, rho_zcdp
 from shuffle_sim.privacy.events import MIN_HONEST_SPLIT_MIX, SplitMixEvent
-from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.planner import honest_users
+from shuffle_sim.sampling import exact
+from shuffle_sim.sampling.chacha import ChaCha20
 from shuffle_sim.wire.messages import Alphabet, Messages, Tally
-
-SECURITY = 40
-ROUNDING = 1e-3
-"""Variance of the rounding, at its worst, over that of the noise: more steps cost log2 of their
-number in bits.
-"""
 
 
 def messages_for(security: float, modulus: int, honest: int) -> int:
@@ -120,6 +110,12 @@ class SplitMixRandomizer(SumRandomizer):
         self, users: int, shape: tuple[int, ...], rng: np.random.Generator
     ) -> NDArray[np.int64]:
         """The sum of `users` shares: a difference of negative binomials of shape users/planned."""
+        if isinstance(rng.bit_generator, ChaCha20):
+            size, rate = math.prod(shape), self.rate
+            first, second = (
+                exact.negative_binomial(users, self.planned, rate, size, rng) for _ in range(2)
+            )
+            return np.asarray((first - second).reshape(shape))
         success = -math.expm1(
             -self.rate
         )  # numpy asks for the probability of the outcome that ends the count
@@ -230,170 +226,3 @@ class SplitMixRandomizer(SumRandomizer):
         return SplitMixEvent(
             users, self.planned, self.rate, self.steps, self.messages, self.modulus, self.labels
         )
-
-
-def calibrated(
-    n: int,
-    d: int,
-    privacy: Privacy,
-    ends: tuple[float, float, float | None],
-    honest_fraction: float,
-    security: int,
-    rounding: float,
-) -> SplitMixRandomizer:
-    """The least noise that the honest users' shares alone keep private, in the fewest bits.
-
-    `ends` are the lower end, the width and the norm bound.
-
-    Raises:
-        ParameterError: too few users, or what cannot be reached.
-    """
-    honest = honest_users(honest_fraction, integer("n", n))
-    real("epsilon", privacy.epsilon, 1e-4, 64.0, closed=(True, True))
-    real("rounding", rounding, 0.0, 1.0)
-    # What the statistical security costs, (1 + e^epsilon) 2^-s in each coordinate, must leave
-    # nearly all of delta to the noise.
-    revealed = d * (1 + math.exp(privacy.epsilon))
-    security = max(
-        integer("security", security, 1, 256), math.ceil(math.log2(32 * revealed / privacy.delta))
-    )
-    left = privacy.delta - revealed * 2.0**-security
-    # The largest rate times shift that is private: in d dimensions by the pure or by the
-    # zero-concentrated bound.
-    reach = (
-        privacy.epsilon
-        if d == 1
-        else max(privacy.epsilon / math.sqrt(d), math.sqrt(2 * rho_zcdp(privacy.epsilon, left)))
-    )
-    least, most = (
-        max(1, math.ceil(reach * math.sqrt(n / (8 * rounding)))),
-        math.floor(reach / MIN_RATE - math.sqrt(d)),
-    )
-    # The modulus holds the sum and the noise on both sides of it, but for probability 2^-s.
-    room = n + 2 * math.ceil(n / honest) * (security + 2) * math.log(2) / reach
-    bits = math.ceil(math.log2(least * room + 1))
-    steps = min(math.floor((2**bits - 1) / room), most)
-    messages = messages_for(security, 2**bits, honest)
-    if least > most or bits > 52 or n * messages * 2**bits >= 2**63:
-        raise ParameterError(
-            "rounding",
-            rounding,
-            f"larger, or n smaller: {least} steps and sums of {bits} bits are too many",
-        )
-    rate = reach / (steps + math.sqrt(d) * (d > 1))
-    return SplitMixRandomizer(d, steps, 2**bits, messages, honest, rate, *ends)
-
-
-class _SplitAndMix(OneRoundSum):
-    """A sum by a `SplitMixRandomizer`."""
-
-    family, colour = "split and mix", "tab:green"
-    randomizer: SplitMixRandomizer
-
-    def __init__(
-        self,
-        *,
-        n: int,
-        randomizer: SplitMixRandomizer,
-        delta: float = 1e-6,
-        honest_fraction: float = 1.0,
-    ) -> None:
-        """Explicit parameters; `calibrate` chooses good ones."""
-        self.sensitivity = randomizer.width
-        super().__init__(n, randomizer, delta, honest_fraction)
-
-    @classmethod
-    def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[Setting]:
-        """As it is calibrated, for the default security."""
-        name = f"security 2^-{SECURITY}"
-        return [Setting(name, partial(cls.calibrate, **cls.size(n, d, privacy)))]
-
-    @property
-    def security(self) -> float:
-        """s: the messages tell no more than the sum, up to 2^-s in total variation a coordinate."""
-        return self.randomizer.event(self.honest).security
-
-
-class SplitAndMixSum(_SplitAndMix):
-    """The sum of n scalars in [0, upper] from m numbers modulo q a user; data of shape (n,).
-
-    Formal guarantee: exact accounting of the honest users' discrete Laplace shares, and (1 +
-    e^epsilon) 2^-s in delta for what the messages tell beside their sum
-    (docs/theory/split-and-mix.md).
-
-    Raises:
-        ParameterError: naming the parameter, its value and the allowed range.
-    """
-
-    scalar = True
-
-    @property
-    def upper(self) -> float:
-        """End of the range."""
-        return self.randomizer.width
-
-    @classmethod
-    def calibrate(
-        cls,
-        *,
-        n: int,
-        privacy: Privacy,
-        upper: float = 1.0,
-        honest_fraction: float = 1.0,
-        security: int = SECURITY,
-        rounding: float = ROUNDING,
-    ) -> "SplitAndMixSum":
-        """The least noise for the privacy asked for, in the fewest bits.
-
-        Args:
-            n: users.
-            privacy: of the release.
-            upper: end of the range.
-            honest_fraction: whose shares alone must be private.
-            security: s, at least; more is taken where delta needs it.
-            rounding: variance of the rounding, at its worst, over that of the noise.
-        """
-        ends = 0.0, real("upper", upper, *MAGNITUDES, closed=(True, True)), None
-        randomizer = calibrated(n, 1, privacy, ends, honest_fraction, security, rounding)
-        return cls(n=n, randomizer=randomizer, delta=privacy.delta, honest_fraction=honest_fraction)
-
-
-class SplitAndMixVectorSum(_SplitAndMix):
-    """The sum of n vectors in the l2 ball of radius norm_bound; data of shape (n, d).
-
-    Formal guarantee: as of `SplitAndMixSum`, the noise's by the least of its pure,
-    zero-concentrated and basic bounds.
-
-    Raises:
-        ParameterError: naming the parameter, its value and the allowed range.
-    """
-
-    @property
-    def d(self) -> int:
-        """Coordinates."""
-        return self.randomizer.labels
-
-    @classmethod
-    def calibrate(
-        cls,
-        *,
-        n: int,
-        d: int,
-        privacy: Privacy,
-        norm_bound: float = 1.0,
-        honest_fraction: float = 1.0,
-        security: int = SECURITY,
-        rounding: float = ROUNDING,
-    ) -> "SplitAndMixVectorSum":
-        """The least noise for the privacy, in the fewest bits; arguments as of `SplitAndMixSum`."""
-        bound = real("norm_bound", norm_bound, *MAGNITUDES, closed=(True, True))
-        randomizer = calibrated(
-            n,
-            integer("d", d),
-            privacy,
-            (-bound, 2 * bound, bound),
-            honest_fraction,
-            security,
-            rounding,
-        )
-        return cls(n=n, randomizer=randomizer, delta=privacy.delta, honest_fraction=honest_fraction)

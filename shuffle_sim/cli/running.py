@@ -17,6 +17,7 @@ from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.protocol.base import Protocol, Query
 from shuffle_sim.registry import registered
+from shuffle_sim.sampling.randomness import GENERATORS
 
 OnRound = Callable[[int, PrivacyLedger, Costs, Query], None]
 
@@ -30,6 +31,7 @@ class RunOptions:
     fidelity: str | None
     security: str
     sealing_seconds: float
+    generator: str = GENERATORS[0]
 
     @classmethod
     def of(
@@ -41,6 +43,7 @@ class RunOptions:
         security: str,
         sealing_seconds: float | None,
         round_timeout: float | None = None,
+        generator: str = GENERATORS[0],
     ) -> "RunOptions":
         """As the command line gives them.
 
@@ -57,7 +60,7 @@ class RunOptions:
         if round_timeout is not None:
             host.round_timeout = positive("round_timeout", round_timeout)
         limit = SEALING_SECONDS if sealing_seconds is None else sealing_seconds
-        return cls(host, workers, fidelity, security, limit)
+        return cls(host, workers, fidelity, security, limit, generator)
 
     def run(
         self,
@@ -81,6 +84,7 @@ class RunOptions:
             adversary=adversary,
             security=self.security,
             sealing_seconds=self.sealing_seconds,
+            generator=self.generator,
             checkpoint=checkpoint,
             resume=resume,
             on_round=on_round,

@@ -38,7 +38,7 @@ def counted(objective: ObjectiveT, tally: Tally) -> ObjectiveT:
 
         setattr(twin, name, asked)
 
-    for name in ("gradient", "value_and_gradient"):
+    for name in ("gradient", "value_and_gradient", "slopes"):
         count(name, lambda *args, **kwargs: 1.0)
     count("witness", lambda w, width: 3.0)  # a dual point, and two that are refined
     count("row_gradients", lambda w, rows: len(rows) / objective.n)

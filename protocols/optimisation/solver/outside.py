@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from protocols.problems.erm import LinearERM
 from protocols.problems.losses import Hinge, Logistic
 from protocols.problems.objective import Objective
 from protocols.problems.regression import Squared
+from protocols.problems.smooth_erm import LinearERM
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from protocols.optimisation.solver.certificate import certify
-from protocols.problems.erm import KinkedERM
+from protocols.problems.kinked_erm import KinkedERM
 from protocols.problems.objective import FiniteSum, Objective
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError

@@ -22,7 +22,8 @@ from protocols.optimisation.choices import Choices
 from protocols.optimisation.phases import Phased
 from protocols.optimisation.setting import Setting
 from protocols.problems.domains import Box, Intersection, L2Ball, Simplex
-from protocols.problems.losses import Hinge, Linear, LinearLoss, Logistic, MeanEstimation
+from protocols.problems.linear_loss import LinearLoss
+from protocols.problems.losses import Hinge, Linear, Logistic, MeanEstimation
 from protocols.problems.problem import Problem
 from protocols.problems.regression import Absolute, Squared
 from protocols.shuffle.acsa import ShuffleACSA

@@ -12,7 +12,8 @@ from protocols.comparison.baselines import Baseline
 from protocols.optimisation.acceleration import Schedule
 from protocols.optimisation.base import DivergedError
 from protocols.problems.domains import L2Ball
-from protocols.problems.losses import Linear, LinearLoss, Logistic, MeanEstimation
+from protocols.problems.linear_loss import LinearLoss
+from protocols.problems.losses import Linear, Logistic, MeanEstimation
 from protocols.problems.problem import Problem
 from protocols.shuffle.noisy_mean import NoisyMean
 from protocols.sums.vector_sum import VectorSum

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from protocols.problems.losses import Hinge, Linear, LinearLoss, Logistic, MeanEstimation
+from protocols.problems.linear_loss import LinearLoss
+from protocols.problems.losses import Hinge, Linear, Logistic, MeanEstimation
 from protocols.problems.problem import Gradient
 from protocols.problems.regression import Absolute, Huber, Pinball, Squared
 from shuffle_sim.arrays import dense

@@ -40,6 +40,8 @@ from shuffle_sim.attacks.inputs import LabelFlip
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import Unit
 from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.privacy.bounds.gaussian import delta_gdp, mu_of
+from shuffle_sim.privacy.mechanisms import Gaussian
 from shuffle_sim.protocol.adversary import Dropout
 from shuffle_sim.roles.users import admitted
 from shuffle_sim.wire.messages import Tally
@@ -262,6 +264,26 @@ def test_a_run_spends_what_was_asked_for_on_persons(kind):
     assert again.unit is Unit.PERSON
 
 
+def test_clipping_at_l_has_the_noise_of_item_level_privacy_with_groups():
+    """Groups of m at mu/m are at mu exactly: a record's sensitivity is m times smaller, its noise
+    multiplier m times larger. A center makes another mechanism of it.
+    """
+    n, m, rounds, L = 200, 20, 6, PROBLEM.lipschitz
+    mu = mu_of(PRIVACY.epsilon, PRIVACY.delta)
+    item = 2 * L / (n * m) * math.sqrt(rounds) / (mu / m)  # of one round
+    fixed = small(centring=Centring.fixed(L))
+    for protocol, same in ((fixed, True), (small(), False)):
+        twin = Baseline(protocol, "central")
+        state = twin.init()
+        for _ in range(5):
+            state = twin.update(state, np.full(D, 0.1))
+        release = twin.plan(state)
+        assert isinstance(release.mechanism, Gaussian)
+        noise = release.sensitivity.value * release.mechanism.noise_multiplier
+        assert (noise == pytest.approx(item, rel=1e-9)) == same
+    assert delta_gdp(1.0, m * (mu / m)) == pytest.approx(1e-6, rel=1e-6)
+
+
 def test_the_central_twin_draws_noise_for_each_rounds_own_radius():
     protocol = small()
     twin = Baseline(protocol, "central")
@@ -421,6 +443,22 @@ def test_what_is_not_of_persons_is_refused_before_anything_is_drawn():
     turned = CarryVectorSum(n=200, d=D, g=4.0, b=4, norm_bound=PROBLEM.lipschitz, rotation=1)
     with pytest.raises(ParameterError, match="rotation"):
         small(mean=NoisyMean(turned))
+
+
+def test_bounds_say_what_they_assume():
+    """A center assumes i.i.d. records; persons who answer again, more; privacy nothing."""
+    carried = Centring(limit=2.0, spread=0.4)
+    alone = Centring.fixed(PROBLEM.lipschitz)
+    assert "as stable as plain descent" in small(centring=carried).assumes
+    assert small(centring=alone).assumes == ""
+    assert Baseline(small(centring=carried), "central").assumes == small(centring=carried).assumes
+    problem = dataclasses.replace(PROBLEM, records=100)
+    batches = UserLevelACSA.calibrated(n=600, problem=problem, privacy=PRIVACY, batch=100)
+    assert "over the persons asked" not in batches.assumes
+    everybody = UserLevelACSA.calibrated(n=600, problem=problem, privacy=PRIVACY, rounds=8)
+    assert "over the persons asked" in everybody.assumes
+    phases = Phased(n=200, phases=[small(n=100, mean=mean_of(100, D, 2.0, 4, 3))] * 2)
+    assert phases.assumes == small().assumes
 
 
 def test_the_query_takes_its_center_away_and_nothing_else():

@@ -9,12 +9,8 @@ import numpy as np
 import pytest
 
 from protocols.sums.single_message import SingleMessageRandomizer, SingleMessageSum
-from protocols.sums.split_mix import (
-    SplitAndMixSum,
-    SplitAndMixVectorSum,
-    SplitMixRandomizer,
-    messages_for,
-)
+from protocols.sums.split_mix import SplitMixRandomizer, messages_for
+from protocols.sums.split_mix_sum import SplitAndMixSum, SplitAndMixVectorSum
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.auditing.audit import audit
 from shuffle_sim.auditing.conformance import (

@@ -14,7 +14,7 @@ from protocols.shuffle.sgd import ShuffleSGD
 from protocols.sums.binomial import BinomialRandomizer
 from protocols.sums.one_round import OneRoundSum
 from protocols.sums.single_message import SingleMessageSum
-from protocols.sums.split_mix import SplitAndMixSum
+from protocols.sums.split_mix_sum import SplitAndMixSum
 from shuffle_sim import ParameterError, Privacy, registry, run
 from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.cli.app import app

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from protocols import VectorSum
-from protocols.sums.split_mix import SplitAndMixSum, SplitMixRandomizer
+from protocols.sums.split_mix import SplitMixRandomizer
+from protocols.sums.split_mix_sum import SplitAndMixSum
 from shuffle_sim import ParameterError, run
 from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.auditing.conformance import LawError, check_pmf

@@ -1,0 +1,231 @@
+"""Convex losses of linear models, phi(<x, theta>, y); rows are the features x, then the label y.
+
+A loss of one's own: subclass `LinearLoss` as a frozen dataclass and write value, derivative, slope
+and curvature.
+"""
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.problems.loss import ROUNDING, Loss, refuse_rows
+from shuffle_sim.arrays import Floats, Scaled, Values
+from shuffle_sim.errors import ParameterError, positive
+from shuffle_sim.protocol.base import check_rows
+from shuffle_sim.sampling.kernels import margins_and_norms
+
+PROX_ERROR = 1e-12
+"""Of a clipped gradient of an envelope, as a share of the clip."""
+_NEWTON, _TOLERANCE = 60, 1e-14
+_GRID = 257
+_FAR = 1e3  # margins beyond are not tried where the domain is not bounded
+
+
+@dataclass(frozen=True)
+class LinearLoss(Loss):
+    """phi(<x, theta>, y) with ||x||_2 <= features.
+
+    All methods take arrays of margins <x, theta> and labels.
+
+    Attributes:
+        features: l2 bound of the features; infinite: none.
+    """
+
+    features: float = 1.0
+    classification: ClassVar[bool] = False
+    """Whether labels are -1 and +1; else they are real."""
+    twice_differentiable: ClassVar[bool] = False
+    """Whether phi has a second derivative everywhere, and `second` gives it."""
+    clipping_is_convex: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check the bound."""
+        if self.features != math.inf:
+            positive("features", self.features)
+
+    @abstractmethod
+    def value(self, margins: Floats, labels: Floats) -> Floats:
+        """phi."""
+
+    @abstractmethod
+    def derivative(self, margins: Floats, labels: Floats) -> Floats:
+        """A subgradient of phi in the margin."""
+
+    @abstractmethod
+    def slope(self, reach: float) -> float:
+        """The largest |derivative| over margins in [-reach, reach]; infinite if there is none."""
+
+    @abstractmethod
+    def curvature(self) -> float | None:
+        """The largest second derivative of phi; None if phi has kinks."""
+
+    def second(self, margins: Floats, labels: Floats) -> Floats | None:
+        """The second derivative of phi, where known: it makes `prox` faster."""
+        return None
+
+    def kink(self, labels: Floats) -> tuple[Floats, Floats, float, float] | None:
+        """(sign, place, low, high) where phi is max(low r, high r), r = sign margin - place.
+
+        None where it is not of that form; its minimisers can then not be certified, if it has
+        kinks.
+        """
+        return None
+
+    @property
+    def label_bound(self) -> float:
+        """Largest |y| allowed."""
+        return math.inf
+
+    def prox(self, margins: Floats, labels: Floats, squared_norms: Floats, beta: float) -> Floats:
+        """The factor c of x in the gradient of the Moreau envelope l_beta.
+
+        l_beta(theta) = min over theta' of l(theta') + (beta/2) ||theta' - theta||^2 is attained
+        along x, at theta - (c/beta) x with c in the subdifferential of phi at margin - c
+        ||x||^2/beta. c lies between 0 and the derivative at the margin. Newton's method inside that
+        bracket; bisection where phi has no second derivative or Newton would leave it.
+        """
+        step, end = squared_norms / beta, self.derivative(margins, labels)
+        return self._root(margins, labels, step, end, _TOLERANCE, _NEWTON)
+
+    def clipped_prox(
+        self, margins: Floats, labels: Floats, norms: Floats, beta: float, clip: float
+    ) -> Floats:
+        """The factor of `prox` clipped to +-clip/||x||, for rows of any length.
+
+        Sought inside the clip: absolute errors of `prox` would matter for long rows.
+        """
+        caps, squared = clip / np.maximum(norms, 1e-300), norms * norms
+        if type(self).prox is not LinearLoss.prox:
+            with np.errstate(over="ignore"):  # a ramp that is steep beyond doubles is a step
+                return np.clip(self.prox(margins, labels, squared, beta), -caps, caps)
+        step, c = squared / beta, np.clip(self.derivative(margins, labels), -caps, caps)
+        # Where the derivative is beyond the clip even after the step, the clip is the answer.
+        after = self.derivative(margins - step * c, labels)
+        inside = np.flatnonzero(after * np.sign(c) < np.abs(c))
+        tolerance = PROX_ERROR * np.minimum(caps, 1.0)
+        c[inside] = self._root(
+            margins[inside],
+            labels[inside],
+            step[inside],
+            c[inside],
+            tolerance[inside],
+            4 * _NEWTON,
+        )
+        return np.asarray(c)
+
+    def _root(
+        self,
+        margins: Floats,
+        labels: Floats,
+        step: Floats,
+        end: Floats,
+        tolerance: Floats | float,
+        attempts: int,
+    ) -> Floats:
+        """The c between 0 and `end` nearest to c = derivative(margin - step c)."""
+        low, high = np.minimum(end, 0.0), np.maximum(end, 0.0)
+        c = end / (1 + step * (self.curvature() or 0.0))
+        for attempt in range(attempts):
+            excess = c - self.derivative(margins - step * c, labels)  # grows with c
+            low, high = np.where(excess < 0, c, low), np.where(excess > 0, c, high)
+            done = np.abs(excess) <= tolerance
+            if np.all(done | (high - low <= tolerance)):
+                break
+            bend = None if attempt % 4 == 3 else self.second(margins - step * c, labels)
+            newton = c - excess / (1 + step * bend) if bend is not None else low
+            c = np.where(
+                done, c, np.where((newton > low) & (newton < high), newton, (low + high) / 2)
+            )
+        return np.asarray(c)
+
+    def verify(self, radius: float) -> None:
+        """Hold the stated constants against the loss itself, on a grid of margins.
+
+        The margins are those that ||theta|| <= radius allows.
+
+        Raises:
+            ParameterError: if it is not convex, or steeper or more curved than it states.
+        """
+        reach = min(self.features * radius, _FAR)
+        margins, bound = (
+            np.linspace(-reach, reach, _GRID),
+            1.0 if math.isinf(self.label_bound) else self.label_bound,
+        )
+        slope, curvature = self.slope(reach), self.curvature()
+        for label in (-1.0, 1.0) if self.classification else (-bound, 0.0, bound):
+            slopes = np.asarray(self.derivative(margins, np.full(_GRID, label)), np.float64)
+            rises = np.diff(slopes) / (margins[1] - margins[0])
+            slack = 1e-6 * (1 + float(np.abs(slopes).max(initial=0.0))) / reach
+            for bad, allowed in (
+                (~np.isfinite(slopes), "of finite derivative"),
+                (rises < -slack, "convex: its derivative must not fall"),
+                (np.abs(slopes) > slope * ROUNDING, f"no steeper than its slope, {slope:g}"),
+                (
+                    rises > (math.inf if curvature is None else curvature + slack),
+                    f"no more curved than {curvature}",
+                ),
+            ):
+                if bad.any():
+                    raise ParameterError(
+                        "loss",
+                        self,
+                        f"{allowed} (margin {margins[np.argmax(bad)]:g}, label {label:g})",
+                    )
+
+    def columns(self, d: int) -> int:
+        """d features and the label."""
+        return d + 1
+
+    def values(self, theta: Floats, rows: Floats) -> Floats:
+        """The loss of every row."""
+        return self.value(rows[:, :-1] @ theta, rows[:, -1])
+
+    def gradients(self, theta: Floats, rows: Floats, smoothing: float | None = None) -> Values:
+        """Multiples of the features."""
+        x, y = rows[:, :-1], rows[:, -1]
+        margins, norms = margins_and_norms(x, theta)
+        factors = (
+            self.derivative(margins, y)
+            if smoothing is None
+            else self.prox(margins, y, norms, smoothing)
+        )
+        return Scaled(x, factors, norms)
+
+    def lipschitz(self, radius: float) -> float:
+        """||x|| times the slope over the margins that ||theta|| <= radius allows."""
+        return self.features * self.slope(self.features * radius)
+
+    def smoothness(self) -> float | None:
+        """||x||^2 times the curvature."""
+        curvature = self.curvature()
+        if curvature is None or (curvature and math.isinf(self.features)):
+            return None
+        return self.features**2 * curvature if curvature else 0.0
+
+    def reach_norms(self, rows: Floats, radius: float) -> Floats:
+        """||x|| times the slope over the margins that the row allows."""
+        norms = np.hypot.reduce(rows[:, :-1], axis=1)
+        steepest = self.slope(math.inf)
+        if not math.isinf(steepest):
+            return np.asarray(norms * steepest)
+        return np.asarray(norms * np.array([self.slope(each * radius) for each in norms]))
+
+    def check(self, rows: NDArray[Any], d: int) -> None:
+        """Refuse features above the bound and labels of the wrong kind."""
+        check_rows(rows, (len(rows), self.columns(d)))
+        x, y = rows[:, :-1], rows[:, -1]
+        norms = np.sqrt(np.einsum("ij,ij->i", x, x, dtype=np.float64))
+        refuse_rows(
+            norms > self.features * ROUNDING,
+            f"features of l2 norm at most {self.features:g}",
+        )
+        if self.classification:
+            refuse_rows((y != 1) & (y != -1), "labelled -1 or +1 (last column)")
+        refuse_rows(
+            np.abs(y) > self.label_bound * ROUNDING,
+            f"labelled in [-{self.label_bound:g}, {self.label_bound:g}]",
+        )
