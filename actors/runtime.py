@@ -20,7 +20,7 @@ import ray
 from ray._private import ray_constants
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from actors.deadlines import LateError, kill, stopped, tree, within
+from actors.deadlines import LateError, kill, leave_at_exit, stopped, tree, within
 from actors.hosts import ACTORS
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import ParameterError, RoundAbortedError, ShuffleSimError
@@ -137,8 +137,7 @@ class RayRuntime(Runtime):
         self._shards, self._shufflers, self._analyzer = [], [], None
         with unbroken(second_wins=True):
             try:
-                # What is known to be stopped is not asked: a thread that waits for it in C++ may
-                # crash the process at its exit.
+                # What is known to be stopped is not asked.
                 if self._stopped():
                     raise LateError
                 within(_PROBE if self._silent else CLOSE_TIMEOUT, self._end)
@@ -187,6 +186,7 @@ class RayRuntime(Runtime):
                 with suppress(subprocess.TimeoutExpired):
                     each.process.wait(_PROBE)
         atexit.unregister(ray._private.worker.shutdown)
+        leave_at_exit()
 
     def _connect(self) -> None:
         if ray.is_initialized():
@@ -201,6 +201,7 @@ class RayRuntime(Runtime):
                     atexit.unregister(ray._private.worker.shutdown)
                     atexit.register(_kill_new, before)
                     _kill_new(before)
+                    leave_at_exit()
                 raise
 
     def _start(self) -> None:
