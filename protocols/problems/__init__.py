@@ -12,6 +12,7 @@ from protocols.problems.objective import FiniteSum, Kinked, Objective, gradient_
 from protocols.problems.per_person import MeanGradient, MeasuredGradient
 from protocols.problems.problem import Gradient, Problem
 from protocols.problems.regression import Absolute, Huber, Pinball, Regression, Squared
+from protocols.problems.saddle import Grouped, Saddle
 from protocols.problems.smooth_erm import ERM, LinearERM, SoftmaxERM
 from protocols.problems.surrogates import Surrogate
 from protocols.problems.weighted import Weighted
@@ -23,6 +24,7 @@ __all__ = [
     "Domain",
     "FiniteSum",
     "Gradient",
+    "Grouped",
     "Hinge",
     "Huber",
     "Intersection",
@@ -45,6 +47,7 @@ __all__ = [
     "Problem",
     "RealSpace",
     "Regression",
+    "Saddle",
     "Simplex",
     "Softmax",
     "SoftmaxERM",

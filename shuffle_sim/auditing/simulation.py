@@ -91,7 +91,8 @@ def simulate(
         most_failures: after so many it stops.
         on_run: called with the number of runs done.
         options: of `run`, in place of what a seed would choose: fidelity, security,
-            shuffler_shards, adversary, block_size and the like.
+            shuffler_shards, adversary, block_size and the like. With `placement` a driver that is
+            resumed may find roles together or apart.
 
     Raises:
         ParameterError: an option that a simulation sets itself.
@@ -158,6 +159,9 @@ class _Bench:
             workers = min(rng.choice((1, 2, 3)), self._protocol.users)
             resume = (folder / FILE).exists()
             how = options | {"workers": workers, "checkpoint": folder, "resume": resume}
+            if "placement" in options:  # each life of the driver has its own
+                together = {"placement": "together", "workers": options.get("shuffler_shards", 1)}
+                how |= together if rng.random() < 0.7 else {"placement": "apart"}
             try:
                 ended, ledger = self._ended(runtime=host, **how)
             except DriverKilledError:
@@ -167,7 +171,7 @@ class _Bench:
             if ledger is not None and not (storm and "attempts" in ended["end"]):
                 break
         came["windows"] += windows(history)
-        alone = self._left_alone(options)
+        alone = self._left_alone(options | {"placement": "apart"})
         found = [
             f"ended by {value}" if name == "end" else f"another {name} than left alone"
             for name, value in ended.items()

@@ -22,17 +22,26 @@ from shuffle_sim.errors import (
     positive,
 )
 from shuffle_sim.execution.checkpoint import Journal, RunIdentity, journal_of
-from shuffle_sim.execution.costs import CostMeter, Costs, chunks_on_wire, sealing, users_to_shuffler
+from shuffle_sim.execution.costs import (
+    CostMeter,
+    Costs,
+    chunks_on_wire,
+    routed_on_wire,
+    sealing,
+    users_to_shuffler,
+)
 from shuffle_sim.execution.curator import run_curator
 from shuffle_sim.execution.result import ReportCounts, Result, spending
 from shuffle_sim.execution.runtime import Exchange, Runtime
 from shuffle_sim.execution.setup import (
     SEALING_SECONDS,
     check_adversary,
+    check_placement,
     check_sealing_time,
     deployment_of,
     suited,
 )
+from shuffle_sim.execution.sizing import SizePlan, rehearsed, size_plan
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.protocol.base import Protocol
@@ -51,13 +60,14 @@ def run(
     data: Population | ArrayLike,
     *,
     runtime: str | Runtime = "inprocess",
-    workers: int = 1,
+    workers: int | str = 1,
     fidelity: str | None = None,
     seed: int | None = None,
     adversary: Adversary | None = None,
     block_size: int | None = None,
     kernel: str | None = None,
-    shuffler_shards: int = 1,
+    shuffler_shards: int | None = None,
+    placement: str = "apart",
     security: str = "none",
     sealing_seconds: float = SEALING_SECONDS,
     checkpoint: str | Path | None = None,
@@ -66,6 +76,7 @@ def run(
     limits: TaskLimits | None = None,
     generator: str = GENERATORS[0],
     on_round: Callable[[int, PrivacyLedger, Costs, Any], None] | None = None,
+    on_plan: Callable[[SizePlan], None] | None = None,
 ) -> Result:
     """Run `algorithm` on `data` (first axis: users).
 
@@ -80,7 +91,9 @@ def run(
         algorithm: what to run.
         data: the users' rows.
         runtime: "inprocess", "ray", another registered name, or a runtime.
-        workers: user shards (on Ray: actors).
+        workers: user shards (on Ray: actors). "auto": a rehearsal of the first blocks says how long
+            the run will take, and how many workers and which placement are fastest; `on_plan` is
+            told. Not with a checkpoint, which holds the number of shuffler shards.
         fidelity: "literal" (every message is sent and permuted), "counts" or "aggregate" (the same
             law, faster); by default literal up to 10^8 messages a round, then aggregate. The result
             says which.
@@ -92,7 +105,12 @@ def run(
         kernel: inner loops, "numpy" or "compiled" (extra `fast`); by default compiled for large
             rounds where it is installed. The result says which; both
             have one law, not the same bits.
-        shuffler_shards: into how many the shuffler of a literal run is split (on Ray: actors).
+        shuffler_shards: into how many the shuffler is split (on Ray: actors); by default one, or
+            where roles are together one for each worker.
+        placement: "apart": a process for each role, as far as the runtime has any; "together": each
+            worker carries a shard of users and a shard of the shuffler, the first one the analyzer,
+            too, and only what must crosses between workers. With as many shuffler shards both give
+            the same bits. Refused with a security mode: roles of one process have no secrets.
         security: "none"; "transport": every frame is signed by its sender and sealed to its
             recipient; "onion": every message is sealed to the analyzer and every user's bundle of
             them to the shuffler, which cannot read what it permutes. Keys are drawn from the
@@ -113,6 +131,7 @@ def run(
             without a seed: with it, split and mix draws its noise exactly, from integers.
         on_round: called after each round with its index, the ledger and the costs so far, and what
             was asked; also after those replayed.
+        on_plan: with workers "auto", called with what was planned before the run.
 
     Raises:
         ParameterError: for bad parameters or data, before any actor starts.
@@ -130,10 +149,9 @@ def run(
     host = runtime if isinstance(runtime, Runtime) else registered("runtime", runtime)()
     if round_timeout is not None:
         host.round_timeout = positive("round_timeout", round_timeout)
-    if integer("workers", workers, 1) > algorithm.users:
-        raise ParameterError("workers", workers, f"at most the number of users ({algorithm.users})")
+    workers, auto = _workers(algorithm, workers, placement, shuffler_shards, checkpoint)
     if isinstance(algorithm, CentralAlgorithm):
-        _check_central(adversary, fidelity, kernel, shuffler_shards, security)
+        _check_central(adversary, fidelity, kernel, shuffler_shards, security, placement)
         return run_curator(
             algorithm,
             data,
@@ -149,6 +167,7 @@ def run(
     protocol, population = algorithm, suited(algorithm, data)
     if adversary is not None and not isinstance(adversary, Adversary):
         raise ParameterError("adversary", adversary, "None or an Adversary")
+    host.placement = placement
     deployment, literal_size = deployment_of(
         protocol,
         fidelity,
@@ -156,11 +175,13 @@ def run(
         adversary,
         block_size,
         kernel,
-        shuffler_shards,
+        check_placement(placement, workers, shuffler_shards, security),
         security,
         limits,
         generator,
     )
+    if auto:
+        workers, deployment = _sized(host, deployment, population, on_plan)
     if security == "onion":
         check_sealing_time(deployment, workers, sealing_seconds)
     check_adversary(adversary, protocol, population)
@@ -219,7 +240,8 @@ def run(
         kernel=deployment.kernel,
         runtime=host.name,
         workers=workers,
-        shuffler_shards=shuffler_shards,
+        shuffler_shards=deployment.shuffler_shards,
+        placement=host.placement,
         seed=seed,
         ledger=ledger,
         security=security,
@@ -244,12 +266,62 @@ def _checked(protocol: Protocol[Any], deployment: Deployment, plan: PlannedRound
     return checked_event(plan.event, sent.randomizer, sent.cohort, protocol.honest_fraction)
 
 
+def _workers(
+    algorithm: Protocol[Any] | CentralAlgorithm[Any],
+    workers: int | str,
+    placement: str,
+    shuffler_shards: int | None,
+    checkpoint: object,
+) -> tuple[int, bool]:
+    """How many workers, and whether that is still to be planned.
+
+    Raises:
+        ParameterError: more than users; or "auto" with what it chooses, or would have to keep.
+    """
+    if workers != "auto":
+        number = integer("workers", workers, 1)
+        if number > algorithm.users:
+            allowed = f"at most the number of users ({algorithm.users})"
+            raise ParameterError("workers", number, allowed)
+        return number, False
+    chosen = {"placement": None if placement == "apart" else placement}
+    for name, value in (chosen | {"shuffler_shards": shuffler_shards}).items():
+        if value is not None:
+            raise ParameterError(name, value, "left out with workers auto, which chooses it")
+    if checkpoint is not None:
+        allowed = "a number with a checkpoint: it holds the shuffler shards that auto would choose"
+        raise ParameterError("workers", "auto", allowed)
+    return 1, isinstance(algorithm, Protocol)
+
+
+def _sized(
+    host: Runtime,
+    deployment: Deployment,
+    population: Population,
+    on_plan: Callable[[SizePlan], None] | None,
+) -> tuple[int, Deployment]:
+    """The planned number of workers, and the deployment with as many shuffler shards."""
+    together, speed = deployment.security == "none", rehearsed(deployment, population)
+    plan = size_plan(speed, deployment.protocol, host.cores(), together=together)
+    if on_plan is not None:
+        on_plan(plan)
+    host.placement = plan.placement
+    shards = plan.workers if plan.placement == "together" else 1
+    return plan.workers, replace(deployment, shuffler_shards=shards)
+
+
 def _check_central(
-    adversary: object, fidelity: object, kernel: object, shuffler_shards: int, security: str
+    adversary: object,
+    fidelity: object,
+    kernel: object,
+    shuffler_shards: int | None,
+    security: str,
+    placement: str,
 ) -> None:
     """Refuse the options of messages, where a curator takes the data themselves."""
     given = {"adversary": adversary, "fidelity": fidelity, "kernel": kernel}
     given["shuffler_shards"] = None if shuffler_shards == 1 else shuffler_shards
+    given["placement"] = None if placement == "apart" else placement
     given["security"] = None if security == "none" else security
     for name, value in given.items():
         if value is not None:
@@ -273,14 +345,14 @@ def _meter(
         counted=(record.bytes_in, record.bytes_routed, record.bytes_out),
         formula=(
             users_to_shuffler(randomizer, cohort, block_size, deployment.security),
-            chunks_on_wire(randomizer, Counter(record.routed), deployment.security),
+            routed_on_wire(randomizer, Counter(record.routed), deployment.security),
             chunks_on_wire(randomizer, chunks, deployment.security),
         ),
         literal=literal,
         checked=exchange.users.corrupted == 0,
         broadcast=len(broadcast),
         sealing=sealing(
-            randomizer, cohort, block_size, Counter(record.routed) + chunks, deployment.security
+            randomizer, cohort, block_size, Counter(record.routed), chunks, deployment.security
         ),
     )
     found, messages = exchange.analyzer, sum(record.chunks) * randomizer.alphabet.width

@@ -169,8 +169,10 @@ def _round(spec: RoundSpec, index: int, security: str, block_size: int) -> list[
     payload = -(-users * randomizer.report_bits // 8)
     sent = users_to_shuffler(randomizer, spec.cohort, block_size, security)
     viewed = chunks_on_wire(randomizer, chunks, security)
-    seals = [sealing(randomizer, spec.cohort, block_size, Counter(), security)]
-    seals.append(sealing(randomizer, spec.cohort, block_size, chunks, security) - seals[0])
+    seals = [sealing(randomizer, spec.cohort, block_size, Counter(), Counter(), security)]
+    seals.append(
+        sealing(randomizer, spec.cohort, block_size, Counter(), chunks, security) - seals[0]
+    )
     public = spec.broadcast()
     frame = len(
         Frame(Kind.ROUND, Context.of_broadcast(bytes(16), index, public), 0, 0, public).tobytes()

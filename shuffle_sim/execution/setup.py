@@ -21,6 +21,7 @@ from shuffle_sim.sampling.kernels import available
 from shuffle_sim.sampling.randomness import GENERATORS, check_generator, entropy_of
 from shuffle_sim.wire.sealing import sealing_time
 
+PLACEMENTS = ("apart", "together")
 _BLOCKS = 16
 _MOST_SUMS = 128  # blocks that send one sum each: more would only be more to read
 _LARGEST_BLOCK = {
@@ -117,9 +118,7 @@ def deployment_of(
             raise ParameterError("kernel", kernel, allowed)
         kernel = "numpy"
     kernel = available(kernel, first.cohort.size * values)
-    if integer("shuffler_shards", shuffler_shards, 1, 1024) > 1 and fidelity != "literal":
-        allowed = f"1 at {fidelity} fidelity, where no messages are simulated to be shuffled"
-        raise ParameterError("shuffler_shards", shuffler_shards, allowed)
+    integer("shuffler_shards", shuffler_shards, 1, 1024)
     task = secrets.token_bytes(16)
     return Deployment(
         protocol=protocol,
@@ -134,6 +133,27 @@ def deployment_of(
         agreed=task_of(protocol, limits),
         generator=generator,
     ), literal_size
+
+
+def check_placement(
+    placement: str, workers: int, shuffler_shards: int | None, security: str
+) -> int:
+    """The number of shuffler shards.
+
+    Raises:
+        ParameterError: unknown, or roles together where they must be apart.
+    """
+    if placement not in PLACEMENTS:
+        raise ParameterError("placement", placement, f"one of {', '.join(PLACEMENTS)}")
+    if placement == "apart":
+        return 1 if shuffler_shards is None else shuffler_shards
+    if security != "none":
+        allowed = f"apart with security {security}: a shuffler beside users has no secret from them"
+        raise ParameterError("placement", placement, allowed)
+    if shuffler_shards not in (None, workers):
+        allowed = f"{workers}, one for each worker, where roles are together"
+        raise ParameterError("shuffler_shards", shuffler_shards, allowed)
+    return integer("workers", workers, 1, 1024)
 
 
 def suited(protocol: Protocol[Any], data: Population | ArrayLike) -> Population:

@@ -14,15 +14,19 @@ import random
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from shuffle_sim.errors import ParameterError, ShuffleSimError, integer
 from shuffle_sim.execution.history import History
 from shuffle_sim.execution.runtime import ATTEMPTS, HostLostError, Runtime
-from shuffle_sim.roles import Deployment
+from shuffle_sim.roles import Deployment, Station
 
 MESSAGES = frozenset(
-    ("answer", "collect", "accept", "shuffle", "release", "view", "receive", "conclude")
+    (
+        *("answer", "collect", "accept", "shuffle", "release", "view", "receive", "conclude"),
+        *("gather", "deliver", "whole"),  # of a station
+    )
 )
 """Methods that may come again at any later time: their arguments name the round.
 
@@ -148,6 +152,8 @@ class SimRuntime(Runtime):
         if isinstance(first, Deployment) and first.adversary is not None:
             first = replace(first, adversary=copy.deepcopy(first.adversary))
         host = _Host(role(first, *rest))
+        if isinstance(host.role, Station):  # what its roles exchange is seen, too
+            host.role.watch = partial(self.history.note, self._deployment)
         self._hosts.append(host)
         return host
 
@@ -260,7 +266,8 @@ class SimRuntime(Runtime):
         call.many = [_value(each) for each in call.many]
         together = [call.many] if call.many else []
         value = getattr(call.host.role, call.method)(*call.arguments, *together)
-        self.history.note(self._deployment, call.method, call.arguments, value)
+        if not isinstance(call.host.role, Station):
+            self.history.note(self._deployment, call.method, call.arguments, value)
         return value
 
     def _again(self, call: _Call) -> None:

@@ -18,6 +18,7 @@ from shuffle_sim.roles.records import (
 )
 from shuffle_sim.roles.reports import count_type, read_reports
 from shuffle_sim.roles.shuffler import Shuffler
+from shuffle_sim.roles.station import Station
 from shuffle_sim.roles.users import UserShard
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "ShardRecord",
     "ShuffleRecord",
     "Shuffler",
+    "Station",
     "UserShard",
     "ViewRecord",
     "count_type",

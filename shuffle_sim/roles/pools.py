@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from shuffle_sim.arrays import Buffer
 from shuffle_sim.errors import FrameError
 from shuffle_sim.protocol.randomizer import Randomizer
-from shuffle_sim.roles.reports import read_sums
+from shuffle_sim.roles.reports import read_ones, read_sums
 from shuffle_sim.sampling.shuffling import arrange, permuted, share_out
 from shuffle_sim.wire.messages import Alphabet, Messages, Tally
 
@@ -58,6 +58,10 @@ class MessagePool(ABC):
         """
         return b"".join([self.chunk_sizes[index].to_bytes(SIZE, "big"), *self._chunk(index, rng)])
 
+    def routed(self, index: int, rng: np.random.Generator) -> bytes:
+        """One of the chunks as it goes to another shard, which permutes it again."""
+        return self.chunk(index, rng)
+
     def places(self, index: int) -> slice:
         """Of the messages of a chunk under each label, after they were permuted."""
         return slice(self._starts[index], self._starts[index + 1])
@@ -94,10 +98,16 @@ class BitPool(MessagePool):
         self.size += reports.reports * reports.per_label
 
     def take(self, payload: bytes) -> None:
-        """Count the ones."""
-        size, ones = read_view_chunk(payload, self.randomizer)
-        self._ones += ones
+        """Add the ones."""
+        size, rest = parted(payload)
+        room = size * np.diff(self.randomizer.alphabet.edges)
+        self._ones += read_ones(rest, room)
         self.size += size
+
+    def routed(self, index: int, rng: np.random.Generator) -> bytes:
+        """How many ones there are under each label: their order is drawn where they are viewed."""
+        size = self.chunk_sizes[index].to_bytes(SIZE, "big")
+        return size + self._chunks[:, index].astype("<i8").tobytes()
 
     def _permute(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
         columns = np.diff(self.randomizer.alphabet.edges)
@@ -168,15 +178,20 @@ class TallyPool(MessagePool):
         self._sums += sums
         self.size += size
 
+    def shares(self, shards: int, rng: np.random.Generator) -> list[int]:
+        """All for the first shard: sums are in no order."""
+        return [self.size] + [0] * (shards - 1)
+
     def view(self) -> list[int]:
         """One chunk for the whole pool."""
-        return [self.size]
+        return [self.size] * (self.size > 0)
 
     def _permute(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
         pass
 
     def _chunk(self, index: int, rng: np.random.Generator) -> list[Buffer]:
-        return [self._sums.astype("<i8").tobytes()]
+        sums = self._sums if self.chunk_sizes[index] else 0 * self._sums
+        return [sums.astype("<i8").tobytes()]
 
 
 def pool_of(randomizer: Randomizer, fidelity: str) -> MessagePool:

@@ -71,6 +71,18 @@ def read_sums(payload: Buffer, randomizer: Randomizer, reports: int) -> NDArray[
     return sums.astype(np.int64)
 
 
+def read_ones(payload: Buffer, room: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Ones among so many one-bit messages under each label.
+
+    Raises:
+        FrameError: `wrong-length`, or `count-out-of-range` if there are more than messages.
+    """
+    ones = _integers(payload, "<u8", len(room))
+    if (ones > room.astype(np.uint64)).any():
+        raise FrameError("count-out-of-range", "more ones than messages")
+    return ones.astype(np.int64)
+
+
 def _integers(payload: Buffer, dtype: str, size: int) -> NDArray[np.integer]:
     if len(payload) != size * np.dtype(dtype).itemsize:
         raise FrameError("wrong-length", f"{len(payload)} bytes for {size} integers")

@@ -80,7 +80,7 @@ class Shuffler(Keyed):
         place = self._shard << 16 | now.parts
         rng = self._deployment.stream(now.context.round, Role.ROUTER, self._shard << 32 | now.parts)
         arrived.cut(arrived.shares(shards, rng), rng)
-        chunks = [arrived.chunk(target, rng) for target in range(shards)]
+        chunks = [arrived.routed(target, rng) for target in range(shards)]
         now.pool.take(chunks[self._shard])
         frames = [
             self._closed(

@@ -16,11 +16,12 @@ from protocols.shuffle.noisy_mean import NoisyMean
 from shuffle_sim import ParameterError, run
 from shuffle_sim.auditing.simulation import simulate
 from shuffle_sim.errors import RoundAbortedError
+from shuffle_sim.execution import runtime
 from shuffle_sim.execution.checkpoint import Checkpoint
 from shuffle_sim.execution.history import Event, History, violations
 from shuffle_sim.execution.simulated import Faults, SimRuntime
 from shuffle_sim.protocol.adversary import Dropout
-from shuffle_sim.roles import Analyzer, Shuffler, UserShard
+from shuffle_sim.roles import Analyzer, Shuffler, Station, UserShard
 from shuffle_sim.wire.frames import Kind, split_frames
 
 USERS = 6
@@ -63,12 +64,34 @@ def test_nothing_comes_of_faults_but_time(case, seeds):
     assert kinds <= set(report.faults)
 
 
-@pytest.mark.full
-def test_a_thousand_seeds_reach_the_window_between_release_and_delivery():
-    """10^4 take two minutes of one core: `python -m benchmarks.simulate --seeds 10000`."""
-    report = part(10_000, 11_008)
+@pytest.mark.parametrize("case", ["descent", "moved messages", "users that remember"])
+def test_nothing_comes_of_faults_where_roles_are_together_but_time(case):
+    report = failures(case, range(60), placement="together")
     assert report.passed, report.failures[0]
-    assert (report.runs, report.faults["windows"] > 100) == (1008, True)
+    assert {"duplicate", "lose", "kill", "isolate", "driver", "resumed"} <= set(report.faults)
+
+
+class Hasty(Station):
+    """Answers a round again with fresh noise after it was put back."""
+
+    def renew(self, last, over):
+        entropy = self._deployment.entropy + (last is not None)
+        self._users._deployment = replace(self._deployment, entropy=entropy)
+        super().renew(last, over)
+
+
+def test_a_station_that_draws_anew_is_found(monkeypatch):
+    monkeypatch.setattr(runtime, "Station", Hasty)
+    report = failures("descent", range(200), placement="together")
+    assert not report.passed
+
+
+@pytest.mark.full
+def test_five_hundred_seeds_reach_the_window_between_release_and_delivery():
+    """10^4 take 150 s of one core: `python -m benchmarks.simulate --seeds 10000`."""
+    report = part(10_000, 10_512)
+    assert report.passed, report.failures[0]
+    assert (report.runs, report.faults["windows"] > 50) == (512, True)
 
 
 @pytest.mark.slow
@@ -138,6 +161,14 @@ class UncheckedShuffler(Shuffler):
         return super().collect(broadcast, batches)
 
 
+class LosingShuffler(Shuffler):
+    """Its second shard says of a later round that it has a frame less than it has."""
+
+    def release(self, broadcast, records):
+        record = super().release(broadcast, records)
+        return replace(record, chunks=record.chunks[: -self._shard * self._released or None])
+
+
 class StaleShard(UserShard):
     """Put back in the middle of a run, it answers what was asked when it was put there."""
 
@@ -177,6 +208,7 @@ ERRORS = {
     "redraw on retry": (Redrawing, "descent", "different contents"),
     "double count": (planted(Analyzer, TwiceCountingAnalyzer), "descent", "another value"),
     "double count of messages": (planted(Shuffler, UncheckedShuffler), "descent", "ended by"),
+    "lost frame": (planted(Shuffler, LosingShuffler), "descent", "no view was read"),
     "lost report": (planted(UserShard, ForgetfulShard), "descent", "another|ended by"),
     "stale broadcast": (planted(UserShard, StaleShard), "descent", "cohort|not charged|not-agreed"),
     "stale state": (ForgettingRuntime, "descent", "another value|ended by"),

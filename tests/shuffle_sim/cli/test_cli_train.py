@@ -179,16 +179,26 @@ def test_the_model_file_scores_as_printed_on_the_table_s_own_units(printed, tmp_
     )
 
 
-@pytest.mark.parametrize("mechanism", ["output", "objective", "gibbs"])
-def test_a_curator_trains_by_one_release(printed, train, mechanism):
+@pytest.mark.parametrize(
+    ("mechanism", "ridge"),
+    [
+        ("output", "0.01"),
+        ("objective", "0.01"),
+        ("gibbs", "0.01"),
+        ("exponential-mechanism", "0.05"),
+        ("tilted-erm", "0.05"),
+        ("adversarial-erm", "0.02"),
+    ],
+)
+def test_a_curator_trains_by_one_release(printed, train, mechanism, ridge):
     asked = "--table", "breast-cancer", "--trust", "central", "--mechanism", mechanism
-    found = printed(*asked, "--ridge", "0.01", "--seed", "7")
+    found = printed(*asked, "--ridge", ridge, "--seed", "7")
     assert found["trust"] == "central"
     assert 0.9 < found["privacy"]["epsilon"] <= 1.0
     assert found["protocol"]["rounds"] == 1
     assert found["protocol"]["excess_bound"] > 0
     assert found["payload_bits_per_user"] == 0
-    code, output, errors = train(*asked, "--ridge", "0.01", "--seed", "7")
+    code, output, errors = train(*asked, "--ridge", ridge, "--seed", "7")
     assert (code, errors) == (0, "")
     assert "a trusted curator" in output
     assert "messages" not in output
