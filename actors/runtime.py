@@ -20,7 +20,7 @@ import ray
 from ray._private import ray_constants
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from actors.deadlines import LateError, kill, stopped, tree, within
+from actors.deadlines import LateError, kill, leave_at_exit, stopped, tree, within
 from actors.hosts import ACTORS
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import ParameterError, RoundAbortedError, ShuffleSimError
@@ -137,6 +137,9 @@ class RayRuntime(Runtime):
         self._shards, self._shufflers, self._analyzer = [], [], None
         with unbroken(second_wins=True):
             try:
+                # What is known to be stopped is not asked.
+                if self._stopped():
+                    raise LateError
                 within(_PROBE if self._silent else CLOSE_TIMEOUT, self._end)
             except LateError:
                 self._abandon(started)
@@ -157,6 +160,15 @@ class RayRuntime(Runtime):
         if self._owns_ray:
             shut_down()
 
+    def _stopped(self) -> list[str]:
+        """Which kinds of processes are stopped, of the Ray that was started here."""
+        node: Any = ray._private.worker._global_node if self._owns_ray else None
+        return [
+            kind
+            for kind, many in (list(node.all_processes.items()) if node is not None else ())
+            if any(stopped(each.process.pid) for each in many)
+        ]
+
     def _started(self) -> set[int]:
         """The processes of the Ray that was started here, and theirs."""
         node = ray._private.worker._global_node if self._owns_ray else None
@@ -174,6 +186,7 @@ class RayRuntime(Runtime):
                 with suppress(subprocess.TimeoutExpired):
                     each.process.wait(_PROBE)
         atexit.unregister(ray._private.worker.shutdown)
+        leave_at_exit()
 
     def _connect(self) -> None:
         if ray.is_initialized():
@@ -182,10 +195,13 @@ class RayRuntime(Runtime):
         with unbroken(second_wins=True), _without_handlers():  # half a Ray could not be ended
             try:
                 within(None, self._start, until=self._ended)
-            except KeyboardInterrupt:  # the second Ctrl-C: no Ray is to come of it any more
-                atexit.unregister(ray._private.worker.shutdown)
-                atexit.register(_kill_new, before)
-                _kill_new(before)
+            except BaseException as error:
+                self._ended.set()
+                if isinstance(error, KeyboardInterrupt):  # the second Ctrl-C: no Ray is to come
+                    atexit.unregister(ray._private.worker.shutdown)
+                    atexit.register(_kill_new, before)
+                    _kill_new(before)
+                    leave_at_exit()
                 raise
 
     def _start(self) -> None:
@@ -243,10 +259,8 @@ class RayRuntime(Runtime):
         """Name who is waited for, and end it."""
         waited = f"no answer for {self.round_timeout:g} s"
         self._silent = True  # until it has answered
-        node: Any = ray._private.worker._global_node
-        for kind, many in list(node.all_processes.items()) if node is not None else ():
-            if any(stopped(each.process.pid) for each in many):
-                return RoundAbortedError(f"{waited}: Ray's {kind} is stopped")
+        for kind in self._stopped():
+            return RoundAbortedError(f"{waited}: Ray's {kind} is stopped")
         try:
             within(_PROBE, ray.nodes)
         except (LateError, ray.exceptions.RayError, RuntimeError):

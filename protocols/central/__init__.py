@@ -11,7 +11,12 @@ from protocols.central.linear_time import LinearTimePhasedSGD
 from protocols.central.localised import LocalisedExponential
 from protocols.central.objective_perturbation import ObjectivePerturbation
 from protocols.central.optimiser import CentralOptimiser
-from protocols.central.output_perturbation import AdversarialERM, OutputPerturbation, TiltedERM
+from protocols.central.output_perturbation import (
+    AdversarialERM,
+    OutputPerturbation,
+    SaddleERM,
+    TiltedERM,
+)
 from protocols.central.pan_private import PanPrivateACSA, PanState
 from protocols.central.phased_output import PhasedERM, PhasedSCO
 from protocols.central.pop_localize import PopLocalize
@@ -40,5 +45,6 @@ __all__ = [
     "PhasedSCO",
     "PopLocalize",
     "PureSGD",
+    "SaddleERM",
     "TiltedERM",
 ]

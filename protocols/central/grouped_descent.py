@@ -9,6 +9,7 @@ from protocols.central.chained_mean import clipped
 from protocols.central.friendly import FriendlyMean
 from protocols.central.gathering import gathered
 from protocols.central.places import Place
+from protocols.problems.domains import L2Ball
 from protocols.problems.extension import valid_records
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss
@@ -59,14 +60,19 @@ class GroupedPass(Statistic):
             padded[at, : len(each)] = each
         theta = np.tile(self.start, (len(groups), 1))
         sums = np.zeros((len(groups), d))
-        project = self.place.domain.project
+        domain = self.place.domain
         with np.errstate(all="ignore"):  # records may be anything; the mean leaves such groups out
             for t in range(padded.shape[1]):
                 going = t < lengths
                 sums[going] += theta[going]
                 slopes = self._gradients(theta[going], padded[going, t])
                 after = theta[going] - self.eta * (slopes + self.ridge * theta[going])
-                theta[going] = [project(each) for each in after]
+                outside = np.ones(len(after), bool)
+                if isinstance(domain, L2Ball):  # most points are inside
+                    outside = ~(np.linalg.norm(after - domain.center, axis=1) <= domain.size)
+                for at in np.flatnonzero(outside).tolist():
+                    after[at] = domain.project(after[at])
+                theta[going] = after
         return np.asarray(sums / np.maximum(lengths, 1)[:, None])
 
     def _gradients(self, theta: Floats, rows: Floats) -> Floats:

@@ -211,7 +211,7 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
         steepest = L / R * math.sqrt(d * m * n * epsilon)
         if not problem.smoothness() <= steepest:
             raise ParameterError("smoothness", problem.smoothness(), f"at most {steepest:.3g}")
-        C = math.ceil(100 * math.log(20 * n * m * math.exp(epsilon) / delta) / epsilon)
+        C = math.ceil(printed_groups(n, m, privacy))
         asked = 100 * math.log(20 * n * m * d * math.exp(epsilon) / delta)
         if not n ** (1 - q) > asked / (epsilon * (1 - 2**-q)):
             allowed = f"larger: n^(1-q) must be above {asked / (epsilon * (1 - 2**-q)):.3g}"
@@ -235,3 +235,9 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
         sensitivity = mean.sensitivity / (mean.radius / 2)
         printed = TestedGaussian(calibrated.epsilon, calibrated.delta, noise / sensitivity)
         return cls(problem=problem, n=n, privacy=privacy, phases=tuple(phases), mechanism=printed)
+
+
+def printed_groups(n: int, m: int, privacy: Privacy) -> float:
+    """C = 100 ln(20 n m e^epsilon/delta)/epsilon, as printed, not yet rounded."""
+    epsilon, delta = privacy.epsilon, privacy.delta
+    return 100 * math.log(20 * n * m * math.exp(epsilon) / delta) / epsilon

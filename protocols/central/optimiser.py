@@ -25,6 +25,8 @@ class CentralOptimiser(CentralAlgorithm[State], ABC, Generic[State]):
 
     takes: ClassVar[tuple[str, ...]] = ()
     """Parameters that may be given to `calibrated` in place of being chosen."""
+    own_objective: ClassVar[bool] = False
+    """Whether another objective than the mean loss is minimised; the bound is then of that one."""
 
     problem: Problem
     privacy: Privacy

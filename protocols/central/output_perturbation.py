@@ -29,6 +29,7 @@ from protocols.problems.multiclass import OneVsRestHinge
 from protocols.problems.one_vs_rest import OneVsRestRisk
 from protocols.problems.problem import Problem
 from protocols.problems.risk import Risk
+from protocols.problems.saddle import GroupRisk
 from protocols.problems.tilted import TiltedRisk
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, positive, real
@@ -247,11 +248,6 @@ class OutputPerturbation(OneRelease):
         return None
 
     @property
-    def ridge(self) -> float:
-        """lambda that is used."""
-        return self.risk.ridge
-
-    @property
     def shift(self) -> float:
         """D + 2 r, for which the noise pays."""
         return self.statistic.sensitivity.value
@@ -273,7 +269,7 @@ class TiltedERM(OutputPerturbation):
     (2 L/ridge) C/(n - 1 + C), C = e^(tilt * spread of the losses at one w).
     """
 
-    kind = TiltedRisk
+    kind, own_objective = TiltedRisk, True
 
     @classmethod
     def _own(cls, own: dict[str, Any]) -> dict[str, Any]:
@@ -288,10 +284,35 @@ class AdversarialERM(OutputPerturbation):
     Formal guarantee: as there, with the slopes of the perturbed rows.
     """
 
-    kind = RobustRisk
+    kind, own_objective = RobustRisk, True
 
     @classmethod
     def _own(cls, own: dict[str, Any]) -> dict[str, Any]:
         names = ("norm", "radius", "corners")
         budget = Budget(**{name: own.pop(name) for name in names if name in own})
         return {"budget": budget} | super()._own(own)
+
+
+class SaddleERM(OutputPerturbation):
+    """Output perturbation of the worst mixture of groups, a saddle problem; rows (x, y, group).
+
+    Parameters are those of `OutputPerturbation`, and `concavity` and `weights` of a `GroupRisk`;
+    the loss is a `Grouped`. Formal guarantee: as there, with the distance that both players allow.
+    """
+
+    kind = GroupRisk
+
+    @classmethod
+    def calibrated(
+        cls, *, solver: Any = "extragradient", population: bool = False, **given: Any
+    ) -> Self:
+        """As of `OutputPerturbation`, by extragradient."""
+        if population:
+            allowed = "False: the worst mixture's expected loss has no bound here"
+            raise ParameterError("population", population, allowed)
+        return super().calibrated(solver=solver, **given)
+
+    @classmethod
+    def _own(cls, own: dict[str, Any]) -> dict[str, Any]:
+        taken = {name: own.pop(name) for name in ("concavity", "weights") if name in own}
+        return taken | super()._own(own)

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
@@ -48,6 +49,8 @@ MECHANISMS: dict[str, type[OneRelease]] = {
     "gibbs": Gibbs,
 }
 """By name: noise on the minimiser, in the objective, or one draw of e^(-k F)."""
+BINARY = ("objective",)
+"""Mechanisms for two classes only."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -108,6 +111,12 @@ class PrivateLinearModel(LinearModel):
             raise ParameterError("fit_intercept", self.fit_intercept, "True or False")
         if self.mechanism not in tuple(MECHANISMS):
             raise ParameterError("mechanism", self.mechanism, f"one of {', '.join(MECHANISMS)}")
+        if outputs > 1 and self.mechanism in BINARY:
+            allowed = (
+                f"two with mechanism {self.mechanism}, or take output or gibbs. Only binary "
+                "classification is supported. The type of the target is multiclass."
+            )
+            raise ParameterError("classes", outputs, allowed)
         constant, ridge = int(self.fit_intercept), self._ridge(n)
         problem = Problem(loss(1.0), RealSpace(outputs * (columns + constant)), ridge=ridge)
         kind, given = MECHANISMS[self.mechanism], {"solver": self.solver}
@@ -148,6 +157,12 @@ class PrivateClassifier(PrivateLinearModel, LinearClassifier):
     """
 
     classes: Sequence[Any] | None = None
+
+    def __sklearn_tags__(self) -> Any:
+        """Several classes, where the mechanism takes them."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = self.mechanism not in BINARY
+        return tags
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Train.
@@ -212,7 +227,8 @@ class PrivateRidge(RegressorMixin, PrivateLinearModel):
             ParameterError: naming the parameter, its value and what is allowed, before any release.
         """
         _no_groups(groups)
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, accept_sparse="csr")
+        X = X.toarray() if issparse(X) else X
         low, high = interval(self.target_bounds)
         # Without an intercept the origin must stay where it is.
         center = (low + high) / 2 if self.fit_intercept else 0.0

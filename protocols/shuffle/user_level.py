@@ -142,7 +142,7 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
     @property
     def vocabulary(self) -> tuple[type, ...]:
         """What a round may broadcast."""
-        return (self._query, type(self.mean.randomizer), type(self.problem.loss))
+        return (self._query, type(self.mean.randomizer), *self.problem.loss.vocabulary)
 
     @property
     def _query(self) -> type[MeanGradient]:

@@ -121,6 +121,9 @@ RoundTimeout = Annotated[
         help="Seconds after which a role that does not answer is ended and put back. Default 600."
     ),
 ]
+Yes = Annotated[
+    bool, typer.Option("--yes", help="Start a run above the limits of bits, bytes and seconds.")
+]
 GeneratorName = Annotated[
     str,
     typer.Option(
@@ -135,7 +138,8 @@ TableName = Annotated[
     typer.Option("--table", help="Bundled table: breast-cancer, digits, diabetes or wine."),
 ]
 File = Annotated[
-    Path | None, typer.Option(help="Your own .csv, .parquet or .npz file. It replaces --table.")
+    Path | None,
+    typer.Option(help="Your own .csv, .tsv, .parquet or .npz file. It replaces --table."),
 ]
 Columns = Annotated[
     str | None, typer.Option(help="Columns of the file, separated by commas; by default all.")
@@ -145,6 +149,45 @@ BoundsOption = Annotated[
     typer.Option(
         "--bounds",
         help="Public bounds low:high of every column, or name=low:high of one; repeatable.",
+    ),
+]
+SchemaFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--schema",
+        help="A .toml file with types, bounds and categories of columns, as `shuffle-sim schema` "
+        "drafts it.",
+    ),
+]
+Missing = Annotated[
+    str | None,
+    typer.Option(
+        help="What becomes of blank cells, on the user's side: drop (the row), midpoint (of the "
+        "bounds) or indicator (midpoint, and a column that says so). Default: refused."
+    ),
+]
+Categories = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--categories",
+        help="Public categories NAME=a,b,c of a column; what is not listed is other. Repeatable.",
+    ),
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(help="Between cells of a .csv file, or tab. Default: the header's commonest."),
+]
+Decimal = Annotated[
+    str | None, typer.Option(help="Decimal mark of a .csv file: a point (default) or a comma.")
+]
+Thousands = Annotated[
+    str | None, typer.Option(help="Mark between thousands in a .csv file. Default: none.")
+]
+Classes = Annotated[
+    str | None,
+    typer.Option(
+        help="Public classes of the label, separated by commas. With three or more the model has "
+        "several classes."
     ),
 ]
 Person = Annotated[

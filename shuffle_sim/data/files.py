@@ -233,8 +233,12 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, most: int) -> NDArr
     return found
 
 
-def read_csv(path: Path) -> dict[str, NDArray[Any]]:
-    """The columns of a CSV file by name.
+def read_csv(path: Path, *options: Any) -> Any:
+    """A CSV file as an Arrow table.
+
+    Args:
+        path: the file.
+        options: pyarrow's, of reading, parsing and converting.
 
     Raises:
         ParameterError: it cannot be read, or is larger than what is allowed.
@@ -243,14 +247,11 @@ def read_csv(path: Path) -> dict[str, NDArray[Any]]:
     from pyarrow import csv
 
     with opened(path, most=most_memory()) as stream, _arrow():
-        with csv.open_csv(stream) as reader:
-            _check_columns(len(reader.schema))
-        stream.seek(0)
-        return _columns(csv.read_csv(stream))
+        return csv.read_csv(stream, *options)
 
 
-def read_parquet(path: Path) -> dict[str, NDArray[Any]]:
-    """The columns of a Parquet file by name.
+def read_parquet(path: Path) -> Any:
+    """A Parquet file as an Arrow table.
 
     Raises:
         ParameterError: it cannot be read, or is larger than what is allowed.
@@ -258,17 +259,11 @@ def read_parquet(path: Path) -> dict[str, NDArray[Any]]:
     """
     with parquet(path) as file, _arrow():
         described = file.metadata
-        _check_columns(described.num_columns)
+        check_columns(described.num_columns)
         cells, most = described.num_rows * max(1, described.num_columns), most_memory()
         if described.num_rows < 0 or 8 * cells > most:
             raise ValueError(f"{cells:,} cells, at most {most // 8:,} fit")
-        return _columns(file.read())
-
-
-def _columns(table: Any) -> dict[str, NDArray[Any]]:
-    if len(set(table.column_names)) < len(table.column_names):
-        raise ValueError("two columns of one name")
-    return {name: table.column(name).to_numpy() for name in table.column_names}
+        return file.read()
 
 
 @contextmanager
@@ -304,7 +299,12 @@ def _arrow() -> Iterator[None]:
         raise ValueError(line) from error
 
 
-def _check_columns(columns: int) -> None:
+def check_columns(columns: int) -> None:
+    """Refuse more than LARGEST_COLUMNS.
+
+    Raises:
+        ValueError: there are more.
+    """
     if columns > LARGEST_COLUMNS:
         raise ValueError(f"{columns:,} columns, at most {LARGEST_COLUMNS:,}")
 

@@ -37,7 +37,8 @@ SEALING_SECONDS = 600.0
 """A round of onion that would take longer is refused, where nothing else is said."""
 _LARGEST_ROUND = 1 << 36  # bytes of messages: parts and frames of a view are counted in 16 bits
 _MESSAGES_A_VALUE = 5  # one-bit messages that take as long as a value rounded
-_LITERAL_MESSAGES = 10**8  # up to here a literal round takes about a second: simulate every message
+LITERAL_MESSAGES = 10**8
+"""Up to here a literal round takes about a second: every message is simulated."""
 
 
 def default_block_size(users: int, randomizer: Randomizer, fidelity: str = "literal") -> int:
@@ -85,7 +86,7 @@ def deployment_of(
         fidelity = "literal"
     if fidelity is None:
         messages = first.cohort.size * randomizer.report_messages
-        fidelity = "literal" if messages <= _LITERAL_MESSAGES else "aggregate"
+        fidelity = "literal" if messages <= LITERAL_MESSAGES else "aggregate"
     if fidelity not in FIDELITIES:
         raise ParameterError("fidelity", fidelity, f"one of {', '.join(FIDELITIES)}")
     literal_size, size = (

@@ -198,5 +198,5 @@ class Trainer(Interface):
     def risk(self, theta: Floats, rows: Floats) -> float:
         """The mean loss."""
 
-    def constant(self, rows: Floats) -> float:
-        """The margin of the best constant prediction."""
+    def constant(self, rows: Floats) -> Floats:
+        """The margin of the best constant prediction, or those of each class."""

@@ -61,6 +61,7 @@ class Analyzer(Keyed):
 
     def plan(self) -> PlannedRound | None:
         """The next round, or None when done."""
+        self._tally = None  # what was read before is not of this round
         self._spec = self._deployment.protocol.plan(self._state)
         if self._spec is None:
             return None
@@ -158,7 +159,8 @@ class Analyzer(Keyed):
         """
         if self._tally is None:
             raise RoundAbortedError("no view was read")
-        return Conclusion(following=self.plan(), tally=self._tally, found=self._found)
+        tally = self._tally
+        return Conclusion(following=self.plan(), tally=tally, found=self._found)
 
     def result(self) -> Any:
         """The protocol's output."""

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+import scipy
 
 from protocols import (
     Hinge,
@@ -20,12 +21,14 @@ from protocols import (
 from protocols.central.chained_mean import ChainedMean, clipped
 from protocols.central.friendly import FriendlyMean
 from protocols.central.grouped_descent import ClippedDescent, GroupedDescent, PlainDescent
+from protocols.central.linear_time import printed_groups
 from protocols.central.linear_time_plan import Phase
 from protocols.central.places import Place
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import Unit
+from shuffle_sim.privacy.bounds.gaussian import mu_of
 from shuffle_sim.privacy.events import GaussianEvent
 from shuffle_sim.privacy.mechanisms import Gaussian
 from shuffle_sim.privacy.tested_release import TestedGaussian
@@ -79,19 +82,54 @@ def test_a_replaced_person_changes_one_point_whatever_its_records():
         assert np.isfinite(value).all()
 
 
+@pytest.mark.full
 def test_average_iterates_concentrate_as_the_radius_assumes():
-    """T5: 300 groups; the largest deviation stays below the bound at s = 3.5 (false alarm 0.07 %
-    by the theorem, far less in truth), and a bound 10 times smaller would fail.
+    """The sheet: logistic, d = 10, T = 400, eta = 1: the largest deviation of 300 averages is some
+    2.08, the bound 11.5 (1 + s). At s = 3.5 the false alarm is 0.07 % by the theorem, far less in
+    truth; a bound 40 times smaller would fail.
     """
-    eta, group, m = 1.0, 25, 4
-    points = 300
+    points, group, m, d = 300, 100, 4, 10
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(points * group, m, d))
+    x /= np.maximum(1.0, np.linalg.norm(x, axis=2, keepdims=True))
+    y = np.where(x @ np.linspace(-1, 1, d) + 0.3 * rng.normal(size=x.shape[:2]) > 0, 1.0, -1.0)
     mean = FriendlyMean(points, 1.0, 0)
-    place = Place.of(L2Ball(D, 100.0))
-    asked = GroupedDescent(Logistic(), place, np.zeros(D), eta, 0.0, None, group, mean)
-    found = asked.iterates(persons(points * group, m))
+    place = Place.of(L2Ball(d, 100.0))
+    asked = GroupedDescent(Logistic(), place, np.zeros(d), 1.0, 0.0, None, group, mean)
+    found = asked.iterates(np.concatenate([x, y[:, :, None]], axis=2))
     largest = np.linalg.norm(found - found.mean(axis=0), axis=1).max()
-    bound = eta * 1.0 * math.sqrt(group * m / 3) * (1 + 3.5)
-    assert bound / 40 < largest < bound
+    bound = math.sqrt(group * m / 3)
+    assert bound == pytest.approx(11.5, abs=0.06)
+    assert 1.0 < largest < 3.2 < bound * (1 + 3.5)
+    assert bound * (1 + 3.5) / 40 < largest
+
+
+@pytest.mark.parametrize(("n", "best", "asked"), [(100_000, 2230, 3393), (200_000, 4205, 3462)])
+def test_printed_phases_fit_from_some_200_000_persons(n, best, asked):
+    """The sheet: the largest last phase over q, and the groups that it must hold."""
+    count = math.floor(math.log2(n))
+    last = max((1 - 2**-q) * n / 2 ** (count * q) for q in np.linspace(0.005, 0.5, 991))
+    assert last == pytest.approx(best, rel=0.01)
+    assert printed_groups(n, 100, Privacy(1.0, 1e-6)) == pytest.approx(asked, rel=1e-3)
+    assert (last >= asked) == (n == 200_000)
+
+
+def test_the_printed_audit_of_algorithm_1():
+    """The sheet: C(10^4, 100) = 3162.675; at n = 10^6 the 1 - delta/(10 e) quantile of the groups
+    whose inclusion flips is 23 of Bin(3622, 6/C), so a mean moves by 150 tau/C; the noise printed
+    beside it is 76,347 tau/C, which is 100 times too much.
+    """
+    privacy = Privacy(1.0, 1e-6)
+    assert printed_groups(10_000, 100, privacy) == pytest.approx(3162.675, abs=1e-3)
+    C = printed_groups(1_000_000, 100, privacy)
+    assert math.floor(C) - 1 == 3622 or math.floor(C) == 3623
+    flips = scipy.stats.binom.ppf(1 - 1e-6 / (10 * math.e), 3622, 6 / C)
+    assert flips == 23
+    assert 6 * (flips + 2) == 150
+    noise = 100 * math.log(1_000_000 / 1e-6) ** 2
+    assert noise == pytest.approx(76_347, rel=1e-4)
+    assert 150 / noise == pytest.approx(0.00196, rel=5e-3)  # mu; 0.2 is asked for
+    assert mu_of(1.0, 1e-6) / (150 / noise) > 100
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from protocols import (
     DeletionStability,
     Hinge,
     L2Ball,
+    Linear,
     Logistic,
     MeanEstimation,
     PhasedERM,
@@ -68,6 +69,17 @@ def test_the_minimiser_is_that_of_the_definition_on_a_grid(center, gamma, size):
         mean = np.mean([on_a_grid(Logistic(), each, center, gamma, grid) for each in data], axis=0)
         objective = mean + grid**2 / 2
         assert found[0] == pytest.approx(grid[np.argmin(objective)], abs=3 * size / 1000 + 1e-4)
+
+
+@pytest.mark.parametrize("size", [1.0, 3.0])
+def test_a_steep_linear_loss_is_finite_over_a_ball_only(size):
+    """The sheet: h = -u on [-W, W], c = 0, gamma 0.5: the extension at 0 is -W/2. Over R it is
+    -infinity everywhere.
+    """
+    data = np.array([[[-1.0, 0.0]]])  # a linear loss with slope -1
+    flat = extended(data, [0.0], 0.5, Linear(), ridge=1e-3, radius=1e-3, size=size)
+    assert flat.value(np.zeros(1)) == pytest.approx(-size / 2, abs=1e-4)
+    assert flat.gradient(np.zeros(1))[0] == pytest.approx(-0.5, abs=1e-3)
 
 
 def test_where_every_slope_is_near_the_center_the_extension_changes_nothing():
@@ -282,6 +294,12 @@ def test_the_sheets_numbers():
     assert constants.stability == pytest.approx(1.75106e-3, rel=1e-5)
     assert constants.sigma == pytest.approx(5.08112, rel=1e-5)
     assert 2 / 10_000 / mu_of(1.0, 1e-6) == pytest.approx(8.449358e-4, rel=1e-6)  # plain
+
+
+def test_printed_noise_is_that_of_plain_output_perturbation_at_3_6e9_records():
+    """The sheet: below, the printed system has more noise than one that bounds nothing."""
+    constants = printed(Privacy(1.0, 1e-6), 10_000, 3_600_000_000, 1.0, 1.0, 1e-3)
+    assert constants.sigma == pytest.approx(2 / 10_000 / mu_of(1.0, 1e-6), rel=0.01)
 
 
 def test_printed_constants_are_refused_outside_the_theorem():

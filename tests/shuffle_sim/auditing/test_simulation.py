@@ -87,11 +87,11 @@ def test_a_station_that_draws_anew_is_found(monkeypatch):
 
 
 @pytest.mark.full
-def test_a_thousand_seeds_reach_the_window_between_release_and_delivery():
-    """10^4 take two minutes of one core: `python -m benchmarks.simulate --seeds 10000`."""
-    report = part(10_000, 11_008)
+def test_five_hundred_seeds_reach_the_window_between_release_and_delivery():
+    """10^4 take 150 s of one core: `python -m benchmarks.simulate --seeds 10000`."""
+    report = part(10_000, 10_512)
     assert report.passed, report.failures[0]
-    assert (report.runs, report.faults["windows"] > 100) == (1008, True)
+    assert (report.runs, report.faults["windows"] > 50) == (512, True)
 
 
 @pytest.mark.slow
@@ -161,6 +161,14 @@ class UncheckedShuffler(Shuffler):
         return super().collect(broadcast, batches)
 
 
+class LosingShuffler(Shuffler):
+    """Its second shard says of a later round that it has a frame less than it has."""
+
+    def release(self, broadcast, records):
+        record = super().release(broadcast, records)
+        return replace(record, chunks=record.chunks[: -self._shard * self._released or None])
+
+
 class StaleShard(UserShard):
     """Put back in the middle of a run, it answers what was asked when it was put there."""
 
@@ -200,6 +208,7 @@ ERRORS = {
     "redraw on retry": (Redrawing, "descent", "different contents"),
     "double count": (planted(Analyzer, TwiceCountingAnalyzer), "descent", "another value"),
     "double count of messages": (planted(Shuffler, UncheckedShuffler), "descent", "ended by"),
+    "lost frame": (planted(Shuffler, LosingShuffler), "descent", "no view was read"),
     "lost report": (planted(UserShard, ForgetfulShard), "descent", "another|ended by"),
     "stale broadcast": (planted(UserShard, StaleShard), "descent", "cohort|not charged|not-agreed"),
     "stale state": (ForgettingRuntime, "descent", "another value|ended by"),
