@@ -44,6 +44,12 @@ _LOST = (
 """What Ray raises where an actor is gone, or what it made."""
 
 
+def _cores() -> int:
+    """Of all nodes that live."""
+    alive = [node["Resources"] for node in _all_nodes() if node["Alive"]]
+    return max(1, int(sum(each.get("CPU", 0) for each in alive)))
+
+
 class RayRuntime(Runtime):
     """Hosts the roles in Ray actors.
 
@@ -59,6 +65,7 @@ class RayRuntime(Runtime):
         """
         self._address = address
         self._owns_ray = False
+        self._counted = 0
         self._folder: str | None = None
         self._actors: list[Any] = []
         self._where: dict[Any, Any] = {}
@@ -70,7 +77,19 @@ class RayRuntime(Runtime):
     def start(self) -> None:
         """Start Ray if needed, and find its nodes."""
         self._connect()
+        if self._counted and (cores := _cores()) < self._counted:
+            shrunk = f"another number: the cluster shrank from {self._counted} to {cores} cores"
+            self.close()
+            raise ParameterError("workers", "auto", shrunk)
         self._nodes = [node["NodeID"] for node in _all_nodes() if node["Alive"]]
+
+    def cores(self) -> int:
+        """Of the cluster; without an address those that this process may use."""
+        if self._address is None and not ray.is_initialized():
+            return len(os.sched_getaffinity(0))
+        self._connect()
+        self._counted = _cores()
+        return self._counted
 
     def host(self, role: type, *arguments: Any) -> Any:
         """An actor of its own, on the nodes of the cluster in turn."""

@@ -7,11 +7,13 @@ same splits. Ridges are a public list; the best of each model is compared, and n
 choice.
 """
 
+import math
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,7 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.data.labelled import held_out, labelled
 from shuffle_sim.data.tables import bundled
 
-SEEDS, RIDGES = 20, (0.001, 0.003, 0.01, 0.03, 0.1)
+SEEDS = 20
 PURE, APPROXIMATE = Privacy(1.0), Privacy(1.0, 1e-5)
 OURS: dict[str, tuple[type[CentralOptimiser[Any]], Privacy]] = {
     "output, delta 0": (OutputPerturbation, PURE),
@@ -43,7 +45,6 @@ OURS: dict[str, tuple[type[CentralOptimiser[Any]], Privacy]] = {
     "objective, delta 1e-5": (ObjectivePerturbation, APPROXIMATE),
     "Gibbs, delta 1e-5": (Gibbs, APPROXIMATE),
 }
-GIBBS_RIDGE = 0.003  # below, a draw takes minutes on digits
 PEER = "diffprivlib, delta 0"
 _PACKAGES = ("diffprivlib==0.6.6", "scikit-learn==1.5.2")
 _SCRIPT = """
@@ -64,26 +65,43 @@ np.save(sys.argv[2], found)
 """
 
 
-def tables() -> dict[str, Callable[[], Floats]]:
-    """Rows of length 1 with labels -1 and +1, by name."""
+@dataclass(frozen=True)
+class Table:
+    """Rows of length 1 with labels -1 and +1, and the ridges tried.
 
-    def scaled(name: str, positive: tuple[str, ...] = ()) -> Floats:
-        rows = labelled(bundled(name), classes=True, positive=positive).rows
-        rows[:, :-1] /= np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
-        return rows
+    Attributes:
+        gibbs: the least ridge at which a Gibbs draw takes seconds: its proposals are accepted
+            rarely in many dimensions.
+    """
 
-    return {
-        "breast cancer": lambda: scaled("breast-cancer"),
-        "digits, even or odd": lambda: scaled("digits", ("0", "2", "4", "6", "8")),
-        "generated, 100,000 x 50": lambda: generated(100_000, 50),
-    }
+    rows: Callable[[], Floats]
+    ridges: tuple[float, ...] = (0.001, 0.003, 0.01, 0.03, 0.1)
+    gibbs: float = 0.003
+
+
+def scaled(name: str, positive: tuple[str, ...] = ()) -> Floats:
+    """A bundled table: columns by their public bounds, a constant, rows of length 1."""
+    rows = labelled(bundled(name), classes=True, positive=positive).rows
+    rows[:, :-1] /= np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
+    return rows
+
+
+TABLES = {
+    "breast cancer": Table(lambda: scaled("breast-cancer")),
+    "digits, even or odd": Table(lambda: scaled("digits", ("0", "2", "4", "6", "8"))),
+    "generated, 100,000 x 50": Table(lambda: generated(100_000, 50), (0.001, 0.01), math.inf),
+}
 
 
 def measure() -> dict[str, object]:
-    """Held-out accuracies by table and model: mean over seeds, by ridge; and the difference."""
+    """Held-out accuracies by table and model: mean over seeds, by ridge; and the difference.
+
+    PEER_TABLES, separated by semicolons, names some of the tables only.
+    """
+    names = os.environ.get("PEER_TABLES", ";".join(TABLES)).split(";")
     with tempfile.TemporaryDirectory() as folder:
         python = _environment(Path(os.environ.get("PEER_ENVIRONMENT", folder)) / "environment")
-        return {name: _compared(rows(), python, Path(folder)) for name, rows in tables().items()}
+        return {name: _compared(TABLES[name], python, Path(folder)) for name in names}
 
 
 def _environment(place: Path) -> Path:
@@ -96,27 +114,30 @@ def _environment(place: Path) -> Path:
     return python
 
 
-def _compared(rows: Floats, python: Path, folder: Path) -> dict[str, object]:
+def _compared(table: Table, python: Path, folder: Path) -> dict[str, object]:
+    rows, ridges = table.rows(), table.ridges
     places = np.arange(len(rows), dtype=np.float64)[:, None]
     splits = [held_out(places, 0.2, seed) for seed in range(SEEDS)]
     train, test = (np.array([each[side][:, 0] for each in splits], int) for side in (0, 1))
     asked, answer = folder / "asked.npz", folder / "answer.npy"
-    np.savez(asked, rows=rows, train=train, ridges=np.array(RIDGES))
+    np.savez(asked, rows=rows, train=train, ridges=np.array(ridges))
     command = [str(python), "-c", _SCRIPT, str(asked), str(answer)]
     subprocess.run(command, check=True, timeout=3600)
     scores = {PEER: _scores(np.load(answer), rows, test)}
     for name, (kind, privacy) in OURS.items():
-        ridges = [each for each in RIDGES if kind is not Gibbs or each >= GIBBS_RIDGE]
-        found = [_trained(kind, privacy, rows, ridge, train) for ridge in ridges]
-        scores[name] = _scores(np.array(found), rows, test)
+        tried = [each for each in ridges if kind is not Gibbs or each >= table.gibbs]
+        if tried:
+            found = [_trained(kind, privacy, rows, ridge, train) for ridge in tried]
+            scores[name] = _scores(np.array(found), rows, test)
     means = {name: each.mean(axis=1) for name, each in scores.items()}
-    best = max(OURS, key=lambda name: means[name].max())
-    pure = max((name for name in OURS if "delta 0" in name), key=lambda name: means[name].max())
+    ours = [name for name in scores if name != PEER]
+    best = max(ours, key=lambda name: means[name].max())
+    pure = max((name for name in ours if "delta 0" in name), key=lambda name: means[name].max())
     return {
         "accuracy": {
             name: {
                 f"ridge {ridge:g}": float(value)
-                for ridge, value in zip(RIDGES[-len(each) :], each, strict=True)
+                for ridge, value in zip(ridges[-len(each) :], each, strict=True)
             }
             for name, each in means.items()
         },
