@@ -5,6 +5,7 @@ and `ray.shutdown` waits for it, for ever and in C++, where Ctrl-C is not seen. 
 threads of their own. The main thread waits in Python, with a deadline, and signals reach it.
 """
 
+import ctypes
 import os
 import signal
 import threading
@@ -52,6 +53,18 @@ def within(
         raise errors[0]
     value: _Value = found[0]
     return value
+
+
+def leave_at_exit() -> None:
+    """At its exit this process leaves at once, with its exit code: no C++ destructors are run.
+
+    The threads of a Ray that could not be shut down are still at work then, and would crash in what
+    is destructed. The last that is registered with glibc's `on_exit` is called first, with the
+    code; Python is over by then.
+    """
+    library = ctypes.CDLL(None)
+    if hasattr(library, "on_exit"):
+        library.on_exit(library._exit, None)
 
 
 def tree(roots: Iterable[int]) -> set[int]:

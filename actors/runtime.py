@@ -20,7 +20,7 @@ import ray
 from ray._private import ray_constants
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from actors.deadlines import LateError, kill, stopped, tree, within
+from actors.deadlines import LateError, kill, leave_at_exit, stopped, tree, within
 from actors.hosts import ACTORS
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import ParameterError, RoundAbortedError, ShuffleSimError
@@ -44,6 +44,12 @@ _LOST = (
 """What Ray raises where an actor is gone, or what it made."""
 
 
+def _cores() -> int:
+    """Of all nodes that live."""
+    alive = [node["Resources"] for node in _all_nodes() if node["Alive"]]
+    return max(1, int(sum(each.get("CPU", 0) for each in alive)))
+
+
 class RayRuntime(Runtime):
     """Hosts the roles in Ray actors.
 
@@ -59,6 +65,7 @@ class RayRuntime(Runtime):
         """
         self._address = address
         self._owns_ray = False
+        self._counted = 0
         self._folder: str | None = None
         self._actors: list[Any] = []
         self._where: dict[Any, Any] = {}
@@ -70,7 +77,19 @@ class RayRuntime(Runtime):
     def start(self) -> None:
         """Start Ray if needed, and find its nodes."""
         self._connect()
+        if self._counted and (cores := _cores()) < self._counted:
+            shrunk = f"another number: the cluster shrank from {self._counted} to {cores} cores"
+            self.close()
+            raise ParameterError("workers", "auto", shrunk)
         self._nodes = [node["NodeID"] for node in _all_nodes() if node["Alive"]]
+
+    def cores(self) -> int:
+        """Of the cluster; without an address those that this process may use."""
+        if self._address is None and not ray.is_initialized():
+            return len(os.sched_getaffinity(0))
+        self._connect()
+        self._counted = _cores()
+        return self._counted
 
     def host(self, role: type, *arguments: Any) -> Any:
         """An actor of its own, on the nodes of the cluster in turn."""
@@ -118,8 +137,7 @@ class RayRuntime(Runtime):
         self._shards, self._shufflers, self._analyzer = [], [], None
         with unbroken(second_wins=True):
             try:
-                # What is known to be stopped is not asked: a thread that waits for it in C++ may
-                # crash the process at its exit.
+                # What is known to be stopped is not asked.
                 if self._stopped():
                     raise LateError
                 within(_PROBE if self._silent else CLOSE_TIMEOUT, self._end)
@@ -168,6 +186,7 @@ class RayRuntime(Runtime):
                 with suppress(subprocess.TimeoutExpired):
                     each.process.wait(_PROBE)
         atexit.unregister(ray._private.worker.shutdown)
+        leave_at_exit()
 
     def _connect(self) -> None:
         if ray.is_initialized():
@@ -182,6 +201,7 @@ class RayRuntime(Runtime):
                     atexit.unregister(ray._private.worker.shutdown)
                     atexit.register(_kill_new, before)
                     _kill_new(before)
+                    leave_at_exit()
                 raise
 
     def _start(self) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 NAMES = (
     "literal_round",
+    "placement",
     "planning",
     "startup",
     "scale",

@@ -11,30 +11,27 @@ from typing import Any, Self
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from protocols.central.exponential import ExponentialDraw, Potential, demand_fast
 from protocols.central.minimum import (
     CERTIFIED,
     Minimum,
+    OfRisk,
     check_radius,
     demand_case,
     named,
     refuse,
     shown,
 )
-from protocols.central.optimiser import CentralOptimiser
 from protocols.central.output_perturbation import OutputPerturbation
 from protocols.optimisation.solver import THETA
 from protocols.problems.domains import L2Ball, RealSpace
 from protocols.problems.problem import Problem
 from protocols.problems.risk import Risk
 from shuffle_sim.arrays import Floats
-from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, real
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import L2Laplace
-from shuffle_sim.protocol.base import check_rows
 from shuffle_sim.protocol.release import Release
 
 _SHARES = np.geomspace(0.02, 0.8, 17)
@@ -51,7 +48,7 @@ class Place:
     drawn: Floats | None = None
 
 
-class LocalisedExponential(CentralOptimiser[Place]):
+class LocalisedExponential(OfRisk[Place]):
     """Pure: noise on the certified minimiser gives a ball, and a draw of density ~ e^(-k F) in it.
 
     Rows are those of the problem's loss; the result is theta, shape (d,). Formal guarantee:
@@ -156,35 +153,19 @@ class LocalisedExponential(CentralOptimiser[Place]):
         }
         return made
 
-    @property
-    def ridge(self) -> float:
-        """lambda that is used."""
-        return self.risk.ridge
-
-    @property
-    def users(self) -> int:
-        """Rows n."""
-        return self.n
-
-    def check(self, rows: NDArray[Any]) -> None:
-        """Refuse rows of the wrong shape, or for which the loss's constants do not hold."""
-        check_rows(rows, (self.n, self.risk.loss.columns(self.risk.d)))
-        self.risk.check(rows)
-
     def init(self) -> Place:
         """Nothing released yet."""
         return Place()
 
     def plan(self, state: Place) -> Release | None:
         """The centre, then the draw in its ball."""
-        everyone = Cohort.of(0, self.n)
         if state.centre is None:
-            return Release.of(everyone, self.statistic, self.noise)
+            return Release.of(self.everyone, self.statistic, self.noise)
         if state.drawn is not None:
             return None
         ball = L2Ball(self.risk.d, self.size, state.centre)
         inside = Risk.of(Problem(self.problem.loss, ball, self.risk.ridge))
-        return Release.of(everyone, Potential(inside, self.n), self.draw)
+        return Release.of(self.everyone, Potential(inside, self.n), self.draw)
 
     def update(self, state: Place, estimate: Any) -> Place:
         """Keep what was released."""

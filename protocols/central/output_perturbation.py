@@ -248,11 +248,6 @@ class OutputPerturbation(OneRelease):
         return None
 
     @property
-    def ridge(self) -> float:
-        """lambda that is used."""
-        return self.risk.ridge
-
-    @property
     def shift(self) -> float:
         """D + 2 r, for which the noise pays."""
         return self.statistic.sensitivity.value

@@ -16,11 +16,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from protocols.learning.weights import of_classes, of_rows, weighted
 from protocols.optimisation.phases import Phased
 from protocols.optimisation.setting import NOISE_RATIO
 from protocols.problems.domains import L2Ball
@@ -37,7 +39,7 @@ from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import WITHHELD, ParameterError, integer, positive, real
 from shuffle_sim.execution.runtime import Runtime
-from shuffle_sim.privacy.guarantee import Guarantee
+from shuffle_sim.privacy.guarantee import DELTA, Guarantee
 
 LOSSES: dict[str, tuple[type[Regression], tuple[str, ...]]] = {
     "squared": (Squared, ()),
@@ -51,6 +53,10 @@ MAX_ROUNDS = 100
 _FAMILIES = {Unit.RECORD: "shuffle", Unit.PERSON: "user-level"}
 CLIPPED = 0.1
 """Share of rows outside the public bounds from which `ClippingWarning` tells."""
+
+
+Weigh = Callable[[NDArray[Any], NDArray[Any]], tuple[Floats, float] | None]
+"""From the places of labels among the classes, and these, to weights and their bound."""
 
 
 class ClippingWarning(UserWarning):
@@ -69,8 +75,14 @@ class LinearModel(BaseEstimator):
     def _scores(self, X: Any) -> Floats:
         """<row, coefficients> + intercept; rows are not clipped: the model is public."""
         check_is_fitted(self)
-        rows = validate_data(self, X, dtype=np.float64, reset=False)
+        rows = validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=False)
         return np.asarray(rows @ self.coef_.T + self.intercept_)
+
+    def __sklearn_tags__(self) -> Any:
+        """Sparse rows are taken; each user's own is dense when it is sent."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -96,6 +108,8 @@ class ShuffleLinearModel(LinearModel):
         records: nominal number of records of a person, where `fit` is given groups; public, not
             counted. More of them let gradients be clipped nearer to their mean.
         feature_bound: l2 bound of a row; longer rows are clipped on the user's side.
+        weight_bound: public bound of `sample_weight`; larger weights are clipped to it on the
+            user's side. Noise grows with it.
         ridge: adds ridge/2 times the squared l2 norm of all parameters, intercepts included, to the
             average loss.
         fit_intercept: whether a constant is fitted.
@@ -121,7 +135,7 @@ class ShuffleLinearModel(LinearModel):
     """
 
     epsilon: float = 1.0
-    delta: float = 1e-6
+    delta: float = DELTA
     protocol: str = "gd"
     phases: bool = False
     rounds: int | None = None
@@ -130,6 +144,7 @@ class ShuffleLinearModel(LinearModel):
     radius: float = 10.0
     records: int = 1
     feature_bound: float = 1.0
+    weight_bound: float = 1.0
     ridge: float = 0.0
     fit_intercept: bool = True
     noise_ratio: float = NOISE_RATIO
@@ -153,7 +168,7 @@ class ShuffleLinearModel(LinearModel):
 
         Args:
             X: the rows, (users, columns).
-            labels: (users,).
+            labels: (users,); or (users, 2) with weights, for a weighted loss.
             loss: for a given l2 bound of the users' features, the constant included.
             outside: whose labels were clipped.
             outputs: parameter vectors of the model.
@@ -267,7 +282,11 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         Raises:
             ParameterError: naming the parameter, its value and what is allowed, before any release.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        return self._fit(X, y, groups)
+
+    def _fit(self, X: Any, y: Any, groups: Any = None, weigh: Weigh | None = None) -> Self:
+        X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr")
+        X = X.toarray() if issparse(X) else X
         check_classification_targets(y)
         classes = np.unique(y if self.classes is None else np.asarray(self.classes))
         if len(classes) < 2:
@@ -278,15 +297,14 @@ class LinearClassifier(ClassifierMixin, LinearModel):
                 f"y[{np.argmax(unknown)}]", WITHHELD, f"one of the classes {classes.tolist()}"
             )
         places = np.searchsorted(classes, y)
-        if len(classes) == 2:
-            self.coef_, self.intercept_ = self._train(
-                X, 2.0 * places - 1, self.binary, groups=groups
-            )
-        else:
-            several = partial(self.several, len(classes))
-            self.coef_, self.intercept_ = self._train(
-                X, places, several, outputs=len(classes), groups=groups
-            )
+        two = len(classes) == 2
+        loss: Callable[[float], Loss] = self.binary if two else partial(self.several, len(classes))
+        labels = 2.0 * places - 1 if two else places
+        if weigh is not None and (found := weigh(places, classes)) is not None:
+            labels, loss = np.column_stack([labels, found[0]]), weighted(loss, found[1])
+        self.coef_, self.intercept_ = self._train(
+            X, labels, loss, outputs=1 if two else len(classes), groups=groups
+        )
         whence = "taken from y" if self.classes is None else "given"
         assumptions = (*self.privacy_.assumptions, f"the set of classes is public ({whence})")
         self.classes_ = classes
@@ -330,9 +348,37 @@ class ShuffleClassifier(ShuffleLinearModel, LinearClassifier):
 
     Args:
         classes: the public set of labels; None takes those in y and assumes that they are public.
+        class_weight: public weights by class, such as {0: 1.0, 1: 5.0}; None: all count alike.
     """
 
     classes: Sequence[Any] | None = None
+    class_weight: Any = None
+
+    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
+        """Train.
+
+        Args:
+            X: (users, columns), dense or sparse.
+            y: their classes.
+            groups: whose the rows are, (rows,); the guarantee then is of persons with all their
+                rows. None: each row is a user of its own.
+            sample_weight: how much each row counts, (rows,); private, and at most `weight_bound`.
+
+        Raises:
+            ParameterError: naming the parameter, its value and what is allowed, before any release.
+        """
+
+        def weigh(places: NDArray[Any], classes: NDArray[Any]) -> tuple[Floats, float] | None:
+            by_class = of_classes(self.class_weight, classes)
+            if by_class is None and sample_weight is None:
+                return None
+            heavy = np.ones(len(classes)) if by_class is None else by_class
+            if sample_weight is None:
+                return heavy[places], float(heavy.max())
+            own = of_rows(sample_weight, len(places), self.weight_bound)
+            return heavy[places] * own, float(heavy.max()) * self.weight_bound
+
+        return self._fit(X, y, groups, weigh)
 
 
 class ShuffleLogisticRegression(ProbabilityMixin, ShuffleClassifier):
@@ -376,33 +422,35 @@ class ShuffleRegressor(RegressorMixin, ShuffleLinearModel):
         tags.regressor_tags.poor_score = True
         return tags
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
         """Train.
 
         Args:
-            X: (users, columns).
+            X: (users, columns), dense or sparse.
             y: their targets.
             groups: whose the rows are, as for the classifiers.
+            sample_weight: as for the classifiers.
 
         Raises:
             ParameterError: naming the parameter, its value and what is allowed, before any release.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, accept_sparse="csr")
+        X = X.toarray() if issparse(X) else X
         if self.loss not in tuple(LOSSES):
             raise ParameterError("loss", self.loss, f"one of {', '.join(LOSSES)}")
         kind, names = LOSSES[self.loss]
-        loss = partial(kind, labels=1.0, **{name: getattr(self, name) for name in names})
+        loss: Callable[[float], Loss] = partial(
+            kind, labels=1.0, **{name: getattr(self, name) for name in names}
+        )
         low, high = interval(self.target_bounds)
         # Without an intercept the origin must stay where it is.
         center = (low + high) / 2 if self.fit_intercept else 0.0
         half = max(high - center, center - low)
-        coef, intercept = self._train(
-            X,
-            (np.clip(y, low, high) - center) / half,
-            loss,
-            (y < low) | (y > high),
-            groups=groups,
-        )
+        labels, outside = (np.clip(y, low, high) - center) / half, (y < low) | (y > high)
+        if sample_weight is not None:
+            own = of_rows(sample_weight, len(y), self.weight_bound)
+            labels, loss = np.column_stack([labels, own]), weighted(loss, self.weight_bound)
+        coef, intercept = self._train(X, labels, loss, outside, groups=groups)
         self.coef_, self.intercept_ = coef[0] * half, float(intercept[0] * half + center)
         return self
 

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
@@ -226,7 +227,8 @@ class PrivateRidge(RegressorMixin, PrivateLinearModel):
             ParameterError: naming the parameter, its value and what is allowed, before any release.
         """
         _no_groups(groups)
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, accept_sparse="csr")
+        X = X.toarray() if issparse(X) else X
         low, high = interval(self.target_bounds)
         # Without an intercept the origin must stay where it is.
         center = (low + high) / 2 if self.fit_intercept else 0.0

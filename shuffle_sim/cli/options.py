@@ -65,7 +65,19 @@ Address = Annotated[
         help="With --runtime ray: host:port of a running cluster, or auto for that of this machine."
     ),
 ]
-Workers = Annotated[int, typer.Option(help="Number of user shards. On Ray each is an actor.")]
+Workers = Annotated[
+    str,
+    typer.Option(
+        help="Number of user shards. On Ray each is an actor. auto: measured before the run."
+    ),
+]
+Placement = Annotated[
+    str,
+    typer.Option(
+        help="apart: a process for each role. together: each worker has users and a part of the "
+        "shuffler. Same bits with as many shuffler shards."
+    ),
+]
 Fidelity = Annotated[
     str | None, typer.Option(help="literal, counts or aggregate. By default the cost decides.")
 ]

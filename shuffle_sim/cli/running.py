@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import ParameterError, positive
@@ -27,7 +29,8 @@ class RunOptions:
     """Where and how runs take place."""
 
     runtime: Runtime
-    workers: int
+    workers: int | str
+    placement: str
     fidelity: str | None
     security: str
     sealing_seconds: float
@@ -38,7 +41,8 @@ class RunOptions:
         cls,
         runtime: str,
         address: str | None,
-        workers: int,
+        workers: str,
+        placement: str,
         fidelity: str | None,
         security: str,
         sealing_seconds: float | None,
@@ -60,7 +64,19 @@ class RunOptions:
         if round_timeout is not None:
             host.round_timeout = positive("round_timeout", round_timeout)
         limit = SEALING_SECONDS if sealing_seconds is None else sealing_seconds
-        return cls(host, workers, fidelity, security, limit, generator)
+        many = workers if workers == "auto" else _number(workers)
+        return cls(host, many, placement, fidelity, security, limit, generator)
+
+    @property
+    def number(self) -> int:
+        """Of workers.
+
+        Raises:
+            ParameterError: each run would plan another.
+        """
+        if isinstance(self.workers, str):
+            raise ParameterError("workers", self.workers, "a number with --compare")
+        return self.workers
 
     def run(
         self,
@@ -79,6 +95,8 @@ class RunOptions:
             rows,
             runtime=self.runtime,
             workers=self.workers,
+            placement=self.placement,
+            on_plan=lambda plan: Console(stderr=True).print(f"Planned: {plan}"),
             fidelity=self.fidelity,
             seed=seed,
             adversary=adversary,
@@ -89,6 +107,13 @@ class RunOptions:
             resume=resume,
             on_round=on_round,
         )
+
+
+def _number(workers: str) -> int:
+    try:
+        return int(workers)
+    except ValueError:
+        raise ParameterError("workers", workers, "a number, or auto") from None
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,8 @@ def sum_command(
     honest_fraction: o.HonestFraction = 1.0,
     runtime: o.RuntimeName = "inprocess",
     address: o.Address = None,
-    workers: o.Workers = 1,
+    workers: o.Workers = "1",
+    placement: o.Placement = "apart",
     fidelity: o.Fidelity = None,
     security: o.Security = "none",
     sealing_seconds: o.SealingSeconds = None,
@@ -155,7 +156,15 @@ def sum_command(
     _, protocol = made(noise_ratio=noise_ratio, max_bits=max_bits)
     check_picture(plot)
     how = RunOptions.of(
-        runtime, address, workers, fidelity, security, sealing_seconds, round_timeout, generator
+        runtime,
+        address,
+        workers,
+        placement,
+        fidelity,
+        security,
+        sealing_seconds,
+        round_timeout,
+        generator,
     )
     adversary = attacks(attack or [])
     ahead = Ahead.of(forecast(protocol, security=security), d, fidelity)

@@ -97,7 +97,8 @@ def train_command(
     test_fraction: o.TestFraction = 0.2,
     runtime: o.RuntimeName = "inprocess",
     address: o.Address = None,
-    workers: o.Workers = 1,
+    workers: o.Workers = "1",
+    placement: o.Placement = "apart",
     fidelity: o.Fidelity = None,
     security: o.Security = "none",
     sealing_seconds: o.SealingSeconds = None,
@@ -162,7 +163,15 @@ def train_command(
     is_class, given = trainer.loss.classification, names if classes else ()
     rows = labelled(source, classes=is_class, positive=positive or (), names=given)
     how = RunOptions.of(
-        runtime, address, workers, fidelity, security, sealing_seconds, round_timeout, generator
+        runtime,
+        address,
+        workers,
+        placement,
+        fidelity,
+        security,
+        sealing_seconds,
+        round_timeout,
+        generator,
     )
     check_picture(plot)
     check_path("model_out", model_out, (".json",))
@@ -191,7 +200,8 @@ def train_command(
         if plot is not None:
             raise ParameterError("plot", str(plot), "left out with --trust central: few releases")
         saved: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume, "seed": seed}
-        result = run(by_curator, split.asked, runtime=how.runtime, workers=how.workers, **saved)
+        saved |= {"runtime": how.runtime, "workers": how.workers, "placement": how.placement}
+        result = run(by_curator, split.asked, **saved)
         report = train_report.summed_up(split, by_curator, result, [])
         _finish(report, json, None, model_out)
         return

@@ -133,7 +133,7 @@ def compared(
         ridge=trainer.ridge,
         asked_for=trainer.privacy,
         repeats=repeats,
-        run=RunSummary(how.fidelity or "", how.runtime.name, how.workers, seed, how.security),
+        run=RunSummary(how.fidelity or "", how.runtime.name, how.number, seed, how.security),
         constant=_spread([split.constant() for split in splits]),
         methods=rows,
         refused={_named(method): method.refused for method in methods if method.refused},

@@ -7,6 +7,7 @@ from shuffle_sim.execution.history import Event, History, violations
 from shuffle_sim.execution.result import ReportCounts, Result
 from shuffle_sim.execution.runtime import HostLostError, InProcessRuntime, Runtime
 from shuffle_sim.execution.simulated import Faults, SimRuntime
+from shuffle_sim.execution.sizing import SizePlan
 
 __all__ = [
     "Costs",
@@ -20,6 +21,7 @@ __all__ = [
     "Result",
     "Runtime",
     "SimRuntime",
+    "SizePlan",
     "run",
     "violations",
 ]

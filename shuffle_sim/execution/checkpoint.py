@@ -339,7 +339,7 @@ def charged_broadcasts(folder: Path, size: int = 0) -> tuple[int, list[bytes]]:
     path = folder / FILE
     if not path.exists() or path.stat().st_size == size:
         return size, []
-    data = path.read_bytes()
+    data = read_whole(path, "checkpoint", most_memory())
     bodies, position = list[bytes](), 0
     while position + _SIZE.size <= len(data):
         start = position + _SIZE.size + _HASH

@@ -41,6 +41,7 @@ from shuffle_sim.execution.setup import (
     deployment_of,
     suited,
 )
+from shuffle_sim.execution.sizing import SizePlan, rehearsed, size_plan
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.protocol.base import Protocol
@@ -59,7 +60,7 @@ def run(
     data: Population | ArrayLike,
     *,
     runtime: str | Runtime = "inprocess",
-    workers: int = 1,
+    workers: int | str = 1,
     fidelity: str | None = None,
     seed: int | None = None,
     adversary: Adversary | None = None,
@@ -75,6 +76,7 @@ def run(
     limits: TaskLimits | None = None,
     generator: str = GENERATORS[0],
     on_round: Callable[[int, PrivacyLedger, Costs, Any], None] | None = None,
+    on_plan: Callable[[SizePlan], None] | None = None,
 ) -> Result:
     """Run `algorithm` on `data` (first axis: users).
 
@@ -89,7 +91,9 @@ def run(
         algorithm: what to run.
         data: the users' rows.
         runtime: "inprocess", "ray", another registered name, or a runtime.
-        workers: user shards (on Ray: actors).
+        workers: user shards (on Ray: actors). "auto": a rehearsal of the first blocks says how long
+            the run will take, and how many workers and which placement are fastest; `on_plan` is
+            told. Not with a checkpoint, which holds the number of shuffler shards.
         fidelity: "literal" (every message is sent and permuted), "counts" or "aggregate" (the same
             law, faster); by default literal up to 10^8 messages a round, then aggregate. The result
             says which.
@@ -127,6 +131,7 @@ def run(
             without a seed: with it, split and mix draws its noise exactly, from integers.
         on_round: called after each round with its index, the ledger and the costs so far, and what
             was asked; also after those replayed.
+        on_plan: with workers "auto", called with what was planned before the run.
 
     Raises:
         ParameterError: for bad parameters or data, before any actor starts.
@@ -144,8 +149,7 @@ def run(
     host = runtime if isinstance(runtime, Runtime) else registered("runtime", runtime)()
     if round_timeout is not None:
         host.round_timeout = positive("round_timeout", round_timeout)
-    if integer("workers", workers, 1) > algorithm.users:
-        raise ParameterError("workers", workers, f"at most the number of users ({algorithm.users})")
+    workers, auto = _workers(algorithm, workers, placement, shuffler_shards, checkpoint)
     if isinstance(algorithm, CentralAlgorithm):
         _check_central(adversary, fidelity, kernel, shuffler_shards, security, placement)
         return run_curator(
@@ -163,7 +167,6 @@ def run(
     protocol, population = algorithm, suited(algorithm, data)
     if adversary is not None and not isinstance(adversary, Adversary):
         raise ParameterError("adversary", adversary, "None or an Adversary")
-    shards = check_placement(placement, workers, shuffler_shards, security)
     host.placement = placement
     deployment, literal_size = deployment_of(
         protocol,
@@ -172,11 +175,13 @@ def run(
         adversary,
         block_size,
         kernel,
-        shards,
+        check_placement(placement, workers, shuffler_shards, security),
         security,
         limits,
         generator,
     )
+    if auto:
+        workers, deployment = _sized(host, deployment, population, on_plan)
     if security == "onion":
         check_sealing_time(deployment, workers, sealing_seconds)
     check_adversary(adversary, protocol, population)
@@ -235,8 +240,8 @@ def run(
         kernel=deployment.kernel,
         runtime=host.name,
         workers=workers,
-        shuffler_shards=shards,
-        placement=placement,
+        shuffler_shards=deployment.shuffler_shards,
+        placement=host.placement,
         seed=seed,
         ledger=ledger,
         security=security,
@@ -259,6 +264,50 @@ def _checked(protocol: Protocol[Any], deployment: Deployment, plan: PlannedRound
     if sent.cohort != plan.cohort:
         raise ParameterError("cohort", plan.cohort.ranges, f"the one asked, {sent.cohort.ranges}")
     return checked_event(plan.event, sent.randomizer, sent.cohort, protocol.honest_fraction)
+
+
+def _workers(
+    algorithm: Protocol[Any] | CentralAlgorithm[Any],
+    workers: int | str,
+    placement: str,
+    shuffler_shards: int | None,
+    checkpoint: object,
+) -> tuple[int, bool]:
+    """How many workers, and whether that is still to be planned.
+
+    Raises:
+        ParameterError: more than users; or "auto" with what it chooses, or would have to keep.
+    """
+    if workers != "auto":
+        number = integer("workers", workers, 1)
+        if number > algorithm.users:
+            allowed = f"at most the number of users ({algorithm.users})"
+            raise ParameterError("workers", number, allowed)
+        return number, False
+    chosen = {"placement": None if placement == "apart" else placement}
+    for name, value in (chosen | {"shuffler_shards": shuffler_shards}).items():
+        if value is not None:
+            raise ParameterError(name, value, "left out with workers auto, which chooses it")
+    if checkpoint is not None:
+        allowed = "a number with a checkpoint: it holds the shuffler shards that auto would choose"
+        raise ParameterError("workers", "auto", allowed)
+    return 1, isinstance(algorithm, Protocol)
+
+
+def _sized(
+    host: Runtime,
+    deployment: Deployment,
+    population: Population,
+    on_plan: Callable[[SizePlan], None] | None,
+) -> tuple[int, Deployment]:
+    """The planned number of workers, and the deployment with as many shuffler shards."""
+    together, speed = deployment.security == "none", rehearsed(deployment, population)
+    plan = size_plan(speed, deployment.protocol, host.cores(), together=together)
+    if on_plan is not None:
+        on_plan(plan)
+    host.placement = plan.placement
+    shards = plan.workers if plan.placement == "together" else 1
+    return plan.workers, replace(deployment, shuffler_shards=shards)
 
 
 def _check_central(

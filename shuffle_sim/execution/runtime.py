@@ -204,6 +204,10 @@ class Runtime(ABC):
     def start(self) -> None:
         """Make ready to host roles."""
 
+    def cores(self) -> int:
+        """How many cores workers may use; 1 where all roles live in this process."""
+        return 1
+
     def close(self) -> None:
         """End what was started."""
 

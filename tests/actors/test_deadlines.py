@@ -103,6 +103,31 @@ def test_what_takes_too_long_is_left_alone():
         within(5, lambda: 1 // 0)
 
 
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_process_that_leaves_keeps_its_exit_code_and_prints_and_runs_no_destructors(code):
+    script = f"""
+import atexit, ctypes, sys
+from actors.deadlines import leave_at_exit
+library = ctypes.CDLL(None)
+library.on_exit(library.abort, None)  # as C++ destructors that crash
+atexit.register(print, "Python's own are run")
+{{}}
+sys.exit({code})
+"""
+    ends = [
+        subprocess.run(
+            [sys.executable, "-c", script.format(leaving)],
+            capture_output=True,
+            text=True,
+            cwd=TESTS.parent,
+            check=False,
+        )
+        for leaving in ("leave_at_exit()", "")
+    ]
+    assert [each.stdout for each in ends] == ["Python's own are run\n"] * 2
+    assert [each.returncode for each in ends] == [code, -signal.SIGABRT]
+
+
 def test_a_stopped_process_is_seen():
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
     try:

@@ -104,6 +104,16 @@ def test_average_iterates_concentrate_as_the_radius_assumes():
     assert bound * (1 + 3.5) / 40 < largest
 
 
+@pytest.mark.parametrize(("n", "best", "asked"), [(100_000, 2230, 3393), (200_000, 4205, 3462)])
+def test_printed_phases_fit_from_some_200_000_persons(n, best, asked):
+    """The sheet: the largest last phase over q, and the groups that it must hold."""
+    count = math.floor(math.log2(n))
+    last = max((1 - 2**-q) * n / 2 ** (count * q) for q in np.linspace(0.005, 0.5, 991))
+    assert last == pytest.approx(best, rel=0.01)
+    assert printed_groups(n, 100, Privacy(1.0, 1e-6)) == pytest.approx(asked, rel=1e-3)
+    assert (last >= asked) == (n == 200_000)
+
+
 def test_the_printed_audit_of_algorithm_1():
     """The sheet: C(10^4, 100) = 3162.675; at n = 10^6 the 1 - delta/(10 e) quantile of the groups
     whose inclusion flips is 23 of Bin(3622, 6/C), so a mean moves by 150 tau/C; the noise printed

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy
 from scipy import stats
+from sklearn.linear_model import LogisticRegression, Ridge
 
 from protocols import (
     Absolute,
@@ -27,8 +28,9 @@ from protocols import (
     Squared,
     TiltedERM,
 )
+from protocols.central.minimum import named
 from protocols.optimisation.solver import minimise
-from protocols.problems.adversarial import Budget, RobustRisk
+from protocols.problems.adversarial import NORMS, Budget, RobustRisk
 from protocols.problems.multiclass import OneVsRestHinge
 from protocols.problems.one_vs_rest import OneVsRestRisk
 from protocols.problems.risk import Risk
@@ -37,6 +39,7 @@ from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.privacy.bounds import gaussian, objective, paper
 
 PURE, APPROXIMATE = Privacy(1.0), Privacy(1.0, 1e-6)
+WEIGHTED = LogisticRegression(class_weight="balanced")
 
 
 def rows_of(n, d, seed=0):
@@ -62,8 +65,9 @@ def risks():
         for domain in (RealSpace(2), L2Ball(2, 0.7)):
             yield Risk.of(Problem(loss, domain, 0.1))
     yield TiltedRisk.of(Problem(Logistic(), RealSpace(2), 0.1), tilt=1.0)
-    for norm in ("l1", "l2", "linf"):
-        yield RobustRisk.of(Problem(Logistic(), RealSpace(2), 0.1), budget=Budget(norm, 0.2))
+    corners = ((0.2, 0.1), (-0.2, 0.1), (0.0, -0.2))
+    for budget in (*(Budget(norm, 0.2) for norm in NORMS[:3]), Budget("polytope", 1.0, corners)):
+        yield RobustRisk.of(Problem(Logistic(), RealSpace(2), 0.1), budget=budget)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +77,7 @@ def test_no_swap_moves_a_minimiser_by_more_than_is_stated(risk):
     """Brute force over swaps in small tables; hard rows are of full length and opposite."""
     rng, worst, n = np.random.default_rng(1), 0.0, 3
     stated, _ = risk.sensitivity(n)
+    near = 1e-3 * stated if isinstance(risk, RobustRisk) else 1e-5
     for case in range(12):
         rows = rows_of(n, 2, case)
         rows[:, :2] /= np.linalg.norm(rows[:, :2], axis=1)[:, None]
@@ -81,9 +86,9 @@ def test_no_swap_moves_a_minimiser_by_more_than_is_stated(risk):
         other[0] = [math.cos(angle), math.sin(angle), rng.choice([-1.0, 1.0])]
         if case % 2:
             other[0] = [*rows[0, :2], -rows[0, 2]]
-        apart = np.linalg.norm(minimiser(risk, rows, 1e-5) - minimiser(risk, other, 1e-5))
-        worst = max(worst, float(apart))
-    slack = 40 * risk.objective(rows_of(n, 2)).least_radius + 2e-5
+        points = [minimiser(risk, each, near) for each in (rows, other)]
+        worst = max(worst, float(np.linalg.norm(points[0] - points[1])))
+    slack = 40 * risk.objective(rows_of(n, 2)).least_radius + 2 * near
     assert worst <= stated + slack
     assert worst >= 0.05 * stated  # not vacuous
 
@@ -183,15 +188,17 @@ def test_noise_is_for_the_promised_shift():
 
 @pytest.mark.parametrize("privacy", [PURE, APPROXIMATE])
 def test_integer_noise_is_on_a_grid_and_for_the_promised_shift(privacy):
-    """At six standard errors of the mean square; a tenth too little noise is caught there."""
+    """At five standard errors of the mean square; a tenth too little noise is caught there."""
     rows = rows_of(500, 2)
     problem = Problem(Logistic(), RealSpace(2), 0.05)
     made = OutputPerturbation.calibrated(n=500, problem=problem, privacy=privacy, noise="integer")
     result = run(made, rows, seed=7)
     assert result.privacy.epsilon <= 1.0
     assert any("integer noise, drawn exactly" in each for each in result.privacy.assumptions)
-    squares = ((released(made, rows, 1500) - minimiser(made.risk, rows)) ** 2).sum(axis=1)
-    error = 6 * squares.std() / math.sqrt(len(squares))
+    squares = (
+        (released(made, rows, 800 if privacy.delta else 2000) - minimiser(made.risk, rows)) ** 2
+    ).sum(axis=1)
+    error = 5 * squares.std() / math.sqrt(len(squares))
     expected = made.mechanism.error(made.shift, 2) ** 2
     assert abs(squares.mean() - expected) < error + 1e-3 * expected  # rounding at its worst
     assert abs(squares.mean() - expected / 0.81) > error
@@ -412,6 +419,17 @@ def test_rates_are_those_of_the_theorems():
         (OutputPerturbation, {"problem": None}, "problem"),
         (OutputPerturbation, {"privacy": 1.0}, "privacy"),
         (OutputPerturbation, {"n": 10**15}, "radius"),
+        (OutputPerturbation, {"loss": OneVsRestHinge(3), "domain": L2Ball(6, 1.0)}, "domain"),
+        (OutputPerturbation, {"solver": "extragradient"}, "solver"),
+        (OutputPerturbation, {"solver": "sdca"}, "solver"),
+        (OutputPerturbation, {"solver": "svrg", "loss": Hinge()}, "solver"),
+        (OutputPerturbation, {"solver": Ridge()}, "solver"),
+        (OutputPerturbation, {"solver": WEIGHTED}, "class_weight"),
+        (TiltedERM, {"solver": "katyusha"}, "solver"),
+        (ObjectivePerturbation, {"solver": "sdca"}, "solver"),
+        (OutputPerturbation, {"noise": "integer", "privacy": Privacy(1.0, 1e-13)}, "delta"),
+        (AdversarialERM, {"norm": "polytope"}, "corners"),
+        (AdversarialERM, {"norm": "polytope", "corners": ((1.0,),)}, "corners"),
         (TiltedERM, {"tilt": 0.0}, "tilt"),
         (TiltedERM, {"loss": Hinge()}, "loss"),
         (AdversarialERM, {"norm": "l3"}, "norm"),
@@ -440,6 +458,13 @@ def test_bad_input_is_refused_by_name(kind, given, parameter):
     with pytest.raises(ParameterError) as caught:
         made()
     assert caught.value.parameter == parameter
+
+
+def test_the_name_of_a_solver_tells_nothing_of_what_it_was_fitted_to():
+    risk, rows = Risk.of(Problem(Logistic(), RealSpace(2), 0.1)), rows_of(50, 2)
+    fitted = LogisticRegression(C=3.0).fit(rows[:, :-1], rows[:, -1])
+    assert named(fitted, risk) == named(LogisticRegression(C=3.0), risk)
+    assert named(fitted, risk) != named(LogisticRegression(C=2.0), risk)
 
 
 def test_no_ridge_over_all_of_space_is_refused():

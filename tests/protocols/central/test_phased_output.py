@@ -296,6 +296,12 @@ def test_the_sheets_numbers():
     assert 2 / 10_000 / mu_of(1.0, 1e-6) == pytest.approx(8.449358e-4, rel=1e-6)  # plain
 
 
+def test_printed_noise_is_that_of_plain_output_perturbation_at_3_6e9_records():
+    """The sheet: below, the printed system has more noise than one that bounds nothing."""
+    constants = printed(Privacy(1.0, 1e-6), 10_000, 3_600_000_000, 1.0, 1.0, 1e-3)
+    assert constants.sigma == pytest.approx(2 / 10_000 / mu_of(1.0, 1e-6), rel=0.01)
+
+
 def test_printed_constants_are_refused_outside_the_theorem():
     problem = Problem(Logistic(), L2Ball(2, 1.0), records=20, ridge=0.1)
     for kind in (PhasedERM, PhasedSCO, DeletionStability):
