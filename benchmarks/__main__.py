@@ -25,6 +25,7 @@ NAMES = (
     "persons",
     "onion",
     "certified",
+    "tuning",
 )
 
 

@@ -101,10 +101,10 @@ class PracticalDescent(FirstOrder[MomentumState]):
         mean = NoisyMean.calibrated_for(setting, batch, times)
         noise = mean.squared_noise_in(setting, times) / problem.d
         sampling = problem.spread**2 / batch if sequential else 0.0
-        facts = f"noise of a round {math.sqrt(noise):.3g} per coordinate"
+        facts = f"noise of a round {math.sqrt(noise):.3g} per coordinate; no bound is proven"
         choices.choose("trust", setting.trust, facts)
         choices.choose("batch", batch, "disjoint" if sequential else "everybody, in every round")
-        smoothing = choices.choose("smoothing", smoothing_of(problem.loss), "rounds kinks")
+        smoothing = choices.choose("smoothing", smoothing_of(problem.loss), "tuned, for kinks")
         own = {
             "rounds": made.rounds,
             "momentum": dataclasses.replace(made, noise=math.sqrt(noise + sampling)),

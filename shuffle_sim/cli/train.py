@@ -64,6 +64,14 @@ def train_command(
         str | None,
         typer.Option(help=f"How steps are chosen: calibrated or paper; default {_HYPER}."),
     ] = None,
+    choose: Annotated[
+        str | None,
+        typer.Option(
+            help="Parameters: practice (tuned on synthetic data, no proven bound) or bound (the "
+            "smallest proven bound); default practice, but bound with --compare, --phases, "
+            "--moment, --hyper paper and a curator."
+        ),
+    ] = None,
     rounds: o.Rounds = None,
     batch: o.Batch = None,
     eta: Annotated[float | None, typer.Option(help="Step size; by default chosen.")] = None,
@@ -139,6 +147,10 @@ def train_command(
         moment=moment,
         pilot=pilot,
         records=_records(person, records),
+        choose=choose
+        or _choose(
+            compare, mechanism, phases, moment, hyper == "paper", pure, pilot, trust != "shuffle"
+        ),
     )
     rows = labelled(source, classes=trainer.loss.classification, positive=positive or ())
     how = RunOptions.of(
@@ -208,6 +220,11 @@ def train_command(
     present(report, train_report.show, train_report.draw, json=json, plot=plot)
     if model_out is not None:
         train_report.save(report, model_out, quiet=json)
+
+
+def _choose(*bounds: object) -> str:
+    """Tuned parameters, unless anything asked for rests on proven bounds."""
+    return "practice" if all(each is None or each is False for each in bounds) else "bound"
 
 
 def _records(person: str | None, records: int | None) -> int | None:
