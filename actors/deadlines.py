@@ -5,6 +5,7 @@ and `ray.shutdown` waits for it, for ever and in C++, where Ctrl-C is not seen. 
 threads of their own. The main thread waits in Python, with a deadline, and signals reach it.
 """
 
+import ctypes
 import os
 import signal
 import threading
@@ -20,8 +21,14 @@ class LateError(Exception):
     """The deadline has passed."""
 
 
-def within(seconds: float, step: Callable[[], _Value]) -> _Value:
+def within(
+    seconds: float | None, step: Callable[[], _Value], until: threading.Event | None = None
+) -> _Value:
     """What the step gives, or raises; it is left alone once it is late.
+
+    Without a limit it is waited for as long as it takes, and signals are seen meanwhile. The thread
+    stays until the event: Linux ends processes that are to die with their parent when the *thread*
+    ends that started them.
 
     Raises:
         LateError: it took longer.
@@ -36,6 +43,8 @@ def within(seconds: float, step: Callable[[], _Value]) -> _Value:
         except BaseException as error:
             errors.append(error)
         done.set()
+        if until is not None:
+            until.wait()
 
     threading.Thread(target=work, daemon=True, name="deadline").start()
     if not done.wait(seconds):
@@ -44,6 +53,18 @@ def within(seconds: float, step: Callable[[], _Value]) -> _Value:
         raise errors[0]
     value: _Value = found[0]
     return value
+
+
+def leave_at_exit() -> None:
+    """At its exit this process leaves at once, with its exit code: no C++ destructors are run.
+
+    The threads of a Ray that could not be shut down are still at work then, and would crash in what
+    is destructed. The last that is registered with glibc's `on_exit` is called first, with the
+    code; Python is over by then.
+    """
+    library = ctypes.CDLL(None)
+    if hasattr(library, "on_exit"):
+        library.on_exit(library._exit, None)
 
 
 def tree(roots: Iterable[int]) -> set[int]:

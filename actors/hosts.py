@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import ray
 
 from shuffle_sim.errors import ShuffleSimError
-from shuffle_sim.roles import Analyzer, CuratorShard, Shuffler, UserShard
+from shuffle_sim.roles import Analyzer, CuratorShard, Shuffler, Station, UserShard
 
 
 class _Host:
@@ -64,6 +64,12 @@ class _AnalyzerHost(_Host):
     role = Analyzer
 
 
+class _StationHost(_Host):
+    """Hosts a shard of users and a shard of the shuffler."""
+
+    role = Station
+
+
 class _CuratorShardHost(_Host):
     """Rows of the trusted curator."""
 
@@ -74,10 +80,12 @@ _actor: Any = ray.remote(max_restarts=0, max_task_retries=0, num_cpus=0)
 UserShardActor = _actor(_UserShardHost)
 ShufflerActor = _actor(_ShufflerHost)
 AnalyzerActor = _actor(_AnalyzerHost)
+StationActor = _actor(_StationHost)
 CuratorShardActor = _actor(_CuratorShardHost)
 ACTORS: dict[type, Any] = {
     UserShard: UserShardActor,
     Shuffler: ShufflerActor,
     Analyzer: AnalyzerActor,
+    Station: StationActor,
     CuratorShard: CuratorShardActor,
 }

@@ -2,19 +2,25 @@
 
 import atexit
 import logging
+import os
+import secrets
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import ray
 from ray._private import ray_constants
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from actors.deadlines import LateError, kill, stopped, tree, within
+from actors.deadlines import LateError, kill, leave_at_exit, stopped, tree, within
 from actors.hosts import ACTORS
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import ParameterError, RoundAbortedError, ShuffleSimError
@@ -25,6 +31,7 @@ CLOSE_TIMEOUT = 8.0
 """Seconds that closing may take; then the processes that were started are killed."""
 _PROBE = 3.0  # seconds for Ray to say how it is
 _all_nodes: Any = ray.nodes
+_ROOM = 40  # characters of a folder's name: sockets below it have names of 107 at most
 _LOST = (
     ray.exceptions.RayActorError,
     ray.exceptions.WorkerCrashedError,
@@ -35,6 +42,12 @@ _LOST = (
     ray.exceptions.ObjectStoreFullError,
 )
 """What Ray raises where an actor is gone, or what it made."""
+
+
+def _cores() -> int:
+    """Of all nodes that live."""
+    alive = [node["Resources"] for node in _all_nodes() if node["Alive"]]
+    return max(1, int(sum(each.get("CPU", 0) for each in alive)))
 
 
 class RayRuntime(Runtime):
@@ -52,15 +65,31 @@ class RayRuntime(Runtime):
         """
         self._address = address
         self._owns_ray = False
+        self._counted = 0
+        self._folder: str | None = None
         self._actors: list[Any] = []
         self._where: dict[Any, Any] = {}
         self._calls: list[_Call] = []
         self._gone: list[Any] = []
+        self._silent = False
+        self._ended = threading.Event()
 
     def start(self) -> None:
         """Start Ray if needed, and find its nodes."""
         self._connect()
+        if self._counted and (cores := _cores()) < self._counted:
+            shrunk = f"another number: the cluster shrank from {self._counted} to {cores} cores"
+            self.close()
+            raise ParameterError("workers", "auto", shrunk)
         self._nodes = [node["NodeID"] for node in _all_nodes() if node["Alive"]]
+
+    def cores(self) -> int:
+        """Of the cluster; without an address those that this process may use."""
+        if self._address is None and not ray.is_initialized():
+            return len(os.sched_getaffinity(0))
+        self._connect()
+        self._counted = _cores()
+        return self._counted
 
     def host(self, role: type, *arguments: Any) -> Any:
         """An actor of its own, on the nodes of the cluster in turn."""
@@ -108,7 +137,10 @@ class RayRuntime(Runtime):
         self._shards, self._shufflers, self._analyzer = [], [], None
         with unbroken(second_wins=True):
             try:
-                within(CLOSE_TIMEOUT, self._end)
+                # What is known to be stopped is not asked.
+                if self._stopped():
+                    raise LateError
+                within(_PROBE if self._silent else CLOSE_TIMEOUT, self._end)
             except LateError:
                 self._abandon(started)
             except KeyboardInterrupt:  # the second Ctrl-C
@@ -116,13 +148,26 @@ class RayRuntime(Runtime):
                 raise
             self._actors = []
             self._owns_ray = False
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+                self._folder = None
+            self._ended.set()
 
     def _end(self) -> None:
         actors, self._actors = self._actors, []
         while actors:
             ray.kill(actors.pop())
         if self._owns_ray:
-            ray.shutdown()
+            shut_down()
+
+    def _stopped(self) -> list[str]:
+        """Which kinds of processes are stopped, of the Ray that was started here."""
+        node: Any = ray._private.worker._global_node if self._owns_ray else None
+        return [
+            kind
+            for kind, many in (list(node.all_processes.items()) if node is not None else ())
+            if any(stopped(each.process.pid) for each in many)
+        ]
 
     def _started(self) -> set[int]:
         """The processes of the Ray that was started here, and theirs."""
@@ -141,11 +186,23 @@ class RayRuntime(Runtime):
                 with suppress(subprocess.TimeoutExpired):
                     each.process.wait(_PROBE)
         atexit.unregister(ray._private.worker.shutdown)
+        leave_at_exit()
 
     def _connect(self) -> None:
-        if not ray.is_initialized():
-            with unbroken(), _without_handlers():  # half a Ray could not be ended
-                self._start()
+        if ray.is_initialized():
+            return
+        before = tree([os.getpid()])
+        with unbroken(second_wins=True), _without_handlers():  # half a Ray could not be ended
+            try:
+                within(None, self._start, until=self._ended)
+            except BaseException as error:
+                self._ended.set()
+                if isinstance(error, KeyboardInterrupt):  # the second Ctrl-C: no Ray is to come
+                    atexit.unregister(ray._private.worker.shutdown)
+                    atexit.register(_kill_new, before)
+                    _kill_new(before)
+                    leave_at_exit()
+                raise
 
     def _start(self) -> None:
         # Both are read at Ray's import, which may have come before ours. At a SIGTERM the C++ part
@@ -162,8 +219,18 @@ class RayRuntime(Runtime):
                 ) from error
         else:
             ray_constants.ENABLE_RAY_CLUSTER = False  # keeps every port on the loopback interface
+            # A token of this process alone: Ray would keep one where others may read it.
+            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+            below = tempfile.gettempdir()
+            self._folder = tempfile.mkdtemp(
+                prefix="shuffle-sim-", dir=below if len(below) < _ROOM else "/tmp"
+            )  # 0700: sockets, logs and objects on disk
             ray.init(
-                address="local", include_dashboard=False, _node_ip_address="127.0.0.1", **common
+                address="local",
+                include_dashboard=False,
+                _node_ip_address="127.0.0.1",
+                _temp_dir=os.path.join(self._folder, "ray"),  # Ray opens its own to everybody
+                **common,
             )
         self._owns_ray = True
 
@@ -191,18 +258,18 @@ class RayRuntime(Runtime):
     def _late(self) -> ShuffleSimError:
         """Name who is waited for, and end it."""
         waited = f"no answer for {self.round_timeout:g} s"
+        self._silent = True  # until it has answered
+        for kind in self._stopped():
+            return RoundAbortedError(f"{waited}: Ray's {kind} is stopped")
         try:
             within(_PROBE, ray.nodes)
         except (LateError, ray.exceptions.RayError, RuntimeError):
             return RoundAbortedError(f"{waited}: Ray's GCS does not answer")
-        node: Any = ray._private.worker._global_node
-        for kind, many in list(node.all_processes.items()) if node is not None else ():
-            if any(stopped(each.process.pid) for each in many):
-                return RoundAbortedError(f"{waited}: Ray's {kind} is stopped")
         try:
             late = within(_PROBE, self._waited_for)
-        except LateError:
+        except (LateError, ray.exceptions.RayError):
             return RoundAbortedError(f"{waited}: Ray's raylet does not answer")
+        self._silent = False
         names = ", ".join(f"{call.method} of {call.host}" for call in late)
         for call in late:
             self._kill(call.host)
@@ -226,8 +293,60 @@ class RayRuntime(Runtime):
             pid, node = within(_PROBE, lambda: ray.get(self._where[host]))
             if node == ray.get_runtime_context().get_node_id():
                 kill([pid])  # a stopped process does not hear Ray
+            elif node in self._nodes and len(self._nodes) > 1:
+                self._leave(node)
         with suppress(LateError, ray.exceptions.RayError):
             within(_PROBE, lambda: ray.kill(host))
+
+    def _leave(self, node: str) -> None:
+        """A node that may be cut off: its roles count as gone, and none is put back there."""
+        self._nodes.remove(node)
+        places = list(self._where.values())
+        known = set(ray.wait(places, num_returns=len(places), timeout=0)[0])
+        for host, place in self._where.items():
+            with suppress(ray.exceptions.RayError):
+                if place in known and ray.get(place)[1] == node:
+                    self._gone.append(host)
+
+
+class _Ending:
+    """In the place of Ray's core worker while Ray ends: a reference that is let go of reaches
+    nobody.
+
+    There is a moment at which the core worker has ended and Ray's Python part does not know. Who
+    lets go of a reference then, ends this process: "the core worker has already been shutdown".
+    Errors under way, and threads that still wait, hold references.
+    """
+
+    def __init__(self, core_worker: Any) -> None:
+        self._core_worker = core_worker
+
+    def shutdown_driver(self) -> None:
+        """From now on there is no core worker."""
+        ended, self._core_worker = self._core_worker, None
+        ended.shutdown_driver()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("remove_object_ref_reference", "remove_actor_handle_reference"):
+            return lambda *arguments: None
+        return getattr(self._core_worker, name)
+
+
+def shut_down() -> None:
+    """`ray.shutdown`, whatever references are held and let go of meanwhile."""
+    worker: Any = ray._private.worker.global_worker
+    if hasattr(worker, "core_worker"):
+        worker.core_worker = _Ending(worker.core_worker)
+    ray.shutdown()
+
+
+def _kill_new(before: set[int]) -> None:
+    """End the processes of a Ray that was to be started, but for those that were there before."""
+    ours = str(Path(ray.__file__).parent)
+    for pid in tree([os.getpid()]) - before:
+        with suppress(OSError):
+            if ours in Path(f"/proc/{pid}/cmdline").read_text():
+                kill([pid])
 
 
 @dataclass(frozen=True, eq=False)

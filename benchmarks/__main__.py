@@ -14,6 +14,7 @@ import numpy as np
 
 NAMES = (
     "literal_round",
+    "placement",
     "planning",
     "startup",
     "scale",
@@ -26,6 +27,9 @@ NAMES = (
     "onion",
     "certified",
     "tuning",
+    "simulate",
+    "stopped",
+    "peer",
 )
 
 

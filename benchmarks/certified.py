@@ -9,18 +9,25 @@ from sklearn.linear_model import LogisticRegression
 from protocols import Logistic, OutputPerturbation, Problem, RealSpace, minimise
 from protocols.problems.risk import Risk
 from shuffle_sim import Privacy
+from shuffle_sim.arrays import Floats
 
 N, D, RIDGE, REPEATS = 1_000_000, 50, 1e-3, 3
 
 
+def generated(n: int, d: int) -> Floats:
+    """Rows of length 1 with labels of a logistic model, shape (n, d + 1)."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(n, d))
+    x /= np.linalg.norm(x, axis=1)[:, None]
+    odds = 20 * x @ (rng.normal(size=d) / np.sqrt(d))
+    y = np.where(rng.random(n) < 1 / (1 + np.exp(-odds)), 1.0, -1.0)
+    return np.column_stack([x, y])
+
+
 def measure() -> dict[str, object]:
     """Ratios of processor time, least of three in one run."""
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(N, D))
-    x /= np.linalg.norm(x, axis=1)[:, None]
-    odds = 20 * x @ (rng.normal(size=D) / np.sqrt(D))
-    y = np.where(rng.random(N) < 1 / (1 + np.exp(-odds)), 1.0, -1.0)
-    rows = np.column_stack([x, y])
+    rng, rows = np.random.default_rng(1), generated(N, D)
+    x, y = rows[:, :-1].copy(), rows[:, -1].copy()
     problem = Problem(Logistic(), RealSpace(D), RIDGE)
     made = OutputPerturbation.calibrated(n=N, problem=problem, privacy=Privacy(1.0))
     objective = Risk.of(problem).objective(rows)

@@ -3,11 +3,15 @@
     python examples/persons.py logistic --seeds 20      # some 15 minutes
     python examples/persons.py slopes                   # some 5 minutes
     python examples/persons.py slopes --quick           # in m alone, 3 seconds
+    python examples/persons.py extension                # some 5 minutes
+    python examples/persons.py gradients                # seconds
 
 `logistic` compares, at epsilon 1 and delta 1e-6, n = 2000 and d = 10, 25 steps of descent with real
 shuffle noise: clipped at L, clipped at 0.3 L (DP-FedSGD, tuned by hand), and with a carried center.
 `slopes` fits the excess loss of mean estimation, and of a linear loss on the unit ball, over three
-decades in n and in m.
+decades in n and in m. `extension` does so for the curator's phases with the centred Lipschitz
+extension. `gradients` counts the gradients of one record that each algorithm takes, beside those of
+the theorems.
 """
 
 import argparse
@@ -17,11 +21,14 @@ import math
 import numpy as np
 
 from protocols import (
+    AcceleratedPhasedERM,
     Baseline,
     L2Ball,
     Linear,
+    LinearTimePhasedSGD,
     Logistic,
     MeanEstimation,
+    PhasedERM,
     Problem,
     UserLevelGD,
 )
@@ -123,6 +130,47 @@ def excess(
     return float(np.mean(gaps)), float(np.std(gaps, ddof=1) / math.sqrt(seeds))
 
 
+def extension(loss: str, n: int, m: int, seeds: int) -> tuple[float, float]:
+    """The same for `PhasedERM`, over 3 parameters.
+
+    The quadratic is -<z, theta> with a ridge of 1, so one phase and several centres serve it.
+    """
+    d, spread = 3, 0.5 / math.sqrt(3 * m)
+    ridge = 1.0 if loss == "quadratic" else 0.0
+    problem = Problem(Linear(), L2Ball(d, 1.0), records=m, ridge=ridge)
+    made = PhasedERM.calibrated(
+        n=n, problem=problem, privacy=PRIVACY, phases=1 if ridge else None, releases=3
+    )
+    mean = np.full(d, 0.1) if ridge else made.bound * np.eye(d)[0]
+    gaps = []
+    for seed in range(seeds):
+        rng = np.random.default_rng(seed + 1000 * n)
+        x = -mean + spread * rng.normal(size=(n, 1, d))
+        value = run(made, np.concatenate([x, np.ones((n, 1, 1))], axis=2), seed=seed).value
+        if ridge:
+            gaps.append(float((value - mean) @ (value - mean)) / 2)
+        else:
+            gaps.append(float(np.linalg.norm(mean) - mean @ value))
+    return float(np.mean(gaps)), float(np.std(gaps, ddof=1) / math.sqrt(seeds))
+
+
+def gradients(n: int, m: int) -> dict[str, float]:
+    """Gradients of one record: planned ones, and those of the theorems."""
+    problem = Problem(Logistic(), L2Ball(D, 1.0), records=m)
+    common = {"n": n, "problem": problem, "privacy": PRIVACY}
+    one_pass = LinearTimePhasedSGD.calibrated(**common)
+    accelerated = AcceleratedPhasedERM.calibrated(**common)
+    carried = UserLevelGD.calibrated(**common)
+    return {
+        "n m": n * m,
+        "LinearTimePhasedSGD": one_pass.gradients,
+        "(n m)^(9/8)": (n * m) ** (9 / 8),
+        "n^(11/8) m^(5/4)": n ** (11 / 8) * m ** (5 / 4),
+        "AcceleratedPhasedERM": accelerated.gradients,
+        "UserLevelGD": carried.rounds * n * m,
+    }
+
+
 def slope(sizes: list[int], gaps: list[float]) -> float:
     """Of the logarithms."""
     return float(np.polyfit(np.log(sizes), np.log(gaps), 1)[0])
@@ -131,7 +179,7 @@ def slope(sizes: list[int], gaps: list[float]) -> float:
 def main() -> None:
     """Run one study."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("study", choices=("logistic", "slopes"))
+    parser.add_argument("study", choices=("logistic", "slopes", "extension", "gradients"))
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--m", type=int, nargs="*", default=[25, 100, 400])
     parser.add_argument("--n", type=int, default=2000)
@@ -142,6 +190,22 @@ def main() -> None:
             for name, gaps in logistic(given.n, m, given.seeds).items():
                 error = np.std(gaps, ddof=1) / math.sqrt(len(gaps)) if len(gaps) > 1 else 0.0
                 print(f"m = {m}, {name}: {np.mean(gaps):.2e} +- {2 * error:.1e}", flush=True)
+        return
+    if given.study == "gradients":
+        for name, count in gradients(given.n, given.m[0]).items():
+            print(f"{name}: {count:.3g}")
+        return
+    if given.study == "extension":
+        for loss in ("quadratic", "edge"):
+            for axis in ("m",) if given.quick else ("n", "m"):
+                sizes = (
+                    [400, 4000, 40_000, 400_000] if axis == "n" else [100, 1000, 10_000, 100_000]
+                )
+                pairs = [(size, 10_000) if axis == "n" else (2000, size) for size in sizes]
+                gaps = [extension(loss, n, m, given.seeds)[0] for n, m in pairs]
+                shown = ", ".join(f"{gap:.2e}" for gap in gaps)
+                found = slope(sizes, gaps)
+                print(f"{loss}, extension, in {axis}: slope {found:.2f} ({shown})", flush=True)
         return
     for loss in ("quadratic",) if given.quick else ("quadratic", "edge"):
         for center in ("carried", "fixed"):

@@ -1,5 +1,6 @@
 """shuffle-sim: simulate shuffle-model differential privacy, users, shuffler and analyzer apart."""
 
+from shuffle_sim.data.model import load_model
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.execution.engine import run
@@ -15,5 +16,6 @@ __all__ = [
     "ShuffleSimError",
     "Trust",
     "Unit",
+    "load_model",
     "run",
 ]

@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Buffer = bytes | memoryview
+"""Bytes that need not be copied."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,12 @@ class Scaled:
 
 Values = Floats | Scaled
 """One value per user: an array (users, ...), or multiples of rows."""
+
+
+def all_finite(values: NDArray[np.floating]) -> bool:
+    """Whether no value is infinite or NaN; one pass and no memory where that is so."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(values.sum()) or np.isfinite(values).all())
 
 
 def dense(values: Values) -> Floats:

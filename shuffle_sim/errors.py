@@ -82,7 +82,11 @@ class CheckpointError(ShuffleSimError, RuntimeError):
     """
 
 
-class DataChangedError(ShuffleSimError, RuntimeError):
+class DataError(ShuffleSimError, RuntimeError):
+    """Rows that a file had when the run began cannot be read any more."""
+
+
+class DataChangedError(DataError):
     """Rows are not those that were read when the run began; drawn again, the same noise would meet
     other data.
     """

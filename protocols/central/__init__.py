@@ -8,9 +8,15 @@ from protocols.central.exponential_grid import ExponentialGrid
 from protocols.central.friendly import FriendlyMean
 from protocols.central.heavy_tails import HeavyTailedERM
 from protocols.central.linear_time import LinearTimePhasedSGD
+from protocols.central.localised import LocalisedExponential
 from protocols.central.objective_perturbation import ObjectivePerturbation
 from protocols.central.optimiser import CentralOptimiser
-from protocols.central.output_perturbation import AdversarialERM, OutputPerturbation, TiltedERM
+from protocols.central.output_perturbation import (
+    AdversarialERM,
+    OutputPerturbation,
+    SaddleERM,
+    TiltedERM,
+)
 from protocols.central.pan_private import PanPrivateACSA, PanState
 from protocols.central.phased_output import PhasedERM, PhasedSCO
 from protocols.central.pop_localize import PopLocalize
@@ -30,6 +36,7 @@ __all__ = [
     "Gibbs",
     "HeavyTailedERM",
     "LinearTimePhasedSGD",
+    "LocalisedExponential",
     "ObjectivePerturbation",
     "OutputPerturbation",
     "PanPrivateACSA",
@@ -38,5 +45,6 @@ __all__ = [
     "PhasedSCO",
     "PopLocalize",
     "PureSGD",
+    "SaddleERM",
     "TiltedERM",
 ]

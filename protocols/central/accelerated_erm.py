@@ -7,6 +7,7 @@ schedule, and carried-centre clipping for the gradients.
 
 import math
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Self
 
 import numpy as np
@@ -18,18 +19,20 @@ from protocols.central.accelerated_erm_plan import (
     AcceleratedPhase,
     _planned,
     sample_size,
+    smoothings,
 )
 from protocols.central.centered_mean import CenteredMean
 from protocols.central.optimiser import CentralOptimiser
 from protocols.central.outlier_removal import FriendlyGradient, FriendlyScore, Removal
 from protocols.optimisation.acceleration import AcceleratedState
+from protocols.optimisation.centring import NEAR
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.setting import Setting
 from protocols.problems.per_person import MeanGradient
 from protocols.problems.problem import Problem, demand, demand_bounded
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.population import Unit
-from shuffle_sim.errors import ParameterError, integer
+from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.release import Release
@@ -76,7 +79,11 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
 
     Attributes:
         phases: in order.
+        smoothing: beta of the Moreau envelope that they minimise; None: the loss itself, smooth.
     """
+
+    takes = ("phases", "center", "smoothing")
+    """How many; "carried" or "fixed" for clipping, "removed"; beta of the envelope."""
 
     unit = Unit.PERSON
 
@@ -88,6 +95,7 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
         privacy: Privacy,
         phases: tuple[AcceleratedPhase, ...],
         bound: float = math.inf,
+        smoothing: float | None = None,
     ) -> None:
         """Explicit parameters; `calibrated` chooses them.
 
@@ -95,9 +103,12 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
             ParameterError: phases of more persons than there are, or that share some.
         """
         demand(problem, privacy)
-        if not problem.smooth:
-            raise ParameterError("loss", problem.loss, "smooth")
+        if not problem.smooth and smoothing is None:
+            raise ParameterError("smoothing", smoothing, "given: the loss has kinks")
+        if smoothing is not None:
+            positive("smoothing", smoothing)
         self.problem, self.privacy, self.n = problem, privacy, integer("n", n)
+        self.smoothing = smoothing
         self.phases, self.bound, stop = phases, bound, 0
         for phase in phases:
             if phase.cohort.stop > n or phase.cohort.ranges[0][0] < stop:
@@ -110,6 +121,14 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
     def users(self) -> int:
         """Number of persons n."""
         return self.n
+
+    @property
+    def assumes(self) -> str:
+        """Of the bound; privacy assumes nothing."""
+        removed = any(phase.removal is not None for phase in self.phases)
+        carried = any(phase.centring.carried for phase in self.phases)
+        no_stop = "records of a person are i.i.d. and no guard stops"
+        return no_stop if removed else NEAR if carried else ""
 
     @property
     def gradients(self) -> int:
@@ -142,7 +161,7 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
         if state.phase == len(self.phases):
             return None
         phase = self.phases[state.phase]
-        query = MeanGradient(self.problem.loss, self._point(state), None, state.center)
+        query = MeanGradient(self.problem.loss, self._point(state), self.smoothing, state.center)
         removal = phase.removal
         if removal is not None:
             if not state.passed:
@@ -192,10 +211,11 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
 
         Args:
             n: persons.
-            problem: smooth, with its nominal number of records.
+            problem: with its nominal number of records; kinks are smoothed by the envelope.
             privacy: of the run; delta above 0.
             given: `phases`; `center`: "carried" or "fixed" for clipping, "removed" for the
-                friendly mean behind above-threshold. None: the clipping of the smallest bound.
+                friendly mean behind above-threshold; `smoothing` for kinks. What is not given is
+                that of the smallest bound, with clipping.
 
         Raises:
             ParameterError: what it does not take.
@@ -204,10 +224,8 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
         demand_bounded(problem)
         setting = Setting(n=n, problem=problem, privacy=privacy, trust=Trust.CENTRAL)
         choices = Choices(given)
-        for name in choices.given.keys() - {"phases", "center"}:
-            raise ParameterError(name, given[name], "left out: it takes phases and center")
-        if not problem.smooth:
-            raise ParameterError("loss", problem.loss, "smooth")
+        for name in choices.given.keys() - set(cls.takes):
+            raise ParameterError(name, given[name], f"left out: it takes {', '.join(cls.takes)}")
         count = choices["phases"]
         tried = range(1, MAX_PHASES + 1) if count is None else (integer("phases", count),)
         center = choices["center"]
@@ -216,18 +234,21 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
         centers = CENTERS[:2] if center is None else (center,)
         L, R, m = problem.objective_lipschitz, setting.distance, problem.records
         scale = L / R * (1 / math.sqrt(n * m) + math.sqrt(problem.d) / n)
+        beta = choices["smoothing"]
+        envelopes = smoothings(setting) if beta is None else [positive("smoothing", beta)]
+        bases = (np.geomspace(1e-2, 1e2, 13) * scale).tolist()
         best: tuple[float, tuple[AcceleratedPhase, ...]] = (math.inf, ())
-        for k in tried:
-            for base in np.geomspace(1e-2, 1e2, 13) * scale:
-                for each in centers:
-                    found = _planned(setting, k, float(base), each)
-                    if found is not None and found[0] < best[0]:
-                        best = found
+        smoothing = None
+        for k, base, each, envelope in product(tried, bases, centers, envelopes):
+            found = _planned(setting, k, base, each, envelope)
+            if found is not None and found[0] < best[0]:
+                best, smoothing = found, envelope
         if not best[1]:
             if center == "removed":  # says how many persons the margins take
                 Removal.calibrated(privacy, n, 1, 1.0)
             raise ParameterError("n", n, "larger: the center would be noise; or center fixed")
-        return cls(problem=problem, n=n, privacy=privacy, phases=best[1], bound=best[0])
+        own: dict[str, Any] = {"phases": best[1], "bound": best[0], "smoothing": smoothing}
+        return cls(problem=problem, n=n, privacy=privacy, **own)
 
     @classmethod
     def paper(cls, *, n: int, problem: Problem, privacy: Privacy, q: float = 0.2) -> Self:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from protocols.central.outlier_removal import Removal
-from protocols.optimisation.acceleration import Schedule, gap_of
+from protocols.optimisation.acceleration import Schedule, envelope_error, gap_of
 from protocols.optimisation.centring import Centring, Spread
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.setting import Setting
@@ -53,20 +53,23 @@ def sample_size(size: int, m: int, steps: float, privacy: Privacy) -> float:
 
 
 def _planned(
-    setting: Setting, count: int, base: float, center: str
+    setting: Setting, count: int, base: float, center: str, smoothing: float | None
 ) -> tuple[float, tuple[AcceleratedPhase, ...]] | None:
-    """(bound, phases) with ridges base 4^i; None where a phase cannot work."""
+    """(bound, phases) with ridges base 4^i; None where a phase cannot work.
+
+    Phases minimise the envelope where there is one; its error is in the bound once.
+    """
     problem, n = setting.problem, setting.n
     L, m = problem.objective_lipschitz, problem.records
     sizes = [n >> (at + 1) for at in range(count - 1)]
     sizes.append(n - sum(sizes))
-    bound, before, start = 0.0, setting.distance**2, 0
+    bound, before, start = envelope_error(problem, smoothing), setting.distance**2, 0
     phases = []
     for at, size in enumerate(sizes):
         ridge = base * GROWTH**at
         strong = ridge + problem.ridge
         near = min((L / strong) ** 2, problem.domain.diameter**2)
-        made = _phase(setting, Cohort.of(start, start + size), ridge, near, center)
+        made = _phase(setting, Cohort.of(start, start + size), ridge, near, center, smoothing)
         if made is None:
             return None
         phase, left = made
@@ -76,16 +79,30 @@ def _planned(
     return bound + L * math.sqrt(before), tuple(phases)
 
 
+def smoothings(setting: Setting) -> list[float | None]:
+    """beta of the envelope that are tried: none for a smooth loss."""
+    problem = setting.problem
+    if problem.smooth:
+        return [None]
+    scale = problem.lipschitz / setting.distance
+    return [float(scale * 4.0**power) for power in range(8)]
+
+
 def _phase(
-    setting: Setting, cohort: Cohort, ridge: float, near: float, center: str
+    setting: Setting,
+    cohort: Cohort,
+    ridge: float,
+    near: float,
+    center: str,
+    smoothing: float | None,
 ) -> tuple[AcceleratedPhase, float] | None:
     """The phase, and a bound of the squared distance from its minimiser that it leaves."""
     problem, size = setting.problem, cohort.size
-    strong, beta = ridge + problem.strong_convexity, problem.smoothness() + ridge
+    strong, beta = ridge + problem.strong_convexity, problem.smoothness(smoothing) + ridge
     steps = math.ceil(math.sqrt(16 * beta / strong))
     best: tuple[AcceleratedPhase, float] | None = None
     if center == "removed":
-        return _removing(setting, cohort, ridge, near, steps)
+        return _removing(setting, cohort, ridge, near, steps, beta)
     for stages in range(1, MAX_STAGES + 1):
         coarse = _COARSE if center == "carried" else 0
         rounds = coarse + stages * steps
@@ -116,11 +133,11 @@ def _phase(
 
 
 def _removing(
-    setting: Setting, cohort: Cohort, ridge: float, near: float, steps: int
+    setting: Setting, cohort: Cohort, ridge: float, near: float, steps: int, beta: float
 ) -> tuple[AcceleratedPhase, float] | None:
     """The same with the friendly mean; None where there are too few persons, or too many."""
     problem, size = setting.problem, cohort.size
-    strong, beta = ridge + problem.strong_convexity, problem.smoothness() + ridge
+    strong = ridge + problem.strong_convexity
     apart = problem.spread * (1 + math.sqrt(2 * math.log(size / _FAIL)))
     best: tuple[AcceleratedPhase, float] | None = None
     for stages in range(1, MAX_STAGES + 1):

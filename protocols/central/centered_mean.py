@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from protocols.central.chained_mean import clipped
 from protocols.problems.per_person import MeanGradient
 from shuffle_sim.arrays import Floats
 from shuffle_sim.protocol.release import Sensitivity, Statistic, Total
@@ -37,6 +38,4 @@ class CenteredMean(Statistic):
         """The sum over some persons."""
         with np.errstate(all="ignore"):  # records may be anything
             values = np.asarray(self.query(rows))
-        kept = np.where(np.isfinite(values).all(axis=1, keepdims=True), values, 0.0)
-        norms = np.hypot.reduce(kept, axis=1, keepdims=True)  # does not overflow
-        return np.asarray((kept * (self.radius / np.maximum(norms, self.radius))).sum(axis=0))
+        return np.asarray(clipped(values, self.radius).sum(axis=0))

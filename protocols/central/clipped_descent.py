@@ -80,6 +80,8 @@ class ClippedDescent(CentralOptimiser[DescentState]):
     """
 
     takes: ClassVar[tuple[str, ...]] = ("moments", "rounds", "clip", "eta")
+    once: ClassVar[bool]
+    """Whether a user answers in one round only."""
 
     def __init__(
         self,
@@ -102,6 +104,7 @@ class ClippedDescent(CentralOptimiser[DescentState]):
         self.problem, self.n, self.privacy = problem, integer("n", n), privacy
         self.rounds, self.clip = integer("rounds", rounds, 1, self.n), positive("clip", clip)
         self.eta, self.bound, self.choices = positive("eta", eta), bound, choices or {}
+        self.rounds_per_user = 1 if self.once else self.rounds
 
     @classmethod
     @abstractmethod
@@ -200,7 +203,7 @@ class ClippedDescent(CentralOptimiser[DescentState]):
 class PureSGD(ClippedDescent):
     """Each user answers once, in disjoint batches, with l2-Laplace noise: pure."""
 
-    rounds_per_user = 1
+    once = True
 
     @property
     def delta(self) -> float:
@@ -221,15 +224,12 @@ class PureSGD(ClippedDescent):
 class GaussianGD(ClippedDescent):
     """All users answer in every round, with Gaussian noise: approximate, exactly composed."""
 
+    once = False
+
     @property
     def delta(self) -> float:
         """As asked for."""
         return self.privacy.delta
-
-    @property
-    def rounds_per_user(self) -> int:  # type: ignore[override]
-        """Every round."""
-        return self.rounds
 
     @classmethod
     def noise(cls, privacy: Privacy, d: int, rounds: int) -> Noise:

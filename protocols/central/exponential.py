@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protocols.central.minimum import OneRelease, demand_case, refuse, shown
 from protocols.central.output_perturbation import OutputPerturbation
@@ -135,7 +136,7 @@ def draw(rng: np.random.Generator, objective: ERM, k: float) -> Floats:
         logs = np.log(rng.random(size))
         kept = np.ones(size, bool)
         if not inside:
-            kept = np.array([np.array_equal(domain.project(each), each) for each in proposals])
+            kept = _within(domain, proposals)
         if not kept.any():
             continue
         excess = bregman(objective, near, proposals[kept])
@@ -143,6 +144,12 @@ def draw(rng: np.random.Generator, objective: ERM, k: float) -> Floats:
         if len(accepted):
             chosen: Floats = np.array(proposals[kept][accepted[0]])
             return chosen
+
+
+def _within(domain: Domain, points: Floats) -> NDArray[np.bool_]:
+    if isinstance(domain, L2Ball):
+        return np.asarray(np.linalg.norm(points - domain.center, axis=1) <= domain.size)
+    return np.array([np.array_equal(domain.project(each), each) for each in points])
 
 
 def bregman(objective: ERM, near: Floats, points: Floats) -> Floats:
@@ -250,7 +257,7 @@ class Gibbs(OneRelease):
         """What is drawn from, if that ends in time whatever the rows."""
         Risk.of(problem, ridge)
         space = Problem(problem.loss, RealSpace(problem.d), ridge)
-        return _smooth(Risk.of(space))
+        return demand_fast(Risk.of(space))
 
     @classmethod
     def _draw(cls, privacy: Privacy) -> Density:
@@ -290,7 +297,7 @@ class ExponentialMechanism(Gibbs):
         ball = problem.domain
         if not isinstance(ball, L2Ball) or ball.center.any():
             raise ParameterError("domain", type(ball).__name__, "an L2Ball around 0")
-        risk = _smooth(Risk.of(problem, ridge))
+        risk = demand_fast(Risk.of(problem, ridge))
         k = cls._draw(privacy).sharpness(ridge, ball, 2 * risk.lipschitz / n)
         near = problem.loss.minimiser_norm(ridge)
         spread = math.sqrt(problem.d / (k * ridge))
@@ -300,8 +307,8 @@ class ExponentialMechanism(Gibbs):
         return risk
 
 
-def _smooth(risk: Risk) -> Risk:
-    """Refuse what a rejection sampler may take for ever on.
+def demand_fast(risk: Risk) -> Risk:
+    """The risk, but refuse what a rejection sampler may take for ever on.
 
     Raises:
         ParameterError: kinks, a loss of unbounded slope, or a ridge that is too small.

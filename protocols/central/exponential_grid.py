@@ -12,11 +12,9 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from protocols.central.heavy_tails_plan import Noise, Phase, Setting, plan
-from protocols.central.optimiser import CentralOptimiser
-from protocols.central.unbounded import TIMING, bounded_moments, check_shape
+from protocols.central.unbounded import TIMING, PureUnbounded, bounded_moments
 from protocols.problems.domains import Domain
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss
@@ -127,7 +125,7 @@ class GridState:
     theta: Floats
 
 
-class ExponentialGrid(CentralOptimiser[GridState]):
+class ExponentialGrid(PureUnbounded[GridState]):
     """Phases of the exponential mechanism on a net, each on disjoint users.
 
     Formal guarantee: pure epsilon, for any loss and any data; the public curvature need not be
@@ -184,20 +182,6 @@ class ExponentialGrid(CentralOptimiser[GridState]):
         noise = Noise.l2(privacy.epsilon, problem.d)
         phases, _ = plan(Setting(integer("n", n), noise, moments, problem.reach))
         return cls(problem=problem, n=n, privacy=privacy, phases=phases, **given)
-
-    @property
-    def users(self) -> int:
-        """Number of users n."""
-        return self.n
-
-    @property
-    def delta(self) -> float:
-        """0: pure."""
-        return 0.0
-
-    def check(self, rows: NDArray[Any]) -> None:
-        """Refuse rows of another shape, and labels of the wrong kind; any length is taken."""
-        check_shape(self.problem, rows, self.n)
 
     def init(self) -> GridState:
         """At the problem's start."""

@@ -1,12 +1,16 @@
-"""The friendly mean of groups of persons, each by one pass of stochastic descent."""
+"""Points of groups of persons, each by one pass of stochastic descent; and their friendly mean."""
 
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
 
+from protocols.central.chained_mean import clipped
 from protocols.central.friendly import FriendlyMean
 from protocols.central.gathering import gathered
 from protocols.central.places import Place
+from protocols.problems.domains import L2Ball
+from protocols.problems.extension import valid_records
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss
 from shuffle_sim.arrays import Floats, dense
@@ -15,11 +19,10 @@ from shuffle_sim.protocol.release import Sensitivity, Statistic, Total
 
 
 @dataclass(frozen=True)
-class GroupedDescent(Statistic):
-    """The friendly mean of groups' average iterates, behind its score.
+class GroupedPass(Statistic):
+    """One pass of SGD over the records of each group, from a common start.
 
-    Consecutive persons form a group. Each group's SGD goes once over its records from a common
-    start, and gives the average of the iterates before each step.
+    Consecutive persons form a group. Its point is the average of the iterates before each step.
 
     Attributes:
         loss: of a record.
@@ -29,7 +32,6 @@ class GroupedDescent(Statistic):
         ridge: public.
         smoothing: beta of the Moreau envelope, or None.
         group: persons of a group.
-        mean: of the groups.
     """
 
     loss: Loss
@@ -39,18 +41,10 @@ class GroupedDescent(Statistic):
     ridge: float
     smoothing: float | None
     group: int
-    mean: FriendlyMean
 
-    @property
-    def sensitivity(self) -> Sensitivity:
-        """That of the friendly mean: a person is in one group, so one point changes."""
-        proof = "one group's iterate differs; friendly mean (docs: theory, User level)"
-        return Sensitivity(self.mean.sensitivity, "l2", proof)
-
-    def __call__(self, total: Total, users: int) -> Floats:
-        """The score, then the mean, shape (1 + d,)."""
-        score, value = self.mean(self.iterates(gathered(total)))
-        return np.concatenate([[float(score)], value])
+    @abstractmethod
+    def count(self) -> int:
+        """C, how many groups there are."""
 
     def iterates(self, rows: Floats) -> Floats:
         """Each group's average iterate, shape (groups, d), from rows of persons in order."""
@@ -58,7 +52,7 @@ class GroupedDescent(Statistic):
         rows = np.asarray(rows, np.float64)
         groups = [
             _in_order(rows[low : low + self.group], columns)
-            for low in range(0, self.mean.points * self.group, self.group)
+            for low in range(0, self.count() * self.group, self.group)
         ]
         lengths = np.array([len(each) for each in groups])
         padded = np.zeros((len(groups), int(lengths.max()), columns))
@@ -66,14 +60,19 @@ class GroupedDescent(Statistic):
             padded[at, : len(each)] = each
         theta = np.tile(self.start, (len(groups), 1))
         sums = np.zeros((len(groups), d))
-        project = self.place.domain.project
+        domain = self.place.domain
         with np.errstate(all="ignore"):  # records may be anything; the mean leaves such groups out
             for t in range(padded.shape[1]):
                 going = t < lengths
                 sums[going] += theta[going]
                 slopes = self._gradients(theta[going], padded[going, t])
                 after = theta[going] - self.eta * (slopes + self.ridge * theta[going])
-                theta[going] = [project(each) for each in after]
+                outside = np.ones(len(after), bool)
+                if isinstance(domain, L2Ball):  # most points are inside
+                    outside = ~(np.linalg.norm(after - domain.center, axis=1) <= domain.size)
+                for at in np.flatnonzero(outside).tolist():
+                    after[at] = domain.project(after[at])
+                theta[going] = after
         return np.asarray(sums / np.maximum(lengths, 1)[:, None])
 
     def _gradients(self, theta: Floats, rows: Floats) -> Floats:
@@ -90,6 +89,99 @@ class GroupedDescent(Statistic):
             loss.derivative(margins, y) if beta is None else loss.prox(margins, y, norms, beta)
         )
         return np.asarray(x * factors[:, None])
+
+
+@dataclass(frozen=True)
+class GroupedDescent(GroupedPass):
+    """The friendly mean of the groups' points, behind its score.
+
+    Attributes:
+        mean: of the groups.
+    """
+
+    mean: FriendlyMean
+
+    def count(self) -> int:
+        """Those of the mean."""
+        return self.mean.points
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """That of the friendly mean: a person is in one group, so one point changes."""
+        proof = "one group's iterate differs; friendly mean (docs: theory, User level)"
+        return Sensitivity(self.mean.sensitivity, "l2", proof)
+
+    def __call__(self, total: Total, users: int) -> Floats:
+        """The score, then the mean, shape (1 + d,)."""
+        score, value = self.mean(self.iterates(gathered(total)))
+        return np.concatenate([[float(score)], value])
+
+
+@dataclass(frozen=True)
+class ClippedDescent(GroupedPass):
+    """The groups' points, less the start, clipped to a radius: a row for each group.
+
+    Attributes:
+        groups: C.
+        reach: rho_0.
+    """
+
+    groups: int
+    reach: float
+
+    def count(self) -> int:
+        """As stated."""
+        return self.groups
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """2 rho_0: a person is in one group, so one row changes, and rows are clipped."""
+        proof = "one group's row differs, and rows are no longer than rho_0"
+        return Sensitivity(2 * self.reach, "l2", proof)
+
+    def __call__(self, total: Total, users: int) -> Floats:
+        """Shape (C, d)."""
+        return clipped(self.iterates(gathered(total)) - self.start, self.reach)
+
+
+@dataclass(frozen=True)
+class PlainDescent(GroupedPass):
+    """The point of one group of all persons: one pass of SGD, and nothing is left out.
+
+    A person counts with exactly `records` of its records: more are left out, and missing ones count
+    as a fixed one, as those do that the loss's constants do not hold for.
+
+    Attributes:
+        users: of the pass.
+        records: m.
+        length: L of a record's gradient.
+    """
+
+    users: int
+    records: int
+    length: float
+
+    def count(self) -> int:
+        """One."""
+        return 1
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """2 eta L m, or the diameter: another record moves later iterates by 2 eta L at most."""
+        proof = "steps do not expand (eta <= 2/beta), and m of them differ by 2 eta L each"
+        moved = 2 * self.eta * self.length * self.records
+        return Sensitivity(min(moved, self.place.domain.diameter), "l2", proof)
+
+    def __call__(self, total: Total, users: int) -> Floats:
+        """Shape (d,)."""
+        d, columns = self.start.size, self.loss.columns(self.start.size)
+        rows = np.asarray(gathered(total), np.float64)
+        kept = np.full((len(rows), self.records, columns), np.nan)
+        for person, row in zip(kept, rows, strict=True):
+            own = _in_order(row[None], columns)[: self.records]
+            person[: len(own)] = own
+        records = valid_records(self.loss, d, kept.reshape(-1, columns))
+        return np.asarray(self.iterates(records.reshape(kept.shape))[0])
 
 
 def _in_order(rows: Floats, columns: int) -> Floats:

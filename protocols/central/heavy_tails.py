@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from protocols.central.clipped_minimiser import ClippedMinimiser
 from protocols.central.heavy_tails_plan import (
@@ -23,14 +22,13 @@ from protocols.central.heavy_tails_plan import (
     bound,
     plan,
 )
-from protocols.central.optimiser import CentralOptimiser
 from protocols.central.pilot import PilotHistogram, phases_by_pilot
 from protocols.central.pop_localize import PopLocalize
 from protocols.central.unbounded import (
     TIMING,
+    PureUnbounded,
     aggregate,
     bounded_moments,
-    check_shape,
     demand_bounded,
 )
 from protocols.optimisation.tails import SHARE, Tails
@@ -67,7 +65,7 @@ class HeavyState:
     outputs: tuple[Floats, ...] = ()
 
 
-class HeavyTailedERM(CentralOptimiser[HeavyState]):
+class HeavyTailedERM(PureUnbounded[HeavyState]):
     """Minimises E f over n users, where gradients have a k-th moment and need have no bound.
 
     Phase t releases the minimiser of the clipped loss with a quadratic around the phase's start,
@@ -226,20 +224,6 @@ class HeavyTailedERM(CentralOptimiser[HeavyState]):
         scale = given.get("scale") or 1.0
         choices = {"pilot": f"{pilot} users: clips and phases by a private histogram of A"}
         return cls(phases=None, pilot=pilot, scale=scale, choices=choices, **common)
-
-    @property
-    def users(self) -> int:
-        """Number of users n."""
-        return self.n
-
-    @property
-    def delta(self) -> float:
-        """0: pure."""
-        return 0.0
-
-    def check(self, rows: NDArray[Any]) -> None:
-        """Refuse rows of another shape, and labels of the wrong kind; any length is taken."""
-        check_shape(self.problem, rows, self.n)
 
     def init(self) -> HeavyState:
         """At the problem's start."""

@@ -2,33 +2,35 @@
 
 Lowy, Liu and Asi 2024, Algorithm 1, with proven constants in place of the printed ones: the radius
 by one-pass concentration, the mean by `FriendlyMean`, the test by the pass curve
-(docs/theory/user-level.md, "Linear time").
+(docs/theory/user-level.md, "Linear time"). Where groups are many enough, a chain of clipped means
+(`ChainedMean`) takes the place of the friendly mean and its test: less noise, and it never fails.
 """
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.central.chained_mean import ChainedMean
 from protocols.central.friendly import FriendlyMean
-from protocols.central.grouped_descent import GroupedDescent
+from protocols.central.grouped_descent import ClippedDescent, GroupedDescent, PlainDescent
+from protocols.central.linear_time_plan import MEANS, Phase, planned
 from protocols.central.optimiser import CentralOptimiser
 from protocols.central.places import Place
-from protocols.optimisation.acceleration import envelope_error
+from protocols.optimisation.centring import NEAR
 from protocols.problems.problem import Problem, demand, demand_bounded
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.mechanisms import Gaussian
 from shuffle_sim.privacy.tested_release import TestedGaussian
 from shuffle_sim.protocol.release import Release
-
-MAX_PHASES, DEVIATIONS, SHRINK = 6, 3.5, 4.0
-"""Phases that are tried; u of the radius; by how much steps are shorter from phase to phase."""
-_MOST_GROUPS = 4000  # that the planner takes: all pairs are looked at
 
 
 @dataclass(frozen=True)
@@ -39,37 +41,22 @@ class DescentState:
     theta: Floats
 
 
-@dataclass(frozen=True)
-class Phase:
-    """One phase: whose records, in which groups, by which steps.
-
-    Attributes:
-        cohort: its persons, of no other phase.
-        group: persons of a group.
-        eta: the step.
-        smoothing: beta of the envelope, or None.
-        mean: of its groups.
-    """
-
-    cohort: Cohort
-    group: int
-    eta: float
-    smoothing: float | None
-    mean: FriendlyMean
-
-
 class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
-    """Phases over disjoint persons; each releases one friendly mean of its groups' iterates.
+    """Phases over disjoint persons; each releases one mean of its groups' iterates.
 
-    Formal guarantee: a person is in one phase and one group, and each phase is one tested release.
+    Formal guarantee: a person is in one phase and one group, and each phase is one tested release
+    of a friendly mean, or one chain of Gaussian releases.
     Bound, for i.i.d. records and up to the chance that a test fails: R^2/(2 eta T_1) + eta L^2/2 +
     sum over later phases of d s^2/(2 eta_i T_i) + eta_i L^2/2, + L sqrt(d) s of the last one.
     Gradients: at most one for each record.
 
     Attributes:
         phases: in order.
-        mechanism: of each phase.
+        mechanism: of each phase with a friendly mean.
     """
+
+    takes = ("deviations", "mean")
+    """u of the radius; "friendly", "chain" or "plain", that of the smallest bound if not given."""
 
     unit = Unit.PERSON
     rounds_per_user = 1
@@ -81,7 +68,7 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
         n: int,
         privacy: Privacy,
         phases: tuple[Phase, ...],
-        mechanism: TestedGaussian,
+        mechanism: TestedGaussian | None = None,
         bound: float = math.inf,
     ) -> None:
         """Explicit parameters; `calibrated` chooses them.
@@ -96,15 +83,29 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
         self._place, stop = Place.of(problem.domain), 0
         for phase in phases:
             positive("eta", phase.eta)
-            asked = phase.mean.points * integer("group", phase.group)
+            asked = phase.groups * integer("group", phase.group)
             if phase.cohort.size < asked or phase.cohort.stop > self.n:
                 raise ParameterError("cohort", phase.cohort.ranges, f"{asked} of {n} persons")
-            if phase.mean.largest != mechanism.largest:
-                allowed = f"K = {mechanism.largest} of the test"
+            if isinstance(phase.mean, ChainedMean):
+                positive("reach", phase.reach)
+            elif isinstance(phase.mean, Gaussian):
+                beta = problem.smoothness(phase.smoothing)
+                if not phase.eta * beta <= 2:
+                    raise ParameterError("eta", phase.eta, f"at most 2/beta = {2 / beta:.3g}")
+            elif mechanism is None or phase.mean.largest != mechanism.largest:
+                allowed = f"K of the test, {mechanism and mechanism.largest}"
                 raise ParameterError("largest", phase.mean.largest, allowed)
             if phase.cohort.ranges[0][0] < stop:
                 raise ParameterError("cohort", phase.cohort.ranges, f"from {stop}: disjoint")
             stop = phase.cohort.stop
+
+    @property
+    def assumes(self) -> str:
+        """Of the bound; privacy assumes nothing."""
+        if any(isinstance(phase.mean, FriendlyMean) for phase in self.phases):
+            return "records are i.i.d. and every test passes"
+        chained = any(isinstance(phase.mean, ChainedMean) for phase in self.phases)
+        return NEAR if chained else "records are i.i.d."
 
     @property
     def users(self) -> int:
@@ -115,7 +116,7 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
     def gradients(self) -> int:
         """Planned: gradients of one record, where all persons have as many as stated."""
         each = self.problem.records
-        return sum(phase.mean.points * phase.group * each for phase in self.phases)
+        return sum(phase.groups * phase.group * each for phase in self.phases)
 
     def check(self, rows: NDArray[Any]) -> None:
         """Refuse a table of records: nobody would know whose they are."""
@@ -130,15 +131,28 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
         if state.phase == len(self.phases):
             return None
         phase, problem = self.phases[state.phase], self.problem
-        settings = phase.eta, problem.ridge, phase.smoothing, phase.group, phase.mean
-        statistic = GroupedDescent(problem.loss, self._place, state.theta, *settings)
-        return Release.of(phase.cohort, statistic, self.mechanism)
+        walk: dict[str, Any] = {"loss": problem.loss, "place": self._place, "start": state.theta}
+        walk |= {"eta": phase.eta, "ridge": problem.ridge}
+        walk |= {"smoothing": phase.smoothing, "group": phase.group}
+        mean = phase.mean
+        if isinstance(mean, ChainedMean):
+            chain = ClippedDescent(**walk, groups=mean.points, reach=phase.reach)
+            return Release.of(phase.cohort, chain, mean)
+        if isinstance(mean, Gaussian):
+            users, m, length = phase.cohort.size, problem.records, problem.lipschitz
+            plain = PlainDescent(**walk, users=users, records=m, length=length)
+            return Release.of(phase.cohort, plain, mean)
+        assert self.mechanism is not None
+        return Release.of(phase.cohort, GroupedDescent(**walk, mean=mean), self.mechanism)
 
     def update(self, state: DescentState, estimate: Any) -> DescentState:
         """The next phase starts at the release; where the test failed, where this one did."""
         theta = state.theta
         if estimate is not None:
-            theta = self.problem.domain.project(np.asarray(estimate, np.float64))
+            released = np.asarray(estimate, np.float64)
+            if isinstance(self.phases[state.phase].mean, ChainedMean):
+                released = theta + released
+            theta = self.problem.domain.project(released)
         return DescentState(state.phase + 1, theta)
 
     def result(self, state: DescentState) -> Floats:
@@ -153,32 +167,29 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
             n: persons.
             problem: with its nominal number of records.
             privacy: of the run; delta above 0.
-            given: `deviations`, u of the radius.
+            given: `deviations` and `mean`.
 
         Raises:
             ParameterError: too few persons for any group count, or what it does not take.
         """
         demand(problem, privacy)
         demand_bounded(problem)
-        for name in given.keys() - {"deviations"}:
-            raise ParameterError(name, given[name], "left out: it takes deviations")
-        u = given.get("deviations", DEVIATIONS)
-        mechanism = TestedGaussian.calibrated(privacy)
-        least, found = 4 * mechanism.largest + 4, []
-        for count in range(1, MAX_PHASES + 1):
-            sizes = _halved(integer("n", n), count)
-            for points in np.unique(np.geomspace(least, _MOST_GROUPS, 25).astype(int)).tolist():
-                if points <= min(sizes):
-                    found.append(_best_step(problem, sizes, points, mechanism, u))
-        if not found:
-            raise ParameterError("n", n, f"at least {least}: as many groups are asked for")
-        bound, eta, sizes, points = min(found)
-        phases, start = [], 0
-        for at, size in enumerate(sizes):
-            phases.append(_phase(problem, start, size, points, eta / SHRINK**at, mechanism, u))
-            start += size
-        own: dict[str, Any] = {"phases": tuple(phases), "mechanism": mechanism, "bound": bound}
-        return cls(problem=problem, n=n, privacy=privacy, **own)
+        for name in given.keys() - set(cls.takes):
+            raise ParameterError(name, given[name], f"left out: it takes {', '.join(cls.takes)}")
+        plan = planned(integer("n", n), problem, privacy, given)
+        own: dict[str, Any] = {"phases": plan.phases, "mechanism": plan.mechanism}
+        made = cls(problem=problem, n=n, privacy=privacy, bound=plan.bound, **own)
+        made.choices = {"mean": plan.reason}
+        return made
+
+    @classmethod
+    def settings(
+        cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any
+    ) -> Iterator[tuple[str, Callable[[], Self]]]:
+        """Each mean; phased SGD of which nothing is left out is the baseline."""
+        common: dict[str, Any] = {"n": n, "problem": problem, "privacy": privacy} | given
+        for mean in MEANS:
+            yield mean, partial(cls.calibrated, **common | {"mean": mean})
 
     @classmethod
     def paper(cls, *, n: int, problem: Problem, privacy: Privacy, q: float = 0.2) -> Self:
@@ -200,7 +211,7 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
         steepest = L / R * math.sqrt(d * m * n * epsilon)
         if not problem.smoothness() <= steepest:
             raise ParameterError("smoothness", problem.smoothness(), f"at most {steepest:.3g}")
-        C = math.ceil(100 * math.log(20 * n * m * math.exp(epsilon) / delta) / epsilon)
+        C = math.ceil(printed_groups(n, m, privacy))
         asked = 100 * math.log(20 * n * m * d * math.exp(epsilon) / delta)
         if not n ** (1 - q) > asked / (epsilon * (1 - 2**-q)):
             allowed = f"larger: n^(1-q) must be above {asked / (epsilon * (1 - 2**-q)):.3g}"
@@ -221,59 +232,12 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
             cohort = Cohort.of(start, start + size)
             phases.append(Phase(cohort, size // C, step, None, mean))
             start += size
-        sensitivity = phases[0].mean.sensitivity / (phases[0].mean.radius / 2)
+        sensitivity = mean.sensitivity / (mean.radius / 2)
         printed = TestedGaussian(calibrated.epsilon, calibrated.delta, noise / sensitivity)
         return cls(problem=problem, n=n, privacy=privacy, phases=tuple(phases), mechanism=printed)
 
 
-def _halved(n: int, count: int) -> list[int]:
-    """n/2, n/4, ..., and the last takes the rest."""
-    sizes = [n >> (at + 1) for at in range(count - 1)]
-    return [*sizes, n - sum(sizes)]
-
-
-def _smoothing(problem: Problem, eta: float) -> float | None:
-    """beta = 1/eta for kinks: steps are then stable, and the envelope costs L^2 eta/2."""
-    return None if problem.smooth else 1 / eta
-
-
-def _phase(
-    problem: Problem,
-    start: int,
-    size: int,
-    points: int,
-    eta: float,
-    mechanism: TestedGaussian,
-    u: float,
-) -> Phase:
-    group = size // points
-    T = group * problem.records
-    radius = 2 * eta * problem.objective_lipschitz * math.sqrt(T / 3) * (1 + u)
-    mean = FriendlyMean(points, radius, mechanism.largest)
-    cohort = Cohort.of(start, start + size)
-    return Phase(cohort, group, eta, _smoothing(problem, eta), mean)
-
-
-def _best_step(
-    problem: Problem, sizes: list[int], points: int, mechanism: TestedGaussian, u: float
-) -> tuple[float, float, list[int], int]:
-    """(bound, first step, sizes, points) of the smallest bound."""
-    L, R, d = problem.objective_lipschitz, problem.reach, problem.d
-    stable = 2 / max(problem.smoothness(), 1e-300) if problem.smooth else math.inf
-    best = (math.inf, 1.0, sizes, points)
-    scale = R / (L * math.sqrt(sizes[0] // points * problem.records))
-    for eta in np.geomspace(1e-3, 1e2, 60) * scale:
-        if eta > stable:
-            break
-        bound, before, at_most = 0.0, R**2, float(eta)
-        for at, size in enumerate(sizes):
-            step = float(eta) / SHRINK**at
-            phase = _phase(problem, 0, size, points, step, mechanism, u)
-            T = phase.group * problem.records
-            bound += before / (2 * step * T) + step * L**2 / 2
-            bound += envelope_error(problem, phase.smoothing)
-            spread = phase.mean.sensitivity * mechanism.noise_multiplier
-            before = d * spread**2
-        bound += L * math.sqrt(before)
-        best = min(best, (bound, at_most, sizes, points))
-    return best
+def printed_groups(n: int, m: int, privacy: Privacy) -> float:
+    """C = 100 ln(20 n m e^epsilon/delta)/epsilon, as printed, not yet rounded."""
+    epsilon, delta = privacy.epsilon, privacy.delta
+    return 100 * math.log(20 * n * m * math.exp(epsilon) / delta) / epsilon

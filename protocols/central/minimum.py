@@ -1,17 +1,17 @@
 """What algorithms share that release something of one certified minimiser."""
 
 import math
-from abc import abstractmethod
+import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocols.central.optimiser import CentralOptimiser
 from protocols.optimisation.solver import demand_radius, minimise, solver_of
-from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.objective import Objective, as_point
 from protocols.problems.risk import Risk
 from shuffle_sim.arrays import Floats
@@ -19,11 +19,11 @@ from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.execution.fingerprint import fingerprint
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.protocol.base import check_rows
+from shuffle_sim.protocol.base import State, check_rows
 from shuffle_sim.protocol.release import Release, Sensitivity, WholeStatistic
 
 CERTIFIED = "the polisher ends: a certificate is reached for any data"
-_PROBE = 40
+_PROBE, _FAR = 40, 1e6  # public rows, and a radius that any certificate reaches
 
 _others: dict[str, Callable[[Objective], Any]] = {}
 
@@ -58,16 +58,22 @@ class Minimum(WholeStatistic):
 
 
 def named(solver: Any, risk: Risk) -> str:
-    """The name of a solver; one of one's own is tried on public rows first, and kept by name.
+    """The name of a solver, tried on public rows first; one of one's own is kept by name.
 
     Raises:
-        ParameterError: it is none, returns no point, or does not move from the start.
+        ParameterError: it is none, does not take the risk, returns no point, or does not move from
+            the start. On private rows its failure would tell, and come after the charge.
     """
     solver_of(solver)
+    if hasattr(solver, "get_params"):
+        from sklearn.base import clone
+
+        solver = clone(solver)  # what it was fitted to may be private, and the name is public
+    rows = _public(risk)
+    if rows is not None:
+        _probe(solver, risk, risk.objective(rows))
     if isinstance(solver, str):
         return solver
-    if callable(solver):
-        _probe(solver, risk)
     # By content, so that a resumed run in another process knows it again.
     name = f"{type(solver).__name__} {fingerprint(solver).hex()[:32]}"
     _others[name] = solver
@@ -79,21 +85,31 @@ def solver_by(name: str) -> Any:
     return _others.get(name, name)
 
 
-def _probe(solver: Callable[[Objective], Any], risk: Risk) -> None:
-    """Refuse a solver that is broken, by public rows: on private ones its failure would tell."""
+def _public(risk: Risk) -> Floats | None:
+    """Rows that the loss takes, made up; None where it is not known what it takes."""
     rng, columns = np.random.default_rng(0), risk.loss.columns(risk.d)
     rows = rng.normal(size=(_PROBE, columns))
     rows /= 2 * np.linalg.norm(rows, axis=1, keepdims=True)
-    if isinstance(risk.loss, LinearLoss):
-        bound = min(1.0, risk.loss.label_bound)
-        rows[:, :-1] *= risk.loss.features
-        rows[:, -1] = bound * np.where(rows[:, 0] > 0, 1.0, -1.0)
-    try:
-        risk.check(rows)
-    except ParameterError:
-        return  # rows of another kind: nothing public is known of them
-    objective = risk.objective(rows)
+    rows *= min(1.0, getattr(risk.loss, "features", 1.0))
+    side = np.where(rows[:, 0] > 0, 1.0, -1.0) * min(1.0, getattr(risk.loss, "label_bound", 1.0))
+    for last in ([side], [np.maximum(side, 0.0)], [side, np.zeros(_PROBE)], []):
+        made = np.column_stack([rows[:, : columns - len(last)], *last])
+        try:
+            risk.check(made)
+        except ParameterError:
+            continue
+        return made
+    return None
+
+
+def _probe(solver: Any, risk: Risk, objective: Objective) -> None:
+    """Refuse a solver that is broken, or does not take such an objective."""
     start = objective.domain.project(objective.start)
+    if isinstance(solver, str) or not callable(solver):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            solver_of(solver)(objective, _FAR, start, np.random.default_rng(0))
+        return
     try:
         point = as_point(solver(objective), risk.d)
     except Exception as error:
@@ -120,8 +136,8 @@ def check_radius(risk: Risk, n: int, radius: float) -> float:
     return radius
 
 
-class OneRelease(CentralOptimiser[Floats | None]):
-    """A central optimiser of a single release.
+class OfRisk(CentralOptimiser[State], ABC, Generic[State]):
+    """A central optimiser of n rows and a risk.
 
     Attributes:
         n: rows.
@@ -129,8 +145,6 @@ class OneRelease(CentralOptimiser[Floats | None]):
         choices: what was chosen, and why.
     """
 
-    rounds_per_user = 1
-    rounds = 1
     n: int
     risk: Risk
     choices: dict[str, str]
@@ -141,6 +155,28 @@ class OneRelease(CentralOptimiser[Floats | None]):
         return self.n
 
     @property
+    def ridge(self) -> float:
+        """lambda that is used."""
+        return self.risk.ridge
+
+    @property
+    def everyone(self) -> Cohort:
+        """All rows."""
+        return Cohort.of(0, self.n)
+
+    def check(self, rows: NDArray[Any]) -> None:
+        """Refuse rows of the wrong shape, or for which the loss's constants do not hold."""
+        check_rows(rows, (self.n, self.risk.loss.columns(self.risk.d)))
+        self.risk.check(rows)
+
+
+class OneRelease(OfRisk[Floats | None]):
+    """A central optimiser of a single release."""
+
+    rounds_per_user = 1
+    rounds = 1
+
+    @property
     @abstractmethod
     def release(self) -> Release:
         """The one release."""
@@ -148,11 +184,6 @@ class OneRelease(CentralOptimiser[Floats | None]):
     def finish(self, released: Floats) -> Floats:
         """The output, of what was released; post-processing."""
         return released
-
-    def check(self, rows: NDArray[Any]) -> None:
-        """Refuse rows of the wrong shape, or for which the loss's constants do not hold."""
-        check_rows(rows, (self.n, self.risk.loss.columns(self.risk.d)))
-        self.risk.check(rows)
 
     def init(self) -> Floats | None:
         """Nothing released yet."""
@@ -171,11 +202,6 @@ class OneRelease(CentralOptimiser[Floats | None]):
         if state is None:
             raise ParameterError("state", state, "that of a finished release")
         return self.finish(state)
-
-    @property
-    def everyone(self) -> Cohort:
-        """All rows."""
-        return Cohort.of(0, self.n)
 
 
 def demand_case(n: Any, privacy: Any) -> int:

@@ -25,6 +25,8 @@ class CentralOptimiser(CentralAlgorithm[State], ABC, Generic[State]):
 
     takes: ClassVar[tuple[str, ...]] = ()
     """Parameters that may be given to `calibrated` in place of being chosen."""
+    own_objective: ClassVar[bool] = False
+    """Whether another objective than the mean loss is minimised; the bound is then of that one."""
 
     problem: Problem
     privacy: Privacy
@@ -48,6 +50,11 @@ class CentralOptimiser(CentralAlgorithm[State], ABC, Generic[State]):
     ) -> Iterator[tuple[str, Callable[[], Self]]]:
         """The settings that a comparison shows, by name; "" for the calibrated one alone."""
         yield "", partial(cls.calibrated, n=n, problem=problem, privacy=privacy, **given)
+
+    @property
+    def assumes(self) -> str:
+        """What the bound assumes of the data beside the problem's constants; "" for nothing."""
+        return ""
 
     @property
     def delta(self) -> float:

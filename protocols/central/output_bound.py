@@ -5,11 +5,16 @@ from dataclasses import dataclass
 
 from protocols.problems.risk import Risk
 from shuffle_sim.errors import ParameterError
+from shuffle_sim.privacy.discrete import GridLaplace
+from shuffle_sim.privacy.grid_noise import GridBinomial
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace, Noise, RelaxedGamma
 
-NOISES = ("gamma", "relaxed-gamma", "gaussian")
-"""By name: pure l2-Laplace, its relaxation to (epsilon, delta), the analytic Gaussian."""
+NOISES = ("gamma", "relaxed-gamma", "gaussian", "integer")
+"""By name: pure l2-Laplace, its relaxation to (epsilon, delta), the analytic Gaussian; and integers
+drawn exactly, for those who do not trust floating point: discrete Laplace, or binomial where delta
+is above 0.
+"""
 
 
 def noise_of(name: str, privacy: Privacy, d: int) -> Noise:
@@ -22,6 +27,10 @@ def noise_of(name: str, privacy: Privacy, d: int) -> Noise:
         raise ParameterError("noise", name, f"one of {', '.join(NOISES)}")
     if name == "gaussian":
         return Gaussian.calibrated(privacy)
+    if name == "integer":
+        if privacy.delta:
+            return GridBinomial.calibrated(privacy, d)
+        return GridLaplace(privacy.epsilon, d)
     if name == "gamma" or privacy.delta == 0:
         return L2Laplace(privacy.epsilon, d)
     # A little less, so that what the accountant rounds up stays below what was asked for.
@@ -62,9 +71,12 @@ def best_bound(
     alpha = (slope + risk.ridge * near) * radius
     if not risk.domain.bounded:
         alpha = min(alpha, (risk.smoothness + risk.ridge) * radius**2 / 2)
+    # A value that is rounded to a grid of a thousandth of the shift, or less, is not unbiased.
+    bias = noise.exact * math.sqrt(risk.d) * shift / 2000
+    curved = (risk.smoothness + ridge) * (square / 2 + radius * bias)
     found = [
         Bound(fixed + anywhere * mean + ridge / 2 * square + alpha, False),
-        Bound(fixed + (risk.smoothness + ridge) / 2 * square + alpha, False),
+        Bound(fixed + curved + alpha, False),
     ]
     if risk.domain.bounded:
         found.append(Bound(fixed + (slope + ridge * size) * mean + alpha, True))

@@ -21,7 +21,7 @@ from protocols.central.minimum import (
     refuse,
     shown,
 )
-from protocols.central.output_bound import NOISES, Bound, best_bound, noise_of
+from protocols.central.output_bound import Bound, best_bound, noise_of
 from protocols.optimisation.solver import THETA
 from protocols.problems.adversarial import Budget, RobustRisk
 from protocols.problems.domains import L2Ball
@@ -29,6 +29,7 @@ from protocols.problems.multiclass import OneVsRestHinge
 from protocols.problems.one_vs_rest import OneVsRestRisk
 from protocols.problems.problem import Problem
 from protocols.problems.risk import Risk
+from protocols.problems.saddle import GroupRisk
 from protocols.problems.tilted import TiltedRisk
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, positive, real
@@ -119,7 +120,7 @@ class OutputPerturbation(OneRelease):
             problem: loss, domain and ridge; over `RealSpace(d)` it must have a ridge.
             privacy: delta = 0 for pure differential privacy.
             ridge: in place of the problem's; None: the problem's, or chosen if that is 0.
-            noise: one of NOISES; None: the one of the least bound.
+            noise: one of NOISES; None: the one of the least bound among those in floating point.
             theta: the promised radius over D.
             solver: name, callable `solver(objective) -> w`, or a linear model of scikit-learn.
             population: whether the bound is of the expected loss of new rows.
@@ -230,7 +231,7 @@ class OutputPerturbation(OneRelease):
     def _noises(cls, privacy: Privacy) -> Iterator[str]:
         yield "gamma"
         if privacy.delta:
-            yield from NOISES[1:]
+            yield from ("relaxed-gamma", "gaussian")
 
     @classmethod
     def kept_ridge(cls, problem: Problem, ridge: float | None) -> float | None:
@@ -245,11 +246,6 @@ class OutputPerturbation(OneRelease):
             allowed = "above 0, or the domain an L2Ball: else no ridge can be chosen"
             raise ParameterError("ridge", problem.ridge, allowed)
         return None
-
-    @property
-    def ridge(self) -> float:
-        """lambda that is used."""
-        return self.risk.ridge
 
     @property
     def shift(self) -> float:
@@ -273,7 +269,7 @@ class TiltedERM(OutputPerturbation):
     (2 L/ridge) C/(n - 1 + C), C = e^(tilt * spread of the losses at one w).
     """
 
-    kind = TiltedRisk
+    kind, own_objective = TiltedRisk, True
 
     @classmethod
     def _own(cls, own: dict[str, Any]) -> dict[str, Any]:
@@ -288,10 +284,35 @@ class AdversarialERM(OutputPerturbation):
     Formal guarantee: as there, with the slopes of the perturbed rows.
     """
 
-    kind = RobustRisk
+    kind, own_objective = RobustRisk, True
 
     @classmethod
     def _own(cls, own: dict[str, Any]) -> dict[str, Any]:
         names = ("norm", "radius", "corners")
         budget = Budget(**{name: own.pop(name) for name in names if name in own})
         return {"budget": budget} | super()._own(own)
+
+
+class SaddleERM(OutputPerturbation):
+    """Output perturbation of the worst mixture of groups, a saddle problem; rows (x, y, group).
+
+    Parameters are those of `OutputPerturbation`, and `concavity` and `weights` of a `GroupRisk`;
+    the loss is a `Grouped`. Formal guarantee: as there, with the distance that both players allow.
+    """
+
+    kind = GroupRisk
+
+    @classmethod
+    def calibrated(
+        cls, *, solver: Any = "extragradient", population: bool = False, **given: Any
+    ) -> Self:
+        """As of `OutputPerturbation`, by extragradient."""
+        if population:
+            allowed = "False: the worst mixture's expected loss has no bound here"
+            raise ParameterError("population", population, allowed)
+        return super().calibrated(solver=solver, **given)
+
+    @classmethod
+    def _own(cls, own: dict[str, Any]) -> dict[str, Any]:
+        taken = {name: own.pop(name) for name in ("concavity", "weights") if name in own}
+        return taken | super()._own(own)

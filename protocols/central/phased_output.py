@@ -18,6 +18,7 @@ from protocols.central.deletion_stability import demand_range, printed
 from protocols.central.extension_minimiser import ExtensionMinimiser
 from protocols.central.optimiser import CentralOptimiser
 from protocols.central.places import Place
+from protocols.optimisation.centring import NEAR
 from protocols.problems.domains import L2Ball
 from protocols.problems.problem import Problem, demand, demand_bounded
 from shuffle_sim.arrays import Floats
@@ -113,6 +114,11 @@ class PhasedOutput(CentralOptimiser[PhaseState], ABC):
             return [Cohort.of(0, self.n)] * count
         edges = [0, *np.cumsum(_sizes(self.n, count)).tolist()]
         return [Cohort.of(low, high) for low, high in pairwise(edges)]
+
+    @property
+    def assumes(self) -> str:
+        """Of the bound; privacy assumes nothing."""
+        return NEAR if self.releases > 1 else ""
 
     @property
     def users(self) -> int:

@@ -12,16 +12,14 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from protocols.central.clipped_minimiser import ClippedMinimiser
 from protocols.central.heavy_tails_plan import ACCURACY
-from protocols.central.optimiser import CentralOptimiser
 from protocols.central.unbounded import (
     TIMING,
+    PureUnbounded,
     aggregate,
     bounded_moments,
-    check_shape,
     demand_bounded,
 )
 from protocols.problems.domains import Domain, L2Ball, Localised
@@ -70,7 +68,7 @@ class LocalState:
     outputs: tuple[Floats, ...] = ()
 
 
-class PopLocalize(CentralOptimiser[LocalState]):
+class PopLocalize(PureUnbounded[LocalState]):
     """Phases of n/2^t users with lambda growing 32 times, each in J blocks, then an aggregate.
 
     The last phases, whose noise is far below what doubles resolve, are left out.
@@ -157,23 +155,9 @@ class PopLocalize(CentralOptimiser[LocalState]):
         yield "tight noise", partial(cls.calibrated, **common)
 
     @property
-    def users(self) -> int:
-        """Number of users n."""
-        return self.n
-
-    @property
-    def delta(self) -> float:
-        """0: pure."""
-        return 0.0
-
-    @property
     def stages(self) -> int:
         """Releases of a block."""
         return 2 if self.system == "double" else 1
-
-    def check(self, rows: NDArray[Any]) -> None:
-        """Refuse rows of another shape, and labels of the wrong kind; any length is taken."""
-        check_shape(self.problem, rows, self.n)
 
     def init(self) -> LocalState:
         """At the problem's start."""

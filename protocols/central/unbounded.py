@@ -1,17 +1,41 @@
 """What the algorithms for gradients without a bound share: moments, checks, the aggregate."""
 
 import math
-from typing import Any
+from abc import ABC
+from typing import Any, Generic
 
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.central.optimiser import CentralOptimiser
+from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.moments import Moments
 from protocols.problems.problem import Problem
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError
+from shuffle_sim.protocol.base import State
 
 TIMING = "running time is not covered"
+
+
+class PureUnbounded(CentralOptimiser[State], ABC, Generic[State]):
+    """A pure algorithm for rows of any length."""
+
+    n: int
+
+    @property
+    def users(self) -> int:
+        """Number of users n."""
+        return self.n
+
+    @property
+    def delta(self) -> float:
+        """0: pure."""
+        return 0.0
+
+    def check(self, rows: NDArray[Any]) -> None:
+        """Refuse rows of another shape, and labels of the wrong kind; any length is taken."""
+        check_shape(self.problem, rows, self.n)
 
 
 def bounded_moments(problem: Problem) -> Moments:
@@ -53,7 +77,7 @@ def check_shape(problem: Problem, rows: NDArray[Any], n: int) -> None:
         raise ParameterError("data.dtype", str(rows.dtype), "a real number type")
     if rows.shape != shape:
         raise ParameterError("data.shape", rows.shape, str(shape))
-    if getattr(problem.loss, "classification", False):
+    if isinstance(problem.loss, LinearLoss) and problem.loss.classification:
         finite = np.isfinite(rows).all(axis=1)
         wrong = finite & (np.abs(rows[:, -1]) != 1)
         if wrong.any():

@@ -120,6 +120,11 @@ class Baseline(CentralAlgorithm[Any]):
         return self.optimiser.bound
 
     @property
+    def assumes(self) -> str:
+        """What the optimiser's bound does."""
+        return self.optimiser.assumes
+
+    @property
     def rounds_per_user(self) -> int:
         """In how many releases a user takes part at most."""
         return self.optimiser.rounds_per_user

@@ -14,6 +14,7 @@ from protocols.comparison.baselines import Baseline
 from protocols.shuffle.optimiser import FirstOrder
 from protocols.sums.binomial_sum import BinomialSum
 from protocols.sums.one_round import OneRoundSum, Setting
+from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy.bounds import gaussian, paper
 from shuffle_sim.privacy.guarantee import Privacy
@@ -230,8 +231,26 @@ def training_methods(trainer: Trainer, n: int, rounds: int | None = None) -> lis
         best = min(made, key=lambda each: (made[each].bound, -made[each].rounds_per_user))
         found.append(_central(trainer, name, best, Baseline(made[best], trust)))
         if trust is Trust.CENTRAL:
+            if trainer.unit is Unit.PERSON:
+                found.append(_clipped_at_length(trainer, n, rounds))
             found += _central_optimisers(trainer, n)
     return found
+
+
+def _clipped_at_length(trainer: Trainer, n: int, rounds: int | None) -> Method:
+    """What federated learning does: person-level descent clipped at L about 0, at a curator.
+
+    It is item-level noise with group privacy, too: the noise is the same (docs: Persons).
+    """
+    name = "dp-fedsgd"
+    try:
+        made = trainer.protocol(
+            "user-level-gd", n, trust=Trust.CENTRAL, center="fixed", rounds=rounds
+        )
+    except ParameterError as why:
+        return Method(name, "", Trust.CENTRAL, unit=trainer.unit, refused=str(why))
+    assert isinstance(made, FirstOrder)
+    return _central(trainer, name, "clipped at L", Baseline(made, Trust.CENTRAL))
 
 
 def _made_by(
@@ -292,6 +311,7 @@ def _shuffled(trainer: Trainer, name: str, optimiser: FirstOrder[Any]) -> Method
         bits=bits * times,
         rounds_per_user=times,
         bound=math.inf if trainer.clips else optimiser.bound,
+        assumes=optimiser.assumes,
         colour=trust.colour,
     )
 
@@ -299,6 +319,7 @@ def _shuffled(trainer: Trainer, name: str, optimiser: FirstOrder[Any]) -> Method
 def _central(
     trainer: Trainer, name: str, setting: str, made: Baseline | CentralOptimiser[Any]
 ) -> Method:
+    nothing = trainer.clips or getattr(made, "own_objective", False)  # proven of the mean loss
     return Method(
         name,
         setting,
@@ -307,6 +328,7 @@ def _central(
         algorithm=made,
         bits=trainer.d * made.trust.unit_bits * made.rounds_per_user,
         rounds_per_user=made.rounds_per_user,
-        bound=math.inf if trainer.clips else made.bound,
+        bound=math.inf if nothing else made.bound,
+        assumes=made.assumes,
         colour=made.trust.colour,
     )

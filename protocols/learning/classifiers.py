@@ -1,22 +1,28 @@
 """What linear classifiers share, whoever is trusted: public classes, predictions, probabilities."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from protocols.learning.linear_model import LinearModel
+from protocols.learning.weights import weighted
 from protocols.problems.linear_loss import LinearLoss
+from protocols.problems.loss import Loss
 from protocols.problems.multiclass import MultiClass
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import WITHHELD, ParameterError
+
+Weigh = Callable[[NDArray[Any], NDArray[Any]], tuple[Floats, float] | None]
+"""From the places of labels among the classes, and these, to weights and their bound."""
 
 
 class LinearClassifier(ClassifierMixin, LinearModel):
@@ -47,7 +53,11 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         Raises:
             ParameterError: naming the parameter, its value and what is allowed, before any release.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        return self._fit(X, y, groups)
+
+    def _fit(self, X: Any, y: Any, groups: Any = None, weigh: Weigh | None = None) -> Self:
+        X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr")
+        X = X.toarray() if issparse(X) else X
         check_classification_targets(y)
         classes = np.unique(y if self.classes is None else np.asarray(self.classes))
         if len(classes) < 2:
@@ -58,15 +68,14 @@ class LinearClassifier(ClassifierMixin, LinearModel):
                 f"y[{np.argmax(unknown)}]", WITHHELD, f"one of the classes {classes.tolist()}"
             )
         places = np.searchsorted(classes, y)
-        if len(classes) == 2:
-            self.coef_, self.intercept_ = self._train(
-                X, 2.0 * places - 1, self.binary, groups=groups
-            )
-        else:
-            several = partial(self.several, len(classes))
-            self.coef_, self.intercept_ = self._train(
-                X, places, several, outputs=len(classes), groups=groups
-            )
+        two = len(classes) == 2
+        loss: Callable[[float], Loss] = self.binary if two else partial(self.several, len(classes))
+        labels = 2.0 * places - 1 if two else places
+        if weigh is not None and (found := weigh(places, classes)) is not None:
+            labels, loss = np.column_stack([labels, found[0]]), weighted(loss, found[1])
+        self.coef_, self.intercept_ = self._train(
+            X, labels, loss, outputs=1 if two else len(classes), groups=groups
+        )
         whence = "taken from y" if self.classes is None else "given"
         assumptions = (*self.privacy_.assumptions, f"the set of classes is public ({whence})")
         self.classes_ = classes

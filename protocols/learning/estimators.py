@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from protocols.learning.classifiers import LinearClassifier, LogisticModel
 from protocols.learning.linear_model import CLIPPED, ClippingWarning, LinearModel, seed_of
 from protocols.learning.regressors import LinearRegressor
+from protocols.learning.weights import of_classes, of_rows
 from protocols.optimisation import practice
 from protocols.optimisation.phases import Phased
 from protocols.optimisation.setting import NOISE_RATIO
@@ -35,6 +36,7 @@ from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.runtime import Runtime
+from shuffle_sim.privacy.guarantee import DELTA
 
 __all__ = [
     "CLIPPED",
@@ -84,6 +86,8 @@ class ShuffleLinearModel(LinearModel):
         records: nominal number of records of a person, where `fit` is given groups; public, not
             counted. More of them let gradients be clipped nearer to their mean.
         feature_bound: l2 bound of a row; longer rows are clipped on the user's side.
+        weight_bound: public bound of `sample_weight`; larger weights are clipped to it on the
+            user's side. Noise grows with it.
         ridge: adds ridge/2 times the squared l2 norm of all parameters, intercepts included, to the
             average loss.
         fit_intercept: whether a constant is fitted.
@@ -109,7 +113,7 @@ class ShuffleLinearModel(LinearModel):
     """
 
     epsilon: float = 1.0
-    delta: float = 1e-6
+    delta: float = DELTA
     protocol: str = "gd"
     phases: bool = False
     rounds: int | None = None
@@ -119,6 +123,7 @@ class ShuffleLinearModel(LinearModel):
     radius: float | None = None
     records: int = 1
     feature_bound: float = 1.0
+    weight_bound: float = 1.0
     ridge: float = 0.0
     fit_intercept: bool = True
     noise_ratio: float = NOISE_RATIO
@@ -148,7 +153,7 @@ class ShuffleLinearModel(LinearModel):
         persons = None if groups is None else Persons.grouped(users, groups, "groups")
         problem = Problem(
             loss(norm),
-            L2Ball(outputs * (users.shape[1] - 1), self._radius()),
+            L2Ball(outputs * (columns + int(self.fit_intercept)), self._radius()),
             ridge=self.ridge,
             records=1 if persons is None else self.records,
         )
@@ -203,9 +208,37 @@ class ShuffleClassifier(ShuffleLinearModel, LinearClassifier):
 
     Args:
         classes: the public set of labels; None takes those in y and assumes that they are public.
+        class_weight: public weights by class, such as {0: 1.0, 1: 5.0}; None: all count alike.
     """
 
     classes: Sequence[Any] | None = None
+    class_weight: Any = None
+
+    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
+        """Train.
+
+        Args:
+            X: (users, columns), dense or sparse.
+            y: their classes.
+            groups: whose the rows are, (rows,); the guarantee then is of persons with all their
+                rows. None: each row is a user of its own.
+            sample_weight: how much each row counts, (rows,); private, and at most `weight_bound`.
+
+        Raises:
+            ParameterError: naming the parameter, its value and what is allowed, before any release.
+        """
+
+        def weigh(places: NDArray[Any], classes: NDArray[Any]) -> tuple[Floats, float] | None:
+            by_class = of_classes(self.class_weight, classes)
+            if by_class is None and sample_weight is None:
+                return None
+            heavy = np.ones(len(classes)) if by_class is None else by_class
+            if sample_weight is None:
+                return heavy[places], float(heavy.max())
+            own = of_rows(sample_weight, len(places), self.weight_bound)
+            return heavy[places] * own, float(heavy.max()) * self.weight_bound
+
+        return self._fit(X, y, groups, weigh)
 
 
 class ShuffleLogisticRegression(LogisticModel, ShuffleClassifier):
@@ -243,6 +276,20 @@ class ShuffleRegressor(ShuffleLinearModel, LinearRegressor):
     target_bounds: tuple[float, float] = (-1.0, 1.0)
 
     _proven_radius = 2.0
+
+    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
+        """Train.
+
+        Args:
+            X: (users, columns), dense or sparse.
+            y: their targets.
+            groups: whose the rows are, as for the classifiers.
+            sample_weight: as for the classifiers.
+
+        Raises:
+            ParameterError: naming the parameter, its value and what is allowed, before any release.
+        """
+        return self._fit(X, y, groups, sample_weight, self.weight_bound)
 
     def _loss(self) -> Callable[[float], Loss]:
         """That of its name, with its parameters."""

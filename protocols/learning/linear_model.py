@@ -36,6 +36,12 @@ class LinearModel(BaseEstimator, ABC):
     clipped_: int
     privacy_: Guarantee
 
+    def __sklearn_tags__(self) -> Any:
+        """Sparse rows are taken; each user's own is dense when it is sent."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     @abstractmethod
     def _train(
         self,
@@ -50,7 +56,7 @@ class LinearModel(BaseEstimator, ABC):
 
         Args:
             X: the rows, (users, columns).
-            labels: (users,).
+            labels: (users,); or (users, 2) with weights, for a weighted loss.
             loss: for a given l2 bound of the users' features, the constant included.
             outside: whose labels were clipped.
             outputs: parameter vectors of the model.
@@ -60,7 +66,7 @@ class LinearModel(BaseEstimator, ABC):
     def _bounded(
         self, X: Floats, labels: Floats, constant: float, scale: float = 1.0
     ) -> tuple[Floats, NDArray[np.bool_]]:
-        """Rows (features, constant, label), and which features were longer than the bound.
+        """Rows (features, constant, labels), and which features were longer than the bound.
 
         Features are brought into the ball of radius `scale`; a constant is there with an intercept.
 
@@ -71,10 +77,11 @@ class LinearModel(BaseEstimator, ABC):
         self._flag("fit_intercept")
         norms = np.hypot.reduce(X, axis=1)  # does not overflow
         (n, columns), intercepts = X.shape, int(self.fit_intercept)
-        rows = np.empty((n, columns + intercepts + 1))
+        answers = labels.reshape(n, -1)
+        rows = np.empty((n, columns + intercepts + answers.shape[1]))
         np.multiply(X, (scale / np.maximum(norms, bound))[:, None], out=rows[:, :columns])
-        rows[:, columns:-1] = constant
-        rows[:, -1] = labels
+        rows[:, columns : columns + intercepts] = constant
+        rows[:, columns + intercepts :] = answers
         return rows, norms > bound * (1 + 1e-9)  # a rounding error is not outside
 
     def _flag(self, name: str) -> None:
@@ -93,7 +100,7 @@ class LinearModel(BaseEstimator, ABC):
     def _scores(self, X: Any) -> Floats:
         """<row, coefficients> + intercept; rows are not clipped: the model is public."""
         check_is_fitted(self)
-        rows = validate_data(self, X, dtype=np.float64, reset=False)
+        rows = validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=False)
         return np.asarray(rows @ self.coef_.T + self.intercept_)
 
 

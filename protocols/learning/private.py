@@ -39,6 +39,8 @@ MECHANISMS: dict[str, type[OneRelease]] = {
     "gibbs": Gibbs,
 }
 """By name: noise on the minimiser, in the objective, or one draw of e^(-k F)."""
+BINARY = ("objective",)
+"""Mechanisms for two classes only."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -97,9 +99,17 @@ class PrivateLinearModel(LinearModel):
         (n, columns), ridge = X.shape, self._ridge(len(X))
         if self.mechanism not in tuple(MECHANISMS):
             raise ParameterError("mechanism", self.mechanism, f"one of {', '.join(MECHANISMS)}")
+        if outputs > 1 and self.mechanism in BINARY:
+            allowed = (
+                f"two with mechanism {self.mechanism}, or take output or gibbs. Only binary "
+                "classification is supported. The type of the target is multiclass."
+            )
+            raise ParameterError("classes", outputs, allowed)
         scale = 1 / math.sqrt(1 + bool(self.fit_intercept))
         rows, beyond = self._bounded(X, labels, scale, scale)
-        problem = Problem(loss(1.0), RealSpace(outputs * (rows.shape[1] - 1)), ridge=ridge)
+        problem = Problem(
+            loss(1.0), RealSpace(outputs * (columns + int(self.fit_intercept))), ridge=ridge
+        )
         kind, given = MECHANISMS[self.mechanism], {"solver": self.solver}
         if kind is Gibbs:
             given = {}
@@ -129,6 +139,12 @@ class PrivateClassifier(PrivateLinearModel, LinearClassifier):
     """
 
     classes: Sequence[Any] | None = None
+
+    def __sklearn_tags__(self) -> Any:
+        """Several classes, where the mechanism takes them."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = self.mechanism not in BINARY
+        return tags
 
 
 class PrivateLogisticRegression(LogisticModel, PrivateClassifier):
@@ -223,5 +239,8 @@ def _squared(features: float) -> Squared:
 
 def _no_groups(groups: Any) -> None:
     if groups is not None:
-        allowed = "None: neighbours differ in one row, not in all rows of a person"
+        allowed = (
+            "None: neighbours differ in one row, not in all rows of a person; for persons take "
+            "ShuffleLogisticRegression().fit(X, y, groups), or protocols.PhasedERM at a curator"
+        )
         raise ParameterError("groups", groups, allowed)

@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from protocols.learning.linear_model import LinearModel
+from protocols.learning.weights import of_rows, weighted
 from protocols.problems.loss import Loss
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, real
@@ -42,12 +44,21 @@ class LinearRegressor(RegressorMixin, LinearModel):
         Raises:
             ParameterError: naming the parameter, its value and what is allowed, before any release.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        return self._fit(X, y, groups)
+
+    def _fit(
+        self, X: Any, y: Any, groups: Any, sample_weight: Any = None, weight_bound: float = 1.0
+    ) -> Self:
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, accept_sparse="csr")
+        X = X.toarray() if issparse(X) else X
         loss, (low, high) = self._loss(), interval(self.target_bounds)
         # Without an intercept the origin must stay where it is.
         center = (low + high) / 2 if self.fit_intercept else 0.0
         half = max(high - center, center - low)
         labels, outside = (np.clip(y, low, high) - center) / half, (y < low) | (y > high)
+        if sample_weight is not None:
+            own = of_rows(sample_weight, len(y), weight_bound)
+            labels, loss = np.column_stack([labels, own]), weighted(loss, weight_bound)
         coef, intercept = self._train(X, labels, loss, outside, groups=groups)
         self.coef_, self.intercept_ = coef[0] * half, float(intercept[0] * half + center)
         return self

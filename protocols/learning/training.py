@@ -14,9 +14,11 @@ from protocols.optimisation import practice
 from protocols.optimisation.base import Optimiser
 from protocols.optimisation.phases import Phased
 from protocols.optimisation.setting import NOISE_RATIO
+from protocols.problems import instances
 from protocols.problems.domains import L2Ball
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.moments import Moments
+from protocols.problems.multiclass import MultiClass, OneVsRestHinge, Softmax
 from protocols.problems.problem import Problem
 from protocols.shuffle import heavy_tails
 from protocols.shuffle.noisy_mean import NoisyMean
@@ -28,12 +30,16 @@ from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.privacy.trust import Trust
-from shuffle_sim.protocol.encodings import choose
+from shuffle_sim.protocol.encodings import SANE_BITS, choose
 from shuffle_sim.registry import registered, registered_kinds
 
 RADIUS = {True: 20.0, False: 5.0}
 """Of the ball, where not given: for losses of classes, and for others."""
 
+SEVERAL: dict[str, type[MultiClass]] = {"logistic": Softmax, "hinge": OneVsRestHinge}
+"""Losses of more than two classes, by that of two."""
+
+_RATIOS = (1.0, 1.2, 1.5, 2.0, 3.0)
 _PASSES, _CREEP = 12, 1.01  # of the search for a noise ratio that fits the bits
 _HYPER = ("calibrated", "paper")
 
@@ -62,7 +68,7 @@ class Trainer:
             on synthetic data, of which no bound is proven.
     """
 
-    loss: LinearLoss
+    loss: LinearLoss | MultiClass
     d: int
     privacy: Privacy
     radius: float | None = None
@@ -87,12 +93,13 @@ class Trainer:
         quantile: float | None = None,
         threshold: float | None = None,
         moment: str | None = None,
+        classes: int = 2,
         **others: Any,
     ) -> "Trainer":
-        """With the loss registered under a name; labels lie in [-1, 1].
+        """With the loss registered under a name; labels lie in [-1, 1], or are places of classes.
 
         Parameters of the loss that are None are not given. `moment` is k:G_k, k:G_k:G_2 or
-        k:G_k:G_2:G_1.
+        k:G_k:G_2:G_1. With more than two `classes` there are d parameters for each.
 
         Raises:
             ParameterError: unknown loss, or a parameter that it does not have.
@@ -109,6 +116,10 @@ class Trainer:
                 raise ParameterError(key, value, f"given with a loss that has it: {loss} has none")
         if moment is not None:
             others["moments"] = _moments(moment)
+        if classes > 2:
+            if loss not in SEVERAL:
+                raise ParameterError("loss", loss, f"{' or '.join(SEVERAL)}, for several classes")
+            return cls(SEVERAL[loss](classes), d * classes, privacy, **others)
         return cls(
             kind(**given, **({"labels": 1.0} if "labels" in known else {})), d, privacy, **others
         )
@@ -116,7 +127,7 @@ class Trainer:
     def __post_init__(self) -> None:
         """Check what no protocol checks."""
         practice.chosen_by(self.choose)
-        if not isinstance(self.loss, LinearLoss):
+        if not isinstance(self.loss, LinearLoss | MultiClass):
             raise ParameterError("loss", self.loss, "a LinearLoss")
         if self.noise_ratio is not None and self.max_bits is not None:
             raise ParameterError(
@@ -183,7 +194,7 @@ class Trainer:
         hyper: str = "calibrated",
         phases: int | None = None,
         trust: Trust | str = Trust.SHUFFLE,
-        **given: float | None,
+        **given: float | str | None,
     ) -> Optimiser[Any]:
         """The optimiser `name` for n users.
 
@@ -229,7 +240,21 @@ class Trainer:
                 return heavy_tails.calibrated(kind, moments=self.moments, **adapted)
             return kind.calibrated(**adapted)
 
-        return made(ratio) if self.max_bits is None else self._within(self.max_bits, made, ratio)
+        if self.max_bits is not None:
+            return self._within(self.max_bits, made, ratio)
+        if self.noise_ratio is not None or self.encoding is not None:
+            return made(ratio)
+        # With few users noise near the central Gaussian's takes up to millions of bits.
+        tried = []
+        for factor in _RATIOS:
+            tried.append(made(factor * ratio))
+            bits = [mean.sum.bits for mean, _ in _means(tried[-1])]
+            if factor > 1:
+                why = f"{factor * ratio:.4g}: less takes over {SANE_BITS} bits per coordinate"
+                tried[-1].choices["noise_ratio"] = why
+            if max(bits) <= SANE_BITS:
+                return tried[-1]
+        return min(tried, key=lambda each: max(mean.sum.bits for mean, _ in _means(each)))
 
     def _proven(self, name: str, value: object) -> None:
         """Refuse what rests on proven bounds where parameters are tuned.
@@ -263,22 +288,42 @@ class Trainer:
         )
         return made
 
+    def neighbours(self, n: int) -> dict[str, tuple[Floats, Floats]]:
+        """Tables of n rows that differ in one, by name, for audits."""
+        return instances.neighbours(integer("n", n), self.d)
+
     def risk(self, theta: Floats, rows: Floats) -> float:
         """The mean loss, without any ridge."""
         return float(self.loss.values(theta, rows).mean())
 
-    def constant(self, rows: Floats) -> float:
-        """The margin with the least mean loss on `rows` among constants, to 1e-6."""
-        labels, reach = rows[:, -1], self.problem.domain.radius
+    def constant(self, rows: Floats) -> Floats:
+        """The margins, one for each class if there are several, with the least mean loss on `rows`.
+
+        Among constants, to 1e-6, or about 1e-4 for several classes.
+        """
+        labels, reach, loss = rows[:, -1], self.problem.domain.radius, self.loss
+        if isinstance(loss, MultiClass):
+            shares = np.bincount(labels.astype(int), minlength=loss.classes) / len(labels)
+            marks = np.eye(loss.classes, dtype=bool)
+
+            def mean(margins: Floats) -> float:
+                return float(shares @ loss.value(np.tile(margins, (len(marks), 1)), marks))
+
+            found = scipy.optimize.minimize(
+                mean,
+                np.zeros(loss.classes),
+                bounds=[(-reach, reach)] * loss.classes,
+                method="Powell",
+            )
+            return np.asarray(found.x)
 
         def mean_loss(margin: float) -> float:
-            return float(self.loss.value(np.full_like(labels, margin), labels).mean())
+            return float(loss.value(np.full_like(labels, margin), labels).mean())
 
-        return float(
-            scipy.optimize.minimize_scalar(
-                mean_loss, bounds=(-reach, reach), method="bounded", options={"xatol": 1e-6}
-            ).x
+        found = scipy.optimize.minimize_scalar(
+            mean_loss, bounds=(-reach, reach), method="bounded", options={"xatol": 1e-6}
         )
+        return np.array([found.x])
 
     def _within(
         self, bits: int, make: Callable[[float], Optimiser[Any]], ratio: float

@@ -135,6 +135,11 @@ class Optimiser(Calibrated, Generic[StateT]):
         return 1
 
     @property
+    def assumes(self) -> str:
+        """What the bound assumes of the data beside the problem's constants; "" for nothing."""
+        return ""
+
+    @property
     def claims_sequential(self) -> bool:
         """Where users answer once, it claims so, and is held to it."""
         return self.rounds_per_user == 1

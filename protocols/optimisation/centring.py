@@ -25,6 +25,8 @@ DEVIATIONS, FAIL = (3.0, 4.0, 5.0), 1e-3
 chance of noise longer than planned.
 """
 MAX_CONTRACTION = 0.7
+NEAR = "records of a person are i.i.d. and no noise is longer than planned"
+"""What bounds assume that are stated with a center; that privacy does not."""
 _RECENTRINGS = 4  # numbers of rounds before each step that are tried where a loss has kinks
 
 

@@ -91,6 +91,11 @@ class Phases(Optimiser[PhasedState]):
         """In how many rounds a user answers at most."""
         return max(phase.rounds_per_user for phase in self.phases)
 
+    @property
+    def assumes(self) -> str:
+        """What the phases assume."""
+        return "; ".join(dict.fromkeys(phase.assumes for phase in self.phases if phase.assumes))
+
     def check(self, rows: NDArray[Any]) -> None:
         """Refuse rows of the wrong shape, or for which the loss's constants do not hold."""
         if len(rows) != self.n:

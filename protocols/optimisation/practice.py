@@ -18,6 +18,7 @@ from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss
 from protocols.problems.multiclass import MultiClass
 from protocols.problems.problem import Problem
+from protocols.problems.weighted import Weighted
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, positive
 
@@ -56,16 +57,22 @@ def clipped(problem: Problem) -> Problem:
     """The problem with a clip below the longest gradient, unless one was given."""
     if problem.norm_bound is not None:
         return problem
-    loss, longest = problem.loss, problem.loss.start_norm()
+    loss, longest = _bare(problem.loss), problem.loss.start_norm()
     if _of_classes(loss):
         longest *= CLIP[True]
     elif loss.smoothness() is not None:  # a quantile would not survive a clip
-        longest = min(longest, CLIP[False] * getattr(loss, "features", longest))
+        longest *= min(1.0, CLIP[False] * getattr(loss, "features", math.inf) / loss.start_norm())
     return dataclasses.replace(problem, norm_bound=longest)
+
+
+def _bare(loss: Loss) -> Loss:
+    """Without weights."""
+    return loss.loss if isinstance(loss, Weighted) else loss
 
 
 def _of_classes(loss: Loss) -> bool:
     """Whether labels are classes."""
+    loss = _bare(loss)
     return loss.classification if isinstance(loss, LinearLoss) else isinstance(loss, MultiClass)
 
 

@@ -12,8 +12,10 @@ from protocols.problems.objective import FiniteSum, Kinked, Objective, gradient_
 from protocols.problems.per_person import MeanGradient, MeasuredGradient
 from protocols.problems.problem import Gradient, Problem
 from protocols.problems.regression import Absolute, Huber, Pinball, Regression, Squared
+from protocols.problems.saddle import Grouped, Saddle
 from protocols.problems.smooth_erm import ERM, LinearERM, SoftmaxERM
 from protocols.problems.surrogates import Surrogate
+from protocols.problems.weighted import Weighted
 
 __all__ = [
     "ERM",
@@ -22,6 +24,7 @@ __all__ = [
     "Domain",
     "FiniteSum",
     "Gradient",
+    "Grouped",
     "Hinge",
     "Huber",
     "Intersection",
@@ -44,11 +47,13 @@ __all__ = [
     "Problem",
     "RealSpace",
     "Regression",
+    "Saddle",
     "Simplex",
     "Softmax",
     "SoftmaxERM",
     "Squared",
     "Surrogate",
+    "Weighted",
     "erm",
     "gradient_rounding",
 ]

@@ -6,9 +6,7 @@ from protocols.problems.domains import Domain, L2Ball, RealSpace
 from protocols.problems.kinked_erm import KinkedERM
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss
-from protocols.problems.objective import (
-    Objective,
-)
+from protocols.problems.objective import Objective
 from protocols.problems.smooth_erm import ERM, LinearERM, SoftmaxERM
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError

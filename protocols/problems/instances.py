@@ -1,4 +1,4 @@
-"""Hard instances: distributions on which no method beats a lower bound by more than a constant."""
+"""Hard instances: where no method beats a lower bound, and neighbours that are hard to hide."""
 
 import math
 from dataclasses import dataclass
@@ -11,6 +11,8 @@ from protocols.problems.moments import Moments
 from protocols.problems.problem import Problem
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, positive
+
+_ANGLE = 1.3  # between the mirrored row and the others' opposite: near the worst for small ridges
 
 
 @dataclass(frozen=True)
@@ -97,3 +99,28 @@ def lower_bound(gk: float, k: float, d: int, n: int, epsilon: float, failure: fl
     """
     share = math.log((2.0**d - 1) / (4 * math.e * failure)) / (n * epsilon)
     return gk * math.pow(max(0.0, share), 1 - 1 / k)
+
+
+def neighbours(n: int, d: int) -> dict[str, tuple[Floats, Floats]]:
+    """Pairs of tables (n, d + 1) of a linear model that differ in the first row, hard to hide.
+
+    "opposite": a unit row against its opposite, beside rows of zeros; no table of a linear loss
+    moves its minimiser more. "mirrored", for d > 1: all other rows pull the minimiser far out,
+    where the losses of the two rows are steep.
+    """
+    others = np.zeros((n, d + 1))
+    others[:, -1] = 1.0
+    found = {"opposite": (_replaced(others, [1.0]), _replaced(others, [-1.0]))}
+    if d > 1:
+        pulled, (far, aside) = others.copy(), (-math.cos(_ANGLE), math.sin(_ANGLE))
+        pulled[:, 0] = 1.0
+        found["mirrored"] = _replaced(pulled, [far, aside]), _replaced(pulled, [far, -aside])
+    return found
+
+
+def _replaced(rows: Floats, features: list[float]) -> Floats:
+    """With other features in the first row."""
+    found = rows.copy()
+    found[0, :-1] = 0.0
+    found[0, : len(features)] = features
+    return found

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from protocols.problems.domains import L2Ball, RealSpace
+from protocols.problems.domains import L2Ball
 from protocols.problems.objective import (
     BLOCK,
     UNIT,
@@ -37,12 +37,10 @@ class KinkedERM(LinearERM, Kinked):
     @property
     def least_radius(self) -> float:
         """Were all rows at their kink, margins would be off by this much."""
-        norm, size = self.reach, self.loss.features
-        loose = (self.d + 2) * UNIT * size * norm
-        if not isinstance(self.domain, RealSpace):
-            loose += size * self._dual_error(norm)
+        norm = self.reach
         low, high = self.residuals(self.domain.center)[2:]
-        return math.sqrt(2 * (high - low) * loose / self.ridge)
+        gap = (high - low) * self._margin_error(norm)
+        return math.sqrt(2 * gap / self.ridge) + self._dual_error(norm)
 
     def smoothed(self, width: float) -> "Smoothed":
         """With ramps of the width in place of kinks."""
@@ -100,16 +98,17 @@ class KinkedERM(LinearERM, Kinked):
         r, sign, low, high = self.residuals(point)
         s = signed * sign
         gaps = np.maximum(r, 0.0) * (high - s) + np.maximum(-r, 0.0) * (s - low)
-        size, norm = self.loss.features, float(np.linalg.norm(point))
-        loose = (self.d + 2) * UNIT * size * norm  # of a margin
-        off = self._dual_error(norm)
-        if isinstance(self.domain, RealSpace):
-            extra, apart = off * off, 0.0
-        else:  # the true dual point's projection is within `off`: look at it instead
-            extra, apart, loose = 0.0, off, loose + size * off
+        norm = float(np.linalg.norm(point))
+        loose = self._margin_error(norm)
         touched = float(np.mean(((s > low) & (s < high)) | (np.abs(r) <= loose)))
         gap = float(gaps.mean()) * (1 + 1e-12) + (high - low) * loose * touched
-        return point, math.sqrt(2 * gap / self.ridge + extra) + apart
+        # The computed dual point is exact for a linear term that is lambda times its error off,
+        # which moves the minimiser by that error.
+        return point, math.sqrt(2 * gap / self.ridge) + self._dual_error(norm)
+
+    def _margin_error(self, norm: float) -> float:
+        """Of a margin in doubles, and of a projection in it."""
+        return UNIT * self.loss.features * ((self.d + 2) * norm + 8 * (norm + self._offset))
 
     def _dual_error(self, norm: float) -> float:
         """Of a dual point in doubles, at a projection of this norm."""

@@ -27,6 +27,11 @@ class Loss(ABC):
     True where the gradient is a monotone function along one line; not so for several classes.
     """
 
+    @property
+    def vocabulary(self) -> tuple[type, ...]:
+        """The classes that a broadcast of the loss holds."""
+        return (type(self),)
+
     @abstractmethod
     def columns(self, d: int) -> int:
         """Columns of the users' rows for a model with d parameters."""

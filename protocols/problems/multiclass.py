@@ -8,7 +8,7 @@ sequential protocol still asks every user once.
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy
@@ -35,6 +35,7 @@ class MultiClass(Loss):
 
     classes: int
     features: float = 1.0
+    classification: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the ranges."""

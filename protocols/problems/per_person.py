@@ -4,9 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.problem import Gradient
-from shuffle_sim.arrays import Floats, Values
+from shuffle_sim.arrays import Floats, Scaled, Values
 from shuffle_sim.data.persons import PersonRows
+from shuffle_sim.sampling.kernels import compiling
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,18 @@ class MeanGradient(Gradient):
             ParameterError: rows that are not those of persons, or of other columns than the loss's.
         """
         persons = PersonRows(np.asarray(rows, np.float64), self.loss.columns(self.theta.size))
-        means = persons.means(super().__call__(persons.records))
+        means = persons.means(self._each(persons.records))
         return means if self.center is None else means - self.center
+
+    def _each(self, records: Floats) -> Values:
+        """The gradient of each record; its length is not asked for, so it is not computed."""
+        loss = self.loss
+        plain = isinstance(loss, LinearLoss) and type(loss).gradients is LinearLoss.gradients
+        if not plain or self.smoothing is not None or compiling():
+            return super().__call__(records)
+        assert isinstance(loss, LinearLoss)
+        x, y = records[:, :-1], records[:, -1]
+        return Scaled(x, loss.derivative(self.theta @ x.T, y))
 
 
 @dataclass(frozen=True)

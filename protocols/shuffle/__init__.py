@@ -7,7 +7,8 @@ from protocols.shuffle.noisy_mean import NoisyMean
 from protocols.shuffle.one_shot import CertifiedMinimiser, OneShotAverage
 from protocols.shuffle.optimiser import FirstOrder
 from protocols.shuffle.sgd import ShuffleSGD
-from protocols.shuffle.user_level import UserLevelACSA, UserLevelGD
+from protocols.shuffle.user_level_acsa import UserLevelACSA
+from protocols.shuffle.user_level_gd import UserLevelGD
 from protocols.shuffle.user_level_one_shot import UserLevelOneShot
 
 __all__ = [

@@ -162,6 +162,7 @@ class Piloted(Protocol[PilotedState]):
     """
 
     bound = math.inf
+    adaptive = True
 
     def __init__(
         self,
@@ -210,7 +211,13 @@ class Piloted(Protocol[PilotedState]):
     @property
     def vocabulary(self) -> tuple[type, ...]:
         """What rounds may broadcast."""
-        return (Gradient, TailBins, BinomialRandomizer, CarryRandomizer, type(self.problem.loss))
+        return (
+            Gradient,
+            TailBins,
+            BinomialRandomizer,
+            CarryRandomizer,
+            *self.problem.loss.vocabulary,
+        )
 
     def check(self, rows: NDArray[Any]) -> None:
         """Refuse rows of another shape; rows of any length are taken."""

@@ -4,7 +4,7 @@ Zhang, Duchi and Wainwright (2013), with the certificates of docs/theory/output-
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,21 @@ from protocols.optimisation.solver import SOLVERS, THETA, demand_radius, minimis
 from protocols.problems.loss import Loss
 from protocols.problems.problem import Problem
 from protocols.problems.risk import Risk, Shape
-from protocols.sums.binomial import BinomialRandomizer
+from protocols.sums.binomial import BinomialRandomizer, NearBinomialRandomizer
 from protocols.sums.one_round import SumState
 from protocols.sums.vector_sum import VectorSum
 from shuffle_sim.arrays import Floats, Values
-from shuffle_sim.errors import ParameterError, integer
+from shuffle_sim.data.population import Unit
+from shuffle_sim.errors import ParameterError, integer, real
+from shuffle_sim.privacy.bounds import gaussian
+from shuffle_sim.privacy.bounds.binomial import first
+from shuffle_sim.privacy.bounds.rounding import delta_one_round
+from shuffle_sim.privacy.grid_noise import BinomialShiftEvent
 from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.planner import P, honest_users
 from shuffle_sim.protocol.base import Protocol, Query, RoundSpec
+
+_MOST_BITS = 2**24  # noise bits a user and coordinate
 
 
 @dataclass(frozen=True)
@@ -62,10 +70,13 @@ class CertifiedMinimiser(Query):
 
 
 class OneShotAverage(Protocol[SumState]):
-    """The average of n persons' certified minimisers by one `VectorSum`; data of persons.
+    """The average of n users' certified minimisers by one `VectorSum`; data (n, records, columns).
 
-    Formal guarantee: that of the sum, for all records of a person: every minimiser lies in the ball
-    of radius rho, whatever the records. Result: theta, shape (d,).
+    Formal guarantee, by `protects`. A person: that of the sum, for all records of a user, since
+    every minimiser lies in the ball of radius rho. A record: one record of a user moves its
+    minimiser by D + 2 radius at most, so noise of the central size is enough
+    (`BinomialShiftEvent`); a user's records together have no such promise. Result: theta, shape
+    (d,).
 
     Attributes:
         bound: proven, of the expected excess loss of new records where all are i.i.d.; over R^d of
@@ -73,7 +84,14 @@ class OneShotAverage(Protocol[SumState]):
     """
 
     def __init__(
-        self, *, n: int, records: int, problem: Problem, total: VectorSum, solver: str = "newton"
+        self,
+        *,
+        n: int,
+        records: int,
+        problem: Problem,
+        total: VectorSum,
+        solver: str = "newton",
+        protects: Unit | str = Unit.PERSON,
     ) -> None:
         """Over a sum of n vectors in the ball of radius rho; `calibrated` makes it.
 
@@ -90,8 +108,10 @@ class OneShotAverage(Protocol[SumState]):
             raise ParameterError("records", records, allowed)
         if solver not in SOLVERS:
             raise ParameterError("solver", solver, f"one of {', '.join(SOLVERS)}")
+        whole = _protected(protects) is Unit.PERSON
+        self.protects = None if whole else Unit.RECORD
         self.records, exact = records, self.risk.sensitivity(records)[0]
-        radius = THETA * exact / n
+        radius = _radius(exact, n, whole)
         rows = np.zeros((1, problem.loss.columns(problem.d)))
         rows[:, -1] = 1.0
         objective = self.risk.objective(rows)
@@ -101,6 +121,10 @@ class OneShotAverage(Protocol[SumState]):
         self.query = CertifiedMinimiser(
             problem.loss, self.risk.ridge, self.risk.shape, radius, solver
         )
+        self.randomizer = total.randomizer
+        if not whole:
+            apart = float(min(exact + 2 * radius, 2 * total.norm_bound))
+            self.randomizer = _near(total.randomizer, apart)
         slope, size = self.risk.lipschitz, problem.domain.radius
         square = float(total.randomizer.variance(n).sum()) / n**2
         added = 2 * slope**2 / (self.risk.strong_convexity * records)
@@ -119,28 +143,49 @@ class OneShotAverage(Protocol[SumState]):
         noise_ratio: float = 1.05,
         honest_fraction: float = 1.0,
         solver: str = "newton",
+        protects: Unit | str = Unit.PERSON,
     ) -> "OneShotAverage":
         """With the fewest bits for a noise ratio.
 
         Args:
-            n: persons.
-            records: of each person, at least 2.
+            n: users.
+            records: of each user, at least 2.
             problem: with a ridge, or strongly convex.
-            privacy: of all records of a person; delta above 0.
+            privacy: delta above 0.
             noise_ratio: of the noise over the central Gaussian's.
-            honest_fraction: of the persons that add their noise.
+            honest_fraction: of the users that add their noise.
             solver: by name.
+            protects: "person", all records of a user, or "record", one of them.
+
+        Raises:
+            ParameterError: naming the parameter, its value and what is allowed.
         """
-        rho = Risk.of(problem).reach
-        total = VectorSum.calibrate(
-            n=n,
-            d=problem.d,
-            privacy=privacy,
-            norm_bound=rho * (1 + 1e-9),
-            noise_ratio=noise_ratio,
-            honest_fraction=honest_fraction,
+        risk = Risk.of(problem)
+        bound = risk.reach * (1 + 1e-9)
+        if _protected(protects) is Unit.PERSON:
+            total = VectorSum.calibrate(
+                n=n,
+                d=problem.d,
+                privacy=privacy,
+                norm_bound=bound,
+                noise_ratio=noise_ratio,
+                honest_fraction=honest_fraction,
+            )
+        else:
+            exact = risk.sensitivity(integer("records", records))[0]
+            apart = float(min(exact + 2 * _radius(exact, n, False), 2 * bound))
+            sizes = _steps(n, problem.d, privacy, noise_ratio, honest_fraction, 2 * bound / apart)
+            total = VectorSum(
+                n=n,
+                d=problem.d,
+                **sizes,
+                norm_bound=bound,
+                delta=privacy.delta,
+                honest_fraction=honest_fraction,
+            )
+        return cls(
+            n=n, records=records, problem=problem, total=total, solver=solver, protects=protects
         )
-        return cls(n=n, records=records, problem=problem, total=total, solver=solver)
 
     @property
     def users(self) -> int:
@@ -155,7 +200,7 @@ class OneShotAverage(Protocol[SumState]):
     @property
     def vocabulary(self) -> tuple[type, ...]:
         """What the round may broadcast."""
-        return (CertifiedMinimiser, type(self.problem.loss), BinomialRandomizer)
+        return (CertifiedMinimiser, type(self.problem.loss), type(self.randomizer))
 
     @property
     def claims_sequential(self) -> bool:
@@ -176,7 +221,10 @@ class OneShotAverage(Protocol[SumState]):
     def plan(self, state: SumState) -> RoundSpec | None:
         """The one round."""
         spec = self.total.plan(state)
-        return None if spec is None else replace(spec, query=self.query)
+        if spec is None:
+            return None
+        event = self.randomizer.event(self.total.honest)
+        return replace(spec, query=self.query, randomizer=self.randomizer, event=event)
 
     def update(self, state: SumState, estimate: Any) -> SumState:
         """Keep the estimate."""
@@ -186,3 +234,53 @@ class OneShotAverage(Protocol[SumState]):
         """The average, projected onto the domain."""
         mean = np.asarray(self.total.result(state)) / self.n
         return self.risk.domain.project(mean)
+
+
+def _protected(protects: Unit | str) -> Unit:
+    found = next((each for each in Unit if each == protects), None)
+    if found is None:
+        raise ParameterError("protects", protects, f"one of {', '.join(Unit)}")
+    return found
+
+
+def _radius(exact: float, n: int, whole: bool) -> float:
+    """Promised: beside the ball it is bias alone, beside one record's shift it costs noise."""
+    return THETA * exact / (n if whole else 1)
+
+
+def _near(randomizer: BinomialRandomizer, apart: float) -> NearBinomialRandomizer:
+    given = {each.name: getattr(randomizer, each.name) for each in fields(BinomialRandomizer)}
+    return NearBinomialRandomizer(**given, apart=apart)
+
+
+def _steps(
+    n: int, d: int, privacy: Privacy, noise_ratio: float, honest_fraction: float, times: float
+) -> dict[str, int]:
+    """g and b of the fewest noise bits at a noise ratio, for a shift of g/times steps.
+
+    Raises:
+        ParameterError: a ratio that no number of bits reaches, or delta = 0.
+    """
+    if not privacy.delta:
+        raise ParameterError("delta", 0.0, "above 0: binomial noise has a delta")
+    central = gaussian.sigma(privacy.epsilon, privacy.delta)
+    honest = honest_users(honest_fraction, n)
+    room = real("noise_ratio", noise_ratio, 0.0, 1e6) ** 2 * honest / n - 1
+
+    def steps(b: int) -> int:
+        return max(1, math.ceil(times * math.sqrt(n * (b + 1)) / (2 * noise_ratio * central)))
+
+    def enough(b: int) -> bool:
+        sigma, shift, dims, _ = BinomialShiftEvent(honest, b, P, steps(b) / times, d).round
+        return delta_one_round(privacy.epsilon, sigma, shift, dims) <= privacy.delta
+
+    low = max(1, math.floor(0.98 / room)) if room > 1e-6 else _MOST_BITS
+    high = low
+    while high < _MOST_BITS and not enough(high):
+        low, high = high, 2 * high
+    if high >= _MOST_BITS:
+        least = math.sqrt(n / honest)
+        allowed = f"above {least:g}: the honest users' noise alone must protect"
+        raise ParameterError("noise_ratio", noise_ratio, allowed)
+    b = first(enough, low, high)
+    return {"g": steps(b), "b": b}

@@ -87,7 +87,7 @@ class FirstOrder(Optimiser[StateT], Protocol[StateT]):
     @property
     def vocabulary(self) -> tuple[type, ...]:
         """What a round may broadcast."""
-        return (Gradient, type(self.mean.randomizer), type(self.problem.loss))
+        return (Gradient, type(self.mean.randomizer), *self.problem.loss.vocabulary)
 
     def check(self, rows: NDArray[Any]) -> None:
         """Refuse rows of the wrong shape, or for which the loss's constants do not hold."""

@@ -125,7 +125,7 @@ class PracticalUserDescent(PracticalDescent):
     @property
     def vocabulary(self) -> tuple[type, ...]:
         """What a round may broadcast."""
-        return (MeanGradient, type(self.mean.randomizer), type(self.problem.loss))
+        return (MeanGradient, type(self.mean.randomizer), *self.problem.loss.vocabulary)
 
     def check(self, rows: NDArray[Any]) -> None:
         """Refuse a table of records: nobody would know whose they are."""

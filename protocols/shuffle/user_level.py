@@ -10,24 +10,17 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.optimisation.acceleration import (
-    AcceleratedState,
-    Schedule,
-    balanced_smoothing,
-    envelope_error,
-    smoothing_for,
-)
 from protocols.optimisation.base import DivergedError, OptimiserState
 from protocols.optimisation.centring import (
+    NEAR,
     Centring,
     candidates,
     squared_unit,
-    with_drift,
 )
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.setting import MAX_ROUNDS, Setting, batching
@@ -35,7 +28,6 @@ from protocols.problems.per_person import MeanGradient, MeasuredGradient
 from protocols.problems.problem import demand_bounded
 from protocols.shuffle.noisy_mean import NoisyMean
 from protocols.shuffle.optimiser import FirstOrder
-from protocols.shuffle.sgd import AverageState
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import Unit
@@ -45,7 +37,7 @@ from shuffle_sim.protocol.base import RoundSpec
 
 _SLACK = 1.05  # of the bound, for fewer rounds
 _INSIDE, _GAIN = 0.95, 2.0  # of radius tuning: the share within the radius, and how fast
-_GRID = 40
+GRID = 40
 
 InnerT = TypeVar("InnerT", bound=OptimiserState)
 
@@ -140,9 +132,17 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
         return self.rounds if self.mean.batch == self.n else 1
 
     @property
+    def assumes(self) -> str:
+        """Of the bound: how far persons are from their mean, and that clipping keeps stability."""
+        if not self.centring.carried:
+            return ""
+        again = ", and clipped descent is as stable as plain descent"
+        return f"{NEAR}{again if self.rounds_per_user > 1 else ''}"
+
+    @property
     def vocabulary(self) -> tuple[type, ...]:
         """What a round may broadcast."""
-        return (self._query, type(self.mean.randomizer), type(self.problem.loss))
+        return (self._query, type(self.mean.randomizer), *self.problem.loss.vocabulary)
 
     @property
     def _query(self) -> type[MeanGradient]:
@@ -249,7 +249,7 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
         if choices["rounds"] is not None:
             yield setting.n, integer("rounds", choices["rounds"])
             return
-        for rounds in np.unique(np.geomspace(1, most, _GRID).round().astype(int)).tolist():
+        for rounds in np.unique(np.geomspace(1, most, GRID).round().astype(int)).tolist():
             yield setting.n, rounds
 
     @classmethod
@@ -337,202 +337,3 @@ def _fewest(plans: list[Plan]) -> Plan:
 def _shape(d: int, radius: float, floor: float | None) -> tuple[int, float]:
     """(coordinates, norm bound) of what persons send."""
     return (d, radius) if floor is None else (d + 1, radius * math.sqrt(1 + 1 / d))
-
-
-def _tail(steps: int) -> int:
-    """How many of the last iterates are averaged: half of them."""
-    return (steps + 1) // 2
-
-
-@dataclass(kw_only=True, eq=False)
-class UserLevelGD(UserLevel[AverageState]):
-    """Gradient descent over all persons in every round; the result averages the last iterates.
-
-    These are the last h = ceil(T/2). With rho the radii's root mean square and kappa^2 a round's
-    noise in the unit ball, the gap is R^2/(2 eta h) + (T/h) eta (kappa rho)^2/(2 (1 - eta beta)) on
-    the persons' own objective, plus T/h times the clip bias times the diameter, plus
-    L spread eta (T-1)/(n m) for generalising. The last term is an assumption (stability of descent
-    without clipping), and so is that records are i.i.d.
-
-    Attributes:
-        eta: the step.
-    """
-
-    takes = (
-        *("rounds", "eta", "smoothing", "center", "coarse", "recentring"),
-        *("deviations", "fail", "floor"),
-    )
-    """Rounds of interaction, the coarse ones included; the step; beta of the envelope; "carried" or
-    "fixed"; k0; k; u; the chance of more noise than planned; as of the attribute.
-    """
-
-    eta: float
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        super().__post_init__()
-        positive("eta", self.eta)
-
-    def begin(self, theta: Floats) -> AverageState:
-        """Nothing averaged yet."""
-        return AverageState(0, theta, np.zeros(self.problem.d))
-
-    def where(self, inner: AverageState) -> Floats:
-        """theta_t."""
-        return inner.theta
-
-    def advance(self, inner: AverageState, gradient: Floats) -> AverageState:
-        """Proj(theta_t - eta g_t); the last half is added up."""
-        after = self.problem.domain.project(inner.theta - self.eta * gradient)
-        done = inner.round + 1
-        late = done > self.steps - _tail(self.steps)
-        return AverageState(done, after, inner.total + after if late else inner.total)
-
-    def output(self, inner: AverageState) -> Floats:
-        """The average of the last half; before it, the last iterate."""
-        count = inner.round - (self.steps - _tail(self.steps))
-        return inner.total / count if count > 0 else inner.theta
-
-    @classmethod
-    def _planned(cls, setting: Setting, choices: Choices, case: Plan, noise: float) -> Plan:
-        """The step with the smallest bound."""
-        problem, centring, T = setting.problem, case.centring, case.steps
-        kinks, length, R = not problem.smooth, problem.objective_lipschitz, setting.distance
-        beta = problem.smoothness()
-        stable = 1 / max(problem.ridge, 1e-300) if kinks else 1 / max(beta, 1e-300)
-        scale = R / (length * math.sqrt(T))
-        etas = np.minimum(np.geomspace(1e-5, 1e5, 400) * scale, 0.95 * stable)
-        if choices["eta"] is not None:
-            etas = np.array([positive("eta", choices["eta"])])
-        drift = 1 / etas + problem.ridge if kinks else np.full(etas.size, beta)
-        smooth = etas * drift < 1
-        limit, kappa = centring.limit, math.sqrt(noise)
-        radius = np.full(etas.size, limit)
-        if centring.carried:
-            # sum |move|^2 <= 4 eta (L R + eta sum |noise|^2), where eta beta <= 1.
-            still = np.where(smooth, 2 * np.sqrt(etas * length * R / T), etas * length)
-            pushed = centring.contraction**centring.recentring * drift / (1 - centring.rate)
-            level = centring.spread / (1 - centring.contraction) + pushed * still
-            held = 1 - pushed * 2 * etas * kappa
-            start = centring.first() / math.sqrt(T * (1 - centring.rate**2))
-            found = np.where(held > 0, level / np.maximum(held, 1e-12), np.inf) + start
-            radius = np.minimum(limit, found)
-        loss = noise * radius**2
-        general = problem.lipschitz * problem.spread / math.sqrt(problem.records)
-        cost = etas * general * (T - 1) / case.batch
-        tail = _tail(T)
-        plain = etas * (length**2 + loss) / 2
-        if kinks:
-            plain = plain + etas * problem.lipschitz**2 / 2 * (tail / T)
-        descent = np.where(smooth, etas * loss / (2 * np.maximum(1 - etas * drift, 1e-12)), np.inf)
-        each = np.minimum(plain, descent) + case.bias * problem.domain.diameter
-        bounds = R**2 / (2 * etas * tail) + T / tail * each + cost
-        at = int(np.argmin(bounds))
-        made = with_drift(centring, float(drift[at]))
-        return dataclasses.replace(
-            case, bound=float(bounds[at]), centring=made, facts=(float(etas[at]),)
-        )
-
-    @classmethod
-    def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
-        """The step and the centring with the smallest bound for the noise really used."""
-        plan, mean = cls._prepared(setting, choices)
-        (best,) = plan.facts
-        eta = positive("eta", choices.choose("eta", best, f"smallest bound {plan.bound:.4g}"))
-        smoothing = smoothing_for(setting.problem, choices, 1 / eta, "1/eta")
-        own: dict[str, Any] = {"rounds": plan.rounds, "eta": eta, "smoothing": smoothing}
-        own |= {"bound": plan.bound, "centring": plan.centring, "floor": choices["floor"]}
-        return cls.made(setting, mean, choices, **own)
-
-
-@dataclass(kw_only=True, eq=False)
-class UserLevelACSA(UserLevel[AcceleratedState]):
-    """Accelerated descent: over all persons in every round, or over disjoint batches.
-
-    Gap: that of the schedule for sigma^2 = (kappa rho)^2, the radii weighted by t^2 as the steps
-    are, with spread^2/n_b for disjoint batches; plus the envelope's error, plus the clip bias times
-    the diameter. Over all persons the gap is that on their own objective, and generalisation is not
-    in it.
-
-    Attributes:
-        schedule: weights and steps; its rounds are T.
-    """
-
-    takes = (
-        *("batch", "rounds", "smoothing", "center", "coarse", "recentring"),
-        *("deviations", "fail", "floor"),
-    )
-    """Persons in a round, below n for disjoint batches; else as of `UserLevelGD`."""
-
-    schedule: Schedule
-
-    def __post_init__(self) -> None:
-        """Check that the schedule has as many steps as there are."""
-        super().__post_init__()
-        if self.schedule.rounds != self.steps:
-            raise ParameterError("schedule.rounds", self.schedule.rounds, f"{self.steps} steps")
-
-    def begin(self, theta: Floats) -> AcceleratedState:
-        """Both sequences start there."""
-        return AcceleratedState(0, theta, theta)
-
-    def where(self, inner: AcceleratedState) -> Floats:
-        """theta_md; after the last step the aggregate."""
-        return inner.aggregate if inner.round >= self.steps else self.schedule.middle(inner)
-
-    def advance(self, inner: AcceleratedState, gradient: Floats) -> AcceleratedState:
-        """One step of the schedule."""
-        return self.schedule.step(inner, gradient, self.problem.domain)
-
-    def output(self, inner: AcceleratedState) -> Floats:
-        """theta_ag."""
-        return inner.aggregate
-
-    @classmethod
-    def _cases(cls, setting: Setting, choices: Choices) -> Iterator[tuple[int, int]]:
-        """Everybody in every round; and disjoint batches."""
-        batch, rounds, n = choices["batch"], choices["rounds"], setting.n
-        if batch is None or batch == n:
-            yield from super()._cases(setting, choices)
-        if batch == n:
-            return
-        if batch is None and rounds is None:
-            times = np.unique(np.geomspace(1, n, _GRID).round()).astype(int).tolist()
-            yield from ((n // t, t) for t in times if t > 1)
-        elif batch is not None or rounds <= n:
-            size, times_of = batching(n, batch, rounds)
-            if size < n:
-                yield size, times_of
-
-    @classmethod
-    def _planned(cls, setting: Setting, choices: Choices, case: Plan, noise: float) -> Plan:
-        """The schedule's gap with the radii that its moves allow."""
-        problem, T, R = setting.problem, case.steps, setting.distance
-        smoothing = choices["smoothing"]
-        if smoothing is None and not problem.smooth:
-            smoothing = balanced_smoothing(problem, R, T)
-        beta = problem.smoothness(smoothing)
-        centring, t = with_drift(case.centring, beta), np.arange(1.0, T + 1)
-        # theta_md moves by a_t |theta_t - theta_{t-1}| + a_{t+1} |theta_t - theta_ag| at most.
-        radii = centring.radii(4 * problem.domain.diameter / (t[:-1] + 1))
-        square = noise * float(t**2 @ radii**2 / (t @ t))
-        if case.batch < setting.n:
-            square += problem.spread**2 / case.batch
-        schedule = Schedule(T, beta, math.sqrt(square), R)
-        error = envelope_error(problem, smoothing) + case.bias * problem.domain.diameter
-        bound = schedule.gap + error
-        facts = (schedule.sigma, math.nan if smoothing is None else smoothing)
-        return dataclasses.replace(case, bound=bound, centring=centring, facts=facts)
-
-    @classmethod
-    def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
-        """The schedule and the centring with the smallest bound for the noise really used."""
-        plan, mean = cls._prepared(setting, choices)
-        problem, (sigma, beta) = setting.problem, plan.facts
-        smoothing = smoothing_for(problem, choices, beta, "L sqrt(T (T+1))/(2R)")
-        schedule = Schedule(plan.steps, problem.smoothness(smoothing), sigma, setting.distance)
-        facts = f"beta = {schedule.beta:.4g}, sigma = {sigma:.4g}, R = {setting.distance:.4g}"
-        choices.choose("schedule", "default", facts)
-        own = {"rounds": plan.rounds, "schedule": schedule, "smoothing": smoothing}
-        own |= {"bound": plan.bound, "centring": plan.centring, "floor": choices["floor"]}
-        return cls.made(setting, mean, choices, **own)

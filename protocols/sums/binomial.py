@@ -18,7 +18,9 @@ from protocols.sums.encoding import (
 from shuffle_sim.arrays import Floats, Scaled, Values, dense
 from shuffle_sim.errors import integer, positive, real
 from shuffle_sim.privacy.events import BinomialSumEvent
-from shuffle_sim.sampling.kernels import MAX_STEPS, half_binomial, rounded_sum, rounded_values
+from shuffle_sim.privacy.grid_noise import BinomialShiftEvent
+from shuffle_sim.sampling.bits import add_half_binomial
+from shuffle_sim.sampling.kernels import MAX_STEPS, rounded_sum, rounded_values
 from shuffle_sim.wire.messages import Alphabet, Messages, Tally
 
 
@@ -134,7 +136,7 @@ class BinomialRandomizer(SumRandomizer):
             counts: NDArray[np.integer] = rounded.T.astype(
                 np.uint16 if self.per_label < 2**16 else np.int64, copy=False
             )
-            np.add(counts, half_binomial(self.b, counts.shape, rng), out=counts, casting="unsafe")
+            add_half_binomial(counts, self.b, rng)
             return counts.T
         noise: NDArray[np.int64] = rng.binomial(self.b, self.p, rounded.shape)
         return rounded + noise
@@ -221,3 +223,26 @@ class BinomialRandomizer(SumRandomizer):
         """
         check_ball(self.labels, self.lower, self.width, self.norm_bound)
         return BinomialSumEvent(users, self.b, self.p, self.g, self.labels)
+
+
+@dataclass(frozen=True)
+class NearBinomialRandomizer(BinomialRandomizer):
+    """R_vec where a neighbour moves a user's vector by less than the ball: one of its records.
+
+    Attributes:
+        apart: l2 distance of the two vectors at most; what is asked of the user bounds it.
+    """
+
+    apart: float = math.inf
+
+    def __post_init__(self) -> None:
+        """Check every range."""
+        super().__post_init__()
+        real("apart", self.apart, 0.0, self.width)
+
+    # The two events share no class: one's steps are whole, the other's shift is real.
+    def event(self, users: int) -> BinomialShiftEvent:  # type: ignore[override]
+        """The release of the view, for a shift of g apart/width steps."""
+        check_ball(self.labels, self.lower, self.width, self.norm_bound)
+        shift = self.g * (self.apart / self.width)
+        return BinomialShiftEvent(users, self.b, self.p, shift, self.labels)

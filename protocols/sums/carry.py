@@ -19,6 +19,7 @@ from shuffle_sim.errors import ParameterError, integer, positive, real
 from shuffle_sim.privacy.bounds import carry
 from shuffle_sim.privacy.carry_planner import top
 from shuffle_sim.privacy.events import CarrySumEvent
+from shuffle_sim.sampling.bits import add_half_binomial
 from shuffle_sim.sampling.carries import (
     MAX_LEVELS,
     MAX_NUMBER,
@@ -29,7 +30,6 @@ from shuffle_sim.sampling.carries import (
     pack_reports,
     split_numbers,
 )
-from shuffle_sim.sampling.kernels import half_binomial
 from shuffle_sim.wire.messages import Alphabet, Messages, Tally
 
 
@@ -176,8 +176,7 @@ class CarryRandomizer(SumRandomizer):
             columns, factors, scale, offset, self.steps, self.r, self.levels, rng
         )
         if self.b:
-            noise = half_binomial(self.b, packed.shape, rng)
-            np.add(packed, noise, out=packed, casting="unsafe")
+            add_half_binomial(packed, self.b, rng)
         return packed
 
     def counts(self, xs: Values, rng: np.random.Generator) -> NDArray[np.integer]:

@@ -9,6 +9,7 @@ from shuffle_sim.arrays import Floats, Scaled, Values, dense
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.sampling.kernels import ball_factors
 from shuffle_sim.wire.messages import Tally
 
 MAGNITUDES = (1e-100, 1e100)
@@ -65,17 +66,12 @@ def admitted(
     if norm_bound is None:
         inside = np.clip(values, lower, lower + width)
         return inside, int((inside != values).reshape(len(values), -1).any(axis=1).sum())
-    with np.errstate(over="ignore"):
-        squares = np.einsum("ij,ij->i", values, values)
-    longest = squares.max(initial=0.0)
-    if longest <= norm_bound**2:
-        return values, 0
-    if np.isfinite(longest):
+    shorter, clipped = ball_factors(values, norm_bound)
+    if shorter is not None:
         # Rows stay where they are: the kernels multiply, round and add in one pass.
-        with np.errstate(divide="ignore"):
-            factors = np.minimum(norm_bound / np.sqrt(squares), 1.0)
-        return Scaled(values, factors, squares), int((squares > norm_bound**2 * (1 + 1e-12)).sum())
-    norms = np.sqrt(squares)
+        return Scaled(values, shorter), clipped
+    with np.errstate(over="ignore"):
+        norms = np.sqrt(np.einsum("ij,ij->i", values, values))
     over = np.flatnonzero(~(norms <= norm_bound))  # an overflow to infinity is long, too
     unit = values[over] / np.abs(values[over]).max(axis=1, keepdims=True)
     inside = values.copy()

@@ -27,6 +27,8 @@ from shuffle_sim.arrays import Floats, Values, dense
 from shuffle_sim.errors import ParameterError, integer, positive, real
 from shuffle_sim.privacy.bounds import laplace
 from shuffle_sim.privacy.events import MIN_HONEST_SPLIT_MIX, SplitMixEvent
+from shuffle_sim.sampling import exact
+from shuffle_sim.sampling.chacha import ChaCha20
 from shuffle_sim.wire.messages import Alphabet, Messages, Tally
 
 
@@ -108,6 +110,12 @@ class SplitMixRandomizer(SumRandomizer):
         self, users: int, shape: tuple[int, ...], rng: np.random.Generator
     ) -> NDArray[np.int64]:
         """The sum of `users` shares: a difference of negative binomials of shape users/planned."""
+        if isinstance(rng.bit_generator, ChaCha20):
+            size, rate = math.prod(shape), self.rate
+            first, second = (
+                exact.negative_binomial(users, self.planned, rate, size, rng) for _ in range(2)
+            )
+            return np.asarray((first - second).reshape(shape))
         success = -math.expm1(
             -self.rate
         )  # numpy asks for the probability of the outcome that ends the count

@@ -12,12 +12,15 @@ from shuffle_sim.auditing.conformance import (
     check_theorem,
     check_variance,
 )
+from shuffle_sim.auditing.simulation import Failure, SimulationReport, simulate
 
 __all__ = [
     "AuditReport",
     "CentralAudit",
     "Check",
+    "Failure",
     "LawError",
+    "SimulationReport",
     "audit_central",
     "check_pmf",
     "check_protocol",
@@ -27,4 +30,5 @@ __all__ = [
     "check_theorem",
     "check_variance",
     "empirical_epsilon",
+    "simulate",
 ]

@@ -16,17 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.auditing.bench import Bench
+from shuffle_sim.auditing.bench import LAW, Bench
 from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.empirical import best_threshold, empirical_run
 from shuffle_sim.auditing.scores import summed
 from shuffle_sim.errors import FrameError, ParameterError, integer
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.events import PrivacyEvent
+from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.privacy.theorems import theorem_of
 from shuffle_sim.protocol.base import Protocol
 from shuffle_sim.protocol.binding import UNCHECKED, checked_event
 from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.protocol.task import walked
 from shuffle_sim.roles import Shuffler, UserShard
 from shuffle_sim.sampling.randomness import entropy_of
 
@@ -93,6 +95,11 @@ class AuditReport:
         """Whether no check failed."""
         return all(check.passed is not False for check in self.checks)
 
+    @property
+    def complete(self) -> bool:
+        """Whether everything could be checked."""
+        return all(check.passed is not None for check in self.checks)
+
 
 def audit(
     protocol: Protocol[Any],
@@ -114,25 +121,24 @@ def audit(
         shuffler: the implementation of the shuffler.
 
     Raises:
-        ParameterError: if the randomizer cannot say what its law should be.
+        ParameterError: a protocol without a round, or too few repeats. Where a law cannot be
+            enumerated, the report says what could be checked and what not.
     """
     integer("repeats", repeats, 1000)
     spec = protocol.plan(protocol.init())
-    if spec is None or not isinstance(spec.randomizer, Auditable):
-        raise ParameterError(
-            "protocol",
-            type(protocol).__name__,
-            "one whose randomizer has worst_pair, count_pmf and count_index: without them no law "
-            "can be checked",
-        )
+    if spec is None:
+        raise ParameterError("protocol", type(protocol).__name__, "one with a round")
     delta, event, entropy = protocol.delta, spec.event, entropy_of(seed)
     bench = Bench(protocol, spec, entropy, repeats, FALSE_ALARM / 16, shard, shuffler)
     checks = [
         _bound(protocol, spec.event, spec),
-        _held("the event's own law is the randomizer's", partial(_event_law, bench, event)),
-        _held("data outside the domain are brought into it", bench.domain),
         *(_held(name, check) for name, check in bench.checks()),
     ]
+    if not bench.known:
+        return _without_law(protocol, event, repeats, checks, bench.users)
+    checks.append(
+        _held("the event's own law is the randomizer's", partial(_event_law, bench, event))
+    )
     exact = theorem_of(type(event)).exact(event, delta)
     theorem = _theorem(protocol)
     empirical = empirical_run(protocol, seed=entropy)
@@ -187,26 +193,33 @@ def empirical_epsilon(
     return best_threshold(low, high, delta)
 
 
+def _without_law(
+    protocol: Protocol[Any], event: PrivacyEvent, repeats: int, checks: list[Check], users: int
+) -> AuditReport:
+    """What can be said of a protocol whose law cannot be enumerated, and what cannot."""
+    missing = f"its randomizer has not {', '.join(LAW)}: its law is not known"
+    unchecked = (
+        "data outside the domain are brought into it",
+        "each user's report has its exact law",
+        "the sums over all users have their exact law",
+        "two rounds over the same data draw independent noise",
+        "the event's own law is the randomizer's",
+        "theorem >= exact >= empirical lower bound",
+    )
+    every = (*checks, *(Check(name, None, missing) for name in unchecked))
+    exact, nan = theorem_of(type(event)).exact(event, protocol.delta), float("nan")
+    known = nan if exact is None else exact
+    return AuditReport(_theorem(protocol), known, nan, protocol.delta, repeats, every, users)
+
+
 def _theorem(protocol: Protocol[Any]) -> float:
     """epsilon of the whole run, its rounds planned on the way that no data would give."""
     if protocol.claim is not None:
         return protocol.claim.epsilon
-    from shuffle_sim.privacy.ledger import PrivacyLedger
-
-    ledger, state = PrivacyLedger(), protocol.init()
-    rng = np.random.default_rng(0)
-    while (spec := protocol.plan(state)) is not None:
+    ledger = PrivacyLedger()
+    for spec in walked(protocol):
         ledger.charge(spec.cohort, spec.event)
-        state = protocol.update(state, spec.analyze(_zero_tally(spec, rng)))
     return ledger.guarantee(protocol.delta, settled=False).epsilon
-
-
-def _zero_tally(spec: Any, rng: np.random.Generator) -> Any:
-    from shuffle_sim.wire.messages import Tally
-
-    middle = sum(spec.randomizer.worst_pair()) / 2
-    values = np.repeat(np.atleast_1d(middle)[None], spec.cohort.size, axis=0)
-    return Tally(spec.randomizer.tally(values, rng), spec.cohort.size)
 
 
 def _bound(protocol: Protocol[Any], event: PrivacyEvent, spec: Any) -> Check:

@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy  # parts by attribute: they load when used
 from numpy.typing import NDArray
-from scipy import stats
 
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.auditing.conformance import LawError, check_pmf
@@ -20,6 +20,9 @@ from shuffle_sim.sampling.kernels import KERNELS
 from shuffle_sim.wire.frames import Context, Frame, Kind, parse, split_frames
 from shuffle_sim.wire.messages import Alphabet, Messages
 
+LAW = "worst_pair", "count_pmf", "count_index"
+"""What a randomizer must say of itself for its law to be known."""
+_FEW = 200  # users of a randomizer of which no law is known
 _ROUNDS = 250  # in which every user is looked at
 _BLOCK = 96
 _BITS = 5e7  # messages of all rounds at literal fidelity
@@ -83,6 +86,14 @@ class Bench:
         self.entropy, self.repeats, self.alarm = entropy, repeats, alarm
         self.shard, self.shuffler = shard, shuffler
         self.labels = self.randomizer.alphabet.labels
+        self.users = min(spec.cohort.size, _FEW)
+        self.protocol = OneRound(self.users, spec, protocol.honest_fraction)
+        self.known = all(hasattr(self.randomizer, name) for name in LAW)
+        if self.known:
+            self._know(protocol, spec)
+
+    def _know(self, protocol: Protocol[Any], spec: RoundSpec) -> None:
+        """Rows whose law can be said, and that law."""
         self.rows, self.inside = self._values()
         law: Any = self.randomizer
         self.pmfs = [[law.count_pmf(x, j) for j in range(self.labels)] for x in self.inside]
@@ -120,7 +131,13 @@ class Bench:
         return held if held.shape[1] > 1 else held[:, 0]
 
     def checks(self) -> Iterator[tuple[str, Callable[[], None]]]:
-        """All checks of what is sent, by name."""
+        """All checks of what is sent, by name; where no law is known, those that need none."""
+        if self.known:
+            yield from self._of_law()
+        yield "the shuffler keeps no order", self.order
+
+    def _of_law(self) -> Iterator[tuple[str, Callable[[], None]]]:
+        yield "data outside the domain are brought into it", self.domain
         yield "every report has the same size, whatever the datum", self.sizes
         yield "each user's report has its exact law (literal)", partial(self.joint, "literal")
         yield "each user's report has its exact law (counts)", partial(self.joint, "counts")
@@ -131,7 +148,6 @@ class Bench:
         if hasattr(self.randomizer, "total_law"):
             yield "the noise of all honest users together has its exact law", self.together
         yield "two rounds over the same data draw independent noise", self.rounds
-        yield "the shuffler keeps no order", self.order
         if self.shuffler is Shuffler and self.shard is UserShard:
             yield "the view holds what users sent, with any number of shards", self.conserved
 
@@ -281,9 +297,14 @@ class Bench:
 
     def _sum_law(self, types: NDArray[np.int64], label: int) -> Floats:
         kinds, many = np.unique(types, return_counts=True)
-        return summed(
+        law = summed(
             [(self.pmfs[kind][label], int(count)) for kind, count in zip(kinds, many, strict=True)]
         )
+        modulus = getattr(self.randomizer, "modulus", len(law))
+        if len(law) <= modulus:
+            return law
+        # Sums that are reduced modulo a number meet those that differ by it.
+        return np.asarray(np.pad(law, (0, -len(law) % modulus)).reshape(-1, modulus).sum(axis=0))
 
     def whole(self) -> None:
         """Sums over all users, as the randomizer draws them at once."""
@@ -351,5 +372,5 @@ class Bench:
                 raise LawError("the view does not hold the messages that were sent")
             seen.append(int(np.count_nonzero(row[0, 0, : half * each])))
         places = np.arange(half * each + 1)
-        law = stats.hypergeom.pmf(places, size, half * each, half * each)
+        law = scipy.stats.hypergeom.pmf(places, size, half * each, half * each)
         check_pmf(seen, law, false_alarm=self.alarm)

@@ -1,4 +1,4 @@
-"""Audits of central releases: a lower bound of epsilon from draws on two neighbouring tables."""
+"""Audits of a trusted curator: a lower bound of epsilon from draws on two neighbouring tables."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,8 +6,12 @@ from typing import Any
 import numpy as np
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.auditing.empirical import clopper_pearson
+from shuffle_sim.auditing.empirical import best_threshold, gaussian_estimate
+from shuffle_sim.data.persons import population_for
+from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.errors import ParameterError, integer, real
+from shuffle_sim.privacy.ledger import PrivacyLedger
+from shuffle_sim.privacy.theorems import theorem_of
 from shuffle_sim.protocol.release import CentralAlgorithm, Release, WholeStatistic
 from shuffle_sim.sampling.randomness import entropy_of
 
@@ -21,12 +25,14 @@ class CentralAudit:
         empirical: a lower bound of epsilon, true with probability 1 - 1e-4.
         delta: at which both hold.
         repeats: draws of each table.
+        gaussian: whether the bound assumes that the pair is Gaussian; else Clopper-Pearson.
     """
 
     claimed: float
     empirical: float
     delta: float
     repeats: int
+    gaussian: bool = False
 
     @property
     def passed(self) -> bool:
@@ -39,58 +45,116 @@ def audit_central(
     first: Floats,
     second: Floats,
     *,
-    epsilon: float,
-    delta: float,
+    epsilon: float | None = None,
+    delta: float | None = None,
     repeats: int = 4000,
     seed: int | None = None,
 ) -> CentralAudit:
-    """Play the membership game on the first release of an algorithm.
+    """Play the membership game on everything that an algorithm releases.
 
-    Half of the draws choose a direction and a threshold, the others bound the odds at it (Clopper
-    and Pearson 1934).
+    The attacker sees all releases of a run. It weighs their numbers by how far apart the tables'
+    means are in the first half of the draws. The second half bounds the odds (Clopper and Pearson
+    1934). Where all that is released is one Gaussian draw, it estimates the distance of the pair
+    instead: that reaches any delta.
 
     Args:
-        algorithm: whose first release is audited.
-        first: rows.
-        second: rows that differ in one.
-        epsilon: claimed.
-        delta: of the claim.
+        algorithm: what is audited.
+        first: rows of the algorithm, or persons with as many records each; shape (n, ...).
+        second: rows of which one differs.
+        epsilon: claimed; None: what the ledger finds for the events charged.
+        delta: of the claim; None: the algorithm's.
         repeats: draws of each table, at least 1,000.
         seed: to reproduce it.
 
     Raises:
-        ParameterError: tables that differ in more than one row, or a number out of range.
+        ParameterError: tables that do not differ in exactly one row, or a number out of range.
     """
     integer("repeats", repeats, 1000)
-    real("delta", delta, 0.0, 1.0, closed=(True, False))
-    first, second = np.asarray(first, float), np.asarray(second, float)
-    if first.shape != second.shape or np.any(first != second, axis=1).sum() != 1:
-        raise ParameterError("second", second.shape, "the first table with one row replaced")
-    release = algorithm.plan(algorithm.init())
-    if release is None:
-        raise ParameterError("algorithm", type(algorithm).__name__, "one that releases something")
-    rng = np.random.default_rng(entropy_of(seed))
-    draws = [_draws(release, rows, repeats, rng) for rows in (first, second)]
-    half = repeats // 2
-    way = draws[1][:half].mean(axis=0) - draws[0][:half].mean(axis=0)
-    low, high = (each @ way for each in draws)
-    both = np.concatenate([low[:half], high[:half]])
-    thresholds = np.quantile(both, np.linspace(0.01, 0.99, 99))
-    tests = [(high, low, t) for t in thresholds] + [(-low, -high, -t) for t in thresholds]
-    likely, unlikely, best = max(
-        tests, key=lambda test: clopper_pearson(test[0][:half], test[1][:half], test[2], delta)
+    delta = real(
+        "delta", algorithm.delta if delta is None else delta, 0.0, 1.0, closed=(True, False)
     )
-    found = clopper_pearson(likely[half:], unlikely[half:], best, delta)
-    return CentralAudit(epsilon, max(0.0, found), delta, repeats)
-
-
-def _draws(release: Release, rows: Floats, repeats: int, rng: np.random.Generator) -> Floats:
-    """So many released values, (repeats, numbers); the statistic is computed once."""
-    statistic = release.statistic
-    if isinstance(statistic, WholeStatistic):
-        value = statistic.of(rows)
+    first, second = np.asarray(first, float), np.asarray(second, float)
+    alike = first.shape == second.shape
+    if not alike or (first != second).reshape(len(first), -1).any(axis=1).sum() != 1:
+        raise ParameterError("second", second.shape, "the first table with one row replaced")
+    rng, games = np.random.default_rng(entropy_of(seed)), []
+    for rows in (first, second):
+        population = population_for(algorithm.unit, rows)
+        if isinstance(population, InMemory):
+            algorithm.check(population.array)
+        games.append(_Game(algorithm, population, rng))
+    draws = _padded([[game.play() for _ in range(repeats)] for game in games])
+    half, ledger = repeats // 2, games[0].ledger
+    claimed = ledger.guarantee(delta).epsilon if epsilon is None else epsilon
+    apart = draws[1][:half].mean(axis=0) - draws[0][:half].mean(axis=0)
+    spread = draws[0][:half].var(axis=0) + draws[1][:half].var(axis=0)
+    weights = np.divide(apart, spread, out=np.sign(apart), where=spread > 0)
+    low, high = (each @ weights for each in draws)
+    events = [type(each.event) for each in ledger.charges]
+    gaussian = len(events) == 1 and theorem_of(events[0]).near_gaussian
+    if gaussian:
+        found = gaussian_estimate(low[half:], high[half:], delta)
     else:
-        value = statistic(lambda part: part(rows), len(rows))
-    size = release.sensitivity.value
-    found = [np.ravel(release.mechanism.sample(value, size, rng)) for _ in range(repeats)]
-    return np.array(found, float)
+        found = best_threshold(low, high, delta)
+    return CentralAudit(claimed, max(0.0, found), delta, repeats, gaussian)
+
+
+class _Game:
+    """Runs of an algorithm on one table, as the curator answers them, without journal and disk.
+
+    Attributes:
+        ledger: what the last run charged.
+    """
+
+    def __init__(
+        self, algorithm: CentralAlgorithm[Any], data: Population, rng: np.random.Generator
+    ) -> None:
+        self._algorithm, self._data, self._rng = algorithm, data, rng
+        release = algorithm.plan(algorithm.init())
+        if release is None:
+            raise ParameterError(
+                "algorithm", type(algorithm).__name__, "one that releases something"
+            )
+        self._first = release, self._value(release)  # the same in every run
+        self.ledger = PrivacyLedger()
+
+    def play(self) -> Floats:
+        """All numbers that one run releases, in order."""
+        algorithm, index, seen = self._algorithm, 0, []
+        self.ledger, state = PrivacyLedger(), algorithm.init()
+        opened: dict[int, int] = {}
+        release: Release | None
+        release, value = self._first
+        while release is not None:
+            if release.event is not None:
+                self.ledger.charge(release.cohort, release.event)
+            drawn = [self._rng]
+            if release.mechanism.sessions:
+                session = index if release.session is None else release.session
+                begun = opened.setdefault(session, int(self._rng.integers(2**62)))
+                drawn.append(np.random.default_rng(begun))
+            released = release.mechanism.sample(value, release.sensitivity.value, *drawn)
+            state = algorithm.update(state, released)
+            seen.append(np.ravel(np.asarray(released, float)))
+            index += 1
+            if (release := algorithm.plan(state)) is not None:
+                value = self._value(release)
+        return np.concatenate(seen)
+
+    def _value(self, release: Release) -> Any:
+        rows = np.concatenate([self._data.rows(*span) for span in release.cohort.ranges])
+        if isinstance(release.statistic, WholeStatistic):
+            return release.statistic.of(rows)
+        return release.statistic(lambda part: part(rows), len(rows))
+
+
+def _padded(runs: list[list[Floats]]) -> list[Floats]:
+    """Draws as arrays (repeats, numbers); where a run released fewer, zeros follow."""
+    longest = max(len(each) for side in runs for each in side)
+    found = []
+    for side in runs:
+        table = np.zeros((len(side), longest))
+        for place, each in enumerate(side):
+            table[place, : len(each)] = each
+        found.append(table)
+    return found

@@ -11,8 +11,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import scipy  # parts by attribute: they load when used
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.data.cohort import Cohort
@@ -55,7 +55,7 @@ def check_pmf(draws: ArrayLike, pmf: Floats, *, false_alarm: float = FALSE_ALARM
     if (
         len(expected) < 2 and pmf[mode] > 0.5
     ):  # all but a constant: how often it is one is all that so many draws can show
-        hits, law = int((values == mode).sum()), stats.binom(values.size, min(pmf[mode], 1.0))
+        hits, law = int((values == mode).sum()), scipy.stats.binom(values.size, min(pmf[mode], 1.0))
         if 2 * min(law.cdf(hits), law.sf(hits - 1)) < false_alarm:
             raise LawError(f"{hits} of {values.size} draws where {law.mean():.1f} are expected")
         return
@@ -97,7 +97,7 @@ def check_variance(
         LawError: if not; by chance with probability `false_alarm`.
     """
     scaled = np.asarray(errors, float) ** 2 / np.asarray(variance, float)
-    p = stats.chi2.cdf(scaled.sum(), scaled.size)
+    p = scipy.stats.chi2.cdf(scaled.sum(), scaled.size)
     if 2 * min(p, 1 - p) < false_alarm:
         raise LawError(
             f"mean of error^2 / predicted variance is {scaled.mean():.4f} over {scaled.size} errors"
@@ -123,7 +123,7 @@ def _pool(observed: NDArray[Any], expected: Floats, least: float = 10.0) -> tupl
 def _judge(statistic: float, freedom: int, false_alarm: float, message: str) -> None:
     if freedom < 1:
         raise ValueError("too few draws for a chi-square test: every cell would be pooled into one")
-    if stats.chi2.sf(statistic, freedom) < false_alarm:
+    if scipy.stats.chi2.sf(statistic, freedom) < false_alarm:
         raise LawError(f"{message}: chi-square {statistic:.1f} on {freedom} degrees of freedom")
 
 

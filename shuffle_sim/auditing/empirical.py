@@ -4,8 +4,8 @@ import math
 from typing import Any
 
 import numpy as np
+import scipy  # parts by attribute: they load when used
 from numpy.typing import NDArray
-from scipy import stats
 
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.data.population import population_of
@@ -18,8 +18,11 @@ from shuffle_sim.sampling.randomness import entropy_of
 from shuffle_sim.wire.messages import Tally
 
 CONFIDENCE = 1 - 1e-4
-_RUNS = 400  # of a whole protocol; each gives a sample for every coordinate
-_SAMPLES = 12_000
+_PAIRS = 2_000  # of samples for a Gaussian estimate
+_SAMPLES = 12_000  # for a threshold
+_WORK = 24_000.0  # rounds of few users in all runs; more users count for more
+_CELLS = 20_000  # values whose noise takes as long as all else in a round
+_FEWEST = 20  # runs
 
 
 def clopper_pearson(
@@ -31,9 +34,9 @@ def clopper_pearson(
         int((unlikely >= threshold).sum()),
         (1 - CONFIDENCE) / 2,
     )
-    lower = stats.beta.ppf(alpha, hits, likely.size - hits + 1) if hits else 0.0
+    lower = scipy.stats.beta.ppf(alpha, hits, likely.size - hits + 1) if hits else 0.0
     upper = (
-        stats.beta.ppf(1 - alpha, misses + 1, unlikely.size - misses)
+        scipy.stats.beta.ppf(1 - alpha, misses + 1, unlikely.size - misses)
         if misses < unlikely.size
         else 1.0
     )
@@ -42,9 +45,9 @@ def clopper_pearson(
 
 def best_threshold(low: NDArray[Any], high: NDArray[Any], delta: float) -> float:
     """Clopper-Pearson of the best threshold, which is chosen on the first half of the samples."""
-    if np.median(low) > np.median(high):
-        low, high = high, low
     half = len(low) // 2
+    if np.median(low[:half]) > np.median(high[:half]):
+        low, high = high, low
     thresholds = np.unique(np.quantile(np.concatenate([low, high]), np.linspace(0.002, 0.998, 250)))
     tests = [(high, low, t) for t in thresholds] + [(-low, -high, -t) for t in thresholds]
     a, b, t = max(
@@ -54,18 +57,21 @@ def best_threshold(low: NDArray[Any], high: NDArray[Any], delta: float) -> float
 
 
 def gaussian_estimate(low: NDArray[Any], high: NDArray[Any], delta: float) -> float:
-    """epsilon of the Gaussian pair that the two samples show: means apart, over the spread.
+    """epsilon of the Gaussian pair that pairs of samples show: means apart, over the spread.
 
+    Samples of a pair may share their randomness: what is between their means is then known well.
     Both are taken from below at confidence 1 - 1e-4. What is assumed, not tested here, is that the
-    pair is Gaussian; an audit tests the law by itself.
+    noise is Gaussian; an audit tests the law by itself.
     """
-    z = float(stats.norm.isf((1 - CONFIDENCE) / 2))
-    apart = abs(float(high.mean() - low.mean()))
-    spread = math.sqrt((float(high.var(ddof=1)) + float(low.var(ddof=1))) / 2)
+    alpha, size = (1 - CONFIDENCE) / 3, low.size
+    z = float(scipy.stats.norm.isf(alpha))
+    between = high - low
+    apart = abs(float(between.mean())) - z * float(between.std(ddof=1)) / math.sqrt(size)
+    widest = (size - 1) / float(scipy.stats.chi2.ppf(alpha, size - 1))
+    spread = math.sqrt(max(low.var(ddof=1), high.var(ddof=1)) * widest)
     if spread == 0:
-        return math.inf if apart else 0.0
-    apart -= z * spread * math.sqrt(1 / low.size + 1 / high.size)
-    mu = apart / (spread * (1 + z / math.sqrt(2 * (low.size + high.size))))
+        return math.inf if apart > 0 else 0.0
+    mu = apart / spread
     return epsilon_gdp(delta, mu) if mu > 1e-6 else 0.0
 
 
@@ -81,14 +87,16 @@ def empirical_run(
     A canary holds one end of the worst pair in one coordinate, in all rounds in which it is asked:
     the guarantee covers every query, so it covers this one. The attacker knows all other values.
     It adds up what the views say beyond them. One run gives a sample for each coordinate (after
-    Steinke, Nasr and Jagielski 2023). The samples give a Gaussian estimate (after Nasr et al. 2023)
-    where the noise is nearly Gaussian, else a Clopper-Pearson bound.
+    Steinke, Nasr and Jagielski 2023). Where the noise is nearly Gaussian, runs with both ends over
+    the same randomness give a Gaussian estimate (after Nasr et al. 2023), else a Clopper-Pearson
+    bound of the best threshold is taken.
 
     Args:
         protocol: any whose randomizers are a sum's.
         data: rows of its users; None: every value is 0 (for sums and protocols whose update takes
             it).
-        runs: by default such that there are some 12,000 samples.
+        runs: by default such that there are some 2,000 pairs of samples, or 12,000 for thresholds;
+            fewer where a run is long.
         seed: to reproduce it.
 
     Raises:
@@ -97,15 +105,29 @@ def empirical_run(
     spec = protocol.plan(protocol.init())
     if spec is None or not hasattr(spec.randomizer, "worst_pair"):
         raise ParameterError("protocol", type(protocol).__name__, "one whose randomizer has one")
-    rng = np.random.default_rng(entropy_of(seed))
-    columns = _coordinates(spec.randomizer)
-    runs = max(_RUNS, -(-_SAMPLES // columns)) if runs is None else integer("runs", runs, 100)
-    samples, signs = np.empty((runs, columns)), np.empty((runs, columns), bool)
-    for index in range(runs):
-        signs[index] = rng.random(columns) < 0.5
-        samples[index] = _observed(protocol, data, signs[index], rng)
-    low, high = samples[~signs], samples[signs]
-    if theorem_of(type(spec.event)).near_gaussian:
+    columns, event = _coordinates(spec.randomizer), type(spec.event)
+    entropy, paired = entropy_of(seed), theorem_of(event).near_gaussian
+
+    def sample(index: int, work: float = 0.0) -> tuple[list[Floats], float]:
+        """What was seen of the first and the second ends, and the work of it."""
+        if paired:
+            ends = [np.zeros(columns, bool), np.ones(columns, bool)]
+        else:
+            ends = [np.random.default_rng([entropy, 0, index]).random(columns) < 0.5]
+        seen: list[Floats] = []
+        for each in ends:
+            rng = np.random.default_rng([entropy, 1, index])
+            found, took = _observed(protocol, data, each, rng)
+            seen, work = [*seen, found], work + took
+        return (seen if paired else [seen[0][~ends[0]], seen[0][ends[0]]]), work
+
+    first, work = sample(0)
+    if runs is None:
+        wanted = -(-(_PAIRS if paired else _SAMPLES) // columns)
+        runs = max(_FEWEST, min(wanted, int(_WORK / work)))
+    found = [first, *(sample(index)[0] for index in range(1, integer("runs", runs, _FEWEST)))]
+    low, high = (np.concatenate(each) for each in zip(*found, strict=True))
+    if paired:
         return gaussian_estimate(low, high, protocol.delta)
     even = min(len(low), len(high))
     return best_threshold(low[:even], high[:even], protocol.delta)
@@ -117,15 +139,20 @@ def _coordinates(randomizer: Any) -> int:
 
 def _observed(
     protocol: Protocol[Any], data: Any, signs: NDArray[np.bool_], rng: np.random.Generator
-) -> Floats:
-    """What the views of one run say of the canaries, per coordinate, beyond what is known."""
-    state, seen = protocol.init(), np.zeros(len(signs))
+) -> tuple[Floats, float]:
+    """What the views of one run say of the canaries, per coordinate, beyond what is known; and the
+    work of it.
+    """
+    state, seen, work = protocol.init(), np.zeros(len(signs)), 0.0
     canaries: NDArray[np.int64] | None = None
     while (spec := protocol.plan(state)) is not None:
         randomizer: Any = spec.randomizer
+        first, second = (np.atleast_1d(x) for x in randomizer.worst_pair())
         users = np.concatenate([np.arange(*span) for span in spec.cohort.ranges])
+        single = randomizer.report_messages == 1 and randomizer.alphabet.symbols > 2
         if data is None:
-            values = np.zeros((len(users), len(signs)))
+            # The symbols of a canary that sends one message are seen best where others send none.
+            values = np.full((len(users), len(signs)), (first + second)[0] / 2 * single)
         else:
             population = population_of(data)
             rows = np.concatenate([population.rows(*span) for span in spec.cohort.ranges])
@@ -134,7 +161,6 @@ def _observed(
         flat = values.reshape(len(users), -1)
         if canaries is None:
             canaries = users[: len(signs)]
-        first, second = (np.atleast_1d(x) for x in randomizer.worst_pair())
         known, asked = flat.sum(axis=0), np.zeros(len(signs), bool)
         placed = np.flatnonzero(np.isin(users, canaries))
         for place in placed:
@@ -145,7 +171,32 @@ def _observed(
             # Where a value is not moved it is in the middle, for both ends.
             known += np.roll((first + second) / 2, coordinate)
             asked[coordinate] = True
-        tally = Tally(randomizer.tally(flat.reshape(values.shape), rng), len(users))
-        seen += asked * (randomizer.estimate(tally) - known)
+        if single:
+            tally, score = _symbols_seen(randomizer, flat, placed, rng)
+            seen += asked * score
+        else:
+            tally = Tally(randomizer.tally(flat.reshape(values.shape), rng), len(users))
+            seen += asked * (randomizer.estimate(tally) - known)
         state = protocol.update(state, spec.analyze(tally))
-    return seen
+        work += 1 + flat.size / _CELLS
+    return seen, work
+
+
+def _symbols_seen(
+    randomizer: Any, values: Floats, placed: NDArray[np.intp], rng: np.random.Generator
+) -> tuple[Tally, float]:
+    """The tally of users who send one symbol each; and how the symbols in the view speak for the
+    second end: each by the change of its probability, over how often others send it.
+    """
+    symbols = randomizer.reports(values, rng).symbols.ravel()
+    first, second = (randomizer.count_pmf(x, 0) for x in randomizer.worst_pair())
+    kinds, many = np.unique(np.delete(values[:, 0], placed), return_counts=True)
+    others = sum(
+        count * randomizer.count_pmf(np.array([kind]), 0)
+        for kind, count in zip(kinds, many, strict=True)
+    )
+    weights = (second - first) / np.maximum(others, first + second)
+    counts = np.bincount(symbols, minlength=len(first))
+    return Tally(np.array([symbols.sum()], np.int64), len(values)), float(
+        weights @ (counts - others)
+    )

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # parts by attribute: they load when used
 from numpy.typing import NDArray
-from scipy.signal import fftconvolve
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.conformance import LawError
@@ -70,7 +70,7 @@ def convolved(first: Floats, second: Floats) -> Floats:
     return (
         np.convolve(first, second)
         if min(len(first), len(second)) < 4096
-        else np.maximum(fftconvolve(first, second), 0.0)
+        else np.maximum(scipy.signal.fftconvolve(first, second), 0.0)
     )
 
 

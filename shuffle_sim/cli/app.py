@@ -13,6 +13,8 @@ from shuffle_sim.cli.audit import audit_command
 from shuffle_sim.cli.compare import compare_command
 from shuffle_sim.cli.cost import cost_command
 from shuffle_sim.cli.plan import plan_command
+from shuffle_sim.cli.predict import evaluate_command, predict_command
+from shuffle_sim.cli.schema import schema_command
 from shuffle_sim.cli.sum import sum_command
 from shuffle_sim.cli.train import train_command
 from shuffle_sim.errors import ParameterError, ShuffleSimError
@@ -55,6 +57,9 @@ def _stopped(command: Callable[Options, None]) -> Callable[Options, None]:
 _COMMANDS: dict[str, Callable[..., None]] = {
     "sum": sum_command,
     "train": train_command,
+    "predict": predict_command,
+    "evaluate": evaluate_command,
+    "schema": schema_command,
     "plan": plan_command,
     "audit": audit_command,
     "attack": attack_command,

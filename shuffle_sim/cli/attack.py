@@ -11,7 +11,7 @@ from shuffle_sim.cli import studies
 from shuffle_sim.cli.files import check_picture, new_figure
 from shuffle_sim.cli.show import console, present
 from shuffle_sim.errors import ParameterError, real
-from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.guarantee import DELTA, Privacy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,7 +42,7 @@ def attack_command(
         int | None, typer.Option("--d", help="Coordinates; by default 1, 10 and 5.")
     ] = None,
     epsilon: o.Epsilon = 1.0,
-    delta: o.Delta = 1e-6,
+    delta: o.Delta = DELTA,
     noise_ratio: o.NoiseRatio = None,
     encoding: o.Encoding = None,
     attack: o.Attacks = None,

@@ -11,7 +11,7 @@ from shuffle_sim.cli.files import check_picture, new_figure
 from shuffle_sim.cli.outcome import print_refusals
 from shuffle_sim.cli.show import console, grid, number, present
 from shuffle_sim.errors import integer, real
-from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.guarantee import DELTA, Privacy
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.kinds import Method
 from shuffle_sim.registry import registered
@@ -40,7 +40,7 @@ def compare_command(
         typer.Option("--d", help="Coordinates: 1 for scalars in [0, 1], more for an l2 ball."),
     ] = 1,
     epsilon: o.Epsilon = 1.0,
-    delta: o.Delta = 1e-6,
+    delta: o.Delta = DELTA,
     malicious: Annotated[
         float, typer.Option(help="Fraction of users that send the worst they can.")
     ] = 0.01,

@@ -10,7 +10,7 @@ from shuffle_sim.cli.show import console, grid, number, plural, present, size
 from shuffle_sim.cli.sums import encoded_sum, left_out, make_sum
 from shuffle_sim.execution.forecast import Forecast, corollary, forecast
 from shuffle_sim.execution.setup import SEALING_SECONDS
-from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.guarantee import DELTA, Privacy
 from shuffle_sim.protocol.base import Protocol
 from shuffle_sim.protocol.kinds import Trainer
 from shuffle_sim.registry import registered
@@ -50,7 +50,7 @@ def cost_command(
         typer.Option(help="Name of a sum or of an optimiser; default: the sum of the fewest bits."),
     ] = None,
     epsilon: o.Epsilon = 1.0,
-    delta: o.Delta = 1e-6,
+    delta: o.Delta = DELTA,
     noise_ratio: o.NoiseRatio = None,
     max_bits: o.MaxBits = None,
     encoding: o.Encoding = None,

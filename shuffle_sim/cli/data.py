@@ -1,11 +1,14 @@
 """From the command line to a table."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from shuffle_sim.data.columns import Bounds, Category, Column, Date, Marks, moment_of
 from shuffle_sim.data.persons import Persons
-from shuffle_sim.data.tables import Bounds, Table, bundled, column_of, read
+from shuffle_sim.data.schema import Declared, Layout, read_schema
+from shuffle_sim.data.tables import Table, bundled, column_of, read
 from shuffle_sim.errors import ParameterError
 
 
@@ -16,10 +19,12 @@ def load(
     bounds: list[str] | None,
     label: str | None = None,
     person: str | None = None,
+    declared: Declared | None = None,
 ) -> Table:
     """The bundled table or the user's file.
 
-    `label` names the column of a file to predict, `person` that of the persons' names.
+    `label` names the column of a file to predict, `person` that of the persons' names, `declared`
+    says what else is stated of the file.
 
     Raises:
         ParameterError: both or neither are named, or what is named cannot be used.
@@ -30,31 +35,81 @@ def load(
             (table, file and str(file)),
             "exactly one of the two",
         )
+    declared = declared or Declared()
     if table is not None:
         if person:
             raise ParameterError("person", person, "used with --file: no bundled table has persons")
-        if columns or bounds or label:
+        if columns or bounds or label or declared != Declared():
             raise ParameterError(
-                "columns, bounds, label",
-                columns or bounds or label,
+                "columns, bounds, label, schema",
+                columns or bounds or label or "given",
                 "used with --file: bundled tables have their own",
             )
         return bundled(table)
     assert file is not None
     named: dict[str, Bounds] = {}
     everywhere: Bounds | None = None
+    seen: set[str] = set()
+    stated = dict(declared.columns)
     for text in bounds or []:
         name, _, limits = text.rpartition("=")
-        if name in named or (not name and everywhere is not None):
+        if name in seen:
             raise ParameterError("bounds", text, "given once for a column, and once for all others")
-        if name:
-            named[name] = _bounds(limits)
+        seen.add(name)
+        found = _bounds(name, limits)
+        if isinstance(found, Date):
+            stated[name] = found
+        elif name:
+            named[name] = found
         else:
-            everywhere = _bounds(limits)
+            everywhere = found
     chosen = [name.strip() for name in columns.split(",")] if columns else None
     if chosen is not None and len(set(chosen)) < len(chosen):
         raise ParameterError("columns", columns, "different names: each column is released once")
-    return read(file, chosen, named, everywhere, label, person)
+    return read(file, chosen, named, everywhere, label, person, replace(declared, columns=stated))
+
+
+def declared_of(
+    schema: Path | None,
+    missing: str | None,
+    categories: list[str] | None,
+    delimiter: str | None,
+    decimal: str | None,
+    thousands: str | None,
+) -> Declared:
+    """What the options state of a file; they go before the schema.
+
+    Raises:
+        ParameterError: naming the option.
+    """
+    found = Declared() if schema is None else read_schema(schema)
+    stated: dict[str, Column] = {}
+    for text in categories or []:
+        name, _, listed = text.rpartition("=")
+        if not name or name in stated:
+            allowed = "NAME=a,b,c, once for a column; names with a comma go into a --schema"
+            raise ParameterError("categories", text, allowed)
+        each = tuple(level.strip() for level in listed.split(","))
+        stated[name] = Category(name=name, categories=each)
+    return replace(
+        found,
+        columns=dict(found.columns) | stated,
+        missing=missing or found.missing,
+        layout=layout_of(delimiter, decimal, thousands, found.layout),
+    )
+
+
+def layout_of(
+    delimiter: str | None, decimal: str | None, thousands: str | None, known: Layout | None = None
+) -> Layout:
+    """How a file is written, as options and a schema say."""
+    known = known or Layout()
+    marks = Marks(
+        known.marks.decimal if decimal is None else decimal,
+        known.marks.thousands if thousands is None else thousands,
+    )
+    delimiter = "\t" if delimiter in ("tab", "\\t") else delimiter
+    return Layout(delimiter=delimiter or known.delimiter, marks=marks)
 
 
 def persons_in(file: Path, person: str) -> int:
@@ -67,11 +122,22 @@ def persons_in(file: Path, person: str) -> int:
     return Persons.grouped(np.zeros((len(names), 1)), names).users
 
 
-def _bounds(text: str) -> Bounds:
+def _bounds(name: str, text: str) -> Bounds | Date:
+    """Two numbers, or for a column of a name two dates."""
+    ends = text.split(":")
     try:
-        low, high = (float(end) for end in text.split(":"))
+        low, high = (float(end) for end in ends)
     except ValueError as error:
-        raise ParameterError(
-            "bounds", text, "low:high or name=low:high, as in --bounds age=0:120"
-        ) from error
+        try:
+            first, last = (moment_of(end, None) for end in ends)
+        except ValueError:
+            raise ParameterError(
+                "bounds",
+                text,
+                "low:high or name=low:high, as in --bounds age=0:120 or --bounds "
+                "born=1900-01-01:2030-01-01; times of day go into a --schema",
+            ) from error
+        if not name:
+            raise ParameterError("bounds", text, "dates of one column: name=first:last") from error
+        return Date(name=name, first=first, last=last)
     return low, high

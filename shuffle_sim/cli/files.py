@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shuffle_sim.data.files import check_name
 from shuffle_sim.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ def check_path(option: str, path: Path | None, kinds: tuple[str, ...]) -> None:
     Raises:
         ParameterError: not of one of the kinds, or not in an existing folder.
     """
+    if path is not None:
+        check_name(option, path)
     if path is not None and (path.suffix not in kinds or not path.parent.is_dir() or path.is_dir()):
         raise ParameterError(
             option, str(path), f"a {' or '.join(kinds)} file in an existing folder"

@@ -73,11 +73,15 @@ class Split:
 
     def scores(self, theta: Floats) -> dict[str, float]:
         """Losses, and the accuracy of classes or the mean absolute error in the target's units."""
-        margins, labels = self.test[:, :-1] @ theta, self.test[:, -1]
+        labels, several = self.test[:, -1], theta.reshape(-1, self.train.shape[1] - 1)
+        scores = self.test[:, :-1] @ several.T
+        margins = scores[:, 0]
         found = {
             "held_out_loss": self.trainer.risk(theta, self.test),
             "training_loss": self.trainer.risk(theta, self.train),
         }
+        if len(several) > 1:
+            return found | {"accuracy": float((scores.argmax(axis=1) == labels).mean())}
         if self.source.half_range is None:
             return found | {"accuracy": float(((margins > 0) == (labels > 0)).mean())}
         return found | {
@@ -86,9 +90,10 @@ class Split:
 
     def constant(self) -> dict[str, float]:
         """Scores of the best constant prediction, fitted without privacy."""
-        theta = np.zeros(self.train.shape[1] - 1)
-        theta[-1] = self.trainer.constant(self.train) * math.sqrt(theta.size)
-        return self.scores(theta)
+        margins = self.trainer.constant(self.train)
+        theta = np.zeros((len(margins), self.train.shape[1] - 1))
+        theta[:, -1] = margins * math.hypot(self.source.table.scale.norm, 1)
+        return self.scores(theta.ravel())
 
 
 @dataclass(frozen=True)

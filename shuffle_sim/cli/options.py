@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from shuffle_sim.data.files import check_name
+
 Users = Annotated[int, typer.Option("--n", help="Number of users.")]
 Dimensions = Annotated[
     int, typer.Option("--d", help="Coordinates: 1 for a scalar sum, more for a vector sum.")
@@ -63,7 +65,19 @@ Address = Annotated[
         help="With --runtime ray: host:port of a running cluster, or auto for that of this machine."
     ),
 ]
-Workers = Annotated[int, typer.Option(help="Number of user shards. On Ray each is an actor.")]
+Workers = Annotated[
+    str,
+    typer.Option(
+        help="Number of user shards. On Ray each is an actor. auto: measured before the run."
+    ),
+]
+Placement = Annotated[
+    str,
+    typer.Option(
+        help="apart: a process for each role. together: each worker has users and a part of the "
+        "shuffler. Same bits with as many shuffler shards."
+    ),
+]
 Fidelity = Annotated[
     str | None, typer.Option(help="literal, counts or aggregate. By default the cost decides.")
 ]
@@ -92,8 +106,10 @@ Attacks = Annotated[
 Checkpoint = Annotated[
     Path | None,
     typer.Option(
+        parser=lambda text: check_name("checkpoint", text),
+        metavar="FOLDER",
         help="Keep the run in this folder, to resume it. Keep the folder secret: it holds the "
-        "run's randomness."
+        "run's randomness.",
     ),
 ]
 Resume = Annotated[
@@ -105,6 +121,16 @@ RoundTimeout = Annotated[
         help="Seconds after which a role that does not answer is ended and put back. Default 600."
     ),
 ]
+Yes = Annotated[
+    bool, typer.Option("--yes", help="Start a run above the limits of bits, bytes and seconds.")
+]
+GeneratorName = Annotated[
+    str,
+    typer.Option(
+        "--generator",
+        help="What draws: sfc64 (statistical, quick) or chacha20 (cryptographic), without --seed.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Plot = Annotated[Path | None, typer.Option(help="File for a picture (.png, .svg or .pdf).")]
 TableName = Annotated[
@@ -112,7 +138,8 @@ TableName = Annotated[
     typer.Option("--table", help="Bundled table: breast-cancer, digits, diabetes or wine."),
 ]
 File = Annotated[
-    Path | None, typer.Option(help="Your own .csv, .parquet or .npz file. It replaces --table.")
+    Path | None,
+    typer.Option(help="Your own .csv, .tsv, .parquet or .npz file. It replaces --table."),
 ]
 Columns = Annotated[
     str | None, typer.Option(help="Columns of the file, separated by commas; by default all.")
@@ -122,6 +149,45 @@ BoundsOption = Annotated[
     typer.Option(
         "--bounds",
         help="Public bounds low:high of every column, or name=low:high of one; repeatable.",
+    ),
+]
+SchemaFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--schema",
+        help="A .toml file with types, bounds and categories of columns, as `shuffle-sim schema` "
+        "drafts it.",
+    ),
+]
+Missing = Annotated[
+    str | None,
+    typer.Option(
+        help="What becomes of blank cells, on the user's side: drop (the row), midpoint (of the "
+        "bounds) or indicator (midpoint, and a column that says so). Default: refused."
+    ),
+]
+Categories = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--categories",
+        help="Public categories NAME=a,b,c of a column; what is not listed is other. Repeatable.",
+    ),
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(help="Between cells of a .csv file, or tab. Default: the header's commonest."),
+]
+Decimal = Annotated[
+    str | None, typer.Option(help="Decimal mark of a .csv file: a point (default) or a comma.")
+]
+Thousands = Annotated[
+    str | None, typer.Option(help="Mark between thousands in a .csv file. Default: none.")
+]
+Classes = Annotated[
+    str | None,
+    typer.Option(
+        help="Public classes of the label, separated by commas. With three or more the model has "
+        "several classes."
     ),
 ]
 Person = Annotated[

@@ -16,9 +16,10 @@ def print_fact(name: str, *lines: str) -> None:
         console.print(head + line)
 
 
-def print_privacy(guarantee: Guarantee) -> None:
-    """A guarantee and its assumptions."""
-    print_fact("Privacy", str(guarantee), *(f"assuming: {note}" for note in guarantee.assumptions))
+def print_privacy(guarantee: Guarantee, warnings: Iterable[str] = ()) -> None:
+    """A guarantee, its assumptions, and where it promises little."""
+    notes = (f"assuming: {note}" for note in guarantee.assumptions)
+    print_fact("Privacy", str(guarantee), *notes, *(f"[bold]warning[/]: {w}" for w in warnings))
 
 
 def print_costs(bits: int, made_of: str, costs: Costs, reports: ReportCounts) -> None:

@@ -15,14 +15,14 @@ from shuffle_sim.cli.data import persons_in
 from shuffle_sim.cli.files import check_picture, new_figure
 from shuffle_sim.cli.outcome import print_refusals
 from shuffle_sim.cli.show import console, grid, number, plural, present
-from shuffle_sim.cli.sums import NOISE_RATIO, shown
+from shuffle_sim.cli.sums import shown
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.accountant import ShuffleAccountant
-from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.guarantee import DELTA, Privacy
 from shuffle_sim.privacy.planner import Plan, SumSpec
 from shuffle_sim.privacy.trust import Trust
-from shuffle_sim.protocol.encodings import choose
+from shuffle_sim.protocol.encodings import NOISE_RATIO, choose
 from shuffle_sim.protocol.kinds import Method
 from shuffle_sim.registry import registered
 
@@ -71,7 +71,7 @@ def plan_command(
     person: o.Person = None,
     dimensions: o.Dimensions = 1,
     epsilon: o.Epsilon = 1.0,
-    delta: o.Delta = 1e-6,
+    delta: o.Delta = DELTA,
     rounds: Annotated[int, typer.Option(help="Rounds that each user answers in.")] = 1,
     honest_fraction: o.HonestFraction = 1.0,
     noise_ratio: o.NoiseRatio = None,

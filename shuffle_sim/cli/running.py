@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import ParameterError, positive
@@ -17,6 +19,7 @@ from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.protocol.base import Protocol, Query
 from shuffle_sim.registry import registered
+from shuffle_sim.sampling.randomness import GENERATORS
 
 OnRound = Callable[[int, PrivacyLedger, Costs, Query], None]
 
@@ -26,21 +29,25 @@ class RunOptions:
     """Where and how runs take place."""
 
     runtime: Runtime
-    workers: int
+    workers: int | str
+    placement: str
     fidelity: str | None
     security: str
     sealing_seconds: float
+    generator: str = GENERATORS[0]
 
     @classmethod
     def of(
         cls,
         runtime: str,
         address: str | None,
-        workers: int,
+        workers: str,
+        placement: str,
         fidelity: str | None,
         security: str,
         sealing_seconds: float | None,
         round_timeout: float | None = None,
+        generator: str = GENERATORS[0],
     ) -> "RunOptions":
         """As the command line gives them.
 
@@ -57,7 +64,19 @@ class RunOptions:
         if round_timeout is not None:
             host.round_timeout = positive("round_timeout", round_timeout)
         limit = SEALING_SECONDS if sealing_seconds is None else sealing_seconds
-        return cls(host, workers, fidelity, security, limit)
+        many = workers if workers == "auto" else _number(workers)
+        return cls(host, many, placement, fidelity, security, limit, generator)
+
+    @property
+    def number(self) -> int:
+        """Of workers.
+
+        Raises:
+            ParameterError: each run would plan another.
+        """
+        if isinstance(self.workers, str):
+            raise ParameterError("workers", self.workers, "a number with --compare")
+        return self.workers
 
     def run(
         self,
@@ -76,15 +95,25 @@ class RunOptions:
             rows,
             runtime=self.runtime,
             workers=self.workers,
+            placement=self.placement,
+            on_plan=lambda plan: Console(stderr=True).print(f"Planned: {plan}"),
             fidelity=self.fidelity,
             seed=seed,
             adversary=adversary,
             security=self.security,
             sealing_seconds=self.sealing_seconds,
+            generator=self.generator,
             checkpoint=checkpoint,
             resume=resume,
             on_round=on_round,
         )
+
+
+def _number(workers: str) -> int:
+    try:
+        return int(workers)
+    except ValueError:
+        raise ParameterError("workers", workers, "a number, or auto") from None
 
 
 @dataclass(frozen=True)

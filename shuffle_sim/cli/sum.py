@@ -1,28 +1,35 @@
 """`shuffle-sim sum`: a private vector sum on real data, shown as column means."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+import typer
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.cli import options as o
-from shuffle_sim.cli.data import load
+from shuffle_sim.cli.ahead import Ahead, announce
+from shuffle_sim.cli.data import declared_of, load
 from shuffle_sim.cli.files import check_picture, new_figure
 from shuffle_sim.cli.outcome import print_costs, print_fact, print_privacy, print_reports
 from shuffle_sim.cli.running import RunOptions, RunSummary
 from shuffle_sim.cli.show import console, grid, number, plural, present
 from shuffle_sim.cli.sums import encoded_sum, shown
+from shuffle_sim.data.moments import NORMAL_95, Intervals, Moments, encoded, released
 from shuffle_sim.data.persons import PersonMeans, Persons
 from shuffle_sim.data.population import InMemory, Population, Unit
 from shuffle_sim.data.tables import Table
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.costs import Costs
+from shuffle_sim.execution.forecast import forecast
 from shuffle_sim.execution.result import SIMULATOR_VIEW, ReportCounts, Result
 from shuffle_sim.privacy.bounds.gaussian import sigma
-from shuffle_sim.privacy.guarantee import Guarantee, Privacy
+from shuffle_sim.privacy.guarantee import DELTA, Guarantee, Privacy
+from shuffle_sim.protocol.encodings import NOISE_RATIO
 from shuffle_sim.protocol.kinds import Encoded
 from shuffle_sim.registry import registered
 
@@ -57,9 +64,13 @@ class Summary:
     unit: Unit
     columns: tuple[str, ...]
     true: Floats = field(metadata=SIMULATOR_VIEW)
+    true_clipped: Floats = field(metadata=SIMULATOR_VIEW)
+    true_clipped_variance: Floats | None = field(metadata=SIMULATOR_VIEW)
     clipped_cells: int = field(metadata=SIMULATOR_VIEW)
     private: Floats
     standard_error: Floats
+    interval: Intervals
+    variance: Moments | None
     lower: Floats
     half_range: Floats
     scaling: str
@@ -67,6 +78,8 @@ class Summary:
     parameters: Mapping[str, Any]
     bits: int
     privacy: Guarantee
+    warnings: tuple[str, ...]
+    ahead: Ahead
     noise: Noise
     costs: Costs
     wire_bytes_per_user: float
@@ -79,24 +92,37 @@ def sum_command(
     file: o.File = None,
     columns: o.Columns = None,
     bounds: o.BoundsOption = None,
+    schema: o.SchemaFile = None,
+    missing: o.Missing = None,
+    categories: o.Categories = None,
+    delimiter: o.Delimiter = None,
+    decimal: o.Decimal = None,
+    thousands: o.Thousands = None,
     person: o.Person = None,
     epsilon: o.Epsilon = 1.0,
-    delta: o.Delta = 1e-5,
+    delta: o.Delta = DELTA,
     noise_ratio: o.NoiseRatio = None,
     max_bits: o.MaxBits = None,
     encoding: o.Encoding = None,
     honest_fraction: o.HonestFraction = 1.0,
     runtime: o.RuntimeName = "inprocess",
     address: o.Address = None,
-    workers: o.Workers = 1,
+    workers: o.Workers = "1",
+    placement: o.Placement = "apart",
     fidelity: o.Fidelity = None,
     security: o.Security = "none",
     sealing_seconds: o.SealingSeconds = None,
     round_timeout: o.RoundTimeout = None,
+    generator: o.GeneratorName = "sfc64",
     seed: o.Seed = None,
     attack: o.Attacks = None,
     checkpoint: o.Checkpoint = None,
     resume: o.Resume = False,
+    variance: Annotated[
+        bool,
+        typer.Option("--variance", help="Release variances, too: twice the numbers, more noise."),
+    ] = False,
+    yes: o.Yes = False,
     json: o.Json = False,
     plot: o.Plot = None,
 ) -> None:
@@ -111,49 +137,86 @@ def sum_command(
 
     Example: shuffle-sim sum --file visits.csv --person patient --bounds dose=0:10
     """
-    source, privacy = load(table, file, columns, bounds, person=person), Privacy(epsilon, delta)
-    rows = _rows(source)
-    people, d = rows.users, len(source.columns)
-    _, protocol = encoded_sum(
+    stated = declared_of(schema, missing, categories, delimiter, decimal, thousands)
+    stated = replace(stated, target=None)  # a column like the others here
+    source = load(table, file, columns, bounds, person=person, declared=stated)
+    privacy = Privacy(epsilon, delta)
+    view = _view(source)  # one row for each user, in the table's units
+    people = len(view.rows)
+    d = len(source.columns) * (2 if variance else 1)
+    made = partial(
+        encoded_sum,
         people,
         d,
         privacy,
         encoding=encoding,
         scalar=False,
-        noise_ratio=noise_ratio,
-        max_bits=max_bits,
         honest_fraction=honest_fraction,
     )
+    _, protocol = made(noise_ratio=noise_ratio, max_bits=max_bits)
     check_picture(plot)
     how = RunOptions.of(
-        runtime, address, workers, fidelity, security, sealing_seconds, round_timeout
+        runtime,
+        address,
+        workers,
+        placement,
+        fidelity,
+        security,
+        sealing_seconds,
+        round_timeout,
+        generator,
     )
     adversary = attacks(attack or [])
+    ahead = Ahead.of(forecast(protocol, security=security), d, fidelity)
+    announce(ahead, _fewer(protocol, made), yes=yes, json=json)
+    rows = _rows(source, view, variance)
     result = how.run(
         protocol, rows, seed, adversary=adversary, checkpoint=checkpoint, resume=resume
     )
     assert isinstance(protocol, Encoded)
-    true = source.means(np.asarray(rows.rows(0, people)).sum(axis=0), people)
-    summary = _summary(source, people, true, protocol, result, privacy)
+    summary = _summary(source, view, protocol, result, privacy, variance, ahead)
     present(summary, _print, _draw, json=json, plot=plot)
 
 
-def _rows(table: Table) -> Population:
-    """One row for each user: a record, or the mean of a person's records."""
+def _view(table: Table) -> Table:
+    """One row for each user: a record, or the mean of a person's records within the bounds."""
     if table.person is None:
-        return InMemory(table.scaled())
+        return table
+    inside = np.clip(table.rows, table.lower, table.upper)
+    means = PersonMeans(Persons.grouped(inside, table.person))
+    return replace(table, rows=np.asarray(means.rows(0, means.users)), person=None)
+
+
+def _fewer(protocol: Any, made: Callable[..., tuple[str, Any]]) -> Iterator[str]:
+    """What fewer bits would cost in accuracy."""
+    for factor in (1.5, 2.0, 4.0):
+        with suppress(ParameterError):
+            other = made(noise_ratio=factor * NOISE_RATIO)[1]
+            if other.bits < protocol.bits:
+                times = other.standard_error / protocol.standard_error
+                bits = f"{other.d * other.bits:,} bits a user"
+                yield f"--noise-ratio {factor * NOISE_RATIO:g}: {bits}, {times:.2f} x the error"
+
+
+def _rows(table: Table, view: Table, variance: bool) -> Population:
+    """What users send: a scaled row, and its squares if variances are asked for."""
+    if table.person is None:
+        return InMemory(encoded(view) if variance else view.scaled())
+    if variance:
+        return PersonMeans(Persons.grouped(encoded(view), np.arange(len(view.rows))))
     return PersonMeans(Persons.grouped(table.scaled(), table.person))
 
 
 def _summary(
     table: Table,
-    people: int,
-    true: Floats,
+    view: Table,
     protocol: Encoded,
     result: Result,
     privacy: Privacy,
+    variance: bool,
+    ahead: Ahead,
 ) -> Summary:
-    d = len(table.columns)
+    people, d = len(view.rows), len(table.columns) * (2 if variance else 1)
     accepted, error = result.reports.accepted, protocol.standard_error
     try:
         constants = registered("protocol", "vector-sum").paper(n=people, d=d, privacy=privacy)
@@ -161,22 +224,31 @@ def _summary(
     except ParameterError as why:
         paper = Paper(refused=str(why))
     central = sigma(privacy.epsilon, privacy.delta, protocol.sensitivity)
+    means, spread, variances = released(view, result.value, error, accepted, variance=variance)
+    inside = np.clip(view.rows, view.lower, view.upper)
+    assumptions = (*result.privacy.assumptions, *table.assumptions)
     return Summary(
         table=table.name,
         people=people,
         columns=table.columns,
-        true=true if table.person is not None else table.rows.mean(axis=0),
+        true=view.rows.mean(axis=0),
+        true_clipped=inside.mean(axis=0),
+        true_clipped_variance=inside.var(axis=0) if variance else None,
         unit=result.unit,
         clipped_cells=table.clipped_cells,
-        private=table.means(result.value, accepted),
-        standard_error=table.spread(error, accepted),
+        private=means,
+        standard_error=spread,
+        interval=Intervals.of(means, spread),
+        variance=variances,
         lower=table.lower,
         half_range=(table.upper - table.lower) / 2,
         scaling=table.scaling,
         encoding=protocol.encoding,
         parameters=protocol.parameters,
         bits=protocol.bits,
-        privacy=result.privacy,
+        privacy=replace(result.privacy, assumptions=assumptions),
+        warnings=privacy.warnings(people),
+        ahead=ahead,
         noise=Noise(error, central, paper),
         costs=result.costs,
         wire_bytes_per_user=result.costs.wire_bytes / result.reports.asked,
@@ -194,21 +266,44 @@ def _print(summary: Summary) -> None:
     console.print(f"Public scaling: {summary.scaling}.\n")
     if summary.unit is Unit.PERSON:
         console.print("The unit is the person: each counts once, with the mean of its records.\n")
-    means = grid("column mean", "true", "private", "predicted s.e.", "off by")
+    means = grid("column mean", "true", "true, clipped", "private", "± 95 %", "off, s.e.")
     for name, *numbers in zip(
-        columns, summary.true, summary.private, summary.standard_error, strict=True
+        columns,
+        summary.true,
+        summary.true_clipped,
+        summary.private,
+        summary.standard_error * NORMAL_95,
+        strict=True,
     ):
-        true, private, error = numbers
-        means.add_row(name, *map(number, numbers), f"{(private - true) / error:+.1f} s.e.")
+        _, clipped, private, reach = numbers
+        off = f"{(private - clipped) / reach * NORMAL_95:+.1f}"
+        means.add_row(name, *map(number, numbers), off)
     console.print(means)
+    if summary.variance is not None:
+        variances = grid("column variance", "true, clipped", "private", "95 % interval")
+        each, trues = summary.variance, summary.true_clipped_variance
+        assert trues is not None
+        for name, true, private, low, high in zip(
+            columns,
+            trues,
+            each.private,
+            each.interval.low,
+            each.interval.high,
+            strict=True,
+        ):
+            ends_of = f"{number(low)} to {number(high)}"
+            variances.add_row(name, number(true), number(private), ends_of)
+        console.print(variances)
     console.print(
-        "The true column is the simulator's own view; the analyzer sees only the permuted "
-        "messages.\n"
+        "The true columns are the simulator's own view; the analyzer sees only the permuted "
+        "messages. The private mean ± that holds, 95 times in 100, the mean of these people, "
+        "clipped to the public bounds. Clipping is a bias of the bounds, not noise.\n"
     )
-    print_privacy(summary.privacy)
+    print_privacy(summary.privacy, summary.warnings)
+    sent = len(columns) * (1 if summary.variance is None else 2)
     print_costs(
         summary.costs.payload_bits_per_user,
-        f"{len(columns)} x {summary.bits:,}; {shown(summary.encoding, summary.parameters)}",
+        f"{sent} x {summary.bits:,}; {shown(summary.encoding, summary.parameters)}",
         summary.costs,
         summary.reports,
     )
@@ -244,7 +339,8 @@ def _draw(summary: Summary) -> "Figure":
         ms=4,
         label="private, 95 % by predicted s.e.",
     )
-    axes.plot((summary.true - middle) / half, places, "k|", ms=9, label="true")
+    true = (summary.true_clipped - middle) / half
+    axes.plot(true, places, "k|", ms=9, label="true, clipped")
     axes.set_yticks(places, summary.columns)
     axes.invert_yaxis()
     axes.set_xlabel("column mean, on the public range scaled to [-1, 1]")

@@ -1,6 +1,7 @@
 """From options to a sum."""
 
 import inspect
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,12 +10,9 @@ from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.protocol.base import Protocol
-from shuffle_sim.protocol.encodings import choose
+from shuffle_sim.protocol.encodings import NOISE_RATIO, choose, sane
 from shuffle_sim.protocol.kinds import SumKind
 from shuffle_sim.registry import registered
-
-NOISE_RATIO = 1.05
-"""Where neither a noise ratio nor bits are given."""
 
 
 def encoded_sum(
@@ -43,10 +41,14 @@ def encoded_sum(
     Raises:
         ParameterError: what cannot be had.
     """
-    if noise_ratio is None and max_bits is None:
-        noise_ratio = NOISE_RATIO
     spec = SumSpec(n, d, privacy, honest_fraction=honest_fraction)
-    name, plan = choose(spec, noise_ratio, max_bits, encoding, d == 1 if scalar is None else scalar)
+    numbers = d == 1 if scalar is None else scalar
+    if noise_ratio is None and max_bits is None:
+        least = NOISE_RATIO * math.sqrt(n / spec.honest)
+        chosen = encoding is not None
+        name, plan = choose(spec, least, None, encoding, numbers) if chosen else sane(spec, numbers)
+    else:
+        name, plan = choose(spec, noise_ratio, max_bits, encoding, numbers)
     made: Protocol[Any] = registered("protocol", name).planned(plan)
     return name, made
 

@@ -1,5 +1,9 @@
 """`shuffle-sim train`: a linear model by shuffle-private convex optimisation."""
 
+import math
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,7 +11,8 @@ import typer
 
 from shuffle_sim.cli import options as o
 from shuffle_sim.cli import train_compare, train_report
-from shuffle_sim.cli.data import load
+from shuffle_sim.cli.ahead import Ahead, announce
+from shuffle_sim.cli.data import declared_of, load
 from shuffle_sim.cli.files import check_path, check_picture
 from shuffle_sim.cli.learning import Split, Watch
 from shuffle_sim.cli.progress import Bar
@@ -15,13 +20,15 @@ from shuffle_sim.cli.running import RunOptions
 from shuffle_sim.cli.show import present
 from shuffle_sim.data.labelled import labelled
 from shuffle_sim.data.population import Unit
+from shuffle_sim.data.tables import Table
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.checkpoint import split_seed
 from shuffle_sim.execution.engine import run
-from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.execution.forecast import forecast
+from shuffle_sim.privacy.guarantee import DELTA, Privacy
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.base import Protocol
-from shuffle_sim.protocol.kinds import Trainer
+from shuffle_sim.protocol.kinds import Optimiser, Trainer
 from shuffle_sim.registry import registered
 
 _PROTOCOLS = {Unit.RECORD: "shuffle-gd", Unit.PERSON: "user-level-gd"}
@@ -34,8 +41,15 @@ def train_command(
     file: o.File = None,
     label: o.Label = None,
     positive: o.Positive = None,
+    classes: o.Classes = None,
     columns: o.Columns = None,
     bounds: o.BoundsOption = None,
+    schema: o.SchemaFile = None,
+    missing: o.Missing = None,
+    categories: o.Categories = None,
+    delimiter: o.Delimiter = None,
+    decimal: o.Decimal = None,
+    thousands: o.Thousands = None,
     person: o.Person = None,
     records: o.Records = None,
     loss: o.Loss = "logistic",
@@ -83,7 +97,7 @@ def train_command(
         typer.Option(help="Phases over disjoint users, with --ridge; 0: their number is chosen."),
     ] = None,
     epsilon: o.Epsilon = 1.0,
-    delta: o.Delta = 1e-5,
+    delta: o.Delta = DELTA,
     noise_ratio: o.NoiseRatio = None,
     max_bits: o.MaxBits = None,
     encoding: o.Encoding = None,
@@ -91,11 +105,13 @@ def train_command(
     test_fraction: o.TestFraction = 0.2,
     runtime: o.RuntimeName = "inprocess",
     address: o.Address = None,
-    workers: o.Workers = 1,
+    workers: o.Workers = "1",
+    placement: o.Placement = "apart",
     fidelity: o.Fidelity = None,
     security: o.Security = "none",
     sealing_seconds: o.SealingSeconds = None,
     round_timeout: o.RoundTimeout = None,
+    generator: o.GeneratorName = "sfc64",
     seed: o.Seed = None,
     checkpoint: o.Checkpoint = None,
     resume: o.Resume = False,
@@ -109,6 +125,7 @@ def train_command(
         int | None,
         typer.Option(help=f"With --compare: splits, and runs of a method; default {_REPEATS}."),
     ] = None,
+    yes: o.Yes = False,
     json: o.Json = False,
     plot: o.Plot = None,
     model_out: Annotated[Path | None, typer.Option(help="File for the model (.json).")] = None,
@@ -130,7 +147,9 @@ def train_command(
     """
     if Trust.of(trust) is not Trust.CENTRAL:
         _no_curator(pure, pilot and not compare)
-    source = load(table, file, columns, bounds, label, person)
+    stated = declared_of(schema, missing, categories, delimiter, decimal, thousands)
+    source = load(table, file, columns, bounds, label, person, stated)
+    names = _names(classes, source)
     trainer: Trainer = registered("trainer", "linear").of(
         loss,
         len(source.columns) + 1,
@@ -146,15 +165,25 @@ def train_command(
         honest_fraction=honest_fraction,
         moment=moment,
         pilot=pilot,
-        records=_records(person, records),
+        records=_records(source.person is not None, records),
+        classes=2 if positive else len(names),
         choose=choose
         or _choose(
             compare, mechanism, phases, moment, hyper == "paper", pure, pilot, trust != "shuffle"
         ),
     )
-    rows = labelled(source, classes=trainer.loss.classification, positive=positive or ())
+    is_class, given = trainer.loss.classification, names if classes else ()
+    rows = labelled(source, classes=is_class, positive=positive or (), names=given)
     how = RunOptions.of(
-        runtime, address, workers, fidelity, security, sealing_seconds, round_timeout
+        runtime,
+        address,
+        workers,
+        placement,
+        fidelity,
+        security,
+        sealing_seconds,
+        round_timeout,
+        generator,
     )
     check_picture(plot)
     check_path("model_out", model_out, (".json",))
@@ -162,11 +191,7 @@ def train_command(
         alone: dict[str, object] = {"protocol": protocol, "hyper": hyper, "phases": phases}
         alone |= {"batch": batch, "eta": eta, "smoothing": smoothing}
         alone |= {"mechanism": mechanism, "trust": None if trust == "shuffle" else trust}
-        alone |= {"model_out": model_out, "checkpoint": checkpoint}
-        for name, value in alone.items():
-            if value is not None:
-                allowed = "left out with --compare, which chooses for every method"
-                raise ParameterError(name, str(value), allowed)
+        _left_out(alone | {"model_out": model_out, "checkpoint": checkpoint})
         count = _REPEATS if repeats is None else repeats
         summary = train_compare.compared(rows, trainer, test_fraction, count, rounds, seed, how)
         present(summary, train_compare.show, train_compare.draw, json=json, plot=plot)
@@ -183,40 +208,63 @@ def train_command(
         messages |= {"security": None if security == "none" else security}
         heavy = pure or pilot or moment is not None
         asked = mechanism or (_HEAVY if heavy and Trust.of(trust) is Trust.CENTRAL else None)
-        made_by_curator = _central(trainer, trust, asked, split.people.asked, messages)
+        by_curator = _central(trainer, trust, asked, split.people.asked, messages)
         if plot is not None:
             raise ParameterError("plot", str(plot), "left out with --trust central: few releases")
-        result = run(
-            made_by_curator,
-            split.asked,
-            runtime=how.runtime,
-            workers=how.workers,
-            seed=seed,
-            checkpoint=checkpoint,
-            resume=resume,
-        )
-        report = train_report.summed_up(split, made_by_curator, result, [])
-        present(report, train_report.show, None, json=json, plot=None)
-        if model_out is not None:
-            train_report.save(report, model_out, quiet=json)
+        saved: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume, "seed": seed}
+        saved |= {"runtime": how.runtime, "workers": how.workers, "placement": how.placement}
+        result = run(by_curator, split.asked, **saved)
+        report = train_report.summed_up(split, by_curator, result, [])
+        _finish(report, json, None, model_out)
         return
-    made = trainer.protocol(
+    optimiser = partial(
+        trainer.protocol,
         protocol or _PROTOCOLS[trainer.unit],
         split.people.asked,
         hyper=hyper or _HYPER,
         phases=phases,
-        rounds=rounds,
         batch=batch,
         eta=eta,
         smoothing=smoothing,
     )
+    made = optimiser(rounds=rounds)
     assert isinstance(made, Protocol)
+    ahead = Ahead.of(forecast(made, security=security), trainer.d, fidelity)
+    announce(ahead, _fewer(made, ahead, optimiser), yes=yes, json=json)
     with Bar("training", made.rounds) as bar:
         watch = Watch(split, made.rounds, delta, lambda moment: bar.step(moment.round, str(moment)))
         result = how.run(
             made, split.asked, seed, checkpoint=checkpoint, resume=resume, on_round=watch
         )
     report = train_report.summed_up(split, made, result, watch.moments)
+    _finish(report, json, plot, model_out)
+
+
+def _left_out(options: dict[str, object]) -> None:
+    """Refuse options that a comparison chooses itself."""
+    for name, value in options.items():
+        if value is not None:
+            allowed = "left out with --compare, which chooses for every method"
+            raise ParameterError(name, str(value), allowed)
+
+
+def _fewer(made: Optimiser, ahead: Ahead, optimiser: Callable[..., Optimiser]) -> Iterator[str]:
+    """What fewer rounds would cost in accuracy, by the proven bounds."""
+    for rounds in (made.rounds // 2, made.rounds // 4, made.rounds // 10):
+        with suppress(ParameterError):
+            other = optimiser(rounds=max(1, rounds))
+            assert isinstance(other, Protocol)
+            bits = Ahead.of(forecast(other), 1, None).bits_per_user
+            if bits < ahead.bits_per_user:
+                known = math.isfinite(other.bound + made.bound)
+                times = f", {other.bound / made.bound:.2f} x the proven bound" if known else ""
+                yield f"--rounds {other.rounds}: {bits:,} bits a user{times}"
+
+
+def _finish(
+    report: train_report.Report, json: bool, plot: Path | None, model_out: Path | None
+) -> None:
+    """Print, draw and save."""
     present(report, train_report.show, train_report.draw, json=json, plot=plot)
     if model_out is not None:
         train_report.save(report, model_out, quiet=json)
@@ -227,11 +275,21 @@ def _choose(*bounds: object) -> str:
     return "practice" if all(each is None or each is False for each in bounds) else "bound"
 
 
-def _records(person: str | None, records: int | None) -> int | None:
+def _names(classes: str | None, source: Table) -> tuple[str, ...]:
+    """The public classes, from the option or the schema; empty where none were stated."""
+    if not classes:
+        return source.classes or ()
+    names = tuple(each.strip() for each in classes.split(","))
+    if len(set(names)) < len(names) or len(names) == 1 or not all(names):
+        raise ParameterError("classes", classes, "different names, two at least")
+    return names
+
+
+def _records(persons: bool, records: int | None) -> int | None:
     """Nominal records of a person; None where users are records."""
-    if person is None and records is not None:
+    if not persons and records is not None:
         raise ParameterError("records", records, "used with --person")
-    return 1 if person is not None and records is None else records
+    return 1 if persons and records is None else records
 
 
 def _central(

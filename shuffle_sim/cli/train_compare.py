@@ -63,6 +63,7 @@ class Row:
     rounds_per_user: int
     bits_per_user: int
     excess_bound: float
+    bound_assumes: str
     privacy: Guarantee
     scores: Scores = field(metadata=SIMULATOR_VIEW)
 
@@ -132,7 +133,7 @@ def compared(
         ridge=trainer.ridge,
         asked_for=trainer.privacy,
         repeats=repeats,
-        run=RunSummary(how.fidelity or "", how.runtime.name, how.workers, seed, how.security),
+        run=RunSummary(how.fidelity or "", how.runtime.name, how.number, seed, how.security),
         constant=_spread([split.constant() for split in splits]),
         methods=rows,
         refused={_named(method): method.refused for method in methods if method.refused},
@@ -160,6 +161,7 @@ def _row(method: Method, last: Result, scores: list[dict[str, float]]) -> Row:
         rounds_per_user=method.rounds_per_user,
         bits_per_user=method.bits,
         excess_bound=method.bound,
+        bound_assumes=method.assumes,
         privacy=last.privacy,
         scores=_spread(scores),
     )
@@ -203,6 +205,8 @@ def show(summary: Summary) -> None:
         by = "" if row.optimiser == row.method else f"{row.optimiser}, "
         proven = math.isfinite(row.excess_bound)
         bound = f"bound {number(row.excess_bound)}" if proven else "no proven bound"
+        if proven and row.bound_assumes:
+            bound += f", where {row.bound_assumes}"
         console.print(f"  {row.method}: {by}{bound}; epsilon by {row.privacy.basis}")
     for name, reason in summary.refused.items():
         console.print(f"  {name}: refused: {reason}")

@@ -13,8 +13,9 @@ from shuffle_sim.cli.learning import Moment, People, Split
 from shuffle_sim.cli.outcome import print_costs, print_fact, print_privacy, print_reports
 from shuffle_sim.cli.running import RunSummary
 from shuffle_sim.cli.show import Json, console, grid, number, plain, plural
+from shuffle_sim.data.columns import Bounds
 from shuffle_sim.data.labelled import Labelled
-from shuffle_sim.data.tables import Bounds
+from shuffle_sim.data.model import LinearModel, schema_of
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.result import SIMULATOR_VIEW, ReportCounts, Result
 from shuffle_sim.privacy.guarantee import Guarantee
@@ -45,18 +46,19 @@ class Model:
     lower: Floats
     upper: Floats
     weights: Floats
-    intercept: float
+    intercept: Floats
     target_bounds: Bounds | None
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The optimiser, its proven bound, and what was chosen."""
+    """The optimiser, its bound, what that assumes of the data, and what was chosen."""
 
     name: str
     rounds: int
     rounds_per_user: int
     excess_bound: float
+    bound_assumes: str
     choices: Mapping[str, str]
 
 
@@ -74,6 +76,7 @@ class Report:
     constant: dict[str, float] = field(metadata=SIMULATOR_VIEW)
     protocol: Chosen
     privacy: Guarantee
+    warnings: tuple[str, ...]
     private: bool
     sequentially_interactive: bool
     costs: Costs
@@ -82,12 +85,26 @@ class Report:
     history: list[Moment]
     run: RunSummary
     trust: Trust
+    file: LinearModel = field(repr=False)
 
 
 def summed_up(split: Split, made: Optimiser, result: Result, moments: list[Moment]) -> Report:
     """Of a run that is over."""
     source, trainer, table = split.source, split.trainer, split.source.table
     weights, intercept = source.weights(result.value)
+    privacy = _with_classes(result.privacy, source)
+    saved = LinearModel(
+        loss=type(trainer.loss).__name__,
+        schema=schema_of(table),
+        weights=weights,
+        intercept=intercept,
+        classes=source.names,
+        target=table.target_name,
+        labels=source.rule,
+        target_bounds=table.target_bounds if source.names is None else None,
+        privacy=_public(privacy),
+        private=result.private,
+    )
     bound = math.inf if trainer.clips else made.bound
     return Report(
         table=table.name,
@@ -109,9 +126,15 @@ def summed_up(split: Split, made: Optimiser, result: Result, moments: list[Momen
         scores=split.scores(result.value),
         constant=split.constant(),
         protocol=Chosen(
-            type(made).__name__, result.rounds, made.rounds_per_user, bound, made.choices
+            type(made).__name__,
+            result.rounds,
+            made.rounds_per_user,
+            bound,
+            made.assumes,
+            made.choices,
         ),
-        privacy=_with_classes(result.privacy, source),
+        privacy=privacy,
+        warnings=trainer.privacy.warnings(split.people.asked),
         private=result.private,
         sequentially_interactive=result.ledger.sequentially_interactive,
         costs=result.costs,
@@ -120,14 +143,21 @@ def summed_up(split: Split, made: Optimiser, result: Result, moments: list[Momen
         history=moments,
         run=RunSummary.of(result),
         trust=result.trust,
+        file=saved,
     )
 
 
+def _public(privacy: Guarantee) -> dict[str, Json]:
+    found = plain(privacy)
+    assert isinstance(found, dict)
+    return found
+
+
 def _with_classes(privacy: Guarantee, source: Labelled) -> Guarantee:
-    """The labels' classes are read from the file: that they are public is assumed."""
-    if source.half_range is not None:
-        return privacy
-    return replace(privacy, assumptions=(*privacy.assumptions, "the classes of labels are public"))
+    """What more is assumed: that the labels' classes are public, and of blanks."""
+    notes = () if source.half_range is not None else ("the classes of labels are public",)
+    every = (*privacy.assumptions, *notes, *source.table.assumptions)
+    return replace(privacy, assumptions=every)
 
 
 def _loss(loss: Loss) -> dict[str, Json]:
@@ -157,8 +187,8 @@ def show(report: Report) -> None:
         scores.add_row(name.replace("_", " "), number(value), number(report.constant[name]))
     console.print(scores)
     console.print(f"These scores are the simulator's own view; {seen}.\n")
-    print_fact("Bound", *_bound(made.excess_bound, report.constant["held_out_loss"]))
-    print_privacy(report.privacy)
+    print_fact("Bound", *_bound(made, report.constant["held_out_loss"]))
+    print_privacy(report.privacy, report.warnings)
     if report.trust is Trust.SHUFFLE:
         each = f"{plural(made.rounds_per_user, 'report')} of {report.costs.payload_bits_per_user:,}"
         print_costs(report.payload_bits_per_user, each, report.costs, report.reports)
@@ -171,12 +201,15 @@ def show(report: Report) -> None:
     print_fact("Chosen", *(f"{name}: {why}" for name, why in made.choices.items()))
 
 
-def _bound(bound: float, constant: float) -> list[str]:
+def _bound(made: Chosen, constant: float) -> list[str]:
+    bound = made.excess_bound
     if bound == math.inf:
         return ["none is proven for these parameters"]
     proven = (
         f"expected excess loss over the best model in the ball: at most {number(bound)}, proven"
     )
+    if made.bound_assumes:
+        proven += f" only where {made.bound_assumes}"
     if bound <= constant:
         return [proven]
     return [
@@ -217,9 +250,7 @@ def save(report: Report, path: Path, *, quiet: bool) -> None:
     Raises:
         ParameterError: it cannot be written.
     """
-    keys = ("table", "labels", "model", "privacy", "private")
-    kept = {key: plain(getattr(report, key)) for key in keys}
     with whole("model_out", path) as part:
-        part.write_text(json.dumps(kept, indent=2) + "\n")
+        part.write_text(json.dumps(plain(report.file.public()), indent=2) + "\n")
     if not quiet:
         console.print(f"Model: {path}")

@@ -1,6 +1,7 @@
 """Users' data: where it is, how it is read, scaled, labelled and held out."""
 
 from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.data.columns import Bounds
 from shuffle_sim.data.labelled import Labelled, held_out
 from shuffle_sim.data.persons import PersonMeans, PersonRows, Persons
 from shuffle_sim.data.population import (
@@ -12,11 +13,13 @@ from shuffle_sim.data.population import (
     Unit,
     population_of,
 )
-from shuffle_sim.data.tables import Bounds, Table, bundled, read
+from shuffle_sim.data.schema import Declared, Schema, read_schema
+from shuffle_sim.data.tables import Table, bundled, read
 
 __all__ = [
     "Bounds",
     "Cohort",
+    "Declared",
     "Generated",
     "InMemory",
     "Labelled",
@@ -26,10 +29,12 @@ __all__ = [
     "PersonRows",
     "Persons",
     "Population",
+    "Schema",
     "Table",
     "Unit",
     "bundled",
     "held_out",
     "population_of",
     "read",
+    "read_schema",
 ]

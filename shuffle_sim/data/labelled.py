@@ -26,6 +26,8 @@ class Labelled:
             label in [-1, 1].
         rule: how labels were made.
         half_range: units of the target per unit of the label; None for classes.
+        names: labels below and labels above a margin of 0, or those of each class; None for a
+            number.
         clipped_labels: how many labels lay outside the public bounds.
     """
 
@@ -33,6 +35,7 @@ class Labelled:
     rows: Floats
     rule: str
     half_range: float | None = None
+    names: tuple[tuple[str, ...], ...] | None = None
     clipped_labels: int = 0
 
     @property
@@ -51,51 +54,57 @@ class Labelled:
         """The public rule by which features were scaled."""
         count = len(self.table.columns)
         return (
-            "each column is mapped from its public bounds to [-1, 1] (and clipped there); the "
-            f"{count} columns and a constant 1 "
-            f"are divided by the square root of {count + 1}, so every row lies in the l2 ball of "
-            "radius 1"
+            f"{self.table.rule}; the {count} columns and a constant 1 "
+            f"are divided by the square root of {self.table.scale.norm**2 + 1:.6g}, so every row "
+            "lies in the l2 ball of radius 1"
         )
 
-    def weights(self, theta: Floats) -> tuple[Floats, float]:
+    def weights(self, theta: Floats) -> tuple[Floats, Floats]:
         """Coefficients and intercept of the margin in the table's units, for values in the bounds.
 
         The margin predicts the label: for a real target, in units of `half_range` around the middle
-        of its bounds.
+        of its bounds. Several classes have a row of coefficients and an intercept each.
         """
-        middle, half = (
-            (self.table.upper + self.table.lower) / 2,
-            (self.table.upper - self.table.lower) / 2,
-        )
-        scaled = theta / np.sqrt(len(self.table.columns) + 1)
-        return np.asarray(scaled[:-1] / half), float(scaled[-1] - scaled[:-1] @ (middle / half))
+        scale = self.table.scale
+        scaled = theta.reshape(-1, len(self.table.columns) + 1) / np.hypot(scale.norm, 1)
+        weights, constant = scaled[:, :-1] / scale.half, scaled[:, -1]
+        intercepts = constant - weights @ scale.center
+        if len(scaled) == 1:
+            return np.asarray(weights[0]), np.asarray(intercepts[0])
+        return np.asarray(weights), np.asarray(intercepts)
 
 
-def labelled(table: Table, *, classes: bool, positive: Sequence[str] = ()) -> Labelled:
+def labelled(
+    table: Table, *, classes: bool, positive: Sequence[str] = (), names: Sequence[str] = ()
+) -> Labelled:
     """The rows of `table` with labels in [-1, 1].
 
-    For `classes` a label is -1 or +1; else it is the target, mapped from its public bounds.
+    For `classes` a label is -1 or +1, or for three public names or more the place of its name; else
+    it is the target, mapped from its public bounds.
 
     Args:
         table: with a target.
         classes: whether the target names classes.
         positive: the classes that become +1, all others -1; where none is given there must be two,
             and the last becomes +1.
+        names: the public classes; by default those of the table's schema, else those that occur.
 
     Raises:
         ParameterError: a target of the wrong kind, naming its values.
     """
     if table.target is None:
         raise ParameterError("label", None, "given: the column to predict")
-    features, d = table.scaled(), len(table.columns)
-    inside = np.column_stack([features * np.sqrt(d), np.ones(len(features))]) / np.sqrt(d + 1)
+    features, norm = table.scaled(), table.scale.norm
+    constant = np.ones(len(features))
+    inside = np.column_stack([features * norm, constant]) / np.hypot(norm, 1)
     if classes:
-        labels, rule = _classes(table, positive)
-        return Labelled(table=table, rows=np.column_stack([inside, labels]), rule=rule)
-    if positive:
-        raise ParameterError(
-            "positive", list(positive), "given for losses of classes: logistic or hinge"
-        )
+        labels, levels, rule = _classes(table, positive, names or table.classes)
+        rows = np.column_stack([inside, labels])
+        return Labelled(table=table, rows=rows, rule=rule, names=levels)
+    for name, given in (("positive", positive), ("classes", names)):
+        if given:
+            allowed = "given for losses of classes: logistic or hinge"
+            raise ParameterError(name, list(given), allowed)
     if table.target_bounds is None:
         raise ParameterError(
             "label",
@@ -147,25 +156,36 @@ def held_out(
     return shuffled[count:], shuffled[:count]
 
 
-def _classes(table: Table, positive: Sequence[str]) -> tuple[Floats, str]:
+def _classes(
+    table: Table, positive: Sequence[str], names: Sequence[str] | None
+) -> tuple[Floats, tuple[tuple[str, ...], ...], str]:
+    """Numbers for labels, the labels of each class, and the rule."""
     texts = _texts(table)
-    found = sorted(set(texts.tolist()))
+    found = list(names or sorted(set(texts.tolist())))
+    unknown = ~np.isin(texts, found)
+    if unknown.any():
+        where = f"column {table.target_name}, row {int(np.argmax(unknown)) + 1}"
+        raise ParameterError(where, WITHHELD, f"one of the classes {_named(found)}")
+    if names is not None and len(found) > 2 and not positive:
+        labels = (texts[:, None] == np.array(found)).argmax(axis=1).astype(np.float64)
+        rule = f"one of {len(found)} classes: {_named(found)}"
+        return labels, tuple((name,) for name in found), rule
     for name in positive:
         if name not in found:
             raise ParameterError("positive", name, "one of the classes in the label column")
     if len(found) < 2 or (len(found) > 2 and not positive):
         allowed = (
-            "of two classes; or give --positive (repeatable), those that become +1; or a loss for "
-            "numbers: squared, huber ..."
+            "of two classes; or give --positive (repeatable), those that become +1; or --classes, "
+            "the public list; or a loss for numbers: squared, huber ..."
         )
         raise ParameterError("label", f"{len(found)} classes", allowed)
     chosen = list(positive) or found[-1:]
     others = [name for name in found if name not in chosen]
     if not others:
         raise ParameterError("positive", chosen, "not all of the classes")
-    return np.where(
-        np.isin(texts, chosen), 1.0, -1.0
-    ), f"{' '.join(chosen)} = +1, {_named(others)} = -1"
+    labels = np.where(np.isin(texts, chosen), 1.0, -1.0)
+    rule = f"{' '.join(chosen)} = +1, {_named(others)} = -1"
+    return labels, (tuple(others), tuple(chosen)), rule
 
 
 def _texts(table: Table) -> NDArray[np.str_]:

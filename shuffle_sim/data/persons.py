@@ -6,7 +6,7 @@ error and no number of messages depends on it.
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,7 @@ from shuffle_sim.data.population import (
 )
 from shuffle_sim.data.tables import first_gap
 from shuffle_sim.errors import WITHHELD, ParameterError
+from shuffle_sim.sampling.kernels import compiling
 
 
 class Persons(Population):
@@ -128,7 +129,7 @@ class Persons(Population):
             ParameterError: a person in two files or places, a missing name, or as `ParquetFiles`.
         """
         if columns is None and paths:
-            every = ParquetFiles.opened(Path(paths[0])).schema_arrow.names
+            every = ParquetFiles.described(Path(paths[0]))[0].names
             columns = [name for name in every if name != person]
         if paths and (not columns or person in columns):
             allowed = f"at least one, and not {person!r}, which names the person"
@@ -259,8 +260,8 @@ def population_for(unit: Unit, data: Population | ArrayLike | Iterable[ArrayLike
     """
     table = isinstance(data, np.ndarray) and data.dtype != object and data.ndim < 3
     if unit is Unit.PERSON and not isinstance(data, Population) and not table:
-        return Persons.in_memory(data)  # type: ignore[arg-type]
-    population = population_of(data)  # type: ignore[arg-type]
+        return Persons.in_memory(cast("Iterable[ArrayLike]", data))
+    population = population_of(cast("Population | ArrayLike", data))
     if unit is Unit.PERSON and population.unit is not Unit.PERSON:
         allowed = "of persons, such as Persons.in_memory(...)"
         raise ParameterError("data", str(population.unit), allowed)
@@ -306,6 +307,12 @@ class PersonRows:
             if isinstance(values, Scaled):  # in one pass, without the vectors themselves
                 factors = values.factors.reshape(self._shape, order="F")
                 rows = values.rows.reshape(shape, order="F")
+                if compiling() and rows.flags.f_contiguous:
+                    from shuffle_sim.sampling.compiled_means import person_sums
+
+                    sums = np.zeros((rows.shape[2], rows.shape[0]))
+                    person_sums(rows.T, factors.T, sums)
+                    return np.asarray(sums.T / self._shape[1])
                 return np.asarray(np.einsum("pj,pjk->pk", factors, rows) / self._shape[1])
             return np.asarray(values.reshape(shape, order="F").mean(axis=1))
         each = dense(values)

@@ -3,6 +3,7 @@
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shuffle_sim.errors import ParameterError, integer
+from shuffle_sim.data import files
+from shuffle_sim.errors import DataError, ParameterError, integer
 from shuffle_sim.sampling.randomness import Role, entropy_of, stream
 
 
@@ -214,26 +216,24 @@ class Files(Population):
 
 
 class NpyFiles(Files):
-    """Rows in .npy files, mapped into memory."""
+    """Rows in .npy files; those that are asked for are read."""
 
     suffix = ".npy"
 
+    def __init__(self, paths: Sequence[str | Path]) -> None:
+        """As of all files."""
+        self._rows: dict[Path, files.Rows] = {}
+        super().__init__(paths)
+
     def _shape(self, path: Path) -> tuple[int, ...]:
-        array = self._mapped(path)
-        if array.ndim == 0 or array.dtype.kind not in "fiub":
+        rows = files.Rows(path)
+        if not rows.shape or rows.dtype.kind not in "fiub":
             raise ParameterError("file", str(path), "rows of numbers")
-        return array.shape
+        self._rows[path] = rows
+        return rows.shape
 
     def _part(self, path: Path, start: int, stop: int) -> NDArray[Any]:
-        return np.array(self._mapped(path)[start:stop])
-
-    @staticmethod
-    def _mapped(path: Path) -> NDArray[Any]:
-        try:
-            mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise ParameterError("file", str(path), f"a whole .npy file ({error})") from error
-        return mapped
+        return self._rows[path].read(start, stop)
 
 
 class ParquetFiles(Files):
@@ -256,8 +256,8 @@ class ParquetFiles(Files):
     def _shape(self, path: Path) -> tuple[int, ...]:
         import pyarrow.types as kinds
 
-        file = self.opened(path)
-        types = {field.name: field.type for field in file.schema_arrow}
+        schema, rows = self.described(path)
+        types = {field.name: field.type for field in schema}
         if self._columns is None:
             self._columns = list(types)
         for name in self._columns:
@@ -266,12 +266,12 @@ class ParquetFiles(Files):
                 kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_boolean(kind)
             ):
                 raise ParameterError(f"column {name} of {path}", str(kind), "there, and of numbers")
-        return file.metadata.num_rows, *([len(self._columns)] if len(self._columns) > 1 else [])
+        return rows, *([len(self._columns)] if len(self._columns) > 1 else [])
 
     def _part(self, path: Path, start: int, stop: int) -> NDArray[Any]:
-        metadata, first, parts = self.opened(path).metadata, 0, []
-        for group in range(metadata.num_row_groups):
-            end = first + metadata.row_group(group).num_rows
+        first, parts = 0, []
+        for group, rows in enumerate(self._groups(path)):
+            end = first + rows
             if first < stop and end > start:
                 parts.append(self._rows_of_group(path, group)[max(0, start - first) : stop - first])
             first = end
@@ -279,10 +279,11 @@ class ParquetFiles(Files):
 
     def _rows_of_group(self, path: Path, group: int) -> NDArray[Any]:
         if self._group is None or self._group[:2] != (path, group):
-            table = self.opened(path).read_row_group(group, columns=self._columns)
-            columns = [
-                np.asarray(table[name].to_numpy(), np.float64) for name in self._columns or ()
-            ]
+            with _readable(path), files.parquet(path) as file:
+                table = file.read_row_group(group, columns=self._columns)
+                columns = [
+                    np.asarray(table[name].to_numpy(), np.float64) for name in self._columns or ()
+                ]
             self._group = path, group, columns[0] if len(columns) == 1 else np.column_stack(columns)
         return self._group[2]
 
@@ -293,29 +294,57 @@ class ParquetFiles(Files):
             ParameterError: a file has no such column.
         """
         for path in self._paths:
-            file = self.opened(path)
-            if name not in file.schema_arrow.names:
+            if name not in self.described(path)[0].names:
                 raise ParameterError(f"column {name} of {path}", None, "there")
-            yield path, file.read(columns=[name])[name].to_numpy()
+            with _readable(path), files.parquet(path) as file:
+                found = file.read(columns=[name])[name].to_numpy()
+            yield path, found
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the row group that is kept."""
         return {**self.__dict__, "_group": None}
 
     @staticmethod
-    def opened(path: Path) -> Any:
-        """The file's own description.
+    def _groups(path: Path) -> list[int]:
+        """Rows of each row group."""
+        with _readable(path), files.parquet(path) as file:
+            described = file.metadata
+            return [described.row_group(at).num_rows for at in range(described.num_row_groups)]
+
+    @staticmethod
+    def described(path: Path) -> tuple[Any, int]:
+        """The file's schema, and its number of rows.
 
         Raises:
             ParameterError: it is not a whole Parquet file.
         """
-        import pyarrow
-        import pyarrow.parquet
-
         try:
-            return pyarrow.parquet.ParquetFile(path)
-        except (OSError, pyarrow.ArrowException) as error:
+            with files.parquet(path) as file:
+                described = file.metadata
+                groups = [described.row_group(at) for at in range(described.num_row_groups)]
+                if sum(group.num_rows for group in groups) != described.num_rows:
+                    raise ValueError("its parts have other rows")
+                widest = max((group.num_rows * group.num_columns for group in groups), default=0)
+                if 8 * widest > files.most_memory():
+                    raise ValueError(f"a row group of {widest:,} cells")
+                return file.schema_arrow, described.num_rows
+        except ParameterError:
+            raise
+        except ValueError as error:
             raise ParameterError("file", str(path), f"a whole Parquet file ({error})") from error
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """A file whose description was read before, as the run began.
+
+    Raises:
+        DataError: what is in it cannot be read.
+    """
+    try:
+        yield
+    except (ParameterError, ValueError, TypeError) as error:
+        raise DataError(f"{path} cannot be read ({error})") from error
 
 
 def population_of(data: "Population | ArrayLike") -> Population:

@@ -5,9 +5,9 @@ they are the ranges their descriptions publish, for a user's file the user state
 """
 
 import re
-import zipfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from operator import ne
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
+from shuffle_sim.data import files
+from shuffle_sim.data.columns import Bounds, Category, Column, Date, Marks, Number, kind_of
+from shuffle_sim.data.delimited import header, read_text, unlike
+from shuffle_sim.data.schema import Declared, Layout, Scale, Schema, nothing_left
 from shuffle_sim.errors import WITHHELD, ParameterError
-
-Bounds = tuple[float, float]
-_LARGEST = 1e100  # of a bound: beyond, differences and squares overflow
 
 # Ranges as published in the tables' descriptions (diabetes: every column is scaled to unit sum of
 # squares over 442 people).
@@ -51,6 +52,9 @@ class Table:
         target_bounds: public bounds of a real target, or None.
         target_name: what messages call it.
         person: the name of each row's person, shape (records,); None: each row is a person's.
+        schema: by which a file's cells were encoded; None: of a bundled table.
+        assumptions: what epsilon does not cover.
+        classes: the public classes of the target, where they were stated.
     """
 
     name: str
@@ -62,15 +66,36 @@ class Table:
     target_bounds: Bounds | None = None
     target_name: str = "label"
     person: NDArray[Any] | None = None
+    schema: Schema | None = None
+    assumptions: tuple[str, ...] = ()
+    classes: tuple[str, ...] | None = None
+
+    @property
+    def rule(self) -> str:
+        """How columns are scaled, before all are divided by one number."""
+        rule = "each column is mapped from its public bounds to [-1, 1] (and clipped there)"
+        if self.schema is None or self.schema.plain:
+            return rule
+        rule += "; a category becomes a column for each of its K levels, 1 or 0, less 1/K"
+        return rule + ("; a blank is 0" if self.schema.missing else "")
 
     @property
     def scaling(self) -> str:
         """The public rule by which `scaled` brings rows into the l2 unit ball."""
-        return (
-            "each column is mapped from its public bounds to [-1, 1] (and clipped there), then "
-            "divided by the square root of "
-            f"the {len(self.columns)} columns, so every row lies in the l2 ball of radius 1"
-        )
+        norm, count = self.scale.norm, len(self.columns)
+        by = f"the square root of the {count} columns" if self._plain else f"{norm:.4g}"
+        return f"{self.rule}, then divided by {by}, so every row lies in the l2 ball of radius 1"
+
+    @property
+    def _plain(self) -> bool:
+        return self.schema is None or self.schema.plain
+
+    @cached_property
+    def scale(self) -> Scale:
+        """Into the l2 unit ball."""
+        if self.schema is None:
+            return Scale.of_bounds(self.lower, self.upper)
+        return self.schema.scale
 
     @property
     def clipped_cells(self) -> int:
@@ -79,23 +104,18 @@ class Table:
 
     def scaled(self) -> Floats:
         """The rows in the l2 unit ball, by `scaling`."""
-        middle, half = (self.upper + self.lower) / 2, (self.upper - self.lower) / 2
-        return np.asarray(
-            np.clip((self.rows - middle) / half, -1.0, 1.0) / np.sqrt(len(self.columns))
-        )
+        scale = self.scale
+        inside = np.clip(self.rows, self.lower, self.upper)
+        return np.asarray((inside - scale.center) / scale.half / scale.norm)
 
     def means(self, sums: Floats, count: int) -> Floats:
         """Column means in the table's own units, from sums of `count` scaled rows."""
-        half = (self.upper - self.lower) / 2
-        return np.asarray(
-            (self.upper + self.lower) / 2 + half * np.sqrt(len(self.columns)) * sums / count
-        )
+        scale = self.scale
+        return np.asarray(scale.center + scale.half * scale.norm * sums / count)
 
     def spread(self, standard_error: float, count: int) -> Floats:
         """Standard error of each column mean in the table's own units."""
-        return np.asarray(
-            (self.upper - self.lower) / 2 * np.sqrt(len(self.columns)) * standard_error / count
-        )
+        return np.asarray(self.scale.half * self.scale.norm * standard_error / count)
 
 
 def bundled(name: str) -> Table:
@@ -138,74 +158,160 @@ def read(
     everywhere: Bounds | None,
     target: str | None = None,
     person: str | None = None,
+    declared: Declared | None = None,
 ) -> Table:
-    """A table from a .csv, .parquet or .npz file.
+    """A table from a .csv, .tsv, .parquet or .npz file.
 
     Args:
         path: the file. An .npz holds one array per column, or one array of shape (records, columns)
             with columns "0", "1", ...
-        columns: which columns, in order; None: all.
+        columns: which columns, in order; None: those of `declared`, or all.
         bounds: public bounds by column.
-        everywhere: public bounds of the columns not in `bounds`.
+        everywhere: public bounds of the columns that neither `bounds` nor `declared` has.
         target: the column that a model may learn to predict; not among the others.
         person: the column that names the person of a record; not among the others.
+        declared: what else is stated of the file: types, categories, blanks.
 
     Raises:
-        ParameterError: unreadable file, missing column, a column that is not numeric or finite, or
-            without bounds.
+        ParameterError: unreadable file, missing column, a cell that is not what its column was
+            stated to hold, or a column without bounds.
     """
-    found, apart = _columns(path), [name for name in (target, person) if name is not None]
-    names = columns or [name for name in found if name not in apart]
-    for name in (*names, *bounds, *apart):
-        if name not in found:
-            raise ParameterError(
-                "column", name, f"one of {', '.join(map(_quoted, found))} (in {path})"
-            )
+    known = declared or Declared()
+    target, person = target or known.target, person or known.person
+    stated = dict(known.columns) | {
+        name: Number(name=name, limits=limits) for name, limits in bounds.items()
+    }
+    texts = [name for name, column in stated.items() if not isinstance(column, Number)]
+    found, apart = _columns(path, known.layout, texts), [each for each in (target, person) if each]
+    names = columns or [
+        name for name in (known.columns if known.chosen else found) if name not in apart
+    ]
+    for name in (*names, *stated, *apart):
+        column_in(found, name, path)
     if not names or target in names:
         raise ParameterError("columns", names, f"at least one, and not the label {target!r}")
     if person is not None and person in (*names, target):
         raise ParameterError("person", person, "a column that is neither a feature nor the label")
-    limits = np.array([_limits(name, bounds.get(name, everywhere)) for name in names])
-    rows = np.stack([numeric(name, found[name]) for name in names], axis=1)
-    labels = None if target is None else found[target]
-    reach = None if target is None else bounds.get(target, everywhere)
-    target_bounds = reach and _limits(str(target), reach)
+    schema = Schema(
+        columns=tuple(stated.get(name) or _number(name, everywhere) for name in names),
+        target=None if target is None else stated.get(target),
+        missing=known.missing,
+        layout=known.layout,
+    )
+    made = table_of(schema, found, path.name, target, person)
+    if target is None or made.target_bounds is not None or everywhere is None:
+        return made
+    return replace(made, target_bounds=_number(target, everywhere).bounds)
+
+
+def table_of(
+    schema: Schema,
+    cells: Mapping[str, NDArray[Any]],
+    name: str,
+    target: str | None = None,
+    person: str | None = None,
+) -> Table:
+    """The columns of a file, encoded by a schema.
+
+    Raises:
+        ParameterError: a cell that is not what its column was stated to hold, or no row is left.
+    """
+    rows, (lower, upper), stated = schema.encode(cells), schema.limits, schema.target
+    labels = None if target is None else schema.targets(cells[target])
+    persons = None if person is None else cells[person]
+    notes: tuple[str, ...] = ()
+    if schema.missing == "drop":
+        kept = ~np.isnan(rows).any(axis=1)
+        for column in (labels, persons):
+            kept &= True if column is None else ~gaps(column)
+        if not kept.any():
+            raise nothing_left(schema.missing)
+        if not kept.all():
+            rows = rows[kept]
+            labels, persons = (each if each is None else each[kept] for each in (labels, persons))
+            notes = ("which rows are left out for a blank is public; epsilon does not cover it",)
+    classes = target_bounds = None
+    if isinstance(stated, Number | Date):
+        target_bounds = stated.bounds
+    elif isinstance(stated, Category):
+        classes = stated.levels
+    elif stated is not None:
+        classes = ("false", "true")
     return Table(
-        name=path.name,
-        columns=tuple(names),
+        name=name,
+        columns=schema.names,
         rows=rows,
-        lower=limits[:, 0],
-        upper=limits[:, 1],
+        lower=lower,
+        upper=upper,
         target=labels,
         target_bounds=target_bounds,
         target_name=target or "label",
-        person=None if person is None else found[person],
+        person=persons,
+        schema=schema,
+        assumptions=notes,
+        classes=classes,
     )
 
 
-def column_of(path: Path, name: str) -> NDArray[Any]:
+def column_of(path: Path, name: str, layout: Layout | None = None) -> NDArray[Any]:
     """One column of a file, of any type.
 
     Raises:
         ParameterError: unreadable file, or no such column.
     """
-    found = _columns(path)
+    return column_in(_columns(path, layout or Layout()), name, path)
+
+
+def column_in(found: Mapping[str, NDArray[Any]], name: str, path: Path) -> NDArray[Any]:
+    """The column of a name, of those of a file.
+
+    Raises:
+        ParameterError: no such column.
+    """
     if name not in found:
         raise ParameterError("column", name, f"one of {', '.join(map(_quoted, found))} (in {path})")
     return found[name]
 
 
-def _limits(name: str, bounds: Bounds | None) -> Bounds:
-    """The public bounds of a column, checked."""
+def cells_of(path: Path, schema: Schema) -> dict[str, NDArray[Any]]:
+    """The columns of a file that a schema speaks of, and all others.
+
+    Raises:
+        ParameterError: unreadable file, or a column that is not there.
+    """
+    found = _columns(path, schema.layout, schema.texts)
+    for column in schema.columns:
+        column_in(found, column.name, path)
+    return found
+
+
+def kinds_of(path: Path, layout: Layout) -> tuple[dict[str, str], Layout]:
+    """The types of a file's columns, and how it is written: nothing else of its cells.
+
+    Where every number of a text column has a decimal comma, so is the file's.
+
+    Raises:
+        ParameterError: unreadable file.
+    """
+    found = _columns(path, layout)
+    if path.suffix in (".csv", ".tsv"):
+        layout = replace(layout, delimiter=header(path, layout.delimiter)[1])
+        if layout.marks == Marks() and layout.delimiter != ",":
+            kinds = [kind_of(cells, layout.marks) for cells in found.values()]
+            for marks in (Marks(","), Marks(",", ".")):
+                others = [kind_of(cells, marks) for cells in found.values()]
+                if others.count(Number.kind) > kinds.count(Number.kind):
+                    layout, kinds = replace(layout, marks=marks), others
+    return {name: kind_of(cells, layout.marks) for name, cells in found.items()}, layout
+
+
+def _number(name: str, bounds: Bounds | None) -> Column:
+    """A number with its public bounds, which must be there."""
     if bounds is None:
         raise ParameterError(
             "bounds", None, f"given for column {name!r}: public limits, not computed from the data"
         )
-    if not -_LARGEST <= bounds[0] < bounds[1] <= _LARGEST:
-        raise ParameterError(
-            f"bounds of {name}", bounds, f"two numbers within +-{_LARGEST:g}, the lower first"
-        )
-    return bounds
+    return Number(name=name, limits=bounds)
 
 
 def numeric(name: str, column: NDArray[Any]) -> Floats:
@@ -227,28 +333,38 @@ def numeric(name: str, column: NDArray[Any]) -> Floats:
 
 
 def first_gap(column: NDArray[Any]) -> int | None:
-    """The first row with a missing value (None or NaN); None where there is none."""
-    if column.dtype.kind not in "fO":
-        return None
+    """The first row with a missing value (None, NaN or ""); None where there is none."""
+    missing = gaps(column)
+    return int(np.argmax(missing)) if missing.any() else None
+
+
+def gaps(column: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which values are missing: None, NaN or an empty text."""
+    if column.dtype.kind == "U":
+        return np.asarray(column == "")
+    if column.dtype.kind == "f":
+        return np.asarray(np.isnan(column))
+    if column.dtype.kind != "O":
+        return np.zeros(len(column), bool)
     # NaN of any type differs from itself.
-    missing = [value is None or ne(value, value) for value in column.tolist()]
-    return missing.index(True) if any(missing) else None
+    return np.array([value in (None, "") or ne(value, value) for value in column.tolist()], bool)
 
 
-def _columns(path: Path) -> dict[str, NDArray[Any]]:
-    """All columns of the file by name."""
-    readers = {".csv": _from_arrow, ".parquet": _from_arrow, ".npz": _from_npz}
+def _columns(path: Path, layout: Layout, texts: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
+    """All columns of the file by name; those of `texts` are not taken as numbers."""
+    readers: dict[str, Callable[[Path], dict[str, NDArray[Any]]]] = {
+        ".csv": lambda file: _from_arrow(read_text(file, layout.delimiter, layout.marks, texts)),
+        ".parquet": lambda file: _from_arrow(files.read_parquet(file)),
+        ".npz": _from_npz,
+    }
+    readers[".tsv"] = readers[".csv"]
     if path.suffix not in readers:
         raise ParameterError("file", str(path), f"a {', '.join(readers)} file")
-    if not path.is_file():
-        raise ParameterError(
-            "file",
-            str(path),
-            "a file: there is no such file" if not path.exists() else "a file, not a folder",
-        )
     try:
         found = readers[path.suffix](path)
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+    except ParameterError:
+        raise
+    except (OSError, ValueError, KeyError) as error:
         line = next(iter(str(error).splitlines()), type(error).__name__)
         reason = re.sub(r"(got \d+|invalid value).*", r"\1", line)  # what follows is the row
         raise ParameterError(
@@ -268,27 +384,22 @@ def _quoted(name: str) -> str:
     return name if name.isprintable() else repr(name)
 
 
-def _from_arrow(path: Path) -> dict[str, NDArray[Any]]:
-    if path.suffix == ".csv":
-        from pyarrow.csv import read_csv as read_table
-    else:
-        from pyarrow.parquet import read_table
-    table = read_table(str(path))
-    return {name: table.column(name).to_numpy() for name in table.column_names}
+def _from_arrow(table: Any) -> dict[str, NDArray[Any]]:
+    """The columns; a time with a zone becomes text, which keeps the zone."""
+    import pyarrow as pa
+
+    found = {}
+    for name, column in zip(unlike(table.column_names), table.columns, strict=True):
+        kind = column.type
+        if pa.types.is_dictionary(kind) or (pa.types.is_timestamp(kind) and kind.tz):
+            found[name] = column.cast(pa.string()).to_numpy()
+        else:
+            found[name] = column.to_numpy()
+    return found
 
 
 def _from_npz(path: Path) -> dict[str, NDArray[Any]]:
-    if not zipfile.is_zipfile(path):
-        raise ValueError("not an npz archive")
-    with np.load(path, allow_pickle=False) as arrays:
-        if any(name.removesuffix(".npy") not in arrays.files for name in arrays.zip.namelist()):
-            raise ValueError("holds files that are not arrays")
-        found = {}
-        for name in arrays.files:
-            try:
-                found[name] = arrays[name]
-            except ValueError as error:
-                raise ValueError(f"array {name!r} holds objects or is broken") from error
+    found = files.read_archive(path)
     if len(found) == 1 and (only := next(iter(found.values()))).ndim == 2:
         return {str(index): only[:, index] for index in range(only.shape[1])}
     if any(column.ndim != 1 for column in found.values()):

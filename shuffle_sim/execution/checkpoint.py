@@ -20,21 +20,25 @@ import struct
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from importlib.metadata import version
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+from shuffle_sim.data.files import check_name, most_memory, read_whole, write_private
 from shuffle_sim.errors import CheckpointError, FrameError, ParameterError
 from shuffle_sim.execution.fingerprint import fingerprint
+from shuffle_sim.sampling.randomness import entropy_of
 from shuffle_sim.wire.codec import decode, encode
 from shuffle_sim.wire.messages import Tally
 
+version = cache(metadata.version)  # which reads and parses files
 FILE = "run.journal"
-FORMAT = 5  # also another where a round under way would be drawn in another way
+FORMAT = 6  # also another where a round under way would be drawn in another way
 _SIZE = struct.Struct(
     ">II"
 )  # length of the record and its complement: a damaged length is not taken for a cut record
@@ -64,7 +68,7 @@ class RunIdentity:
     settings: Mapping[str, object]
     seed: int | None
     task: bytes
-    entropy: int
+    entropy: int = field(repr=False)
     libraries: Sequence[str] = ()
 
     @property
@@ -143,7 +147,7 @@ class Checkpoint(Journal):
                 is not to be resumed or none to resume; or the journal is damaged or another run's,
                 naming what differs.
         """
-        self._path = folder / FILE
+        self._path = check_name("checkpoint", folder) / FILE
         self._lock = _locked(folder, create=not resume)
         try:
             if self._path.exists() != resume:
@@ -163,7 +167,12 @@ class Checkpoint(Journal):
             self._hash = b""
             if not resume:
                 self._create(encode(head))
+            self._content = read_whole(self._path, "checkpoint", most_memory())
             self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_APPEND)
+        except OSError as error:
+            os.close(self._lock)
+            allowed = f"in a folder that can be written ({error.strerror})"
+            raise ParameterError("checkpoint", str(self._path), allowed) from error
         except BaseException:
             os.close(self._lock)
             raise
@@ -185,6 +194,8 @@ class Checkpoint(Journal):
             self._append(encode(charge), "the charge of a round; the round was not begun")
             return None
         written = self._decoded(self._records.popleft())
+        if not _is_charge(written, [name for name, _ in charge]):
+            raise self._damaged("the charge of a round")
         for (name, charged), (_, asked) in zip(written, charge, strict=True):
             if charged != asked:
                 raise ParameterError(
@@ -193,6 +204,8 @@ class Checkpoint(Journal):
         outcome: Outcome | None = None
         if self._records:
             outcome = self._decoded(self._records.popleft())
+            if type(outcome) is not tuple:
+                raise self._damaged("the outcome of a round")
         return outcome
 
     def settle(self, outcome: Outcome) -> None:
@@ -245,7 +258,8 @@ class Checkpoint(Journal):
         """The bodies of all records, checked; a record cut short at the end is taken off the
         file.
         """
-        data, position = memoryview(self._path.read_bytes()), 0
+        data, position = memoryview(self._content), 0
+        del self._content
         while position < len(data):
             start = position + _SIZE.size + _HASH
             size, complement = (
@@ -268,11 +282,16 @@ class Checkpoint(Journal):
     def _resumed(self, identity: RunIdentity, marks: tuple[tuple[str, str], ...]) -> RunIdentity:
         if not self._records:
             raise self._damaged("the beginning")
-        form, *stored = self._decoded(self._records.popleft())
+        head = self._decoded(self._records.popleft())
+        form, *stored = head if type(head) is tuple and head else (None,)
         if form != FORMAT:
             raise ParameterError(
-                "checkpoint", str(self._path), f"of format {FORMAT}; it is of format {form}"
+                "checkpoint", str(self._path), f"of format {FORMAT}; it is of format {form!r:.20}"
             )
+        names = [*(name for name, _ in marks), "task", "entropy"]
+        named = _is_charge(tuple(stored[:-2]), names[:-2], str)
+        if not named or not _is_charge(tuple(stored[-2:]), names[-2:], size=16):
+            raise self._damaged("the beginning")
         *same, (_, task), (_, entropy) = stored
         for (name, theirs), (_, ours) in zip(same, marks, strict=True):
             if theirs != ours:
@@ -304,10 +323,31 @@ def journal_of(folder: str | Path | None, resume: bool, identity: RunIdentity) -
         ParameterError: as `Checkpoint`, or a run is to be resumed from no folder.
     """
     if folder is not None:
-        return Checkpoint(Path(folder), identity, resume=resume)
+        return Checkpoint(check_name("checkpoint", folder), identity, resume=resume)
     if resume:
         raise ParameterError("resume", resume, "used with the folder of a checkpoint")
     return Journal(identity)
+
+
+def charged_broadcasts(folder: Path, size: int = 0) -> tuple[int, list[bytes]]:
+    """What a journal says from outside: its size, and the SHA-256 of every broadcast charged.
+
+    Args:
+        folder: of the checkpoint.
+        size: of the journal when it was looked at last; if it is the same, nothing is read.
+    """
+    path = folder / FILE
+    if not path.exists() or path.stat().st_size == size:
+        return size, []
+    data = read_whole(path, "checkpoint", most_memory())
+    bodies, position = list[bytes](), 0
+    while position + _SIZE.size <= len(data):
+        start = position + _SIZE.size + _HASH
+        position = start + _SIZE.unpack_from(data, position)[0]
+        if position <= len(data):
+            bodies.append(data[start:position])
+    # The beginning, then charge and outcome in turn.
+    return len(data), [dict(decode(body, (Tally,)))["broadcast"] for body in bodies[1::2]]
 
 
 def split_seed(folder: str | Path | None, resume: bool, seed: int | None) -> int | None:
@@ -319,15 +359,12 @@ def split_seed(folder: str | Path | None, resume: bool, seed: int | None) -> int
     """
     if folder is None or seed is not None:
         return seed
-    kept = Path(folder) / "split"
+    kept = check_name("checkpoint", folder) / "split"
     try:
         if not resume and not kept.exists():
             kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            part = kept.with_suffix(".part")
-            part.touch(mode=0o600)
-            part.write_text(str(secrets.randbits(128)))
-            part.replace(kept)
-        return int(kept.read_text())
+            write_private(kept, str(secrets.randbits(128)).encode())
+        return entropy_of(int(read_whole(kept, "checkpoint", 64)))
     except (OSError, ValueError) as error:
         raise ParameterError(
             "checkpoint",
@@ -360,12 +397,22 @@ def _locked(folder: Path, *, create: bool) -> int:
     return opened
 
 
+@cache
 def _arithmetic() -> tuple[str, ...]:
     """What decides how a gradient is rounded: processor and linear algebra."""
     config: Any = np.show_config(mode="dicts")
     blas = config["Build Dependencies"]["blas"]
     found = " ".join(config["SIMD Extensions"].get("found", ()))
     return platform.machine(), found or "no SIMD", f"{blas['name']} {blas['version']}"
+
+
+def _is_charge(value: Any, names: list[str], kind: Any = bytes, size: int | None = None) -> bool:
+    """Whether a value is pairs of these names and values of a type, of a size where it is given."""
+    if type(value) is not tuple or not all(type(each) is tuple for each in value):
+        return False
+    if [len(each) for each in value] != [2] * len(names) or [each[0] for each in value] != names:
+        return False
+    return all(type(each[1]) is kind and size in (None, len(each[1])) for each in value)
 
 
 def _chained(before: bytes, body: bytes) -> bytes:

@@ -29,7 +29,7 @@ from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.release import CentralAlgorithm, Part, Release, WholeStatistic
 from shuffle_sim.roles import CuratorShard
-from shuffle_sim.sampling.randomness import Role, entropy_of, stream
+from shuffle_sim.sampling.randomness import GENERATORS, Role, check_generator, entropy_of, stream
 from shuffle_sim.wire.codec import decode, encode
 
 _BLOCKS = 16
@@ -56,10 +56,11 @@ class Curator:
         block_size: int,
         ledger: PrivacyLedger,
         journal: Journal,
+        generator: str = GENERATORS[0],
     ) -> None:
         """Put the shards where the runtime hosts them."""
         self._host, self._ledger, self._journal = host, ledger, journal
-        self._population = population
+        self._population, self._generator = population, generator
         self._rows, self._size = host.shared(population), block_size
         blocks = range(-(-population.users // block_size))
         self._blocks = [blocks[each::workers] for each in range(min(workers, len(blocks)))]
@@ -96,7 +97,7 @@ class Curator:
             (released,) = known
         else:
             value = self._value(release)
-            rng = stream(self._journal.entropy, index, Role.CURATOR, 0)
+            rng = self._stream(index, 0)
             drawn = (rng,) if opened is None else (rng, opened)
             sampled = release.mechanism.sample(value, release.sensitivity.value, *drawn)
             # The first run sees what a resumed one reads: plain values, arrays that are read-only.
@@ -132,7 +133,10 @@ class Curator:
             if (paid.cohort, paid.mechanism) != (release.cohort, release.mechanism):
                 allowed = f"that of a release of {paid.cohort} by {paid.mechanism}, as was paid for"
                 raise ParameterError("session", first, allowed)
-        return stream(self._journal.entropy, first, Role.CURATOR, 1)
+        return self._stream(first, 1)
+
+    def _stream(self, index: int, draw: int) -> np.random.Generator:
+        return stream(self._journal.entropy, index, Role.CURATOR, draw, self._generator)
 
     def _total(self, part: Part, cohort: Cohort) -> Floats:
         """The sum over all blocks in order."""
@@ -170,6 +174,7 @@ def run_curator(
     workers: int,
     seed: int | None,
     block_size: int | None,
+    generator: str = GENERATORS[0],
     checkpoint: str | Path | None,
     resume: bool,
     on_round: OnRelease | None,
@@ -185,7 +190,7 @@ def run_curator(
     size = default if block_size is None else integer("block_size", block_size)
     identity = RunIdentity(
         values={"algorithm": algorithm, "data": population},
-        settings={"block size": size},
+        settings={"block size": size, "generator": check_generator(generator, seed)},
         seed=seed,
         task=secrets.token_bytes(16),
         entropy=entropy_of(seed),
@@ -195,7 +200,7 @@ def run_curator(
     journal = journal_of(checkpoint, resume, identity)
     with spending(ledger, algorithm.delta), journal, host:
         host.start()
-        curator = Curator(host, population, workers, size, ledger, journal)
+        curator = Curator(host, population, workers, size, ledger, journal, generator)
         while (release := algorithm.plan(state)) is not None:
             state = algorithm.update(state, curator.answer(release, index))
             asked += release.cohort.size

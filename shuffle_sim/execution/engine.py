@@ -9,36 +9,49 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import (
     AccountingError,
+    FrameError,
     NotFiniteError,
     ParameterError,
     integer,
     positive,
 )
 from shuffle_sim.execution.checkpoint import Journal, RunIdentity, journal_of
-from shuffle_sim.execution.costs import CostMeter, Costs, chunks_on_wire, sealing, users_to_shuffler
+from shuffle_sim.execution.costs import (
+    CostMeter,
+    Costs,
+    chunks_on_wire,
+    routed_on_wire,
+    sealing,
+    users_to_shuffler,
+)
 from shuffle_sim.execution.curator import run_curator
 from shuffle_sim.execution.result import ReportCounts, Result, spending
 from shuffle_sim.execution.runtime import Exchange, Runtime
 from shuffle_sim.execution.setup import (
     SEALING_SECONDS,
     check_adversary,
+    check_placement,
     check_sealing_time,
     deployment_of,
     suited,
 )
+from shuffle_sim.execution.sizing import SizePlan, rehearsed, size_plan
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.protocol.base import Protocol
 from shuffle_sim.protocol.binding import UNCHECKED, checked_event
 from shuffle_sim.protocol.release import CentralAlgorithm
+from shuffle_sim.protocol.task import TaskLimits
 from shuffle_sim.registry import registered
 from shuffle_sim.roles import Deployment, PlannedRound
 from shuffle_sim.roles.pools import view_chunks
+from shuffle_sim.sampling.randomness import GENERATORS
 from shuffle_sim.wire.codec import encode
 
 
@@ -47,19 +60,23 @@ def run(
     data: Population | ArrayLike,
     *,
     runtime: str | Runtime = "inprocess",
-    workers: int = 1,
+    workers: int | str = 1,
     fidelity: str | None = None,
     seed: int | None = None,
     adversary: Adversary | None = None,
     block_size: int | None = None,
     kernel: str | None = None,
-    shuffler_shards: int = 1,
+    shuffler_shards: int | None = None,
+    placement: str = "apart",
     security: str = "none",
     sealing_seconds: float = SEALING_SECONDS,
     checkpoint: str | Path | None = None,
     resume: bool = False,
     round_timeout: float | None = None,
+    limits: TaskLimits | None = None,
+    generator: str = GENERATORS[0],
     on_round: Callable[[int, PrivacyLedger, Costs, Any], None] | None = None,
+    on_plan: Callable[[SizePlan], None] | None = None,
 ) -> Result:
     """Run `algorithm` on `data` (first axis: users).
 
@@ -74,7 +91,9 @@ def run(
         algorithm: what to run.
         data: the users' rows.
         runtime: "inprocess", "ray", another registered name, or a runtime.
-        workers: user shards (on Ray: actors).
+        workers: user shards (on Ray: actors). "auto": a rehearsal of the first blocks says how long
+            the run will take, and how many workers and which placement are fastest; `on_plan` is
+            told. Not with a checkpoint, which holds the number of shuffler shards.
         fidelity: "literal" (every message is sent and permuted), "counts" or "aggregate" (the same
             law, faster); by default literal up to 10^8 messages a round, then aggregate. The result
             says which.
@@ -83,10 +102,15 @@ def run(
         adversary: what corrupted users do.
         block_size: users per random stream; by default from the number of users and the size of a
             report.
-        kernel: inner loops of the faster fidelities, "numpy" or "compiled" (extra `fast`); by
-            default compiled for large rounds where it is installed. The result says which; both
+        kernel: inner loops, "numpy" or "compiled" (extra `fast`); by default compiled for large
+            rounds where it is installed. The result says which; both
             have one law, not the same bits.
-        shuffler_shards: into how many the shuffler of a literal run is split (on Ray: actors).
+        shuffler_shards: into how many the shuffler is split (on Ray: actors); by default one, or
+            where roles are together one for each worker.
+        placement: "apart": a process for each role, as far as the runtime has any; "together": each
+            worker carries a shard of users and a shard of the shuffler, the first one the analyzer,
+            too, and only what must crosses between workers. With as many shuffler shards both give
+            the same bits. Refused with a security mode: roles of one process have no secrets.
         security: "none"; "transport": every frame is signed by its sender and sealed to its
             recipient; "onion": every message is sealed to the analyzer and every user's bundle of
             them to the shuffler, which cannot read what it permutes. Keys are drawn from the
@@ -101,8 +125,13 @@ def run(
             be others.
         round_timeout: seconds after which a role that does not answer is named, ended and put back;
             its bytes are the same. By default 600. In process nothing is waited for.
+        limits: what users are ready to take part in; a protocol that asks for more is refused. What
+            it asks for itself, users and shuffler hold it to.
+        generator: "sfc64", a quick statistical one, or "chacha20", a cryptographic one, for runs
+            without a seed: with it, split and mix draws its noise exactly, from integers.
         on_round: called after each round with its index, the ledger and the costs so far, and what
             was asked; also after those replayed.
+        on_plan: with workers "auto", called with what was planned before the run.
 
     Raises:
         ParameterError: for bad parameters or data, before any actor starts.
@@ -120,10 +149,9 @@ def run(
     host = runtime if isinstance(runtime, Runtime) else registered("runtime", runtime)()
     if round_timeout is not None:
         host.round_timeout = positive("round_timeout", round_timeout)
-    if integer("workers", workers, 1) > algorithm.users:
-        raise ParameterError("workers", workers, f"at most the number of users ({algorithm.users})")
+    workers, auto = _workers(algorithm, workers, placement, shuffler_shards, checkpoint)
     if isinstance(algorithm, CentralAlgorithm):
-        _check_central(adversary, fidelity, kernel, shuffler_shards, security)
+        _check_central(adversary, fidelity, kernel, shuffler_shards, security, placement)
         return run_curator(
             algorithm,
             data,
@@ -131,6 +159,7 @@ def run(
             workers=workers,
             seed=seed,
             block_size=block_size,
+            generator=generator,
             checkpoint=checkpoint,
             resume=resume,
             on_round=on_round,
@@ -138,9 +167,21 @@ def run(
     protocol, population = algorithm, suited(algorithm, data)
     if adversary is not None and not isinstance(adversary, Adversary):
         raise ParameterError("adversary", adversary, "None or an Adversary")
+    host.placement = placement
     deployment, literal_size = deployment_of(
-        protocol, fidelity, seed, adversary, block_size, kernel, shuffler_shards, security
+        protocol,
+        fidelity,
+        seed,
+        adversary,
+        block_size,
+        kernel,
+        check_placement(placement, workers, shuffler_shards, security),
+        security,
+        limits,
+        generator,
     )
+    if auto:
+        workers, deployment = _sized(host, deployment, population, on_plan)
     if security == "onion":
         check_sealing_time(deployment, workers, sealing_seconds)
     check_adversary(adversary, protocol, population)
@@ -159,7 +200,7 @@ def run(
             broadcast, cohort = plan.broadcast, plan.cohort
             unchecked |= not _checked(protocol, deployment, plan)
             ledger.charge(cohort, plan.event)
-            exchange, plan = _exchange(journal, host, plan, ledger)
+            exchange, plan = _exchange(journal, host, deployment, plan, ledger)
             reports = reports.plus(exchange, cohort.size)
             honest = exchange.shuffler.accepted - exchange.shuffler.singles
             noisy.append((honest, cohort.size))
@@ -172,7 +213,7 @@ def run(
                 on_round(rounds, ledger, meter.costs, deployment.opened(broadcast).query)
             rounds += 1
         value = host.result()
-    assumed = _assumptions(seed) + (UNCHECKED,) * unchecked
+    assumed = _assumptions(seed, generator) + (UNCHECKED,) * unchecked
     settled = ledger.guarantee(
         protocol.delta, assumptions=(*_honesty(noisy, protocol.honest_fraction), *assumed)
     )
@@ -187,7 +228,7 @@ def run(
     # applies.
     complete = not reports.corrupted and reports.accepted == reports.asked
     whole = promised if protocol.claim is not None and complete else settled
-    unit = population.unit
+    unit = protocol.protects or population.unit
     return Result(
         value=value,
         privacy=replace(whole, unit=unit),
@@ -199,7 +240,8 @@ def run(
         kernel=deployment.kernel,
         runtime=host.name,
         workers=workers,
-        shuffler_shards=shuffler_shards,
+        shuffler_shards=deployment.shuffler_shards,
+        placement=host.placement,
         seed=seed,
         ledger=ledger,
         security=security,
@@ -212,18 +254,74 @@ def _checked(protocol: Protocol[Any], deployment: Deployment, plan: PlannedRound
     Raises:
         ParameterError: it is something else.
     """
-    sent = deployment.opened(plan.broadcast)
+    try:
+        sent = deployment.opened(plan.broadcast)
+    except FrameError as error:
+        if error.reason != "not-agreed":
+            raise
+        allowed = f"in the task that users agreed to ({error.detail}); or `adaptive`"
+        raise ParameterError("protocol", type(protocol).__name__, allowed) from error
     if sent.cohort != plan.cohort:
         raise ParameterError("cohort", plan.cohort.ranges, f"the one asked, {sent.cohort.ranges}")
     return checked_event(plan.event, sent.randomizer, sent.cohort, protocol.honest_fraction)
 
 
+def _workers(
+    algorithm: Protocol[Any] | CentralAlgorithm[Any],
+    workers: int | str,
+    placement: str,
+    shuffler_shards: int | None,
+    checkpoint: object,
+) -> tuple[int, bool]:
+    """How many workers, and whether that is still to be planned.
+
+    Raises:
+        ParameterError: more than users; or "auto" with what it chooses, or would have to keep.
+    """
+    if workers != "auto":
+        number = integer("workers", workers, 1)
+        if number > algorithm.users:
+            allowed = f"at most the number of users ({algorithm.users})"
+            raise ParameterError("workers", number, allowed)
+        return number, False
+    chosen = {"placement": None if placement == "apart" else placement}
+    for name, value in (chosen | {"shuffler_shards": shuffler_shards}).items():
+        if value is not None:
+            raise ParameterError(name, value, "left out with workers auto, which chooses it")
+    if checkpoint is not None:
+        allowed = "a number with a checkpoint: it holds the shuffler shards that auto would choose"
+        raise ParameterError("workers", "auto", allowed)
+    return 1, isinstance(algorithm, Protocol)
+
+
+def _sized(
+    host: Runtime,
+    deployment: Deployment,
+    population: Population,
+    on_plan: Callable[[SizePlan], None] | None,
+) -> tuple[int, Deployment]:
+    """The planned number of workers, and the deployment with as many shuffler shards."""
+    together, speed = deployment.security == "none", rehearsed(deployment, population)
+    plan = size_plan(speed, deployment.protocol, host.cores(), together=together)
+    if on_plan is not None:
+        on_plan(plan)
+    host.placement = plan.placement
+    shards = plan.workers if plan.placement == "together" else 1
+    return plan.workers, replace(deployment, shuffler_shards=shards)
+
+
 def _check_central(
-    adversary: object, fidelity: object, kernel: object, shuffler_shards: int, security: str
+    adversary: object,
+    fidelity: object,
+    kernel: object,
+    shuffler_shards: int | None,
+    security: str,
+    placement: str,
 ) -> None:
     """Refuse the options of messages, where a curator takes the data themselves."""
     given = {"adversary": adversary, "fidelity": fidelity, "kernel": kernel}
     given["shuffler_shards"] = None if shuffler_shards == 1 else shuffler_shards
+    given["placement"] = None if placement == "apart" else placement
     given["security"] = None if security == "none" else security
     for name, value in given.items():
         if value is not None:
@@ -247,14 +345,14 @@ def _meter(
         counted=(record.bytes_in, record.bytes_routed, record.bytes_out),
         formula=(
             users_to_shuffler(randomizer, cohort, block_size, deployment.security),
-            chunks_on_wire(randomizer, Counter(record.routed), deployment.security),
+            routed_on_wire(randomizer, Counter(record.routed), deployment.security),
             chunks_on_wire(randomizer, chunks, deployment.security),
         ),
         literal=literal,
         checked=exchange.users.corrupted == 0,
         broadcast=len(broadcast),
         sealing=sealing(
-            randomizer, cohort, block_size, Counter(record.routed) + chunks, deployment.security
+            randomizer, cohort, block_size, Counter(record.routed), chunks, deployment.security
         ),
     )
     found, messages = exchange.analyzer, sum(record.chunks) * randomizer.alphabet.width
@@ -275,6 +373,7 @@ def _identity(deployment: Deployment, population: Population, seed: int | None) 
             "kernel": deployment.kernel,
             "shuffler shards": deployment.shuffler_shards,
             "security": deployment.security,
+            "generator": deployment.generator,
         },
         seed=seed,
         task=deployment.task,
@@ -284,7 +383,11 @@ def _identity(deployment: Deployment, population: Population, seed: int | None) 
 
 
 def _exchange(
-    journal: Journal, host: Runtime, plan: PlannedRound, ledger: PrivacyLedger
+    journal: Journal,
+    host: Runtime,
+    deployment: Deployment,
+    plan: PlannedRound,
+    ledger: PrivacyLedger,
 ) -> tuple[Exchange, PlannedRound | None]:
     """A round and the next plan; charged in the journal first, and not run again if it is over.
 
@@ -303,12 +406,31 @@ def _exchange(
     if known is None:
         exchange, following = host.exchange(broadcast)
     else:
-        exchange, following = Exchange.of(known), None
+        exchange, following = _known(known, deployment, broadcast), None
     ledger.settle(exchange.shuffler.accepted - exchange.shuffler.singles)
     if known is not None:
         return exchange, host.recall(broadcast, exchange.tally)
     journal.settle(exchange.outcome)
     return exchange, following
+
+
+def _known(outcome: tuple[Any, ...], deployment: Deployment, broadcast: bytes) -> Exchange:
+    """The exchange of a round that is over, as the journal has it.
+
+    Raises:
+        ParameterError: it is none of the round.
+    """
+    try:
+        exchange = Exchange.of(outcome)
+        labels = deployment.opened(broadcast).randomizer.alphabet.labels
+        tally = exchange.tally
+        whole = tally.sums.shape == (labels,) and tally.sums.dtype == np.int64
+        if not (whole and 0 <= exchange.shuffler.singles <= exchange.shuffler.accepted):
+            raise ValueError("of another round")
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        allowed = f"undamaged: the outcome of a round is none ({error})"
+        raise ParameterError("checkpoint", "run.journal", allowed) from error
+    return exchange
 
 
 def _honesty(noisy: list[tuple[int, int]], assumed: float) -> tuple[str, ...]:
@@ -320,10 +442,12 @@ def _honesty(noisy: list[tuple[int, int]], assumed: float) -> tuple[str, ...]:
     return (f"{worst}; no more are counted on, nor more than a fraction {assumed:g}",)
 
 
-def _assumptions(seed: int | None) -> tuple[str, ...]:
+def _assumptions(seed: int | None, generator: str) -> tuple[str, ...]:
     seeded = (
         "seeded: reproducible, and therefore not private"
         if seed is not None
         else "unseeded: entropy of the operating system"
     )
+    if generator == "chacha20":
+        return (f"randomness {seeded}; drawn by ChaCha20",)
     return (f"randomness {seeded}; simulated by a statistical generator",)

@@ -8,7 +8,6 @@ otherwise in the run.
 
 import math
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,11 +18,11 @@ from shuffle_sim.execution.costs import chunks_on_wire, sealing, users_to_shuffl
 from shuffle_sim.execution.setup import default_block_size
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.base import Protocol, RoundSpec
+from shuffle_sim.protocol.task import walked
 from shuffle_sim.roles import SECURITIES
 from shuffle_sim.roles.onion import box_chunks
 from shuffle_sim.roles.pools import view_chunks
 from shuffle_sim.wire.frames import Context, Frame, Kind
-from shuffle_sim.wire.messages import Tally
 from shuffle_sim.wire.sealing import sealing_time
 
 _HOPS = "users to shuffler", "shuffler to analyzer", "analyzer to all"
@@ -105,7 +104,7 @@ def forecast(
     """
     if security not in SECURITIES:
         raise ParameterError("security", security, f"one of {', '.join(SECURITIES)}")
-    ledger, specs = PrivacyLedger(), list(_rounds(protocol))
+    ledger, specs = PrivacyLedger(), list(walked(protocol))
     totals = np.zeros((len(_HOPS), len(_KINDS)), np.int64)
     seconds = [0.0]
     for index, spec in enumerate(specs):
@@ -154,14 +153,6 @@ def corollary(forecast_: Forecast, d: int, epsilon: float, delta: float) -> floa
     )
 
 
-def _rounds(protocol: Protocol[Any]) -> Iterator[RoundSpec]:
-    state = protocol.init()
-    while (spec := protocol.plan(state)) is not None:
-        yield spec
-        middle = (spec.cohort.size * spec.randomizer.largest_sums // 2).astype(np.int64)
-        state = protocol.update(state, spec.analyze(Tally(middle, spec.cohort.size)))
-
-
 def _messages(spec: RoundSpec) -> int:
     return spec.randomizer.report_messages
 
@@ -178,8 +169,10 @@ def _round(spec: RoundSpec, index: int, security: str, block_size: int) -> list[
     payload = -(-users * randomizer.report_bits // 8)
     sent = users_to_shuffler(randomizer, spec.cohort, block_size, security)
     viewed = chunks_on_wire(randomizer, chunks, security)
-    seals = [sealing(randomizer, spec.cohort, block_size, Counter(), security)]
-    seals.append(sealing(randomizer, spec.cohort, block_size, chunks, security) - seals[0])
+    seals = [sealing(randomizer, spec.cohort, block_size, Counter(), Counter(), security)]
+    seals.append(
+        sealing(randomizer, spec.cohort, block_size, Counter(), chunks, security) - seals[0]
+    )
     public = spec.broadcast()
     frame = len(
         Frame(Kind.ROUND, Context.of_broadcast(bytes(16), index, public), 0, 0, public).tobytes()

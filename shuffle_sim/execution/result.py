@@ -99,6 +99,7 @@ class Result:
         runtime: name of the runtime.
         workers: user shards.
         shuffler_shards: of the shuffler.
+        placement: apart or together.
         seed: None, or the seed that reproduces the run (which is then not private).
         ledger: every release, with its cohort.
         security: none, transport or onion.
@@ -119,6 +120,7 @@ class Result:
     seed: int | None
     ledger: PrivacyLedger
     security: str = "none"
+    placement: str = "apart"
     trust: Trust = Trust.SHUFFLE
 
     @property

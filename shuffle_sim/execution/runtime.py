@@ -19,6 +19,7 @@ from shuffle_sim.roles import (
     ShardRecord,
     Shuffler,
     ShuffleRecord,
+    Station,
     UserShard,
     ViewRecord,
 )
@@ -102,6 +103,8 @@ class Runtime(ABC):
     name: str
     round_timeout: float = ROUND_TIMEOUT
     """Seconds after which a role that is waited for is ended and put back."""
+    placement: str = "apart"
+    """Whether users and shuffler are apart, or together in stations."""
 
     def open(
         self, deployment: Deployment, population: Population, workers: int
@@ -113,14 +116,26 @@ class Runtime(ABC):
         self._over: list[Tally] = []
         self._blocks = worker_blocks(deployment, workers)
         self._contents: dict[int, bytes] | None = None
-        self._shards = [self._shard(blocks) for blocks in self._blocks]
-        self._shufflers = [
-            self.host(Shuffler, deployment, shard) for shard in range(deployment.shuffler_shards)
-        ]
-        self._analyzer = self.host(Analyzer, deployment)
+        self._together = self.placement == "together"
+        if self._together:
+            self._shards = [self._station(shard) for shard in range(deployment.shuffler_shards)]
+            self._shufflers = list[Any]()
+            self._analyzer = self._shards[0]
+        else:
+            self._apart()
         planned = self._surely(self._begun)
         self._contents = self._surely(self._read)
         return planned
+
+    def _apart(self) -> None:
+        """A place for each role."""
+        deployment = self._deployment
+        self._shards = [self._shard(blocks) for blocks in self._blocks]
+        self._shufflers = [
+            self.host(Shuffler, deployment.of_shuffler, shard)
+            for shard in range(deployment.shuffler_shards)
+        ]
+        self._analyzer = self.host(Analyzer, deployment.of_analyzer)
 
     @property
     def content(self) -> bytes:
@@ -152,6 +167,8 @@ class Runtime(ABC):
         return exchange, following
 
     def _round(self, broadcast: bytes) -> tuple[Exchange, PlannedRound | None]:
+        if self._together:
+            return self._gathered(broadcast)
         batches = self._deployment.block_batches(broadcast)
         if len(batches) > 1 or len(self._shufflers) > 1:
             return self._streamed(broadcast, batches)
@@ -161,12 +178,35 @@ class Runtime(ABC):
         conclusion, record, *users = self.get([*concluded, shuffled, *noted])
         return _exchange(users, [record], conclusion)
 
+    def _gathered(self, broadcast: bytes) -> tuple[Exchange, PlannedRound | None]:
+        """A round of stations: one call where it is alone, two of each and one more else."""
+        stations = self._shards
+        if len(stations) == 1:
+            ((conclusion, noted, record),) = self.get(self.call(stations[0], "whole", broadcast))
+            return _exchange([noted[0]], [noted[1], record], conclusion)
+        many = len(stations)
+        sent = [self.call(each, "gather", broadcast, returns=many + 1) for each in stations]
+        records = [each[-1] for each in sent]
+        read = []
+        for target, station in enumerate(stations):
+            coming = [*records, *(each[target] for each in sent)]
+            read.append(self.call(station, "deliver", broadcast, many, many=coming, returns=2))
+        concluded = self.call(stations[0], "conclude", many=[reading for reading, _ in read])
+        conclusion, *found = self.get([*concluded, *records, *(record for _, record in read)])
+        pairs = found[:many]
+        shuffled = [*(record for _, record in pairs), *found[many:]]
+        return _exchange([noted for noted, _ in pairs], shuffled, conclusion)
+
     def result(self) -> Any:
         """The protocol's output."""
         return self._surely(lambda: self._first("result"))
 
     def start(self) -> None:
         """Make ready to host roles."""
+
+    def cores(self) -> int:
+        """How many cores workers may use; 1 where all roles live in this process."""
+        return 1
 
     def close(self) -> None:
         """End what was started."""
@@ -217,6 +257,11 @@ class Runtime(ABC):
         known = self._contents
         return self.host(UserShard, self._deployment, self._rows, blocks, tuple(self._asked), known)
 
+    def _station(self, shard: int) -> Any:
+        asked, over = tuple(self._asked), tuple(self._over)
+        known = self._deployment, self._rows, shard, asked, self._contents, over
+        return self.host(Station, *known)
+
     def _surely(self, step: Callable[[], _Value]) -> _Value:
         """What the step gives; where a role is lost, all are put back and it is taken again."""
         for attempt in range(ATTEMPTS):
@@ -235,17 +280,31 @@ class Runtime(ABC):
 
         Users only answer again. The others may have seen some of the round, and are built again.
         """
+        if self._together:
+            self._shards = [self._renewed(*each) for each in enumerate(self._shards)]
+            self._analyzer = self._shards[0]
+            self._begun()
+            return
         shards = zip(self._shards, self._blocks, strict=True)
         self._shards = [
             shard if self.alive(shard) else self._shard(blocks) for shard, blocks in shards
         ]
         last = self._asked[-1] if self._asked else None
         self._shufflers = [
-            self._anew(host, Shuffler, self._deployment, shard, last)
+            self._anew(host, Shuffler, self._deployment.of_shuffler, shard, last)
             for shard, host in enumerate(self._shufflers)
         ]
-        self._analyzer = self._anew(self._analyzer, Analyzer, self._deployment, tuple(self._over))
+        known = self._deployment.of_analyzer, tuple(self._over)
+        self._analyzer = self._anew(self._analyzer, Analyzer, *known)
         self._begun()
+
+    def _renewed(self, shard: int, station: Any) -> Any:
+        """A station with all but its users built again: at its old place if that is still there."""
+        if not self.alive(station):
+            return self._station(shard)
+        last = self._asked[-1] if self._asked else None
+        self.get(self.call(station, "renew", last, tuple(self._over)))
+        return station
 
     def _anew(self, host: Any, role: type, *arguments: Any) -> Any:
         """The role, built again: at its old place if that is still there."""

@@ -14,12 +14,14 @@ from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.protocol.base import Protocol
 from shuffle_sim.protocol.binding import checked_event
 from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.protocol.task import TaskLimits, task_of
 from shuffle_sim.roles import FIDELITIES, SECURITIES, Deployment
 from shuffle_sim.roles.reports import user_bytes
 from shuffle_sim.sampling.kernels import available
-from shuffle_sim.sampling.randomness import entropy_of
+from shuffle_sim.sampling.randomness import GENERATORS, check_generator, entropy_of
 from shuffle_sim.wire.sealing import sealing_time
 
+PLACEMENTS = ("apart", "together")
 _BLOCKS = 16
 _MOST_SUMS = 128  # blocks that send one sum each: more would only be more to read
 _LARGEST_BLOCK = {
@@ -34,7 +36,9 @@ _LARGEST_FRAME = 1 << 29  # bytes that a block of users may send at once
 SEALING_SECONDS = 600.0
 """A round of onion that would take longer is refused, where nothing else is said."""
 _LARGEST_ROUND = 1 << 36  # bytes of messages: parts and frames of a view are counted in 16 bits
-_LITERAL_MESSAGES = 10**8  # up to here a literal round takes about a second: simulate every message
+_MESSAGES_A_VALUE = 5  # one-bit messages that take as long as a value rounded
+LITERAL_MESSAGES = 10**8
+"""Up to here a literal round takes about a second: every message is simulated."""
 
 
 def default_block_size(users: int, randomizer: Randomizer, fidelity: str = "literal") -> int:
@@ -57,6 +61,8 @@ def deployment_of(
     kernel: str | None,
     shuffler_shards: int,
     security: str,
+    limits: TaskLimits | None = None,
+    generator: str = GENERATORS[0],
 ) -> tuple[Deployment, int]:
     """How the protocol is run, with what was left open chosen by cost; and the block size that a
     literal run would have.
@@ -80,7 +86,7 @@ def deployment_of(
         fidelity = "literal"
     if fidelity is None:
         messages = first.cohort.size * randomizer.report_messages
-        fidelity = "literal" if messages <= _LITERAL_MESSAGES else "aggregate"
+        fidelity = "literal" if messages <= LITERAL_MESSAGES else "aggregate"
     if fidelity not in FIDELITIES:
         raise ParameterError("fidelity", fidelity, f"one of {', '.join(FIDELITIES)}")
     literal_size, size = (
@@ -105,10 +111,14 @@ def deployment_of(
             f"{_LARGEST_ROUND >> 30}"
         )
         raise ParameterError("fidelity", fidelity, allowed)
-    kernel = available(kernel, 0 if fidelity == "literal" else first.cohort.size * labels)
-    if integer("shuffler_shards", shuffler_shards, 1, 1024) > 1 and fidelity != "literal":
-        allowed = f"1 at {fidelity} fidelity, where no messages are simulated to be shuffled"
-        raise ParameterError("shuffler_shards", shuffler_shards, allowed)
+    values = randomizer.report_messages // _MESSAGES_A_VALUE if fidelity == "literal" else labels
+    if check_generator(generator, seed) != GENERATORS[0]:
+        if kernel == "compiled":
+            allowed = f"numpy with {generator}: compiled kernels stretch what they are given"
+            raise ParameterError("kernel", kernel, allowed)
+        kernel = "numpy"
+    kernel = available(kernel, first.cohort.size * values)
+    integer("shuffler_shards", shuffler_shards, 1, 1024)
     task = secrets.token_bytes(16)
     return Deployment(
         protocol=protocol,
@@ -120,7 +130,30 @@ def deployment_of(
         kernel=kernel,
         shuffler_shards=shuffler_shards,
         security=security,
+        agreed=task_of(protocol, limits),
+        generator=generator,
     ), literal_size
+
+
+def check_placement(
+    placement: str, workers: int, shuffler_shards: int | None, security: str
+) -> int:
+    """The number of shuffler shards.
+
+    Raises:
+        ParameterError: unknown, or roles together where they must be apart.
+    """
+    if placement not in PLACEMENTS:
+        raise ParameterError("placement", placement, f"one of {', '.join(PLACEMENTS)}")
+    if placement == "apart":
+        return 1 if shuffler_shards is None else shuffler_shards
+    if security != "none":
+        allowed = f"apart with security {security}: a shuffler beside users has no secret from them"
+        raise ParameterError("placement", placement, allowed)
+    if shuffler_shards not in (None, workers):
+        allowed = f"{workers}, one for each worker, where roles are together"
+        raise ParameterError("shuffler_shards", shuffler_shards, allowed)
+    return integer("workers", workers, 1, 1024)
 
 
 def suited(protocol: Protocol[Any], data: Population | ArrayLike) -> Population:

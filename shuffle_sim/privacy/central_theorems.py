@@ -27,6 +27,7 @@ class Gaussian(Theorem[GaussianEvent]):
     event = GaussianEvent
     source = "analytic Gaussian mechanism (Balle and Wang 2018, Theorem 8)"
     examples = (GaussianEvent(0.5), GaussianEvent(4.0), GaussianEvent(60.0))
+    near_gaussian = True
 
     def mu(self, event: GaussianEvent) -> float:
         """1 over the noise multiplier (Dong, Roth and Su 2019)."""

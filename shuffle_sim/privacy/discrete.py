@@ -170,13 +170,13 @@ def draw(rng: np.random.Generator, rate: Fraction, count: int) -> list[int]:
 def _laplace(rng: np.random.Generator, rate: Fraction) -> int:
     top, bottom = rate.denominator, rate.numerator  # the scale is top/bottom
     while True:
-        part = _below(rng, top)
+        part = below(rng, top)
         if not _bernoulli_exp(rng, Fraction(part, top)):
             continue
         whole = 0
         while _bernoulli_exp(rng, Fraction(1)):
             whole += 1
-        size, negative = (part + top * whole) // bottom, bool(_below(rng, 2))
+        size, negative = (part + top * whole) // bottom, bool(below(rng, 2))
         if size or not negative:
             return -size if negative else size
 
@@ -184,12 +184,12 @@ def _laplace(rng: np.random.Generator, rate: Fraction) -> int:
 def _bernoulli_exp(rng: np.random.Generator, gamma: Fraction) -> bool:
     """True with probability e^-gamma, for gamma in [0, 1] (Algorithm 1)."""
     k = 1
-    while _below(rng, gamma.denominator * k) < gamma.numerator:
+    while below(rng, gamma.denominator * k) < gamma.numerator:
         k += 1
     return k % 2 == 1
 
 
-def _below(rng: np.random.Generator, bound: int) -> int:
+def below(rng: np.random.Generator, bound: int) -> int:
     """A uniform integer in [0, bound), by rejection of whole random bits."""
     bits = (bound - 1).bit_length()
     size, spare = -(-bits // 8), -bits % 8

@@ -7,6 +7,10 @@ from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import positive, real
 
 REPLACE_ONE = "replace-one"
+DELTA = 1e-6
+"""Of all commands and estimators that release something, where none is given."""
+LARGE_EPSILON = 10.0
+"""Above it a guarantee says little."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,24 @@ class Privacy:
         """Check both ranges."""
         positive("epsilon", self.epsilon)
         real("delta", self.delta, 0.0, 1.0, closed=(True, False))
+
+    def warnings(self, n: int) -> tuple[str, ...]:
+        """What is allowed but promises little for n users.
+
+        At delta = 1/n a mechanism may publish the datum of a random user.
+        """
+        found = []
+        if self.delta * n >= 1:
+            found.append(
+                f"delta {self.delta:g} is not below 1/n = {1 / n:.3g}: publishing one random "
+                "user's datum would meet it; take a smaller one"
+            )
+        if self.epsilon > LARGE_EPSILON:
+            found.append(
+                f"epsilon {self.epsilon:g} is above {LARGE_EPSILON:g}: one user's datum may change "
+                f"a chance by a factor of e^{self.epsilon:g}, which protects hardly anybody"
+            )
+        return tuple(found)
 
 
 @dataclass(frozen=True)

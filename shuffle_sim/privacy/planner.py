@@ -103,7 +103,10 @@ class SumSpec:
         """Whether (g, b, 1/2) keeps the privacy asked for."""
         trials = self.honest * b
         if self.d == 1 and self.rounds == 1:
-            return binomial.epsilon(trials, P, g, self.privacy.delta) <= self.privacy.epsilon
+            wanted = self.privacy.epsilon, self.privacy.delta
+            if g <= trials and binomial.exceeds(trials, P, g, *wanted):
+                return False  # so is most of what a search looks at
+            return binomial.epsilon(trials, P, g, wanted[1]) <= wanted[0]
         v = binomial.variance(trials, P)
         if v < MIN_VARIANCE or not self._enough(
             math.sqrt(v), g

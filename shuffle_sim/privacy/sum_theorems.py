@@ -270,6 +270,7 @@ class Blanket(Theorem[BlanketEvent]):
     """Randomised response under the privacy blanket; rounds by basic composition."""
 
     event = BlanketEvent
+    near_gaussian = True
     source = "privacy blanket by exact sums (Balle et al. 2019)"
     examples = (BlanketEvent(1000, 0.2, 8), BlanketEvent(200, 0.5, 2))
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffle_sim.arrays import Floats, Values
+from shuffle_sim.arrays import Floats, Values, all_finite
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import WITHHELD, ParameterError
@@ -88,6 +88,8 @@ class Algorithm(ABC, Generic[State, Asked]):
 
     unit: Unit = Unit.RECORD
     """Of the data that it takes; PERSON: of nothing else than persons."""
+    protects: Unit | None = None
+    """What the guarantee speaks of, where that is less than all data of a user."""
     paper_cost: ClassVar[str | None] = None
     """Where the paper states the bits of a user by its formula, if it does."""
 
@@ -134,6 +136,8 @@ class Protocol(Algorithm[State, RoundSpec], ABC, Generic[State]):
     """
 
     honest_fraction: float = 1.0
+    adaptive: ClassVar[bool] = False
+    """Whether what a round costs depends on views: then users agree to less before the run."""
 
     @property
     def vocabulary(self) -> tuple[type, ...]:
@@ -169,6 +173,6 @@ def check_rows(rows: NDArray[Any], shape: tuple[int, ...]) -> None:
         raise ParameterError("data.dtype", str(rows.dtype), "a real number type")
     if rows.shape != shape:
         raise ParameterError("data.shape", rows.shape, f"{shape}")
-    if rows.dtype.kind == "f" and not np.isfinite(rows).all():
+    if rows.dtype.kind == "f" and not all_finite(rows):
         bad = int(np.argmin(np.isfinite(rows.reshape(len(rows), -1)).all(axis=1)))
         raise ParameterError(f"data[{bad}]", WITHHELD, "finite (no NaN, no infinity)")

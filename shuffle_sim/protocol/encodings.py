@@ -1,5 +1,6 @@
 """How a number becomes messages in sums and optimisers: the encodings, found by their sums."""
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, runtime_checkable
@@ -8,6 +9,12 @@ from typing import Protocol as Interface
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.planner import Plan, SumSpec, one_wish
 from shuffle_sim.registry import names, registered
+
+NOISE_RATIO = 1.05
+"""Where neither a noise ratio nor bits are given, and it takes no more than SANE_BITS."""
+SANE_BITS = 100
+"""Per user, coordinate and round: more is not taken for a little less noise."""
+_RATIOS = (1.0, 1.2, 1.5, 2.0, 3.0)  # times the least
 
 
 @runtime_checkable
@@ -35,6 +42,29 @@ def encodings(scalar: bool = False) -> dict[str, str]:
         for name, kind in kinds.items()
         if isinstance(kind, EncodedSum) and kind.scalar is scalar
     }
+
+
+def sane(spec: SumSpec, scalar: bool = False) -> tuple[str, Plan]:
+    """A sum and its plan for the least noise ratio, from NOISE_RATIO on, with at most SANE_BITS.
+
+    With few users or a small epsilon noise near the central Gaussian's takes up to millions of
+    bits. Where no ratio up to three times takes few, the fewest bits of those tried are taken.
+
+    Raises:
+        ParameterError: what is asked for cannot be had.
+    """
+    least, tried, refused = NOISE_RATIO * math.sqrt(spec.n / spec.honest), [], []
+    for factor in _RATIOS:
+        try:
+            tried.append(choose(spec, factor * least, scalar=scalar))
+        except ParameterError as why:
+            refused.append(why)
+            continue
+        if tried[-1][1].bits <= SANE_BITS:
+            return tried[-1]
+    if not tried:
+        raise refused[-1]
+    return min(tried, key=lambda each: each[1].bits)
 
 
 @lru_cache

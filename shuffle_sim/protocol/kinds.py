@@ -35,6 +35,7 @@ class Method:
             them.
         rounds_per_user: in how many rounds a user answers at most.
         bound: proven, of the expected excess loss; infinite where none is proven.
+        assumes: what the bound assumes of the data; "" for nothing.
         colour: in pictures.
         paper: whether a paper's constants were taken as they are.
         refused: why it cannot be had; all numbers are then without meaning.
@@ -52,6 +53,7 @@ class Method:
     attacked: float = math.nan
     rounds_per_user: int = 1
     bound: float = math.inf
+    assumes: str = ""
     colour: str = "black"
     paper: bool = False
     refused: str = ""
@@ -100,6 +102,10 @@ class Optimiser(Interface):
     @property
     def bound(self) -> float:
         """Infinite where none is proven."""
+
+    @property
+    def assumes(self) -> str:
+        """What the bound assumes of the data; "" for nothing."""
 
     @property
     def choices(self) -> Mapping[str, str]:
@@ -182,15 +188,18 @@ class Trainer(Interface):
         hyper: str = ...,
         phases: int | None = ...,
         trust: Trust | str = ...,
-        **given: float | None,
+        **given: float | str | None,
     ) -> Optimiser:
         """An optimiser for n users."""
 
     def central(self, mechanism: str, n: int) -> Any:
         """The curator's algorithm registered under a name, for n rows."""
 
+    def neighbours(self, n: int) -> Mapping[str, tuple[Floats, Floats]]:
+        """Tables of n rows that differ in one, by name, for audits."""
+
     def risk(self, theta: Floats, rows: Floats) -> float:
         """The mean loss."""
 
-    def constant(self, rows: Floats) -> float:
-        """The margin of the best constant prediction."""
+    def constant(self, rows: Floats) -> Floats:
+        """The margin of the best constant prediction, or those of each class."""

@@ -16,8 +16,9 @@ from shuffle_sim.roles.records import (
     ShuffleRecord,
     ViewRecord,
 )
-from shuffle_sim.roles.reports import count_type
+from shuffle_sim.roles.reports import count_type, read_reports
 from shuffle_sim.roles.shuffler import Shuffler
+from shuffle_sim.roles.station import Station
 from shuffle_sim.roles.users import UserShard
 
 __all__ = [
@@ -33,7 +34,9 @@ __all__ = [
     "ShardRecord",
     "ShuffleRecord",
     "Shuffler",
+    "Station",
     "UserShard",
     "ViewRecord",
     "count_type",
+    "read_reports",
 ]

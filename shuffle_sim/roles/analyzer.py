@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,11 @@ from shuffle_sim.errors import FrameError, RoundAbortedError
 from shuffle_sim.protocol.base import RoundSpec
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles.channel import Keyed
-from shuffle_sim.roles.deployment import Deployment
+from shuffle_sim.roles.deployment import Broadcast, Deployment
 from shuffle_sim.roles.onion import Opener
 from shuffle_sim.roles.pools import parted, read_tally, read_view_chunk
 from shuffle_sim.roles.records import Conclusion, PlannedRound, ViewRecord
+from shuffle_sim.sampling.kernels import with_kernel
 from shuffle_sim.wire.frames import Context, Frame, Kind, check_context, parse, split_frames
 from shuffle_sim.wire.messages import Tally
 from shuffle_sim.wire.sealing import Purpose
@@ -23,6 +25,23 @@ Reader = Callable[[bytes, Randomizer], tuple[int, NDArray[np.int64]]]
 """From a frame's payload and the randomizer to how many messages there are under each label, and
 the sums of their symbols.
 """
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a reader has read of a view.
+
+    Attributes:
+        context: of the round.
+        frames: SHA-256 of the payload of each frame, by its place.
+        size: messages under each label.
+        tally: of them; `reports` is that of the whole round.
+    """
+
+    context: Context
+    frames: dict[int, bytes]
+    size: int
+    tally: Tally
 
 
 class Analyzer(Keyed):
@@ -42,6 +61,7 @@ class Analyzer(Keyed):
 
     def plan(self) -> PlannedRound | None:
         """The next round, or None when done."""
+        self._tally = None  # what was read before is not of this round
         self._spec = self._deployment.protocol.plan(self._state)
         if self._spec is None:
             return None
@@ -57,10 +77,11 @@ class Analyzer(Keyed):
             if self._deployment.fidelity == "literal"
             else read_tally
         )
-        self._view = _View(self._spec, self._deployment.view_kind, read)
+        self._view = _View(self._spec, self._deployment.view_kind, read, self._context)
         broadcast = Frame(Kind.ROUND, self._context, 0, 0, payload).tobytes()
         return PlannedRound(broadcast=broadcast, cohort=self._spec.cohort, event=self._spec.event)
 
+    @with_kernel
     def receive(self, view: bytes) -> bool:
         """Take frames of the planned round's view; with the last of them, update the state.
 
@@ -81,6 +102,27 @@ class Analyzer(Keyed):
             self._view.take(
                 self._opened(frame, Purpose.VIEW, self._directory.shufflers, frame.index >> 16)
             )
+        return self._completed()
+
+    def gather(self, readings: Iterable[Reading]) -> Conclusion:
+        """Take what readers have read of the planned round's view, all of it.
+
+        Raises:
+            FrameError: if it is not all, or a frame was read twice.
+            RoundAbortedError: if no round is planned.
+        """
+        if self._spec is None:
+            raise RoundAbortedError("no round is planned")
+        for reading in readings:
+            if reading.context != self._context:
+                raise FrameError("wrong-round", "a reading of another view")
+            self._view.join(reading)
+        if not self._completed():
+            raise FrameError("truncated", "frames of the view are missing")
+        return self.concluded()
+
+    def _completed(self) -> bool:
+        """Whether the view is complete; then the state is updated from it."""
         if not self._view.complete:
             return False
         self.recall(self._view.tally)
@@ -117,18 +159,28 @@ class Analyzer(Keyed):
         """
         if self._tally is None:
             raise RoundAbortedError("no view was read")
-        return Conclusion(following=self.plan(), tally=self._tally, found=self._found)
+        tally = self._tally
+        return Conclusion(following=self.plan(), tally=tally, found=self._found)
 
     def result(self) -> Any:
         """The protocol's output."""
         return self._deployment.protocol.result(self._state)
 
 
+def reader(deployment: Deployment, broadcast: bytes) -> "_View":
+    """A part of the analyzer that reads frames of a round's view where they are; none is sealed."""
+    opened = deployment.opened(broadcast)
+    read = read_view_chunk if deployment.fidelity == "literal" else read_tally
+    return _View(opened, deployment.view_kind, read, opened.context)
+
+
 class _View:
     """The frames of a round's view so far, in any order; each counts once."""
 
-    def __init__(self, spec: RoundSpec, kind: Kind, read: Reader) -> None:
-        self._spec, self._kind, self._read = spec, kind, read
+    def __init__(
+        self, spec: RoundSpec | Broadcast, kind: Kind, read: Reader, context: Context
+    ) -> None:
+        self._spec, self._kind, self._read, self._context = spec, kind, read, context
         self._taken: dict[int, bytes] = {}
         self._size = 0
         self.tally = Tally(np.zeros(spec.randomizer.alphabet.labels, np.int64), 0)
@@ -137,6 +189,41 @@ class _View:
     def complete(self) -> bool:
         """Whether all messages are there."""
         return self._size == self.tally.reports * self._spec.randomizer.per_label > 0
+
+    def receive(self, view: bytes) -> None:
+        """Add frames that nobody has opened yet.
+
+        Raises:
+            FrameError: if one does not belong to the view.
+        """
+        for data in split_frames(view):
+            frame = parse(data)
+            check_context(frame, self._context)
+            self.take(frame)
+
+    @property
+    def reading(self) -> Reading:
+        """What was read."""
+        return Reading(self._context, self._taken, self._size, self.tally)
+
+    def join(self, reading: Reading) -> None:
+        """Add what another has read.
+
+        Raises:
+            FrameError: it does not belong to the rest of the view.
+        """
+        if not reading.frames:
+            return
+        if not reading.frames.keys().isdisjoint(self._taken):
+            raise FrameError("duplicate-block", "a frame of the view was read twice")
+        reports, per_label = reading.tally.reports, self._spec.randomizer.per_label
+        if self._taken and reports != self.tally.reports:
+            raise FrameError("wrong-count", f"{reports} reports, {self.tally.reports} said before")
+        if self._size + reading.size > reports * per_label:
+            raise FrameError("wrong-length", f"more messages than those of {reports} reports")
+        self._taken |= reading.frames
+        self._size += reading.size
+        self.tally = Tally(self.tally.sums + reading.tally.sums, reports)
 
     def take(self, frame: Frame) -> None:
         """Add a frame.

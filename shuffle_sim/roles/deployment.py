@@ -1,16 +1,21 @@
 """What every role is set up with, and how it reads a broadcast."""
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
+
+import numpy as np
 
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import FrameError
 from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.protocol.base import Protocol, Query
 from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.protocol.task import LARGEST_REPORT, Task
 from shuffle_sim.roles.onion import bundle_bytes
 from shuffle_sim.roles.reports import user_bytes
+from shuffle_sim.sampling.randomness import GENERATORS, Role, stream
 from shuffle_sim.wire.codec import by_name, decode
 from shuffle_sim.wire.frames import Context, Kind, check_context, parse
 
@@ -19,8 +24,6 @@ BLOCK_BATCH_BYTES = 1 << 22
 """Bytes that users send before the shuffler has taken the last; twice as many are a tenth faster on
 Ray and take 25 MiB more.
 """
-LARGEST_REPORT = 1 << 44
-"""Bits of a user's report that roles work on; at literal fidelity less fit a frame."""
 FIDELITIES = ("literal", "counts", "aggregate")
 SECURITIES = ("none", "transport", "onion")
 
@@ -51,7 +54,7 @@ class Deployment:
     Attributes:
         protocol: the protocol, public.
         task: 16 bytes that name the run; bound into every frame.
-        entropy: of the run's random streams.
+        entropy: of the random streams of the role that it is for; never shown.
         fidelity: one of FIDELITIES.
         block_size: users per block; belongs to the run, never to the number of workers.
         adversary: what corrupted users do.
@@ -59,21 +62,40 @@ class Deployment:
         shuffler_shards: into how many shards the shuffler is split; block i is of shard i modulo
             their number.
         security: one of SECURITIES.
+        generator: one of `randomness.GENERATORS`; attackers draw from the first.
+        agreed: what rounds may ask; None: all that the protocol's users could answer.
     """
 
     protocol: Protocol[Any]
     task: bytes
-    entropy: int
+    entropy: int = field(repr=False)
     fidelity: str
     block_size: int
     adversary: Adversary | None = None
     kernel: str = "numpy"
     shuffler_shards: int = 1
     security: str = "none"
+    agreed: Task | None = None
+    generator: str = GENERATORS[0]
 
     def __post_init__(self) -> None:
         """Refuse a vocabulary in which two classes have one name."""
         by_name(self.vocabulary)
+
+    def stream(self, round_index: int, role: Role, index: int) -> np.random.Generator:
+        """What a role draws from in a round."""
+        return stream(self.entropy, round_index, role, index, self.generator)
+
+    @property
+    def of_shuffler(self) -> "Deployment":
+        """For the shuffler: with entropy of its own, from which that of users is not computed."""
+        mixed = hashlib.sha256(b"shuffler" + self.entropy.to_bytes(16, "big")).digest()
+        return replace(self, entropy=int.from_bytes(mixed[:16], "big"))
+
+    @property
+    def of_analyzer(self) -> "Deployment":
+        """For the analyzer, which draws nothing: without entropy."""
+        return replace(self, entropy=0)
 
     @property
     def vocabulary(self) -> tuple[type, ...]:
@@ -126,6 +148,9 @@ class Deployment:
         if opened.randomizer.report_bits > LARGEST_REPORT:
             long = f"{opened.randomizer.report_bits:,} bits a report"
             raise FrameError("not-agreed", f"{long}, at most {LARGEST_REPORT:,}")
+        if self.agreed is not None:
+            index, cohort = opened.context.round, opened.cohort
+            self.agreed.check(index, cohort, opened.randomizer, opened.minimum)
         return opened
 
 

@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffle_sim.arrays import Buffer
 from shuffle_sim.errors import FrameError
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles.pools import SIZE, VIEW_CHUNK_BYTES, MessagePool, parted
@@ -101,12 +102,12 @@ class BoxPool(MessagePool):
         self._orders = [order(len(boxes), rng) for boxes in self._boxes]
         self._held = []
 
-    def _chunk(self, index: int, rng: np.random.Generator) -> bytes:
+    def _chunk(self, index: int, rng: np.random.Generator) -> list[Buffer]:
         places, columns = self.places(index), np.diff(self.randomizer.alphabet.edges).tolist()
-        return b"".join(
-            gathered(row, drawn[places.start * each : places.stop * each]).tobytes()
+        return [
+            gathered(row, drawn[places.start * each : places.stop * each]).reshape(-1).data
             for row, drawn, each in zip(self._boxes, self._orders, columns, strict=True)
-        )
+        ]
 
 
 def box_chunks(randomizer: Randomizer, size: int) -> list[int]:

@@ -12,9 +12,10 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffle_sim.arrays import Buffer
 from shuffle_sim.errors import FrameError
 from shuffle_sim.protocol.randomizer import Randomizer
-from shuffle_sim.roles.reports import read_sums
+from shuffle_sim.roles.reports import read_ones, read_sums
 from shuffle_sim.sampling.shuffling import arrange, permuted, share_out
 from shuffle_sim.wire.messages import Alphabet, Messages, Tally
 
@@ -55,7 +56,11 @@ class MessagePool(ABC):
 
         The same generator gives the same bytes again.
         """
-        return self.chunk_sizes[index].to_bytes(SIZE, "big") + self._chunk(index, rng)
+        return b"".join([self.chunk_sizes[index].to_bytes(SIZE, "big"), *self._chunk(index, rng)])
+
+    def routed(self, index: int, rng: np.random.Generator) -> bytes:
+        """One of the chunks as it goes to another shard, which permutes it again."""
+        return self.chunk(index, rng)
 
     def places(self, index: int) -> slice:
         """Of the messages of a chunk under each label, after they were permuted."""
@@ -74,8 +79,8 @@ class MessagePool(ABC):
         """Permute and cut."""
 
     @abstractmethod
-    def _chunk(self, index: int, rng: np.random.Generator) -> bytes:
-        """The messages of a chunk."""
+    def _chunk(self, index: int, rng: np.random.Generator) -> list[Buffer]:
+        """The messages of a chunk, in pieces."""
 
 
 class BitPool(MessagePool):
@@ -93,10 +98,16 @@ class BitPool(MessagePool):
         self.size += reports.reports * reports.per_label
 
     def take(self, payload: bytes) -> None:
-        """Count the ones."""
-        size, ones = read_view_chunk(payload, self.randomizer)
-        self._ones += ones
+        """Add the ones."""
+        size, rest = parted(payload)
+        room = size * np.diff(self.randomizer.alphabet.edges)
+        self._ones += read_ones(rest, room)
         self.size += size
+
+    def routed(self, index: int, rng: np.random.Generator) -> bytes:
+        """How many ones there are under each label: their order is drawn where they are viewed."""
+        size = self.chunk_sizes[index].to_bytes(SIZE, "big")
+        return size + self._chunks[:, index].astype("<i8").tobytes()
 
     def _permute(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
         columns = np.diff(self.randomizer.alphabet.edges)
@@ -107,12 +118,12 @@ class BitPool(MessagePool):
             ]
         )
 
-    def _chunk(self, index: int, rng: np.random.Generator) -> bytes:
+    def _chunk(self, index: int, rng: np.random.Generator) -> list[Buffer]:
         sizes = self.chunk_sizes[index] * np.diff(self.randomizer.alphabet.edges)
-        return b"".join(
-            arrange(int(ones), int(size), rng).tobytes()
+        return [
+            arrange(int(ones), int(size), rng).data
             for ones, size in zip(self._chunks[:, index], sizes, strict=True)
-        )
+        ]
 
 
 class SymbolPool(MessagePool):
@@ -141,10 +152,10 @@ class SymbolPool(MessagePool):
         self._moved = [permuted(parts, rng) for parts in zip(*(self._held or [none]), strict=True)]
         self._held = []
 
-    def _chunk(self, index: int, rng: np.random.Generator) -> bytes:
+    def _chunk(self, index: int, rng: np.random.Generator) -> list[Buffer]:
         alphabet = Alphabet(1, self.randomizer.alphabet.symbols)
         rows = np.stack([row[self.places(index)] for row in self._moved])
-        return Messages.from_symbols(alphabet, rows[:, None, :]).tobytes()
+        return [Messages.from_symbols(alphabet, rows[:, None, :]).tobytes()]
 
 
 class TallyPool(MessagePool):
@@ -167,15 +178,20 @@ class TallyPool(MessagePool):
         self._sums += sums
         self.size += size
 
+    def shares(self, shards: int, rng: np.random.Generator) -> list[int]:
+        """All for the first shard: sums are in no order."""
+        return [self.size] + [0] * (shards - 1)
+
     def view(self) -> list[int]:
         """One chunk for the whole pool."""
-        return [self.size]
+        return [self.size] * (self.size > 0)
 
     def _permute(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
         pass
 
-    def _chunk(self, index: int, rng: np.random.Generator) -> bytes:
-        return self._sums.astype("<i8").tobytes()
+    def _chunk(self, index: int, rng: np.random.Generator) -> list[Buffer]:
+        sums = self._sums if self.chunk_sizes[index] else 0 * self._sums
+        return [sums.astype("<i8").tobytes()]
 
 
 def pool_of(randomizer: Randomizer, fidelity: str) -> MessagePool:
@@ -239,7 +255,7 @@ def read_tally(payload: bytes, randomizer: Randomizer) -> tuple[int, NDArray[np.
     return size, read_sums(rest, randomizer, size // randomizer.per_label)
 
 
-def parted(payload: bytes) -> tuple[int, bytes]:
+def parted(payload: bytes) -> tuple[int, memoryview]:
     """The size in front of a chunk, and the rest.
 
     Raises:
@@ -247,7 +263,7 @@ def parted(payload: bytes) -> tuple[int, bytes]:
     """
     if len(payload) < SIZE:
         raise FrameError("wrong-length", f"{len(payload)} bytes")
-    return int.from_bytes(payload[:SIZE], "big"), payload[SIZE:]
+    return int.from_bytes(payload[:SIZE], "big"), memoryview(payload)[SIZE:]
 
 
 def _messages(payload: bytes, randomizer: Randomizer) -> Messages:

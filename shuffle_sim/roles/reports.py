@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffle_sim.arrays import Buffer
 from shuffle_sim.errors import FrameError
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.sampling.kernels import column_sums
@@ -53,7 +54,7 @@ def read_reports(frame: Frame, randomizer: Randomizer) -> Messages | Tally:
     raise FrameError("wrong-kind", f"{frame.kind.name} carries no reports")
 
 
-def read_sums(payload: bytes, randomizer: Randomizer, reports: int) -> NDArray[np.int64]:
+def read_sums(payload: Buffer, randomizer: Randomizer, reports: int) -> NDArray[np.int64]:
     """Sums of symbols per label over so many reports, shape (labels,).
 
     Raises:
@@ -70,7 +71,19 @@ def read_sums(payload: bytes, randomizer: Randomizer, reports: int) -> NDArray[n
     return sums.astype(np.int64)
 
 
-def _integers(payload: bytes, dtype: str, size: int) -> NDArray[np.integer]:
+def read_ones(payload: Buffer, room: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Ones among so many one-bit messages under each label.
+
+    Raises:
+        FrameError: `wrong-length`, or `count-out-of-range` if there are more than messages.
+    """
+    ones = _integers(payload, "<u8", len(room))
+    if (ones > room.astype(np.uint64)).any():
+        raise FrameError("count-out-of-range", "more ones than messages")
+    return ones.astype(np.int64)
+
+
+def _integers(payload: Buffer, dtype: str, size: int) -> NDArray[np.integer]:
     if len(payload) != size * np.dtype(dtype).itemsize:
         raise FrameError("wrong-length", f"{len(payload)} bytes for {size} integers")
     return np.frombuffer(payload, dtype)

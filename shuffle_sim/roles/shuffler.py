@@ -18,9 +18,18 @@ from shuffle_sim.roles.deployment import Broadcast, Deployment
 from shuffle_sim.roles.onion import BoxPool, bundle_bytes, read_bundle
 from shuffle_sim.roles.pools import MessagePool, pool_of
 from shuffle_sim.roles.records import ShuffleRecord
-from shuffle_sim.roles.reports import HONEST_KIND, read_reports
-from shuffle_sim.sampling.randomness import Role, stream
-from shuffle_sim.wire.frames import Frame, Kind, check_context, parse, split_frames
+from shuffle_sim.roles.reports import HONEST_KIND, read_reports, user_bytes
+from shuffle_sim.sampling.kernels import with_kernel
+from shuffle_sim.sampling.randomness import Role
+from shuffle_sim.wire.frames import (
+    Frame,
+    Kind,
+    check_context,
+    claimed_place,
+    parse,
+    prefix,
+    split_frames,
+)
 from shuffle_sim.wire.sealing import BOX_ID, Purpose
 
 
@@ -51,6 +60,7 @@ class Shuffler(Keyed):
         view, sent = self.view(broadcast, 0, len(released.chunks))
         return view, collected + released + sent
 
+    @with_kernel
     def collect(self, broadcast: bytes, batches: Iterable[bytes]) -> tuple[Any, ...]:
         """Take reports of users, and send every message to a uniformly random shard.
 
@@ -68,11 +78,9 @@ class Shuffler(Keyed):
         if shards == 1:
             return b"", replace(record, shares=Counter({0: arrived.size - before}))
         place = self._shard << 16 | now.parts
-        rng = stream(
-            self._deployment.entropy, now.context.round, Role.ROUTER, self._shard << 32 | now.parts
-        )
+        rng = self._deployment.stream(now.context.round, Role.ROUTER, self._shard << 32 | now.parts)
         arrived.cut(arrived.shares(shards, rng), rng)
-        chunks = [arrived.chunk(target, rng) for target in range(shards)]
+        chunks = [arrived.routed(target, rng) for target in range(shards)]
         now.pool.take(chunks[self._shard])
         frames = [
             self._closed(
@@ -92,6 +100,7 @@ class Shuffler(Keyed):
             record, shares=shares, routed=routed, bytes_routed=sum(map(len, frames))
         )
 
+    @with_kernel
     def accept(self, broadcast: bytes, frames: Iterable[bytes]) -> None:
         """Take the messages that other shards sent here.
 
@@ -140,11 +149,12 @@ class Shuffler(Keyed):
         now.accepted = collected.accepted
         now.pool.cut(
             now.pool.view(),
-            stream(self._deployment.entropy, now.context.round, Role.SHUFFLER, self._shard << 32),
+            self._deployment.stream(now.context.round, Role.SHUFFLER, self._shard << 32),
         )
         self._released = now.context.round
         return ShuffleRecord(chunks=tuple(now.pool.chunk_sizes))
 
+    @with_kernel
     def view(self, broadcast: bytes, start: int, stop: int) -> tuple[bytes, ShuffleRecord]:
         """Frames start, ..., stop - 1 of this shard's part of the view.
 
@@ -156,21 +166,15 @@ class Shuffler(Keyed):
         now = self._round
         if now is None or self._released != now.context.round or now.broadcast != broadcast:
             raise RoundAbortedError("no view of a round that is not released")
-        frames = []
+        frames = list[bytes]()
         for index in range(start, stop):
             place = self._shard << 32 | index + 1
             chunk = now.pool.chunk(
-                index, stream(self._deployment.entropy, now.context.round, Role.SHUFFLER, place)
+                index, self._deployment.stream(now.context.round, Role.SHUFFLER, place)
             )
-            frames.append(
-                Frame(
-                    self._deployment.view_kind,
-                    now.context,
-                    self._shard << 16 | index,
-                    now.accepted,
-                    chunk,
-                ).tobytes()
-            )
+            name = self._shard << 16 | index
+            kind, size = self._deployment.view_kind, len(chunk)
+            frames += [prefix(kind, now.context, name, now.accepted, size), chunk]
         view = self._closed(b"".join(frames), Purpose.VIEW, self._directory.analyzer)
         return view, ShuffleRecord(bytes_out=len(view))
 
@@ -246,6 +250,9 @@ class _Inbox:
         )
         each = bundle_bytes(self._randomizer) if onion else self._randomizer.report_bytes
         self._longest = each + PACKET_MARGIN
+        block = 1 if deployment.fidelity == "aggregate" or onion else deployment.block_size
+        honest = each if onion else user_bytes(deployment.fidelity, self._randomizer)
+        self._largest = block * honest + self._longest + 2 * PACKET_MARGIN  # a frame, in its seals
         self._boxes: set[bytes] = set()
         self._seen: set[int] = set()
         self._taken: Counter[int] = Counter()
@@ -255,14 +262,19 @@ class _Inbox:
         """Put the reports of these batches on the pool."""
         before, singles, received = self._taken.total(), len(self._senders), 0
         dropped: Counter[str] = Counter()
+        frames: list[memoryview] = []
         for batch in batches:
             received += len(batch)
             try:
                 for data in split_frames(batch):
-                    self._take_frame(data, pool, dropped)
+                    frames.append(data)
             # where a length is broken, the rest of the batch cannot be told apart any more
             except FrameError as error:
                 dropped[error.reason] += 1
+        # By block, whoever hosts it: a round that is taken again from other workers must give the
+        # same view. The same messages in two orders would tell which of them belong together.
+        for data in sorted(frames, key=self._block):
+            self._take_frame(data, pool, dropped)
         return ShuffleRecord(
             accepted=self._taken.total() - before,
             singles=len(self._senders) - singles,
@@ -273,6 +285,8 @@ class _Inbox:
     def _take_frame(self, data: memoryview, pool: MessagePool, dropped: Counter[str]) -> None:
         claimed = None  # a frame too broken to say how many reports it carries counts for one
         try:
+            if len(data) > self._largest:  # before it is copied
+                raise FrameError("oversized", f"{len(data):,} bytes, at most {self._largest:,}")
             frame = parse(data)
             if frame.kind is Kind.PACKET and self._deployment.security != "transport":
                 self._take_packet(frame, pool)
@@ -332,6 +346,10 @@ class _Inbox:
             (read_bundle if frame.kind is Kind.BUNDLE else read_reports)(frame, self._randomizer)
         )
         self._taken[block] += frame.reports
+
+    def _block(self, data: memoryview) -> int:
+        kind, index = claimed_place(data)
+        return index // self._deployment.block_size if kind == Kind.PACKET else index
 
     def _once(self, frame: Frame) -> Frame:
         """A frame out of its seals, if the box did not come before."""

@@ -7,20 +7,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffle_sim.arrays import Floats, Scaled, Values, dense
+from shuffle_sim.arrays import Floats, Scaled, Values, all_finite, dense
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import DataChangedError, FrameError, RoundAbortedError
 from shuffle_sim.protocol.adversary import AttackContext
 from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.protocol.task import Participation
 from shuffle_sim.roles.channel import Keyed
 from shuffle_sim.roles.corrupted import Corrupted, corrupted
 from shuffle_sim.roles.deployment import Broadcast, Deployment
 from shuffle_sim.roles.onion import bundles
 from shuffle_sim.roles.records import ShardRecord
 from shuffle_sim.roles.reports import HONEST_KIND, count_type
-from shuffle_sim.sampling.kernels import expect, using
-from shuffle_sim.sampling.randomness import Role, stream
+from shuffle_sim.sampling.kernels import expect, fortran, using
+from shuffle_sim.sampling.randomness import Role
 from shuffle_sim.wire.frames import Context, Frame, Kind, parse, prefix, split_frames
 from shuffle_sim.wire.messages import Messages
 from shuffle_sim.wire.sealing import Purpose, Sealer
@@ -50,17 +51,18 @@ class UserShard(Keyed):
         self._population = population
         self._hosted = tuple(blocks)
         self._answered: Context | None = None
+        self._participation = Participation()
+        self._read_once: set[int] = set()
         self._resident: dict[int, list[_Chunk]] = {}
+        self._kept: list[_Chunk] = []
         self._contents = (
             {block: population.content(*self._span(block)) for block in self._hosted}
             if contents is None
             else {block: contents[block] for block in self._hosted}
         )
-        if population.resident:
-            self._keep()
         for broadcast in asked:
             if deployment.adversary is None:
-                self._answered = deployment.opened(broadcast).context
+                self._take_part(deployment.opened(broadcast))
             else:
                 for block in self._hosted:
                     self._answer(broadcast, range(block, block + 1))
@@ -101,7 +103,7 @@ class UserShard(Keyed):
             raise RoundAbortedError(
                 f"round {context.round} comes after round {self._answered.round} was answered"
             )
-        self._answered = context
+        self._take_part(asked)
         frames: list[bytes] = []
         record = ShardRecord()
         with using(self._deployment.kernel):
@@ -112,6 +114,21 @@ class UserShard(Keyed):
                     frames += made
                     record += noted
         return b"".join(frames), record
+
+    def _take_part(self, asked: Broadcast) -> None:
+        """Count the round, if it is a new one.
+
+        Raises:
+            FrameError: `not-agreed`, where users have answered as often as was agreed.
+        """
+        if asked.context == self._answered:
+            return
+        agreed = self._deployment.agreed
+        if agreed is not None and self._participation.most(asked.cohort) >= agreed.participation:
+            most = f"a user in more rounds than {agreed.participation:,}"
+            raise FrameError("not-agreed", most)
+        self._participation.add(asked.cohort)
+        self._answered = asked.context
 
     def _bundled(self, frame: Frame, randomizer: Randomizer) -> bytes:
         """A frame's reports as each user sends them: bundles of messages, sealed to the shuffler.
@@ -157,30 +174,33 @@ class UserShard(Keyed):
         return block * size, min((block + 1) * size, self._deployment.protocol.users)
 
     def _chunks(self, block: int) -> Iterable["_Chunk"]:
-        """The block's rows in pieces that stay in the cache, columns contiguous."""
+        """The block's rows in pieces that stay in the cache, columns contiguous.
+
+        Rows in memory are copied when they are read again: many are read once only.
+        """
+        if block in self._read_once and block not in self._resident:
+            self._keep(block)
+        if self._population.resident:
+            self._read_once.add(block)
         return self._resident[block] if block in self._resident else self._read(block)
 
     def _read(self, block: int) -> Iterator["_Chunk"]:
         start, stop = self._span(block)
         step = chunk_rows(self._population.rows(start, start + 1))
         for first in range(start, stop, step):
-            yield (
-                first,
-                np.asfortranarray(
-                    self._population.rows(first, min(first + step, stop)), np.float64
-                ),
-                None,
-            )
+            yield first, fortran(self._population.rows(first, min(first + step, stop))), None
 
-    def _keep(self) -> None:
-        """Keep the chunks of all blocks, each with the one that is read after it."""
-        following = None
-        for block in reversed(self._hosted):
-            chunks: list[_Chunk] = []
-            for first, chunk in reversed(self._copied(block)):
-                chunks.append((first, chunk, following))
-                following = chunk
-            self._resident[block] = chunks[::-1]
+    def _keep(self, block: int) -> None:
+        """Keep the block's chunks, each with the one that is read after it."""
+        chunks = self._copied(block)
+        after = [chunk for _, chunk in chunks[1:]]
+        kept: list[_Chunk] = [
+            (*each, following) for each, following in zip(chunks, [*after, None], strict=True)
+        ]
+        if self._kept:
+            first, chunk, _ = self._kept[-1]
+            self._kept[-1] = first, chunk, chunks[0][1]
+        self._resident[block] = self._kept = kept
 
     def _copied(self, block: int) -> list[tuple[int, Floats]]:
         """The block's chunks, their columns in one piece of memory: numpy asks for large pages."""
@@ -204,7 +224,7 @@ class UserShard(Keyed):
         """
         deployment, context, cohort = self._deployment, broadcast.context, broadcast.cohort
         randomizer = broadcast.randomizer
-        rng = stream(deployment.entropy, context.round, Role.USERS, block)
+        rng = deployment.stream(context.round, Role.USERS, block)
         bad = self._corrupted(broadcast, block)
         honest: list[_Part] = []
         frames = bad.packets
@@ -307,8 +327,8 @@ def admitted(values: Values, randomizer: Randomizer) -> tuple[Values, int, int]:
             values = Scaled(np.asfortranarray(rows), np.where(finite, values.factors, 0.0))
     else:
         values = np.asarray(values, np.float64)
-        finite = np.asarray(np.isfinite(values.reshape(len(values), -1)).all(axis=1))
-        if not finite.all():
+        if not all_finite(values):
+            finite = np.asarray(np.isfinite(values.reshape(len(values), -1)).all(axis=1))
             nonfinite = int((~finite).sum())
             values = np.where(finite.reshape(-1, *[1] * (values.ndim - 1)), values, 0.0)
     return *randomizer.admit(values), nonfinite
@@ -345,5 +365,5 @@ def _honest_frame(
             counts.astype(count_type(randomizer), copy=False).tobytes() for _, counts in parts
         ]
     else:
-        pieces = [packed.tobytes() for _, packed in parts]
+        pieces = [packed.reshape(-1).data for _, packed in parts]
     return [prefix(HONEST_KIND[fidelity], context, block, users, sum(map(len, pieces))), *pieces]

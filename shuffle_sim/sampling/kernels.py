@@ -1,4 +1,4 @@
-"""The inner loops of the faster fidelities, in numpy or compiled with numba (extra `fast`).
+"""The inner loops of rounding, in numpy or compiled with numba (extra `fast`).
 
 Sums of stochastically rounded values: floor(s) plus a Bernoulli of its fraction, s >= 0. Only 16
 random bits decide a value: with q = floor(2^16 s), phi the rest and r a random 16-bit integer, the
@@ -8,12 +8,12 @@ not. Both implementations have one law; their random bits differ, so a run names
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import lru_cache
+from functools import lru_cache, wraps
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from shuffle_sim.errors import ParameterError
 
 KERNELS = ("numpy", "compiled")
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 _BITS = 16
 _LOW = (1 << _BITS) - 1
 MAX_STEPS = (1 << (31 - _BITS)) - 2
@@ -65,6 +66,17 @@ def using(kernel: str) -> Iterator[None]:
         _compiled.reset(token)
 
 
+def with_kernel(method: _Method) -> _Method:
+    """A role's method, run with the kernel of its deployment."""
+
+    @wraps(method)
+    def run(role: Any, *given: Any) -> Any:
+        with using(role._deployment.kernel):
+            return method(role, *given)
+
+    return cast(_Method, run)
+
+
 def compiling() -> bool:
     """Whether the compiled kernel is in use."""
     return _compiled.get()
@@ -94,6 +106,37 @@ def margins_and_norms(rows: Floats, theta: Floats) -> tuple[Floats, Floats]:
         return margins, norms
     columns = rows.T
     return theta @ columns, np.einsum("ij,ij->j", columns, columns)
+
+
+def fortran(rows: NDArray[Any]) -> Floats:
+    """The rows as doubles in Fortran order: columns are contiguous."""
+    if compiling() and rows.ndim == 2 and rows.dtype == np.float64 and rows.flags.c_contiguous:
+        from shuffle_sim.sampling.compiled import columns_of
+
+        out = np.empty(rows.shape[::-1])
+        columns_of(rows, out)
+        return out.T
+    return np.asfortranarray(rows, np.float64)
+
+
+def ball_factors(rows: Floats, bound: float) -> tuple[Floats | None, int]:
+    """For every row (users, d) the factor, at most 1, that brings it into the l2 ball.
+
+    None if a squared norm is not finite. Also how many rows are longer than `bound`; by less than
+    rounding shows they have a factor, and do not count.
+    """
+    if compiling() and rows.flags.f_contiguous:
+        from shuffle_sim.sampling.compiled import ball_factors as compiled
+
+        factors = np.empty(len(rows))
+        long, finite = compiled(rows.T, bound, factors)
+        return factors if finite == len(rows) else None, int(long)
+    with np.errstate(over="ignore"):
+        squares = np.einsum("ij,ij->i", rows, rows)
+    if not np.isfinite(squares.max(initial=0.0)):
+        return None, 0
+    factors = bound / np.sqrt(np.maximum(squares, bound * bound))
+    return factors, int(np.count_nonzero(squares > bound**2 * (1 + 1e-12)))
 
 
 def rounded_sum(
@@ -137,8 +180,12 @@ def _random(
     size: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], Floats]:
     """What a compiled rounding needs: a generator's state, room for words, uniforms for ties."""
-    state = rng.bit_generator.random_raw(64).reshape(4, 16)
-    return state, np.empty((64, 16), np.uint64), rng.random(64 + size // 16_384)
+    return *lanes(rng), rng.random(64 + size // 16_384)
+
+
+def lanes(rng: np.random.Generator) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """State of sixteen generators of a compiled kernel, and room for their words."""
+    return rng.bit_generator.random_raw(64).reshape(4, 16), np.empty((64, 16), np.uint64)
 
 
 class _Kept(threading.local):

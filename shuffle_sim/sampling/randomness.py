@@ -3,12 +3,18 @@
 Streams are the same on any number of workers.
 """
 
+import hashlib
 import secrets
+import struct
 from enum import IntEnum
 
 import numpy as np
 
 from shuffle_sim.errors import ParameterError, integer
+from shuffle_sim.sampling.chacha import ChaCha20
+
+GENERATORS = "sfc64", "chacha20"
+"""What draws: a quick statistical generator, or a cryptographic one."""
 
 
 class Role(IntEnum):
@@ -39,8 +45,28 @@ def entropy_of(seed: int | None) -> int:
         raise ParameterError("seed", seed, "None or an integer from 0 to 2^128 - 1") from error
 
 
-def stream(entropy: int, round_index: int, role: Role, index: int) -> np.random.Generator:
+def check_generator(generator: str, seed: int | None) -> str:
+    """A generator by name.
+
+    Raises:
+        ParameterError: an unknown one, or a seed for the cryptographic one.
+    """
+    if generator not in GENERATORS:
+        raise ParameterError("generator", generator, f"one of {', '.join(GENERATORS)}")
+    if generator != GENERATORS[0] and seed is not None:
+        allowed = f"{GENERATORS[0]} with a seed: a seeded run is not private, whatever draws"
+        raise ParameterError("generator", generator, allowed)
+    return generator
+
+
+def stream(
+    entropy: int, round_index: int, role: Role, index: int, generator: str = GENERATORS[0]
+) -> np.random.Generator:
     """The generator of one role in one round; nothing else ever uses the same key."""
+    if generator == "chacha20":
+        place = struct.pack(">QBQ", round_index, role, index)
+        key = hashlib.sha256(b"shuffle-sim chacha20" + entropy.to_bytes(16, "big") + place).digest()
+        return np.random.Generator(ChaCha20(key))  # type: ignore[arg-type]
     return np.random.Generator(
         np.random.SFC64(np.random.SeedSequence(entropy, spawn_key=(round_index, role, index)))
     )

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffle_sim.sampling.kernels import compiling, lanes
+
 Bits = NDArray[np.uint8]
 _LONG = 1 << 17  # messages from which moving them bucket by bucket pays
 
@@ -51,10 +53,8 @@ def permuted(parts: Sequence[NDArray[Any]], rng: np.random.Generator) -> NDArray
         return np.asarray(rng.permutation(np.concatenate(parts)))
     from shuffle_sim.sampling.compiled import draw_buckets, into_buckets, permute_buckets
 
-    state, words = (
-        rng.bit_generator.random_raw(64).reshape(4, 16),
-        np.empty((-(-size // 128), 16), np.uint64),
-    )
+    state, _ = lanes(rng)
+    words = np.empty((-(-size // 128), 16), np.uint64)
     bucket_of, ends = words.reshape(-1).view(np.uint8)[:size], np.zeros(256, np.int64)
     draw_buckets(state, words, bucket_of, ends)
     moved, places, start = np.empty(size, parts[0].dtype), np.concatenate([[0], ends[:-1]]), 0
@@ -97,17 +97,18 @@ def arrange(ones: int, size: int, rng: np.random.Generator) -> Bits:
     C, a string of independent equal bits is a uniform C-subset, and a uniform subset (superset) of
     that of the right size is uniform: the result is exact.
     """
-    words, share = (size + 63) // 64, ones / max(size, 1)
+    share, words = ones / max(size, 1), (size + 63) // 64
+    drawn = 0.02 if compiling() else 1.0  # a random word's time, over that of a 60th of a flip
     # More precision costs r random words per word; less costs a random flip per surplus bit (about
     # 60 words' time).
     precision = min(
-        range(1, 17), key=lambda r: r * words + 60 * size * abs(share - _nearest(share, r) / 2**r)
+        range(1, 17),
+        key=lambda r: drawn * r * words + 60 * size * abs(share - _nearest(share, r) / 2**r),
     )
-    bits = (
-        _dyadic(_nearest(share, precision), precision, words, rng)
-        .view(np.uint8)[: (size + 7) // 8]
-        .copy()
-    )
+    target = _nearest(share, precision), precision
+    if compiling() and size < 2**32:
+        return _arranged(ones, size, target, rng)
+    bits = _dyadic(*target, words, rng).view(np.uint8)[: (size + 7) // 8].copy()
     if size % 8:
         bits[-1] &= 0xFF << (8 - size % 8) & 0xFF
     surplus = int(np.bitwise_count(bits).sum(dtype=np.int64)) - ones
@@ -123,6 +124,26 @@ def arrange(ones: int, size: int, rng: np.random.Generator) -> Bits:
         chosen = hits[np.sort(first)[:missing]]
         np.bitwise_xor.at(bits, at[chosen], mask[chosen])
         missing -= chosen.size
+    return bits
+
+
+def _arranged(ones: int, size: int, target: tuple[int, int], rng: np.random.Generator) -> Bits:
+    """The same, compiled, from the dyadic probability `target`."""
+    from shuffle_sim.sampling.compiled_bits import count_ones, draw_bits, flip_bits
+
+    octets = (size + 7) // 8
+    if target[0] in (0, 1 << target[1]):
+        bits = np.full(octets, 0 if target[0] == 0 else 0xFF, np.uint8)
+        state, random = lanes(rng)
+    else:
+        state, random = lanes(rng)
+        words = np.empty((-(-octets // 128), 16), np.uint64)
+        draw_bits(*target, state, random, words)
+        bits = words.reshape(-1).view(np.uint8)[:octets]
+    if size % 8:
+        bits[-1] &= 0xFF << (8 - size % 8) & 0xFF
+    surplus = int(count_ones(bits)) - ones
+    flip_bits(bits, size, surplus > 0, abs(surplus), state, random)
     return bits
 
 

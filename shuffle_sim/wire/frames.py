@@ -187,6 +187,14 @@ def _shaped(data: bytes | memoryview) -> bool:
     )
 
 
+def claimed_place(data: memoryview) -> tuple[int, int]:
+    """The kind and the index that a frame claims, before it is parsed; anything where it is none.
+
+    Its fields have fixed places.
+    """
+    return int.from_bytes(data[6:7], "big"), int.from_bytes(data[45:49], "big")
+
+
 def check_context(frame: Frame, expected: Context) -> None:
     """Refuse a frame made for another run, round or set of parameters.
 

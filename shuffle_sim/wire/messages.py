@@ -6,7 +6,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffle_sim.arrays import Buffer
 from shuffle_sim.errors import FrameError, ParameterError, integer
+from shuffle_sim.sampling.bits import count_ones, field_sums, pack_ones
+from shuffle_sim.sampling.kernels import compiling
 
 _UNPACKED = 1 << 19  # messages unpacked to a byte each at a time: they stay in the cache
 
@@ -125,6 +128,8 @@ class Messages:
         `counts` has the shape (reports, labels).
         """
         labels = counts.shape[1]
+        if compiling():
+            return cls(Alphabet(labels), per_label, pack_ones(counts.T, per_label))
         # A table of the per_label + 1 possible labels' bits: one gather instead of a comparison per
         # bit.
         table = (np.arange(per_label) < np.arange(per_label + 1)[:, None]).astype(np.uint8)
@@ -139,7 +144,7 @@ class Messages:
 
     @classmethod
     def from_bytes(
-        cls, alphabet: Alphabet, per_label: int, payload: bytes, reports: int
+        cls, alphabet: Alphabet, per_label: int, payload: Buffer, reports: int
     ) -> "Messages":
         """Unpack reports from the wire.
 
@@ -183,9 +188,11 @@ class Messages:
         """Sum of the symbols under each label over the whole batch, shape (labels,)."""
         if self.alphabet.symbols > 2:
             return np.asarray(self.symbols.sum(axis=(0, 2), dtype=np.int64))
+        edges = self.alphabet.edges * self.per_label
+        if compiling():
+            return field_sums(self.packed, edges)
         # Ones before each label's first bit: those in the whole bytes before it, and those of its
         # byte that are not its own.
-        edges = self.alphabet.edges * self.per_label
         before = np.concatenate([[0], np.cumsum(_column_sums(np.bitwise_count(self.packed)))])[
             edges // 8
         ]
@@ -198,6 +205,8 @@ class Messages:
         """Sum of the symbols of each row, shape (reports,)."""
         if self.alphabet.symbols > 2:
             return np.asarray(self.symbols.sum(axis=(1, 2), dtype=np.int64))
+        if compiling():
+            return np.array([count_ones(row) for row in self.packed], np.int64)
         words = self.packed.shape[1] // 8 * 8
         whole = [
             np.bitwise_count(row[:words].view(np.uint64)).sum(dtype=np.int64) for row in self.packed

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -102,6 +103,31 @@ def test_what_takes_too_long_is_left_alone():
         within(5, lambda: 1 // 0)
 
 
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_process_that_leaves_keeps_its_exit_code_and_prints_and_runs_no_destructors(code):
+    script = f"""
+import atexit, ctypes, sys
+from actors.deadlines import leave_at_exit
+library = ctypes.CDLL(None)
+library.on_exit(library.abort, None)  # as C++ destructors that crash
+atexit.register(print, "Python's own are run")
+{{}}
+sys.exit({code})
+"""
+    ends = [
+        subprocess.run(
+            [sys.executable, "-c", script.format(leaving)],
+            capture_output=True,
+            text=True,
+            cwd=TESTS.parent,
+            check=False,
+        )
+        for leaving in ("leave_at_exit()", "")
+    ]
+    assert [each.stdout for each in ends] == ["Python's own are run\n"] * 2
+    assert [each.returncode for each in ends] == [code, -signal.SIGABRT]
+
+
 def test_a_stopped_process_is_seen():
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
     try:
@@ -130,3 +156,148 @@ def test_a_second_interrupt_wins_at_once():
     finally:
         signal.signal(signal.SIGINT, before)
     assert time.monotonic() - begun < 30
+
+
+# A second Ctrl-C while Ray starts
+
+STARTING = """
+import subprocess, sys, time, ray
+from actors.runtime import RayRuntime
+
+class Hanging(RayRuntime):
+    def _start(self):
+        # Part of a Ray, by its command, and something else that was started meanwhile.
+        sleeping = [sys.executable, "-c", "import time; time.sleep(999)"]
+        quiet = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        part = subprocess.Popen([*sleeping, ray.__file__], **quiet)
+        other = subprocess.Popen(sleeping, **quiet)
+        print(part.pid, other.pid, flush=True)
+        while True:  # where no signal is seen, as in C++
+            try:
+                time.sleep(999)
+            except BaseException:
+                pass
+
+Hanging()._connect()
+"""
+
+
+def test_a_second_interrupt_wins_while_ray_starts_and_the_first_waits():
+    child = subprocess.Popen(
+        [sys.executable, "-c", STARTING],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=TESTS.parent,
+    )
+    part, other = map(int, child.stdout.readline().split())
+    try:
+        child.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        assert child.poll() is None
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=60)
+        assert "KeyboardInterrupt" in err
+        assert soon_none(lambda: [part] if not stopped(part) else []) == []
+        assert not stopped(other)
+    finally:
+        child.kill()
+        for pid in (part, other):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+# References that are let go of while Ray ends
+
+ENDING = """
+import os
+from actors.runtime import RayRuntime, _Ending, ray
+
+host = RayRuntime()
+host._connect()
+first, second = ray.put(1), ray.put(2)
+worker = ray._private.worker.global_worker
+alone, worker.core_worker = worker.core_worker, _Ending(worker.core_worker)
+worker.core_worker.shutdown_driver()
+del first
+print("our stand-in", flush=True)
+worker.core_worker = alone
+del second
+print("Ray alone", flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.full
+def test_references_let_go_of_while_ray_ends_do_not_end_the_process():
+    """The cause of "core worker has already been shutdown", which Ray logs: shown, too."""
+    done = subprocess.run(
+        [sys.executable, "-c", ENDING],
+        capture_output=True,
+        text=True,
+        cwd=TESTS.parent,
+        timeout=300,
+        check=False,
+    )
+    assert (done.stdout, done.returncode != 0) == ("our stand-in\n", True), done.stderr
+
+
+# A node that is cut off
+
+CUT_OFF = """
+import os, signal, time
+import actors.runtime  # loopback, before Ray is imported
+from ray._private import ray_constants
+ray_constants.ENABLE_RAY_CLUSTER = False
+from ray.cluster_utils import Cluster
+import numpy as np
+from actors.deadlines import kill, tree
+from actors.runtime import RayRuntime, ray
+from protocols import VectorSum
+from shuffle_sim import run
+
+node = {"num_cpus": 1, "include_dashboard": False, "node_ip_address": "127.0.0.1"}
+node["object_store_memory"] = 100_000_000
+cluster = Cluster(initialize_head=True, head_node_args=node)
+both = [cluster.head_node, cluster.add_node(**node)]
+
+class CutOff(RayRuntime):
+    far = set()
+    def exchange(self, broadcast):
+        if not self.far:
+            roles = [*self._shards, *self._shufflers, self._analyzer]
+            where = ray.get([self._where[role] for role in roles])
+            mine = ray.get_runtime_context().get_node_id()
+            (far,) = [each for each in both if each.node_id != mine]
+            roots = [each.process.pid for each in far.all_processes["raylet"]]
+            self.roles = sum(name == far.node_id for _, name in where)
+            self.far = tree(roots) | {pid for pid, name in where if name == far.node_id}
+            for pid in self.far:
+                os.kill(pid, signal.SIGSTOP)
+            self.begun = time.monotonic()
+        return super().exchange(broadcast)
+
+protocol, rows = VectorSum(n=97, d=3, g=4, b=20), np.zeros((97, 3))
+host = CutOff(cluster.address)
+how = dict(seed=1, workers=2, block_size=10, round_timeout=12)
+result = run(protocol, rows, runtime=host, **how)
+print(host.roles, len(host._nodes), result.value.tobytes().hex(), flush=True)
+kill(host.far)
+cluster.shutdown()
+"""
+
+
+@pytest.mark.full
+def test_a_node_that_is_cut_off_is_left_and_the_bytes_are_the_same():
+    """Half of the roles live there; they are put back on the other node."""
+    done = subprocess.run(
+        [sys.executable, "-c", CUT_OFF],
+        capture_output=True,
+        text=True,
+        cwd=TESTS.parent,
+        timeout=300,
+        check=False,
+    )
+    value = run(PROTOCOL, ROWS, seed=1, block_size=10).value.tobytes().hex()
+    assert f"2 1 {value}" in done.stdout.splitlines(), done.stderr[-3000:]
+    assert "no answer for 12 s from" in done.stderr

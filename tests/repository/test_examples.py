@@ -93,6 +93,28 @@ def test_central_models_are_near_the_exact_one_and_newton_takes_few_passes(print
 
 
 @pytest.mark.full
+def test_excess_of_output_perturbation_has_the_slopes_of_its_bounds(printed):
+    """2,000 draws at each of seven n: slopes within 0.05, no mean 6 standard errors above."""
+    lines = printed("output_perturbation.py", "slopes", "--quick").splitlines()
+    found = [re.search(r"slope (-[\d.]+) \(theory (-[\d.]+)\)", line) for line in lines[::2]]
+    assert len(found) == 4
+    assert all(abs(float(each[1]) - float(each[2])) < 0.05 for each in found)
+    assert all(numbers(line)[0] < 6 for line in lines[1::2])
+
+
+@pytest.mark.full
+def test_the_membership_attack_refutes_what_is_printed(printed):
+    lines = printed("output_perturbation.py", "attack", "--quick").splitlines()
+    for line in lines[3:5]:  # 6,000 draws refute from epsilon 4 on
+        claimed = numbers(line)[0]
+        sixth, eighth, mended = map(float, re.findall(r"(?:printed|mended) ([\d.]+)", line))
+        assert mended <= claimed < sixth < eighth
+    real = [numbers(line)[-1] for line in lines[6:]]
+    assert real == sorted(real)
+    assert real[-1] > 10
+
+
+@pytest.mark.full
 def test_records_of_a_person_help_where_the_center_is_carried(printed):
     """Slopes over three decades in m, of 4 seeds: within 0.1 of -1 and of 0."""
     carried, fixed = printed("persons.py", "slopes", "--quick", "--seeds", "4").splitlines()

@@ -3,12 +3,14 @@
 Docs: theory, Output perturbation, "Certificates".
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from protocols.problems.domains import RealSpace
 from protocols.problems.objective import UNIT, Kinked, Objective
+from protocols.problems.saddle import Saddle
 from shuffle_sim.arrays import Floats
 
 WIDTHS = 10.0 ** -np.arange(0.0, 15.0)
@@ -35,7 +37,8 @@ def certify(objective: Objective, w: Floats, width: float | None = None) -> Cert
     """A certificate of `w` or of a point near it.
 
     Without kinks over R^d: ||g||/lambda. Over a set: w+ = Proj(w - eta g) and the residual
-    g(w+) - g(w) + (w - w+)/eta of it. With kinks: the gap of the smoothed problem's dual point.
+    g(w+) - g(w) + (w - w+)/eta of it. With kinks: the gap of the smoothed problem's dual point. Of
+    saddle problems: the gap with the opponent's answer, or that residual, whichever is less.
 
     Args:
         objective: strongly convex.
@@ -47,6 +50,17 @@ def certify(objective: Objective, w: Floats, width: float | None = None) -> Cert
         found = [objective.witness(w, float(each)) for each in widths]
         point, radius = min(found, key=lambda each: each[1])
         return Certificate(point, radius, "duality gap, row by row")
+    plain = _residual(objective, w)
+    if isinstance(objective, Saddle):
+        w = objective.domain.project(w)
+        radius = math.sqrt(2 * objective.gap(w, objective.worst(w)) / objective.strong_convexity)
+        if radius < plain.radius:
+            return Certificate(w, radius, "duality gap of the saddle problem")
+    return plain
+
+
+def _residual(objective: Objective, w: Floats) -> Certificate:
+    """Of a gradient, or of a projected step; without kinks."""
     ridge, gradient = objective.strong_convexity, objective.gradient(w)
     size, error = float(np.linalg.norm(gradient)), objective.rounding(w)
     if isinstance(objective.domain, RealSpace):

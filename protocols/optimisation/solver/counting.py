@@ -27,6 +27,9 @@ def counted(objective: ObjectiveT, tally: Tally) -> ObjectiveT:
     """The same objective; what is asked of it is added to the tally. Values are free."""
     twin = copy.copy(objective)
 
+    def watch(name: str, by: Callable[..., Any]) -> None:
+        setattr(twin, name, by)  # on the twin alone: classes are shared
+
     def count(name: str, cost: Callable[..., float], field: str = "passes") -> None:
         inner = getattr(objective, name, None)
         if inner is None:
@@ -36,14 +39,14 @@ def counted(objective: ObjectiveT, tally: Tally) -> ObjectiveT:
             setattr(tally, field, getattr(tally, field) + cost(*args, **kwargs))
             return inner(*args, **kwargs)
 
-        setattr(twin, name, asked)
+        watch(name, asked)
 
-    for name in ("gradient", "value_and_gradient"):
+    for name in ("gradient", "value_and_gradient", "slopes"):
         count(name, lambda *args, **kwargs: 1.0)
     count("witness", lambda w, width: 3.0)  # a dual point, and two that are refined
     count("row_gradients", lambda w, rows: len(rows) / objective.n)
     count("hessian", lambda w, stride=1: 1 / stride, "hessians")
     if isinstance(objective, Kinked):
         smoothed = objective.smoothed
-        setattr(twin, "smoothed", lambda width: counted(smoothed(width), tally))  # noqa: B010
+        watch("smoothed", lambda width: counted(smoothed(width), tally))
     return twin

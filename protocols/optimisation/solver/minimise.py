@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from protocols.optimisation.solver import first_order, second_order, stochastic
+from protocols.optimisation.solver import first_order, saddle, second_order, stochastic
 from protocols.optimisation.solver.certificate import Certificate, certify
 from protocols.optimisation.solver.counting import Tally, counted
 from protocols.optimisation.solver.outside import fitted
@@ -20,6 +20,7 @@ from shuffle_sim.errors import ParameterError, ShuffleSimError, positive
 Solver = Callable[[Objective, float, Floats, np.random.Generator], Floats]
 SOLVERS: dict[str, Solver] = {
     "agd": first_order.accelerated,
+    "extragradient": saddle.extragradient,
     "gd": first_order.descent,
     "katyusha": stochastic.katyusha,
     "lbfgs": second_order.lbfgs,

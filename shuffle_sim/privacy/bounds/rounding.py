@@ -19,7 +19,7 @@ from shuffle_sim.privacy.bounds.domination import NU
 from shuffle_sim.privacy.bounds.gaussian import delta_gdp, epsilon_gdp
 
 
-def delta_one_round(epsilon: float, sigma: float, g: int, d: int) -> float:
+def delta_one_round(epsilon: float, sigma: float, g: float, d: int) -> float:
     """delta of one round of a d-dimensional sum at `epsilon`, never below the truth.
 
     By joint convexity of the hockey-stick divergence, with h(s) = delta_GDP(epsilon; sqrt(s)/sigma)
@@ -28,7 +28,7 @@ def delta_one_round(epsilon: float, sigma: float, g: int, d: int) -> float:
     Args:
         epsilon: at least 0.
         sigma: of the dominating Gaussian, in units of one count (`domination.dominating_sigma`).
-        g: rounding steps over the range.
+        g: rounding steps over the range, or in the distance of neighbours that are nearer.
         d: coordinates; for d = 1 the shift is at most g exactly.
     """
     revealed = d * NU
@@ -66,7 +66,7 @@ def _grid(
         return s, np.log(delta_gdp(epsilon, np.sqrt(s) / sigma))
 
 
-Rounds = Sequence[tuple[float, int, int, int]]
+Rounds = Sequence[tuple[float, float, int, int]]
 """(sigma, g, d, count) of each kind of round over one user; d = 0 where nothing is rounded."""
 
 

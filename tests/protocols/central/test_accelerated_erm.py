@@ -95,7 +95,7 @@ def test_printed_samples_exceed_all_people():
 def test_what_it_cannot_have_is_refused():
     kinks = Problem(Hinge(), L2Ball(D, 1.0), records=50)
     for given, named in (
-        ({"problem": kinks}, "smooth"),
+        ({"problem": kinks, "smoothing": -1.0}, "smoothing"),
         ({"center": "median"}, "center"),
         ({"rounds": 3}, "rounds = 3"),
         ({"n": 50, "center": "carried"}, "n = 50"),
@@ -112,8 +112,36 @@ def test_what_it_cannot_have_is_refused():
         AcceleratedPhasedERM(
             problem=PROBLEM, n=2000, privacy=PRIVACY, phases=(made.phases[0], made.phases[0])
         )
+    with pytest.raises(ParameterError, match="smoothing = None"):
+        AcceleratedPhasedERM(problem=kinks, n=2000, privacy=PRIVACY, phases=made.phases)
     smooth = Problem(Logistic(), L2Ball(D, 1.0), records=50)
     assert AcceleratedPhasedERM.calibrated(n=2000, problem=smooth, privacy=PRIVACY).bound < 1
+
+
+@pytest.mark.full
+def test_kinks_are_smoothed_by_the_envelope_and_its_error_is_in_the_bound():
+    """Mean of 4 runs on fresh labels; the bound is on the expectation."""
+    problem = Problem(Hinge(), L2Ball(D, 1.0), records=50)
+    made = AcceleratedPhasedERM.calibrated(n=4000, problem=problem, privacy=PRIVACY, phases=1)
+    assert made.bound > 1 / (2 * made.smoothing)  # the envelope is L^2/(2 beta) below the loss
+    one = AcceleratedPhasedERM.calibrated(
+        n=4000, problem=problem, privacy=PRIVACY, phases=1, smoothing=made.smoothing * 16
+    )
+    assert one.smoothing == 16 * made.smoothing
+    assert made.bound <= one.bound
+    release = made.plan(made.init())
+    assert isinstance(release.statistic, CenteredMean)
+    assert release.statistic.query.smoothing == made.smoothing
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4000, 4, D))
+    x /= np.maximum(1.0, np.linalg.norm(x, axis=2, keepdims=True))
+    y = np.where(x[:, :, :1] > 0, 1.0, -1.0)
+    rows = np.concatenate([x, y], axis=2)
+    flat, best = rows.reshape(-1, D + 1), np.eye(D)[0]
+    results = [run(made, rows, seed=seed) for seed in range(4)]
+    assert all(result.privacy.epsilon <= 2.0 for result in results)
+    gaps = [problem.risk(each.value, flat) - problem.risk(best, flat) for each in results]
+    assert np.mean(gaps) < made.bound < 1
 
 
 def removal(n=60):

@@ -12,15 +12,18 @@ from protocols import (
     DeletionStability,
     Hinge,
     L2Ball,
+    Linear,
     Logistic,
     MeanEstimation,
     PhasedERM,
     PhasedSCO,
     Problem,
 )
-from protocols.central.deletion_stability import printed, stable_score
+from protocols.central import deletion_stability
+from protocols.central.deletion_stability import StableMinimiser, printed
 from protocols.central.extension_minimiser import ExtensionMinimiser
 from protocols.central.places import Place
+from protocols.central.stable_sets import certified_width, stable_score
 from protocols.optimisation.solver import minimise
 from protocols.problems.erm import erm
 from protocols.problems.extension import ExtendedERM, valid_records
@@ -66,6 +69,17 @@ def test_the_minimiser_is_that_of_the_definition_on_a_grid(center, gamma, size):
         mean = np.mean([on_a_grid(Logistic(), each, center, gamma, grid) for each in data], axis=0)
         objective = mean + grid**2 / 2
         assert found[0] == pytest.approx(grid[np.argmin(objective)], abs=3 * size / 1000 + 1e-4)
+
+
+@pytest.mark.parametrize("size", [1.0, 3.0])
+def test_a_steep_linear_loss_is_finite_over_a_ball_only(size):
+    """The sheet: h = -u on [-W, W], c = 0, gamma 0.5: the extension at 0 is -W/2. Over R it is
+    -infinity everywhere.
+    """
+    data = np.array([[[-1.0, 0.0]]])  # a linear loss with slope -1
+    flat = extended(data, [0.0], 0.5, Linear(), ridge=1e-3, radius=1e-3, size=size)
+    assert flat.value(np.zeros(1)) == pytest.approx(-size / 2, abs=1e-4)
+    assert flat.gradient(np.zeros(1))[0] == pytest.approx(-0.5, abs=1e-3)
 
 
 def test_where_every_slope_is_near_the_center_the_extension_changes_nothing():
@@ -204,6 +218,52 @@ def test_scores_and_outputs_of_neighbours_by_enumeration():
     assert attained == pytest.approx(2.0)  # 1.8 Lambda, a tenth less, would be caught
 
 
+def test_a_certificate_is_never_contradicted_by_enumeration_and_cannot_be_smaller():
+    """Mean estimation over a ball, whose minimiser is a projection; 8 persons, K = 1."""
+    rng, passed = np.random.default_rng(3), 0
+
+    def enumerated(points, width, size=1.0):
+        def f(remaining):
+            mean = points[list(remaining)].mean(axis=0) / 1.5  # ridge 1/2
+            return mean / max(1.0, float(np.linalg.norm(mean)) / size)
+
+        return f(range(8)), stable_score(8, 1, width, f)[0]
+
+    for at in range(30):
+        points = rng.normal(size=(8, 2)) * rng.choice([0.1, 1.0]) + 2 * (at % 2)  # on the border
+        theta, _ = enumerated(points, 1.0)
+        width = certified_width(theta - points, 1, 1.5)
+        assert enumerated(points, width * (1 + 1e-9))[1] == 0
+        passed += width < 1
+    assert passed > 5
+    apart = np.where(np.arange(8)[:, None] < 4, 0.3, -0.3) * np.array([[1.0, 0.0]])
+    width = certified_width(enumerated(apart, 1.0)[0] - apart, 1, 1.5)
+    assert enumerated(apart, width * (1 + 1e-9))[1] == 0
+    assert enumerated(apart, 0.9 * width)[1] > 0  # attained: a tenth less is contradicted
+    assert certified_width(np.zeros((3, 2)), 1, 1.0) == math.inf
+
+
+def test_where_the_certificate_holds_nothing_is_enumerated(monkeypatch):
+    asked = []
+
+    def counted(*given):
+        asked.append(given)
+        return stable_score(*given)
+
+    monkeypatch.setattr(deletion_stability, "stable_score", counted)
+    statistic = StableMinimiser(MeanEstimation(), Place.of(L2Ball(2, 1.0)), 0.5, 1, 0.5, 8)
+    near = 0.3 + 0.01 * np.random.default_rng(0).normal(size=(8, 4, 2))
+    score, *value = statistic(lambda part: part(near), 8)
+    assert (score, asked) == (0, [])
+    assert value == pytest.approx(near.reshape(-1, 2).mean(axis=0) / 1.5, abs=1e-5)
+    far = near.copy()
+    far[0] = 1e9  # counts as zeros, which is not near
+    assert statistic(lambda part: part(far), 8)[0] == 0
+    apart = np.concatenate([near[:4], -near[:4]])
+    assert dataclasses.replace(statistic, width=1e-3)(lambda part: part(apart), 8)[0] > 0
+    assert asked
+
+
 def _subsets(people):
     people = tuple(people)
     return [s for count in range(len(people) + 1) for s in combinations(people, count)]
@@ -234,6 +294,12 @@ def test_the_sheets_numbers():
     assert constants.stability == pytest.approx(1.75106e-3, rel=1e-5)
     assert constants.sigma == pytest.approx(5.08112, rel=1e-5)
     assert 2 / 10_000 / mu_of(1.0, 1e-6) == pytest.approx(8.449358e-4, rel=1e-6)  # plain
+
+
+def test_printed_noise_is_that_of_plain_output_perturbation_at_3_6e9_records():
+    """The sheet: below, the printed system has more noise than one that bounds nothing."""
+    constants = printed(Privacy(1.0, 1e-6), 10_000, 3_600_000_000, 1.0, 1.0, 1e-3)
+    assert constants.sigma == pytest.approx(2 / 10_000 / mu_of(1.0, 1e-6), rel=0.01)
 
 
 def test_printed_constants_are_refused_outside_the_theorem():

@@ -37,6 +37,7 @@ from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.planner import SumSpec
 
 CLASSIFIERS = [ShuffleLogisticRegression, ShuffleLinearSVC]
+KINDS = ("dense", "sparse")
 ESTIMATORS = [*CLASSIFIERS, ShuffleRegressor]
 
 
@@ -66,9 +67,11 @@ def data_for(estimator, n=400):
     "ignore::protocols.learning.estimators.ClippingWarning"
 )  # the checks' rows ignore the default bounds
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_scikit_learn_s_own_checks_pass_without_a_declared_exception(estimator):
+def test_scikit_learn_s_own_checks_pass_but_for_weights_that_repeat_rows(estimator):
     found = check_estimator(estimator(), on_fail=None, on_skip=None)
-    assert [each for each in found if each["status"] not in ("passed", "skipped")] == []
+    failed = {each["check_name"] for each in found if each["status"] not in ("passed", "skipped")}
+    # How many users there are is public: a weight of 2 is not a user more, 0 not one less.
+    assert failed <= {f"check_sample_weight_equivalence_on_{kind}_data" for kind in KINDS}
     assert len(found) > 50
     # What needs pandas or scikit-learn's array API switch is not looked at unless they are there;
     # all else is.

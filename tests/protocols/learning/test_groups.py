@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from protocols import ShuffleLinearSVC, ShuffleLogisticRegression, ShuffleRegressor
+from protocols import (
+    PrivateLogisticRegression,
+    ShuffleLinearSVC,
+    ShuffleLogisticRegression,
+    ShuffleRegressor,
+)
 from shuffle_sim import ParameterError
 from shuffle_sim.data.population import Unit
 
@@ -59,6 +64,8 @@ def test_bad_groups_are_refused_before_anything_is_drawn():
     ):
         with pytest.raises(ParameterError, match=allowed):
             ShuffleLogisticRegression(rounds=3).fit(X, y, groups=bad)
+    with pytest.raises(ParameterError, match=r"groups.*PhasedERM"):
+        PrivateLogisticRegression().fit(X, y, groups)  # a curator's: of records, with a pointer
     with pytest.raises(ParameterError, match="records = 0"):
         ShuffleLogisticRegression(rounds=3, records=0).fit(X, y, groups)
     with pytest.raises(ParameterError, match=r"protocol = 'sgd'.*user-level-gd"):

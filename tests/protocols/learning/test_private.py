@@ -32,10 +32,12 @@ def people(n=20_000, d=3, classes=2, seed=0):
     [
         PrivateLogisticRegression(),
         PrivateLogisticRegression(mechanism="gibbs", delta=1e-5),
+        PrivateLogisticRegression(mechanism="objective", ridge=1.0, solver="lbfgs"),
+        PrivateLogisticRegression(mechanism="objective", ridge=1.0, delta=1e-5),
         PrivateLinearSVC(),
-        PrivateRidge(),
+        PrivateRidge(solver=Ridge(), delta=1e-5),
     ],
-    ids=lambda each: f"{type(each).__name__}-{each.mechanism}",
+    ids=lambda each: f"{type(each).__name__}-{each.mechanism}-{each.delta:g}-{each.solver}",
 )
 def test_scikit_learn_s_own_checks_pass(estimator):
     with warnings.catch_warnings():
@@ -115,6 +117,10 @@ def test_privatize_takes_over_the_ridge_of_a_model(estimator, given, ridge):
         (lambda x, y: PrivateLogisticRegression(feature_bound=0).fit(x, y), "feature_bound"),
         (lambda x, y: PrivateLogisticRegression().fit(x, y, groups=y), "groups"),
         (lambda x, y: PrivateLinearSVC(mechanism="objective").fit(x, y), "loss"),
+        (
+            lambda x, y: PrivateLogisticRegression(mechanism="objective").fit(x, y + (x[:, 0] > 0)),
+            "classes",
+        ),
         (lambda x, y: PrivateRidge(mechanism="gibbs", delta=1e-5).fit(x, y), "loss"),
         (lambda x, y: PrivateRidge(target_bounds=(1.0, 0.0)).fit(x, y), "target_bounds"),
         (lambda x, y: privatize(Ridge(), epsilon=1.0, feature_bound=1.0), "target_bounds"),

@@ -6,6 +6,7 @@ control: a defect of 10 % or less that it must catch.
 
 import dataclasses
 import math
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -40,6 +41,8 @@ from shuffle_sim.attacks.inputs import LabelFlip
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import Unit
 from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.privacy.bounds.gaussian import delta_gdp, mu_of
+from shuffle_sim.privacy.mechanisms import Gaussian
 from shuffle_sim.protocol.adversary import Dropout
 from shuffle_sim.roles.users import admitted
 from shuffle_sim.wire.messages import Tally
@@ -132,34 +135,60 @@ def test_a_replaced_person_moves_each_sum_by_at_most_two_radii(kind):
 
 
 def exact_law(randomizer, values):
-    """The exact law of the tally of one coordinate, by convolution."""
-    law = np.ones(1)
-    for value in values:
-        law = np.convolve(law, randomizer.count_pmf(np.array([value]), 0))
-    return law
+    """The exact law of the tallies, an axis for each coordinate: they are rounded independently."""
+    laws = []
+    for label in range(values.shape[1]):
+        law = np.ones(1)
+        for value in values:
+            law = np.convolve(law, randomizer.count_pmf(value, label))
+        laws.append(law)
+    return reduce(np.multiply.outer, laws)
 
 
-def exact_delta(protocol, data, other, epsilon, unclipped=1.0):
-    """The exact delta of the views of all rounds at epsilon, in one dimension; both directions."""
+def exact_delta(protocol, data, other, epsilon, rare=1e-14):
+    """The exact delta of the views of all rounds at epsilon, in both directions.
+
+    Views rarer than `rare` are left out, so it is at most that much per view too small.
+    """
 
     def walk(state, p, q):
         spec = protocol.plan(state)
-        if spec is None or max(p, q) < 1e-14:
-            return np.array(
-                [max(0.0, p - math.exp(epsilon) * q), max(0.0, q - math.exp(epsilon) * p)]
-            )
         laws = []
         for rows in (data, other):
             values, _, _ = admitted(spec.query(rows[:, :, None]), spec.randomizer)
-            laws.append(exact_law(spec.randomizer, dense(values)[:, 0] * unclipped))
+            laws.append(exact_law(spec.randomizer, dense(values)))
+        here, there = p * laws[0], q * laws[1]
+        if state.round + 1 == protocol.rounds:
+            losses = here - math.exp(epsilon) * there, there - math.exp(epsilon) * here
+            return np.array([np.maximum(0.0, each).sum() for each in losses])
         found = np.zeros(2)
-        for ones, (a, b) in enumerate(zip(*laws, strict=True)):
-            if a + b > 0:
-                tally = Tally(np.array([ones]), len(data))
-                found += walk(protocol.update(state, spec.analyze(tally)), p * a, q * b)
+        for ones in zip(*np.nonzero(np.maximum(here, there) > rare), strict=True):
+            tally = Tally(np.array(ones), len(data))
+            found += walk(protocol.update(state, spec.analyze(tally)), here[ones], there[ones])
         return found
 
     return float(walk(protocol.init(), 1.0, 1.0).max())
+
+
+@pytest.mark.full
+def test_exact_views_with_a_tuned_spread_cost_no_more_than_is_accounted():
+    """The last coordinate says who is within the radius; it is in the view and in the event."""
+    problem = Problem(MeanEstimation(), L2Ball(1, 1.0), records=2)
+    length, centring = 2 * math.sqrt(2), Centring(limit=2.0, spread=0.5, contraction=0.2, drift=1.0)
+
+    def made(g, b):
+        mean = mean_of(3, 2, length, g, b)
+        return small(
+            n=3, problem=problem, mean=mean, centring=centring, rounds=2, eta=0.5, floor=0.1
+        )
+
+    protocol = made(1, 8)
+    event = protocol.plan(protocol.init()).event
+    accounted = ShuffleAccountant().compose(event, 2).get_delta(0.5)
+    data, other = (np.array([[end] * 2, [0.9] * 2, [-0.9] * 2]) for end in (1e9, -1e9))
+    assert 0.02 < exact_delta(protocol, data, other, 0.5, 1e-5) / accounted <= 1
+    loud = exact_delta(made(2, 1), data, other, 0.5, 1e-5)
+    assert loud / accounted > 1  # less noise than the event states is seen
 
 
 @pytest.mark.full
@@ -260,6 +289,26 @@ def test_a_run_spends_what_was_asked_for_on_persons(kind):
     again = run(Baseline(protocol, "central"), points(300, 2), seed=1)
     assert again.privacy.epsilon <= 4.0
     assert again.unit is Unit.PERSON
+
+
+def test_clipping_at_l_has_the_noise_of_item_level_privacy_with_groups():
+    """Groups of m at mu/m are at mu exactly: a record's sensitivity is m times smaller, its noise
+    multiplier m times larger. A center makes another mechanism of it.
+    """
+    n, m, rounds, L = 200, 20, 6, PROBLEM.lipschitz
+    mu = mu_of(PRIVACY.epsilon, PRIVACY.delta)
+    item = 2 * L / (n * m) * math.sqrt(rounds) / (mu / m)  # of one round
+    fixed = small(centring=Centring.fixed(L))
+    for protocol, same in ((fixed, True), (small(), False)):
+        twin = Baseline(protocol, "central")
+        state = twin.init()
+        for _ in range(5):
+            state = twin.update(state, np.full(D, 0.1))
+        release = twin.plan(state)
+        assert isinstance(release.mechanism, Gaussian)
+        noise = release.sensitivity.value * release.mechanism.noise_multiplier
+        assert (noise == pytest.approx(item, rel=1e-9)) == same
+    assert delta_gdp(1.0, m * (mu / m)) == pytest.approx(1e-6, rel=1e-6)
 
 
 def test_the_central_twin_draws_noise_for_each_rounds_own_radius():
@@ -421,6 +470,22 @@ def test_what_is_not_of_persons_is_refused_before_anything_is_drawn():
     turned = CarryVectorSum(n=200, d=D, g=4.0, b=4, norm_bound=PROBLEM.lipschitz, rotation=1)
     with pytest.raises(ParameterError, match="rotation"):
         small(mean=NoisyMean(turned))
+
+
+def test_bounds_say_what_they_assume():
+    """A center assumes i.i.d. records; persons who answer again, more; privacy nothing."""
+    carried = Centring(limit=2.0, spread=0.4)
+    alone = Centring.fixed(PROBLEM.lipschitz)
+    assert "as stable as plain descent" in small(centring=carried).assumes
+    assert small(centring=alone).assumes == ""
+    assert Baseline(small(centring=carried), "central").assumes == small(centring=carried).assumes
+    problem = dataclasses.replace(PROBLEM, records=100)
+    batches = UserLevelACSA.calibrated(n=600, problem=problem, privacy=PRIVACY, batch=100)
+    assert "over the persons asked" not in batches.assumes
+    everybody = UserLevelACSA.calibrated(n=600, problem=problem, privacy=PRIVACY, rounds=8)
+    assert "over the persons asked" in everybody.assumes
+    phases = Phased(n=200, phases=[small(n=100, mean=mean_of(100, D, 2.0, 4, 3))] * 2)
+    assert phases.assumes == small().assumes
 
 
 def test_the_query_takes_its_center_away_and_nothing_else():

@@ -88,6 +88,8 @@ def test_a_comparison_shows_records_beside_persons(visits):
     assert rows["shuffle-gd"]["unit"] == rows["shuffle-gd"]["privacy"]["unit"] == "record"
     assert rows["central (person)"]["privacy"]["unit"] == "person"
     assert "user-level-gd" not in rows
+    assert rows["dp-fedsgd (person)"]["privacy"]["unit"] == "person"
+    assert "linear-time-phased-sgd, plain (person)" in rows
 
 
 def test_bad_persons_are_refused_by_name(visits, tmp_path):
@@ -107,3 +109,24 @@ def test_bad_persons_are_refused_by_name(visits, tmp_path):
     gap.write_text("patient,dose\na,1\n,2\nb,3\n")
     missing = refused("sum", "--file", gap, "--bounds", "0:4", "--person", "patient")
     assert "row 2" in missing
+
+
+@pytest.mark.full
+def test_a_bound_says_what_it_assumes_of_persons(tmp_path):
+    """With a center the bound rests on i.i.d. records; without one it does not."""
+    rng = np.random.default_rng(1)
+    dose = np.clip(rng.normal(size=(1500, 3)), -4, 4)
+    lines = [
+        f"p{person},{value:.3f},{'yes' if value > 0 else 'no'}"
+        for person, row in enumerate(dose)
+        for value in row
+    ]
+    path = tmp_path / "long.csv"
+    path.write_text("patient,dose,ill\n" + "\n".join(lines) + "\n")
+    words = ["train", "--file", path, "--label", "ill", "--person", "patient"]
+    words += ["--bounds", "dose=-4:4", "--rounds", 30, "--radius", 1, "--seed", 3]
+    many = " ".join(asked(*words, "--records", 20_000).split())
+    assert "proven only where records of a person are i.i.d." in many
+    assert "as stable as plain descent" in many
+    few = json.loads(asked(*words, "--records", 1, "--json"))["protocol"]
+    assert few["bound_assumes"] == ""

@@ -249,7 +249,6 @@ UNREADABLE = {
     "truncated npz": lambda f: truncated(as_npz(f)),
     "npz with a wrong bit": lambda f: wrong_bit(as_npz(f)),
     "ragged csv": lambda f: csv(f / "t.csv", "a,b\n1,2\n3\n"),
-    "one name twice": lambda f: csv(f / "t.csv", "a,a\n1,2\n"),
     "ragged npz": lambda f: npz(f / "t.npz", a=[1.0, 2.0], b=[1.0, 2.0, 3.0]),
     "object npz": lambda f: npz(f / "t.npz", a=np.array([1, None], object)),
     "scalar npz": lambda f: npz(f / "t.npz", a=1.0),

@@ -185,3 +185,24 @@ def test_edges():
     assert math.isinf(binomial.epsilon(10, 0.5, 11, 0.1))
     assert math.isinf(binomial.epsilon(10, 0.5, 1, 1e-4))  # 2^-10 of the mass is revealed
     assert binomial.delta(10, 0.5, 11, 3.0) == 1.0
+
+
+def test_a_quick_proof_of_too_little_noise_is_never_wrong_and_often_found():
+    """It spares the exact bound most of what a search looks at; power: a proof from twice the
+    noise would be wrong.
+    """
+    rng, proven, refused, wrong = np.random.default_rng(5), 0, 0, 0
+    for _ in range(150):
+        m, p = int(rng.integers(2, 4000)), float(rng.choice([0.5, 0.1, 0.9]))
+        shift, delta = int(rng.integers(1, max(2, min(m, m // 20)))), 10.0 ** -rng.uniform(2, 12)
+        exact = binomial.epsilon(m, p, shift, delta)
+        wanted = min(exact, 20.0) * float(rng.choice([0.8, 0.999, 1.001, 1.2]))
+        found = wanted > 0 and binomial.exceeds(m, p, shift, wanted, delta)
+        assert not (found and exact <= wanted)
+        proven, refused = proven + found, refused + (wanted < exact)
+        half = max(1, m // 2)
+        wrong += (
+            shift <= half and wanted > exact and binomial.exceeds(half, p, shift, wanted, delta)
+        )
+    assert proven > refused / 2
+    assert wrong > 10

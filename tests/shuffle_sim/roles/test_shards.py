@@ -123,9 +123,13 @@ def test_one_wave_and_one_frame_are_the_ordinary_round():
 
 
 @pytest.mark.parametrize("fidelity", ["counts", "aggregate"])
-def test_shards_need_messages(fidelity):
-    with pytest.raises(ParameterError, match="shuffler_shards"):
-        run(PROTOCOL, ROWS, fidelity=fidelity, shuffler_shards=2)
+def test_shards_change_no_bit_where_no_messages_are_simulated(fidelity):
+    how = {"seed": 3, "fidelity": fidelity, "block_size": 4}
+    reference = run(PROTOCOL, ROWS, **how)
+    for shards in (2, 3):
+        result = run(PROTOCOL, ROWS, shuffler_shards=shards, **how)
+        assert result.value.tobytes() == reference.value.tobytes()
+        assert (result.reports, result.privacy) == (reference.reports, reference.privacy)
 
 
 @pytest.mark.parametrize("shards", [0, -1, 1.5, True, 5000])

@@ -54,18 +54,21 @@ def test_rounded_values_have_their_exact_law_one_by_one(kernel):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("fidelity", ["counts", "aggregate"])
+@pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])
 def test_numpy_and_compiled_have_one_law_in_a_run(ball, fidelity):
     rows, protocol = ball(64, 2), VectorSum(n=64, d=2, g=5, b=6)
 
     def tallies(kernel):
         runs = (
             run(protocol, rows, fidelity=fidelity, kernel=kernel, seed=s, block_size=64)
-            for s in range(2000)
+            for s in range(600)
         )
         return np.array([round((r.value[0] + 64) * 5 / 2 + 64 * 3 - 64 * 5 / 2) for r in runs])
 
-    check_same_law(tallies("numpy"), tallies("compiled"))
+    plain, quick = tallies("numpy"), tallies("compiled")
+    check_same_law(plain, quick)
+    with pytest.raises(LawError):  # power: three quarters of a standard deviation too much
+        check_same_law(plain, quick + 8)
 
 
 class Scripted:
@@ -182,3 +185,24 @@ def test_the_kernel_is_named_in_the_result_and_bad_names_are_refused(ball, monke
     assert kernels.available(None, math.inf) == "numpy"
     with pytest.raises(ParameterError, match="numba"):
         kernels.available("compiled", 1.0)
+
+
+@pytest.mark.parametrize("d", [1, 3, 10])
+def test_both_kernels_bring_rows_into_the_ball_alike(d):
+    rng = np.random.default_rng(d)
+    rows = np.asfortranarray(rng.normal(size=(1001, d)))
+    rows[0], rows[1], rows[2] = 0.0, 1e-170, 2.0 / math.sqrt(d)  # squares vanish; on the sphere
+    found = {}
+    for kernel in KERNELS:
+        with using(kernel):
+            factors, long = found[kernel] = kernels.ball_factors(rows, 2.0)
+            assert factors.max() == factors[0] == factors[1] == 1.0
+            norms = np.linalg.norm(rows * factors[:, None], axis=1)
+            assert norms.max() <= 2 * (1 + 1e-15)
+            assert long == np.count_nonzero(np.linalg.norm(rows, axis=1) > 2 * (1 + 1e-12))
+            assert np.array_equal(kernels.fortran(rows.copy("C")), rows)
+            for bad in (np.inf, np.nan, 1e200):
+                wrong = rows.copy("F")
+                wrong[700] = bad
+                assert kernels.ball_factors(wrong, 2.0)[0] is None
+    np.testing.assert_allclose(found["numpy"][0], found["compiled"][0], rtol=1e-14)

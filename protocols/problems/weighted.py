@@ -1,0 +1,90 @@
+"""Losses whose rows count by public or private weights, each within a public bound."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.problems.loss import ROUNDING, Loss, refuse_rows
+from shuffle_sim.arrays import Floats, Scaled, Values
+from shuffle_sim.errors import ParameterError, positive
+
+
+@dataclass(frozen=True)
+class Weighted(Loss):
+    """w l(theta; row) with 0 <= w <= bound; rows are those of l, then w.
+
+    Formal guarantee: a user's weight is a part of its row, and private with it. The gradient is at
+    most bound times as long as that of l, and the noise is for that. Nobody divides by the sum of
+    the weights: it is private.
+
+    Attributes:
+        loss: l.
+        bound: public; of the weights.
+    """
+
+    loss: Loss
+    bound: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check both."""
+        if not isinstance(self.loss, Loss) or isinstance(self.loss, Weighted):
+            raise ParameterError("loss", self.loss, "a Loss without weights")
+        positive("weight_bound", self.bound)
+
+    @property
+    def vocabulary(self) -> tuple[type, ...]:
+        """This one, and l's."""
+        return (type(self), *self.loss.vocabulary)
+
+    def columns(self, d: int) -> int:
+        """Those of l, and the weight."""
+        return self.loss.columns(d) + 1
+
+    def values(self, theta: Floats, rows: Floats) -> Floats:
+        """Weighted."""
+        return rows[:, -1] * self.loss.values(theta, rows[:, :-1])
+
+    def gradients(self, theta: Floats, rows: Floats, smoothing: float | None = None) -> Values:
+        """Weighted; with `smoothing` beta those of w times the envelope of l for beta/bound.
+
+        That is beta-smooth and at most (bound L)^2/(2 beta) below w l, as an envelope would be.
+        """
+        inner = None if smoothing is None else smoothing / self.bound
+        found, weights = self.loss.gradients(theta, rows[:, :-1], inner), rows[:, -1]
+        if isinstance(found, Scaled):
+            return Scaled(found.rows, found.factors * weights, found.squared_norms)
+        return found * weights[:, None]
+
+    def lipschitz(self, radius: float) -> float:
+        """The bound times that of l."""
+        return self.bound * self.loss.lipschitz(radius)
+
+    def start_norm(self) -> float:
+        """The bound times that of l."""
+        return self.bound * self.loss.start_norm()
+
+    def smoothness(self) -> float | None:
+        """The bound times that of l."""
+        beta = self.loss.smoothness()
+        return None if beta is None else self.bound * beta
+
+    def pull(self) -> float:
+        """The bound times that of l."""
+        return self.bound * self.loss.pull()
+
+    def verify(self, radius: float) -> None:
+        """As l."""
+        self.loss.verify(radius)
+
+    def reach_norms(self, rows: Floats, radius: float) -> Floats:
+        """Weighted."""
+        return rows[:, -1] * self.loss.reach_norms(rows[:, :-1], radius)
+
+    def check(self, rows: NDArray[Any], d: int) -> None:
+        """As l, and weights from 0 to the bound."""
+        self.loss.check(rows[:, :-1], d)
+        weights = rows[:, -1]
+        bad = ~((weights >= 0) & (weights <= self.bound * ROUNDING))
+        refuse_rows(np.asarray(bad), f"weighted from 0 to {self.bound:g} (last column)")

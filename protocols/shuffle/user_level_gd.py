@@ -1,0 +1,123 @@
+"""Person-level gradient descent in the shuffle model, by carried-centre clipping."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from protocols.optimisation.acceleration import smoothing_for
+from protocols.optimisation.centring import with_drift
+from protocols.optimisation.choices import Choices
+from protocols.optimisation.setting import Setting
+from protocols.shuffle.sgd import AverageState
+from protocols.shuffle.user_level import Plan, UserLevel
+from shuffle_sim.arrays import Floats
+from shuffle_sim.errors import positive
+
+
+def _tail(steps: int) -> int:
+    """How many of the last iterates are averaged: half of them."""
+    return (steps + 1) // 2
+
+
+@dataclass(kw_only=True, eq=False)
+class UserLevelGD(UserLevel[AverageState]):
+    """Gradient descent over all persons in every round; the result averages the last iterates.
+
+    These are the last h = ceil(T/2). With rho the radii's root mean square and kappa^2 a round's
+    noise in the unit ball, the gap is R^2/(2 eta h) + (T/h) eta (kappa rho)^2/(2 (1 - eta beta)) on
+    the persons' own objective, plus T/h times the clip bias times the diameter, plus
+    L spread eta (T-1)/(n m) for generalising. The last term is an assumption (stability of descent
+    without clipping), and so is that records are i.i.d.
+
+    Attributes:
+        eta: the step.
+    """
+
+    takes = (
+        *("rounds", "eta", "smoothing", "center", "coarse", "recentring"),
+        *("deviations", "fail", "floor"),
+    )
+    """Rounds of interaction, the coarse ones included; the step; beta of the envelope; "carried" or
+    "fixed"; k0; k; u; the chance of more noise than planned; as of the attribute.
+    """
+
+    eta: float
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        super().__post_init__()
+        positive("eta", self.eta)
+
+    def begin(self, theta: Floats) -> AverageState:
+        """Nothing averaged yet."""
+        return AverageState(0, theta, np.zeros(self.problem.d))
+
+    def where(self, inner: AverageState) -> Floats:
+        """theta_t."""
+        return inner.theta
+
+    def advance(self, inner: AverageState, gradient: Floats) -> AverageState:
+        """Proj(theta_t - eta g_t); the last half is added up."""
+        after = self.problem.domain.project(inner.theta - self.eta * gradient)
+        done = inner.round + 1
+        late = done > self.steps - _tail(self.steps)
+        return AverageState(done, after, inner.total + after if late else inner.total)
+
+    def output(self, inner: AverageState) -> Floats:
+        """The average of the last half; before it, the last iterate."""
+        count = inner.round - (self.steps - _tail(self.steps))
+        return inner.total / count if count > 0 else inner.theta
+
+    @classmethod
+    def _planned(cls, setting: Setting, choices: Choices, case: Plan, noise: float) -> Plan:
+        """The step with the smallest bound."""
+        problem, centring, T = setting.problem, case.centring, case.steps
+        kinks, length, R = not problem.smooth, problem.objective_lipschitz, setting.distance
+        beta = problem.smoothness()
+        stable = 1 / max(problem.ridge, 1e-300) if kinks else 1 / max(beta, 1e-300)
+        scale = R / (length * math.sqrt(T))
+        etas = np.minimum(np.geomspace(1e-5, 1e5, 400) * scale, 0.95 * stable)
+        if choices["eta"] is not None:
+            etas = np.array([positive("eta", choices["eta"])])
+        drift = 1 / etas + problem.ridge if kinks else np.full(etas.size, beta)
+        smooth = etas * drift < 1
+        limit, kappa = centring.limit, math.sqrt(noise)
+        radius = np.full(etas.size, limit)
+        if centring.carried:
+            # sum |move|^2 <= 4 eta (L R + eta sum |noise|^2), where eta beta <= 1.
+            still = np.where(smooth, 2 * np.sqrt(etas * length * R / T), etas * length)
+            pushed = centring.contraction**centring.recentring * drift / (1 - centring.rate)
+            level = centring.spread / (1 - centring.contraction) + pushed * still
+            held = 1 - pushed * 2 * etas * kappa
+            start = centring.first() / math.sqrt(T * (1 - centring.rate**2))
+            found = np.where(held > 0, level / np.maximum(held, 1e-12), np.inf) + start
+            radius = np.minimum(limit, found)
+        loss = noise * radius**2
+        general = problem.lipschitz * problem.spread / math.sqrt(problem.records)
+        cost = etas * general * (T - 1) / case.batch
+        tail = _tail(T)
+        plain = etas * (length**2 + loss) / 2
+        if kinks:
+            plain = plain + etas * problem.lipschitz**2 / 2 * (tail / T)
+        descent = np.where(smooth, etas * loss / (2 * np.maximum(1 - etas * drift, 1e-12)), np.inf)
+        each = np.minimum(plain, descent) + case.bias * problem.domain.diameter
+        bounds = R**2 / (2 * etas * tail) + T / tail * each + cost
+        at = int(np.argmin(bounds))
+        made = with_drift(centring, float(drift[at]))
+        return dataclasses.replace(
+            case, bound=float(bounds[at]), centring=made, facts=(float(etas[at]),)
+        )
+
+    @classmethod
+    def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
+        """The step and the centring with the smallest bound for the noise really used."""
+        plan, mean = cls._prepared(setting, choices)
+        (best,) = plan.facts
+        eta = positive("eta", choices.choose("eta", best, f"smallest bound {plan.bound:.4g}"))
+        smoothing = smoothing_for(setting.problem, choices, 1 / eta, "1/eta")
+        own: dict[str, Any] = {"rounds": plan.rounds, "eta": eta, "smoothing": smoothing}
+        own |= {"bound": plan.bound, "centring": plan.centring, "floor": choices["floor"]}
+        return cls.made(setting, mean, choices, **own)

@@ -1,0 +1,97 @@
+"""What a run will cost, shown before it starts; above a public limit it asks."""
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import typer
+
+from shuffle_sim.cli.outcome import print_fact
+from shuffle_sim.cli.show import number, plural, size
+from shuffle_sim.errors import ParameterError
+from shuffle_sim.execution.forecast import Forecast
+from shuffle_sim.execution.setup import LITERAL_MESSAGES
+
+MAX_BITS, MAX_BYTES, MAX_SECONDS = 10**7, 10**10, 3600.0
+"""Of a user, of all hops, and of a run: more is not started unasked."""
+_RATES = {"literal": 2e7, "counts": 4e6, "aggregate": 1.5e7}
+"""Messages, or numbers where bits are not moved one by one, that one core deals with in a second.
+
+Measured on an Intel Xeon core; the estimate is meant to be right to a factor of 3."""
+_ROUND = 0.005  # seconds that a round takes beside
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What a run will cost.
+
+    Attributes:
+        rounds: of interaction.
+        bits_per_user: payload, over all rounds.
+        bytes: of all hops, if every message is sent.
+        seconds: about, on one core.
+        fidelity: that seconds are for.
+    """
+
+    rounds: int
+    bits_per_user: int
+    bytes: int
+    seconds: float
+    fidelity: str
+
+    @classmethod
+    def of(cls, found: Forecast, coordinates: int, fidelity: str | None) -> "Ahead":
+        """From a forecast of the communication."""
+        messages = found.asked * found.messages
+        if fidelity is None:
+            most = found.batch * found.messages
+            fidelity = "literal" if most <= LITERAL_MESSAGES else "aggregate"
+        work = messages if fidelity == "literal" else found.asked * coordinates
+        seconds = found.rounds * _ROUND + work / _RATES.get(fidelity, 1e6) + found.seconds
+        wire = sum(hop.wire for hop in found.hops)
+        return cls(found.rounds, found.user_payload_bits, wire, seconds, fidelity)
+
+    @property
+    def above(self) -> list[str]:
+        """Which limits it is above."""
+        found = []
+        if self.bits_per_user > MAX_BITS:
+            found.append(f"{self.bits_per_user:,} bits a user (limit {MAX_BITS:,})")
+        if self.bytes > MAX_BYTES and self.fidelity != "aggregate":
+            found.append(f"{size(self.bytes)} in all (limit {size(MAX_BYTES)})")
+        if self.seconds > MAX_SECONDS:
+            found.append(f"about {self.seconds:,.0f} s (limit {MAX_SECONDS:,.0f})")
+        return found
+
+    def __str__(self) -> str:
+        """For people."""
+        return (
+            f"{plural(self.rounds, 'round')}, {self.bits_per_user:,} bits a user, "
+            f"{size(self.bytes)} in all if each message is sent; about {number(self.seconds)} s "
+            f"({self.fidelity}, one core)"
+        )
+
+
+def announce(ahead: Ahead, fewer: Iterable[str], *, yes: bool, json: bool) -> None:
+    """Show what a run will cost; above a limit ask, or refuse where nobody can answer.
+
+    Args:
+        ahead: what it will cost.
+        fewer: ways to less, and their price; only looked at above a limit.
+        yes: whether the answer is known.
+        json: whether output is for machines.
+
+    Raises:
+        ParameterError: it is above a limit, and nobody said yes.
+    """
+    if not json:
+        print_fact("Ahead", str(ahead))
+    if yes or not ahead.above:
+        return
+    what = "; ".join(ahead.above)
+    ways = "; ".join(fewer)
+    allowed = f"given for {what}" + (f". For less: {ways}" if ways else "")
+    if json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise ParameterError("yes", yes, allowed)
+    if not typer.confirm(f"This run takes {what}. {ways}. Start it?"):
+        raise ParameterError("yes", yes, allowed)

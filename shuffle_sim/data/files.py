@@ -1,0 +1,378 @@
+"""The one door for bytes of files: limits on sizes, and errors that name the file.
+
+Nothing is taken on trust: what a file says of its size is held against the size it has, before
+memory is asked for. Tables, arrays and journals are read here and nowhere else; a test holds all
+other modules to that.
+"""
+
+import os
+import re
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffle_sim.errors import DataError, ParameterError
+
+LARGEST_TABLE = 1 << 32
+"""Bytes of a table in memory; larger data lie in files that shards read (`NpyFiles`)."""
+LARGEST_COLUMNS = 1 << 14
+"""Columns of a table."""
+_LARGEST_RATIO, _SMALL = 200, 1 << 28  # beyond both a packed array is a bomb
+_LARGEST_DIRECTORY = 1 << 22  # bytes of an archive's list of members
+_LARGEST_HEADER = 1 << 12  # bytes of the header of an .npy array
+_LARGEST_STRING, _LARGEST_LIST = 1 << 24, 1 << 20  # in the description of a Parquet file
+_END = struct.Struct("<4s4H2LH")  # the end of a zip archive
+_HEADER = re.compile(
+    rb"\{\s*'descr':\s*'([<>|=]?[a-zA-Z]\d*(?:\[\w+\])?)',\s*'fortran_order':\s*(True|False),"
+    rb"\s*'shape':\s*\(([\d, ]*)\),?\s*\}\s*"
+)
+
+
+def most_memory() -> int:
+    """Bytes that one table may take: LARGEST_TABLE, or half of the machine's memory if less."""
+    return min(LARGEST_TABLE, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
+
+
+@contextmanager
+def opened(path: Path, parameter: str = "file", most: int | None = None) -> Iterator[IO[bytes]]:
+    """A plain file for reading: no folder, pipe or device, and no longer than `most` bytes.
+
+    Raises:
+        ParameterError: it is none, or cannot be read.
+    """
+    try:
+        # A pipe would be waited for.
+        number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ParameterError(parameter, str(path), f"a file that can be read ({reason})") from error
+    status = os.fstat(number)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(number)
+        kind = "folder" if stat.S_ISDIR(status.st_mode) else "pipe or device"
+        raise ParameterError(parameter, str(path), f"a file, not a {kind}")
+    with os.fdopen(number, "rb") as stream:
+        if most is not None and status.st_size > most:
+            allowed = f"a file of at most {most:,} bytes; it has {status.st_size:,}"
+            raise ParameterError(parameter, str(path), allowed)
+        yield stream
+
+
+def read_whole(path: Path, parameter: str, most: int) -> bytes:
+    """All bytes of a file.
+
+    Raises:
+        ParameterError: it is no plain file, longer than `most` bytes, or cannot be read.
+    """
+    with opened(path, parameter, most) as stream:
+        try:
+            found = stream.read(most + 1)
+        except OSError as error:
+            allowed = f"a file that can be read ({error.strerror})"
+            raise ParameterError(parameter, str(path), allowed) from error
+    if len(found) > most:
+        raise ParameterError(parameter, str(path), f"a file of at most {most:,} bytes")
+    return found
+
+
+def check_name(parameter: str, path: str | Path) -> Path:
+    """A path that may name a file or folder.
+
+    Raises:
+        ParameterError: it is empty, has a zero byte, or a name too long for a disk.
+    """
+    text = os.fspath(path)
+    if not text or "\0" in text or any(len(os.fsencode(name)) > 255 for name in Path(text).parts):
+        raise ParameterError(parameter, text, "a name of 1 to 255 bytes")
+    return Path(text)
+
+
+class ArrayFile:
+    """What an .npy array says of itself, held against the bytes that it has.
+
+    Attributes:
+        dtype: of its elements; never of objects.
+        shape: of it.
+        start: where its elements begin.
+    """
+
+    def __init__(self, stream: IO[bytes], size: int) -> None:
+        """Read the header of an array of `size` bytes in all.
+
+        Raises:
+            ValueError: it is none, of objects, or not as long as it says.
+        """
+        head = stream.read(12)
+        wide = head[6:7] == b"\2"
+        if head[:6] != b"\x93NUMPY" or head[6:8] not in (b"\1\0", b"\2\0"):
+            raise ValueError("not an .npy array of version 1 or 2")
+        length = int.from_bytes(head[8:12] if wide else head[8:10], "little")
+        if length > _LARGEST_HEADER:
+            raise ValueError(f"a header of {length:,} bytes, at most {_LARGEST_HEADER:,}")
+        self.start = (12 if wide else 10) + length
+        header = head[self.start - length :] + stream.read(max(0, self.start - len(head)))
+        matched = _HEADER.fullmatch(header[:length])
+        if matched is None or len(header) < length:
+            raise ValueError("a header that is not that of plain numbers or names")
+        kind, self.fortran = matched[1].decode(), matched[2] == b"True"
+        try:
+            self.dtype = np.dtype(kind)
+            self.shape = tuple(int(each) for each in matched[3].split(b",") if each.strip())
+        except (TypeError, ValueError) as error:
+            raise ValueError("a header that is not that of plain numbers or names") from error
+        if self.dtype.kind not in "biufcSUMm" or not self.dtype.itemsize:
+            raise ValueError(f"elements of type {self.dtype}: numbers or names are needed")
+        if len(self.shape) > 32:
+            raise ValueError(f"{len(self.shape)} axes")
+        count = 1
+        for length in self.shape:
+            count *= length  # integers of any size
+        if count * self.dtype.itemsize != size - self.start:
+            told = f"{count:,} elements of {self.dtype}"
+            raise ValueError(f"{told} in {size - self.start:,} bytes")
+        self.count, self._rest = count, head[self.start :]
+
+    def read(self, stream: IO[bytes]) -> NDArray[Any]:
+        """All of it, from where the header ended.
+
+        Raises:
+            ValueError: it ends too early.
+        """
+        found = np.empty(self.count, self.dtype)
+        room, at = found.view(np.uint8) if self.count else np.empty(0, np.uint8), 0
+        while at < room.size:
+            part = self._rest or stream.read(min(1 << 20, room.size - at))
+            self._rest = b""
+            if not part:
+                raise ValueError("cut off")
+            part = part[: room.size - at]
+            room[at : at + len(part)] = np.frombuffer(part, np.uint8)
+            at += len(part)
+        return found.reshape(self.shape, order="F" if self.fortran else "C")
+
+
+def read_archive(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of an .npz file by name.
+
+    Raises:
+        ParameterError: it cannot be read.
+        ValueError: it is no such file, holds anything else, or is larger than what is allowed.
+    """
+    most = most_memory()
+    with opened(path, most=LARGEST_TABLE) as stream:
+        _check_directory(stream)
+        try:
+            with zipfile.ZipFile(stream) as archive:
+                return {
+                    info.filename.removesuffix(".npy"): _member(archive, info, most)
+                    for info in _members(archive, most)
+                }
+        except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError) as error:
+            raise ValueError(f"a broken archive ({error})") from error
+        except (RuntimeError, struct.error, OverflowError, IndexError, UnicodeError) as error:
+            raise ValueError(f"a broken archive ({error})") from error
+
+
+def _check_directory(stream: IO[bytes]) -> None:
+    """Refuse an archive whose list of members is long, before it is read."""
+    size = stream.seek(0, os.SEEK_END)
+    tail = min(size, _END.size + 20)
+    stream.seek(size - tail)
+    end = stream.read(tail)
+    if len(end) < _END.size or end[-_END.size :][:4] != b"PK\5\6":
+        raise ValueError("not an npz archive")  # numpy's have no comment
+    *_, members, length, _, comment = _END.unpack(end[-_END.size :])
+    if end[: -_END.size][:4] == b"PK\6\7" or members > LARGEST_COLUMNS or comment:
+        raise ValueError(f"more than {LARGEST_COLUMNS:,} arrays")
+    if length > _LARGEST_DIRECTORY:
+        raise ValueError(f"a list of arrays of {length:,} bytes")
+    stream.seek(0)
+
+
+def _members(archive: zipfile.ZipFile, most: int) -> list[zipfile.ZipInfo]:
+    """All members, none of which is anything but an array, and not too large together."""
+    found = archive.infolist()
+    if len(found) > LARGEST_COLUMNS:
+        raise ValueError(f"more than {LARGEST_COLUMNS:,} arrays")
+    for info in found:
+        if not info.filename.endswith(".npy"):
+            raise ValueError("holds files that are not arrays")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(f"array {info.filename!r:.80} is packed in a way that numpy has not")
+    if len({info.filename for info in found}) != len(found):
+        raise ValueError("two arrays of one name")
+    unpacked, packed = (
+        sum(getattr(info, name) for info in found) for name in ("file_size", "compress_size")
+    )
+    if unpacked > most:
+        raise ValueError(f"arrays of {unpacked:,} bytes, at most {most:,} fit")
+    if unpacked > max(_SMALL, _LARGEST_RATIO * packed):
+        raise ValueError(f"{unpacked:,} bytes packed into {packed:,}: a bomb")
+    return found
+
+
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, most: int) -> NDArray[Any]:
+    with archive.open(info) as stream:
+        try:
+            if info.file_size > 1032 * info.compress_size + 1024 or info.file_size > most:
+                raise ValueError("larger than what it is packed in can hold")
+            found = ArrayFile(stream, info.file_size).read(stream)
+            if stream.read(1):  # to the end, where its checksum is
+                raise ValueError("longer than it says")
+        except ValueError as error:
+            name = info.filename.removesuffix(".npy")
+            raise ValueError(f"array {name!r:.80} holds objects or is broken ({error})") from error
+    return found
+
+
+def read_csv(path: Path, *options: Any) -> Any:
+    """A CSV file as an Arrow table.
+
+    Args:
+        path: the file.
+        options: pyarrow's, of reading, parsing and converting.
+
+    Raises:
+        ParameterError: it cannot be read, or is larger than what is allowed.
+        ValueError: it is no such table.
+    """
+    from pyarrow import csv
+
+    with opened(path, most=most_memory()) as stream, _arrow():
+        return csv.read_csv(stream, *options)
+
+
+def read_parquet(path: Path) -> Any:
+    """A Parquet file as an Arrow table.
+
+    Raises:
+        ParameterError: it cannot be read, or is larger than what is allowed.
+        ValueError: it is no such table.
+    """
+    with parquet(path) as file, _arrow():
+        described = file.metadata
+        check_columns(described.num_columns)
+        cells, most = described.num_rows * max(1, described.num_columns), most_memory()
+        if described.num_rows < 0 or 8 * cells > most:
+            raise ValueError(f"{cells:,} cells, at most {most // 8:,} fit")
+        return file.read()
+
+
+@contextmanager
+def parquet(path: Path) -> Iterator[Any]:
+    """A Parquet file whose description was read.
+
+    Raises:
+        ParameterError: it cannot be read.
+        ValueError: it is none.
+    """
+    from pyarrow import parquet as format_
+
+    with opened(path) as stream, _arrow():
+        yield format_.ParquetFile(
+            stream,
+            thrift_string_size_limit=_LARGEST_STRING,
+            thrift_container_size_limit=_LARGEST_LIST,
+            page_checksum_verification=True,
+        )
+
+
+@contextmanager
+def _arrow() -> Iterator[None]:
+    """What pyarrow raises, as a ValueError of one line."""
+    import pyarrow
+
+    try:
+        yield
+    except ParameterError:
+        raise
+    except (pyarrow.ArrowException, OSError, KeyError, MemoryError, UnicodeError) as error:
+        line = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ValueError(line) from error
+
+
+def check_columns(columns: int) -> None:
+    """Refuse more than LARGEST_COLUMNS.
+
+    Raises:
+        ValueError: there are more.
+    """
+    if columns > LARGEST_COLUMNS:
+        raise ValueError(f"{columns:,} columns, at most {LARGEST_COLUMNS:,}")
+
+
+class Rows:
+    """The rows of an .npy file, which are read from it when they are asked for.
+
+    It is not mapped into memory: where such a file is cut, the process would end.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Read what the file says of itself.
+
+        Raises:
+            ParameterError: it is no whole .npy file.
+        """
+        self._path = path
+        with opened(path) as stream:
+            try:
+                self._file = ArrayFile(stream, os.fstat(stream.fileno()).st_size)
+            except ValueError as error:
+                raise ParameterError("file", str(path), f"a whole .npy file ({error})") from error
+        self.shape, self.dtype = self._file.shape, self._file.dtype
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """The rows start, ..., stop - 1.
+
+        Raises:
+            DataError: they are not there any more.
+        """
+        file, step = self._file, 1
+        for length in file.shape[1:]:
+            step *= length
+        try:
+            with opened(self._path) as stream:
+                if file.fortran and len(file.shape) > 1:
+                    found = np.empty((stop - start, step), file.dtype, order="F")
+                    for column in range(step):
+                        place = column * file.shape[0] + start
+                        self._into(stream, place, found[:, column])
+                    return found.reshape(stop - start, *file.shape[1:], order="F")
+                found = np.empty((stop - start) * step, file.dtype)
+                self._into(stream, start * step, found)
+                return found.reshape(stop - start, *file.shape[1:])
+        except (ParameterError, OSError) as error:
+            raise DataError(f"{self._path} cannot be read any more ({error})") from error
+
+    def _into(self, stream: IO[bytes], place: int, found: NDArray[Any]) -> None:
+        stream.seek(self._file.start + place * self._file.dtype.itemsize)
+        part = stream.read(found.nbytes)
+        if len(part) < found.nbytes:
+            raise DataError(f"{self._path} was cut: rows that it had are not there any more")
+        found[...] = np.frombuffer(part, self._file.dtype)
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """A file that only its owner reads, whole or not at all.
+
+    Raises:
+        OSError: the disk does not take it.
+    """
+    part = path.with_name(path.name + ".part")
+    with suppress(FileNotFoundError):
+        part.unlink()
+    number = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(number, "wb") as stream:
+            stream.write(content)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,80 @@
+"""Means and variances of columns from one private sum, with intervals that hold the noise.
+
+Each user sends u, its row scaled to [-1, 1], and for variances 2 u^2 - 1 beside it. What is
+estimated is about these users, clipped to the public bounds: clipping is a bias, not noise.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from shuffle_sim.arrays import Floats
+from shuffle_sim.data.tables import Table
+
+NORMAL_95 = 1.959963984540054
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """From low to high, in each column; at least 95 % of them hold what is estimated."""
+
+    low: Floats
+    high: Floats
+
+    @classmethod
+    def of(cls, values: Floats, standard_error: Floats, least: float = -np.inf) -> Self:
+        """Around unbiased values with normal noise, as sums over many users have."""
+        reach = NORMAL_95 * standard_error
+        return cls(np.maximum(values - reach, least), values + reach)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Variances of columns.
+
+    Attributes:
+        private: as estimated, 0 at least.
+        standard_error: of the noise, to second order.
+        interval: of 95 %.
+    """
+
+    private: Floats
+    standard_error: Floats
+    interval: Intervals
+
+
+def encoded(table: Table) -> Floats:
+    """(u, 2 u^2 - 1) of each row over sqrt(2 columns), (rows, 2 columns): in the unit ball."""
+    inside = _units(table)
+    both = np.concatenate([inside, 2 * inside**2 - 1], axis=1)
+    return np.asarray(both / np.sqrt(both.shape[1]))
+
+
+def released(
+    table: Table, sums: Floats, standard_error: float, count: int, *, variance: bool
+) -> tuple[Floats, Floats, Moments | None]:
+    """Means, their standard errors, and variances, from the private sum.
+
+    Args:
+        table: with one row for each user.
+        sums: of the scaled rows, or of the `encoded` ones.
+        standard_error: of each coordinate of the sum.
+        count: of reports.
+        variance: whether rows were `encoded`.
+    """
+    if not variance:
+        return table.means(sums, count), table.spread(standard_error, count), None
+    center, half = table.scale.center, table.scale.half
+    first, second = np.split(sums * np.sqrt(len(sums)) / count, 2)
+    error = standard_error * np.sqrt(len(sums)) / count
+    # The square of a noisy mean is too large by the variance of its noise.
+    spread = (1 + second) / 2 - first**2 + error**2
+    wide = np.sqrt((error / 2) ** 2 + (2 * np.abs(first) * error) ** 2 + 2 * error**4)
+    values, errors = half**2 * np.maximum(spread, 0.0), half**2 * wide
+    interval = Intervals.of(half**2 * spread, errors, 0.0)
+    return center + half * first, half * error, Moments(values, errors, interval)
+
+
+def _units(table: Table) -> Floats:
+    return table.scaled() * table.scale.norm

@@ -1,0 +1,138 @@
+"""How long a run will take on this machine, and with how many workers: measured before it.
+
+The first blocks of users answer the first round, to nobody: what they draw is thrown away, and its
+entropy is not the run's. Two sizes give seconds a round and seconds a user-round. Ray's own share
+is not measured, since that would take longer than many runs: it is stated here, with the
+measurement in docs/scaling.md.
+"""
+
+import secrets
+import time
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any
+
+from shuffle_sim.data.population import Population
+from shuffle_sim.protocol.base import Protocol
+from shuffle_sim.protocol.task import walked
+from shuffle_sim.roles import Analyzer, Deployment, Shuffler, UserShard
+from shuffle_sim.roles.analyzer import reader
+from shuffle_sim.sampling.kernels import using
+
+RAY_START, RAY_WORKER, RAY_ROUND = 3.0, 0.5, 0.004
+"""Seconds to start Ray, and each worker, and of a round beside its work."""
+EFFICIENCY = 0.85
+"""Of a worker beside others: they share the memory's bandwidth."""
+_BLOCKS = 4  # that are rehearsed, at most
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed:
+    """What a rehearsal took in this process.
+
+    Attributes:
+        each_round: seconds, however few users.
+        each_user: seconds a user-round.
+    """
+
+    each_round: float
+    each_user: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizePlan:
+    """How a run would best be hosted.
+
+    Attributes:
+        workers: how many.
+        placement: of their roles.
+        seconds: about what it takes, with the start of the runtime.
+        alone: about what it takes in this process.
+        cores: of the runtime.
+    """
+
+    workers: int
+    placement: str
+    seconds: float
+    alone: float
+    cores: int
+
+    def __str__(self) -> str:
+        """One line."""
+        hosted = f"{self.workers} worker{'s' * (self.workers > 1)}, roles {self.placement}"
+        return f"about {self.seconds:,.1f} s with {hosted}; {self.alone:,.1f} s in one process"
+
+
+def rehearsed(deployment: Deployment, population: Population) -> Speed:
+    """Time the first blocks of the first round; a first time is not counted."""
+    deployment = replace(deployment, entropy=secrets.randbits(128), adversary=None)
+    planned = Analyzer(deployment.of_analyzer).plan()
+    assert planned is not None
+    batch = deployment.block_batches(planned.broadcast)[0][:_BLOCKS]
+    users = UserShard(deployment, population, batch)
+    size = deployment.block_size
+    points = []
+    for blocks in (batch[:1], batch[:1], batch):
+        asked = sum(
+            high - low
+            for low, high in planned.cohort.within(blocks.start * size, blocks.stop * size)
+        )
+        start = time.perf_counter()
+        _round(deployment, planned.broadcast, users, blocks)
+        points.append((asked, time.perf_counter() - start))
+    (few, quick), (many, slow) = points[1:]
+    if many > few:
+        each = max(0.0, (slow - quick) / (many - few)) or slow / many
+        return Speed(each_round=max(0.0, quick - few * each), each_user=each)
+    return Speed(each_round=0.0, each_user=slow / many)
+
+
+def _round(deployment: Deployment, broadcast: bytes, users: UserShard, blocks: range) -> None:
+    """What these users, the shuffler and the analyzer do for them."""
+    frames, _ = users.answer(broadcast, blocks)
+    deployment = replace(deployment, shuffler_shards=1)
+    shuffler = Shuffler(deployment.of_shuffler)
+    *_, collected = shuffler.collect(broadcast, [frames])
+    minimum = deployment.opened(broadcast).minimum  # fewer than agreed are released to nobody
+    collected = replace(collected, accepted=max(collected.accepted, minimum))
+    released = shuffler.release(broadcast, [collected])
+    view, _ = shuffler.view(broadcast, 0, len(released.chunks))
+    with using(deployment.kernel):
+        reader(deployment, broadcast).receive(view)
+
+
+def size_plan(speed: Speed, protocol: Protocol[Any], cores: int, *, together: bool) -> SizePlan:
+    """The fastest number of workers.
+
+    Args:
+        speed: of one process.
+        protocol: whose rounds are walked through.
+        cores: of the runtime that hosts workers; 1: it is this process.
+        together: whether roles may be together.
+    """
+    asked = [spec.cohort.size for spec in walked(copy(protocol))]
+    alone = predicted(speed, asked, 1, hosted=False)
+    if cores == 1:
+        return SizePlan(workers=1, placement="apart", seconds=alone, alone=alone, cores=1)
+    most = min(cores, protocol.users, 1024)
+    if not together:  # the shuffler takes a core
+        workers = max(1, most - 1)
+        seconds = predicted(speed, asked, workers, hosted=True)
+        return SizePlan(
+            workers=workers, placement="apart", seconds=seconds, alone=alone, cores=cores
+        )
+    seconds, workers = min(
+        (predicted(speed, asked, many, hosted=True), many) for many in range(1, most + 1)
+    )
+    return SizePlan(
+        workers=workers, placement="together", seconds=seconds, alone=alone, cores=cores
+    )
+
+
+def predicted(speed: Speed, asked: list[int], workers: int, *, hosted: bool) -> float:
+    """Seconds of rounds of so many users each, roles together."""
+    efficiency = EFFICIENCY if workers > 1 else 1.0
+    work = len(asked) * speed.each_round + sum(asked) * speed.each_user / (workers * efficiency)
+    if not hosted:
+        return work
+    return RAY_START + RAY_WORKER * workers + RAY_ROUND * len(asked) + work

@@ -1,0 +1,238 @@
+"""Binomial noise on a public grid, by integers alone: event, mechanism and theorem.
+
+For those who do not trust floating point: the value is rounded at random to a grid, and the noise
+is the number of ones among random bits. The bound is that of the vector sum, for neighbours that
+are nearer than the whole range. Docs: theory, Vector sum, "Nearer neighbours".
+"""
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from shuffle_sim.arrays import Floats
+from shuffle_sim.errors import ParameterError, integer, real
+from shuffle_sim.privacy.bounds import binomial, gaussian
+from shuffle_sim.privacy.bounds.domination import MIN_VARIANCE, NU, dominating_sigma
+from shuffle_sim.privacy.bounds.rounding import (
+    delta_many_rounds,
+    delta_one_round,
+    epsilon_many_rounds,
+    mu_of_rounds,
+)
+from shuffle_sim.privacy.composition import least_epsilon
+from shuffle_sim.privacy.discrete import below
+from shuffle_sim.privacy.events import NonPrivateEvent, PrivacyEvent
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.mechanisms import Noise, Norm, checked
+from shuffle_sim.privacy.theorems import Releases, Theorem
+
+LEAST_STEPS = 64
+"""Grid steps in a sensitivity, at least: rounding then costs less than 0.2 % of the noise."""
+_LARGEST = 2**50  # trials
+_BLOCK = 1 << 24  # random bytes at a time
+
+
+@dataclass(frozen=True)
+class BinomialShiftEvent(PrivacyEvent):
+    """Vectors in grid steps, rounded at random, plus Bin(honest bits, p) in each coordinate.
+
+    Attributes:
+        honest: users whose noise is counted on; 1 for a curator.
+        bits: noise bits of each of them, per coordinate.
+        p: success probability of a noise bit.
+        shift: l2 distance of neighbours' vectors before rounding, in grid steps; a real number.
+        coordinates: d.
+    """
+
+    honest: int
+    bits: int
+    p: float
+    shift: float
+    coordinates: int
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        integer("honest", self.honest)
+        integer("b", self.bits)
+        integer("n b", self.trials, 1, 2**53)
+        real("p", self.p, 0.0, 0.5)
+        real("shift", self.shift, 0.0, 2.0**40)
+        integer("d", self.coordinates)
+
+    @property
+    def trials(self) -> int:
+        """Total trials m = honest b of the noise in each coordinate."""
+        return self.honest * self.bits
+
+    @property
+    def round(self) -> tuple[float, float, int, int]:
+        """(sigma, g, d, 1) as `bounds.rounding` takes it; sigma 0 where nothing is proven.
+
+        One coordinate counts as two, of which the other does not move: the better bound of one
+        coordinate is for data whose whole range is the shift.
+        """
+        sigma = 0.0
+        if binomial.variance(self.trials, self.p) >= MIN_VARIANCE:
+            sigma = dominating_sigma(self.trials, self.p, math.ceil(self.shift) + 1)
+        return sigma, self.shift, max(2, self.coordinates), 1
+
+    def with_honest(self, honest: int) -> PrivacyEvent:
+        """Never more than was counted on: what others send is post-processing."""
+        return replace(self, honest=min(honest, self.honest)) if honest else NonPrivateEvent()
+
+
+class BinomialShift(Theorem[BinomialShiftEvent]):
+    """Dominated by a Gaussian pair, with the bound of the rounding."""
+
+    event = BinomialShiftEvent
+    near_gaussian = True
+    source = (
+        "binomial-Gaussian domination for nearer neighbours "
+        "(docs: theory, Vector sum, Nearer neighbours)"
+    )
+    examples = (
+        BinomialShiftEvent(1, 320_000, 0.5, 64.0, 1),
+        BinomialShiftEvent(1000, 80, 0.5, 20.5, 3),
+    )
+
+    def epsilon(self, events: Releases[BinomialShiftEvent], delta: float) -> float:
+        """The least that is proven."""
+        if not delta:
+            return math.inf
+        rounds = self._rounds(events)
+        found = epsilon_many_rounds(delta, rounds)
+        if len(rounds) == 1 and rounds[0][3] == 1 and delta > self._revealed(events):
+            found = min(found, least_epsilon(lambda each: self.delta(events, each), delta))
+        return found
+
+    def delta(self, events: Releases[BinomialShiftEvent], epsilon: float) -> float:
+        """One round alone has the better bound."""
+        rounds = self._rounds(events)
+        if len(rounds) == 1 and rounds[0][3] == 1:
+            sigma, shift, d, _ = rounds[0]
+            return delta_one_round(epsilon, sigma, shift, d)
+        return delta_many_rounds(epsilon, rounds)
+
+    def gaussian(self, events: Releases[BinomialShiftEvent], share: float) -> tuple[float, float]:
+        """By the domination lemma; `share` goes to the tail of the roundings."""
+        mu = float(mu_of_rounds(self._rounds(events), share)) if share > 0 else math.inf
+        return mu, share + self._revealed(events)
+
+    @staticmethod
+    def _rounds(events: Releases[BinomialShiftEvent]) -> list[tuple[float, float, int, int]]:
+        return [(*event.round[:3], count) for event, count in events]
+
+    @staticmethod
+    def _revealed(events: Releases[BinomialShiftEvent]) -> float:
+        return NU * sum(event.round[2] * count for event, count in events)
+
+
+@dataclass(frozen=True)
+class GridBinomial(Noise):
+    """An array rounded at random to a public grid, plus centred binomial noise, all in integers.
+
+    The grid's step is sensitivity/steps. Quotients are exact fractions, roundings compare integers,
+    and the noise counts ones among random bits.
+
+    Attributes:
+        steps: grid steps in the sensitivity.
+        trials: m of the noise Bin(m, 1/2) in each coordinate.
+        coordinates: d.
+
+    Raises:
+        ParameterError: naming which is out of range.
+    """
+
+    norm: ClassVar[Norm] = "l2"
+    exact: ClassVar[bool] = True
+    steps: int
+    trials: int
+    coordinates: int
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        integer("steps", self.steps, 1, 2**30)
+        integer("trials", self.trials, 1, _LARGEST)
+        integer("coordinates", self.coordinates, 1, 10**6)
+
+    @classmethod
+    def calibrated(cls, privacy: Privacy, coordinates: int) -> Self:
+        """The least noise of one release, on a grid so fine that rounding costs little.
+
+        Raises:
+            ParameterError: delta below what the arithmetic can certify; at 0 take `GridLaplace`.
+        """
+        least = 10 * NU * max(2, coordinates)
+        if privacy.delta < least:
+            allowed = f"at least {least:g} for binomial noise; at 0 take GridLaplace"
+            raise ParameterError("delta", privacy.delta, allowed)
+        steps = max(LEAST_STEPS, math.ceil(10 * math.sqrt(coordinates)))
+
+        def enough(trials: int) -> bool:
+            sigma, shift, d, _ = cls(steps, trials, coordinates).event.round
+            return delta_one_round(privacy.epsilon, sigma, shift, d) <= privacy.delta
+
+        low = math.ceil((2 * steps * gaussian.sigma(privacy.epsilon, privacy.delta)) ** 2)
+        low, high = max(low, 4 * math.ceil(MIN_VARIANCE)), 2 * max(low, 4 * math.ceil(MIN_VARIANCE))
+        while not enough(high):
+            low, high = high, 2 * high
+            if high > _LARGEST:
+                allowed = "larger: so much noise cannot be counted"
+                raise ParameterError("epsilon", privacy.epsilon, allowed)
+        while high - low > max(1, high >> 11):
+            middle = (low + high) // 2
+            low, high = (low, middle) if enough(middle) else (middle, high)
+        return cls(steps, high, coordinates)
+
+    @property
+    def event(self) -> BinomialShiftEvent:
+        """Neighbours are `steps` apart."""
+        return BinomialShiftEvent(1, self.trials, 0.5, float(self.steps), self.coordinates)
+
+    def noise(self, rng: np.random.Generator, d: int) -> Floats:
+        """d multiples of half a step for sensitivity 1."""
+        self._check(d)
+        return np.array([each / 2 for each in self._drawn(rng)]) / self.steps
+
+    def spread(self, d: int) -> float:
+        """Root mean square of the norm for sensitivity 1, with the rounding at its worst."""
+        self._check(d)
+        return math.sqrt(d * (self.trials + 1)) / (2 * self.steps)
+
+    def sample(self, value: Any, sensitivity: float, rng: np.random.Generator) -> Floats:
+        """The rounded value plus noise, on the grid; to doubles only at the end."""
+        array = checked(value, sensitivity)
+        self._check(array.size)
+        step = Fraction(sensitivity) / self.steps
+        whole = [_rounded(Fraction(each) / step, rng) for each in array.ravel().tolist()]
+        moved = [2 * z + noise for z, noise in zip(whole, self._drawn(rng), strict=True)]
+        return np.array([float(each * step / 2) for each in moved]).reshape(array.shape)
+
+    def _drawn(self, rng: np.random.Generator) -> list[int]:
+        """2 Bin(trials, 1/2) - trials in each coordinate."""
+        return [2 * ones(rng, self.trials) - self.trials for _ in range(self.coordinates)]
+
+    def _check(self, d: int) -> None:
+        if d != self.coordinates:
+            raise ParameterError("d", d, f"{self.coordinates}, as the mechanism states")
+
+
+def ones(rng: np.random.Generator, trials: int) -> int:
+    """Bin(trials, 1/2): ones among so many random bits."""
+    whole, rest = divmod(trials, 8)
+    total = 0
+    while whole:
+        size = min(whole, _BLOCK)
+        total += int(np.bitwise_count(np.frombuffer(rng.bytes(size), np.uint8)).sum())
+        whole -= size
+    return total + (rng.bytes(1)[0] & ((1 << rest) - 1)).bit_count()
+
+
+def _rounded(value: Fraction, rng: np.random.Generator) -> int:
+    """The floor or the ceiling, with mean `value`."""
+    floor = value.numerator // value.denominator
+    part = value - floor
+    return floor + (below(rng, part.denominator) < part.numerator)

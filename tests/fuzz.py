@@ -1,0 +1,329 @@
+"""Mutates what comes from outside: frames, broadcasts, journals and files.
+
+    python -m tests.fuzz --mutations 1000000 --seed 1
+
+Nothing but errors of the simulator may come out, and memory may grow by 64 MiB at most. What breaks
+this is kept in tests/corpus/KIND, whose files are mutated, too, and read by the tests as they are.
+`--seeds` writes the honest files there anew.
+"""
+
+import argparse
+import hashlib
+import os
+import random
+import struct
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from protocols import VectorSum
+from shuffle_sim.data.population import InMemory, NpyFiles, ParquetFiles
+from shuffle_sim.data.tables import read
+from shuffle_sim.errors import ShuffleSimError
+from shuffle_sim.execution.checkpoint import FILE, Checkpoint, RunIdentity
+from shuffle_sim.execution.engine import _known, run
+from shuffle_sim.protocol.adversary import Coalition
+from shuffle_sim.protocol.task import task_of
+from shuffle_sim.roles import FIDELITIES, Analyzer, Deployment, Shuffler, UserShard
+from shuffle_sim.wire.frames import Context, parse, split_frames
+
+CORPUS = Path(__file__).parent / "corpus"
+GROWTH = 64 << 20
+SHARES = {
+    "frame": 0.5,
+    "broadcast": 0.25,
+    "journal": 0.1,
+    "npy": 0.06,
+    "npz": 0.05,
+    "csv": 0.02,
+    "parquet": 0.02,
+}
+"""Of all mutations: what is read most often is mutated most often."""
+PROTOCOL = VectorSum(n=48, d=3, g=4, b=9)
+TASK = bytes(range(16))
+ROWS = np.random.default_rng(0).normal(size=(48, 3)) / 4
+_SIZE = struct.Struct(">II")
+_NUMBERS = (0, 1, 2, 127, 128, 255, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**63, 2**64 - 1)
+
+
+def deployment(fidelity: str) -> Deployment:
+    """One round of a small sum, some of whose users send on their own."""
+    return Deployment(
+        protocol=PROTOCOL,
+        task=TASK,
+        entropy=7,
+        fidelity=fidelity,
+        block_size=16,
+        adversary=Coalition(0.3),
+        agreed=task_of(PROTOCOL),
+    )
+
+
+WORLDS = {each: deployment(each) for each in FIDELITIES}
+BROADCAST = Analyzer(WORLDS["literal"]).plan()
+assert BROADCAST is not None
+ASKED = BROADCAST.broadcast
+
+
+class Known(RunIdentity):
+    """A run whose marks are known: they are the slow part of opening a journal."""
+
+    marks = (("seed", "5"), ("protocol", "VectorSum"), ("software", "shuffle-sim"))
+
+
+CHARGE = ("broadcast", b"one"), ("cohort", b"all"), ("event", b""), ("content of the data", b"")
+IDENTITY = Known(values={}, settings={}, seed=5, task=TASK, entropy=7)
+
+
+def seeds() -> dict[str, list[bytes]]:
+    """What honest code makes, by kind."""
+    frames = []
+    for world in WORLDS.values():
+        batch, _ = UserShard(world, InMemory(ROWS), world.blocks()).answer(ASKED)
+        frames += [bytes(each) for each in split_frames(batch)][:8]
+    with tempfile.TemporaryDirectory() as folder:
+        return {"frame": frames, "broadcast": [ASKED], **_files(Path(folder))}
+
+
+def _files(folder: Path) -> dict[str, list[bytes]]:
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    table = pa.table({"a": ROWS[:, 0], "b": np.arange(48), "who": [f"p{i % 5}" for i in range(48)]})
+    np.save(folder / "rows.npy", ROWS)
+    np.save(folder / "turned.npy", np.asfortranarray(ROWS))
+    np.savez(folder / "stored.npz", a=ROWS[:, 0], b=np.arange(48))
+    np.savez_compressed(folder / "packed.npz", table=ROWS)
+    csv.write_csv(table, folder / "table.csv")
+    parquet.write_table(table, folder / "table.parquet", row_group_size=20)
+    run(PROTOCOL, ROWS, seed=5, checkpoint=folder / "run")
+    source = (folder / "run" / FILE).read_bytes()
+    with Checkpoint(folder / "known", IDENTITY) as journal:
+        journal.charge(CHARGE)
+    bodies = [*_bodies((folder / "known" / FILE).read_bytes()), _bodies(source)[2]]
+    found = {
+        kind: [path.read_bytes() for path in sorted(folder.glob(f"*.{kind}"))]
+        for kind in ("npy", "npz", "csv", "parquet")
+    }
+    return {"journal": [_chained(bodies)], **found}
+
+
+def _bodies(journal: bytes) -> list[bytes]:
+    """Of the records of a journal."""
+    found, at = [], 0
+    while at + 40 <= len(journal):
+        size, _ = _SIZE.unpack_from(journal, at)
+        found.append(journal[at + 40 : at + 40 + size])
+        at += 40 + size
+    return found
+
+
+def corpus() -> dict[str, list[bytes]]:
+    """The kept files by kind."""
+    return {
+        kind: [path.read_bytes() for path in sorted((CORPUS / kind).glob("*"))] for kind in SHARES
+    }
+
+
+# How bytes are changed
+
+
+def mutant(kind: str, known: list[bytes], rng: random.Random) -> bytes:
+    """One of the known, changed once or a few times; often so that its outer checks still hold."""
+    data = bytearray(rng.choice(known))
+    if kind == "journal" and rng.random() < 0.8:
+        bodies = _bodies(bytes(data))
+        at = rng.randrange(len(bodies)) if bodies else 0
+        bodies[at : at + 1] = [
+            bytes(_changed(bytearray(each), known, rng)) for each in bodies[at : at + 1]
+        ]
+        if rng.random() < 0.1:
+            bodies[at:at] = rng.choices(bodies, k=rng.randrange(3))
+        return _chained(bodies)
+    if kind in ("frame", "broadcast") and rng.random() < 0.5 and len(data) > 56:
+        # Inside the payload, with a header that fits it.
+        try:
+            frame = parse(bytes(data))
+        except ShuffleSimError:
+            return bytes(_changed(data, known, rng))
+        payload = bytes(_changed(bytearray(frame.payload), known, rng))
+        context = frame.context
+        if kind == "broadcast":
+            context = Context.of_broadcast(TASK, rng.choice((0, 0, 0, 1, 2**32 - 1)), payload)
+        return replace(frame, payload=payload, context=context).tobytes()
+    data = _changed(data, known, rng)
+    if kind in ("frame", "broadcast") and rng.random() < 0.7:
+        data[:4] = max(0, len(data) - 4).to_bytes(4, "big")
+    return bytes(data)
+
+
+def _chained(bodies: list[bytes]) -> bytes:
+    written, before = b"", b""
+    for body in bodies:
+        before = hashlib.sha256(before + body).digest()
+        written += _SIZE.pack(len(body), len(body) ^ 0xFFFFFFFF) + before + body
+    return written
+
+
+def _changed(data: bytearray, known: list[bytes], rng: random.Random) -> bytearray:
+    for _ in range(rng.choice((1, 1, 1, 2, 4))):
+        at = rng.randrange(len(data) + 1)
+        how = rng.randrange(9)
+        if how < 3 and at < len(data):
+            data[at] ^= 1 << rng.randrange(8)
+        elif how == 3:
+            data[at : at + 1] = bytes(
+                [rng.choice((0, 0x7F, 0x80, 0x90, 0x93, 0xC0, 0xC6, 0xDD, 0xFF))]
+            )
+        elif how == 4:
+            size = rng.choice((1, 2, 4, 8))
+            number = rng.choice(_NUMBERS) % 256**size
+            data[at : at + size] = number.to_bytes(size, rng.choice(("big", "little")))
+        elif how == 5:
+            del data[at : at + rng.choice((1, 2, 4, 16, 64))]
+        elif how == 6:
+            data[at:at] = rng.randbytes(rng.choice((1, 2, 8)))
+        elif how == 7:
+            other = rng.choice(known)
+            start = rng.randrange(len(other) + 1)
+            data[at:at] = other[start : start + rng.choice((4, 16, 64))]
+        else:
+            del data[at:]
+    return data
+
+
+# How they are read
+
+
+class Readers:
+    """One for each kind, which takes the bytes as the program would."""
+
+    def __init__(self, folder: Path) -> None:
+        """Files are written to a folder."""
+        self._folder = folder
+        self._journal = folder / "journal"
+        self._journal.mkdir(exist_ok=True)
+
+    def frame(self, data: bytes) -> None:
+        """By a shuffler at each fidelity."""
+        for world in WORLDS.values():
+            shuffler = Shuffler(world)
+            *_, record = shuffler.collect(ASKED, [data])
+            assert record.accepted + sum(record.dropped.values()) <= 48 + 1
+
+    def broadcast(self, data: bytes) -> None:
+        """By users."""
+        WORLDS["aggregate"].opened(data)
+
+    def journal(self, data: bytes) -> None:
+        """As a run that is resumed reads it."""
+        (self._journal / FILE).write_bytes(data)
+        with Checkpoint(self._journal, IDENTITY, resume=True) as journal:
+            outcome = journal.charge(CHARGE)
+            if outcome is not None:
+                _known(outcome, WORLDS["aggregate"], ASKED)
+
+    def npy(self, data: bytes) -> None:
+        """As shards read it."""
+        rows = NpyFiles([self._written(data, "npy")])
+        rows.rows(0, min(rows.users, 64))
+
+    def npz(self, data: bytes) -> None:
+        """As a table."""
+        read(self._written(data, "npz"), None, {}, (-9.0, 9.0))
+
+    def csv(self, data: bytes) -> None:
+        """As a table."""
+        read(self._written(data, "csv"), None, {}, (-9.0, 99.0), person="who")
+
+    def parquet(self, data: bytes) -> None:
+        """As a table, and as shards read it."""
+        path = self._written(data, "parquet")
+        try:
+            read(path, None, {}, (-9.0, 99.0), person="who")
+        except ShuffleSimError:
+            rows = ParquetFiles([path], ["a", "b"])
+            rows.rows(0, min(rows.users, 64))
+
+    def _written(self, data: bytes, kind: str) -> Path:
+        path = self._folder / f"file.{kind}"
+        path.write_bytes(data)
+        return path
+
+
+def outcome(take: Callable[[bytes], None], data: bytes) -> str:
+    """What came of it: taken, refused, or the foreign error's name."""
+    try:
+        take(data)
+    except ShuffleSimError:
+        return "refused"
+    except Exception as error:  # what is looked for
+        return f"FOREIGN {type(error).__name__}: {str(error)[:100]}"
+    return "taken"
+
+
+def memory() -> int:
+    """The most bytes that the process ever had in memory."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+def fuzz(mutations: int, seed: int, kinds: dict[str, float] = SHARES, *, keep: bool = False) -> Any:
+    """Mutate; what came of it by kind, and by how many bytes memory grew after a warm-up."""
+    rng, found = random.Random(seed), {kind: Counter[str]() for kind in kinds}
+    known = {kind: honest + corpus()[kind] for kind, honest in seeds().items() if kind in kinds}
+    shared = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder:
+        readers, first = Readers(Path(folder)), 0
+        for part in range(-1, 20):  # the first warms up
+            for kind, share in kinds.items():
+                take = getattr(readers, kind)
+                many = 200 if part < 0 else round(mutations * share / 20)
+                for _ in range(many):
+                    data = mutant(kind, known[kind], rng)
+                    came = outcome(take, data)
+                    if part >= 0:
+                        found[kind][came] += 1
+                    if came.startswith("FOREIGN") and keep:
+                        name = hashlib.sha256(data).hexdigest()[:12]
+                        (CORPUS / kind).mkdir(parents=True, exist_ok=True)
+                        (CORPUS / kind / name).write_bytes(data)
+            if part < 0:
+                first = memory()
+    return found, memory() - first
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--mutations", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", action="store_true", help="write the honest files anew, and end")
+    asked = parser.parse_args()
+    if asked.seeds:
+        for kind, honest in seeds().items():
+            (CORPUS / kind).mkdir(parents=True, exist_ok=True)
+            for index, data in enumerate(honest[:6]):
+                (CORPUS / kind / f"honest-{index}").write_bytes(data)
+        return
+    start = time.perf_counter()
+    found, growth = fuzz(asked.mutations, asked.seed, keep=True)
+    foreign = 0
+    for kind, counted in found.items():
+        for came, many in counted.most_common():
+            print(f"{kind:10} {many:9,} {came}")
+            foreign += many * came.startswith("FOREIGN")
+    total = sum(map(Counter.total, found.values()))
+    took = time.perf_counter() - start
+    print(f"{total:,} mutations in {took:.0f} s: {foreign} foreign errors, {growth >> 20} MiB more")
+    raise SystemExit(1 if foreign or growth > GROWTH else os.EX_OK)
+
+
+if __name__ == "__main__":
+    main()

