@@ -27,6 +27,7 @@ NAMES = (
     "persons",
     "onion",
     "certified",
+    "tuning",
     "simulate",
     "stopped",
     "peer",

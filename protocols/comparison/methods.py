@@ -228,7 +228,7 @@ def training_methods(trainer: Trainer, n: int, rounds: int | None = None) -> lis
             ]
             continue
         name = "not private" if trust is Trust.NONE else str(trust)
-        best = min(made, key=lambda each: made[each].bound)
+        best = min(made, key=lambda each: (made[each].bound, -made[each].rounds_per_user))
         found.append(_central(trainer, name, best, Baseline(made[best], trust)))
         if trust is Trust.CENTRAL:
             if trainer.unit is Unit.PERSON:
@@ -281,6 +281,7 @@ def _possible(
 
 def _central_optimisers(trainer: Trainer, n: int) -> list[Method]:
     """The registered central algorithms that train."""
+    trainer = trainer.proven()
     common: dict[str, Any] = {"n": n, "problem": trainer.problem, "privacy": trainer.privacy}
     makes: dict[str, Callable[[], CentralOptimiser[Any]]] = {}
     for name, kind in registered_kinds("algorithm", CentralOptimiser).items():

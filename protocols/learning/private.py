@@ -8,30 +8,20 @@ these units; `coef_` and `intercept_` are in those of the data.
 """
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
-from sklearn.base import RegressorMixin
-from sklearn.utils.validation import validate_data
 
 from protocols.central.exponential import Gibbs
 from protocols.central.minimum import OneRelease
 from protocols.central.objective_perturbation import ObjectivePerturbation
 from protocols.central.output_perturbation import OutputPerturbation
-from protocols.learning.estimators import (
-    CLIPPED,
-    ClippingWarning,
-    LinearClassifier,
-    LinearModel,
-    ProbabilityMixin,
-    interval,
-    seed_of,
-)
+from protocols.learning.classifiers import LinearClassifier, LogisticModel
+from protocols.learning.linear_model import LinearModel, seed_of
+from protocols.learning.regressors import LinearRegressor
 from protocols.optimisation.solver.outside import check_model
 from protocols.problems.domains import RealSpace
 from protocols.problems.loss import Loss
@@ -106,9 +96,7 @@ class PrivateLinearModel(LinearModel):
     ) -> tuple[Floats, Floats]:
         """Coefficients (outputs, columns) and intercepts (outputs,); as of the shuffle models."""
         _no_groups(groups)
-        (n, columns), bound = X.shape, positive("feature_bound", self.feature_bound)
-        if not isinstance(self.fit_intercept, bool | np.bool_):
-            raise ParameterError("fit_intercept", self.fit_intercept, "True or False")
+        (n, columns), ridge = X.shape, self._ridge(len(X))
         if self.mechanism not in tuple(MECHANISMS):
             raise ParameterError("mechanism", self.mechanism, f"one of {', '.join(MECHANISMS)}")
         if outputs > 1 and self.mechanism in BINARY:
@@ -117,28 +105,22 @@ class PrivateLinearModel(LinearModel):
                 "classification is supported. The type of the target is multiclass."
             )
             raise ParameterError("classes", outputs, allowed)
-        constant, ridge = int(self.fit_intercept), self._ridge(n)
-        problem = Problem(loss(1.0), RealSpace(outputs * (columns + constant)), ridge=ridge)
+        scale = 1 / math.sqrt(1 + bool(self.fit_intercept))
+        rows, beyond = self._bounded(X, labels, scale, scale)
+        problem = Problem(
+            loss(1.0), RealSpace(outputs * (columns + int(self.fit_intercept))), ridge=ridge
+        )
         kind, given = MECHANISMS[self.mechanism], {"solver": self.solver}
         if kind is Gibbs:
             given = {}
         privacy = Privacy(self.epsilon, self.delta)
         algorithm = kind.calibrated(n=n, problem=problem, privacy=privacy, **given)
-        seed = seed_of(self.random_state)
-        norms = np.hypot.reduce(X, axis=1)  # does not overflow
-        beyond = norms > bound * (1 + 1e-9)  # a rounding error is not outside
-        scale = math.sqrt(1 + constant)
-        inside = X / np.maximum(norms, bound)[:, None] / scale
-        rows = np.column_stack([inside, np.full((n, constant), 1 / scale), labels])
-        result = run(algorithm, rows, seed=seed)
+        result = run(algorithm, rows, seed=seed_of(self.random_state))
         self.algorithm_, self.result_, self.privacy_ = algorithm, result, result.privacy
         self.n_iter_ = result.rounds
-        self.clipped_ = int(np.count_nonzero(beyond | outside))
-        if self.clipped_ > CLIPPED * n:
-            message = f"{self.clipped_} of {n} rows were clipped to public bounds; state wider ones"
-            warnings.warn(message, ClippingWarning, stacklevel=3)
-        theta = result.value.reshape(outputs, -1) / scale
-        return theta[:, :columns] / bound, theta[:, columns:].sum(axis=1)
+        self._count(beyond | outside)
+        theta = result.value.reshape(outputs, -1) * scale
+        return theta[:, :columns] / self.feature_bound, theta[:, columns:].sum(axis=1)
 
     def _ridge(self, n: int) -> float:
         if (self.ridge is None) == (self.C is None):
@@ -164,22 +146,8 @@ class PrivateClassifier(PrivateLinearModel, LinearClassifier):
         tags.classifier_tags.multi_class = self.mechanism not in BINARY
         return tags
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
-        """Train.
 
-        Args:
-            X: (rows, columns).
-            y: their classes.
-            groups: None: neighbours differ in one row.
-
-        Raises:
-            ParameterError: naming the parameter, its value and what is allowed, before any release.
-        """
-        _no_groups(groups)
-        return super().fit(X, y)
-
-
-class PrivateLogisticRegression(ProbabilityMixin, PrivateClassifier):
+class PrivateLogisticRegression(LogisticModel, PrivateClassifier):
     """Logistic regression of a trusted curator; multinomial for more than two classes.
 
     All parameters are those of `PrivateClassifier`.
@@ -200,7 +168,7 @@ class PrivateLinearSVC(PrivateClassifier):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateRidge(RegressorMixin, PrivateLinearModel):
+class PrivateRidge(PrivateLinearModel, LinearRegressor):
     """Ridge regression of a trusted curator; the mechanism is "output".
 
     Args:
@@ -209,38 +177,9 @@ class PrivateRidge(RegressorMixin, PrivateLinearModel):
 
     target_bounds: tuple[float, float] = (-1.0, 1.0)
 
-    def __sklearn_tags__(self) -> Any:
-        """Accuracy on a few dozen rows cannot be expected from a private model."""
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True
-        return tags
-
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
-        """Train.
-
-        Args:
-            X: (rows, columns).
-            y: their targets.
-            groups: None: neighbours differ in one row.
-
-        Raises:
-            ParameterError: naming the parameter, its value and what is allowed, before any release.
-        """
-        _no_groups(groups)
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, accept_sparse="csr")
-        X = X.toarray() if issparse(X) else X
-        low, high = interval(self.target_bounds)
-        # Without an intercept the origin must stay where it is.
-        center = (low + high) / 2 if self.fit_intercept else 0.0
-        half = max(high - center, center - low)
-        labels = (np.clip(y, low, high) - center) / half
-        coef, intercept = self._train(X, labels, _squared, (y < low) | (y > high))
-        self.coef_, self.intercept_ = coef[0] * half, float(intercept[0] * half + center)
-        return self
-
-    def predict(self, X: Any) -> Floats:
-        """The predictions, (rows,); they may leave the target's bounds."""
-        return self._scores(X)
+    def _loss(self) -> Callable[[float], Loss]:
+        """Squared, of targets in [-1, 1]."""
+        return _squared
 
 
 def privatize(

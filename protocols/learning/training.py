@@ -10,6 +10,7 @@ import numpy as np
 import scipy
 
 from protocols.central.optimiser import CentralOptimiser
+from protocols.optimisation import practice
 from protocols.optimisation.base import Optimiser
 from protocols.optimisation.phases import Phased
 from protocols.optimisation.setting import NOISE_RATIO
@@ -22,6 +23,7 @@ from protocols.problems.problem import Problem
 from protocols.shuffle import heavy_tails
 from protocols.shuffle.noisy_mean import NoisyMean
 from protocols.shuffle.optimiser import FirstOrder, optimiser, optimisers
+from protocols.shuffle.practice import practical
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, integer, positive
@@ -62,6 +64,8 @@ class Trainer:
         pilot: whether they estimate moments by a private histogram instead.
         records: nominal number of records of a person, public; the users are then persons. None:
             each user is one record.
+        choose: "bound" for the parameters of the smallest proven bound; "practice" for those tuned
+            on synthetic data, of which no bound is proven.
     """
 
     loss: LinearLoss | MultiClass
@@ -77,6 +81,7 @@ class Trainer:
     moments: Moments | None = None
     pilot: bool = False
     records: int | None = None
+    choose: str = "bound"
 
     @classmethod
     def of(
@@ -121,6 +126,7 @@ class Trainer:
 
     def __post_init__(self) -> None:
         """Check what no protocol checks."""
+        practice.chosen_by(self.choose)
         if not isinstance(self.loss, LinearLoss | MultiClass):
             raise ParameterError("loss", self.loss, "a LinearLoss")
         if self.noise_ratio is not None and self.max_bits is not None:
@@ -150,11 +156,11 @@ class Trainer:
     @property
     def problem(self) -> Problem:
         """What is minimised."""
-        radius = (
-            RADIUS[self.loss.classification]
-            if self.radius is None
-            else positive("radius", self.radius)
-        )
+        if self.radius is not None:
+            radius = positive("radius", self.radius)
+        else:
+            proven = RADIUS[self.loss.classification]
+            radius = proven if self.choose == "bound" else practice.RADIUS
         return Problem(
             self.loss,
             L2Ball(self.d, radius),
@@ -166,6 +172,10 @@ class Trainer:
     def for_records(self) -> "Trainer":
         """The same for users of one record each."""
         return dataclasses.replace(self, records=None)
+
+    def proven(self) -> "Trainer":
+        """The same with parameters of the smallest proven bound."""
+        return dataclasses.replace(self, choose="bound")
 
     @property
     def clips(self) -> bool:
@@ -209,7 +219,12 @@ class Trainer:
             if own != (None, None, None, None, 1.0):
                 allowed = "used without phases, noise_ratio, max_bits, encoding, honest_fraction"
                 raise ParameterError("hyper", hyper, allowed)
+            self._proven("hyper", hyper)
             return kind.paper(**common)
+        if phases is not None:
+            self._proven("phases", phases)
+        if self.moments is not None:
+            self._proven("moment", self.moments)
         if phases is not None:
             kind, common = Phased, common | {"optimiser": kind, "phases": phases or None}
         ratio = self.noise_ratio
@@ -219,6 +234,8 @@ class Trainer:
         def made(ratio: float) -> Optimiser[Any]:
             adapted: dict[str, Any] = {"trust": trust, "noise_ratio": ratio, **common}
             adapted |= {"encoding": self.encoding, "honest_fraction": self.honest_fraction}
+            if self.choose == "practice":
+                return practical(optimiser(name, self.unit), **adapted)
             if self.moments is not None and issubclass(kind, FirstOrder):
                 return heavy_tails.calibrated(kind, moments=self.moments, **adapted)
             return kind.calibrated(**adapted)
@@ -238,6 +255,15 @@ class Trainer:
             if max(bits) <= SANE_BITS:
                 return tried[-1]
         return min(tried, key=lambda each: max(mean.sum.bits for mean, _ in _means(each)))
+
+    def _proven(self, name: str, value: object) -> None:
+        """Refuse what rests on proven bounds where parameters are tuned.
+
+        Raises:
+            ParameterError: parameters are tuned.
+        """
+        if self.choose == "practice":
+            raise ParameterError(name, value, "used with choose='bound' (--choose bound)")
 
     def central(self, mechanism: str, n: int) -> CentralOptimiser[Any]:
         """The registered central algorithm of a name, "-perturbation" left out if wanted.

@@ -54,6 +54,10 @@ class Loss(ABC):
     def lipschitz(self, radius: float) -> float:
         """L: bound of the subgradients' norms where ||theta|| <= radius; infinite without one."""
 
+    def start_norm(self) -> float:
+        """Bound of the subgradients' norms at theta = 0."""
+        return self.lipschitz(0.0)
+
     @abstractmethod
     def smoothness(self) -> float | None:
         """beta: Lipschitz constant of the gradient; None for a loss that is not smooth."""

@@ -111,6 +111,10 @@ class Softmax(MultiClass):
         """sqrt(2) ||x||: the factors are -(1 - p_y) and the other p_k, which sum to 1 - p_y."""
         return math.sqrt(2) * self.features
 
+    def start_norm(self) -> float:
+        """sqrt((K - 1)/K) ||x||: every class has the probability 1/K."""
+        return math.sqrt(1 - 1 / self.classes) * self.features
+
     def smoothness(self) -> float | None:
         """||x||^2/2: diag(p) - p p^T has no eigenvalue above 1/2 (Gershgorin: 2 p_k (1 - p_k))."""
         return self.features**2 / 2

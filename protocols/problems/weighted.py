@@ -61,6 +61,10 @@ class Weighted(Loss):
         """The bound times that of l."""
         return self.bound * self.loss.lipschitz(radius)
 
+    def start_norm(self) -> float:
+        """The bound times that of l."""
+        return self.bound * self.loss.start_norm()
+
     def smoothness(self) -> float | None:
         """The bound times that of l."""
         beta = self.loss.smoothness()

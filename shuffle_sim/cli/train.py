@@ -78,6 +78,14 @@ def train_command(
         str | None,
         typer.Option(help=f"How steps are chosen: calibrated or paper; default {_HYPER}."),
     ] = None,
+    choose: Annotated[
+        str | None,
+        typer.Option(
+            help="Parameters: practice (tuned on synthetic data, no proven bound) or bound (the "
+            "smallest proven bound); default practice, but bound with --compare, --phases, "
+            "--moment, --hyper paper and a curator."
+        ),
+    ] = None,
     rounds: o.Rounds = None,
     batch: o.Batch = None,
     eta: Annotated[float | None, typer.Option(help="Step size; by default chosen.")] = None,
@@ -159,6 +167,10 @@ def train_command(
         pilot=pilot,
         records=_records(source.person is not None, records),
         classes=2 if positive else len(names),
+        choose=choose
+        or _choose(
+            compare, mechanism, phases, moment, hyper == "paper", pure, pilot, trust != "shuffle"
+        ),
     )
     is_class, given = trainer.loss.classification, names if classes else ()
     rows = labelled(source, classes=is_class, positive=positive or (), names=given)
@@ -256,6 +268,11 @@ def _finish(
     present(report, train_report.show, train_report.draw, json=json, plot=plot)
     if model_out is not None:
         train_report.save(report, model_out, quiet=json)
+
+
+def _choose(*bounds: object) -> str:
+    """Tuned parameters, unless anything asked for rests on proven bounds."""
+    return "practice" if all(each is None or each is False for each in bounds) else "bound"
 
 
 def _names(classes: str | None, source: Table) -> tuple[str, ...]:

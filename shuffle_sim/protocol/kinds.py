@@ -174,6 +174,9 @@ class Trainer(Interface):
     def for_records(self) -> "Trainer":
         """The same for users of one record each."""
 
+    def proven(self) -> "Trainer":
+        """The same with parameters of the smallest proven bound."""
+
     def optimisers(self) -> Iterable[str]:
         """The names of all registered optimisers for its users."""
 

@@ -1,5 +1,6 @@
 """Each example runs, says nothing on stderr, and prints what it promises."""
 
+import json
 import re
 import subprocess
 import sys
@@ -121,7 +122,18 @@ def test_records_of_a_person_help_where_the_center_is_carried(printed):
     assert abs(slopes[1]) < 0.1
 
 
+@pytest.mark.full
+def test_real_tables_are_scored_beside_no_privacy_and_a_constant(printed):
+    """Breast cancer ships with scikit-learn: one split at epsilon 4."""
+    words = "--tables", "breast-cancer", "--splits", "1", "--epsilons", "4"
+    found = [json.loads(line) for line in printed("real_tables.py", *words).splitlines()]
+    scores = {each["method"]: each["score"] for each in found}
+    assert scores["constant"] + 0.1 < scores["shuffle"] < 1
+    assert scores["shuffle"] > scores["local"]
+    assert {each["epsilon"] for each in found} == {None, 4.0}
+
+
 def test_every_example_is_in_the_list_and_every_one_listed_exists():
     listed = re.findall(r"python examples/(\w+\.py)", (EXAMPLES / "README.md").read_text())
-    parts = {"rates_studies.py", "rates_pictures.py"}
+    parts = {"rates_studies.py", "rates_pictures.py", "real_tables_diffprivlib.py"}
     assert {*listed, *parts} == {path.name for path in EXAMPLES.glob("*.py")}

@@ -141,7 +141,13 @@ def test_as_noise_vanishes_smooth_models_are_scikit_learn_s(
     """
     ridge, rounds, eta = 0.2, 300, 1 / (curvature + 0.2)
     model = estimator(
-        epsilon=64, ridge=ridge, rounds=rounds, eta=eta, radius=radius, random_state=1
+        epsilon=64,
+        ridge=ridge,
+        rounds=rounds,
+        eta=eta,
+        radius=radius,
+        choose="bound",
+        random_state=1,
     ).fit(*data)
     found = reference(*data, ridge)
     rho = math.sqrt(model.protocol_.mean.squared_noise) / np.linalg.norm(found.coef_)
@@ -158,7 +164,7 @@ def test_as_noise_vanishes_the_linear_svc_is_scikit_learn_s(classes):
     """Excess objective within Lemma 4.2 plus the envelope's error, at the step given."""
     (x, y), ridge, rounds, eta = people(5_000, classes), 0.2, 300, 0.05
     model = ShuffleLinearSVC(
-        epsilon=64, ridge=ridge, rounds=rounds, eta=eta, radius=4, random_state=1
+        epsilon=64, ridge=ridge, rounds=rounds, eta=eta, radius=4, choose="bound", random_state=1
     ).fit(x, y)
     reference = hinge_reference(x, y, ridge)
     problem, star = model.protocol_.problem, reference.coef_.ravel()
@@ -251,7 +257,7 @@ def test_every_protocol_trains_and_is_as_interactive_as_it_says(estimator, proto
     ],
 )
 def test_every_protocol_trains_in_phases(estimator, protocol):
-    model = trained(estimator, protocol, {"phases": True, "ridge": 0.5})
+    model = trained(estimator, protocol, {"phases": True, "ridge": 0.5, "choose": "bound"})
     assert isinstance(model.protocol_, Phased)
 
 
@@ -280,7 +286,8 @@ def trained(estimator, protocol, parameters):
 def test_the_guarantee_holds_for_all_classes_together(estimator, protocol, classes, vectors):
     """Recomputed from the ledger: one release a round, of every class's gradient at once."""
     x, y = people(classes=classes)
-    model = estimator(epsilon=1.5, delta=1e-5, protocol=protocol, random_state=1).fit(x, y)
+    asked = {"epsilon": 1.5, "delta": 1e-5, "protocol": protocol, "random_state": 1}
+    model = estimator(choose="bound", **asked).fit(x, y)
     charges = model.result_.ledger.charges
     assert len(charges) == model.n_iter_
     assert {charge.event.coordinates for charge in charges} == {vectors * 5}
@@ -334,7 +341,7 @@ def test_power_a_bound_for_one_class_would_be_seen():
 
 def test_one_vector_for_all_classes_costs_no_more_noise_than_composing_over_them():
     """K releases at 1/sqrt(K) of the budget carry, per coordinate, the noise of a stacked one."""
-    model = ShuffleLinearSVC(random_state=1, rounds=10).fit(*people(classes=4))
+    model = ShuffleLinearSVC(random_state=1, rounds=10, choose="bound").fit(*people(classes=4))
     one = NoisyMean.calibrated(SumSpec(400, 5, Privacy(1.0, 1e-6), rounds=40), math.sqrt(2))
     assert model.protocol_.mean.squared_noise / 20 <= 1.06 * one.squared_noise / 5
 
@@ -414,12 +421,17 @@ def test_a_seed_reproduces_and_its_absence_is_private(estimator):
 def test_what_was_chosen_is_recorded():
     data = people(30)
     chosen, asked = (
-        ShuffleLogisticRegression(rounds=rounds).fit(*data).protocol_.choices["rounds"]
+        ShuffleLogisticRegression(rounds=rounds, choose="bound")
+        .fit(*data)
+        .protocol_.choices["rounds"]
         for rounds in (None, 3)
     )
     assert "best bound" in chosen
     assert asked == "given"
-    assert ShuffleLogisticRegression().fit(*people(1000)).n_iter_ == 100
+    assert ShuffleLogisticRegression(choose="bound").fit(*people(1000)).n_iter_ == 100
+    practical = ShuffleLogisticRegression().fit(*people(1000)).protocol_
+    assert "no bound is proven" in practical.choices["rounds"]
+    assert practical.bound == math.inf
 
 
 def test_batches_are_a_sample_though_the_rows_are_sorted():
@@ -571,6 +583,8 @@ BAD = [
     ("delta", 1e-30),
     ("protocol", "adam"),
     ("phases", "yes"),
+    ("choose", "best"),
+    ("choose", None),
     ("rounds", 0),
     ("rounds", 2.5),
     ("batch", 10),
@@ -622,7 +636,8 @@ def test_bad_parameters_are_refused_by_name_before_any_release(estimator, name, 
         ({"target_bounds": (0.0, math.inf)}, "target_bounds"),
         ({"target_bounds": 3.0}, "target_bounds"),
         ({"target_bounds": (0.0, 1.0, 2.0)}, "target_bounds"),
-        ({"phases": True, "ridge": 0.1, "rounds": 3}, "rounds"),
+        ({"phases": True, "ridge": 0.1, "rounds": 3, "choose": "bound"}, "rounds"),
+        ({"phases": True, "ridge": 0.1}, "phases"),
         ({"protocol": "acsa", "eta": 0.1}, "eta"),
         ({"protocol": "sgd", "batch": 1000}, "batch"),
         ({"protocol": "sgd", "batch": 100, "rounds": 5}, "rounds"),

@@ -71,8 +71,10 @@ def test_training_is_on_persons(visits):
     found = json.loads(asked(*words, "--json"))
     assert found["people"] == {"asked": 120, "held_out": 30}
     assert found["privacy"]["unit"] == "person"
-    assert found["protocol"]["name"] == "UserLevelGD"
+    assert found["protocol"]["name"] == "PracticalUserDescent"
     assert found["privacy"]["epsilon"] <= 4
+    proven = json.loads(asked(*words, "--choose", "bound", "--json"))
+    assert proven["protocol"]["name"] == "UserLevelGD"
     assert "person" in asked(*words)
 
 

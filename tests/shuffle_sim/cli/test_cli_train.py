@@ -66,7 +66,7 @@ def printed(train):
 
 
 def test_json_tells_scores_guarantee_costs_accounts_and_what_was_chosen(printed):
-    found = printed(*CANCER, "--rounds", "20", "--epsilon", "2")
+    found = printed(*CANCER, "--rounds", "20", "--epsilon", "2", "--choose", "bound")
     assert found["people"] == {"asked": 455, "held_out": 114}
     assert found["labels"] == "malignant = +1, benign = -1"
     assert 1.5 < found["privacy"]["epsilon"] <= 2
@@ -269,7 +269,7 @@ def test_a_model_is_the_same_where_frames_are_sealed(printed):
 
 
 def test_people_are_told_of_the_bound_the_choices_and_whose_view_it_is(train):
-    code, output, errors = train(*CANCER, "--rounds", "10", "--plot", "p.svg")
+    code, output, errors = train(*CANCER, "--rounds", "10", "--choose", "bound", "--plot", "p.svg")
     assert (code, errors) == (0, "")
     words = (
         "fully interactive",
@@ -293,8 +293,18 @@ def test_people_are_told_of_the_bound_the_choices_and_whose_view_it_is(train):
     assert [word for word in words if word not in flat] == []
 
 
+def test_tuned_parameters_are_the_default_and_promise_nothing(printed):
+    found = printed(*CANCER, "--rounds", "8", "--epsilon", "4")
+    assert found["protocol"]["name"] == "PracticalDescent"
+    assert found["protocol"]["excess_bound"] == "infinity"
+    assert "no bound is proven" in found["protocol"]["choices"]["trust"]
+    assert found["privacy"]["epsilon"] <= 4
+    scores = found["simulator_view"]
+    assert scores["scores"]["accuracy"] > scores["constant"]["accuracy"] + 0.1
+
+
 def test_clipped_gradients_are_counted_and_no_bound_is_claimed_for_them(printed, train):
-    asked = (*CANCER, "--rounds", "5", "--norm-bound", "0.1")
+    asked = (*CANCER, "--rounds", "5", "--norm-bound", "0.1", "--choose", "bound")
     found = printed(*asked)
     assert found["simulator_view"]["clipped"]["gradients"] > 5 * 400
     assert found["protocol"]["excess_bound"] == "infinity"
@@ -579,6 +589,8 @@ BAD = {
         "no messages are there to be sealed",
     ),
     "unknown hyper": ([*ON, "--hyper", "best"], "calibrated, paper"),
+    "unknown choose": ([*ON, "--choose", "best"], "one of practice, bound"),
+    "paper that is tuned": ([*ON, "--hyper", "paper", "--choose", "practice"], "--choose bound"),
     "paper with bits": ([*ON, "--hyper", "paper", "--max-bits", "40"], "used without"),
     "more rounds than users": (
         [*ON, "--protocol", "shuffle-sgd", "--rounds", "456"],
@@ -586,7 +598,7 @@ BAD = {
     ),
     "batch above n": (
         [*ON, "--protocol", "shuffle-sgd", "--batch", "456"],
-        "number of users (455)",
+        "batch = 456: must be an integer from 1 to 455",
     ),
     "batch of gd": ([*ON, "--batch", "30"], "does not take it"),
     "no rounds": ([*ON, "--rounds", "0"], "from 1"),

@@ -1,0 +1,113 @@
+"""What linear classifiers share, whoever is trusted: public classes, predictions, probabilities."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from scipy.special import log_softmax
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from protocols.learning.linear_model import LinearModel
+from protocols.learning.weights import weighted
+from protocols.problems.linear_loss import LinearLoss
+from protocols.problems.loss import Loss
+from protocols.problems.multiclass import MultiClass
+from shuffle_sim.arrays import Floats
+from shuffle_sim.errors import WITHHELD, ParameterError
+
+Weigh = Callable[[NDArray[Any], NDArray[Any]], tuple[Floats, float] | None]
+"""From the places of labels among the classes, and these, to weights and their bound."""
+
+
+class LinearClassifier(ClassifierMixin, LinearModel):
+    """What classifiers share, whoever is trusted: public classes, one joint model for them.
+
+    A subclass trains by `_train`.
+    """
+
+    classes: Sequence[Any] | None
+    binary: ClassVar[type[LinearLoss]]
+    several: ClassVar[type[MultiClass]]
+
+    def __sklearn_tags__(self) -> Any:
+        """Accuracy on a few dozen rows cannot be expected from a private model."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True
+        return tags
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Train.
+
+        Args:
+            X: (users, columns).
+            y: their classes.
+            groups: whose the rows are, (rows,); the guarantee then is of persons with all their
+                rows. None: each row is a user of its own.
+
+        Raises:
+            ParameterError: naming the parameter, its value and what is allowed, before any release.
+        """
+        return self._fit(X, y, groups)
+
+    def _fit(self, X: Any, y: Any, groups: Any = None, weigh: Weigh | None = None) -> Self:
+        X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr")
+        X = X.toarray() if issparse(X) else X
+        check_classification_targets(y)
+        classes = np.unique(y if self.classes is None else np.asarray(self.classes))
+        if len(classes) < 2:
+            raise ParameterError("classes", len(classes), "at least 2 classes, not 1 class")
+        unknown = ~np.isin(y, classes)
+        if unknown.any():
+            raise ParameterError(
+                f"y[{np.argmax(unknown)}]", WITHHELD, f"one of the classes {classes.tolist()}"
+            )
+        places = np.searchsorted(classes, y)
+        two = len(classes) == 2
+        loss: Callable[[float], Loss] = self.binary if two else partial(self.several, len(classes))
+        labels = 2.0 * places - 1 if two else places
+        if weigh is not None and (found := weigh(places, classes)) is not None:
+            labels, loss = np.column_stack([labels, found[0]]), weighted(loss, found[1])
+        self.coef_, self.intercept_ = self._train(
+            X, labels, loss, outputs=1 if two else len(classes), groups=groups
+        )
+        whence = "taken from y" if self.classes is None else "given"
+        assumptions = (*self.privacy_.assumptions, f"the set of classes is public ({whence})")
+        self.classes_ = classes
+        self.privacy_ = dataclasses.replace(self.privacy_, assumptions=assumptions)
+        return self
+
+    def decision_function(self, X: Any) -> Floats:
+        """Scores: (rows,) for two classes, above 0 for the second; else (rows, classes)."""
+        scores = self._scores(X)
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class with the highest score."""
+        scores = self.decision_function(X)
+        return np.asarray(
+            self.classes_[scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)]
+        )
+
+
+class LogisticModel(LinearClassifier):
+    """What logistic models add: probabilities."""
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Logarithms of the classes' probabilities, (rows, classes)."""
+        scores = self.decision_function(X)
+        return np.asarray(
+            log_softmax(
+                scores if scores.ndim == 2 else np.column_stack([np.zeros_like(scores), scores]),
+                axis=1,
+            )
+        )
+
+    def predict_proba(self, X: Any) -> Floats:
+        """The classes' probabilities, (rows, classes)."""
+        return np.exp(self.predict_log_proba(X))

@@ -1,0 +1,113 @@
+"""What all estimators of linear models share, whoever is trusted: bounds, scores, seeds."""
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from protocols.problems.loss import Loss
+from shuffle_sim.arrays import Floats
+from shuffle_sim.errors import ParameterError, integer, positive
+from shuffle_sim.privacy.guarantee import Guarantee
+
+CLIPPED = 0.1
+"""Share of rows outside the public bounds from which `ClippingWarning` tells."""
+
+
+class ClippingWarning(UserWarning):
+    """Many rows lie outside the public bounds and were clipped to them.
+
+    Only the simulator sees this; it is no part of a release.
+    """
+
+
+class LinearModel(BaseEstimator, ABC):
+    """What all estimators of linear models share; not for use by itself."""
+
+    feature_bound: float
+    fit_intercept: bool
+    coef_: Floats
+    intercept_: Any
+    clipped_: int
+    privacy_: Guarantee
+
+    def __sklearn_tags__(self) -> Any:
+        """Sparse rows are taken; each user's own is dense when it is sent."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    @abstractmethod
+    def _train(
+        self,
+        X: Floats,
+        labels: Floats,
+        loss: Callable[[float], Loss],
+        outside: NDArray[np.bool_] | bool = False,
+        outputs: int = 1,
+        groups: Any = None,
+    ) -> tuple[Floats, Floats]:
+        """Coefficients (outputs, columns) and intercepts (outputs,).
+
+        Args:
+            X: the rows, (users, columns).
+            labels: (users,); or (users, 2) with weights, for a weighted loss.
+            loss: for a given l2 bound of the users' features, the constant included.
+            outside: whose labels were clipped.
+            outputs: parameter vectors of the model.
+            groups: whose the rows are, (users,); None: each is a user of its own.
+        """
+
+    def _bounded(
+        self, X: Floats, labels: Floats, constant: float, scale: float = 1.0
+    ) -> tuple[Floats, NDArray[np.bool_]]:
+        """Rows (features, constant, labels), and which features were longer than the bound.
+
+        Features are brought into the ball of radius `scale`; a constant is there with an intercept.
+
+        Raises:
+            ParameterError: a parameter that is not in its range.
+        """
+        bound = positive("feature_bound", self.feature_bound)
+        self._flag("fit_intercept")
+        norms = np.hypot.reduce(X, axis=1)  # does not overflow
+        (n, columns), intercepts = X.shape, int(self.fit_intercept)
+        answers = labels.reshape(n, -1)
+        rows = np.empty((n, columns + intercepts + answers.shape[1]))
+        np.multiply(X, (scale / np.maximum(norms, bound))[:, None], out=rows[:, :columns])
+        rows[:, columns : columns + intercepts] = constant
+        rows[:, columns + intercepts :] = answers
+        return rows, norms > bound * (1 + 1e-9)  # a rounding error is not outside
+
+    def _flag(self, name: str) -> None:
+        """Refuse a parameter that is neither True nor False."""
+        if not isinstance(getattr(self, name), bool | np.bool_):
+            raise ParameterError(name, getattr(self, name), "True or False")
+
+    def _count(self, outside: NDArray[np.bool_]) -> None:
+        """Keep how many rows were clipped, and warn of many."""
+        self.clipped_ = int(np.count_nonzero(outside))
+        if self.clipped_ > CLIPPED * len(outside):
+            counts = f"{self.clipped_} of {len(outside)} rows"
+            message = f"{counts} were clipped to public bounds; state wider ones"
+            warnings.warn(message, ClippingWarning, stacklevel=4)
+
+    def _scores(self, X: Any) -> Floats:
+        """<row, coefficients> + intercept; rows are not clipped: the model is public."""
+        check_is_fitted(self)
+        rows = validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=False)
+        return np.asarray(rows @ self.coef_.T + self.intercept_)
+
+
+def seed_of(random_state: Any) -> int | None:
+    """The seed of a scikit-learn `random_state`; None: entropy from the operating system."""
+    if random_state is None:
+        return None
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    return integer("random_state", random_state, 0, 2**128 - 1)

@@ -1,0 +1,84 @@
+"""What linear regressors share, whoever is trusted: public bounds of targets, predictions."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import validate_data
+
+from protocols.learning.linear_model import LinearModel
+from protocols.learning.weights import of_rows, weighted
+from protocols.problems.loss import Loss
+from shuffle_sim.arrays import Floats
+from shuffle_sim.errors import ParameterError, real
+
+
+class LinearRegressor(RegressorMixin, LinearModel):
+    """What regressors share, whoever is trusted; a subclass trains by `_train`."""
+
+    target_bounds: tuple[float, float]
+
+    @abstractmethod
+    def _loss(self) -> Callable[[float], Loss]:
+        """The loss, for a given l2 bound of the users' features."""
+
+    def __sklearn_tags__(self) -> Any:
+        """Accuracy on a few dozen rows cannot be expected from a private model."""
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        return tags
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Train.
+
+        Args:
+            X: (users, columns).
+            y: their targets.
+            groups: whose the rows are, (rows,); the guarantee then is of persons with all their
+                rows. None: each row is a user of its own.
+
+        Raises:
+            ParameterError: naming the parameter, its value and what is allowed, before any release.
+        """
+        return self._fit(X, y, groups)
+
+    def _fit(
+        self, X: Any, y: Any, groups: Any, sample_weight: Any = None, weight_bound: float = 1.0
+    ) -> Self:
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, accept_sparse="csr")
+        X = X.toarray() if issparse(X) else X
+        loss, (low, high) = self._loss(), interval(self.target_bounds)
+        # Without an intercept the origin must stay where it is.
+        center = (low + high) / 2 if self.fit_intercept else 0.0
+        half = max(high - center, center - low)
+        labels, outside = (np.clip(y, low, high) - center) / half, (y < low) | (y > high)
+        if sample_weight is not None:
+            own = of_rows(sample_weight, len(y), weight_bound)
+            labels, loss = np.column_stack([labels, own]), weighted(loss, weight_bound)
+        coef, intercept = self._train(X, labels, loss, outside, groups=groups)
+        self.coef_, self.intercept_ = coef[0] * half, float(intercept[0] * half + center)
+        return self
+
+    def predict(self, X: Any) -> Floats:
+        """The predictions, (rows,); they may leave the target's bounds."""
+        return self._scores(X)
+
+
+def interval(bounds: Any) -> tuple[float, float]:
+    """Public bounds (low, high) of a target.
+
+    Raises:
+        ParameterError: they are none.
+    """
+    if not isinstance(bounds, Sequence) or len(bounds) != 2:
+        raise ParameterError("target_bounds", bounds, "a pair (low, high)")
+    low, high = (
+        real("target_bounds", bound, -math.inf, math.inf, closed=(False, False)) for bound in bounds
+    )
+    if not low < high:
+        raise ParameterError("target_bounds", bounds, "(low, high) with low below high")
+    return low, high

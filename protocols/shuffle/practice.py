@@ -1,0 +1,171 @@
+"""What every optimiser of the shuffle model becomes with steps tuned on synthetic data."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+from numpy.typing import NDArray
+
+from protocols.optimisation.choices import Choices
+from protocols.optimisation.practice import Momentum, MomentumState, clipped, smoothing_of
+from protocols.optimisation.setting import Setting, batching
+from protocols.problems.per_person import MeanGradient
+from protocols.problems.problem import Problem
+from protocols.shuffle.noisy_mean import NoisyMean
+from protocols.shuffle.optimiser import FirstOrder
+from shuffle_sim.arrays import Floats
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.data.population import Unit
+from shuffle_sim.errors import ParameterError, positive
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.protocol.base import RoundSpec
+
+
+@dataclass(kw_only=True, eq=False)
+class PracticalDescent(FirstOrder[MomentumState]):
+    """Descent with momentum and tuned parameters; the result is the last iterate.
+
+    Formal guarantee: each round's, by the domination lemma. Rounds compose adaptively where all n
+    users answer in each, in parallel where batches are disjoint. No bound of the gap is proven.
+
+    Attributes:
+        momentum: rounds, step, and how it brakes.
+    """
+
+    one_shot = False
+    takes = ("batch", "rounds", "eta", "smoothing")
+    """Users in a round, below n for disjoint batches; T; the first step; beta of the envelope."""
+
+    momentum: Momentum
+
+    def __post_init__(self) -> None:
+        """Check that batches fit the users."""
+        super().__post_init__()
+        if not self.everybody:
+            batching(self.n, self.mean.batch, self.rounds)
+
+    @property
+    def everybody(self) -> bool:
+        """Whether all users answer in every round."""
+        return self.mean.batch == self.n
+
+    @property
+    def rounds_per_user(self) -> int:
+        """All of them, or one where batches are disjoint."""
+        return self.rounds if self.everybody else 1
+
+    def cohort(self, state: MomentumState) -> Cohort:
+        """Everybody, or the next batch."""
+        return Cohort.of(0, self.n) if self.everybody else super().cohort(state)
+
+    def init_at(self, theta: Floats) -> MomentumState:
+        """At rest."""
+        return self.momentum.init_at(theta)
+
+    def point(self, state: MomentumState) -> Floats:
+        """Ahead of the iterate."""
+        return state.ahead
+
+    def step(self, state: MomentumState, gradient: Floats) -> MomentumState:
+        """One step, in the domain."""
+        return self.momentum.step(state, gradient, self.problem.domain)
+
+    def result(self, state: MomentumState) -> Floats:
+        """The last iterate."""
+        return state.theta
+
+    @classmethod
+    def best(cls, setting: Setting, choices: Choices) -> tuple[int, int, float]:
+        """Everybody in every round; no bound is proven."""
+        rounds = Momentum.tuned(setting, choices, sequential=False).rounds
+        return setting.n, rounds, math.inf
+
+    @classmethod
+    def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
+        """Everybody in every round, unless a batch below n is given."""
+        return cls.tuned_for(
+            setting, choices, sequential=(choices["batch"] or setting.n) < setting.n
+        )
+
+    @classmethod
+    def tuned_for(cls, setting: Setting, choices: Choices, *, sequential: bool) -> Self:
+        """With all users in every round, or with each in one of T disjoint batches."""
+        setting = dataclasses.replace(setting, problem=clipped(setting.problem))
+        problem, n = setting.problem, setting.n
+        choices.choose("norm_bound", problem.lipschitz, "gradients are clipped to it; tuned")
+        made = Momentum.tuned(setting, choices, sequential=sequential)
+        batch, times = n, made.rounds
+        if sequential:
+            (batch, _), times = batching(n, choices["batch"], made.rounds), 1
+        mean = NoisyMean.calibrated_for(setting, batch, times)
+        noise = mean.squared_noise_in(setting, times) / problem.d
+        sampling = problem.spread**2 / batch if sequential else 0.0
+        facts = f"noise of a round {math.sqrt(noise):.3g} per coordinate; no bound is proven"
+        choices.choose("trust", setting.trust, facts)
+        choices.choose("batch", batch, "disjoint" if sequential else "everybody, in every round")
+        smoothing = choices.choose("smoothing", smoothing_of(problem.loss), "tuned, for kinks")
+        own = {
+            "rounds": made.rounds,
+            "momentum": dataclasses.replace(made, noise=math.sqrt(noise + sampling)),
+            "smoothing": None if smoothing is None else positive("smoothing", smoothing),
+        }
+        return cls.made(setting, mean, choices, **own)
+
+
+@dataclass(kw_only=True, eq=False)
+class PracticalUserDescent(PracticalDescent):
+    """The same for persons, each with the mean gradient of its records, clipped once.
+
+    Formal guarantee: as of `PracticalDescent`, for persons with all their records.
+    """
+
+    unit = Unit.PERSON
+
+    @property
+    def vocabulary(self) -> tuple[type, ...]:
+        """What a round may broadcast."""
+        return (MeanGradient, type(self.mean.randomizer), *self.problem.loss.vocabulary)
+
+    def check(self, rows: NDArray[Any]) -> None:
+        """Refuse a table of records: nobody would know whose they are."""
+        raise ParameterError("data", "records", "of persons, such as Persons.in_memory(...)")
+
+    def plan(self, state: MomentumState) -> RoundSpec | None:
+        """The next round's mean of persons' mean gradients."""
+        if state.round >= self.rounds:
+            return None
+        query = MeanGradient(self.problem.loss, self.point(state), self.smoothing)
+        return self.mean.spec(self.cohort(state), query)
+
+
+_KINDS: dict[Unit, type[PracticalDescent]] = {
+    Unit.RECORD: PracticalDescent,
+    Unit.PERSON: PracticalUserDescent,
+}
+
+
+def practical(
+    kind: type[FirstOrder[Any]], *, n: int, problem: Problem, privacy: Privacy, **given: Any
+) -> PracticalDescent:
+    """An optimiser's users in its rounds, with tuned steps in place of its own.
+
+    Args:
+        kind: whose users answer once, or in every round.
+        n: users.
+        problem: loss and domain; its clip is tuned where it has none.
+        privacy: of the whole run.
+        given: as for `kind.calibrated`.
+
+    Raises:
+        ParameterError: also for what `kind` does not take.
+    """
+    parts = {name: given.pop(name) for name in kind.adapts if name in given}
+    choices = kind._choices(given)
+    made = _KINDS[kind.unit]
+    for name, value in choices.given.items():
+        if name not in made.takes:
+            allowed = "left out with choose='practice'; choose='bound' takes it"
+            raise ParameterError(name, value, allowed)
+    setting = Setting(n=n, problem=problem, privacy=privacy, **parts)
+    return made.tuned_for(setting, choices, sequential=kind.one_shot)

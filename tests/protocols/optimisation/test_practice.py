@@ -1,0 +1,148 @@
+"""Tuned parameters: they follow from public numbers, keep epsilon, and learn; no bound is claimed.
+
+Seeds are fixed, so every figure here is deterministic.
+"""
+
+import math
+
+import numpy as np
+import pytest
+
+from protocols import ShuffleACSA, ShuffleGD, ShuffleLogisticRegression, ShuffleSGD
+from protocols.comparison.baselines import Baseline
+from protocols.learning.training import Trainer
+from protocols.optimisation.practice import Momentum, clipped
+from protocols.problems.domains import L2Ball
+from protocols.problems.losses import Hinge, Logistic
+from protocols.problems.multiclass import Softmax
+from protocols.problems.problem import Problem
+from protocols.problems.regression import Pinball, Squared
+from protocols.shuffle.practice import practical
+from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim.arrays import dense
+from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.privacy.trust import Trust
+
+PRIVACY = Privacy(1.0, 1e-5)
+PROBLEM = Problem(Logistic(), L2Ball(5, 100.0))
+
+
+def rows(n, seed=0):
+    """Rows in the unit ball, and labels that a linear model predicts with accuracy 0.8 or so."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 5)) * [1.0, 0.7, 0.5, 0.3, 0.2]
+    x /= np.maximum(2.0, np.linalg.norm(x, axis=1, keepdims=True))
+    score = x @ [1.0, -2.0, 3.0, -4.0, 5.0]
+    return np.column_stack([x, np.where(score + rng.logistic(size=n) / 2 > 0, 1.0, -1.0)])
+
+
+def accuracy(theta, found):
+    return np.mean((found[:, :-1] @ theta > 0) == (found[:, -1] > 0))
+
+
+@pytest.mark.parametrize("kind", [ShuffleGD, ShuffleSGD, ShuffleACSA])
+def test_epsilon_is_recomputed_from_the_ledger(kind):
+    made = practical(kind, n=2_000, problem=PROBLEM, privacy=PRIVACY)
+    result = run(made, rows(2_000), seed=1)
+    charges = result.ledger.charges
+    accountant = ShuffleAccountant()
+    accountant.compose(charges[0].event, made.rounds_per_user)
+    assert len({charge.event for charge in charges}) == 1
+    assert result.privacy.epsilon == pytest.approx(accountant.get_epsilon(1e-5))
+    assert 0.9 < result.privacy.epsilon <= 1.0
+    assert result.ledger.sequentially_interactive == kind.one_shot
+    assert made.rounds_per_user == (1 if kind.one_shot else made.rounds)
+    assert made.bound == math.inf
+    assert "no bound is proven" in made.choices["rounds"]
+
+
+def test_nothing_that_is_chosen_depends_on_data():
+    models = [
+        ShuffleLogisticRegression(random_state=1).fit(scale * each[:, :-1], each[:, -1])
+        for scale, each in ((1.0, rows(300)), (0.01, rows(300, seed=1)))
+    ]
+    assert models[0].protocol_.choices == models[1].protocol_.choices
+    events = [{charge.event for charge in model.result_.ledger.charges} for model in models]
+    assert events[0] == events[1]
+
+
+def test_gradients_are_clipped_to_what_the_noise_covers():
+    """The clip binds: without it, users would exceed the norm bound."""
+    made, people = practical(ShuffleGD, n=300, problem=PROBLEM, privacy=PRIVACY), rows(300)
+    gradients = dense(PROBLEM.loss.gradients(np.zeros(5), people))
+    assert np.linalg.norm(gradients, axis=1).max() > made.mean.norm_bound
+    assert run(made, people, seed=1).reports.clipped > 0
+    assert made.mean.randomizer.norm_bound == made.problem.lipschitz
+
+
+@pytest.mark.full
+def test_accuracy_rises_with_epsilon_and_is_above_that_of_the_proven_bound():
+    people, others = rows(20_000), rows(20_000, seed=1)
+    found = {}
+    for epsilon in (0.1, 1.0, 4.0):
+        privacy = Privacy(epsilon, 1e-5)
+        made = practical(ShuffleGD, n=20_000, problem=PROBLEM, privacy=privacy)
+        found[epsilon] = accuracy(run(made, people, seed=1).value, others)
+    assert found[0.1] < found[1.0] <= found[4.0] + 0.002
+    proven = ShuffleGD.calibrated(
+        n=20_000, problem=PROBLEM, privacy=PRIVACY, max_rounds_per_user=100
+    )
+    assert found[1.0] > accuracy(run(proven, people, seed=1).value, others) + 0.01
+    free = practical(ShuffleGD, n=20_000, problem=PROBLEM, privacy=PRIVACY, trust="none")
+    best = accuracy(run(Baseline(free, Trust.NONE), people, seed=1).value, others)
+    assert found[4.0] > best - 0.01
+
+
+def test_rounds_are_few_where_noise_rules():
+    rounds = [
+        practical(ShuffleGD, n=n, problem=PROBLEM, privacy=Privacy(0.1, 1e-5)).rounds
+        for n in (300, 3_000, 100_000)
+    ]
+    assert rounds == sorted(rounds)
+    assert rounds[0] < 20
+    assert rounds[-1] == 60
+
+
+def test_momentum_brakes_where_it_overshoots_by_more_than_noise():
+    """On a parabola of curvature 1, a step of 8 would diverge."""
+    domain = L2Ball(1, 1e6)
+    for noise, brakes in ((0.0, True), (1e9, False)):
+        momentum = Momentum(60, 8.0, noise)
+        state = momentum.init_at(np.array([1.0]))
+        for _ in range(60):
+            state = momentum.step(state, state.ahead, domain)
+        assert (abs(state.theta[0]) < 1e-6) == brakes
+        assert (state.eta < 2.0) == brakes
+
+
+def test_clips_are_as_the_losses_need_them():
+    def share(loss, d=5):
+        return clipped(Problem(loss, L2Ball(d, 100.0))).lipschitz / loss.start_norm()
+
+    assert share(Logistic()) == share(Hinge()) == share(Softmax(5)) < 1
+    assert share(Pinball(labels=1.0, quantile=0.8)) == 1  # a clip would move the quantile
+    assert share(Squared(labels=1.0)) < 1
+    given = Problem(Logistic(), L2Ball(5, 1.0), norm_bound=0.7)
+    assert clipped(given) is given
+
+
+@pytest.mark.parametrize(("classes", "features"), [(2, 1.0), (3, 2.0), (7, 0.5)])
+def test_no_gradient_at_the_start_is_longer_than_stated(classes, features):
+    loss = Softmax(classes, features)
+    table = np.array([[features, 0.0, label] for label in range(classes)])
+    norms = np.linalg.norm(loss.gradients(np.zeros(2 * classes), table), axis=1)
+    assert norms == pytest.approx(np.full(classes, loss.start_norm()))
+
+
+def test_what_rests_on_bounds_is_refused():
+    for name, value in (("schedule", "paper"), ("eta", 0.1)):
+        with pytest.raises(ParameterError) as error:
+            practical(ShuffleACSA, n=300, problem=PROBLEM, privacy=PRIVACY, **{name: value})
+        assert error.value.parameter == name
+    trainer = Trainer(Logistic(), 5, PRIVACY, ridge=0.1, choose="practice")
+    with pytest.raises(ParameterError, match=r"phases = 0.*choose='bound'"):
+        trainer.protocol("shuffle-gd", 300, phases=0)
+    with pytest.raises(ParameterError, match=r"hyper = 'paper'.*choose='bound'"):
+        trainer.protocol("shuffle-gd", 300, hyper="paper")
+    with pytest.raises(ParameterError, match="choose = 'best'"):
+        Trainer(Logistic(), 5, PRIVACY, choose="best")
