@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from shuffle_sim.data.columns import Bounds, Category, Column, Date, Marks, moment_of
+from shuffle_sim.data.column_kinds import Category, Date, moment_of
+from shuffle_sim.data.columns import Bounds, Column, Marks
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.schema import Declared, Layout, read_schema
 from shuffle_sim.data.tables import Table, bundled, column_of, read

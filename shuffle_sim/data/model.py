@@ -16,7 +16,7 @@ import scipy
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.data.columns import Number
+from shuffle_sim.data.column_kinds import Number
 from shuffle_sim.data.files import read_whole
 from shuffle_sim.data.schema import Schema
 from shuffle_sim.data.tables import Table, cells_of, gaps

@@ -15,15 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.data.columns import (
-    Boolean,
-    Category,
-    Column,
-    Date,
-    Marks,
-    Number,
-    column_from,
-)
+from shuffle_sim.data.column_kinds import Boolean, Category, Date, Number
+from shuffle_sim.data.column_stated import column_from
+from shuffle_sim.data.columns import Column, Marks
 from shuffle_sim.data.files import read_whole
 from shuffle_sim.errors import WITHHELD, ParameterError
 

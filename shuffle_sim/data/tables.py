@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data import files
-from shuffle_sim.data.columns import Bounds, Category, Column, Date, Marks, Number, kind_of
+from shuffle_sim.data.column_kinds import Category, Date, Number, kind_of
+from shuffle_sim.data.columns import Bounds, Column, Marks
 from shuffle_sim.data.delimited import header, read_text, unlike
 from shuffle_sim.data.schema import Declared, Layout, Scale, Schema, nothing_left
 from shuffle_sim.errors import WITHHELD, ParameterError

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from shuffle_sim import load_model
 from shuffle_sim.cli.app import app
-from shuffle_sim.data.columns import Category, Number
+from shuffle_sim.data.column_kinds import Category, Number
 from shuffle_sim.data.model import LinearModel
 from shuffle_sim.data.schema import Schema
 from shuffle_sim.errors import ParameterError

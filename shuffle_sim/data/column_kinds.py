@@ -1,0 +1,301 @@
+"""The kinds of columns: a number, a date, a boolean or a category."""
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffle_sim.arrays import Floats
+from shuffle_sim.data.columns import (
+    BLANKS,
+    LARGEST,
+    OTHER,
+    Bounds,
+    Column,
+    Marks,
+    unique_texts,
+    unit_of,
+)
+from shuffle_sim.errors import ParameterError
+
+_YES, _NO = ("true", "yes", "t", "y", "1"), ("false", "no", "f", "n", "0")
+_EPOCH = datetime(1970, 1, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Number(Column):
+    """A number within public limits; beyond, it is clipped."""
+
+    kind = "number"
+    limits: Bounds
+
+    def __post_init__(self) -> None:
+        """Check the limits."""
+        low, high = self.limits
+        if not -LARGEST <= low < high <= LARGEST:
+            allowed = f"two numbers within +-{LARGEST:g}, the lower first"
+            raise ParameterError(f"bounds of {self.name}", self.limits, allowed)
+
+    @property
+    def bounds(self) -> Bounds:
+        """The limits."""
+        return self.limits
+
+    def public(self) -> dict[str, Any]:
+        """Type and bounds."""
+        return {"type": self.kind, "bounds": list(self.limits)} | unit_of(self.unit)
+
+    def values(self, cells: NDArray[Any], marks: Marks) -> Floats:
+        """Numbers as they are; text by the marks."""
+        if cells.dtype.kind == "M":
+            allowed = f"of numbers; or bounds as dates: --bounds {self.name}=1900-01-01:2030-01-01"
+            raise ParameterError(f"column {self.name}", "dates", allowed)
+        if cells.dtype.kind in "OU":
+            cells = self._of_text(cells, marks)
+        if cells.dtype.kind not in "fiub":
+            raise ParameterError(f"column {self.name}", str(cells.dtype), "numeric")
+        found = np.asarray(cells, np.float64)
+        if np.isinf(found).any():
+            self.refuse(int(np.argmax(np.isinf(found))), "finite (the first row is 1)")
+        return found[:, None]
+
+    def _of_text(self, cells: NDArray[Any], marks: Marks) -> Floats:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        try:
+            text = pc.utf8_trim_whitespace(pa.array(cells, from_pandas=True).cast(pa.string()))
+        except pa.ArrowException as error:
+            raise ParameterError(f"column {self.name}", "objects", "numeric") from error
+        blank = pc.or_(pc.is_null(text), pc.is_in(text, pa.array(BLANKS)))
+        number = pc.fill_null(pc.match_substring_regex(text, marks.pattern), False)
+        bad = pc.invert(pc.or_(blank, number)).to_numpy(zero_copy_only=False)
+        if bad.any():
+            if not pc.any(number).as_py():
+                allowed = (
+                    "numeric; or list its --categories, give its type in a --schema, or leave it "
+                    "out of --columns"
+                )
+                raise ParameterError(f"column {self.name}", "text", allowed)
+            self.refuse(
+                int(np.argmax(bad)),
+                f"a number with decimal mark {marks.decimal!r} and "
+                f"{repr(marks.thousands) if marks.thousands else 'nothing'} between thousands "
+                "(--decimal, --thousands)",
+            )
+        for mark in marks.between if marks.thousands else ():
+            text = pc.replace_substring(text, mark, "")
+        if marks.decimal != ".":
+            text = pc.replace_substring(text, marks.decimal, ".")
+        numbers = pc.if_else(number, text, None).cast(pa.float64())
+        return np.asarray(numbers.to_numpy(zero_copy_only=False), np.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Date(Column):
+    """A date or time within public limits, as days since 1970-01-01 (UTC where it has a zone).
+
+    Attributes:
+        first, last: the limits; both have a zone, or none has.
+        format: as `datetime.strptime` takes it; None: ISO 8601.
+    """
+
+    kind = "date"
+    first: datetime
+    last: datetime
+    format: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the limits."""
+        given = (self.first.isoformat(), self.last.isoformat())
+        if (self.first.tzinfo is None) != (self.last.tzinfo is None):
+            allowed = "both with a zone, or both without"
+            raise ParameterError(f"bounds of {self.name}", given, allowed)
+        if not self.first < self.last:
+            raise ParameterError(f"bounds of {self.name}", given, "two dates, the earlier first")
+
+    @property
+    def bounds(self) -> Bounds:
+        """In days."""
+        return days(self.first), days(self.last)
+
+    def public(self) -> dict[str, Any]:
+        """Type, bounds and format."""
+        limits = {"type": self.kind, "bounds": [self.first.isoformat(), self.last.isoformat()]}
+        return limits | ({"format": self.format} if self.format else {}) | unit_of(self.unit)
+
+    def values(self, cells: NDArray[Any], marks: Marks) -> Floats:
+        """Days."""
+        zoned = self.first.tzinfo is not None
+        if cells.dtype.kind == "M":
+            if zoned:
+                self.refuse(0, "with a zone, as its bounds; or give bounds without one")
+            exact = cells.astype("datetime64[us]")
+            found = exact.astype(np.int64) / 86_400e6
+            return np.where(np.isnat(exact), math.nan, found)[:, None]
+        if cells.dtype.kind not in "OU":
+            allowed = "of dates, for such bounds"
+            raise ParameterError(f"column {self.name}", str(cells.dtype), allowed)
+        how = f"of the form {self.format}" if self.format else "ISO 8601, such as 2026-11-22"
+        zone = "with a zone, such as 2026-11-22T08:00Z" if zoned else "without a zone"
+
+        def meaning(text: str) -> float | None:
+            try:
+                moment = moment_of(text, self.format)
+            except ValueError:
+                return None
+            return days(moment) if (moment.tzinfo is not None) == zoned else None
+
+        allowed = f"a date, {how}, and {zone}, as its bounds (format in a --schema)"
+        return self._each(cells, meaning, allowed)[:, None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Boolean(Column):
+    """True or false, yes or no, 1 or 0; as 1 or 0."""
+
+    kind = "boolean"
+
+    @property
+    def bounds(self) -> Bounds:
+        """0 and 1."""
+        return 0.0, 1.0
+
+    def public(self) -> dict[str, Any]:
+        """Its type."""
+        return {"type": self.kind} | unit_of(self.unit)
+
+    def values(self, cells: NDArray[Any], marks: Marks) -> Floats:
+        """1 for true."""
+        known: dict[str, float] = dict.fromkeys(_YES, 1.0) | dict.fromkeys(_NO, 0.0)
+        allowed = "true or false, yes or no, 1 or 0; or type = 'category' in a --schema"
+        return self._each(cells, lambda text: known.get(text.lower()), allowed)[:, None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Category(Column):
+    """One of a public list, as one number for each: 1 for its own, 0 for the others.
+
+    Attributes:
+        categories: the list.
+        other: whether what is not listed becomes one category more, `OTHER`; else it is refused.
+    """
+
+    kind = "category"
+    categories: tuple[str, ...]
+    other: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the list."""
+        each = list(self.categories)
+        if not each or len(set(each)) < len(each) or not all(each):
+            allowed = "a public list of different texts, not read from the data"
+            raise ParameterError(f"categories of {self.name}", each, allowed)
+        if len(self.levels) < 2:
+            allowed = "two at least, or one and other = true"
+            raise ParameterError(f"categories of {self.name}", each, allowed)
+
+    @cached_property
+    def levels(self) -> tuple[str, ...]:
+        """All that a cell can become."""
+        more = self.other and OTHER not in self.categories
+        return (*self.categories, *([OTHER] if more else []))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """One for each level."""
+        return tuple(f"{self.name}={level}" for level in self.levels)
+
+    @property
+    def bounds(self) -> Bounds:
+        """0 and 1."""
+        return 0.0, 1.0
+
+    @property
+    def middle(self) -> float:
+        """Equal shares."""
+        return 1 / len(self.levels)
+
+    @property
+    def half(self) -> float:
+        """One: a cell's numbers, less the middle, are short as they are."""
+        return 1.0
+
+    @property
+    def squared_norm(self) -> float:
+        """Of (1, 0, ..., 0) less equal shares."""
+        return 1 - 1 / len(self.levels)
+
+    def public(self) -> dict[str, Any]:
+        """Type, list, and whether others are taken."""
+        known = {"type": self.kind, "categories": list(self.categories), "other": self.other}
+        return known | unit_of(self.unit)
+
+    def chosen(self, cells: NDArray[Any]) -> Floats:
+        """The place of each cell's level; NaN where it is blank."""
+        places: dict[str, float] = {level: float(at) for at, level in enumerate(self.levels)}
+        other = places.get(OTHER) if self.other else None
+
+        def meaning(text: str) -> float | None:
+            return places.get(text, None if text in BLANKS else other)
+
+        return self._each(cells, meaning, "one of its public categories; or set other = true")
+
+    def values(self, cells: NDArray[Any], marks: Marks) -> Floats:
+        """One number for each level."""
+        places = self.chosen(cells)
+        found = np.where(places[:, None] == np.arange(len(self.levels)), 1.0, 0.0)
+        found[np.isnan(places)] = math.nan
+        return found
+
+
+KINDS: dict[str, type[Column]] = {each.kind: each for each in (Number, Date, Boolean, Category)}
+
+
+def kind_of(cells: NDArray[Any], marks: Marks) -> str:
+    """The type of a column without a schema: one of KINDS, or "blank"."""
+    if cells.dtype.kind == "b":
+        return Boolean.kind
+    if cells.dtype.kind == "M":
+        return Date.kind
+    texts = {text for text in unique_texts(cells)[0] if text not in BLANKS}
+    if not texts:
+        return "blank"
+    if cells.dtype.kind in "fiu" or all(re.match(marks.pattern, text) for text in texts):
+        return Number.kind
+    if all(text.lower() in _YES + _NO for text in texts):
+        return Boolean.kind
+    return Date.kind if all(map(_dated, texts)) else Category.kind
+
+
+def _dated(text: str) -> bool:
+    try:
+        moment_of(text, None)
+    except ValueError:
+        return False
+    return True
+
+
+def moment_of(given: Any, form: str | None) -> datetime:
+    """A date or time, from text or as it is.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if isinstance(given, datetime):
+        return given
+    if isinstance(given, date):
+        return datetime(given.year, given.month, given.day)
+    text = str(given)
+    return datetime.fromisoformat(text) if form is None else datetime.strptime(text, form)
+
+
+def days(moment: datetime) -> float:
+    """Since 1970-01-01; of UTC where it has a zone."""
+    start = _EPOCH if moment.tzinfo is None else _EPOCH.replace(tzinfo=UTC)
+    return (moment - start) / timedelta(days=1)
