@@ -22,6 +22,7 @@ NAMES = (
     "moved",
     "growth",
     "memory",
+    "model",
     "training",
     "persons",
     "onion",

@@ -197,7 +197,7 @@ def attack(quick: bool) -> Any:
     repeats = 6000 if quick else 80_000
     tables, found = neighbours(50, 2)["opposite"], []
     print("claimed epsilon: lower bounds at confidence 0.9999, delta 1e-6")
-    for epsilon in (1.0, 2.0, 4.0, 8.0):
+    for epsilon in (1.0, 2.0, 4.0):
         privacy, line = Privacy(epsilon, 1e-6), {}
         for name in ("6, printed", "8, printed", "mended"):
             made = released(privacy, name)

@@ -234,10 +234,11 @@ class RobustRisk(Risk):
 
     def __post_init__(self) -> None:
         """Refuse losses that do not fall, or have kinks of their own."""
-        super().__post_init__()
         smooth = isinstance(self.loss, LinearLoss) and self.loss.curvature() is not None
         if not smooth or not getattr(self.loss, "classification", False):
-            raise ParameterError("loss", self.loss, "a smooth loss of classes, such as Logistic()")
+            allowed = "a smooth loss of two classes, such as Logistic()"
+            raise ParameterError("loss", self.loss, allowed)
+        super().__post_init__()
         for corner in self.budget.corners:
             if len(corner) != self.d:
                 raise ParameterError("corners", corner, f"of {self.d} numbers")

@@ -7,6 +7,7 @@ no privacy and no noise.
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -35,6 +36,10 @@ class Gradient(Query):
     def __call__(self, rows: Floats) -> Values:
         """One gradient for each row."""
         return self.loss.gradients(self.theta, np.asarray(rows, np.float64), self.smoothing)
+
+
+def _infinite(value: Any) -> bool:
+    return isinstance(value, float) and value == math.inf
 
 
 @dataclass(frozen=True)
@@ -78,15 +83,15 @@ class Problem:
             )
         real("ridge", self.ridge, 0.0, math.inf, closed=(True, False))
         integer("records", self.records)
-        if self.norm_bound not in (None, math.inf):
+        if not (self.norm_bound is None or _infinite(self.norm_bound)):
             positive("norm_bound", self.norm_bound)
         for name, value in (
             ("declared_smoothness", self.declared_smoothness),
             ("declared_spread", self.declared_spread),
             ("declared_root", self.declared_root),
         ):
-            if value is not None and not value >= 0:
-                raise ParameterError(name, value, "at least 0, or None")
+            if not (value is None or _infinite(value)):
+                real(name, value, 0.0, math.inf, closed=(True, True))
         if not 0 <= self.loss.strong_convexity() < math.inf:
             raise ParameterError(
                 "strong_convexity",

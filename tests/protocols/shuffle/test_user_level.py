@@ -472,6 +472,22 @@ def test_what_is_not_of_persons_is_refused_before_anything_is_drawn():
         small(mean=NoisyMean(turned))
 
 
+def test_thresholds_are_numbers_that_are_stated_not_words_or_data():
+    """Nothing here estimates a spread or a radius from data at no charge."""
+    for name in ("declared_spread", "declared_smoothness", "norm_bound"):
+        for value in ("estimated", points()[:, 0], -1.0, math.nan):
+            with pytest.raises(ParameterError, match=name):
+                dataclasses.replace(PROBLEM, **{name: value})
+    for name in ("deviations", "fail", "floor", "coarse"):
+        with pytest.raises(ParameterError, match=name):
+            UserLevelGD.calibrated(
+                n=2000, problem=PROBLEM, privacy=PRIVACY, rounds=6, **{name: "estimated"}
+            )
+    for name in ("contraction", "spread", "limit"):
+        with pytest.raises(ParameterError, match="norm_bound" if name == "limit" else name):
+            Centring(**{"limit": 1.0, "spread": 0.5} | {name: "estimated"})
+
+
 def test_bounds_say_what_they_assume():
     """A center assumes i.i.d. records; persons who answer again, more; privacy nothing."""
     carried = Centring(limit=2.0, spread=0.4)

@@ -71,3 +71,24 @@ def test_what_promises_little_is_warned_of():
     assert "1/n = 0.001" in Privacy(1.0, 1e-3).warnings(1000)[0]
     assert "above 10" in Privacy(10.1, 1e-6).warnings(1000)[0]
     assert Privacy(10.0, 0.0).warnings(10**12) == ()
+
+
+@pytest.mark.full
+def test_a_schema_goes_through_a_checkpoint_and_a_changed_cell_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = ["a;job", *(f"{i % 9},5;{'cook' if i % 3 else ''}" for i in range(60))]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    (tmp_path / "s.toml").write_text(
+        'missing = "indicator"\n[file]\ndecimal = ","\n'
+        '[columns.a]\ntype = "number"\nbounds = [0, 10]\n'
+        '[columns.job]\ntype = "category"\ncategories = ["cook"]\n'
+    )
+    asked = ["sum", "--file", "t.csv", "--schema", "s.toml", "--checkpoint", "kept", "--json"]
+    first = CliRunner().invoke(app, asked)
+    again = CliRunner().invoke(app, [*asked, "--resume"])
+    found, resumed = json.loads(first.stdout), json.loads(again.stdout)
+    assert found["columns"] == ["a", "a is blank", "job=cook", "job=other", "job is blank"]
+    assert found["private"] == resumed["private"]
+    (tmp_path / "t.csv").write_text("\n".join([*lines[:-1], "9,5;pilot"]))
+    changed = CliRunner().invoke(app, [*asked, "--resume"])
+    assert changed.exit_code != 0

@@ -21,7 +21,7 @@ from protocols import VectorSum
 from shuffle_sim import run
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory, NpyFiles
-from shuffle_sim.errors import ParameterError, RoundAbortedError
+from shuffle_sim.errors import DataError, RoundAbortedError
 from shuffle_sim.execution.checkpoint import FILE
 from shuffle_sim.execution.runtime import ATTEMPTS, HostLostError, InProcessRuntime
 from shuffle_sim.protocol.base import Datum
@@ -97,7 +97,7 @@ def test_a_user_shard_whose_data_is_gone_ends_the_run_and_releases_nothing_more(
 
     diary = Diary(tmp_path / "run", [("UserShard 1", 2, "answer", "after")])
     data = NpyFiles([tmp_path / "rows.npy"])
-    with pytest.raises(ParameterError, match=r"rows\.npy") as ended:
+    with pytest.raises(DataError, match=r"rows\.npy") as ended:
         chaos(Burning, diary, interactive(), data, seed=5, fidelity="literal", block_size=7)
     assert len(ended.value.ledger.charges) == 3
     released = [line["round"] for line in diary.lines() if line["step"] == "Analyzer 0 conclude"]

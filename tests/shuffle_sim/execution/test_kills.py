@@ -75,18 +75,19 @@ def killed(place, moment):
 found = {}
 for kind, defect, moments in (
     ("OutputPerturbation", "", 40),
-    ("Gibbs", "", 30),
-    ("OutputPerturbation", "not kept", 20),
-    ("OutputPerturbation", "kept late", 40),
+    ("Gibbs", "", 25),
+    ("OutputPerturbation", "not kept", 12),
+    ("OutputPerturbation", "kept late", 60),
 ):
     made = kinds[kind].calibrated(n=40, problem=problem, privacy=Privacy(4.0, 1e-3))
     checkpoint.Checkpoint.settle = SETTLE[defect]
     place = folder / f"{kind} {defect}"
     place.mkdir()
-    run(made, rows)  # what is imported late is there before
+    released(place / "before", False)  # what is imported or cached late is there before
     child(place / "alone", 0)
     lines = int((folder / "lines").read_text())
-    steps = [round(1 + each * (lines - 1) / (moments - 1)) for each in range(moments)]
+    first = lines // 2 if defect else 1  # defects are near the end
+    steps = [round(first + each * (lines - first) / (moments - 1)) for each in range(moments)]
     found[f"{kind} {defect}"] = [killed(place / str(moment), moment) for moment in steps]
 print(json.dumps(found))
 """
