@@ -25,22 +25,23 @@ class Stacked(Objective):
         self.strong_convexity = min(part.strong_convexity for part in parts)
         self.smoothness = max(part.smoothness for part in parts)
 
-    def _split(self, w: Floats) -> list[tuple[Objective, Floats]]:
+    def split(self, w: Floats) -> list[tuple[Objective, Floats]]:
+        """The parts, each with its parameters."""
         ends = np.cumsum([part.d for part in self.parts])[:-1]
         return list(zip(self.parts, np.split(w, ends), strict=True))
 
     def value(self, w: Floats) -> float:
         """The sum."""
-        return sum(part.value(each) for part, each in self._split(w))
+        return sum(part.value(each) for part, each in self.split(w))
 
     def gradient(self, w: Floats) -> Floats:
         """The parts' gradients."""
-        return np.concatenate([part.gradient(each) for part, each in self._split(w)])
+        return np.concatenate([part.gradient(each) for part, each in self.split(w)])
 
     def hessian(self, w: Floats, stride: int = 1) -> Floats | None:
         """Of blocks on the diagonal."""
         found, low = np.zeros((self.d, self.d)), 0
-        for part, each in self._split(w):
+        for part, each in self.split(w):
             block = part.hessian(each, stride)
             if block is None:
                 return None
@@ -50,7 +51,7 @@ class Stacked(Objective):
 
     def rounding(self, w: Floats) -> float:
         """In l2."""
-        return math.hypot(*(part.rounding(each) for part, each in self._split(w)))
+        return math.hypot(*(part.rounding(each) for part, each in self.split(w)))
 
     @property
     def least_radius(self) -> float:
@@ -69,7 +70,7 @@ class KinkedStack(Stacked, Kinked):
         """The parts' witnesses, together."""
         pairs = [
             part.witness(each, width)
-            for part, (_, each) in zip(self._kinked, self._split(w), strict=True)
+            for part, (_, each) in zip(self._kinked, self.split(w), strict=True)
         ]
         return np.concatenate([point for point, _ in pairs]), math.hypot(*(r for _, r in pairs))
 

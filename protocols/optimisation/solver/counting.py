@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from protocols.problems.objective import Kinked, Objective
+from protocols.problems.one_vs_rest import Stacked
 
 ObjectiveT = TypeVar("ObjectiveT", bound=Objective)
 
@@ -23,11 +24,14 @@ class Tally:
     hessians: float = 0.0
 
 
-def counted(objective: ObjectiveT, tally: Tally) -> ObjectiveT:
-    """The same objective; what is asked of it is added to the tally. Values are free."""
+def counted(objective: ObjectiveT, tally: Tally, share: float = 1.0) -> ObjectiveT:
+    """The same objective; what is asked of it is added to the tally. Values are free.
+
+    `share` is its part of the objective that is minimised.
+    """
     twin = copy.copy(objective)
 
-    def watch(name: str, by: Callable[..., Any]) -> None:
+    def watch(name: str, by: Any) -> None:
         setattr(twin, name, by)  # on the twin alone: classes are shared
 
     def count(name: str, cost: Callable[..., float], field: str = "passes") -> None:
@@ -36,7 +40,7 @@ def counted(objective: ObjectiveT, tally: Tally) -> ObjectiveT:
             return
 
         def asked(*args: Any, **kwargs: Any) -> Any:
-            setattr(tally, field, getattr(tally, field) + cost(*args, **kwargs))
+            setattr(tally, field, getattr(tally, field) + share * cost(*args, **kwargs))
             return inner(*args, **kwargs)
 
         watch(name, asked)
@@ -48,5 +52,8 @@ def counted(objective: ObjectiveT, tally: Tally) -> ObjectiveT:
     count("hessian", lambda w, stride=1: 1 / stride, "hessians")
     if isinstance(objective, Kinked):
         smoothed = objective.smoothed
-        watch("smoothed", lambda width: counted(smoothed(width), tally))
+        watch("smoothed", lambda width: counted(smoothed(width), tally, share))
+    if isinstance(objective, Stacked):
+        each = share / len(objective.parts)
+        watch("parts", [counted(part, tally, each) for part in objective.parts])
     return twin

@@ -1,20 +1,38 @@
 """Solvers that take gradients of single rows: averages, variance reduction, dual ascent."""
 
 import math
+from collections.abc import Callable
+from functools import wraps
 
 import numpy as np
 
 from protocols.optimisation.solver.certificate import certify
 from protocols.problems.kinked_erm import KinkedERM
 from protocols.problems.objective import FiniteSum, Objective
+from protocols.problems.one_vs_rest import Stacked
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError
 
 _EPOCHS = 60
+_Solver = Callable[[Objective, float, Floats, np.random.Generator], Floats]
 
 
+def _part_by_part(solver: _Solver) -> _Solver:
+    """The solver, also for a sum of objectives that have parameters of their own."""
+
+    @wraps(solver)
+    def solved(objective: Objective, radius: float, w: Floats, rng: np.random.Generator) -> Floats:
+        if not isinstance(objective, Stacked):
+            return solver(objective, radius, w, rng)
+        share = radius / math.sqrt(len(objective.parts))
+        return np.concatenate([solver(part, share, own, rng) for part, own in objective.split(w)])
+
+    return solved
+
+
+@_part_by_part
 def stochastic_subgradient(
-    objective: Objective, radius: float, w: Floats, rng: np.random.Generator, epochs: int = 5
+    objective: Objective, radius: float, w: Floats, rng: np.random.Generator
 ) -> Floats:
     """One row a step, steps 2/(lambda (t + 1)), the average with weights t.
 
@@ -22,7 +40,7 @@ def stochastic_subgradient(
     (Bubeck 2015, Theorem 6.2) weights the one before.
     """
     sums = _finite(objective, "stochastic-subgradient")
-    steps, average = epochs * sums.n, np.zeros_like(w)
+    steps, average = 5 * sums.n, np.zeros_like(w)
     for t, row in enumerate(rng.integers(0, sums.n, steps), 1):
         average += 2 * t / (steps * (steps + 1)) * w
         slope = sums.row_gradients(w, np.array([row]))[0] + sums.regulariser_gradient(w)
@@ -30,6 +48,7 @@ def stochastic_subgradient(
     return sums.domain.project(average)
 
 
+@_part_by_part
 def svrg(objective: Objective, radius: float, w: Floats, rng: np.random.Generator) -> Floats:
     """Stochastic variance reduced gradients (Johnson and Zhang 2013), epochs of 2 n rows."""
     sums = _smooth(objective, "svrg")
@@ -50,6 +69,7 @@ def svrg(objective: Objective, radius: float, w: Floats, rng: np.random.Generato
     return w
 
 
+@_part_by_part
 def katyusha(objective: Objective, radius: float, w: Floats, rng: np.random.Generator) -> Floats:
     """Accelerated variance reduction (Allen-Zhu 2017, Algorithm 1), the ridge as psi."""
     sums = _smooth(objective, "katyusha")
@@ -78,6 +98,7 @@ def katyusha(objective: Objective, radius: float, w: Floats, rng: np.random.Gene
     return anchor
 
 
+@_part_by_part
 def sdca(objective: Objective, radius: float, w: Floats, rng: np.random.Generator) -> Floats:
     """Stochastic dual coordinate ascent (Shalev-Shwartz and Zhang 2013) for losses with a kink."""
     if not isinstance(objective, KinkedERM):

@@ -38,6 +38,8 @@ from protocols.problems import (
     erm,
 )
 from protocols.problems.objective import gradient_rounding, mean_of_rows
+from protocols.problems.one_vs_rest import OneVsRestRisk
+from protocols.problems.problem import Problem
 from shuffle_sim.errors import ParameterError
 
 LOSSES = [Logistic(), Hinge(), Squared(labels=1.0), Huber(threshold=0.1), Absolute(), Pinball()]
@@ -217,6 +219,19 @@ def test_gradients_are_counted():
     watched.value(watched.start)
     watched.hessian(watched.start, 5)
     assert [tally.passes, tally.hessians] == pytest.approx([2.1, 0.2])
+
+
+@pytest.mark.parametrize("solver", ["sdca", "stochastic-subgradient"])
+def test_classes_are_minimised_apart_and_their_gradients_counted(solver):
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(40, 2)) / 4
+    risk = OneVsRestRisk.of(Problem(OneVsRestHinge(3), RealSpace(6), 0.2))
+    objective = risk.objective(np.c_[x, rng.integers(0, 3, 40)])
+    found = minimise(objective, 0.05, solver, seed=1)
+    exact = minimise(objective, 1e-4, "newton")
+    assert np.linalg.norm(found.point - exact.point) <= 0.05 + 1e-4
+    assert found.passes > (0.5 if solver == "sdca" else 5)
+    assert not found.polished or solver == "stochastic-subgradient"
 
 
 def test_softmax_and_means_have_minimisers_too():
