@@ -146,19 +146,21 @@ class ShuffleLinearModel(LinearModel):
         groups: Any = None,
     ) -> tuple[Floats, Floats]:
         """Coefficients (outputs, columns) and intercepts (outputs,)."""
-        (n, columns), constant = X.shape, CONSTANT[practice.chosen_by(self.choose)]
+        practice.chosen_by(self.choose)
+        unit = Unit.RECORD if groups is None else Unit.PERSON
+        (n, columns), chosen = X.shape, self._chosen(unit)
+        constant = CONSTANT[chosen]
         self._flag("phases")
         users, beyond = self._bounded(X, labels, constant)
         norm = math.hypot(1.0, constant) if self.fit_intercept else 1.0
         persons = None if groups is None else Persons.grouped(users, groups, "groups")
         problem = Problem(
             loss(norm),
-            L2Ball(outputs * (columns + int(self.fit_intercept)), self._radius()),
+            L2Ball(outputs * (columns + int(self.fit_intercept)), self._radius(chosen)),
             ridge=self.ridge,
             records=1 if persons is None else self.records,
         )
         asked = n if persons is None else persons.users
-        unit = Unit.RECORD if persons is None else Unit.PERSON
         protocol, seed = self._protocol(asked, problem, unit), seed_of(self.random_state)
         # Batches of neighbouring rows would be no sample.
         order = np.random.default_rng(seed).permutation(asked)
@@ -172,22 +174,29 @@ class ShuffleLinearModel(LinearModel):
         intercepts = theta[:, columns:].sum(axis=1) * constant
         return theta[:, :columns] / self.feature_bound, intercepts
 
-    def _radius(self) -> float:
+    def _radius(self, chosen: str) -> float:
         if self.radius is not None:
             return self.radius
-        return practice.RADIUS if self.choose == "practice" else self._proven_radius
+        return practice.RADIUS if chosen == "practice" else self._proven_radius
+
+    def _name(self, unit: Unit) -> str:
+        full = f"{_FAMILIES[unit]}-{self.protocol}"
+        return full if full in optimisers(unit) else self.protocol
+
+    def _chosen(self, unit: Unit) -> str:
+        """How parameters are chosen; nothing is tuned for optimisers of others."""
+        return self.choose if optimiser(self._name(unit), unit).tuned else "bound"
 
     def _protocol(self, n: int, problem: Problem, unit: Unit) -> FirstOrder[Any] | Phased:
         """Calibrated; what its optimiser does not take, or not in phases, is refused there."""
-        full = f"{_FAMILIES[unit]}-{self.protocol}"
-        name = full if full in optimisers(unit) else self.protocol
-        kind: type[FirstOrder[Any] | Phased] = optimiser(name, unit)
+        kind: type[FirstOrder[Any] | Phased] = optimiser(self._name(unit), unit)
+        tuned = self._chosen(unit) == "practice"
         given: dict[str, Any] = {"rounds": self.rounds, "batch": self.batch, "eta": self.eta}
         if self.phases:
             if not problem.ridge > 0:
                 allowed = "above 0 in phases: they need strong convexity"
                 raise ParameterError("ridge", self.ridge, allowed)
-            if self.choose == "practice":
+            if tuned:
                 allowed = "False with choose='practice': their starts rest on proven bounds"
                 raise ParameterError("phases", self.phases, allowed)
             kind, given = Phased, given | {"optimiser": kind}
@@ -197,8 +206,8 @@ class ShuffleLinearModel(LinearModel):
         given |= {"honest_fraction": self.honest_fraction}
         common: dict[str, Any] = {"n": n, "problem": problem}
         common["privacy"] = Privacy(self.epsilon, self.delta)
-        if self.choose == "practice":
-            return practical(optimiser(name, unit), **common, **given)
+        if tuned:
+            return practical(optimiser(self._name(unit), unit), **common, **given)
         return kind.calibrated(**common, **given)
 
 

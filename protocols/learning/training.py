@@ -211,6 +211,9 @@ class Trainer:
             ParameterError: for what is not an optimiser, does not fit together or is not possible.
         """
         kind: type[Optimiser[Any]] = optimiser(name, self.unit)
+        if self.choose == "practice" and not optimiser(name, self.unit).tuned:
+            proven = dataclasses.replace(self, choose="bound")  # nothing is tuned for it
+            return proven.protocol(name, n, hyper=hyper, phases=phases, trust=trust, **given)
         if hyper not in _HYPER:
             raise ParameterError("hyper", hyper, f"one of {', '.join(_HYPER)}")
         common: dict[str, Any] = {"n": n, "problem": self.problem, "privacy": self.privacy, **given}
@@ -223,10 +226,9 @@ class Trainer:
             return kind.paper(**common)
         if phases is not None:
             self._proven("phases", phases)
+            kind, common = Phased, common | {"optimiser": kind, "phases": phases or None}
         if self.moments is not None:
             self._proven("moment", self.moments)
-        if phases is not None:
-            kind, common = Phased, common | {"optimiser": kind, "phases": phases or None}
         ratio = self.noise_ratio
         if ratio is None:  # honest users' noise alone must protect
             ratio = NOISE_RATIO / math.sqrt(self.honest_fraction)

@@ -36,6 +36,7 @@ class ShuffleACSA(FirstOrder[AcceleratedState]):
         schedule: weights and steps.
     """
 
+    tuned = True
     takes = ("batch", "rounds", "smoothing", "schedule")
     """Users in a round; T, by default floor(n / batch); beta of the envelope; one of SCHEDULES."""
     paper_cost = "Corollaries B.9 and B.10"

@@ -30,6 +30,7 @@ class ShuffleGD(Averaged):
     """
 
     one_shot = False
+    tuned = True
     takes = ("rounds", "eta", "smoothing")
     """T; the step; beta of the envelope, by default 1/eta for a loss with kinks."""
     paper_cost = "Corollary B.11"

@@ -37,6 +37,8 @@ class FirstOrder(Optimiser[StateT], Protocol[StateT]):
 
     one_shot: ClassVar[bool] = True
     """Whether every user is asked once at most, in disjoint batches."""
+    tuned: ClassVar[bool] = False
+    """Whether choose="practice" has tuned steps to put in place of its own."""
 
     problem: Problem
     n: int

@@ -66,6 +66,7 @@ class ShuffleSGD(Averaged):
     distance to start from and L_G^2 = L^2 + rho^2.
     """
 
+    tuned = True
     takes = ("batch", "rounds", "eta")
     """Users in a round; T, by default floor(n / batch); the step, by default R/(L_G sqrt T)."""
     paper_cost = "Corollary B.8"

@@ -36,6 +36,7 @@ class UserLevelACSA(UserLevel[AcceleratedState]):
         schedule: weights and steps; its rounds are T.
     """
 
+    tuned = True
     takes = (
         *("batch", "rounds", "smoothing", "center", "coarse", "recentring"),
         *("deviations", "fail", "floor"),

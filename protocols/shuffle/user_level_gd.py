@@ -36,6 +36,7 @@ class UserLevelGD(UserLevel[AverageState]):
         eta: the step.
     """
 
+    tuned = True
     takes = (
         *("rounds", "eta", "smoothing", "center", "coarse", "recentring"),
         *("deviations", "fail", "floor"),

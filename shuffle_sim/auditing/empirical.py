@@ -147,7 +147,7 @@ def _observed(
     canaries: NDArray[np.int64] | None = None
     while (spec := protocol.plan(state)) is not None:
         randomizer: Any = spec.randomizer
-        first, second = (np.atleast_1d(x) for x in randomizer.worst_pair())
+        first, second = _first_coordinate(randomizer)
         users = np.concatenate([np.arange(*span) for span in spec.cohort.ranges])
         single = randomizer.report_messages == 1 and randomizer.alphabet.symbols > 2
         if data is None:
@@ -180,6 +180,14 @@ def _observed(
         state = protocol.update(state, spec.analyze(tally))
         work += 1 + flat.size / _CELLS
     return seen, work
+
+
+def _first_coordinate(randomizer: Any) -> tuple[Floats, Floats]:
+    """The worst pair, turned into coordinate 0: views are looked at by coordinate."""
+    first, second = (np.atleast_1d(x) for x in randomizer.worst_pair())
+    half, middle = float(np.linalg.norm(second - first)) / 2, (first + second) / 2
+    step = half * np.eye(1, len(middle))[0]
+    return middle - step, middle + step
 
 
 def _symbols_seen(

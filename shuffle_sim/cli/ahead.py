@@ -1,8 +1,9 @@
 """What a run will cost, shown before it starts; above a public limit it asks."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import typer
 
@@ -72,8 +73,8 @@ class Ahead:
         )
 
 
-def announce(ahead: Ahead, fewer: Iterable[str], *, yes: bool, json: bool) -> None:
-    """Show what a run will cost; above a limit ask, or refuse where nobody can answer.
+def announce(ahead: Ahead, fewer: Iterable[str], *, yes: bool, json: bool) -> Callable[[], object]:
+    """What shows the cost as the run starts; above a limit ask, or refuse where nobody can answer.
 
     Args:
         ahead: what it will cost.
@@ -84,10 +85,9 @@ def announce(ahead: Ahead, fewer: Iterable[str], *, yes: bool, json: bool) -> No
     Raises:
         ParameterError: it is above a limit, and nobody said yes.
     """
-    if not json:
-        print_fact("Ahead", str(ahead))
+    shown = partial(print_fact, "Ahead", str(ahead)) if not json else lambda: None
     if yes or not ahead.above:
-        return
+        return shown
     what = "; ".join(ahead.above)
     ways = "; ".join(fewer)
     allowed = f"given for {what}" + (f". For less: {ways}" if ways else "")
@@ -95,3 +95,4 @@ def announce(ahead: Ahead, fewer: Iterable[str], *, yes: bool, json: bool) -> No
         raise ParameterError("yes", yes, allowed)
     if not typer.confirm(f"This run takes {what}. {ways}. Start it?"):
         raise ParameterError("yes", yes, allowed)
+    return shown

@@ -88,6 +88,7 @@ class RunOptions:
         checkpoint: Path | None = None,
         resume: bool = False,
         on_round: OnRound | None = None,
+        on_start: Callable[[], object] = lambda: None,
     ) -> Result:
         """Run the protocol on the rows; errors are those of `run`."""
         return run(
@@ -106,6 +107,7 @@ class RunOptions:
             checkpoint=checkpoint,
             resume=resume,
             on_round=on_round,
+            on_start=on_start,
         )
 
 

@@ -168,11 +168,10 @@ def sum_command(
     )
     adversary = attacks(attack or [])
     ahead = Ahead.of(forecast(protocol, security=security), d, fidelity)
-    announce(ahead, _fewer(protocol, made), yes=yes, json=json)
+    start = announce(ahead, _fewer(protocol, made), yes=yes, json=json)
     rows = _rows(source, view, variance)
-    result = how.run(
-        protocol, rows, seed, adversary=adversary, checkpoint=checkpoint, resume=resume
-    )
+    saved: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume}
+    result = how.run(protocol, rows, seed, adversary=adversary, on_start=start, **saved)
     assert isinstance(protocol, Encoded)
     summary = _summary(source, view, protocol, result, privacy, variance, ahead)
     present(summary, _print, _draw, json=json, plot=plot)

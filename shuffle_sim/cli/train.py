@@ -230,11 +230,17 @@ def train_command(
     made = optimiser(rounds=rounds)
     assert isinstance(made, Protocol)
     ahead = Ahead.of(forecast(made, security=security), trainer.d, fidelity)
-    announce(ahead, _fewer(made, ahead, optimiser), yes=yes, json=json)
+    start = announce(ahead, _fewer(made, ahead, optimiser), yes=yes, json=json)
     with Bar("training", made.rounds) as bar:
         watch = Watch(split, made.rounds, delta, lambda moment: bar.step(moment.round, str(moment)))
         result = how.run(
-            made, split.asked, seed, checkpoint=checkpoint, resume=resume, on_round=watch
+            made,
+            split.asked,
+            seed,
+            checkpoint=checkpoint,
+            resume=resume,
+            on_round=watch,
+            on_start=start,
         )
     report = train_report.summed_up(split, made, result, watch.moments)
     _finish(report, json, plot, model_out)

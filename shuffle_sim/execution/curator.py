@@ -178,6 +178,7 @@ def run_curator(
     checkpoint: str | Path | None,
     resume: bool,
     on_round: OnRelease | None,
+    on_start: Callable[[], object],
 ) -> Result:
     """Run an algorithm of the trusted curator; `engine.run` is its public name.
 
@@ -200,6 +201,7 @@ def run_curator(
     journal = journal_of(checkpoint, resume, identity)
     with spending(ledger, algorithm.delta), journal, host:
         host.start()
+        on_start()
         curator = Curator(host, population, workers, size, ledger, journal, generator)
         while (release := algorithm.plan(state)) is not None:
             state = algorithm.update(state, curator.answer(release, index))

@@ -77,6 +77,7 @@ def run(
     generator: str = GENERATORS[0],
     on_round: Callable[[int, PrivacyLedger, Costs, Any], None] | None = None,
     on_plan: Callable[[SizePlan], None] | None = None,
+    on_start: Callable[[], object] = lambda: None,
 ) -> Result:
     """Run `algorithm` on `data` (first axis: users).
 
@@ -132,6 +133,7 @@ def run(
         on_round: called after each round with its index, the ledger and the costs so far, and what
             was asked; also after those replayed.
         on_plan: with workers "auto", called with what was planned before the run.
+        on_start: called when all is checked, before the first round is charged.
 
     Raises:
         ParameterError: for bad parameters or data, before any actor starts.
@@ -146,9 +148,7 @@ def run(
     if not isinstance(algorithm, Protocol | CentralAlgorithm):
         allowed = "a protocol or a central algorithm, such as VectorSum.calibrate(...)"
         raise ParameterError("algorithm", algorithm, allowed)
-    host = runtime if isinstance(runtime, Runtime) else registered("runtime", runtime)()
-    if round_timeout is not None:
-        host.round_timeout = positive("round_timeout", round_timeout)
+    host = _host(runtime, round_timeout)
     workers, auto = _workers(algorithm, workers, placement, shuffler_shards, checkpoint)
     if isinstance(algorithm, CentralAlgorithm):
         _check_central(adversary, fidelity, kernel, shuffler_shards, security, placement)
@@ -163,6 +163,7 @@ def run(
             checkpoint=checkpoint,
             resume=resume,
             on_round=on_round,
+            on_start=on_start,
         )
     protocol, population = algorithm, suited(algorithm, data)
     if adversary is not None and not isinstance(adversary, Adversary):
@@ -185,17 +186,14 @@ def run(
     if security == "onion":
         check_sealing_time(deployment, workers, sealing_seconds)
     check_adversary(adversary, protocol, population)
-    ledger, meter, reports, rounds = (
-        PrivacyLedger(sequential=protocol.claims_sequential),
-        CostMeter(),
-        ReportCounts(),
-        0,
-    )
+    ledger, meter = PrivacyLedger(sequential=protocol.claims_sequential), CostMeter()
+    reports, rounds = ReportCounts(), 0
     unchecked, noisy = False, list[tuple[int, int]]()
     journal = journal_of(checkpoint, resume, _identity(deployment, population, seed))
     deployment = replace(deployment, task=journal.task, entropy=journal.entropy)
     with spending(ledger, protocol.delta), journal, host:
         plan = host.open(deployment, population, workers)
+        on_start()
         while plan is not None:
             broadcast, cohort = plan.broadcast, plan.cohort
             unchecked |= not _checked(protocol, deployment, plan)
@@ -204,8 +202,7 @@ def run(
             reports = reports.plus(exchange, cohort.size)
             honest = exchange.shuffler.accepted - exchange.shuffler.singles
             noisy.append((honest, cohort.size))
-            for member in adversary.members if adversary is not None else ():
-                member.disclosed(rounds, exchange.users.disclosed, exchange.users.sums)
+            _disclose(adversary, rounds, exchange)
             _meter(meter, deployment, broadcast, exchange, literal_size)
             if exchange.users.nonfinite == exchange.users.asked:
                 raise NotFiniteError(rounds)
@@ -226,8 +223,8 @@ def run(
         promised = replace(protocol.claim, assumptions=promised.assumptions)
     # The paper's theorems hold for honest users; where noise is missing, only the exact accounting
     # applies.
-    complete = not reports.corrupted and reports.accepted == reports.asked
-    whole = promised if protocol.claim is not None and complete else settled
+    full = (reports.corrupted, reports.accepted) == (0, reports.asked)
+    whole = promised if protocol.claim is not None and full else settled
     unit = protocol.protects or population.unit
     return Result(
         value=value,
@@ -246,6 +243,19 @@ def run(
         ledger=ledger,
         security=security,
     )
+
+
+def _host(runtime: str | Runtime, round_timeout: float | None) -> Runtime:
+    host: Runtime = runtime if isinstance(runtime, Runtime) else registered("runtime", runtime)()
+    if round_timeout is not None:
+        host.round_timeout = positive("round_timeout", round_timeout)
+    return host
+
+
+def _disclose(adversary: Adversary | None, index: int, exchange: Exchange) -> None:
+    """Tell the corrupted users what they learn of a round."""
+    for member in adversary.members if adversary is not None else ():
+        member.disclosed(index, exchange.users.disclosed, exchange.users.sums)
 
 
 def _checked(protocol: Protocol[Any], deployment: Deployment, plan: PlannedRound) -> bool:

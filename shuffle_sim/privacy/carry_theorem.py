@@ -31,8 +31,13 @@ class Carry(Theorem[CarrySumEvent]):
         CarrySumEvent(10_000, 11.0, 2, 0, 0, 128, 0.31),
     )
 
-    def exact(self, event: CarrySumEvent, delta: float) -> float:
-        """Of one total, where all others hold the lower end of the range."""
+    def exact(self, event: CarrySumEvent, delta: float) -> float | None:
+        """Of one total, where all others hold the lower end of the range.
+
+        None with a span: data that are clipped in no total may be told apart by several.
+        """
+        if event.span < 1:
+            return None
         shape = event.sensitivity * event.span, event.uniforms, event.bits
         return carry.exact_epsilon(event.honest - 1, *shape, delta)
 

@@ -80,6 +80,7 @@ def test_scikit_learn_s_own_checks_pass_but_for_weights_that_repeat_rows(estimat
         "check_array_api_input",
         "check_classifier_data_not_an_array",
         "check_regressor_data_not_an_array",
+        "check_sample_weights_pandas_series",
     }
 
 

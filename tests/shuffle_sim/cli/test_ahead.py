@@ -27,7 +27,7 @@ def test_what_is_said_ahead_is_what_is_sent(tmp_path):
 
 
 def test_a_little_is_started_and_much_is_asked_for(capsys):
-    announce(LITTLE, [], yes=False, json=False)
+    announce(LITTLE, [], yes=False, json=False)()
     assert "100 bits a user" in capsys.readouterr().out
     announce(MUCH, [], yes=True, json=False)
     with pytest.raises(ParameterError, match=r"20,000,000 bits a user.*half: 3") as caught:
@@ -50,6 +50,7 @@ def test_each_limit_counts(limit):
 @pytest.mark.full
 def test_a_run_above_the_limit_is_refused_with_what_fewer_rounds_cost():
     much = ["--rounds", "50", "--epsilon", "0.1", "--encoding", "unary", "--fidelity", "aggregate"]
+    much += ["--choose", "bound"]
     done = CliRunner().invoke(app, ["train", "--table", "breast-cancer", *much])
     assert isinstance(done.exception, ParameterError)
     assert "--rounds 25: " in str(done.exception)

@@ -124,7 +124,18 @@ def test_a_bound_says_what_it_assumes_of_persons(tmp_path):
     path = tmp_path / "long.csv"
     path.write_text("patient,dose,ill\n" + "\n".join(lines) + "\n")
     words = ["train", "--file", path, "--label", "ill", "--person", "patient"]
-    words += ["--bounds", "dose=-4:4", "--rounds", 30, "--radius", 1, "--seed", 3]
+    words += [
+        "--bounds",
+        "dose=-4:4",
+        "--rounds",
+        30,
+        "--radius",
+        1,
+        "--seed",
+        3,
+        "--choose",
+        "bound",
+    ]
     many = " ".join(asked(*words, "--records", 20_000).split())
     assert "proven only where records of a person are i.i.d." in many
     assert "as stable as plain descent" in many
