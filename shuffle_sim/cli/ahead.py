@@ -8,17 +8,19 @@ from functools import partial
 import typer
 
 from shuffle_sim.cli.outcome import print_fact
-from shuffle_sim.cli.show import number, plural, size
+from shuffle_sim.cli.show import plural, size
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.forecast import Forecast
 from shuffle_sim.execution.setup import LITERAL_MESSAGES
 
 MAX_BITS, MAX_BYTES, MAX_SECONDS = 10**7, 10**10, 3600.0
 """Of a user, of all hops, and of a run: more is not started unasked."""
-_RATES = {"literal": 2e7, "counts": 4e6, "aggregate": 1.5e7}
+_RATES = {"literal": 1.5e8, "counts": 4e7, "aggregate": 6e7}
 """Messages, or numbers where bits are not moved one by one, that one core deals with in a second.
 
-Measured on an Intel Xeon core; the estimate is meant to be right to a factor of 3."""
+Rough: on a core of an Intel Xeon the seconds announced were 0.6 to 5 times those taken, and 11
+times for large literal sums (`python -m benchmarks ahead`). `workers="auto"` rehearses a run.
+"""
 _ROUND = 0.005  # seconds that a round takes beside
 
 
@@ -66,9 +68,10 @@ class Ahead:
 
     def __str__(self) -> str:
         """For people."""
+        seconds = f"{self.seconds:.1g}" if self.seconds < 1 else f"{self.seconds:,.0f}"
         return (
             f"{plural(self.rounds, 'round')}, {self.bits_per_user:,} bits a user, "
-            f"{size(self.bytes)} in all if each message is sent; about {number(self.seconds)} s "
+            f"{size(self.bytes)} in all if each message is sent; about {seconds} s "
             f"({self.fidelity}, one core)"
         )
 
