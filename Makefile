@@ -45,6 +45,7 @@ test: $(VENV)/.dev
 	@$(PYTEST)
 
 test-slow: $(VENV)/.dev
+	@$(PIP) --no-deps linearmodels==7.1  # a table of persons: the file alone is read
 	@$(BIN)/python -m pytest -m slow
 
 bench: $(VENV)/.dev

@@ -215,7 +215,7 @@ class BinomialRandomizer(SumRandomizer):
         places = np.arange(max(0, math.floor(mean - spread)), math.ceil(mean + spread) + 1)
         return sums - places[0], scipy.stats.binom.pmf(places, users * self.b, self.p)
 
-    def event(self, users: int) -> BinomialSumEvent:
+    def event(self, users: int) -> BinomialSumEvent | BinomialShiftEvent:
         """The release of the view, with the noise of `users` honest users.
 
         Raises:
@@ -240,8 +240,7 @@ class NearBinomialRandomizer(BinomialRandomizer):
         super().__post_init__()
         real("apart", self.apart, 0.0, self.width)
 
-    # The two events share no class: one's steps are whole, the other's shift is real.
-    def event(self, users: int) -> BinomialShiftEvent:  # type: ignore[override]
+    def event(self, users: int) -> BinomialShiftEvent:
         """The release of the view, for a shift of g apart/width steps."""
         check_ball(self.labels, self.lower, self.width, self.norm_bound)
         shift = self.g * (self.apart / self.width)

@@ -34,6 +34,19 @@ _HEADER = re.compile(
     rb"\{\s*'descr':\s*'([<>|=]?[a-zA-Z]\d*(?:\[\w+\])?)',\s*'fortran_order':\s*(True|False),"
     rb"\s*'shape':\s*\(([\d, ]*)\),?\s*\}\s*"
 )
+_BROKEN = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    OverflowError,
+    IndexError,
+    UnicodeError,
+    RuntimeError,
+)
+"""What zipfile raises of bytes that are no archive. A RuntimeError tells of encryption, or, as its
+subclass for what is not implemented, of a compression that zipfile does not know.
+"""
 
 
 def most_memory() -> int:
@@ -175,9 +188,7 @@ def read_archive(path: Path) -> dict[str, NDArray[Any]]:
                     info.filename.removesuffix(".npy"): _member(archive, info, most)
                     for info in _members(archive, most)
                 }
-        except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError) as error:
-            raise ValueError(f"a broken archive ({error})") from error
-        except (RuntimeError, struct.error, OverflowError, IndexError, UnicodeError) as error:
+        except _BROKEN as error:
             raise ValueError(f"a broken archive ({error})") from error
 
 
