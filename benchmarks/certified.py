@@ -50,6 +50,7 @@ def measure() -> dict[str, object]:
         "passes": point.passes,
         "polished": bool(point.polished),
         "certified over sklearn lbfgs": least["certified"] / least["sklearn"],
+        "aim": 3.0,
         "release over certified": least["release"] / least["certified"],
         "seconds of sklearn": least["sklearn"],
     }
