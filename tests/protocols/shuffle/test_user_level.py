@@ -354,6 +354,12 @@ def test_the_planner_takes_the_center_only_where_its_bound_is_smaller():
     few = UserLevelGD.calibrated(n=2000, problem=PROBLEM, privacy=PRIVACY, rounds=20)
     assert not few.centring.carried
     assert few.choices["center"].startswith("fixed: bound")
+    logistic = Problem(Logistic(), L2Ball(10, 3.0))
+    for m, chosen in ((4, "fixed: bound"), (25, "fixed: bound"), (64, "within 5%"), (400, "")):
+        problem = dataclasses.replace(logistic, records=m)
+        made = UserLevelGD.calibrated(n=2000, problem=problem, privacy=PRIVACY, rounds=25, eta=3.8)
+        assert made.centring.carried == (m > 30)
+        assert chosen in made.choices["center"]
     many = dataclasses.replace(PROBLEM, records=400)
     made = UserLevelGD.calibrated(n=2000, problem=many, privacy=PRIVACY, rounds=20)
     assert made.centring.carried
