@@ -107,6 +107,7 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
     def __post_init__(self) -> None:
         """Check that mean and centring fit the problem, and the batches the persons."""
         super().__post_init__()
+        self.records_read = self.problem.records
         if self.mean.batch < self.n:
             batching(self.n, self.mean.batch, self.rounds)
         if self.floor is not None:

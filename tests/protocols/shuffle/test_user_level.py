@@ -45,6 +45,7 @@ from shuffle_sim.privacy.bounds.gaussian import delta_gdp, mu_of
 from shuffle_sim.privacy.mechanisms import Gaussian
 from shuffle_sim.protocol.adversary import Dropout
 from shuffle_sim.roles.users import admitted
+from shuffle_sim.sampling import kernels
 from shuffle_sim.wire.messages import Tally
 
 D = 3
@@ -289,6 +290,29 @@ def test_a_run_spends_what_was_asked_for_on_persons(kind):
     again = run(Baseline(protocol, "central"), points(300, 2), seed=1)
     assert again.privacy.epsilon <= 4.0
     assert again.unit is Unit.PERSON
+
+
+@pytest.mark.full
+def test_the_compiled_kernel_is_the_default_where_many_records_are_read():
+    """Nominal ones, which are public. Its bits do not depend on how persons are placed."""
+    labels = Problem(Logistic(), L2Ball(D, 1.0), records=10_000)
+    mean, fixed = mean_of(300, D, labels.lipschitz, 20, 20), Centring.fixed(labels.lipschitz)
+    protocol = small(n=300, rounds=3, problem=labels, mean=mean, centring=fixed)
+    x = points(300, 3) / 4
+    equal = np.concatenate([x, np.where(x[:, :, :1] > 0, 1.0, -1.0)], axis=2)
+    ragged = [rows[: 1 + at % 3] for at, rows in enumerate(equal)]
+    expected = kernels.available(None, math.inf)
+    for data in (equal, ragged):
+        results = [
+            run(protocol, data, seed=3, fidelity=fidelity, workers=workers, kernel=kernel)
+            for fidelity in ("aggregate", "counts")
+            for workers, kernel in ((1, None), (3, None), (2, expected))
+        ]
+        assert {each.kernel for each in results} == {expected}
+        for each in (results[:3], results[3:]):
+            assert all((one.value == each[0].value).all() for one in each)
+    few = dataclasses.replace(protocol, problem=dataclasses.replace(labels, records=1))
+    assert run(few, equal, seed=3, fidelity="aggregate").kernel == "numpy"
 
 
 def test_clipping_at_l_has_the_noise_of_item_level_privacy_with_groups():
