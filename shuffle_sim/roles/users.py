@@ -228,13 +228,6 @@ class UserShard(Keyed):
         bad = self._corrupted(broadcast, block)
         honest: list[_Part] = []
         frames = bad.packets
-        record = ShardRecord(
-            corrupted=bad.users.size,
-            silent=bad.silent,
-            extra=bad.extra,
-            disclosed=bad.disclosed,
-            sums=bad.sums,
-        )
         asked = clipped = nonfinite = 0
         for first, chunk, following in self._chunks(block):
             expect(following)
@@ -268,7 +261,16 @@ class UserShard(Keyed):
             raise DataChangedError(block)
         if honest:
             frames = _honest_frame(deployment.fidelity, context, block, honest, randomizer) + frames
-        return frames, replace(record, asked=asked, clipped=clipped, nonfinite=nonfinite)
+        return frames, ShardRecord(
+            asked=asked,
+            corrupted=bad.users.size,
+            silent=bad.silent,
+            extra=bad.extra,
+            disclosed=bad.disclosed,
+            clipped=clipped,
+            nonfinite=nonfinite,
+            sums=bad.sums,
+        )
 
     def _corrupted(self, broadcast: Broadcast, block: int) -> Corrupted:
         adversary = self._deployment.adversary
