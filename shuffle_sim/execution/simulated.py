@@ -25,7 +25,7 @@ from shuffle_sim.roles import Deployment, Station
 MESSAGES = frozenset(
     (
         *("answer", "collect", "accept", "shuffle", "release", "view", "receive", "conclude"),
-        *("gather", "deliver", "whole"),  # of a station
+        *("gather", "deliver", "finish", "whole"),  # of a station
     )
 )
 """Methods that may come again at any later time: their arguments name the round.
