@@ -49,6 +49,10 @@ class Score:
 
 
 Scores = dict[str, Score]
+_RULES = {
+    "practice": "the optimiser with tuned steps (practice)",
+    "bound": "the optimiser with the least proven bound of the excess loss",
+}
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,7 @@ class Summary:
     repeats: int
     run: RunSummary
     constant: Scores = field(metadata=SIMULATOR_VIEW)
+    rule: str
     methods: list[Row]
     refused: dict[str, str]
 
@@ -135,6 +140,7 @@ def compared(
         repeats=repeats,
         run=RunSummary(how.fidelity or "", how.runtime.name, how.number, seed, how.security),
         constant=_spread([split.constant() for split in splits]),
+        rule=_RULES[trainer.choose],
         methods=rows,
         refused={_named(method): method.refused for method in methods if method.refused},
     )
@@ -198,8 +204,8 @@ def show(summary: Summary) -> None:
     console.print(table)
     console.print(
         f"\nMean±standard deviation over {splits}, the same for all. Scores are the simulator's "
-        "own view.\nCentral, local and non-private training take the optimiser with the least "
-        "proven bound of the excess loss.\nOptimisers, their bounds, and what gives epsilon:"
+        f"own view.\nCentral, local and non-private training take {summary.rule}.\n"
+        "Optimisers, their bounds, and what gives epsilon:"
     )
     for row in summary.methods:
         by = "" if row.optimiser == row.method else f"{row.optimiser}, "
