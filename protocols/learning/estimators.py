@@ -229,6 +229,7 @@ class ShuffleLinearModel(LinearModel):
             n=n,
             privacy=privacy,
             fraction=self.select_fraction,
+            encoding=self.encoding,
             honest_fraction=self.honest_fraction,
         )
 

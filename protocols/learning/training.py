@@ -216,6 +216,7 @@ class Trainer:
             n=n,
             privacy=self.privacy,
             fraction=fraction,
+            encoding=self.encoding,
             honest_fraction=self.honest_fraction,
         )
 

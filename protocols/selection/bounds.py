@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.selection.budget import fitted, rest
+from protocols.selection.budget import fitted, planned_sum, rest
 from protocols.sums.planned import PlannedVectorSum
 from shuffle_sim.arrays import Floats, Values
 from shuffle_sim.data.cohort import Cohort
@@ -25,8 +25,6 @@ from shuffle_sim.errors import ParameterError, real
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.protocol.base import Protocol, Query, RoundSpec, check_rows
-from shuffle_sim.protocol.encodings import sane
-from shuffle_sim.registry import registered
 from shuffle_sim.wire.messages import Tally
 
 SHARE = 0.2
@@ -153,6 +151,7 @@ class ChosenBounds(Protocol[BoundsState]):
         by: RowMap,
         privacy: Privacy,
         share: float = SHARE,
+        encoding: str | None = None,
         honest_fraction: float = 1.0,
     ) -> "ChosenBounds":
         """The histogram with a share of epsilon, and a protocol with all that is left.
@@ -163,6 +162,7 @@ class ChosenBounds(Protocol[BoundsState]):
             by: how rows are mapped, with the columns that are free.
             privacy: of the whole run.
             share: of epsilon for the histogram; delta is that of the whole run for both.
+            encoding: of the histogram, best that of the protocol; None: that of the fewest bits.
             honest_fraction: of the users that add their noise.
 
         Raises:
@@ -175,8 +175,7 @@ class ChosenBounds(Protocol[BoundsState]):
             raise ParameterError("choose_bounds", share, allowed)
         part = Privacy(share * privacy.epsilon, privacy.delta)
         spec = SumSpec(n, len(by.free) * BINS, part, honest_fraction=honest_fraction)
-        name, plan = sane(spec)
-        histogram = registered("protocol", name).planned(plan)
+        histogram = planned_sum(spec, encoding)
         least = _threshold(histogram, len(by.free))
         if least > n / 2:
             allowed = (

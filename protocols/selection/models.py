@@ -20,7 +20,7 @@ from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss
 from protocols.problems.multiclass import MultiClass
 from protocols.problems.weighted import Weighted
-from protocols.selection.budget import each_of, fitted
+from protocols.selection.budget import each_of, fitted, planned_sum
 from protocols.shuffle.noisy_mean import NoisyMean
 from protocols.shuffle.optimiser import FirstOrder
 from protocols.sums.planned import PlannedVectorSum
@@ -30,8 +30,6 @@ from shuffle_sim.errors import ParameterError, real
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.protocol.base import Protocol, Query, RoundSpec
-from shuffle_sim.protocol.encodings import sane
-from shuffle_sim.registry import registered
 
 FRACTION = 0.1
 """Of the users who score, where none is given."""
@@ -141,6 +139,7 @@ class Selected(Protocol[SelectionState]):
         n: int,
         privacy: Privacy,
         fraction: float = FRACTION,
+        encoding: str | None = None,
         honest_fraction: float = 1.0,
     ) -> "Selected":
         """Candidates with equal parts of the budget, as Gaussian releases compose.
@@ -150,6 +149,7 @@ class Selected(Protocol[SelectionState]):
             n: users.
             privacy: of the whole run.
             fraction: of the users who score.
+            encoding: of the scores; None: that of the fewest bits.
             honest_fraction: of the users that add their noise.
 
         Raises:
@@ -162,8 +162,8 @@ class Selected(Protocol[SelectionState]):
         if not 0 < scorers < n:
             allowed = f"such that of {n} users some train and some score"
             raise ParameterError("select_fraction", fraction, allowed)
-        name, plan = sane(SumSpec(scorers, len(candidates), privacy, 1, honest_fraction))
-        scoring = registered("protocol", name).planned(plan)
+        spec = SumSpec(scorers, len(candidates), privacy, honest_fraction=honest_fraction)
+        scoring = planned_sum(spec, encoding)
 
         def made(part: Privacy) -> "Selected":
             each = {name: make(n - scorers, part) for name, make in candidates.items()}

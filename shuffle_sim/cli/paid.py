@@ -92,6 +92,7 @@ class Paid:
             by=self.by,
             privacy=trainer.privacy,
             share=self.share,
+            encoding=trainer.encoding,
             honest_fraction=trainer.honest_fraction,
         )
         return paid

@@ -110,6 +110,7 @@ def sum_command(
             by=view.row_map(view.scale.norm),
             privacy=privacy,
             share=choose_bounds,
+            encoding=encoding,
             honest_fraction=honest_fraction,
         )
         within = asked.inner

@@ -160,6 +160,10 @@ class Trainer(Interface):
         """How parameters are chosen: "practice" or "bound"."""
 
     @property
+    def encoding(self) -> str | None:
+        """Of numbers as messages; None: that of the fewest bits."""
+
+    @property
     def honest_fraction(self) -> float:
         """Of the users that add their noise."""
 
