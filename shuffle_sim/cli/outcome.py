@@ -20,7 +20,14 @@ def print_fact(name: str, *lines: str) -> None:
 def print_privacy(guarantee: Guarantee, warnings: Iterable[str] = ()) -> None:
     """A guarantee, its assumptions, and where it promises little."""
     notes = (f"assuming: {note}" for note in guarantee.assumptions)
-    print_fact("Privacy", str(guarantee), *notes, *(f"[bold]warning[/]: {w}" for w in warnings))
+    print_fact("Privacy", str(guarantee), *notes)
+    print_warnings(warnings)
+
+
+def print_warnings(warnings: Iterable[str]) -> None:
+    """Where a guarantee promises little."""
+    for text in warnings:
+        print_fact("", f"[bold]warning[/]: {text}")
 
 
 def print_bounds(chosen: Mapping[str, Bounds]) -> None:

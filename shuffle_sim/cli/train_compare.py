@@ -9,6 +9,7 @@ import numpy as np
 from shuffle_sim.arrays import Floats
 from shuffle_sim.cli.files import new_figure
 from shuffle_sim.cli.learning import People, Split
+from shuffle_sim.cli.outcome import print_warnings
 from shuffle_sim.cli.progress import Bar
 from shuffle_sim.cli.running import RunOptions, RunSummary
 from shuffle_sim.cli.show import console, grid, number, plural
@@ -89,6 +90,7 @@ class Summary:
     constant: Scores = field(metadata=SIMULATOR_VIEW)
     rule: str
     methods: list[Row]
+    warnings: tuple[str, ...]
     refused: dict[str, str]
 
 
@@ -142,6 +144,7 @@ def compared(
         constant=_spread([split.constant() for split in splits]),
         rule=_RULES[trainer.choose],
         methods=rows,
+        warnings=trainer.privacy.warnings(splits[0].people.asked),
         refused={_named(method): method.refused for method in methods if method.refused},
     )
 
@@ -216,6 +219,7 @@ def show(summary: Summary) -> None:
         console.print(f"  {row.method}: {by}{bound}; epsilon by {row.privacy.basis}")
     for name, reason in summary.refused.items():
         console.print(f"  {name}: refused: {reason}")
+    print_warnings(summary.warnings)
     constant = summary.constant["held_out_loss"].mean
     vacuous = [row.method for row in summary.methods if constant < row.excess_bound < math.inf]
     if vacuous:
