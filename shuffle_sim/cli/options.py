@@ -152,6 +152,15 @@ BoundsOption = Annotated[
         help="Public bounds low:high of every column, or name=low:high of one; repeatable.",
     ),
 ]
+ChooseBounds = Annotated[
+    float | None,
+    typer.Option(
+        "--choose-bounds",
+        metavar="SHARE",
+        help="Choose bounds that nobody stated by a private histogram, for this share of epsilon, "
+        "such as 0.2. The whole run keeps --epsilon.",
+    ),
+]
 SchemaFile = Annotated[
     Path | None,
     typer.Option(

@@ -21,7 +21,7 @@ from shuffle_sim.execution.costs import (
     Costs,
 )
 from shuffle_sim.execution.curator import run_curator
-from shuffle_sim.execution.result import ReportCounts, Result, spending
+from shuffle_sim.execution.result import ReportCounts, Result, spending, told
 from shuffle_sim.execution.rounds import checked, disclose, exchanged, metered
 from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.execution.setup import (
@@ -133,6 +133,9 @@ def run(
         CheckpointError: the disk does not take the checkpoint any more; nothing was released after
             what it holds.
 
+    Warns (`WeakPrivacyWarning`) where the guarantee promises little: delta of 1/n or more, or
+    epsilon above 10.
+
     An error that ends a run under way carries what was spent until then as `error.ledger`; a note
     on it, as on Ctrl-C, says it.
     """
@@ -143,18 +146,21 @@ def run(
     workers, auto = asked_workers(algorithm, workers, placement, shuffler_shards, checkpoint)
     if isinstance(algorithm, CentralAlgorithm):
         check_central(adversary, fidelity, kernel, shuffler_shards, security, placement)
-        return run_curator(
-            algorithm,
-            data,
-            host,
-            workers=workers,
-            seed=seed,
-            block_size=block_size,
-            generator=generator,
-            checkpoint=checkpoint,
-            resume=resume,
-            on_round=on_round,
-            on_start=on_start,
+        return told(
+            run_curator(
+                algorithm,
+                data,
+                host,
+                workers=workers,
+                seed=seed,
+                block_size=block_size,
+                generator=generator,
+                checkpoint=checkpoint,
+                resume=resume,
+                on_round=on_round,
+                on_start=on_start,
+            ),
+            algorithm.users,
         )
     protocol, population = algorithm, suited(algorithm, data)
     if adversary is not None and not isinstance(adversary, Adversary):
@@ -217,22 +223,25 @@ def run(
     full = (reports.corrupted, reports.accepted) == (0, reports.asked)
     whole = promised if protocol.claim is not None and full else settled
     unit = protocol.protects or population.unit
-    return Result(
-        value=value,
-        privacy=replace(whole, unit=unit),
-        promised=replace(promised, unit=unit),
-        rounds=rounds,
-        costs=meter.costs,
-        reports=reports,
-        fidelity=deployment.fidelity,
-        kernel=deployment.kernel,
-        runtime=host.name,
-        workers=workers,
-        shuffler_shards=deployment.shuffler_shards,
-        placement=host.placement,
-        seed=seed,
-        ledger=ledger,
-        security=security,
+    return told(
+        Result(
+            value=value,
+            privacy=replace(whole, unit=unit),
+            promised=replace(promised, unit=unit),
+            rounds=rounds,
+            costs=meter.costs,
+            reports=reports,
+            fidelity=deployment.fidelity,
+            kernel=deployment.kernel,
+            runtime=host.name,
+            workers=workers,
+            shuffler_shards=deployment.shuffler_shards,
+            placement=host.placement,
+            seed=seed,
+            ledger=ledger,
+            security=security,
+        ),
+        protocol.users,
     )
 
 
