@@ -191,7 +191,7 @@ class TwiceTheBall(Double):
 
     def admit(self, values):
         inside, clipped = super().admit(values)
-        held, lengths = dense(inside).copy(), np.linalg.norm(values, axis=1)
+        held, lengths = dense(inside).copy(), np.abs(values).sum(axis=1)
         near = lengths <= 2 * self.norm_bound
         held[near] = np.asarray(values)[near]
         return held, clipped
