@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich.console import Console
 
 from shuffle_sim.arrays import Floats
@@ -35,6 +37,11 @@ class RunOptions:
     security: str
     sealing_seconds: float
     generator: str = GENERATORS[0]
+
+    @classmethod
+    def given(cls, context: typer.Context) -> "RunOptions":
+        """Those of a command: its options of the same names; errors are those of `of`."""
+        return cls.of(**{name: context.params[name] for name in signature(cls.of).parameters})
 
     @classmethod
     def of(

@@ -156,6 +156,25 @@ def check_placement(
     return integer("workers", workers, 1, 1024)
 
 
+def check_central(
+    adversary: object,
+    fidelity: object,
+    kernel: object,
+    shuffler_shards: int | None,
+    security: str,
+    placement: str,
+) -> None:
+    """Refuse the options of messages, where a curator takes the data themselves."""
+    given = {"adversary": adversary, "fidelity": fidelity, "kernel": kernel}
+    given["shuffler_shards"] = None if shuffler_shards == 1 else shuffler_shards
+    given["placement"] = None if placement == "apart" else placement
+    given["security"] = None if security == "none" else security
+    for name, value in given.items():
+        if value is not None:
+            allowed = "left out: users of a trusted curator send no messages"
+            raise ParameterError(name, value, allowed)
+
+
 def suited(protocol: Protocol[Any], data: Population | ArrayLike) -> Population:
     """The population, if the protocol can work on it; where not all rows are in memory, the first
     stands for all.

@@ -163,7 +163,10 @@ class Protocol(Algorithm[State, RoundSpec], ABC, Generic[State]):
 
     @property
     def claim(self) -> Guarantee | None:
-        """What a theorem of the paper promises for the whole run, if it set the protocol."""
+        """What a theorem of the paper promises for the whole run, if it set the protocol.
+
+        A result states it where the charges confirm it: they cost no more. Else it states these.
+        """
         return None
 
     @property
