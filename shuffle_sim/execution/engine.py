@@ -321,7 +321,8 @@ def _sized(
 ) -> tuple[int, Deployment]:
     """The planned number of workers, and the deployment with as many shuffler shards."""
     together, speed = deployment.security == "none", rehearsed(deployment, population)
-    plan = size_plan(speed, deployment.protocol, host.cores(), together=together)
+    protocol, fidelity = deployment.protocol, deployment.fidelity
+    plan = size_plan(speed, protocol, host.cores(), together=together, fidelity=fidelity)
     if on_plan is not None:
         on_plan(plan)
     host.placement = plan.placement

@@ -8,16 +8,21 @@ measurement in docs/scaling.md.
 
 import secrets
 import time
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
+from numpy.typing import ArrayLike
+
 from shuffle_sim.data.population import Population
-from shuffle_sim.protocol.base import Protocol
+from shuffle_sim.execution.setup import deployment_of, suited
+from shuffle_sim.protocol.base import Protocol, RoundSpec
 from shuffle_sim.protocol.task import walked
 from shuffle_sim.roles import Analyzer, Deployment, Shuffler, UserShard
 from shuffle_sim.roles.analyzer import reader
 from shuffle_sim.sampling.kernels import using
+from shuffle_sim.sampling.randomness import GENERATORS
 
 RAY_START, RAY_WORKER, RAY_ROUND = 3.0, 0.5, 0.004
 """Seconds to start Ray, and each worker, and of a round beside its work."""
@@ -101,7 +106,63 @@ def _round(deployment: Deployment, broadcast: bytes, users: UserShard, blocks: r
         reader(deployment, broadcast).receive(view)
 
 
-def size_plan(speed: Speed, protocol: Protocol[Any], cores: int, *, together: bool) -> SizePlan:
+def answers(protocol: Protocol[Any], fidelity: str) -> list[float]:
+    """Reports of each round, in units of one of the first round: by messages, or by numbers."""
+
+    def size(spec: RoundSpec) -> int:
+        sent = spec.randomizer
+        return sent.report_messages if fidelity == "literal" else sent.alphabet.labels
+
+    specs = list(walked(copy(protocol)))
+    return [spec.cohort.size * size(spec) / size(specs[0]) for spec in specs]
+
+
+def seconds_of(
+    protocol: Protocol[Any],
+    data: Population | ArrayLike,
+    *,
+    fidelity: str | None = None,
+    workers: int = 1,
+    hosted: bool = False,
+    placement: str = "apart",
+    generator: str = GENERATORS[0],
+) -> tuple[float, str]:
+    """Seconds that a run will take, and its fidelity, from a rehearsal of a fraction of a second.
+
+    Seals are not among them: `forecast` has their time.
+
+    Args:
+        protocol: to be run.
+        data: on which; its first blocks answer, to nobody.
+        fidelity: as for `run`.
+        workers: as for `run`.
+        hosted: whether workers are other processes.
+        placement: as for `run`.
+        generator: as for `run`.
+
+    Raises:
+        ParameterError: what `run` would refuse, too.
+    """
+    population = suited(protocol, data)
+    deployment, _ = deployment_of(
+        protocol, fidelity, None, None, None, None, 1, "none", generator=generator
+    )
+    speed = rehearsed(deployment, population)
+    asked = answers(protocol, deployment.fidelity)
+    # Apart, users of aggregate rounds do all the work; else one shuffler takes what they send.
+    many = workers if placement == "together" or deployment.fidelity == "aggregate" else 1
+    started = RAY_WORKER * (workers - many) if hosted else 0.0
+    return started + predicted(speed, asked, many, hosted=hosted), deployment.fidelity
+
+
+def size_plan(
+    speed: Speed,
+    protocol: Protocol[Any],
+    cores: int,
+    *,
+    together: bool,
+    fidelity: str = "literal",
+) -> SizePlan:
     """The fastest number of workers.
 
     Args:
@@ -109,8 +170,9 @@ def size_plan(speed: Speed, protocol: Protocol[Any], cores: int, *, together: bo
         protocol: whose rounds are walked through.
         cores: of the runtime that hosts workers; 1: it is this process.
         together: whether roles may be together.
+        fidelity: of the run.
     """
-    asked = [spec.cohort.size for spec in walked(copy(protocol))]
+    asked = answers(protocol, fidelity)
     alone = predicted(speed, asked, 1, hosted=False)
     if cores == 1:
         return SizePlan(workers=1, placement="apart", seconds=alone, alone=alone, cores=1)
@@ -129,7 +191,7 @@ def size_plan(speed: Speed, protocol: Protocol[Any], cores: int, *, together: bo
     )
 
 
-def predicted(speed: Speed, asked: list[int], workers: int, *, hosted: bool) -> float:
+def predicted(speed: Speed, asked: Sequence[float], workers: int, *, hosted: bool) -> float:
     """Seconds of rounds of so many users each, roles together."""
     efficiency = EFFICIENCY if workers > 1 else 1.0
     work = len(asked) * speed.each_round + sum(asked) * speed.each_user / (workers * efficiency)
