@@ -24,8 +24,9 @@ from actors.deadlines import LateError, kill, leave_at_exit, stopped, tree, with
 from actors.hosts import ACTORS
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import ParameterError, RoundAbortedError, ShuffleSimError
-from shuffle_sim.execution.runtime import HostLostError, Runtime
+from shuffle_sim.execution.runtime import HostLostError, Overhead, Runtime
 from shuffle_sim.execution.signals import unbroken
+from shuffle_sim.roles import Deployment
 
 CLOSE_TIMEOUT = 8.0
 """Seconds that closing may take; then the processes that were started are killed."""
@@ -57,6 +58,7 @@ class RayRuntime(Runtime):
     """
 
     name = "ray"
+    overhead = Overhead(start=3.0, worker=0.5, alone=0.002, each_round=0.004)
 
     def __init__(self, address: str | None = None) -> None:
         """Join the cluster at `address`, or for None start or reuse a local Ray.
@@ -83,7 +85,7 @@ class RayRuntime(Runtime):
             raise ParameterError("workers", "auto", shrunk)
         self._nodes = [node["NodeID"] for node in _all_nodes() if node["Alive"]]
 
-    def cores(self) -> int:
+    def cores(self, deployment: Deployment) -> int:
         """Of the cluster; without an address those that this process may use."""
         if self._address is None and not ray.is_initialized():
             return len(os.sched_getaffinity(0))

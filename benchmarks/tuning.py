@@ -3,8 +3,10 @@
     python -m benchmarks tuning          # what stands in protocols/optimisation/practice.py
     python -m benchmarks.tuning          # the grid around it
 
-Rows are isotropic, correlated, uniform, binary or skewed; 400 to 12,000 people, 8 to 50 columns,
-epsilon 0.2 to 5. A curator adds the noise: the shuffle model's is 1.05 times it.
+Rows are isotropic, correlated, uniform, binary, skewed, counts near the lower end of their bounds,
+within a part of their bounds, or categories; 400 to 20,000 people, 8 to 57 columns, epsilon 0.3 to
+4. Targets are also skewed, as prices are. A curator adds the noise: the shuffle model's is 1.05
+times it.
 """
 
 import math
@@ -29,11 +31,20 @@ from protocols.shuffle.sgd import ShuffleSGD
 from shuffle_sim import Privacy, run
 from shuffle_sim.arrays import Floats
 
-SHAPES = ("isotropic", "correlated", "uniform", "binary", "skewed")
-SIZES = ((400, 8, 4), (2_000, 20, 2), (12_000, 50, 1))
+SHAPES = (
+    "isotropic",
+    "correlated",
+    "uniform",
+    "binary",
+    "skewed",
+    "counts",
+    "shifted",
+    "categories",
+)
+SIZES = ((400, 8, 3), (500, 30, 3), (2_000, 20, 2), (5_000, 57, 2), (20_000, 30, 1))
 """People, columns, repeats."""
-EPSILONS = (0.2, 1.0, 5.0)
-TESTED = 6_000
+EPSILONS = (0.3, 1.0, 4.0)
+TESTED = 4_000
 
 
 @dataclass(frozen=True)
@@ -58,9 +69,30 @@ def features(shape: str, n: int, d: int, rng: np.random.Generator) -> Floats:
         rows = 2 * rng.random((n, d)) ** rng.uniform(0.5, 3, size=d) - 1
     elif shape == "binary":
         rows = (rng.random((n, d)) < rng.uniform(0.02, 0.6, size=d)).astype(float)
-    else:
+    elif shape == "skewed":
         rows = np.minimum(np.exp(rng.normal(size=(n, d)) * rng.uniform(0.3, 1.2, size=d)) / 15, 1)
+    elif shape == "counts":  # mapped from their bounds to [-1, 1]
+        logarithms = rng.normal(size=(n, d)) * rng.uniform(0.5, 1.5, size=d)
+        rows = 2 * np.minimum(np.exp(logarithms) * rng.uniform(0.005, 0.1, size=d), 1) - 1
+    elif shape == "shifted":  # with a common factor
+        inside = np.clip(rng.normal(size=(n, 1)) / 2 + rng.normal(size=(n, d)), -2.5, 2.5) / 5 + 0.5
+        rows = rng.uniform(-1, 0.6, size=d) + rng.uniform(0.1, 0.4, size=d) * inside
+    else:
+        return categories(n, d, rng)
     return np.asarray(rows / math.sqrt(d))
+
+
+def categories(n: int, d: int, rng: np.random.Generator) -> Floats:
+    """Columns of 0 and 1 for a few categories, and a few numbers."""
+    parts: list[Floats] = []
+    left = d
+    while left > 4:
+        count = int(rng.integers(2, min(left, 9)))
+        drawn = rng.choice(count, size=n, p=rng.dirichlet(np.ones(count)))
+        parts.append(np.eye(count)[drawn])
+        left -= count
+    parts.append(2 * rng.beta(1, 4, size=(n, left)) - 1)
+    return np.column_stack(parts) / math.sqrt(len(parts) - 1 + left)
 
 
 def cases(*, classes: bool, seed: int = 0) -> Iterator[Case]:
@@ -71,14 +103,18 @@ def cases(*, classes: bool, seed: int = 0) -> Iterator[Case]:
                 key = [seed, SHAPES.index(shape), n, repeat, classes]
                 rng = np.random.default_rng(key)
                 rows = features(shape, n + TESTED, d, rng)
-                score = rows @ rng.normal(size=d)
-                score = (score - score.mean()) / score.std()
+                spread = rows.std(axis=0)
+                heavy = np.maximum(spread, 0.02 * spread.max()) ** rng.choice([0.0, 0.5, 1.0])
+                score = (rows - rows.mean(axis=0)) @ (rng.normal(size=d) / heavy)
+                score /= score.std()
                 if classes:
                     score = score * rng.choice([1.0, 2.0, 4.0]) + rng.normal() / 2
                     labels = np.where(rng.random(len(rows)) < 1 / (1 + np.exp(-score)), 1.0, -1.0)
                 else:  # bounds that are wider than the targets, as people state them
                     noise = rng.normal(size=len(rows)) * rng.choice([0.3, 1.0])
                     scaled = (score + noise) / rng.uniform(3, 8) + rng.uniform(-0.5, 0.5)
+                    if rng.random() < 0.5:  # skewed
+                        scaled = np.exp(score + 0.6 * rng.normal(size=len(rows))) / 6 - 1
                     labels = np.clip(scaled, -1, 1)
                 both = np.column_stack([rows, labels])
                 yield Case(shape, both[:n], both[n:], classes)
@@ -106,7 +142,7 @@ def trained(
     rows = np.insert(case.train, -1, constant, axis=1)
     n, d, bound = len(rows), rows.shape[1] - 1, math.hypot(1, constant)
     more = {} if case.classes else {"labels": 1.0}
-    problem = Problem(loss(bound, **more), L2Ball(d, practice.RADIUS))
+    problem = Problem(loss(bound, **more), L2Ball(d, practice.RADIUS), constant=constant)
     trust = "none" if math.isinf(epsilon) else "central"
     privacy = Privacy(min(epsilon, 10.0), 1e-5)
     common: dict[str, Any] = {"n": n, "problem": problem, "privacy": privacy, "trust": trust}
@@ -149,8 +185,8 @@ def grid() -> None:
             continue
         classes = loss.classification
         for name, kind in (("everybody", ShuffleGD), ("disjoint", ShuffleSGD)):
-            for clip in (0.35, 0.5, 0.7, 1.0):
-                for reach in (0.1, 0.3, 1.0, 2.0, 4.0):
+            for clip in (0.05, 0.07, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0):
+                for reach in (0.1, 0.3, 0.5, 1.0, 2.0, 4.0, 8.0):
                     practice.CLIP[classes], practice.REACH[classes] = clip, reach
                     found = mean_score((loss,), kind)
                     shown = "  ".join(f"{key:g}: {value:.4f}" for key, value in found.items())

@@ -167,6 +167,7 @@ class ShuffleLinearModel(LinearModel):
             L2Ball(outputs * (columns + int(self.fit_intercept)), self._radius(chosen)),
             ridge=self.ridge,
             records=1 if persons is None else self.records,
+            constant=constant if self.fit_intercept else None,
         )
         asked = n if persons is None else persons.users
         seed = seed_of(self.random_state)

@@ -70,6 +70,7 @@ class Trainer:
             each user is one record.
         choose: "bound" for the parameters of the smallest proven bound; "practice" for those tuned
             on synthetic data, of which no bound is proven.
+        intercept: value of the last feature in all rows, public; tuned steps center the others.
     """
 
     loss: LinearLoss | MultiClass
@@ -86,6 +87,7 @@ class Trainer:
     pilot: bool = False
     records: int | None = None
     choose: str = "bound"
+    intercept: float | None = None
 
     @classmethod
     def of(
@@ -171,6 +173,7 @@ class Trainer:
             ridge=self.ridge,
             norm_bound=self.norm_bound,
             records=1 if self.records is None else self.records,
+            constant=self.intercept,
         )
 
     def within(self, privacy: Privacy) -> "Trainer":

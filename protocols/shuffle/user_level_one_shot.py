@@ -27,7 +27,7 @@ from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.protocol.base import Protocol, RoundSpec
 
-DEVIATIONS, FAIL, STEPS = 3.0, 1e-3, 200
+DEVIATIONS, FAIL, STEPS = 3.0, 1e-3, 100
 _MOST_ROUNDS = 6
 
 

@@ -96,7 +96,7 @@ class RunOptions:
             rows,
             fidelity="literal" if self.security == "onion" else self.fidelity,
             workers=many,
-            hosted=self.runtime.name != "inprocess",
+            overhead=self.runtime.overhead,
             placement=self.placement,
             generator=self.generator,
         )

@@ -199,6 +199,7 @@ def train_command(
         pilot=pilot,
         records=_records(source.person is not None, records),
         classes=2 if positive else len(names),
+        intercept=1 / math.hypot(source.scale.norm, 1),
         choose=choose
         or _choose(mechanism, phases, moment, hyper == "paper", pure, pilot, trust != "shuffle"),
     )

@@ -92,7 +92,8 @@ def run(
         algorithm: what to run.
         data: the users' rows.
         runtime: "inprocess", "ray", another registered name, or a runtime.
-        workers: user shards (on Ray: actors). "auto": a rehearsal of the first blocks says how long
+        workers: user shards (on Ray: actors; in process, with roles together: threads, unless there
+            is an adversary). "auto": a rehearsal of the first blocks says how long
             the run will take, and how many workers and which placement are fastest; `on_plan` is
             told. Not with a checkpoint, which holds the number of shuffler shards.
         fidelity: "literal" (every message is sent and permuted), "counts" or "aggregate" (the same
@@ -321,8 +322,8 @@ def _sized(
 ) -> tuple[int, Deployment]:
     """The planned number of workers, and the deployment with as many shuffler shards."""
     together, speed = deployment.security == "none", rehearsed(deployment, population)
-    protocol, fidelity = deployment.protocol, deployment.fidelity
-    plan = size_plan(speed, protocol, host.cores(), together=together, fidelity=fidelity)
+    protocol, fidelity, cores = deployment.protocol, deployment.fidelity, host.cores(deployment)
+    plan = size_plan(speed, protocol, cores, host.overhead, together=together, fidelity=fidelity)
     if on_plan is not None:
         on_plan(plan)
     host.placement = plan.placement

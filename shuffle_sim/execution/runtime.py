@@ -39,6 +39,31 @@ class HostLostError(ShuffleSimError, RuntimeError):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Overhead:
+    """Seconds that a runtime takes beside the work of the roles.
+
+    Attributes:
+        start: of the runtime.
+        worker: to start each.
+        alone: of a round of one worker.
+        each_round: of a round of several.
+    """
+
+    start: float = 0.0
+    worker: float = 0.0
+    alone: float = 0.0
+    each_round: float = 0.0
+
+    def seconds(self, workers: int, rounds: int) -> float:
+        """Of a run."""
+        return (
+            self.start
+            + workers * self.worker
+            + rounds * (self.alone if workers == 1 else self.each_round)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Exchange:
     """What one round leaves behind for the driver: the records of all sides, and the tally."""
 
@@ -105,6 +130,7 @@ class Runtime(ABC):
     """Seconds after which a role that is waited for is ended and put back."""
     placement: str = "apart"
     """Whether users and shuffler are apart, or together in stations."""
+    overhead = Overhead()
 
     def open(
         self, deployment: Deployment, population: Population, workers: int
@@ -179,22 +205,31 @@ class Runtime(ABC):
         return _exchange(users, [record], conclusion)
 
     def _gathered(self, broadcast: bytes) -> tuple[Exchange, PlannedRound | None]:
-        """A round of stations: one call where it is alone, two of each and one more else."""
-        stations = self._shards
-        if len(stations) == 1:
-            ((conclusion, noted, record),) = self.get(self.call(stations[0], "whole", broadcast))
-            return _exchange([noted[0]], [noted[1], record], conclusion)
-        many = len(stations)
+        """A round of stations.
+
+        One call where it is alone. Else one to each and one more to the first, which gets all sums;
+        messages take two to each.
+        """
+        stations, many = self._shards, len(self._shards)
+        if many == 1:
+            (whole,) = self.get(self.call(stations[0], "whole", broadcast))
+            conclusion, released, (noted, shuffled) = whole
+            return _exchange([noted], [shuffled, released], conclusion)
         sent = [self.call(each, "gather", broadcast, returns=many + 1) for each in stations]
         records = [each[-1] for each in sent]
-        read = []
-        for target, station in enumerate(stations):
-            coming = [*records, *(each[target] for each in sent)]
-            read.append(self.call(station, "deliver", broadcast, many, many=coming, returns=2))
-        concluded = self.call(stations[0], "conclude", many=[reading for reading, _ in read])
-        conclusion, *found = self.get([*concluded, *records, *(record for _, record in read)])
-        pairs = found[:many]
-        shuffled = [*(record for _, record in pairs), *found[many:]]
+        coming = [[*records, *(each[target] for each in sent)] for target in range(many)]
+        if self._deployment.fidelity == "literal":
+            read = [
+                self.call(station, "deliver", broadcast, many, many=given, returns=2)
+                for station, given in zip(stations, coming, strict=True)
+            ]
+            concluded = self.call(stations[0], "conclude", many=[reading for reading, _ in read])
+            ended = [*concluded, *(record for _, record in read)]
+        else:
+            ended = self.call(stations[0], "finish", broadcast, many, many=coming[0], returns=2)
+        conclusion, *found = self.get([*ended, *records])
+        pairs, released = found[-many:], found[:-many]
+        shuffled = [*(record for _, record in pairs), *released]
         return _exchange([noted for noted, _ in pairs], shuffled, conclusion)
 
     def result(self) -> Any:
@@ -204,8 +239,8 @@ class Runtime(ABC):
     def start(self) -> None:
         """Make ready to host roles."""
 
-    def cores(self) -> int:
-        """How many cores workers may use; 1 where all roles live in this process."""
+    def cores(self, deployment: Deployment) -> int:
+        """How many cores the workers of such a run may use."""
         return 1
 
     def close(self) -> None:
@@ -412,24 +447,3 @@ def _exchange(
         tally=conclusion.tally,
         analyzer=conclusion.found,
     ), conclusion.following
-
-
-class InProcessRuntime(Runtime):
-    """All roles in this process; the same bytes pass between them as anywhere."""
-
-    name = "inprocess"
-
-    def host(self, role: type, *arguments: Any) -> Any:
-        """The role itself."""
-        return role(*arguments)
-
-    def call(
-        self, host: Any, method: str, *arguments: Any, many: Sequence[Any] = (), returns: int = 1
-    ) -> list[Any]:
-        """The values themselves."""
-        value = getattr(host, method)(*arguments, *([list(many)] if many else []))
-        return [value] if returns == 1 else list(value)
-
-    def get(self, handles: list[Any]) -> list[Any]:
-        """The handles are the values."""
-        return handles

@@ -160,7 +160,7 @@ def suited(protocol: Protocol[Any], data: Population | ArrayLike) -> Population:
     """The population, if the protocol can work on it; where not all rows are in memory, the first
     stands for all.
     """
-    population = population_for(protocol.unit, data)
+    population = population_for(protocol.unit, data, protocol.equal_records)
     if isinstance(population, InMemory):
         protocol.check(population.array)
         return population

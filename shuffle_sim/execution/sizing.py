@@ -1,9 +1,9 @@
 """How long a run will take on this machine, and with how many workers: measured before it.
 
 The first blocks of users answer the first round, to nobody: what they draw is thrown away, and its
-entropy is not the run's. Two sizes give seconds a round and seconds a user-round. Ray's own share
-is not measured, since that would take longer than many runs: it is stated here, with the
-measurement in docs/scaling.md.
+entropy is not the run's. Two sizes give seconds a round and seconds a user-round. The runtime's own
+share is not measured, since that would take longer than many runs: each states its `Overhead`, with
+the measurement in docs/scaling.md.
 """
 
 import secrets
@@ -16,6 +16,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from shuffle_sim.data.population import Population
+from shuffle_sim.execution.runtime import Overhead
 from shuffle_sim.execution.setup import deployment_of, suited
 from shuffle_sim.protocol.base import Protocol, RoundSpec
 from shuffle_sim.protocol.task import walked
@@ -24,8 +25,6 @@ from shuffle_sim.roles.analyzer import reader
 from shuffle_sim.sampling.kernels import using
 from shuffle_sim.sampling.randomness import GENERATORS
 
-RAY_START, RAY_WORKER, RAY_ROUND = 3.0, 0.5, 0.004
-"""Seconds to start Ray, and each worker, and of a round beside its work."""
 EFFICIENCY = 0.85
 """Of a worker beside others: they share the memory's bandwidth."""
 _BLOCKS = 4  # that are rehearsed, at most
@@ -123,7 +122,7 @@ def seconds_of(
     *,
     fidelity: str | None = None,
     workers: int = 1,
-    hosted: bool = False,
+    overhead: Overhead | None = None,
     placement: str = "apart",
     generator: str = GENERATORS[0],
 ) -> tuple[float, str]:
@@ -136,7 +135,7 @@ def seconds_of(
         data: on which; its first blocks answer, to nobody.
         fidelity: as for `run`.
         workers: as for `run`.
-        hosted: whether workers are other processes.
+        overhead: of the runtime that hosts workers; None: of this process.
         placement: as for `run`.
         generator: as for `run`.
 
@@ -150,15 +149,16 @@ def seconds_of(
     speed = rehearsed(deployment, population)
     asked = answers(protocol, deployment.fidelity)
     # Apart, users of aggregate rounds do all the work; else one shuffler takes what they send.
-    many = workers if placement == "together" or deployment.fidelity == "aggregate" else 1
-    started = RAY_WORKER * (workers - many) if hosted else 0.0
-    return started + predicted(speed, asked, many, hosted=hosted), deployment.fidelity
+    alone = placement == "apart" and deployment.fidelity != "aggregate"
+    seconds = predicted(speed, asked, 1 if alone else workers, overhead or Overhead())
+    return seconds, deployment.fidelity
 
 
 def size_plan(
     speed: Speed,
     protocol: Protocol[Any],
     cores: int,
+    overhead: Overhead,
     *,
     together: bool,
     fidelity: str = "literal",
@@ -168,33 +168,26 @@ def size_plan(
     Args:
         speed: of one process.
         protocol: whose rounds are walked through.
-        cores: of the runtime that hosts workers; 1: it is this process.
+        cores: that workers may use.
+        overhead: of the runtime that hosts them.
         together: whether roles may be together.
         fidelity: of the run.
     """
     asked = answers(protocol, fidelity)
-    alone = predicted(speed, asked, 1, hosted=False)
-    if cores == 1:
-        return SizePlan(workers=1, placement="apart", seconds=alone, alone=alone, cores=1)
     most = min(cores, protocol.users, 1024)
-    if not together:  # the shuffler takes a core
-        workers = max(1, most - 1)
-        seconds = predicted(speed, asked, workers, hosted=True)
-        return SizePlan(
-            workers=workers, placement="apart", seconds=seconds, alone=alone, cores=cores
-        )
-    seconds, workers = min(
-        (predicted(speed, asked, many, hosted=True), many) for many in range(1, most + 1)
-    )
+    numbers = range(1, most + 1) if together else [max(1, most - 1)]  # a shuffler takes a core
+    seconds, workers = min((predicted(speed, asked, many, overhead), many) for many in numbers)
     return SizePlan(
-        workers=workers, placement="together", seconds=seconds, alone=alone, cores=cores
+        workers=workers,
+        placement="together" if together and cores > 1 else "apart",
+        seconds=seconds,
+        alone=predicted(speed, asked, 1, Overhead()),
+        cores=cores,
     )
 
 
-def predicted(speed: Speed, asked: Sequence[float], workers: int, *, hosted: bool) -> float:
+def predicted(speed: Speed, asked: Sequence[float], workers: int, overhead: Overhead) -> float:
     """Seconds of rounds of so many users each, roles together."""
     efficiency = EFFICIENCY if workers > 1 else 1.0
     work = len(asked) * speed.each_round + sum(asked) * speed.each_user / (workers * efficiency)
-    if not hosted:
-        return work
-    return RAY_START + RAY_WORKER * workers + RAY_ROUND * len(asked) + work
+    return overhead.seconds(workers, len(asked)) + work
