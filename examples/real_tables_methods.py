@@ -33,7 +33,7 @@ from shuffle_sim.data.persons import Persons
 
 DELTA = 1e-5
 RIDGES = (1e-4, 1e-3, 1e-2)
-GIBBS = (14, 100_000)
+GIBBS = (14, 20_000)
 """Columns and rows up to which a Gibbs draw takes a second or so."""
 PROVEN = 10_000
 """Rows up to which the proven bound's hundred rounds are run, at epsilon 1."""

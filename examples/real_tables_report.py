@@ -23,6 +23,8 @@ from scipy import stats
 OURS, FREE = "shuffle", ("not private", "constant")
 CENTRAL = ("central descent", "output", "objective", "gibbs", "diffprivlib", "dpsgd")
 """Competitors of a trusted curator."""
+OTHERS = ("shuffle, sequential", "shuffle, proven bound", "local")
+PERSONS = ("shuffle, persons", "central descent, persons")
 LINES = {
     "shuffle": ("C0", "-"),
     "shuffle, sequential": ("C0", ":"),
@@ -97,7 +99,10 @@ def best(scores: dict[Key, Scores], table: str, epsilon: float) -> tuple[str, Sc
 
 def shown(each: Scores | None) -> str:
     """Mean and half of the interval."""
-    return "" if each is None else f"{each.mean:.3f} ± {each.interval():.3f}"
+    if each is None:
+        return ""
+    around = each.interval()
+    return f"{each.mean:.3f}" + (f" ± {around:.3f}" if around < np.inf else "")
 
 
 def overview(records: list[dict[str, Any]], scores: dict[Key, Scores]) -> list[str]:
@@ -114,18 +119,28 @@ def overview(records: list[dict[str, Any]], scores: dict[Key, Scores]) -> list[s
 
 
 def compared(scores: dict[Key, Scores], epsilon: float) -> list[str]:
-    """All methods at one epsilon, and ours less the best central one."""
-    names = [OURS, "shuffle, sequential", *CENTRAL, "local", *FREE]
-    lines = ["| table | " + " | ".join(names) + " | shuffle less the best central |"]
-    lines.append("|---" * (len(names) + 2) + "|")
+    """Ours beside the best central competitor at one epsilon."""
+    lines = [f"| table | {OURS} | best central | difference | {' | '.join(FREE)} |"]
+    lines.append("|---|---|---|---|---|---|")
     for table in SOURCES:
-        if (table, epsilon, OURS) not in scores:
-            continue
-        each = [scores.get((table, None if name in FREE else epsilon, name)) for name in names]
-        name, other = best(scores, table, epsilon)
-        apart, around = scores[table, epsilon, OURS].less(other)
-        cells = " | ".join(shown(found) for found in each)
-        lines.append(f"| {table} | {cells} | {apart:+.3f} ± {around:.3f} ({name}) |")
+        if (ours := scores.get((table, epsilon, OURS))) is not None:
+            name, other = best(scores, table, epsilon)
+            apart, around = ours.less(other)
+            free = " | ".join(shown(scores.get((table, None, each))) for each in FREE)
+            difference = f"{apart:+.3f} ± {around:.3f}"
+            lines.append(
+                f"| {table} | {shown(ours)} | {shown(other)} ({name}) | {difference} | {free} |"
+            )
+    return lines
+
+
+def listed(scores: dict[Key, Scores], epsilon: float, names: tuple[str, ...]) -> list[str]:
+    """Some methods at one epsilon."""
+    lines = ["| table | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
+    for table in SOURCES:
+        each = [scores.get((table, epsilon, name)) for name in names]
+        if any(each):
+            lines.append(f"| {table} | " + " | ".join(map(shown, each)) + " |")
     return lines
 
 
@@ -201,6 +216,7 @@ def main() -> None:
     records = [json.loads(line) for line in asked.scores.read_text().splitlines()]
     scores = collected(records)
     parts = [overview(records, scores), compared(scores, asked.epsilon)]
+    parts += [listed(scores, asked.epsilon, names) for names in (CENTRAL, OTHERS, PERSONS)]
     parts += [by_epsilon(scores, name) for name in (OURS, "shuffle, persons")]
     sys.stdout.write("\n\n".join("\n".join(part) for part in parts) + "\n")
     if asked.picture is not None:
