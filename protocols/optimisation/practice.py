@@ -1,4 +1,4 @@
-"""Steps that do well, tuned on synthetic data alone: momentum, few rounds, a short clip.
+"""What does well, tuned on synthetic data alone: a center, momentum, few rounds, a short clip.
 
 No bound is proven for them. Privacy does not rest on them: gradients are clipped as ever, and
 whatever is chosen follows from public numbers and from what was released before.
@@ -13,6 +13,7 @@ import numpy as np
 from protocols.optimisation.base import OptimiserState
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.setting import Setting
+from protocols.problems.centred import Centred, FeatureMoments
 from protocols.problems.domains import Domain
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss
@@ -24,22 +25,31 @@ from shuffle_sim.errors import ParameterError, integer, positive
 
 CHOOSE = ("practice", "bound")
 """How parameters are chosen: tuned on synthetic data, or by the smallest proven bound."""
-RADIUS = 100.0
+RADIUS = 1000.0
 """Of the ball, where not given: wide, since neither clip nor noise follows from it."""
 
 # All tuned by `python -m benchmarks tuning`, on synthetic rows alone.
-CLIP = {True: 0.35, False: 0.15}
-"""Of the longest gradient at the start for losses of classes; of the longest row for smooth ones of
-numbers. It bends probabilities and means, and costs less than the noise that it saves."""
-REACH = {True: 4.0, False: 0.6}
+CLIP = {True: 0.35, False: 0.07}
+"""Of the longest gradient at the start for losses of classes; of the longest row, and at least, for
+smooth ones of numbers. It bends probabilities and means: those of numbers least where noise allows
+a longer one."""
+REACH = {True: 4.0, False: 0.3}
 """How far noise alone may move the parameters along a direction without curvature."""
 MOST_ROUNDS, FEWEST_ROUNDS = 60, 6
+_CALM = 40
+"""Rounds that a longer clip must leave."""
 _STEP, _LONGEST = 3.75, 8.0
 """Of 1/beta, and where the rounds are as many as they may be: beyond the worst case's limit, which
 few tables reach; `Momentum` then brakes."""
 _OVERSHOT, _BRAKE = 3.0, 0.5
 _SMOOTHING = {True: 1.0, False: 0.05}
 """Of a loss with kinks: they are rounded over margins of about this length."""
+_LOOKS = 1 / 7
+"""Of the rounds: they release the mean of the features, and their spread."""
+_WIDE = {True: 1.0, False: 1.5}
+"""Length to which centred features are scaled, in root mean squares of theirs."""
+_NARROWEST = 0.1
+"""Least spread that is believed, as a share of the bound."""
 
 
 def chosen_by(choose: object) -> str:
@@ -53,16 +63,33 @@ def chosen_by(choose: object) -> str:
     return choose
 
 
-def clipped(problem: Problem) -> Problem:
+def clipped(setting: Setting) -> Problem:
     """The problem with a clip below the longest gradient, unless one was given."""
+    problem = setting.problem
     if problem.norm_bound is not None:
         return problem
     loss, longest = _bare(problem.loss), problem.loss.start_norm()
     if _of_classes(loss):
         longest *= CLIP[True]
     elif loss.smoothness() is not None:  # a quantile would not survive a clip
-        longest *= min(1.0, CLIP[False] * getattr(loss, "features", math.inf) / loss.start_norm())
+        least = min(1.0, CLIP[False] * getattr(loss, "features", math.inf) / loss.start_norm())
+        whole = dataclasses.replace(problem, norm_bound=longest)
+        gain, beta = _gain(dataclasses.replace(setting, problem=whole), None)
+        longest *= min(1.0, max(least, gain * beta / _STEP / _CALM**2))
     return dataclasses.replace(problem, norm_bound=longest)
+
+
+def _gain(setting: Setting, smoothing: float | None) -> tuple[float, float]:
+    """(eta T^2 at most, for noise to stay within REACH; beta), all users in every round."""
+    problem = setting.problem
+    beta = max(problem.smoothness(smoothing or smoothing_of(problem.loss)), 1e-300)
+    unit = _unit(setting)
+    return 4 * REACH[_of_classes(problem.loss)] / unit if unit > 0 else math.inf, beta
+
+
+def _unit(setting: Setting) -> float:
+    """Noise per coordinate of one round of all users."""
+    return math.sqrt(setting.squared_noise(setting.n) / setting.problem.d)
 
 
 def _bare(loss: Loss) -> Loss:
@@ -84,10 +111,80 @@ def smoothing_of(loss: Loss) -> float | None:
 
 
 @dataclass(frozen=True)
+class Looks:
+    """The first rounds: they release the mean of the features and their mean squared length.
+
+    Attributes:
+        rounds: how many; 0: features stay as they are.
+        features: columns, the constant after them left out.
+        constant: its value.
+        reach: bound of the features' length.
+        norm: L, of a round's vectors.
+        wide: length of the ball in root mean squares of the centred features.
+    """
+
+    rounds: int = 0
+    features: int = 0
+    constant: float = 1.0
+    reach: float = 1.0
+    norm: float = 1.0
+    wide: float = 1.0
+
+    @classmethod
+    def tuned(cls, problem: Problem, rounds: int) -> "Looks":
+        """For a problem whose rows have a public constant; else none.
+
+        A ridge speaks of the parameters of the features as they are: they stay so.
+        """
+        loss, constant = _bare(problem.loss), problem.constant
+        if constant is None or problem.ridge > 0 or rounds < 2:
+            return cls()
+        blocks = loss.classes if isinstance(loss, MultiClass) else 1
+        reach = math.sqrt(max(getattr(loss, "features", 0.0) ** 2 - constant**2, 0.0))
+        if not (0 < reach < math.inf) or problem.d == blocks:
+            return cls()
+        return cls(
+            max(1, round(rounds * _LOOKS)),
+            problem.d // blocks - 1,
+            constant,
+            reach,
+            problem.lipschitz,
+            _WIDE[_of_classes(loss)],
+        )
+
+    def asked(self, loss: Loss) -> FeatureMoments:
+        """What the rounds ask for, as a loss with that gradient."""
+        return FeatureMoments(loss, self.features, self.reach, self.norm)
+
+    def centred(self, loss: Loss, found: Floats, noise: float) -> Centred:
+        """The loss in the coordinates that released means lead to.
+
+        The mean is shrunk as noise of its length asks for (James and Stein, positive part).
+
+        Args:
+            loss: of the problem.
+            found: the mean of the rounds' estimates.
+            noise: standard deviation of each of its coordinates.
+        """
+        unit = self.asked(loss).unit
+        mean, noise = found[: self.features] / unit, noise / unit
+        squared = float(found[self.features]) / unit * self.reach
+        length = float(mean @ mean)
+        lost = noise**2 * self.features
+        mean = mean * (max(0.0, 1 - lost / length) if length > 0 else 0.0)
+        least = max(_NARROWEST**2 * self.reach**2, noise * self.reach)
+        spread = max(squared - float(mean @ mean), least)
+        scale = min(self.wide * math.sqrt(spread) / self.reach, 1.0)
+        return Centred(loss, mean, scale, self.constant, self.reach)
+
+
+@dataclass(frozen=True)
 class MomentumState(OptimiserState):
     """Where descent is, where it asks, and how it steps.
 
     Attributes:
+        found: sum of what the first rounds released.
+        centred: the loss in the coordinates of the parameters below; None: those of the rows.
         theta: the iterate; the last one is the result.
         ahead: where the next gradient is asked for.
         moved: the last step of the iterate.
@@ -95,11 +192,17 @@ class MomentumState(OptimiserState):
         age: steps since momentum began anew.
     """
 
+    found: Floats
+    centred: Centred | None
     theta: Floats
     ahead: Floats
     moved: Floats
     eta: float
     age: int
+
+    def outward(self, theta: Floats) -> Floats:
+        """Parameters in the coordinates of the rows."""
+        return theta if self.centred is None else self.centred.outward(theta)
 
 
 @dataclass(frozen=True)
@@ -110,14 +213,16 @@ class Momentum:
     then begins anew, with half the step. This reads released gradients only.
 
     Attributes:
-        rounds: T.
+        rounds: T, with those that look.
         eta: the first step.
         noise: standard deviation of a released gradient along one direction.
+        looks: before the first step.
     """
 
     rounds: int
     eta: float
     noise: float
+    looks: Looks = Looks()
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -126,7 +231,18 @@ class Momentum:
 
     def init_at(self, theta: Floats) -> MomentumState:
         """At rest."""
-        return MomentumState(0, theta, theta, np.zeros_like(theta), self.eta, 0)
+        none = np.zeros_like(theta)
+        return MomentumState(0, none, None, theta, theta, none, self.eta, 0)
+
+    def look(self, state: MomentumState, found: Floats, loss: Loss) -> MomentumState:
+        """The state after a round that looked."""
+        after = dataclasses.replace(state, round=state.round + 1, found=state.found + found)
+        times = self.looks.rounds
+        if after.round < times:
+            return after
+        centred = self.looks.centred(loss, after.found / times, self.noise / math.sqrt(times))
+        theta = centred.inward(after.theta)
+        return dataclasses.replace(after, centred=centred, theta=theta, ahead=theta)
 
     def step(self, state: MomentumState, gradient: Floats, domain: Domain) -> MomentumState:
         """The state after a gradient at `ahead`."""
@@ -137,7 +253,15 @@ class Momentum:
         theta = domain.project(state.ahead - eta * gradient)
         moved = theta - state.theta
         ahead = theta + age / (age + 3) * moved
-        return MomentumState(state.round + 1, theta, ahead, moved, eta, age + 1)
+        return dataclasses.replace(
+            state,
+            round=state.round + 1,
+            theta=theta,
+            ahead=ahead,
+            moved=moved,
+            eta=eta,
+            age=age + 1,
+        )
 
     @classmethod
     def tuned(cls, setting: Setting, choices: Choices, *, sequential: bool) -> "Momentum":
@@ -148,12 +272,8 @@ class Momentum:
         where each user answers once). So rounds are as few as the longest step allows. Noise that
         shorter steps would leave in curved directions grows with T, too.
         """
-        n, problem = setting.n, setting.problem
-        smoothing = choices["smoothing"] or smoothing_of(problem.loss)
-        beta = max(problem.smoothness(smoothing), 1e-300)
-        unit = math.sqrt(setting.squared_noise(n) / problem.d)
-        reach, power = REACH[_of_classes(problem.loss)], 2.5 if sequential else 2.0
-        gain = 4 * reach / unit if unit > 0 else math.inf
+        n, problem, power = setting.n, setting.problem, 2.5 if sequential else 2.0
+        gain, beta = _gain(setting, choices["smoothing"])
         batch, rounds = choices["batch"], choices["rounds"]
         if batch is not None:
             rounds = n // integer("batch", batch, 1, n) if rounds is None else rounds
@@ -162,8 +282,12 @@ class Momentum:
             wanted = min((gain * beta / _STEP) ** (1 / power), most)
             rounds = max(min(FEWEST_ROUNDS, most), round(wanted))
         rounds = integer("rounds", rounds)
-        why = f"tuned: noise of one round {unit:.3g} per coordinate; no bound is proven"
+        why = f"tuned: noise of one round {_unit(setting):.3g} per coordinate; no bound is proven"
         choices.choose("rounds", rounds, why)
-        eta = min(_LONGEST / beta, gain / rounds**power)
+        looks = Looks.tuned(problem, rounds)
+        if looks.rounds:
+            why = "rounds that release the features' mean and spread; steps are taken around it"
+            choices.choose("center", looks.rounds, why)
+        eta = min(_LONGEST / beta, gain / (rounds - looks.rounds) ** power)
         found = choices.choose("eta", eta, f"tuned: at most {_LONGEST:g}/beta, beta = {beta:.3g}")
-        return cls(rounds, positive("eta", found), 0.0)
+        return cls(rounds, positive("eta", found), 0.0, looks)

@@ -61,6 +61,8 @@ class Problem:
             counts). Where users are persons, it speaks of one record's gradient.
         declared_root: G_2, a bound of the root mean square length of users' gradients, if below L.
         records: m, how many records a person nominally has; public, and no person's own number.
+        constant: of linear models: the value of the last feature, public and the same in all rows,
+            for the intercept. Given it, tuned steps may center the others. None: there is none.
     """
 
     loss: Loss
@@ -72,6 +74,7 @@ class Problem:
     declared_spread: float | None = None
     declared_root: float | None = None
     records: int = 1
+    constant: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is not convex, not bounded or not Lipschitz."""
@@ -83,6 +86,8 @@ class Problem:
             )
         real("ridge", self.ridge, 0.0, math.inf, closed=(True, False))
         integer("records", self.records)
+        if self.constant is not None:
+            positive("constant", self.constant)
         if not (self.norm_bound is None or _infinite(self.norm_bound)):
             positive("norm_bound", self.norm_bound)
         for name, value in (

@@ -3,15 +3,16 @@
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from numpy.typing import NDArray
 
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.practice import Momentum, MomentumState, clipped, smoothing_of
 from protocols.optimisation.setting import Setting, batching
+from protocols.problems.centred import Centred, FeatureMoments
 from protocols.problems.per_person import MeanGradient
-from protocols.problems.problem import Problem
+from protocols.problems.problem import Gradient, Problem
 from protocols.shuffle.noisy_mean import NoisyMean
 from protocols.shuffle.optimiser import FirstOrder
 from shuffle_sim.arrays import Floats
@@ -36,6 +37,7 @@ class PracticalDescent(FirstOrder[MomentumState]):
     one_shot = False
     takes = ("batch", "rounds", "eta", "smoothing")
     """Users in a round, below n for disjoint batches; T; the first step; beta of the envelope."""
+    asks: ClassVar[type[Gradient]] = Gradient
 
     momentum: Momentum
 
@@ -63,17 +65,34 @@ class PracticalDescent(FirstOrder[MomentumState]):
         """At rest."""
         return self.momentum.init_at(theta)
 
+    @property
+    def vocabulary(self) -> tuple[type, ...]:
+        """What a round may broadcast."""
+        return (self.asks, Centred, FeatureMoments, *super().vocabulary)
+
+    def plan(self, state: MomentumState) -> RoundSpec | None:
+        """The next round's mean: of features, then of gradients."""
+        if state.round >= self.rounds:
+            return None
+        loss, smoothing = state.centred or self.problem.loss, self.smoothing
+        if state.round < self.momentum.looks.rounds:
+            loss, smoothing = self.momentum.looks.asked(self.problem.loss), None
+        query = self.asks(loss, self.point(state), smoothing)
+        return self.mean.spec(self.cohort(state), query)
+
     def point(self, state: MomentumState) -> Floats:
         """Ahead of the iterate."""
-        return state.ahead
+        return state.outward(state.ahead)
 
     def step(self, state: MomentumState, gradient: Floats) -> MomentumState:
-        """One step, in the domain."""
+        """One step, in the domain; or none, where a round looks."""
+        if state.round < self.momentum.looks.rounds:
+            return self.momentum.look(state, gradient, self.problem.loss)
         return self.momentum.step(state, gradient, self.problem.domain)
 
     def result(self, state: MomentumState) -> Floats:
         """The last iterate."""
-        return state.theta
+        return self.problem.domain.project(state.outward(state.theta))
 
     @classmethod
     def best(cls, setting: Setting, choices: Choices) -> tuple[int, int, float]:
@@ -91,7 +110,7 @@ class PracticalDescent(FirstOrder[MomentumState]):
     @classmethod
     def tuned_for(cls, setting: Setting, choices: Choices, *, sequential: bool) -> Self:
         """With all users in every round, or with each in one of T disjoint batches."""
-        setting = dataclasses.replace(setting, problem=clipped(setting.problem))
+        setting = dataclasses.replace(setting, problem=clipped(setting))
         problem, n = setting.problem, setting.n
         choices.choose("norm_bound", problem.lipschitz, "gradients are clipped to it; tuned")
         made = Momentum.tuned(setting, choices, sequential=sequential)
@@ -121,22 +140,11 @@ class PracticalUserDescent(PracticalDescent):
     """
 
     unit = Unit.PERSON
-
-    @property
-    def vocabulary(self) -> tuple[type, ...]:
-        """What a round may broadcast."""
-        return (MeanGradient, type(self.mean.randomizer), *self.problem.loss.vocabulary)
+    asks = MeanGradient
 
     def check(self, rows: NDArray[Any]) -> None:
         """Refuse a table of records: nobody would know whose they are."""
         raise ParameterError("data", "records", "of persons, such as Persons.in_memory(...)")
-
-    def plan(self, state: MomentumState) -> RoundSpec | None:
-        """The next round's mean of persons' mean gradients."""
-        if state.round >= self.rounds:
-            return None
-        query = MeanGradient(self.problem.loss, self.point(state), self.smoothing)
-        return self.mean.spec(self.cohort(state), query)
 
 
 _KINDS: dict[Unit, type[PracticalDescent]] = {

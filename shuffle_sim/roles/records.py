@@ -1,7 +1,7 @@
 """What roles give the driver beside bytes: the next round, and the records of this one."""
 
 from collections import Counter
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from typing import Self
 
 from shuffle_sim.data.cohort import Cohort
@@ -15,11 +15,8 @@ class Additive:
 
     def __add__(self, other: Self) -> Self:
         """Both records together, field by field."""
-        added = {
-            name: getattr(self, name) + getattr(other, name)
-            for name in (each.name for each in fields(self))
-        }
-        return replace(self, **added)
+        others = vars(other)
+        return type(self)(**{name: value + others[name] for name, value in vars(self).items()})
 
 
 @dataclass(frozen=True, kw_only=True)

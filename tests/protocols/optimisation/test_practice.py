@@ -11,7 +11,8 @@ import pytest
 from protocols import ShuffleACSA, ShuffleGD, ShuffleLogisticRegression, ShuffleSGD
 from protocols.comparison.baselines import Baseline
 from protocols.learning.training import Trainer
-from protocols.optimisation.practice import Momentum, clipped
+from protocols.optimisation.practice import Looks, Momentum, clipped
+from protocols.optimisation.setting import Setting
 from protocols.problems.domains import L2Ball
 from protocols.problems.losses import Hinge, Logistic
 from protocols.problems.multiclass import Softmax
@@ -116,14 +117,73 @@ def test_momentum_brakes_where_it_overshoots_by_more_than_noise():
 
 
 def test_clips_are_as_the_losses_need_them():
-    def share(loss, d=5):
-        return clipped(Problem(loss, L2Ball(d, 100.0))).lipschitz / loss.start_norm()
+    def clip(problem, n=300):
+        return clipped(Setting(n=n, problem=problem, privacy=PRIVACY)).lipschitz
+
+    def share(loss, n=300):
+        return clip(Problem(loss, L2Ball(5, 100.0)), n) / loss.start_norm()
 
     assert share(Logistic()) == share(Hinge()) == share(Softmax(5)) < 1
     assert share(Pinball(labels=1.0, quantile=0.8)) == 1  # a clip would move the quantile
-    assert share(Squared(labels=1.0)) < 1
-    given = Problem(Logistic(), L2Ball(5, 1.0), norm_bound=0.7)
-    assert clipped(given) is given
+    shares = [share(Squared(labels=1.0), n) for n in (300, 30_000, 10**7)]
+    assert shares[0] == pytest.approx(0.07)  # where noise rules; where it is small, none is needed
+    assert shares[0] < shares[1] < shares[2] == 1
+    assert clip(Problem(Logistic(), L2Ball(5, 1.0), norm_bound=0.7)) == 0.7
+
+
+def narrow(n, seed=0, columns=5):
+    """Columns within a small part of their bounds, near the lower end; classes of all of them."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(n, columns))
+    x = (np.minimum(0.1 * z, 1.7) - 0.7) / math.sqrt(columns)
+    return x, np.where(z.sum(axis=1) + rng.logistic(size=n) > 0, 1, 0)
+
+
+@pytest.mark.parametrize("protocol", ["gd", "sgd"])
+def test_features_far_from_the_middle_of_their_bounds_are_centred(protocol):
+    """Without a released center descent would be little better than guessing."""
+    (X, y), (others, answers) = narrow(5_000), narrow(5_000, seed=1)
+    given = {"protocol": protocol, "random_state": 1}
+    centred = ShuffleLogisticRegression(**given).fit(X, y)
+    plain = ShuffleLogisticRegression(ridge=1e-12, **given).fit(X, y)  # a ridge has no center
+    assert "center" in centred.protocol_.choices
+    assert "center" not in plain.protocol_.choices
+    assert centred.score(others, answers) > 0.75
+    assert centred.score(others, answers) > plain.score(others, answers) + 0.03
+    assert centred.privacy_.epsilon <= 1
+
+
+def test_what_looks_costs_what_a_gradient_costs():
+    """A round that looks has the event and the norm bound of every other."""
+    X, y = narrow(2_000)
+    model = ShuffleLogisticRegression(random_state=1).fit(X, y)
+    made, charges = model.protocol_, model.result_.ledger.charges
+    assert made.momentum.looks.rounds > 0
+    assert len(charges) == made.rounds
+    assert len({charge.event for charge in charges}) == 1
+
+
+def test_several_classes_and_persons_are_centred():
+    X, y = narrow(1_500)
+    labels = y + (X[:, 0] > -0.7 / math.sqrt(5))
+    several = ShuffleLogisticRegression(random_state=1, epsilon=4.0).fit(X, labels)
+    assert several.protocol_.momentum.looks.rounds > 0
+    assert several.score(X, labels) > 0.6
+    persons = ShuffleLogisticRegression(random_state=1, epsilon=4.0)
+    persons.fit(X, y, np.arange(1_500) // 2)
+    assert persons.protocol_.momentum.looks.rounds > 0
+    assert persons.score(X, y) > 0.7
+
+
+def test_a_mean_that_is_all_noise_is_not_believed():
+    looks, loss = Looks(1, 4, 0.25, 1.0, 1.0), Logistic(math.hypot(1, 0.25))
+    unit = looks.asked(loss).unit
+    found = unit * np.array([0.3, -0.3, 0.3, -0.3, 0.5])
+    for noise, share in ((0.0, 1.0), (0.15, 0.75), (0.4, 0.0)):
+        centred = looks.centred(loss, found, noise * unit)
+        np.testing.assert_allclose(centred.center, share * found[:4] / unit, atol=1e-12)
+        assert 0.1 <= centred.scale <= 1
+    assert looks.centred(loss, 0 * found, 0.0).scale == 0.1  # never nothing
 
 
 @pytest.mark.parametrize(("classes", "features"), [(2, 1.0), (3, 2.0), (7, 0.5)])

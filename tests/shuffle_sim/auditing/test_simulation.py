@@ -71,6 +71,11 @@ def test_nothing_comes_of_faults_where_roles_are_together_but_time(case):
     assert {"duplicate", "lose", "kill", "isolate", "driver", "resumed"} <= set(report.faults)
 
 
+def test_no_message_to_an_earlier_life_of_a_station_reaches_a_later_one():
+    """The seed found it: users gathered twice, the second time for a call given up before."""
+    assert part(18_413, 18_414).passed
+
+
 class Hasty(Station):
     """Answers a round again with fresh noise after it was put back."""
 

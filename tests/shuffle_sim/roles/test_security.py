@@ -17,7 +17,8 @@ from shuffle_sim.auditing.conformance import LawError, check_pmf
 from shuffle_sim.data.population import InMemory
 from shuffle_sim.errors import FrameError, RoundAbortedError
 from shuffle_sim.execution.costs import users_to_shuffler
-from shuffle_sim.execution.runtime import HostLostError, InProcessRuntime
+from shuffle_sim.execution.inprocess import InProcessRuntime
+from shuffle_sim.execution.runtime import HostLostError
 from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.roles import Analyzer, Deployment, Directory, Shuffler, UserShard
 from shuffle_sim.roles.onion import BoxPool, box_bytes, bundle_bytes, read_boxes

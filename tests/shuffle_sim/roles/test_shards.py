@@ -19,7 +19,7 @@ from shuffle_sim.auditing.mixing import Mixing
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory
 from shuffle_sim.errors import FrameError, RoundAbortedError
-from shuffle_sim.execution.runtime import InProcessRuntime
+from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.privacy.events import NonPrivateEvent
 from shuffle_sim.protocol.adversary import Dropout
 from shuffle_sim.protocol.base import Datum, Protocol, RoundSpec, check_rows
