@@ -25,6 +25,7 @@ NAMES = (
     "memory",
     "model",
     "training",
+    "fit",
     "persons",
     "onion",
     "certified",
