@@ -281,10 +281,9 @@ def table_of(
 
 def _only_blanks(schema: Schema, rows: Floats) -> list[str]:
     """The columns of which every cell is blank."""
-    names = [
-        name for name, gap in zip(schema.names, np.isnan(rows).all(axis=0), strict=True) if gap
-    ]
-    return [each.name for each in schema.columns if set(each.names) & set(names)]
+    blank = [bool(np.isnan(column).all()) for column in rows.T]
+    known = dict(zip(schema.names, blank, strict=True))
+    return [each.name for each in schema.columns if any(known[name] for name in each.names)]
 
 
 def column_of(path: Path, name: str, layout: Layout | None = None) -> NDArray[Any]:
