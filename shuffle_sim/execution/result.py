@@ -11,7 +11,7 @@ from typing import Any
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import AccountingError, ShuffleSimError, WeakPrivacyWarning
 from shuffle_sim.execution.costs import Costs
-from shuffle_sim.execution.runtime import Exchange
+from shuffle_sim.execution.exchange import Exchange
 from shuffle_sim.privacy.guarantee import Guarantee, weaknesses
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.privacy.trust import Trust

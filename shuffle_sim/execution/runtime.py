@@ -2,17 +2,17 @@
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import RoundAbortedError, ShuffleSimError
+from shuffle_sim.execution.exchange import Exchange, exchange_of
 from shuffle_sim.roles import (
     Analyzer,
-    Conclusion,
     Deployment,
     Directory,
     PlannedRound,
@@ -21,7 +21,6 @@ from shuffle_sim.roles import (
     ShuffleRecord,
     Station,
     UserShard,
-    ViewRecord,
 )
 from shuffle_sim.wire.messages import Tally
 
@@ -31,7 +30,6 @@ ATTEMPTS = 6
 ROUND_TIMEOUT = 600.0
 """Where nothing else is said."""
 _Value = TypeVar("_Value")
-_Record = TypeVar("_Record", ShardRecord, ShuffleRecord, ViewRecord)
 
 
 class HostLostError(ShuffleSimError, RuntimeError):
@@ -61,47 +59,6 @@ class Overhead:
             + workers * self.worker
             + rounds * (self.alone if workers == 1 else self.each_round)
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Exchange:
-    """What one round leaves behind for the driver: the records of all sides, and the tally."""
-
-    users: ShardRecord
-    shuffler: ShuffleRecord
-    tally: Tally
-    analyzer: ViewRecord = field(default_factory=ViewRecord)
-
-    @property
-    def outcome(self) -> tuple[Any, ...]:
-        """All of it in plain values, for the journal."""
-        records = _lowered(self.users), _lowered(self.shuffler), _lowered(self.analyzer)
-        return (*records, self.tally)
-
-    @classmethod
-    def of(cls, outcome: tuple[Any, ...]) -> "Exchange":
-        """The exchange of an `outcome`."""
-        users, shuffler, analyzer, tally = outcome
-        return cls(
-            users=_raised(ShardRecord, users),
-            shuffler=_raised(ShuffleRecord, shuffler),
-            tally=tally,
-            analyzer=_raised(ViewRecord, analyzer),
-        )
-
-
-def _lowered(record: ShardRecord | ShuffleRecord | ViewRecord) -> tuple[Any, ...]:
-    """Its fields, counters as sorted pairs."""
-    return tuple(
-        tuple(sorted(field.items())) if isinstance(field, Counter) else field
-        for field in vars(record).values()
-    )
-
-
-def _raised(kind: type[_Record], fields: tuple[Any, ...]) -> _Record:
-    counted = {name for name, value in vars(kind()).items() if isinstance(value, Counter)}
-    named: dict[str, Any] = dict(zip(vars(kind()), fields, strict=True))
-    return kind(**named | {name: Counter(dict(named[name])) for name in counted})
 
 
 def worker_blocks(deployment: Deployment, workers: int) -> list[range]:
@@ -202,7 +159,7 @@ class Runtime(ABC):
         view, shuffled = self.call(self._shufflers[0], "shuffle", broadcast, many=frames, returns=2)
         concluded = self.call(self._analyzer, "conclude", view)
         conclusion, record, *users = self.get([*concluded, shuffled, *noted])
-        return _exchange(users, [record], conclusion)
+        return exchange_of(users, [record], conclusion)
 
     def _gathered(self, broadcast: bytes) -> tuple[Exchange, PlannedRound | None]:
         """A round of stations.
@@ -214,7 +171,7 @@ class Runtime(ABC):
         if many == 1:
             (whole,) = self.get(self.call(stations[0], "whole", broadcast))
             conclusion, released, (noted, shuffled) = whole
-            return _exchange([noted], [shuffled, released], conclusion)
+            return exchange_of([noted], [shuffled, released], conclusion)
         sent = [self.call(each, "gather", broadcast, returns=many + 1) for each in stations]
         records = [each[-1] for each in sent]
         coming = [[*records, *(each[target] for each in sent)] for target in range(many)]
@@ -230,7 +187,7 @@ class Runtime(ABC):
         conclusion, *found = self.get([*ended, *records])
         pairs, released = found[-many:], found[:-many]
         shuffled = [*(record for _, record in pairs), *released]
-        return _exchange([noted for noted, _ in pairs], shuffled, conclusion)
+        return exchange_of([noted for noted, _ in pairs], shuffled, conclusion)
 
     def result(self) -> Any:
         """The protocol's output."""
@@ -401,7 +358,7 @@ class Runtime(ABC):
         ]
         viewed = self._windowed(self._viewed(broadcast, *piece) for piece in pieces)
         sent = [record for record in viewed if isinstance(record, ShuffleRecord)]
-        return _exchange(users, [*records, *released, *sent], self._first("concluded"))
+        return exchange_of(users, [*records, *released, *sent], self._first("concluded"))
 
     def _collected(self, broadcast: bytes, blocks: range) -> list[Any]:
         """Users of these blocks answer to the shuffler's shards: handles of all records."""
@@ -435,15 +392,3 @@ class Runtime(ABC):
             if len(under_way) > 1:
                 values += self.get(under_way.popleft())
         return values + [value for handles in under_way for value in self.get(handles)]
-
-
-def _exchange(
-    users: list[ShardRecord], shuffler: list[ShuffleRecord], conclusion: Conclusion
-) -> tuple[Exchange, PlannedRound | None]:
-    """The round's records added up, and the next round."""
-    return Exchange(
-        users=sum(users, ShardRecord()),
-        shuffler=sum(shuffler, ShuffleRecord()),
-        tally=conclusion.tally,
-        analyzer=conclusion.found,
-    ), conclusion.following

@@ -117,7 +117,7 @@ def deployment_of(
             allowed = f"numpy with {generator}: compiled kernels stretch what they are given"
             raise ParameterError("kernel", kernel, allowed)
         kernel = "numpy"
-    kernel = available(kernel, first.cohort.size * values)
+    kernel = available(kernel, first.cohort.size * values * protocol.records_read)
     integer("shuffler_shards", shuffler_shards, 1, 1024)
     task = secrets.token_bytes(16)
     return Deployment(
@@ -154,6 +154,25 @@ def check_placement(
         allowed = f"{workers}, one for each worker, where roles are together"
         raise ParameterError("shuffler_shards", shuffler_shards, allowed)
     return integer("workers", workers, 1, 1024)
+
+
+def check_central(
+    adversary: object,
+    fidelity: object,
+    kernel: object,
+    shuffler_shards: int | None,
+    security: str,
+    placement: str,
+) -> None:
+    """Refuse the options of messages, where a curator takes the data themselves."""
+    given = {"adversary": adversary, "fidelity": fidelity, "kernel": kernel}
+    given["shuffler_shards"] = None if shuffler_shards == 1 else shuffler_shards
+    given["placement"] = None if placement == "apart" else placement
+    given["security"] = None if security == "none" else security
+    for name, value in given.items():
+        if value is not None:
+            allowed = "left out: users of a trusted curator send no messages"
+            raise ParameterError(name, value, allowed)
 
 
 def suited(protocol: Protocol[Any], data: Population | ArrayLike) -> Population:

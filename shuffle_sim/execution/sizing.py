@@ -8,7 +8,7 @@ the measurement in docs/scaling.md.
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,9 +16,11 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from shuffle_sim.data.population import Population
-from shuffle_sim.execution.runtime import Overhead
+from shuffle_sim.errors import ParameterError, integer
+from shuffle_sim.execution.runtime import Overhead, Runtime
 from shuffle_sim.execution.setup import deployment_of, suited
 from shuffle_sim.protocol.base import Protocol, RoundSpec
+from shuffle_sim.protocol.release import CentralAlgorithm
 from shuffle_sim.protocol.task import walked
 from shuffle_sim.roles import Analyzer, Deployment, Shuffler, UserShard
 from shuffle_sim.roles.analyzer import reader
@@ -65,6 +67,51 @@ class SizePlan:
         """One line."""
         hosted = f"{self.workers} worker{'s' * (self.workers > 1)}, roles {self.placement}"
         return f"about {self.seconds:,.1f} s with {hosted}; {self.alone:,.1f} s in one process"
+
+
+def asked_workers(
+    algorithm: Protocol[Any] | CentralAlgorithm[Any],
+    workers: int | str,
+    placement: str,
+    shuffler_shards: int | None,
+    checkpoint: object,
+) -> tuple[int, bool]:
+    """How many workers, and whether that is still to be planned.
+
+    Raises:
+        ParameterError: more than users; or "auto" with what it chooses, or would have to keep.
+    """
+    if workers != "auto":
+        number = integer("workers", workers, 1)
+        if number > algorithm.users:
+            allowed = f"at most the number of users ({algorithm.users})"
+            raise ParameterError("workers", number, allowed)
+        return number, False
+    chosen = {"placement": None if placement == "apart" else placement}
+    for name, value in (chosen | {"shuffler_shards": shuffler_shards}).items():
+        if value is not None:
+            raise ParameterError(name, value, "left out with workers auto, which chooses it")
+    if checkpoint is not None:
+        allowed = "a number with a checkpoint: it holds the shuffler shards that auto would choose"
+        raise ParameterError("workers", "auto", allowed)
+    return 1, isinstance(algorithm, Protocol)
+
+
+def sized(
+    host: Runtime,
+    deployment: Deployment,
+    population: Population,
+    on_plan: Callable[[SizePlan], None] | None,
+) -> tuple[int, Deployment]:
+    """The planned number of workers, and the deployment with as many shuffler shards."""
+    together, speed = deployment.security == "none", rehearsed(deployment, population)
+    protocol, fidelity, cores = deployment.protocol, deployment.fidelity, host.cores(deployment)
+    plan = size_plan(speed, protocol, cores, host.overhead, together=together, fidelity=fidelity)
+    if on_plan is not None:
+        on_plan(plan)
+    host.placement = plan.placement
+    shards = plan.workers if plan.placement == "together" else 1
+    return plan.workers, replace(deployment, shuffler_shards=shards)
 
 
 def rehearsed(deployment: Deployment, population: Population) -> Speed:
