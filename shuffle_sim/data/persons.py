@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shuffle_sim.arrays import Floats, Scaled, Values, dense
+from shuffle_sim.data.file_population import ParquetFiles
 from shuffle_sim.data.population import (
     InMemory,
-    ParquetFiles,
     Population,
     Unit,
     plain_array,
