@@ -3,7 +3,7 @@
     python examples/persons.py logistic --seeds 20      # some 15 minutes
     python examples/persons.py slopes                   # some 5 minutes
     python examples/persons.py slopes --quick           # in m alone, 3 seconds
-    python examples/persons.py extension                # some 5 minutes
+    python examples/persons.py extension                # some 10 minutes
     python examples/persons.py extension --quick        # in m alone, 30 seconds
     python examples/persons.py gradients                # seconds
 
@@ -90,11 +90,10 @@ def logistic(n: int, m: int, seeds: int) -> dict[str, list[float]]:
         "carried, u = 3": UserLevelGD.calibrated(
             problem=problem, center="carried", deviations=3.0, rounds=27, **common
         ),
-    }
-    if m >= 100:
-        methods["carried, u = 1"] = UserLevelGD.calibrated(
+        "carried, u = 1": UserLevelGD.calibrated(
             problem=problem, center="carried", deviations=1.0, rounds=27, **common
-        )
+        ),
+    }
     found = {
         name: [
             problem.risk(run(made, persons, seed=seed, fidelity="aggregate").value, rows) - least

@@ -85,6 +85,7 @@ class UserLevelOneShot(Optimiser[ChainState], Protocol[ChainState]):
             allowed = f"of {self.n} persons with norm bound {self.centring.limit:g}"
             raise ParameterError("mean", (self.mean.batch, self.mean.norm_bound), allowed)
         self.honest_fraction = self.mean.honest_fraction
+        self.records_read = self.problem.records * self.steps
 
     @property
     def rounds_per_user(self) -> int:

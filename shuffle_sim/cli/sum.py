@@ -11,7 +11,7 @@ import typer
 
 from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.cli import options as o
-from shuffle_sim.cli.ahead import Ahead, announce
+from shuffle_sim.cli.ahead import announce
 from shuffle_sim.cli.data import declared_of, load
 from shuffle_sim.cli.files import check_picture
 from shuffle_sim.cli.running import RunOptions
@@ -23,7 +23,6 @@ from shuffle_sim.data.persons import PersonMeans, Persons
 from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.data.tables import Table
 from shuffle_sim.errors import ParameterError
-from shuffle_sim.execution.forecast import forecast
 from shuffle_sim.privacy.guarantee import DELTA, Privacy
 from shuffle_sim.protocol.encodings import NOISE_RATIO
 from shuffle_sim.protocol.kinds import Encoded
@@ -117,9 +116,9 @@ def sum_command(
     check_picture(plot)
     how = RunOptions.given(context)
     adversary = attacks(attack or [])
-    ahead = Ahead.of(forecast(asked, security=security), d, fidelity)
-    start = announce(ahead, _fewer(within, partial(made, privacy=privacy)), yes=yes, json=json)
     rows = _rows(source, view, variance)
+    ahead = how.ahead(asked, rows)
+    start = announce(ahead, _fewer(within, partial(made, privacy=privacy)), yes=yes, json=json)
     saved: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume}
     result = how.run(asked, rows, seed, adversary=adversary, on_start=start, **saved)
     accepted = result.reports.accepted

@@ -246,7 +246,7 @@ def train_command(
     )
     made = optimiser(rounds=rounds)
     assert isinstance(made, Protocol)
-    ahead = Ahead.of(forecast(made, security=security), trainer.d, fidelity)
+    ahead = how.ahead(made, split.asked)
     start = announce(ahead, _fewer(made, ahead, optimiser), yes=yes, json=json)
     with Bar("training", made.rounds) as bar:
         watch = Watch(split, made.rounds, delta, lambda moment: bar.step(moment.round, str(moment)))
@@ -278,7 +278,7 @@ def _fewer(made: Optimiser, ahead: Ahead, optimiser: Callable[..., Optimiser]) -
         with suppress(ParameterError):
             other = optimiser(rounds=max(1, rounds))
             assert isinstance(other, Protocol)
-            bits = Ahead.of(forecast(other), 1, None).bits_per_user
+            bits = forecast(other).user_payload_bits
             if bits < ahead.bits_per_user:
                 known = math.isfinite(other.bound + made.bound)
                 times = f", {other.bound / made.bound:.2f} x the proven bound" if known else ""

@@ -34,10 +34,11 @@ from shuffle_sim.execution.setup import (
     suited,
 )
 from shuffle_sim.execution.sizing import SizePlan, asked_workers, sized
+from shuffle_sim.privacy.guarantee import Guarantee
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.protocol.base import Protocol
-from shuffle_sim.protocol.binding import UNCHECKED
+from shuffle_sim.protocol.binding import UNCHECKED, UNCONFIRMED
 from shuffle_sim.protocol.release import CentralAlgorithm
 from shuffle_sim.protocol.task import TaskLimits
 from shuffle_sim.registry import registered
@@ -208,20 +209,8 @@ def run(
             rounds += 1
         value = host.result()
     assumed = _assumptions(seed, generator) + (UNCHECKED,) * unchecked
-    settled = ledger.guarantee(
-        protocol.delta, assumptions=(*_honesty(noisy, protocol.honest_fraction), *assumed)
-    )
-    promised = ledger.guarantee(
-        protocol.delta,
-        settled=False,
-        assumptions=(*_honesty([], protocol.honest_fraction), *assumed),
-    )
-    if protocol.claim is not None:
-        promised = replace(protocol.claim, assumptions=promised.assumptions)
-    # The paper's theorems hold for honest users; where noise is missing, only the exact accounting
-    # applies.
     full = (reports.corrupted, reports.accepted) == (0, reports.asked)
-    whole = promised if protocol.claim is not None and full else settled
+    whole, promised = _guarantees(protocol, ledger, noisy, assumed, full=full)
     unit = protocol.protects or population.unit
     return told(
         Result(
@@ -250,6 +239,37 @@ def _host(runtime: str | Runtime, round_timeout: float | None) -> Runtime:
     if round_timeout is not None:
         host.round_timeout = positive("round_timeout", round_timeout)
     return host
+
+
+def _guarantees(
+    protocol: Protocol[Any],
+    ledger: PrivacyLedger,
+    noisy: list[tuple[int, int]],
+    assumed: tuple[str, ...],
+    *,
+    full: bool,
+) -> tuple[Guarantee, Guarantee]:
+    """What holds after the run, and what was promised before it.
+
+    `full`: all who were asked sent honest reports. A theorem of the protocol's own is stated where
+    the charges confirm it, for honest users; where noise is missing, only the accounting applies.
+    """
+    settled = ledger.guarantee(
+        protocol.delta, assumptions=(*_honesty(noisy, protocol.honest_fraction), *assumed)
+    )
+    whole = (*_honesty([], protocol.honest_fraction), *assumed)
+    promised = ledger.guarantee(protocol.delta, settled=False, assumptions=whole)
+    if (claim := protocol.claim) is None:
+        return settled, promised
+    charged = ledger.guarantee(claim.delta, settled=False).epsilon
+    if charged <= claim.epsilon * (1 + 1e-9):
+        promised = replace(claim, assumptions=whole)
+        return promised if full else settled, promised
+    claimed = f"{UNCONFIRMED} (epsilon {claim.epsilon:.4g} at delta {claim.delta:g})"
+    settled, promised = (
+        replace(each, assumptions=(*each.assumptions, claimed)) for each in (settled, promised)
+    )
+    return settled, promised
 
 
 def _identity(deployment: Deployment, population: Population, seed: int | None) -> RunIdentity:

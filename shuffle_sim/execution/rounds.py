@@ -11,6 +11,7 @@ from shuffle_sim.execution.checkpoint import Journal
 from shuffle_sim.execution.costs import (
     CostMeter,
     chunks_on_wire,
+    messages,
     routed_on_wire,
     sealing,
     users_to_shuffler,
@@ -126,9 +127,9 @@ def metered(
             randomizer, cohort, block_size, Counter(record.routed), chunks, deployment.security
         ),
     )
-    found, messages = exchange.analyzer, sum(record.chunks) * randomizer.alphabet.width
-    if deployment.security == "onion" and found.opened + found.dropped.total() != messages:
-        raise AccountingError(f"{messages} messages in the view, but accounted for are {found}")
+    found, viewed = exchange.analyzer, messages(Counter(record.chunks), randomizer)
+    if deployment.security == "onion" and found.opened + found.dropped.total() != viewed:
+        raise AccountingError(f"{viewed} messages in the view, but accounted for are {found}")
 
 
 def disclose(adversary: Adversary | None, index: int, exchange: Exchange) -> None:

@@ -117,7 +117,7 @@ def deployment_of(
             allowed = f"numpy with {generator}: compiled kernels stretch what they are given"
             raise ParameterError("kernel", kernel, allowed)
         kernel = "numpy"
-    kernel = available(kernel, first.cohort.size * values)
+    kernel = available(kernel, first.cohort.size * values * protocol.records_read)
     integer("shuffler_shards", shuffler_shards, 1, 1024)
     task = secrets.token_bytes(16)
     return Deployment(

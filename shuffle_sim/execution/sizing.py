@@ -8,20 +8,24 @@ the measurement in docs/scaling.md.
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
+from numpy.typing import ArrayLike
+
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.execution.runtime import Overhead, Runtime
-from shuffle_sim.protocol.base import Protocol
+from shuffle_sim.execution.setup import deployment_of, suited
+from shuffle_sim.protocol.base import Protocol, RoundSpec
 from shuffle_sim.protocol.release import CentralAlgorithm
 from shuffle_sim.protocol.task import walked
 from shuffle_sim.roles import Analyzer, Deployment, Shuffler, UserShard
 from shuffle_sim.roles.analyzer import reader
 from shuffle_sim.sampling.kernels import using
+from shuffle_sim.sampling.randomness import GENERATORS
 
 EFFICIENCY = 0.85
 """Of a worker beside others: they share the memory's bandwidth."""
@@ -101,8 +105,8 @@ def sized(
 ) -> tuple[int, Deployment]:
     """The planned number of workers, and the deployment with as many shuffler shards."""
     together, speed = deployment.security == "none", rehearsed(deployment, population)
-    cores = host.cores(deployment)
-    plan = size_plan(speed, deployment.protocol, cores, host.overhead, together=together)
+    protocol, fidelity, cores = deployment.protocol, deployment.fidelity, host.cores(deployment)
+    plan = size_plan(speed, protocol, cores, host.overhead, together=together, fidelity=fidelity)
     if on_plan is not None:
         on_plan(plan)
     host.placement = plan.placement
@@ -148,8 +152,63 @@ def _round(deployment: Deployment, broadcast: bytes, users: UserShard, blocks: r
         reader(deployment, broadcast).receive(view)
 
 
+def answers(protocol: Protocol[Any], fidelity: str) -> list[float]:
+    """Reports of each round, in units of one of the first round: by messages, or by numbers."""
+
+    def size(spec: RoundSpec) -> int:
+        sent = spec.randomizer
+        return sent.report_messages if fidelity == "literal" else sent.alphabet.labels
+
+    specs = list(walked(copy(protocol)))
+    return [spec.cohort.size * size(spec) / size(specs[0]) for spec in specs]
+
+
+def seconds_of(
+    protocol: Protocol[Any],
+    data: Population | ArrayLike,
+    *,
+    fidelity: str | None = None,
+    workers: int = 1,
+    overhead: Overhead | None = None,
+    placement: str = "apart",
+    generator: str = GENERATORS[0],
+) -> tuple[float, str]:
+    """Seconds that a run will take, and its fidelity, from a rehearsal of a fraction of a second.
+
+    Seals are not among them: `forecast` has their time.
+
+    Args:
+        protocol: to be run.
+        data: on which; its first blocks answer, to nobody.
+        fidelity: as for `run`.
+        workers: as for `run`.
+        overhead: of the runtime that hosts workers; None: of this process.
+        placement: as for `run`.
+        generator: as for `run`.
+
+    Raises:
+        ParameterError: what `run` would refuse, too.
+    """
+    population = suited(protocol, data)
+    deployment, _ = deployment_of(
+        protocol, fidelity, None, None, None, None, 1, "none", generator=generator
+    )
+    speed = rehearsed(deployment, population)
+    asked = answers(protocol, deployment.fidelity)
+    # Apart, users of aggregate rounds do all the work; else one shuffler takes what they send.
+    alone = placement == "apart" and deployment.fidelity != "aggregate"
+    seconds = predicted(speed, asked, 1 if alone else workers, overhead or Overhead())
+    return seconds, deployment.fidelity
+
+
 def size_plan(
-    speed: Speed, protocol: Protocol[Any], cores: int, overhead: Overhead, *, together: bool
+    speed: Speed,
+    protocol: Protocol[Any],
+    cores: int,
+    overhead: Overhead,
+    *,
+    together: bool,
+    fidelity: str = "literal",
 ) -> SizePlan:
     """The fastest number of workers.
 
@@ -159,8 +218,9 @@ def size_plan(
         cores: that workers may use.
         overhead: of the runtime that hosts them.
         together: whether roles may be together.
+        fidelity: of the run.
     """
-    asked = [spec.cohort.size for spec in walked(copy(protocol))]
+    asked = answers(protocol, fidelity)
     most = min(cores, protocol.users, 1024)
     numbers = range(1, most + 1) if together else [max(1, most - 1)]  # a shuffler takes a core
     seconds, workers = min((predicted(speed, asked, many, overhead), many) for many in numbers)
@@ -173,7 +233,7 @@ def size_plan(
     )
 
 
-def predicted(speed: Speed, asked: list[int], workers: int, overhead: Overhead) -> float:
+def predicted(speed: Speed, asked: Sequence[float], workers: int, overhead: Overhead) -> float:
     """Seconds of rounds of so many users each, roles together."""
     efficiency = EFFICIENCY if workers > 1 else 1.0
     work = len(asked) * speed.each_round + sum(asked) * speed.each_user / (workers * efficiency)

@@ -99,9 +99,9 @@ class ShuffleRecord(Additive):
         bytes_in: received from users.
         bytes_routed: sent to other shards.
         bytes_out: sent to the analyzer.
-        shares: messages under each label that each shard got.
-        routed: messages under each label in each frame to another shard.
-        chunks: messages under each label in each frame of the view.
+        shares: messages that each shard got.
+        routed: messages in each frame to another shard (`pools.Size`).
+        chunks: messages in each frame of the view (`pools.Size`).
     """
 
     accepted: int = 0
@@ -111,5 +111,5 @@ class ShuffleRecord(Additive):
     bytes_routed: int = 0
     bytes_out: int = 0
     shares: Counter[int] = field(default_factory=Counter)
-    routed: tuple[int, ...] = ()
-    chunks: tuple[int, ...] = ()
+    routed: tuple[int | tuple[int, ...], ...] = ()
+    chunks: tuple[int | tuple[int, ...], ...] = ()

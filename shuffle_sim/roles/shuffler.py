@@ -76,7 +76,8 @@ class Shuffler(Keyed):
             return b"", replace(record, shares=Counter({0: arrived.size - before}))
         place = self._shard << 16 | now.parts
         rng = self._deployment.stream(now.context.round, Role.ROUTER, self._shard << 32 | now.parts)
-        arrived.cut(arrived.shares(shards, rng), rng)
+        sizes = arrived.shares(shards, rng)
+        arrived.cut(sizes, rng)
         chunks = [arrived.routed(target, rng) for target in range(shards)]
         now.pool.take(chunks[self._shard])
         frames = [
@@ -92,7 +93,7 @@ class Shuffler(Keyed):
         routed = tuple(
             size for target, size in enumerate(arrived.chunk_sizes) if target != self._shard
         )
-        shares = Counter(dict(enumerate(arrived.chunk_sizes)))
+        shares = Counter(dict(enumerate(sizes.sum(axis=1).tolist())))
         return *frames, replace(
             record, shares=shares, routed=routed, bytes_routed=sum(map(len, frames))
         )

@@ -142,7 +142,7 @@ def narrow(n, seed=0, columns=5):
 @pytest.mark.parametrize("protocol", ["gd", "sgd"])
 def test_features_far_from_the_middle_of_their_bounds_are_centred(protocol):
     """Without a released center descent would be little better than guessing."""
-    (X, y), (others, answers) = narrow(8_000), narrow(8_000, seed=1)
+    (X, y), (others, answers) = narrow(5_000), narrow(5_000, seed=1)
     given = {"protocol": protocol, "random_state": 1}
     centred = ShuffleLogisticRegression(**given).fit(X, y)
     plain = ShuffleLogisticRegression(ridge=1e-12, **given).fit(X, y)  # a ridge has no center
@@ -164,13 +164,13 @@ def test_what_looks_costs_what_a_gradient_costs():
 
 
 def test_several_classes_and_persons_are_centred():
-    X, y = narrow(3_000)
+    X, y = narrow(1_500)
     labels = y + (X[:, 0] > -0.7 / math.sqrt(5))
     several = ShuffleLogisticRegression(random_state=1, epsilon=4.0).fit(X, labels)
     assert several.protocol_.momentum.looks.rounds > 0
     assert several.score(X, labels) > 0.6
     persons = ShuffleLogisticRegression(random_state=1, epsilon=4.0)
-    persons.fit(X, y, np.arange(3_000) // 2)
+    persons.fit(X, y, np.arange(1_500) // 2)
     assert persons.protocol_.momentum.looks.rounds > 0
     assert persons.score(X, y) > 0.7
 
