@@ -320,6 +320,7 @@ def one_size_for_all(pool, shards, rng):
     return each[:, None] * columns
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("randomizer", MIXED)
 def test_labels_are_permuted_independently_by_any_number_of_shards(randomizer, monkeypatch):
     """False-alarm rate 1e-6. Power: sizes drawn once for all labels are caught."""
