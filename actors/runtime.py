@@ -1,31 +1,28 @@
 """The Ray runtime: the roles as actors, on this machine or in a cluster."""
 
 import atexit
-import logging
 import os
-import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import ray
-from ray._private import ray_constants
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.deadlines import LateError, kill, leave_at_exit, stopped, tree, within
 from actors.hosts import ACTORS
+from actors.session import join, kill_new, shut_down, start, without_handlers
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import ParameterError, RoundAbortedError, ShuffleSimError
-from shuffle_sim.execution.runtime import HostLostError, Runtime
+from shuffle_sim.execution.runtime import HostLostError, Overhead, Runtime
 from shuffle_sim.execution.signals import unbroken
+from shuffle_sim.roles import Deployment
 
 CLOSE_TIMEOUT = 8.0
 """Seconds that closing may take; then the processes that were started are killed."""
@@ -57,6 +54,7 @@ class RayRuntime(Runtime):
     """
 
     name = "ray"
+    overhead = Overhead(start=3.0, worker=0.5, alone=0.002, each_round=0.004)
 
     def __init__(self, address: str | None = None) -> None:
         """Join the cluster at `address`, or for None start or reuse a local Ray.
@@ -83,7 +81,7 @@ class RayRuntime(Runtime):
             raise ParameterError("workers", "auto", shrunk)
         self._nodes = [node["NodeID"] for node in _all_nodes() if node["Alive"]]
 
-    def cores(self) -> int:
+    def cores(self, deployment: Deployment) -> int:
         """Of the cluster; without an address those that this process may use."""
         if self._address is None and not ray.is_initialized():
             return len(os.sched_getaffinity(0))
@@ -192,46 +190,27 @@ class RayRuntime(Runtime):
         if ray.is_initialized():
             return
         before = tree([os.getpid()])
-        with unbroken(second_wins=True), _without_handlers():  # half a Ray could not be ended
+        with unbroken(second_wins=True), without_handlers():  # half a Ray could not be ended
             try:
                 within(None, self._start, until=self._ended)
             except BaseException as error:
                 self._ended.set()
                 if isinstance(error, KeyboardInterrupt):  # the second Ctrl-C: no Ray is to come
                     atexit.unregister(ray._private.worker.shutdown)
-                    atexit.register(_kill_new, before)
-                    _kill_new(before)
+                    atexit.register(kill_new, before)
+                    kill_new(before)
                     leave_at_exit()
                 raise
 
     def _start(self) -> None:
-        # Both are read at Ray's import, which may have come before ours. At a SIGTERM the C++ part
-        # would print its stack.
-        ray_constants.RAY_DISABLE_FAILURE_SIGNAL_HANDLER = True
-        common: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         if self._address is not None:
-            _reach(self._address)
-            try:
-                ray.init(address=self._address, **common)
-            except (ConnectionError, RuntimeError, ValueError) as error:
-                raise ParameterError(
-                    "address", self._address, f"that of a reachable Ray cluster ({error})"
-                ) from error
+            join(self._address)
         else:
-            ray_constants.ENABLE_RAY_CLUSTER = False  # keeps every port on the loopback interface
-            # A token of this process alone: Ray would keep one where others may read it.
-            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
             below = tempfile.gettempdir()
             self._folder = tempfile.mkdtemp(
                 prefix="shuffle-sim-", dir=below if len(below) < _ROOM else "/tmp"
             )  # 0700: sockets, logs and objects on disk
-            ray.init(
-                address="local",
-                include_dashboard=False,
-                _node_ip_address="127.0.0.1",
-                _temp_dir=os.path.join(self._folder, "ray"),  # Ray opens its own to everybody
-                **common,
-            )
+            start(os.path.join(self._folder, "ray"))  # Ray opens its own to everybody
         self._owns_ray = True
 
     def get(self, handles: list[Any]) -> list[Any]:
@@ -309,46 +288,6 @@ class RayRuntime(Runtime):
                     self._gone.append(host)
 
 
-class _Ending:
-    """In the place of Ray's core worker while Ray ends: a reference that is let go of reaches
-    nobody.
-
-    There is a moment at which the core worker has ended and Ray's Python part does not know. Who
-    lets go of a reference then, ends this process: "the core worker has already been shutdown".
-    Errors under way, and threads that still wait, hold references.
-    """
-
-    def __init__(self, core_worker: Any) -> None:
-        self._core_worker = core_worker
-
-    def shutdown_driver(self) -> None:
-        """From now on there is no core worker."""
-        ended, self._core_worker = self._core_worker, None
-        ended.shutdown_driver()
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("remove_object_ref_reference", "remove_actor_handle_reference"):
-            return lambda *arguments: None
-        return getattr(self._core_worker, name)
-
-
-def shut_down() -> None:
-    """`ray.shutdown`, whatever references are held and let go of meanwhile."""
-    worker: Any = ray._private.worker.global_worker
-    if hasattr(worker, "core_worker"):
-        worker.core_worker = _Ending(worker.core_worker)
-    ray.shutdown()
-
-
-def _kill_new(before: set[int]) -> None:
-    """End the processes of a Ray that was to be started, but for those that were there before."""
-    ours = str(Path(ray.__file__).parent)
-    for pid in tree([os.getpid()]) - before:
-        with suppress(OSError):
-            if ours in Path(f"/proc/{pid}/cmdline").read_text():
-                kill([pid])
-
-
 @dataclass(frozen=True, eq=False)
 class _Call:
     """What was asked of an actor, what it gives, and which answers of others it needs."""
@@ -357,40 +296,3 @@ class _Call:
     method: str
     gives: list[Any]
     needs: list[Any]
-
-
-@contextmanager
-def _without_handlers() -> Iterator[None]:
-    """Set Ray's handler of SIGTERM after its start, not before.
-
-    Set before, it would end the process in the middle of the start.
-    """
-    utils: Any = ray._private.utils
-    setter = utils.set_sigterm_handler
-    handlers: list[Any] = []
-    utils.set_sigterm_handler = handlers.append
-    try:
-        yield
-    finally:
-        utils.set_sigterm_handler = setter
-        for handler in handlers:
-            setter(handler)
-
-
-def _reach(address: str) -> None:
-    """Ray tries an unreachable address for two minutes, then ends the process: find out first.
-
-    Raises:
-        ParameterError: nobody listens there.
-    """
-    if address == "auto":
-        return
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal():
-        raise ParameterError("address", address, "host:port of a reachable Ray cluster, or auto")
-    try:
-        socket.create_connection((host.removeprefix("ray://"), int(port)), timeout=5).close()
-    except (OSError, OverflowError) as error:
-        raise ParameterError(
-            "address", address, f"host:port of a reachable Ray cluster, or auto ({error})"
-        ) from error

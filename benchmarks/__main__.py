@@ -15,6 +15,8 @@ import numpy as np
 NAMES = (
     "literal_round",
     "placement",
+    "hops",
+    "workers",
     "ahead",
     "planning",
     "startup",

@@ -10,6 +10,9 @@ MESSAGES = 1_000_000_000
 RUNS = {
     "literal, in process": "literal(1_000_000, 50, 50)",
     "literal, a tenth of the messages": "literal(100_000, 50, 50)",
+    "literal, two threads": "literal(1_000_000, 50, 50, workers=2, placement='together')",
+    "literal, Ray, two actors together": "literal(1_000_000, 50, 50, runtime='ray', workers=2, "
+    "placement='together')",
     "literal, Ray, two actors": "literal(1_000_000, 50, 50, runtime='ray', workers=2)",
     "literal, Ray, two actors, two shuffler shards": "literal(1_000_000, 50, 50, runtime='ray', "
     "workers=2, shuffler_shards=2)",

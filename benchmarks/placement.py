@@ -1,16 +1,18 @@
-"""Roles together in two Ray workers over one process, and Ray's overhead a round.
+"""Roles together in two workers over one process: threads, and stations on Ray.
 
-Repeats take one process and two workers in turn, with the same rounds in both; every number is the
-least, the median and the largest of the ratios. `python -m benchmarks placement`.
+Repeats take one process, two threads and two stations on Ray in turn, with the same rounds in all.
+Every number is the least, the median and the largest. `python -m benchmarks placement`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from time import process_time
 from typing import Any
 
 import numpy as np
 
+from actors.runtime import RayRuntime
 from benchmarks.reference_job import LogisticSum, rows
 from benchmarks.scale import seconds_a_round
 from shuffle_sim.arrays import Floats
@@ -19,43 +21,56 @@ from shuffle_sim.execution.setup import deployment_of
 from shuffle_sim.roles import Station
 
 REPEATS = 5
-SIZES: dict[str, tuple[int, ...]] = {
-    "aggregate": (100_000, 2_000_000),
-    "counts": (100_000, 2_000_000),
-    "literal": (100_000, 500_000),
+TWO: dict[str, Any] = {"workers": 2, "placement": "together"}
+HOSTS: dict[str, dict[str, Any]] = {"threads": TWO, "Ray": TWO | {"runtime": "ray"}}
+SIZES: dict[tuple[str, str], dict[int, int]] = {
+    ("aggregate", "compiled"): {100_000: 40, 2_000_000: 10},
+    ("counts", "compiled"): {100_000: 30, 2_000_000: 7},
+    ("literal", "compiled"): {100_000: 10, 500_000: 5, 2_000_000: 3},
+    ("aggregate", "numpy"): {100_000: 20, 2_000_000: 5},
+    ("counts", "numpy"): {100_000: 10, 2_000_000: 3},
+    ("literal", "numpy"): {100_000: 3},
 }
-"""Users; a literal round of more takes seconds."""
+"""Rounds for each number of users."""
 
 
-def measure(sizes: dict[str, tuple[int, ...]] = SIZES) -> dict[str, object]:
+def measure(sizes: dict[tuple[str, str], dict[int, int]] = SIZES) -> dict[str, object]:
     """Ratios; above 1 two workers are faster."""
-    most = max(size for each in sizes.values() for size in each)
-    data = rows(np.random.default_rng(0), most)
-    two: dict[str, list[float]] = {}
-    for fidelity, many in sizes.items():
-        for users in many:
-            how: dict[str, Any] = {"fidelity": fidelity, "kernel": "compiled", "planned": 10_000}
-            found = []
-            for _ in range(REPEATS):
-                alone = seconds_a_round(users, data[:users], 8, **how)
-                together = seconds_a_round(
-                    users,
-                    data[:users],
-                    8,
-                    **how,
-                    runtime="ray",
-                    workers=2,
-                    placement="together",
-                )
-                found.append(alone / together)
-            two[f"{fidelity}, {users} users"] = spread(found)
+    with one_ray():
+        two = {
+            f"{fidelity}, {kernel}, {users} users": two_workers(fidelity, kernel, users, rounds)
+            for (fidelity, kernel), many in sizes.items()
+            for users, rounds in many.items()
+        }
     return {
-        "two_workers_together_over_one_process": two,
-        "target": 1.7,
+        "two_workers_over_one_process": two,
+        "targets": {"from 2 * 10^6 users": 1.7, "from 10^5 users": 1.0},
         "one_station_over_the_slowest_of_two": critical_path(),
-        "ray_overhead_milliseconds_a_round": overhead(),
-        "overhead_targets": {"aggregate": 4.0, "literal": 8.0},
     }
+
+
+@contextmanager
+def one_ray() -> Iterator[None]:
+    """Ray is started once: runs find it running and leave it."""
+    host = RayRuntime()
+    host._connect()
+    try:
+        yield
+    finally:
+        host.close()
+
+
+def two_workers(fidelity: str, kernel: str, users: int, rounds: int) -> dict[str, list[float]]:
+    """One process over two workers, of each kind; and its milliseconds a round."""
+    data = rows(np.random.default_rng(0), users)
+    how: dict[str, Any] = {"fidelity": fidelity, "kernel": kernel, "planned": 10_000}
+    times, found = [], {name: list[float]() for name in HOSTS}
+    for _ in range(REPEATS):
+        times.append(seconds_a_round(users, data, rounds, **how))
+        for name, host in HOSTS.items():
+            found[name].append(times[-1] / seconds_a_round(users, data, rounds, **how, **host))
+    ratios = {name: spread(values) for name, values in found.items()}
+    return ratios | {"milliseconds_in_one": spread([1000 * each for each in times])}
 
 
 def critical_path() -> dict[str, list[float]]:
@@ -110,21 +125,6 @@ def timed(steps: Sequence[Callable[[], Any]]) -> tuple[list[Any], float]:
         given.append(step())
         times.append(process_time() - start)
     return given, max(times)
-
-
-def overhead(users: int = 10_000) -> dict[str, list[float]]:
-    """Milliseconds a round that one Ray worker takes more than this process."""
-    data = rows(np.random.default_rng(1), users)
-    found: dict[str, list[float]] = {"aggregate": [], "literal": []}
-    for _ in range(REPEATS):
-        for fidelity, values in found.items():
-            how: dict[str, Any] = {"fidelity": fidelity, "kernel": "numpy", "planned": users}
-            alone = seconds_a_round(users, data, 30, **how)
-            hosted = seconds_a_round(
-                users, data, 30, **how, runtime="ray", workers=1, placement="together"
-            )
-            values.append(1000 * (hosted - alone))
-    return {fidelity: spread(values) for fidelity, values in found.items()}
 
 
 def spread(values: list[float]) -> list[float]:

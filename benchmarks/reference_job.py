@@ -22,9 +22,9 @@ from shuffle_sim.sampling.kernels import margins_and_norms
 D = 10
 
 
-def rows(rng: np.random.Generator, count: int) -> Floats:
-    """Data of `count` users, (count, 10)."""
-    return rng.normal(scale=0.3, size=(count, D))
+def rows(rng: np.random.Generator, count: int, d: int = D) -> Floats:
+    """Data of `count` users, (count, d)."""
+    return rng.normal(scale=0.3, size=(count, d))
 
 
 @dataclass(frozen=True)
@@ -46,38 +46,38 @@ class LogisticSum(Protocol[tuple[int, Floats]]):
     """So many rounds of the job, each at the next theta; the estimates are averaged."""
 
     def __init__(
-        self, n: int, rounds: int, encoding: str = "unary", planned: int | None = None
+        self, n: int, rounds: int, encoding: str = "unary", planned: int | None = None, d: int = D
     ) -> None:
         """Choose the randomizer: that of `planned` users, or of n."""
-        self.n, self.rounds = n, rounds
-        spec, ball = SumSpec(planned or n, D, Privacy(1.0, 1e-6)), (-1.0, 2.0, 1.0)
+        self.n, self.rounds, self.d = n, rounds, d
+        spec, ball = SumSpec(planned or n, d, Privacy(1.0, 1e-6)), (-1.0, 2.0, 1.0)
         if encoding == "carry":
             few = choose_carries(spec, 1.05)
             self.randomizer: SumRandomizer = CarryRandomizer(
-                D, few.g, few.r, few.b, few.levels, *ball
+                d, few.g, few.r, few.b, few.levels, *ball
             )
         else:
             plan = fewest_bits(spec, 1.05)
-            self.randomizer = BinomialRandomizer(D, plan.g, plan.b, 0.5, *ball)
+            self.randomizer = BinomialRandomizer(d, plan.g, plan.b, 0.5, *ball)
 
     users = property(lambda self: self.n)
     delta = property(lambda self: 1e-6)
     vocabulary = property(lambda self: (SignedLogistic, type(self.randomizer)))
 
     def check(self, rows: Floats) -> None:
-        """Rows of 10 numbers."""
-        check_rows(rows, (self.n, D))
+        """Rows of d numbers."""
+        check_rows(rows, (self.n, self.d))
 
     def init(self) -> tuple[int, Floats]:
         """Nothing yet."""
-        return 0, np.zeros(D)
+        return 0, np.zeros(self.d)
 
     def plan(self, state: tuple[int, Floats]) -> RoundSpec | None:
         """The next round."""
         done, _ = state
         if done == self.rounds:
             return None
-        event, theta = self.randomizer.event(self.n), np.full(D, 0.01 * done)
+        event, theta = self.randomizer.event(self.n), np.full(self.d, 0.01 * done)
         return RoundSpec(
             Cohort.of(0, self.n),
             SignedLogistic(theta),

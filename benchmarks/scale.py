@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.clock import best
-from benchmarks.reference_job import LogisticSum, rows, without_privacy
+from benchmarks.reference_job import D, LogisticSum, rows, without_privacy
 from shuffle_sim import run
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.population import Generated, Population
@@ -20,13 +20,14 @@ def seconds_a_round(
     *,
     encoding: str = "unary",
     planned: int | None = None,
+    d: int = D,
     clock: Callable[[], float] = time.perf_counter,
     **how: Any,
 ) -> float:
     """Of a run with `rounds` more rounds than another: set-up cancels out."""
     stamps: list[float] = []
     run(
-        LogisticSum(n, rounds + 1, encoding, planned),
+        LogisticSum(n, rounds + 1, encoding, planned, d),
         data,
         seed=1,
         on_round=lambda *_: stamps.append(clock()),

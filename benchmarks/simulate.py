@@ -29,7 +29,7 @@ from shuffle_sim import Privacy
 from shuffle_sim.auditing import SimulationReport, simulate
 from shuffle_sim.protocol.adversary import Dropout
 
-USERS, CHUNK = 6, 512
+USERS, CHUNK = 6, 5000  # seeds; a chunk remembers what runs give that are left alone
 PRIVACY = Privacy(50.0, 1e-3)
 PROBLEM = Problem(Logistic(), L2Ball(2, 1.0))
 ROWS = np.c_[np.linspace(-0.6, 0.6, USERS), np.full(USERS, 0.3), np.tile([1.0, -1.0], 3)]

@@ -2,11 +2,21 @@
 
 from typing import TYPE_CHECKING, Any
 
-from protocols import central, comparison, learning, optimisation, problems, shuffle, sums
+from protocols import (
+    central,
+    comparison,
+    learning,
+    optimisation,
+    problems,
+    selection,
+    shuffle,
+    sums,
+)
 from protocols.central import *
 from protocols.comparison import *
 from protocols.optimisation import *
 from protocols.problems import *
+from protocols.selection import *
 from protocols.shuffle import *
 from protocols.sums import *
 
@@ -19,6 +29,7 @@ __all__ = (
     + learning.__all__
     + optimisation.__all__
     + problems.__all__
+    + selection.__all__
     + shuffle.__all__
     + sums.__all__
 )

@@ -2,7 +2,7 @@
 
 from shuffle_sim.data.model import load_model
 from shuffle_sim.data.population import Unit
-from shuffle_sim.errors import ParameterError, ShuffleSimError
+from shuffle_sim.errors import ParameterError, ShuffleSimError, WeakPrivacyWarning
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.result import Result
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
@@ -16,6 +16,7 @@ __all__ = [
     "ShuffleSimError",
     "Trust",
     "Unit",
+    "WeakPrivacyWarning",
     "load_model",
     "run",
 ]

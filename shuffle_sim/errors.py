@@ -39,6 +39,10 @@ class ParameterError(ShuffleSimError, ValueError):
         )
 
 
+class WeakPrivacyWarning(UserWarning):
+    """A guarantee is allowed but promises little: delta of 1/n or more, or epsilon above 10."""
+
+
 WITHHELD = "not shown"
 """In place of users' data in messages: logs are not private."""
 

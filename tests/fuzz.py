@@ -27,7 +27,8 @@ from shuffle_sim.data.population import InMemory, NpyFiles, ParquetFiles
 from shuffle_sim.data.tables import read
 from shuffle_sim.errors import ShuffleSimError
 from shuffle_sim.execution.checkpoint import FILE, Checkpoint, RunIdentity
-from shuffle_sim.execution.engine import _known, run
+from shuffle_sim.execution.engine import run
+from shuffle_sim.execution.rounds import known_exchange
 from shuffle_sim.protocol.adversary import Coalition
 from shuffle_sim.protocol.task import task_of
 from shuffle_sim.roles import FIDELITIES, Analyzer, Deployment, Shuffler, UserShard
@@ -227,7 +228,7 @@ class Readers:
         with Checkpoint(self._journal, IDENTITY, resume=True) as journal:
             outcome = journal.charge(CHARGE)
             if outcome is not None:
-                _known(outcome, WORLDS["aggregate"], ASKED)
+                known_exchange(outcome, WORLDS["aggregate"], ASKED)
 
     def npy(self, data: bytes) -> None:
         """As shards read it."""

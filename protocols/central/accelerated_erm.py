@@ -255,7 +255,8 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
         """The printed sample sizes, which no table of people fits.
 
         Raises:
-            ParameterError: always below some 10^9 persons: a step samples K_i > n_i of them.
+            ParameterError: always: a step samples K_i > n_i of them; and where it did not, samples
+                with replacement, as printed, have no proof of privacy.
         """
         demand(problem, privacy)
         m, epsilon, delta = problem.records, privacy.epsilon, privacy.delta
@@ -268,4 +269,4 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
         asked = sample_size(size, m, steps, privacy)
         if asked > size:
             raise ParameterError("n", n, f"larger: a step samples {asked:.3g} of {size} persons")
-        return cls.calibrated(n=n, problem=problem, privacy=privacy)
+        raise ParameterError("paper", n, "calibrated: sampling with replacement has no proof")

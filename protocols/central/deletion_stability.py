@@ -243,7 +243,9 @@ class DeletionStability(CentralOptimiser[Floats | None]):
         noise = constants.sigma / (2 * constants.stability)
         mechanism = TestedGaussian(test.epsilon, test.delta, noise)
         width = constants.stability
-        return cls(problem=problem, n=n, privacy=privacy, width=width, mechanism=mechanism)
+        made = cls(problem=problem, n=n, privacy=privacy, width=width, mechanism=mechanism)
+        made.equal_records = problem.records
+        return made
 
     @property
     def assumes(self) -> str:

@@ -9,7 +9,7 @@ from protocols.central.places import Place
 from protocols.optimisation.solver import minimise
 from protocols.problems.domains import L2Ball
 from protocols.problems.erm import erm
-from protocols.problems.extension import ExtendedERM, valid_records
+from protocols.problems.extension import ExtendedERM, People, valid_records
 from protocols.problems.loss import Loss
 from protocols.problems.objective import Objective
 from shuffle_sim.arrays import Floats
@@ -56,20 +56,19 @@ class ExtensionMinimiser(Statistic):
     def __call__(self, total: Total, users: int) -> Floats:
         """Shape (d,)."""
         d, columns = self.centre.size, self.loss.columns(self.centre.size)
-        rows = np.asarray(gathered(total), np.float64)
-        persons = [
-            valid_records(self.loss, d, PersonRows(row[None], columns).records) for row in rows
-        ]
+        persons = PersonRows(np.asarray(gathered(total), np.float64), columns)
+        counts = persons.counts
+        people = People(valid_records(self.loss, d, persons.in_order), counts)
         ball = self.place.domain
         assert isinstance(ball, L2Ball)
         settings = self.ridge, ball, self.centre
-        wanted = ExtendedERM(self.loss, persons, *settings, self.center, self.gamma, self.alpha)
+        wanted = ExtendedERM(self.loss, people, *settings, self.center, self.gamma, self.alpha)
 
         def plain(objective: Objective) -> Floats:
             """Without the extension; it is the minimiser where nobody is outside."""
-            flat = erm(self.loss, np.concatenate(persons), *settings)
+            flat = erm(self.loss, people.records, *settings)
             return minimise(flat, self.alpha / 4).point
 
-        equal = len({len(each) for each in persons}) == 1
+        equal = counts.min() == counts.max()
         solver = plain if equal else "agd"
         return minimise(wanted, self.alpha, solver).point

@@ -51,7 +51,7 @@ class GroupedPass(Statistic):
         d, columns = self.start.size, self.loss.columns(self.start.size)
         rows = np.asarray(rows, np.float64)
         groups = [
-            _in_order(rows[low : low + self.group], columns)
+            PersonRows(rows[low : low + self.group], columns).in_order
             for low in range(0, self.count() * self.group, self.group)
         ]
         lengths = np.array([len(each) for each in groups])
@@ -178,13 +178,7 @@ class PlainDescent(GroupedPass):
         rows = np.asarray(gathered(total), np.float64)
         kept = np.full((len(rows), self.records, columns), np.nan)
         for person, row in zip(kept, rows, strict=True):
-            own = _in_order(row[None], columns)[: self.records]
+            own = PersonRows(row[None], columns).in_order[: self.records]
             person[: len(own)] = own
         records = valid_records(self.loss, d, kept.reshape(-1, columns))
         return np.asarray(self.iterates(records.reshape(kept.shape))[0])
-
-
-def _in_order(rows: Floats, columns: int) -> Floats:
-    """Records, person after person."""
-    records = PersonRows(rows, columns).records
-    return rows.reshape(-1, columns) if rows.shape[2] == columns else records

@@ -234,7 +234,9 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
             start += size
         sensitivity = mean.sensitivity / (mean.radius / 2)
         printed = TestedGaussian(calibrated.epsilon, calibrated.delta, noise / sensitivity)
-        return cls(problem=problem, n=n, privacy=privacy, phases=tuple(phases), mechanism=printed)
+        made = cls(problem=problem, n=n, privacy=privacy, phases=tuple(phases), mechanism=printed)
+        made.equal_records = m
+        return made
 
 
 def printed_groups(n: int, m: int, privacy: Privacy) -> float:

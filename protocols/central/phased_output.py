@@ -30,7 +30,7 @@ from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import Gaussian
 from shuffle_sim.protocol.release import Release
 
-MAX_PHASES, GROWTH, THETA = 8, 4.0, 0.005
+MAX_PHASES, GROWTH, THETA = 16, 4.0, 0.005
 """Phases that are tried; by which factor the ridge grows; alpha as a share of the sensitivity."""
 FAIL = 1e-3
 _MAX_CONTRACTION, _MOST_RELEASES = 0.5, 6
@@ -281,7 +281,9 @@ class PhasedOutput(CentralOptimiser[PhaseState], ABC):
         exact = 2 * G / size  # of a release here, at ridge 1
         own: dict[str, Any] = {"ridges": ridges, "releases": 1, "tau": G}
         mechanism = Gaussian(constants.sigma / exact)
-        return cls(problem=problem, n=n, privacy=privacy, mechanism=mechanism, **own)
+        made = cls(problem=problem, n=n, privacy=privacy, mechanism=mechanism, **own)
+        made.equal_records = m
+        return made
 
 
 class PhasedERM(PhasedOutput):

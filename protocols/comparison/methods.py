@@ -12,6 +12,7 @@ from protocols.central.optimiser import CentralOptimiser
 from protocols.central.sums import CentralSum
 from protocols.comparison.baselines import Baseline
 from protocols.shuffle.optimiser import FirstOrder
+from protocols.shuffle.practice import PracticalDescent
 from protocols.sums.binomial_sum import BinomialSum
 from protocols.sums.one_round import OneRoundSum, Setting
 from shuffle_sim.data.population import Unit
@@ -202,7 +203,8 @@ def _planned_by_paper(plan: Plan) -> Method:
 def training_methods(trainer: Trainer, n: int, rounds: int | None = None) -> list[Method]:
     """Every registered optimiser, shuffled or central, and the best one under every other trust.
 
-    The best one is that of the least proven bound, its steps chosen for that trust's noise.
+    The best one is that with tuned steps, or with choose="bound" that of the least proven bound.
+    Its steps are chosen for that trust's noise.
 
     Args:
         trainer: of the model.
@@ -228,13 +230,18 @@ def training_methods(trainer: Trainer, n: int, rounds: int | None = None) -> lis
             ]
             continue
         name = "not private" if trust is Trust.NONE else str(trust)
-        best = min(made, key=lambda each: (made[each].bound, -made[each].rounds_per_user))
+        best = min(made, key=lambda each: _rank(made[each]))
         found.append(_central(trainer, name, best, Baseline(made[best], trust)))
         if trust is Trust.CENTRAL:
             if trainer.unit is Unit.PERSON:
                 found.append(_clipped_at_length(trainer, n, rounds))
             found += _central_optimisers(trainer, n)
     return found
+
+
+def _rank(made: FirstOrder[Any]) -> tuple[bool, float, int]:
+    """Tuned steps go first, where they were asked for; then the least bound."""
+    return not isinstance(made, PracticalDescent), made.bound, -made.rounds_per_user
 
 
 def _clipped_at_length(trainer: Trainer, n: int, rounds: int | None) -> Method:

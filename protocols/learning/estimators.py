@@ -7,8 +7,8 @@ All bounds are public parameters, never taken from the data. Every user divides 
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -28,6 +28,7 @@ from protocols.problems.losses import Hinge, Logistic
 from protocols.problems.multiclass import OneVsRestHinge, Softmax
 from protocols.problems.problem import Problem
 from protocols.problems.regression import Absolute, Huber, Pinball, Regression, Squared
+from protocols.selection.models import FRACTION, Selected, Selection, grid
 from protocols.shuffle.optimiser import FirstOrder, optimiser, optimisers
 from protocols.shuffle.practice import practical
 from shuffle_sim import Privacy, run
@@ -97,6 +98,10 @@ class ShuffleLinearModel(LinearModel):
         runtime: "inprocess", "ray", another registered name, or a runtime.
         workers: user shards.
         fidelity: "aggregate", "counts" or "literal": one law; None chooses by cost.
+        select: values of "radius", "ridge", "rounds" or "eta", such as {"radius": [5, 100]}. A
+            model is trained for each combination, within one budget, and users who train none
+            choose one by noisy scores (report noisy max). None: no selection.
+        select_fraction: of the users who score, with `select`.
         random_state: None takes entropy from the operating system; anything else makes the training
             reproducible, and therefore not private.
 
@@ -108,6 +113,7 @@ class ShuffleLinearModel(LinearModel):
         result_: of the run.
         privacy_: the guarantee.
         costs_: communication.
+        selection_: with `select`, the winner's name and the noisy scores; else None.
         clipped_: rows with features or target outside the public bounds; the simulator's view, no
             part of the release.
     """
@@ -132,6 +138,8 @@ class ShuffleLinearModel(LinearModel):
     runtime: str | Runtime = "inprocess"
     workers: int = 1
     fidelity: str | None = "aggregate"
+    select: Mapping[str, Sequence[float]] | None = None
+    select_fraction: float = FRACTION
     random_state: Any = None
 
     _proven_radius: ClassVar[float] = 10.0
@@ -162,7 +170,8 @@ class ShuffleLinearModel(LinearModel):
             constant=constant if self.fit_intercept else None,
         )
         asked = n if persons is None else persons.users
-        protocol, seed = self._protocol(asked, problem, unit), seed_of(self.random_state)
+        seed = seed_of(self.random_state)
+        protocol: Any = self._selected(asked, problem, unit)
         # Batches of neighbouring rows would be no sample.
         order = np.random.default_rng(seed).permutation(asked)
         host: dict[str, Any] = {"runtime": self.runtime, "fidelity": self.fidelity}
@@ -171,7 +180,10 @@ class ShuffleLinearModel(LinearModel):
         self.protocol_, self.result_ = protocol, result
         self.privacy_, self.costs_, self.n_iter_ = result.privacy, result.costs, result.rounds
         self._count(beyond | outside)
-        theta = result.value.reshape(outputs, -1)
+        chosen_one = result.value if isinstance(result.value, Selection) else None
+        self.selection_ = chosen_one
+        theta = result.value if chosen_one is None else chosen_one.theta
+        theta = theta.reshape(outputs, -1)
         intercepts = theta[:, columns:].sum(axis=1) * constant
         return theta[:, :columns] / self.feature_bound, intercepts
 
@@ -188,11 +200,47 @@ class ShuffleLinearModel(LinearModel):
         """How parameters are chosen; nothing is tuned for optimisers of others."""
         return self.choose if optimiser(self._name(unit), unit).tuned else "bound"
 
-    def _protocol(self, n: int, problem: Problem, unit: Unit) -> FirstOrder[Any] | Phased:
+    def _selected(
+        self, n: int, problem: Problem, unit: Unit
+    ) -> FirstOrder[Any] | Phased | Selected:
+        """One model, or a paid selection among several."""
+        privacy = Privacy(self.epsilon, self.delta)
+        if self.select is None:
+            return self._protocol(n, problem, unit, privacy)
+        if unit is Unit.PERSON or self.phases:
+            allowed = "None where users are persons, and in phases"
+            raise ParameterError("select", self.select, allowed)
+        if not isinstance(self.select, Mapping):
+            allowed = "None, or values by parameter, such as {'radius': [5, 100]}"
+            raise ParameterError("select", self.select, allowed)
+        for name in self.select:
+            if name not in ("radius", "ridge", "rounds", "eta"):
+                raise ParameterError("select", name, "one of radius, ridge, rounds, eta")
+
+        def make(users: int, part: Privacy, **values: Any) -> FirstOrder[Any]:
+            domain = L2Ball(problem.d, values.pop("radius", problem.domain.radius))
+            ridge = values.pop("ridge", problem.ridge)
+            changed = replace(problem, domain=domain, ridge=ridge)
+            made = self._protocol(users, changed, unit, part, **values)
+            assert isinstance(made, FirstOrder)
+            return made
+
+        return Selected.calibrated(
+            grid(self.select, make),
+            n=n,
+            privacy=privacy,
+            fraction=self.select_fraction,
+            encoding=self.encoding,
+            honest_fraction=self.honest_fraction,
+        )
+
+    def _protocol(
+        self, n: int, problem: Problem, unit: Unit, privacy: Privacy, **given: Any
+    ) -> FirstOrder[Any] | Phased:
         """Calibrated; what its optimiser does not take, or not in phases, is refused there."""
         kind: type[FirstOrder[Any] | Phased] = optimiser(self._name(unit), unit)
         tuned = self._chosen(unit) == "practice"
-        given: dict[str, Any] = {"rounds": self.rounds, "batch": self.batch, "eta": self.eta}
+        given = {"rounds": self.rounds, "batch": self.batch, "eta": self.eta} | given
         if self.phases:
             if not problem.ridge > 0:
                 allowed = "above 0 in phases: they need strong convexity"
@@ -206,7 +254,7 @@ class ShuffleLinearModel(LinearModel):
         given |= {"noise_ratio": self.noise_ratio, "encoding": self.encoding}
         given |= {"honest_fraction": self.honest_fraction}
         common: dict[str, Any] = {"n": n, "problem": problem}
-        common["privacy"] = Privacy(self.epsilon, self.delta)
+        common["privacy"] = privacy
         if tuned:
             return practical(optimiser(self._name(unit), unit), **common, **given)
         return kind.calibrated(**common, **given)

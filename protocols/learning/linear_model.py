@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from protocols.problems.loss import Loss
 from shuffle_sim.arrays import Floats
-from shuffle_sim.errors import ParameterError, integer, positive
+from shuffle_sim.errors import WITHHELD, ParameterError, integer, positive
 from shuffle_sim.privacy.guarantee import Guarantee
 
 CLIPPED = 0.1
@@ -111,3 +111,17 @@ def seed_of(random_state: Any) -> int | None:
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31 - 1))
     return integer("random_state", random_state, 0, 2**128 - 1)
+
+
+def refuse_groups(groups: Any) -> None:
+    """Refuse persons, where neighbours differ in one row.
+
+    Raises:
+        ParameterError: groups are given; it names what takes them.
+    """
+    if groups is not None:
+        allowed = (
+            "None: neighbours differ in one row, not in all rows of a person; for persons take "
+            "ShuffleLogisticRegression().fit(X, y, groups), or protocols.PhasedERM at a curator"
+        )
+        raise ParameterError("groups", WITHHELD, allowed)

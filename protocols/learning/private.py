@@ -20,7 +20,7 @@ from protocols.central.minimum import OneRelease
 from protocols.central.objective_perturbation import ObjectivePerturbation
 from protocols.central.output_perturbation import OutputPerturbation
 from protocols.learning.classifiers import LinearClassifier, LogisticModel
-from protocols.learning.linear_model import LinearModel, seed_of
+from protocols.learning.linear_model import LinearModel, refuse_groups, seed_of
 from protocols.learning.regressors import LinearRegressor
 from protocols.optimisation.solver.outside import check_model
 from protocols.problems.domains import RealSpace
@@ -95,7 +95,7 @@ class PrivateLinearModel(LinearModel):
         groups: Any = None,
     ) -> tuple[Floats, Floats]:
         """Coefficients (outputs, columns) and intercepts (outputs,); as of the shuffle models."""
-        _no_groups(groups)
+        refuse_groups(groups)
         (n, columns), ridge = X.shape, self._ridge(len(X))
         if self.mechanism not in tuple(MECHANISMS):
             raise ParameterError("mechanism", self.mechanism, f"one of {', '.join(MECHANISMS)}")
@@ -235,12 +235,3 @@ def privatize(
 
 def _squared(features: float) -> Squared:
     return Squared(features, labels=1.0)
-
-
-def _no_groups(groups: Any) -> None:
-    if groups is not None:
-        allowed = (
-            "None: neighbours differ in one row, not in all rows of a person; for persons take "
-            "ShuffleLogisticRegression().fit(X, y, groups), or protocols.PhasedERM at a curator"
-        )
-        raise ParameterError("groups", groups, allowed)

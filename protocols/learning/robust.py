@@ -17,6 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from protocols.central.heavy_tails import HeavyTailedERM
+from protocols.learning.linear_model import refuse_groups
 from protocols.problems.domains import L2Ball
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.losses import Hinge, Logistic
@@ -155,16 +156,18 @@ class HeavyTailedRegressor(RegressorMixin, HeavyTailedModel):
         tags.regressor_tags.poor_score = True
         return tags
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Train.
 
         Args:
             X: (rows, columns).
             y: their targets.
+            groups: None; persons are refused.
 
         Raises:
             ParameterError: naming the parameter, its value and what is allowed, before any release.
         """
+        refuse_groups(groups)
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         if self.loss not in tuple(REGRESSIONS):
             raise ParameterError("loss", self.loss, f"one of {', '.join(REGRESSIONS)}")
@@ -200,16 +203,18 @@ class HeavyTailedClassifier(ClassifierMixin, HeavyTailedModel):
         tags.classifier_tags.multi_class = False
         return tags
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Train.
 
         Args:
             X: (rows, columns).
             y: their classes.
+            groups: None; persons are refused.
 
         Raises:
             ParameterError: naming the parameter, its value and what is allowed, before any release.
         """
+        refuse_groups(groups)
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         if self.loss not in tuple(CLASSIFICATIONS):

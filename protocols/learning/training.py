@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.moments import Moments
 from protocols.problems.multiclass import MultiClass, OneVsRestHinge, Softmax
 from protocols.problems.problem import Problem
+from protocols.selection.models import Selected, grid
 from protocols.shuffle import heavy_tails
 from protocols.shuffle.noisy_mean import NoisyMean
 from protocols.shuffle.optimiser import FirstOrder, optimiser, optimisers
@@ -39,6 +40,9 @@ RADIUS = {True: 20.0, False: 5.0}
 SEVERAL: dict[str, type[MultiClass]] = {"logistic": Softmax, "hinge": OneVsRestHinge}
 """Losses of more than two classes, by that of two."""
 
+_OF_TRAINER = ("radius", "ridge", "norm_bound")
+SELECTABLE = (*_OF_TRAINER, "rounds", "eta", "smoothing")
+"""Parameters among whose values a paid selection chooses."""
 _RATIOS = (1.0, 1.2, 1.5, 2.0, 3.0)
 _PASSES, _CREEP = 12, 1.01  # of the search for a noise ratio that fits the bits
 _HYPER = ("calibrated", "paper")
@@ -170,6 +174,53 @@ class Trainer:
             norm_bound=self.norm_bound,
             records=1 if self.records is None else self.records,
             constant=self.intercept,
+        )
+
+    def within(self, privacy: Privacy) -> "Trainer":
+        """The same with another budget."""
+        return dataclasses.replace(self, privacy=privacy)
+
+    def selected(
+        self,
+        name: str,
+        n: int,
+        select: Mapping[str, Sequence[float]],
+        fraction: float,
+        **given: Any,
+    ) -> Selected:
+        """Optimisers for every combination of some values, and a paid selection among them.
+
+        Args:
+            name: of the optimiser.
+            n: users, those who score included.
+            select: values of SELECTABLE parameters.
+            fraction: of the users who score.
+            given: as for `protocol`.
+
+        Raises:
+            ParameterError: as for `protocol`; persons; or what is not selectable.
+        """
+        if self.unit is Unit.PERSON:
+            raise ParameterError("select", list(select), "left out where users are persons")
+        for key in select:
+            if key not in SELECTABLE:
+                raise ParameterError("select", key, f"one of {', '.join(SELECTABLE)}")
+
+        def make(users: int, privacy: Privacy, **values: float) -> FirstOrder[Any]:
+            own: dict[str, Any] = {key: values.pop(key) for key in _OF_TRAINER if key in values}
+            trainer = dataclasses.replace(self, privacy=privacy, **own)
+            rounds = {k: int(v) if k == "rounds" else v for k, v in values.items()}
+            made = trainer.protocol(name, users, **(given | rounds))
+            assert isinstance(made, FirstOrder)
+            return made
+
+        return Selected.calibrated(
+            grid(select, make),
+            n=n,
+            privacy=self.privacy,
+            fraction=fraction,
+            encoding=self.encoding,
+            honest_fraction=self.honest_fraction,
         )
 
     def for_records(self) -> "Trainer":

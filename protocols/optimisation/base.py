@@ -109,9 +109,11 @@ class Optimiser(Calibrated, Generic[StateT]):
         bound: proven bound of the expected gap; infinite where none is proven.
         choices: what was chosen, and why.
         unit: what a user is.
+        records_read: nominal records behind a value that a user sends.
     """
 
     unit: Unit = Unit.RECORD
+    records_read: int = 1
     problem: Problem
     n: int
     rounds: int

@@ -74,7 +74,7 @@ class Phases(Optimiser[PhasedState]):
             raise ParameterError("phases", [phase.privacy for phase in phases], "of one privacy")
         if len({phase.unit for phase in phases}) > 1:
             raise ParameterError("phases", [str(phase.unit) for phase in phases], "of one unit")
-        self.unit = phases[0].unit
+        self.unit, self.records_read = phases[0].unit, phases[0].records_read
         self._starts, self.problem, self.privacy = starts, phases[0].problem, phases[0].privacy
         self.rounds, self.bound = sum(phase.rounds for phase in phases), phases[-1].bound
         for i, phase in enumerate(phases):

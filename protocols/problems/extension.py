@@ -6,17 +6,76 @@ within gamma of c. Proofs: docs/theory/user-level.md, "Centred Lipschitz extensi
 """
 
 import math
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protocols.problems.domains import L2Ball
 from protocols.problems.loss import Loss
-from protocols.problems.objective import UNIT, Objective, gradient_rounding
+from protocols.problems.objective import BLOCK, UNIT, Objective, gradient_rounding
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.errors import ParameterError, positive, real
 
 _STEPS, _HALVINGS = 4000, 80
 _SHARE = 1 / 50  # of the promised radius, for inner minimisers
+
+
+@dataclass(frozen=True)
+class People:
+    """Records, person after person, and what is asked of each person's mean.
+
+    Attributes:
+        records: (records, columns).
+        counts: of each person, (persons,), all above 0.
+    """
+
+    records: Floats
+    counts: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        """Number of persons."""
+        return len(self.counts)
+
+    @cached_property
+    def _starts(self) -> NDArray[np.int64]:
+        return np.asarray(np.cumsum(self.counts) - self.counts)
+
+    def means(self, values: Floats) -> Floats:
+        """Of one value for each record; a number each, or a vector."""
+        if len(values) == len(self.counts):  # one record each
+            return values
+        sums = np.add.reduceat(values, self._starts, axis=0)
+        return np.asarray(sums / self.counts.reshape(-1, *[1] * (values.ndim - 1)))
+
+    def slopes(self, loss: Loss, thetas: Floats) -> Floats:
+        """The gradient of each h_i at a point of its own, (persons, d)."""
+        own = np.repeat(thetas, self.counts, axis=0)
+        return self.means(dense(loss.gradients_at(own, self.records)))
+
+    def values(self, loss: Loss, theta: Floats) -> Floats:
+        """The value of each h_i, (persons,); theta (d,), or a point for each (persons, d)."""
+        if theta.ndim == 1:
+            return self.means(loss.values(theta, self.records))
+        return self.means(loss.values_at(np.repeat(theta, self.counts, axis=0), self.records))
+
+    def blocks(self) -> list["People"]:
+        """BLOCK persons at a time; no record is copied."""
+        edges = [*self._starts[::BLOCK].tolist(), len(self.records)]
+        counts = [self.counts[low : low + BLOCK] for low in range(0, len(self), BLOCK)]
+        pairs = zip(pairwise(edges), counts, strict=True)
+        return [People(self.records[low:high], each) for (low, high), each in pairs]
+
+    def chosen(self, persons: NDArray[np.integer] | NDArray[np.bool_]) -> "People":
+        """These alone."""
+        if persons.dtype == bool:
+            persons = np.flatnonzero(persons)
+        counts, starts = self.counts[persons], self._starts[persons]
+        ends = np.cumsum(counts)
+        places = np.arange(ends[-1]) + np.repeat(starts - (ends - counts), counts)
+        return People(self.records[places], counts)
 
 
 class ExtendedERM(Objective):
@@ -32,7 +91,7 @@ class ExtendedERM(Objective):
     def __init__(
         self,
         loss: Loss,
-        persons: list[Floats],
+        people: People,
         ridge: float,
         domain: L2Ball,
         centre: Floats,
@@ -44,7 +103,7 @@ class ExtendedERM(Objective):
 
         Args:
             loss: smooth.
-            persons: for each its records, (m_i, columns).
+            people: their records.
             ridge: lambda, above 0; it is outside the extension.
             domain: K.
             centre: of the ridge, (d,).
@@ -65,10 +124,7 @@ class ExtendedERM(Objective):
         self.beta, self.smoothness = beta, beta + ridge
         self.centre, self.center = centre, center
         self.gamma, self.radius = positive("gamma", gamma), positive("radius", radius)
-        self.persons, self.n = persons, len(persons)
-        self._records = np.concatenate(persons)
-        counts = np.array([len(each) for each in persons])
-        self._starts, self._counts = np.cumsum(counts) - counts, counts
+        self.people, self.n, self._blocks = people, len(people), people.blocks()
         self._target = self.ridge * (_SHARE * radius) ** 2
         self._known: tuple[bytes, Floats, float, float] | None = None
         self.outside = 0
@@ -80,8 +136,8 @@ class ExtendedERM(Objective):
 
     def value(self, w: Floats) -> float:
         """F(w), to the accuracy of the inner minimisers."""
-        apart = w - self.centre
-        return self._looked(w)[2] + self.ridge / 2 * float(apart @ apart)
+        values, apart = self.people.values(self.loss, w), w - self.centre
+        return float(values.mean()) + self._looked(w)[2] + self.ridge / 2 * float(apart @ apart)
 
     def gradient(self, w: Floats) -> Floats:
         """Of the extension and the ridge."""
@@ -99,114 +155,137 @@ class ExtendedERM(Objective):
     def _floating(self, norm: float) -> float:
         slope = self.loss.lipschitz(self.domain.radius) + self.gamma + np.linalg.norm(self.center)
         far = norm + float(np.linalg.norm(self.centre))
-        return gradient_rounding(
-            len(self._records), self.d, float(slope), self.beta, self.ridge, far
-        )
+        joined = gradient_rounding(self.n, self.d, float(slope), self.beta, self.ridge, far)
+        return joined + UNIT * int(self.people.counts.max()) * float(slope)
 
     def _looked(self, w: Floats) -> tuple[Floats, float, float]:
-        """(mean slope, delta, mean value) of the extensions at w."""
+        """(mean slope, delta, mean rise of the values above h_i) of the extensions at w."""
         key = w.tobytes()
         if self._known is None or self._known[0] != key:
             self._known = (key, *self._slopes(w))
-        _, slope, error, value = self._known
-        return slope, error, value
+        return self._known[1:]
 
     def _slopes(self, w: Floats) -> tuple[Floats, float, float]:
-        each = np.add.reduceat(dense(self.loss.gradients(w, self._records)), self._starts, axis=0)
-        slopes = each / self._counts[:, None]
-        values = np.add.reduceat(self.loss.values(w, self._records), self._starts) / self._counts
-        errors = np.zeros(self.n)
-        far = np.flatnonzero(np.linalg.norm(slopes - self.center, axis=1) > self.gamma)
+        sums, delta, rise = [], 0.0, 0.0
         self.outside = 0
-        for at in far:
-            normal = self._by_normal(w, slopes[at])
-            if normal is None:
-                self.outside += 1
-                slopes[at], errors[at], values[at] = self._inner(w, self.persons[at])
-            else:
-                slopes[at], errors[at] = normal
-        return slopes.mean(axis=0), float(errors.mean()), float(values.mean())
+        for people in self._blocks:
+            slopes = people.means(dense(self.loss.gradients(w, people.records)))
+            far = np.flatnonzero(_lengths(slopes - self.center) > self.gamma)
+            if far.size:
+                slopes[far], errors = self._by_normal(w, slopes[far])
+                none = np.isinf(errors)
+                if none.any():
+                    outside = people.chosen(far[none])
+                    slopes[far[none]], errors[none], values = self._inner(w, outside)
+                    rise += float((values - outside.values(self.loss, w)).sum())
+                    self.outside += len(outside)
+                delta += float(errors.sum())
+            sums.append(np.ones(len(slopes)) @ slopes)
+        slope = np.array([math.fsum(each) for each in zip(*sums, strict=True)])
+        return slope / self.n, delta / self.n, rise / self.n
 
-    def _by_normal(self, w: Floats, slope: Floats) -> tuple[Floats, float] | None:
-        """A slope plus the least multiple of the normal at w that is within gamma of c."""
+    def _by_normal(self, w: Floats, slopes: Floats) -> tuple[Floats, Floats]:
+        """Slopes plus the least multiple of the normal at w that is within gamma of c.
+
+        Their errors are infinite where there is none.
+        """
         apart = w - self.ball.center
         length = float(np.linalg.norm(apart))
         if length == 0:
-            return None
+            return slopes, np.full(len(slopes), math.inf)
         outward = apart / length
-        offset = slope - self.center
-        along = float(offset @ outward)
-        across = along * along - float(offset @ offset) + self.gamma**2
-        multiple = -along - math.sqrt(across) if across >= 0 else -1.0
-        error = multiple * max(0.0, self.ball.size - length)
-        if multiple < 0 or error > self._target:
-            return None
-        return slope + multiple * outward, error
+        offsets = slopes - self.center
+        along = offsets @ outward
+        across = along * along - _dots(offsets, offsets) + self.gamma**2
+        multiples = -along - np.sqrt(np.maximum(across, 0.0))
+        errors = multiples * max(0.0, self.ball.size - length)
+        none = (across < 0) | (multiples < 0) | (errors > self._target)
+        errors[none] = math.inf
+        return slopes + multiples[:, None] * outward, errors
 
-    def _inner(self, w: Floats, records: Floats) -> tuple[Floats, float, float]:
-        """(slope, its error delta, value) of one person's extension: accelerated proximal steps.
+    def _inner(self, w: Floats, people: People) -> tuple[Floats, Floats, Floats]:
+        """(slopes, their errors delta, values) of extensions: accelerated proximal steps.
 
         With u, and p = c + gamma-vector, <p, .> is a minorant up to delta: h is convex, so it is
         above its tangent at u, whose least value over K is known.
         """
         c, gamma, step = self.center, self.gamma, 1 / max(self.beta, 1e-12)
-        u = ahead = w.copy()
-        momentum = 1.0
-        best: tuple[Floats, float, float] = (c, math.inf, math.inf)
+        active = np.arange(len(people))
+        u = ahead = np.tile(w, (len(people), 1))
+        slopes, momentum = np.tile(c, (len(people), 1)), np.ones(len(people))
+        errors, values = np.full((2, len(people)), math.inf)
         for _ in range(_STEPS):
-            slope = dense(self.loss.gradients(ahead, records)).mean(axis=0)
-            after, push = _nearest(ahead - step * (slope - c), w, step * gamma, self.ball)
-            push = push / step
-            size = float(np.linalg.norm(push))
-            p = c - push * min(1.0, gamma / size if size > 0 else 1.0)
-            found = self._minorant(w, after, p, records)
-            if found[1] < best[1]:
-                best = found
-            if best[1] <= self._target:
+            towards = ahead - step * (people.slopes(self.loss, ahead) - c)
+            after, pushes = _nearest(towards, w, step * gamma, self.ball)
+            pushes = pushes / step
+            sizes = _lengths(pushes)
+            p = c - pushes * np.minimum(1.0, gamma / np.maximum(sizes, 1e-300))[:, None]
+            error, value = self._minorants(w, after, p, people)
+            better = error < errors[active]
+            at = active[better]
+            slopes[at], errors[at], values[at] = p[better], error[better], value[better]
+            left = errors[active] > self._target
+            if not left.any():
                 break
-            if float((ahead - after) @ (after - u)) > 0:  # restart: momentum points uphill
-                momentum = 1.0
-            following = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
-            ahead = after + (momentum - 1) / following * (after - u)
+            momentum[_dots(ahead - after, after - u) > 0] = 1.0  # it points uphill
+            following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
+            ahead = after + ((momentum - 1) / following)[:, None] * (after - u)
             u, momentum = after, following
-        return best
+            if not left.all():
+                active, people = active[left], people.chosen(left)
+                u, ahead, momentum = u[left], ahead[left], momentum[left]
+        return slopes, errors, values
 
-    def _minorant(
-        self, w: Floats, u: Floats, p: Floats, records: Floats
-    ) -> tuple[Floats, float, float]:
-        tangent = dense(self.loss.gradients(u, records)).mean(axis=0)
-        q, apart = p - tangent, w - u
-        reach = float(q @ (self.ball.center - u)) + self.ball.size * float(np.linalg.norm(q))
-        above = float((self.center - p) @ apart) + self.gamma * float(np.linalg.norm(apart))
-        error = max(0.0, above + max(0.0, reach))
-        value = float(self.loss.values(u, records).mean()) + float(self.center @ apart)
-        return p, error + 64 * UNIT * abs(value), value + self.gamma * float(np.linalg.norm(apart))
+    def _minorants(self, w: Floats, u: Floats, p: Floats, people: People) -> tuple[Floats, Floats]:
+        """(errors, values) of each person's p with its u."""
+        q, apart = p - people.slopes(self.loss, u), w - u
+        pulled = self.gamma * _lengths(apart)
+        reach = _dots(q, self.ball.center - u) + self.ball.size * _lengths(q)
+        above = _dots(self.center - p, apart) + pulled
+        values = people.values(self.loss, u) + apart @ self.center
+        errors = np.maximum(0.0, above + np.maximum(0.0, reach))
+        return errors + 64 * UNIT * np.abs(values), values + pulled
+
+
+def _lengths(vectors: Floats) -> Floats:
+    return np.asarray(np.sqrt(_dots(vectors, vectors)))
+
+
+def _dots(one: Floats, other: Floats) -> Floats:
+    return np.asarray(np.einsum("ij,ij->i", one, other))
 
 
 def _nearest(z: Floats, w: Floats, pull: float, ball: L2Ball) -> tuple[Floats, Floats]:
-    """argmin over u in K of ||u - z||^2/2 + pull ||u - w||, and its slope of the last term.
+    """For each row of z argmin over u in K of ||u - z||^2/2 + pull ||u - w||, and the last's slope.
 
     The multiplier of the ball is found by bisection; without it u is z, drawn towards w.
     """
 
-    def drawn(more: float) -> Floats:
-        to, weight = (z + more * ball.center) / (1 + more), pull / (1 + more)
-        apart = to - w
-        length = float(np.linalg.norm(apart))
-        return w + apart * (max(0.0, 1 - weight / length) if length > 0 else 0.0)
+    def drawn(z: Floats, more: Floats) -> Floats:
+        whole = (1 + more)[:, None]
+        apart = (z + more[:, None] * ball.center) / whole - w
+        lengths = np.maximum(_lengths(apart), 1e-300)
+        return np.asarray(w + apart * np.maximum(0.0, 1 - pull / (1 + more) / lengths)[:, None])
 
-    u, more = drawn(0.0), 0.0
-    if np.linalg.norm(u - ball.center) > ball.size:
-        low, high = 0.0, 1.0
-        while np.linalg.norm(drawn(high) - ball.center) > ball.size and high < 1e12:
-            low, high = high, 4 * high
+    more = np.zeros(len(z))
+    u = drawn(z, more)
+    out = np.flatnonzero(_lengths(u - ball.center) > ball.size)
+    if out.size:
+        there = z[out]
+
+        def beyond(more: Floats) -> NDArray[np.bool_]:
+            return np.asarray(_lengths(drawn(there, more) - ball.center) > ball.size)
+
+        low, high = np.zeros(out.size), np.ones(out.size)
+        while (up := beyond(high) & (high < 1e12)).any():
+            low, high = np.where(up, high, low), np.where(up, 4 * high, high)
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            inside = np.linalg.norm(drawn(middle) - ball.center) <= ball.size
-            low, high = (low, middle) if inside else (middle, high)
-        more = high
-        u = drawn(more)
-    return u, z - u - more * (u - ball.center)
+            up = beyond(middle)
+            low, high = np.where(up, middle, low), np.where(up, high, middle)
+        more[out] = high
+        u[out] = drawn(there, high)
+    return u, z - u - more[:, None] * (u - ball.center)
 
 
 def valid_records(loss: Loss, d: int, rows: Floats) -> Floats:
@@ -219,14 +298,17 @@ def valid_records(loss: Loss, d: int, rows: Floats) -> Floats:
     """
     real("d", d, 1, math.inf, closed=(True, False))
     kept = np.array(rows, np.float64)
-    try:
-        loss.check(kept, d)
-    except ParameterError:
-        for at, row in enumerate(rows):
-            try:
-                loss.check(row[None], d)
-            except ParameterError:
-                kept[at] = _neutral(loss, row.size)
+    parts = [(0, len(kept))]
+    while parts:  # halves of what is refused, down to single records
+        low, high = parts.pop()
+        try:
+            loss.check(kept[low:high], d)
+        except ParameterError:
+            if high - low == 1:
+                kept[low] = _neutral(loss, kept.shape[1])
+            else:
+                middle = (low + high) // 2
+                parts += [(low, middle), (middle, high)]
     return kept
 
 

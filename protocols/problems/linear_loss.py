@@ -195,6 +195,19 @@ class LinearLoss(Loss):
         )
         return Scaled(x, factors, norms)
 
+    def values_at(self, thetas: Floats, rows: Floats) -> Floats:
+        """Of margins, row by row."""
+        if type(self).values is not LinearLoss.values:
+            return super().values_at(thetas, rows)
+        return self.value(np.einsum("ij,ij->i", rows[:, :-1], thetas), rows[:, -1])
+
+    def gradients_at(self, thetas: Floats, rows: Floats) -> Values:
+        """Multiples of the features."""
+        if type(self).gradients is not LinearLoss.gradients:
+            return super().gradients_at(thetas, rows)
+        x = rows[:, :-1]
+        return Scaled(x, self.derivative(np.einsum("ij,ij->i", x, thetas), rows[:, -1]))
+
     def lipschitz(self, radius: float) -> float:
         """||x|| times the slope over the margins that ||theta|| <= radius allows."""
         return self.features * self.slope(self.features * radius)

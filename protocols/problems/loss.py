@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffle_sim.arrays import Floats, Values
+from shuffle_sim.arrays import Floats, Values, dense
 from shuffle_sim.errors import WITHHELD, ParameterError
 
 ROUNDING = 1 + 1e-9
@@ -49,6 +49,17 @@ class Loss(ABC):
         At theta the envelope's gradient is never longer than any subgradient of l, so the same L
         bounds it.
         """
+
+    def values_at(self, thetas: Floats, rows: Floats) -> Floats:
+        """The loss of every row at a point of its own; thetas (rows, d)."""
+        pairs = zip(thetas, rows, strict=True)
+        return np.array([self.values(theta, row[None])[0] for theta, row in pairs])
+
+    def gradients_at(self, thetas: Floats, rows: Floats) -> Values:
+        """A subgradient for every row at a point of its own; thetas (rows, d)."""
+        pairs = zip(thetas, rows, strict=True)
+        found = [dense(self.gradients(theta, row[None]))[0] for theta, row in pairs]
+        return np.array(found).reshape(thetas.shape)
 
     @abstractmethod
     def lipschitz(self, radius: float) -> float:

@@ -179,6 +179,14 @@ class MeanEstimation(Loss):
         gradients = theta - rows
         return gradients if smoothing is None else gradients * (smoothing / (1 + smoothing))
 
+    def values_at(self, thetas: Floats, rows: Floats) -> Floats:
+        """Half the squared distances."""
+        return np.asarray(((thetas - rows) ** 2).sum(axis=1) / 2)
+
+    def gradients_at(self, thetas: Floats, rows: Floats) -> Values:
+        """theta - x."""
+        return thetas - rows
+
     def lipschitz(self, radius: float) -> float:
         """The largest distance."""
         return radius + self.points

@@ -107,6 +107,7 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
     def __post_init__(self) -> None:
         """Check that mean and centring fit the problem, and the batches the persons."""
         super().__post_init__()
+        self.records_read = self.problem.records
         if self.mean.batch < self.n:
             batching(self.n, self.mean.batch, self.rounds)
         if self.floor is not None:
@@ -312,6 +313,8 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
         fixed = [each.bound for each in plans if not each.centring.carried]
         beside = f"; fixed at L: {fixed[0]:.4g}" if fixed else ""
         kind = "carried" if centring.carried else "fixed"
+        if centring.carried and fixed and fixed[0] < plan.bound:
+            beside += f", within {_SLACK - 1:.0%}: losses as measured favour the center"
         choices.choose("center", kind, f"bound {plan.bound:.4g}{beside}")
         if centring.carried:
             facts = f"a = {centring.contraction:.3g}, tau = {centring.spread:.3g}"

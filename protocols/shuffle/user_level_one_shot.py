@@ -27,7 +27,7 @@ from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.protocol.base import Protocol, RoundSpec
 
-DEVIATIONS, FAIL, STEPS = 3.0, 1e-3, 200
+DEVIATIONS, FAIL, STEPS = 3.0, 1e-3, 100
 _MOST_ROUNDS = 6
 
 
@@ -85,6 +85,7 @@ class UserLevelOneShot(Optimiser[ChainState], Protocol[ChainState]):
             allowed = f"of {self.n} persons with norm bound {self.centring.limit:g}"
             raise ParameterError("mean", (self.mean.batch, self.mean.norm_bound), allowed)
         self.honest_fraction = self.mean.honest_fraction
+        self.records_read = self.problem.records * self.steps
 
     @property
     def rounds_per_user(self) -> int:

@@ -268,4 +268,6 @@ def _held(name: str, check: Callable[[], None]) -> Check:
         check()
     except (LawError, FrameError, ParameterError) as error:
         return Check(name, False, str(error))
+    except Exception as error:  # what is audited may do anything
+        return Check(name, False, f"{type(error).__name__}: {error}")
     return Check(name, True)

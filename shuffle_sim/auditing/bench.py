@@ -1,33 +1,45 @@
 """The implementation under audit, with everything needed to run it on data whose law is known."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-import scipy  # parts by attribute: they load when used
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.auditing.conformance import LawError, check_pmf
-from shuffle_sim.auditing.scores import JointLaw, judge, scores, summed
+from shuffle_sim.auditing.mixing import Mixing
+from shuffle_sim.auditing.scores import LEVELS, JointLaw, judge, scores, summed
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory
 from shuffle_sim.execution.engine import run
 from shuffle_sim.protocol.base import Datum, Protocol, RoundSpec
 from shuffle_sim.roles import Deployment, Shuffler, UserShard, count_type
 from shuffle_sim.sampling.kernels import KERNELS
+from shuffle_sim.sampling.randomness import GENERATORS
 from shuffle_sim.wire.frames import Context, Frame, Kind, parse, split_frames
-from shuffle_sim.wire.messages import Alphabet, Messages
+from shuffle_sim.wire.messages import Messages
 
 LAW = "worst_pair", "count_pmf", "count_index"
 """What a randomizer must say of itself for its law to be known."""
 _FEW = 200  # users of a randomizer of which no law is known
 _ROUNDS = 250  # in which every user is looked at
+_QUICK = 50  # of them that a cryptographic generator draws
+_ODD = np.nan, -np.inf
+_OTHERS = 4  # coordinates, at most, that rows are the ends of
+_DRAWS = 200  # of the definition, for each type of user
+_DEFINED = 2e7  # messages of all of them
 _BLOCK = 96
 _BITS = 5e7  # messages of all rounds at literal fidelity
 _COUNTS = 5e6  # counts of all rounds
 _ASKED = 20_000  # users whose noise is drawn at once
+Way = tuple[str, str]
+"""How noise is drawn: a kernel, and a generator."""
+FIRST: Way = (KERNELS[0], GENERATORS[0])
+Frames = list[list[Frame]]
+"""By round and block."""
 _LARGEST = 1 << 20  # cells of the law of a sum over all users
 
 
@@ -69,7 +81,7 @@ class OneRound(Protocol[int]):
 
 
 class Bench:
-    """Users of twelve types, four of which hold data outside the domain, through the real roles."""
+    """Users of some fifteen types, many with data outside the domain, through the real roles."""
 
     def __init__(
         self,
@@ -108,27 +120,45 @@ class Bench:
         self.types = np.arange(self.users) % len(self.inside)
 
     def _values(self) -> tuple[Floats, Floats]:
-        """Rows of each type as users hold them, and as they should be admitted."""
+        """Rows of each type as users hold them, and as they should be admitted.
+
+        Along the worst pair, along other coordinates, and in a random direction; also far outside,
+        a little outside, and not finite.
+        """
         first, second = (np.atleast_1d(x) for x in self.randomizer.worst_pair())
         middle, radius = (first + second) / 2, float(np.linalg.norm(second - first)) / 2
-        turned = np.random.default_rng([self.entropy, 3]).normal(size=len(first))
-        between = [first + share * (second - first) for share in np.linspace(0.03, 0.97, 6)]
-        wild = [
-            middle + 1e3 * (second - middle),
-            middle + 50 * radius * turned / np.linalg.norm(turned),
-            np.where(np.arange(len(first)) == 0, np.inf, middle),
-            np.where(np.arange(len(first)) == len(first) - 1, np.nan, second),
-        ]
-        held = np.array([first, second, *between, *wild])
+        pair, turned, *others = self._directions()
+        at = [(pair, share) for share in (-1.0, 1.0, 1e3, -3.0, 1.5)]
+        at += [(turned, 50.0), (turned, -1.0), (turned, 0.6)]
+        if others:
+            at += [(turned, 1.0), (others[-1], 0.4)]
+        at += [(way, sign) for way in others for sign in (1.0, -1.0)]
+        at += [(pair, share) for share in np.linspace(-0.94, 0.94, 6).tolist()]
+        wild = [np.where(np.arange(len(first)) == 0, np.inf, middle)]
+        wild += [np.where(np.arange(len(first)) == len(first) - 1, odd, second) for odd in _ODD]
+        held = np.array([*(middle + share * radius * way for way, share in at), *wild])
+        held[0], held[1] = first, second  # not off by one rounding
         finite = np.where(np.isfinite(held).all(axis=1)[:, None], held, 0.0)
         length = np.maximum(np.linalg.norm(finite - middle, axis=1), 1e-300)
         factor = np.minimum(1.0, radius / length)[:, None]
         return held, middle + factor * (finite - middle)
 
+    def _directions(self) -> list[Floats]:
+        """Of length 1: of the worst pair, a random one, and of some other coordinates."""
+        first, second = (np.atleast_1d(x) for x in self.randomizer.worst_pair())
+        rng, d = np.random.default_rng([self.entropy, 3]), len(first)
+        chosen = 1 + rng.permutation(d - 1)[:_OTHERS]
+        ways = [second - first, rng.normal(size=d), *np.eye(d)[chosen]]
+        return [way / np.linalg.norm(way) for way in ways]
+
     def data(self, users: int) -> Floats:
         """The rows of so many users, in the shape the randomizer takes."""
-        held = self.rows[self.types[:users]]
-        return held if held.shape[1] > 1 else held[:, 0]
+        return self.shaped(self.rows[self.types[:users]])
+
+    def shaped(self, rows: Floats) -> Floats:
+        """Rows (users, d) as the randomizer takes them: (users,) where they are numbers."""
+        numbers = rows.shape[1] == 1 and getattr(self.randomizer, "norm_bound", None) is None
+        return rows[:, 0] if numbers else rows
 
     def checks(self) -> Iterator[tuple[str, Callable[[], None]]]:
         """All checks of what is sent, by name; where no law is known, those that need none."""
@@ -139,11 +169,14 @@ class Bench:
     def _of_law(self) -> Iterator[tuple[str, Callable[[], None]]]:
         yield "data outside the domain are brought into it", self.domain
         yield "every report has the same size, whatever the datum", self.sizes
+        yield "one report, as it is defined, has its exact law", self.defined
         yield "each user's report has its exact law (literal)", partial(self.joint, "literal")
         yield "each user's report has its exact law (counts)", partial(self.joint, "counts")
-        for kernel in self.kernels():
-            name = f"the tally of the users has its exact law (aggregate, {kernel})"
-            yield name, partial(self.tallies, kernel)
+        if getattr(self.randomizer, "modulus", 0) == self.randomizer.alphabet.symbols:
+            yield "all messages of a report but one are uniform, and independent", self.uniform
+        for way in self.ways():
+            name = f"the tally of the users has its exact law (aggregate, {', '.join(way)})"
+            yield name, partial(self.tallies, way)
         yield "the sums over all users have their exact law", self.whole
         if hasattr(self.randomizer, "total_law"):
             yield "the noise of all honest users together has its exact law", self.together
@@ -151,23 +184,26 @@ class Bench:
         if self.shuffler is Shuffler and self.shard is UserShard:
             yield "the view holds what users sent, with any number of shards", self.conserved
 
-    def kernels(self) -> list[str]:
-        """Those that are installed."""
-        from importlib.util import find_spec
-
-        return list(KERNELS if find_spec("numba") else KERNELS[:1])
+    def ways(self) -> list[Way]:
+        """How noise may be drawn here: with each kernel that is installed, and each generator."""
+        quick, strong = GENERATORS
+        kernels = KERNELS if find_spec("numba") else KERNELS[:1]
+        return [*((kernel, quick) for kernel in kernels), (KERNELS[0], strong)]
 
     def domain(self) -> None:
         """Whatever a row is, what is admitted lies in the ball whose ends are the worst pair."""
         first, second = (np.atleast_1d(x) for x in self.randomizer.worst_pair())
         middle, radius = (first + second) / 2, float(np.linalg.norm(second - first)) / 2
         finite = self.rows[np.isfinite(self.rows).all(axis=1)]
-        huge = np.array(
-            [sign * scale * np.ones_like(first) for sign in (1, -1) for scale in (1e9, 1e200)]
-        )
-        given = np.concatenate([finite, huge])
-        shaped = given if given.shape[1] > 1 else given[:, 0]
-        found = dense(self.randomizer.admit(shaped)[0]).reshape(len(given), -1)
+        ways = [*self._directions(), np.ones_like(first)]
+        outside = [
+            middle + sign * scale * (radius if scale < 1e6 else 1.0) * way
+            for way in ways
+            for sign in (1, -1)
+            for scale in (1.001, 1.1, 1.5, 2.0, 5.0, 20.0, 300.0, 1e9, 1e200)
+        ]
+        given = np.concatenate([finite, outside])
+        found = dense(self.randomizer.admit(self.shaped(given))[0]).reshape(len(given), -1)
         with np.errstate(over="ignore"):
             far = float(np.linalg.norm(found - middle, axis=1).max())
         if not far <= radius * (1 + 1e-9):
@@ -175,28 +211,27 @@ class Bench:
                 f"a value {far / radius:.4g} times the radius from the middle is admitted"
             )
 
-    def frames(
-        self, fidelity: str, users: int, rounds: int, kernel: str = "numpy"
-    ) -> list[list[Frame]]:
-        """The frames of the shard's users for so many rounds."""
-        deployment = self._deployment(fidelity, kernel)
+    def frames(self, fidelity: str, users: int, rounds: Iterable[int], way: Way = FIRST) -> Frames:
+        """The frames of the shard's users for these rounds."""
+        deployment = self._deployment(fidelity, way)
         shard = self.shard(deployment, InMemory(self.data(self.users)), deployment.blocks())
         payload = self._round(Cohort.of(0, users)).broadcast()
-        contexts = [Context.of_broadcast(bytes(16), index, payload) for index in range(rounds)]
+        contexts = [Context.of_broadcast(bytes(16), index, payload) for index in rounds]
         broadcasts = [Frame(Kind.ROUND, context, 0, 0, payload).tobytes() for context in contexts]
         return [
             [parse(data) for data in split_frames(shard.answer(broadcast)[0])]
             for broadcast in broadcasts
         ]
 
-    def _deployment(self, fidelity: str, kernel: str = "numpy") -> Deployment:
+    def _deployment(self, fidelity: str, way: Way = FIRST) -> Deployment:
         return Deployment(
             protocol=self.protocol,
             task=bytes(16),
             entropy=self.entropy,
             fidelity=fidelity,
             block_size=_BLOCK,
-            kernel=kernel,
+            kernel=way[0],
+            generator=way[1],
         )
 
     def _round(self, cohort: Cohort) -> RoundSpec:
@@ -210,35 +245,41 @@ class Bench:
 
     def sizes(self) -> None:
         """Every user sends one report, and each has one size."""
-        for frames in self.frames("literal", self.literal, 3):
+        for frames in self.frames("literal", self.literal, range(3)):
             if sum(each.reports for each in self.messages(frames)) != self.literal:
                 raise LawError("not every user sent one report")
         rng = np.random.default_rng(self.entropy)
         shape = (1, self.randomizer.report_bytes), self.randomizer.per_label
-        for x in self.inside:
-            report = self.randomizer.randomize(x if len(x) > 1 else x[0], rng)
+        for x in self.shaped(self.inside):
+            report = self.randomizer.randomize(x, rng)
             if (report.packed.shape, report.per_label) != shape:
                 raise LawError(f"a report of size {report.packed.shape}, {report.per_label}")
 
-    def counts(self, fidelity: str, rounds: int) -> NDArray[np.int64]:
-        """Indices of the exact law, (rounds, users, labels)."""
+    def counts(self, fidelity: str, ways: dict[Way, range]) -> NDArray[np.int64]:
+        """Indices of the exact law, (rounds, users, labels), of rounds drawn in several ways."""
         users = self.literal if fidelity == "literal" else self.users
-        edges = self.randomizer.alphabet.edges[:-1]
-        seen = np.empty((rounds, users, self.labels), np.int64)
-        for index, frames in enumerate(self.frames(fidelity, users, rounds)):
-            if fidelity == "literal":
-                parts = [
-                    np.add.reduceat(each.symbols.sum(axis=-1, dtype=np.int64), edges, axis=1)
-                    for each in self.messages(frames)
-                ]
-            else:
-                kind = count_type(self.randomizer)
-                parts = [np.frombuffer(f.payload, kind).reshape(-1, self.labels) for f in frames]
-            found = np.concatenate(parts)
-            if len(found) != users:
-                raise LawError(f"{len(found)} reports of {users} users")
-            seen[index] = found
+        seen = np.empty((sum(map(len, ways.values())), users, self.labels), np.int64)
+        for way, rounds in ways.items():
+            for index, frames in zip(
+                rounds, self.frames(fidelity, users, rounds, way), strict=True
+            ):
+                found = np.concatenate(self._sums(fidelity, frames))
+                if len(found) != users:
+                    raise LawError(f"{len(found)} reports of {users} users")
+                seen[index] = found
         return np.asarray(self.randomizer.count_index(seen, 1))
+
+    def _sums(self, fidelity: str, frames: list[Frame]) -> list[NDArray[np.int64]]:
+        """Sums of symbols by block, (users, labels), as the shuffler would read them."""
+        if fidelity == "literal":
+            return [self._by_label(each) for each in self.messages(frames)]
+        kind = count_type(self.randomizer)
+        return [np.frombuffer(f.payload, kind).reshape(-1, self.labels) for f in frames]
+
+    def _by_label(self, messages: Messages) -> NDArray[np.int64]:
+        edges = self.randomizer.alphabet.edges[:-1]
+        rows = messages.symbols.sum(axis=-1, dtype=np.int64)
+        return np.asarray(np.add.reduceat(rows, edges, axis=1))
 
     def law(self, users: int) -> JointLaw:
         """Of the first users."""
@@ -246,17 +287,70 @@ class Bench:
         return JointLaw(self.pmfs, self.types[:users], group)
 
     def joint(self, fidelity: str) -> None:
-        """Every user and label, and sums of them."""
-        counts = self.counts(fidelity, _ROUNDS)
+        """Every user and label, and sums of them, in rounds that are drawn in every way."""
+        ways, start = {}, 0
+        *quick, strong = self.ways()
+        for way, many in [*((way, _ROUNDS // len(quick)) for way in quick), (strong, _QUICK)]:
+            ways[way] = range(start, start := start + many)
+        counts = self.counts(fidelity, ways)
         rng = np.random.default_rng([self.entropy, 2])
-        self.law(counts.shape[1]).check(counts, rng, self.alarm)
+        law = self.law(counts.shape[1])
+        law.check(counts, rng, self.alarm / 2)
+        for way, rounds in ways.items():
+            try:
+                law.check_each(counts[rounds.start : rounds.stop], self.alarm / 2 / len(ways))
+            except LawError as error:
+                raise LawError(f"{', '.join(way)}: {error}") from error
+
+    def defined(self) -> None:
+        """`randomize` itself, of every type: all else samples its law faster."""
+        rng = np.random.default_rng([self.entropy, 5])
+        room = _DEFINED / len(self.inside) / self.randomizer.report_messages
+        draws, rows = max(10, min(_DRAWS, int(room))), self.shaped(self.inside)
+        seen = np.array(
+            [
+                [self._by_label(self.randomizer.randomize(x, rng))[0] for x in rows]
+                for _ in range(draws)
+            ]
+        )
+        law = JointLaw(self.pmfs, np.arange(len(rows)))
+        law.check_each(np.asarray(self.randomizer.count_index(seen, 1)), self.alarm)
+
+    def uniform(self) -> None:
+        """Sums of some messages of a report with signs, modulo their number, are uniform."""
+        users, modulus = min(self.literal, _BLOCK), self.randomizer.alphabet.symbols
+        many, rng = self.randomizer.per_label, np.random.default_rng([self.entropy, 6])
+        signs = [np.eye(many, dtype=np.int64)]
+        signs.append((signs[0][:, None] - signs[0][None])[np.triu_indices(many, 1)])
+        several = rng.integers(-1, 2, (16, many))
+        # One message left out: then nothing that is known of all of them tells of the rest.
+        several[np.arange(16), rng.integers(0, many, 16)] = 0
+        signs.append(several[several.any(axis=1)])
+        rows = np.concatenate(signs)
+        edges = np.arange(LEVELS + 1, dtype=object) * modulus // LEVELS
+        pmf = np.diff(edges).astype(float) / modulus
+        found = np.zeros((len(rows), self.labels, LEVELS), np.int64)
+        for frames in self.frames("literal", users, range(_QUICK)):
+            for block in self.messages(frames):
+                added = np.einsum("sm,ulm->slu", rows, block.symbols.astype(np.int64)) % modulus
+                places = np.searchsorted(edges[1:].astype(np.int64), added, side="right")
+                for place in range(LEVELS):
+                    found[..., place] += (places == place).sum(axis=-1)
+        size = users * _QUICK
+        judge(
+            LEVELS * found.astype(float),
+            np.broadcast_to(LEVELS * size * pmf, found.shape),
+            np.broadcast_to(LEVELS**2 * size * pmf * (1 - pmf), found.shape),
+            self.alarm,
+            "combination of messages, label, part of their range",
+        )
 
     def rounds(self) -> None:
         """Neighbouring rounds are independent."""
-        counts = self.counts("counts", _ROUNDS)
+        counts = self.counts("counts", {FIRST: range(_ROUNDS)})
         self.law(self.users).check_rounds(counts, self.alarm)
 
-    def tallies(self, kernel: str) -> None:
+    def tallies(self, way: Way) -> None:
         """Sums of blocks, as the shard sends them."""
         blocks = -(-self.users // _BLOCK)
         sizes = np.diff([*range(0, self.users, _BLOCK), self.users])
@@ -264,7 +358,7 @@ class Bench:
         seen = np.array(
             [
                 [np.frombuffer(f.payload, "<i8") for f in frames]
-                for frames in self.frames("aggregate", self.users, rounds, kernel)
+                for frames in self.frames("aggregate", self.users, range(rounds), way)
             ]
         )
         sums, means, variances = [], [], []
@@ -309,8 +403,7 @@ class Bench:
     def whole(self) -> None:
         """Sums over all users, as the randomizer draws them at once."""
         rng = np.random.default_rng([self.entropy, 1])
-        rows = self.inside[self.types]
-        rows = rows if rows.shape[1] > 1 else rows[:, 0]
+        rows = self.shaped(self.inside[self.types])
         seen = np.array([self.randomizer.tally(rows, rng) for _ in range(self.repeats)])
         looked = [j for j in range(self.labels) if self.users * len(self.pmfs[0][j]) <= _LARGEST]
         for label in looked[:8]:
@@ -321,8 +414,7 @@ class Bench:
     def together(self) -> None:
         """The noise of the round's users, also where only few are looked at one by one."""
         rng = np.random.default_rng([self.entropy, 4])
-        first = self.inside[0] if len(self.inside[0]) > 1 else self.inside[0, :1].ravel()
-        rows = np.repeat(first[None] if len(first) > 1 else first, self.asked, axis=0)
+        rows = self.shaped(np.repeat(self.inside[:1], self.asked, axis=0))
         seen = np.array([self.randomizer.tally(rows, rng)[0] for _ in range(self.repeats)])
         index, law = self.randomizer.total_law(seen, self.asked)
         check_pmf(index, law, false_alarm=self.alarm)
@@ -330,8 +422,7 @@ class Bench:
     def conserved(self) -> None:
         """The view's sums are those of the users, however the shuffler is split."""
         users = min(self.literal, 4 * _BLOCK)
-        values = self.inside[self.types[:users]]
-        data = values if values.shape[1] > 1 else values[:, 0]
+        data = self.shaped(self.inside[self.types[:users]])
         found = [
             run(
                 OneRound(users, self.protocol.spec, 1.0),
@@ -348,29 +439,9 @@ class Bench:
 
     def order(self) -> None:
         """Half of the users send the largest symbol, half 0: the view must mix them."""
-        alphabet, per_label = self.randomizer.alphabet, self.randomizer.per_label
         half = min(8, self.users) // 2
-        if half == 0:
-            return
-        symbols = np.zeros((2 * half, alphabet.width, per_label), np.int64)
-        symbols[:half] = alphabet.symbols - 1
-        payload = Messages.from_symbols(alphabet, symbols).tobytes()
-        public = self._round(Cohort.of(0, 2 * half)).broadcast()
-        shuffler = self.shuffler(self._deployment("literal"))
-        each = int(alphabet.edges[1]) * per_label
-        seen, size = [], 2 * half * each
-        end = 8 + (size * alphabet.symbol_bits + 7) // 8
-        largest = 2 * half * self.randomizer.largest_sums
-        for index in range(self.repeats):
-            context = Context.of_broadcast(bytes(16), index, public)
-            batch = Frame(Kind.REPORTS, context, 0, 2 * half, payload).tobytes()
-            view, _ = shuffler.shuffle(Frame(Kind.ROUND, context, 0, 0, public).tobytes(), [batch])
-            row = Messages.from_bytes(
-                Alphabet(1, alphabet.symbols), size, parse(view).payload[8:end], 1
-            ).symbols
-            if int(row.sum(dtype=object)) * 2 != largest[0]:
-                raise LawError("the view does not hold the messages that were sent")
-            seen.append(int(np.count_nonzero(row[0, 0, : half * each])))
-        places = np.arange(half * each + 1)
-        law = scipy.stats.hypergeom.pmf(places, size, half * each, half * each)
-        check_pmf(seen, law, false_alarm=self.alarm)
+        if half:
+            public = self._round(Cohort.of(0, 2 * half)).broadcast()
+            deployment = self._deployment("literal")
+            mixing = Mixing(self.shuffler, deployment, self.randomizer, public, half)
+            mixing.check(self.repeats // 2, self.alarm)

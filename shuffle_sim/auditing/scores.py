@@ -18,6 +18,7 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.conformance import LawError
 
 LEVELS = 32
+_CELLS = 256  # of which an outcome is one, at most
 _PAIRED = 600  # users of whom every two are compared
 Ints = NDArray[np.int64]
 
@@ -79,7 +80,11 @@ def summed(laws: list[tuple[Floats, int]]) -> Floats:
     size = 1 + sum((len(pmf) - 1) * count for pmf, count in laws)
     padded = 1 << max(1, size - 1).bit_length()
     transform = np.ones(padded // 2 + 1, complex)
+    alike: dict[bytes, tuple[Floats, int]] = {}
     for pmf, count in laws:
+        before = alike.get(pmf.tobytes(), (pmf, 0))[1]
+        alike[pmf.tobytes()] = pmf, before + count
+    for pmf, count in alike.values():
         transform *= np.fft.rfft(pmf / pmf.sum(), padded) ** count
     return np.maximum(np.fft.irfft(transform, padded)[:size], 0.0)
 
@@ -110,6 +115,30 @@ class JointLaw:
         tests = [*self._cells(counts), *self._sums(counts, rng), self._all_pairs(counts)]
         for sums, means, variances, what in tests:
             judge(sums, means, variances, alarm / len(tests), what)
+
+    def check_each(self, counts: Ints, alarm: float) -> None:
+        """Counts (rounds, users, labels) against the law of each user and label alone.
+
+        Beside the scores: how often every outcome was seen, by type of user.
+
+        Raises:
+            LawError: naming what is off; by chance with probability `alarm`.
+        """
+        tests = [*self._cells(counts), *self._outcomes(counts)]
+        for sums, means, variances, what in tests:
+            judge(sums, means, variances, alarm / len(tests), what)
+
+    def _outcomes(self, counts: Ints) -> Iterator[tuple[Floats, Floats, Floats, str]]:
+        for kind, label, pmf in self._each():
+            seen = _inside(counts[:, self.types == kind, label], pmf).ravel()
+            cells = _pooled(pmf)
+            many = np.bincount(cells, weights=pmf)
+            chance = np.minimum(many / many.sum(), 1.0)
+            found = np.bincount(cells[seen], minlength=len(chance))
+            variance = LEVELS**2 * seen.size * chance * (1 - chance)
+            what = f"type {kind}, label {label}, outcome"
+            # An outcome is at most LEVELS times as often seen as a score is high: see `judge`.
+            yield LEVELS * found.astype(float), LEVELS * seen.size * chance, variance, what
 
     def check_rounds(self, counts: Ints, alarm: float) -> None:
         """Even and odd rounds are independent: their difference has the law of one.
@@ -234,6 +263,14 @@ class JointLaw:
             mine = counts[:, self.types == kind][:, :, labels].sum(axis=2)
             found.append(_scored(mine.ravel(), law))
         return *_stacked(found), "labels of one user, law and score"
+
+
+def _pooled(pmf: Floats) -> Ints:
+    """The cell of each outcome: its own, or of many outcomes one for each 1/256 of the law."""
+    if len(pmf) <= _CELLS:
+        return np.arange(len(pmf))
+    before = (np.cumsum(pmf) - pmf / 2) / pmf.sum()
+    return np.asarray(np.clip(np.floor(_CELLS * before), 0, _CELLS - 1), np.int64)
 
 
 def _scored(seen: Ints, law: Floats) -> tuple[Floats, Floats, Floats]:

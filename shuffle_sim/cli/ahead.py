@@ -11,17 +11,9 @@ from shuffle_sim.cli.outcome import print_fact
 from shuffle_sim.cli.show import plural, size
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.forecast import Forecast
-from shuffle_sim.execution.setup import LITERAL_MESSAGES
 
 MAX_BITS, MAX_BYTES, MAX_SECONDS = 10**7, 10**10, 3600.0
 """Of a user, of all hops, and of a run: more is not started unasked."""
-_RATES = {"literal": 1.5e8, "counts": 4e7, "aggregate": 6e7}
-"""Messages, or numbers where bits are not moved one by one, that one core deals with in a second.
-
-Rough: on a core of an Intel Xeon the seconds announced were 0.6 to 5 times those taken, and 11
-times for large literal sums (`python -m benchmarks ahead`). `workers="auto"` rehearses a run.
-"""
-_ROUND = 0.005  # seconds that a round takes beside
 
 
 @dataclass(frozen=True)
@@ -32,8 +24,9 @@ class Ahead:
         rounds: of interaction.
         bits_per_user: payload, over all rounds.
         bytes: of all hops, if every message is sent.
-        seconds: about, on one core.
-        fidelity: that seconds are for.
+        seconds: about, from a rehearsal on this machine (`shuffle_sim.execution.sizing`).
+        fidelity: of the run.
+        workers: that share the work.
     """
 
     rounds: int
@@ -41,18 +34,14 @@ class Ahead:
     bytes: int
     seconds: float
     fidelity: str
+    workers: int = 1
 
     @classmethod
-    def of(cls, found: Forecast, coordinates: int, fidelity: str | None) -> "Ahead":
-        """From a forecast of the communication."""
-        messages = found.asked * found.messages
-        if fidelity is None:
-            most = found.batch * found.messages
-            fidelity = "literal" if most <= LITERAL_MESSAGES else "aggregate"
-        work = messages if fidelity == "literal" else found.asked * coordinates
-        seconds = found.rounds * _ROUND + work / _RATES.get(fidelity, 1e6) + found.seconds
+    def of(cls, found: Forecast, seconds: float, fidelity: str, workers: int = 1) -> "Ahead":
+        """From a forecast of the communication, and the seconds beside its seals."""
         wire = sum(hop.wire for hop in found.hops)
-        return cls(found.rounds, found.user_payload_bits, wire, seconds, fidelity)
+        bits, each = found.user_payload_bits, found.seconds / workers
+        return cls(found.rounds, bits, wire, seconds + each, fidelity, workers)
 
     @property
     def above(self) -> list[str]:
@@ -72,7 +61,7 @@ class Ahead:
         return (
             f"{plural(self.rounds, 'round')}, {self.bits_per_user:,} bits a user, "
             f"{size(self.bytes)} in all if each message is sent; about {seconds} s "
-            f"({self.fidelity}, one core)"
+            f"({self.fidelity}, {plural(self.workers, 'worker')})"
         )
 
 

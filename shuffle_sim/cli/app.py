@@ -1,6 +1,7 @@
 """The command `shuffle-sim`; its errors are one clear line, with exit code 2 for bad input."""
 
 import sys
+import warnings
 from collections.abc import Callable
 from functools import wraps
 from importlib.metadata import version
@@ -17,7 +18,7 @@ from shuffle_sim.cli.predict import evaluate_command, predict_command
 from shuffle_sim.cli.schema import schema_command
 from shuffle_sim.cli.sum import sum_command
 from shuffle_sim.cli.train import train_command
-from shuffle_sim.errors import ParameterError, ShuffleSimError
+from shuffle_sim.errors import ParameterError, ShuffleSimError, WeakPrivacyWarning
 from shuffle_sim.execution.signals import TerminatedError, stoppable
 
 # Typer brings a click of its own, or uses the one installed: its exceptions are those of the one it
@@ -87,6 +88,7 @@ def _options(
 
 def main() -> None:
     """Run the command; errors raised on purpose become one line and a non-zero exit code."""
+    warnings.simplefilter("ignore", WeakPrivacyWarning)  # commands print them
     try:
         with stoppable() as arrived:
             code = app(standalone_mode=False)

@@ -9,6 +9,7 @@ import typer
 from shuffle_sim.cli import options as o
 from shuffle_sim.cli.show import console, grid, present
 from shuffle_sim.cli.sums import encoded_sum, make_sum, shown
+from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.guarantee import DELTA, Privacy
 from shuffle_sim.protocol.base import Protocol
@@ -16,7 +17,7 @@ from shuffle_sim.protocol.kinds import Encoded, SumKind, Trainer
 from shuffle_sim.registry import registered
 
 if TYPE_CHECKING:
-    from shuffle_sim.auditing.audit import AuditReport
+    from shuffle_sim.auditing.audit import AuditReport, Check
     from shuffle_sim.auditing.central import CentralAudit
 
 
@@ -116,6 +117,11 @@ def _print_curator(summary: CuratorSummary) -> None:
     for name, each in summary.audits.items():
         games.add_row(name, f"{each.claimed:.4f}", f"{each.delta:g}", f"{each.empirical:.4f}")
     console.print(games)
+    checks = grid("tables", "check", "", texts=3)
+    for name, each in summary.audits.items():
+        for check in each.checks:
+            checks.add_row(name, check.name, _verdict(check))
+    console.print(checks)
     console.print(
         "\nThe empirical value is a lower bound at confidence 0.9999, by the membership game on "
         "two tables that differ in one row. It is no proof: a better attacker may find more."
@@ -140,12 +146,18 @@ def _made(
         raise ParameterError("encoding", encoding, "left out with --protocol")
     if isinstance(registered("protocol", name), SumKind):
         return make_sum(name, n, d, privacy, noise_ratio=noise_ratio)
+    records = 1 if getattr(registered("protocol", name), "unit", None) is Unit.PERSON else None
     trainer: Trainer = registered("trainer", "linear").of(
-        "logistic", d, privacy, noise_ratio=noise_ratio
+        "logistic", d, privacy, noise_ratio=noise_ratio, records=records
     )
     made = trainer.protocol(name, n)
     assert isinstance(made, Protocol)
     return made
+
+
+def _verdict(check: "Check") -> str:
+    verdict = {True: "held", None: "not checked:", False: "[red]FAILED[/]"}[check.passed]
+    return f"{verdict} {check.detail}".strip()
 
 
 def _print(summary: Summary) -> None:
@@ -153,8 +165,7 @@ def _print(summary: Summary) -> None:
     console.print(f"\n{summary.title}\n")
     checks = grid("check", "", texts=2)
     for check in report.checks:
-        verdict = {True: "held", None: "not checked:", False: "[red]FAILED[/]"}[check.passed]
-        checks.add_row(check.name, f"{verdict} {check.detail}".strip())
+        checks.add_row(check.name, _verdict(check))
     console.print(checks)
     console.print(
         f"\nepsilon at delta {report.delta:g}: theorem {report.theorem:.5f} >= exact "

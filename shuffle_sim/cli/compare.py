@@ -8,7 +8,7 @@ import typer
 
 from shuffle_sim.cli import options as o
 from shuffle_sim.cli.files import check_picture, new_figure
-from shuffle_sim.cli.outcome import print_refusals
+from shuffle_sim.cli.outcome import print_refusals, print_warnings
 from shuffle_sim.cli.show import console, grid, number, present
 from shuffle_sim.errors import integer, real
 from shuffle_sim.privacy.guarantee import DELTA, Privacy
@@ -31,6 +31,7 @@ class Summary:
     delta: float
     attackers: int
     methods: list[Method]
+    warnings: tuple[str, ...]
 
 
 def compare_command(
@@ -59,7 +60,7 @@ def compare_command(
     check_picture(plot)
     with console.status("calibrating ..."):
         methods: list[Method] = registered("comparison", "sums")(n, d, privacy, attackers)
-    summary = Summary(n, d, epsilon, delta, attackers, methods)
+    summary = Summary(n, d, epsilon, delta, attackers, methods, privacy.warnings(n))
     present(summary, _print, _draw, json=json, plot=plot)
 
 
@@ -81,6 +82,7 @@ def _print(summary: Summary) -> None:
         table.add_row(each.name, each.setting, each.trust.trusted, *numbers)
     console.print(table)
     print_refusals(summary.methods)
+    print_warnings(summary.warnings)
     console.print(
         "\nAll numbers are closed forms, with rounding at its worst. Malicious users hold the "
         "datum 0 and move the sum as far as their messages can. In the local model nothing bounds "

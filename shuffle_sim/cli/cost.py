@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from shuffle_sim.cli import options as o
+from shuffle_sim.cli.outcome import print_warnings
 from shuffle_sim.cli.show import console, grid, number, plural, present, size
 from shuffle_sim.cli.sums import encoded_sum, left_out, make_sum
 from shuffle_sim.execution.forecast import Forecast, corollary, forecast
@@ -38,6 +39,7 @@ class Summary:
     forecast: Forecast
     wire_bytes: dict[str, int]
     paper: Paper | None
+    warnings: tuple[str, ...]
 
 
 def cost_command(
@@ -88,7 +90,18 @@ def cost_command(
         bits = corollary(found, dimensions, epsilon, delta)
         paper = Paper(made.paper_cost, bits, found.user_payload_bits / bits)
     wire = {hop.name: hop.wire for hop in found.hops}
-    summary = Summary(name, users, dimensions, epsilon, delta, security, found, wire, paper)
+    summary = Summary(
+        name,
+        users,
+        dimensions,
+        epsilon,
+        delta,
+        security,
+        found,
+        wire,
+        paper,
+        privacy.warnings(users),
+    )
     present(summary, _print, json=json)
 
 
@@ -110,6 +123,7 @@ def _print(summary: Summary) -> None:
     wire = f.user_wire_bytes
     user.add_row("bytes on the wire", f"{wire / f.participation:,.1f}", f"{wire:,.1f}")
     console.print(user)
+    print_warnings(summary.warnings)
     console.print()
     hops = grid("hop, over the run", "payload", "framing", "seals", "on the wire")
     for hop in f.hops:

@@ -40,6 +40,9 @@ def load(
     if table is not None:
         if person:
             raise ParameterError("person", person, "used with --file: no bundled table has persons")
+        if declared.free:
+            allowed = "used with --file: bundled tables have published bounds"
+            raise ParameterError("choose_bounds", "given", allowed)
         if columns or bounds or label or declared != Declared():
             raise ParameterError(
                 "columns, bounds, label, schema",
@@ -48,6 +51,9 @@ def load(
             )
         return bundled(table)
     assert file is not None
+    if declared.free and (person or declared.person):
+        allowed = "left out with persons: their records are clipped before they are averaged"
+        raise ParameterError("choose_bounds", "given", allowed)
     named: dict[str, Bounds] = {}
     everywhere: Bounds | None = None
     seen: set[str] = set()
@@ -77,13 +83,17 @@ def declared_of(
     delimiter: str | None,
     decimal: str | None,
     thousands: str | None,
+    choose_bounds: float | None = None,
 ) -> Declared:
     """What the options state of a file; they go before the schema.
+
+    With `choose_bounds` numbers need no bounds.
 
     Raises:
         ParameterError: naming the option.
     """
-    found = Declared() if schema is None else read_schema(schema)
+    free = choose_bounds is not None
+    found = Declared(free=free) if schema is None else read_schema(schema, free=free)
     stated: dict[str, Column] = {}
     for text in categories or []:
         name, _, listed = text.rpartition("=")

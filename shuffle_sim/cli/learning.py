@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol as Interface
 from typing import runtime_checkable
 
@@ -70,6 +70,13 @@ class Split:
     def asked(self) -> Floats | Persons:
         """What a protocol of the trainer's unit runs on."""
         return self.train if self.persons is None else self.persons
+
+    def bounded(self, low: Floats, high: Floats) -> "Split":
+        """With bounds that were chosen for columns which had none."""
+        assert self.source.by is not None
+        by = self.source.by.bounded(low, high)
+        source = self.source.bounded(low, high)
+        return replace(self, source=source, train=by(self.train), test=by(self.test))
 
     def scores(self, theta: Floats) -> dict[str, float]:
         """Losses, and the accuracy of classes or the mean absolute error in the target's units."""
@@ -147,8 +154,8 @@ class Watch:
             and done * MOMENTS // self._rounds == index * MOMENTS // self._rounds
         ):
             return
-        if not isinstance(query, AtPoint):  # a histogram, or the like
-            return
+        if not isinstance(query, AtPoint) or self._split.source.by is not None:
+            return  # a histogram, or the like; or rows whose bounds the run chooses
         loss = self._split.trainer.risk(query.theta, self._split.train)
         if not math.isfinite(loss):
             raise ShuffleSimError(

@@ -68,7 +68,8 @@ Address = Annotated[
 Workers = Annotated[
     str,
     typer.Option(
-        help="Number of user shards. On Ray each is an actor. auto: measured before the run."
+        help="Number of user shards. On Ray each is an actor; in process, with roles together, a "
+        "thread. auto: measured before the run."
     ),
 ]
 Placement = Annotated[
@@ -149,6 +150,15 @@ BoundsOption = Annotated[
     typer.Option(
         "--bounds",
         help="Public bounds low:high of every column, or name=low:high of one; repeatable.",
+    ),
+]
+ChooseBounds = Annotated[
+    float | None,
+    typer.Option(
+        "--choose-bounds",
+        metavar="SHARE",
+        help="Choose bounds that nobody stated by a private histogram, for this share of epsilon, "
+        "such as 0.2. The whole run keeps --epsilon.",
     ),
 ]
 SchemaFile = Annotated[

@@ -1,8 +1,9 @@
 """How guarantees, costs, reports and refusals are printed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from shuffle_sim.cli.show import console, size
+from shuffle_sim.data.columns import Bounds
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.result import ReportCounts
 from shuffle_sim.privacy.guarantee import Guarantee
@@ -19,7 +20,21 @@ def print_fact(name: str, *lines: str) -> None:
 def print_privacy(guarantee: Guarantee, warnings: Iterable[str] = ()) -> None:
     """A guarantee, its assumptions, and where it promises little."""
     notes = (f"assuming: {note}" for note in guarantee.assumptions)
-    print_fact("Privacy", str(guarantee), *notes, *(f"[bold]warning[/]: {w}" for w in warnings))
+    print_fact("Privacy", str(guarantee), *notes)
+    print_warnings(warnings)
+
+
+def print_warnings(warnings: Iterable[str]) -> None:
+    """Where a guarantee promises little."""
+    for text in warnings:
+        print_fact("", f"[bold]warning[/]: {text}")
+
+
+def print_bounds(chosen: Mapping[str, Bounds]) -> None:
+    """Bounds that the run chose; epsilon covers the choice."""
+    if chosen:
+        each = (f"{name}: {low:g} to {high:g}" for name, (low, high) in chosen.items())
+        print_fact("Bounds", "chosen by a private histogram, which epsilon covers", *each)
 
 
 def print_costs(bits: int, made_of: str, costs: Costs, reports: ReportCounts) -> None:

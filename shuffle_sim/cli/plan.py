@@ -13,7 +13,7 @@ import typer
 from shuffle_sim.cli import options as o
 from shuffle_sim.cli.data import persons_in
 from shuffle_sim.cli.files import check_picture, new_figure
-from shuffle_sim.cli.outcome import print_refusals
+from shuffle_sim.cli.outcome import print_refusals, print_warnings
 from shuffle_sim.cli.show import console, grid, number, plural, present
 from shuffle_sim.cli.sums import shown
 from shuffle_sim.data.population import Unit
@@ -63,6 +63,7 @@ class Summary:
     methods: list[Method]
     basis: str
     unit: Unit
+    warnings: tuple[str, ...]
 
 
 def plan_command(
@@ -118,6 +119,7 @@ def plan_command(
         registered("comparison", "planned")(chosen),
         ShuffleAccountant().compose(chosen.event, spec.rounds).basis,
         unit,
+        spec.privacy.warnings(spec.n),
     )
     present(summary, _print, _draw, json=json, plot=plot)
 
@@ -146,6 +148,7 @@ def _print(summary: Summary) -> None:
         f"{chosen.noise_ratio:.4f} x central, proven epsilon {chosen.epsilon:.6g}\n"
         f"by {summary.basis}; replace-one neighbours{whose}\n"
     )
+    print_warnings(summary.warnings)
     curve = grid("encoding", "parameters", "bits", "noise / central", "std", "epsilon", texts=2)
     for row in summary.curve:
         parameters = " ".join(f"{name}={number(each)}" for name, each in row.parameters.items())

@@ -2,19 +2,24 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich.console import Console
 
 from shuffle_sim.arrays import Floats
+from shuffle_sim.cli.ahead import Ahead
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import ParameterError, positive
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.engine import run
+from shuffle_sim.execution.forecast import forecast
 from shuffle_sim.execution.result import Result
 from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.execution.setup import SEALING_SECONDS
+from shuffle_sim.execution.sizing import seconds_of
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.protocol.base import Protocol, Query
@@ -35,6 +40,11 @@ class RunOptions:
     security: str
     sealing_seconds: float
     generator: str = GENERATORS[0]
+
+    @classmethod
+    def given(cls, context: typer.Context) -> "RunOptions":
+        """Those of a command: its options of the same names; errors are those of `of`."""
+        return cls.of(**{name: context.params[name] for name in signature(cls.of).parameters})
 
     @classmethod
     def of(
@@ -77,6 +87,20 @@ class RunOptions:
         if isinstance(self.workers, str):
             raise ParameterError("workers", self.workers, "a number with --compare")
         return self.workers
+
+    def ahead(self, protocol: Protocol[Any], rows: Floats | Population) -> Ahead:
+        """What a run will cost; its first blocks are rehearsed. Errors are those of `run`."""
+        many = 1 if isinstance(self.workers, str) else self.workers
+        seconds, fidelity = seconds_of(
+            protocol,
+            rows,
+            fidelity="literal" if self.security == "onion" else self.fidelity,
+            workers=many,
+            overhead=self.runtime.overhead,
+            placement=self.placement,
+            generator=self.generator,
+        )
+        return Ahead.of(forecast(protocol, security=self.security), seconds, fidelity, many)
 
     def run(
         self,

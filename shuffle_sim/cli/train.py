@@ -1,7 +1,7 @@
 """`shuffle-sim train`: a linear model by shuffle-private convex optimisation."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from shuffle_sim.cli.ahead import Ahead, announce
 from shuffle_sim.cli.data import declared_of, load
 from shuffle_sim.cli.files import check_path, check_picture
 from shuffle_sim.cli.learning import Split, Watch
+from shuffle_sim.cli.paid import FRACTION, Paid
 from shuffle_sim.cli.progress import Bar
 from shuffle_sim.cli.running import RunOptions
 from shuffle_sim.cli.show import present
@@ -34,9 +35,18 @@ from shuffle_sim.registry import registered
 _PROTOCOLS = {Unit.RECORD: "shuffle-gd", Unit.PERSON: "user-level-gd"}
 _HYPER, _REPEATS = "calibrated", 5
 _HEAVY = "heavy-tailed-erm"
+_CHOICES = ("protocol", "hyper", "phases", "batch", "eta", "smoothing", "select", "choose_bounds")
+_CHOSEN_BY_COMPARE = dict.fromkeys((*_CHOICES, "mechanism", "model_out", "checkpoint")) | {
+    "trust": "shuffle"
+}
+_OF_MESSAGES = dict.fromkeys(
+    (*_CHOICES, "rounds", "noise_ratio", "max_bits", "encoding", "fidelity")
+) | {"honest_fraction": 1.0, "security": "none"}
+"""Options without a use there, by what they are where nobody gives them."""
 
 
 def train_command(
+    context: typer.Context,
     table: o.TableName = None,
     file: o.File = None,
     label: o.Label = None,
@@ -44,6 +54,7 @@ def train_command(
     classes: o.Classes = None,
     columns: o.Columns = None,
     bounds: o.BoundsOption = None,
+    choose_bounds: o.ChooseBounds = None,
     schema: o.SchemaFile = None,
     missing: o.Missing = None,
     categories: o.Categories = None,
@@ -98,6 +109,22 @@ def train_command(
     ] = None,
     epsilon: o.Epsilon = 1.0,
     delta: o.Delta = DELTA,
+    select: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--select",
+            metavar="NAME=a,b",
+            help="Train a model for each value of radius, ridge, norm-bound, rounds, eta or "
+            "smoothing within one budget. People who train none choose one by noisy scores. "
+            "Repeatable.",
+        ),
+    ] = None,
+    select_fraction: Annotated[
+        float | None,
+        typer.Option(
+            help=f"With --select: fraction of the people asked who score; default {FRACTION}."
+        ),
+    ] = None,
     noise_ratio: o.NoiseRatio = None,
     max_bits: o.MaxBits = None,
     encoding: o.Encoding = None,
@@ -137,6 +164,10 @@ def train_command(
     Example: shuffle-sim train --file people.csv --label income --bounds income=0:500000 --bounds
     age=0:120 --loss huber
 
+    Example: shuffle-sim train --file people.csv --label retired --choose-bounds 0.2
+
+    Example: shuffle-sim train --table breast-cancer --select radius=5,20,100
+
     Example: shuffle-sim train --table diabetes --loss squared --compare
 
     Example: shuffle-sim train --table breast-cancer --trust central --mechanism gibbs --ridge 0.003
@@ -147,7 +178,8 @@ def train_command(
     """
     if Trust.of(trust) is not Trust.CENTRAL:
         _no_curator(pure, pilot and not compare)
-    stated = declared_of(schema, missing, categories, delimiter, decimal, thousands)
+    marks = delimiter, decimal, thousands
+    stated = declared_of(schema, missing, categories, *marks, choose_bounds)
     source = load(table, file, columns, bounds, label, person, stated)
     names = _names(classes, source)
     trainer: Trainer = registered("trainer", "linear").of(
@@ -169,30 +201,18 @@ def train_command(
         classes=2 if positive else len(names),
         intercept=1 / math.hypot(source.scale.norm, 1),
         choose=choose
-        or _choose(
-            compare, mechanism, phases, moment, hyper == "paper", pure, pilot, trust != "shuffle"
-        ),
+        or _choose(mechanism, phases, moment, hyper == "paper", pure, pilot, trust != "shuffle"),
     )
     is_class, given = trainer.loss.classification, names if classes else ()
     rows = labelled(source, classes=is_class, positive=positive or (), names=given)
-    how = RunOptions.of(
-        runtime,
-        address,
-        workers,
-        placement,
-        fidelity,
-        security,
-        sealing_seconds,
-        round_timeout,
-        generator,
-    )
+    how = RunOptions.given(context)
+    paid = Paid.of(select or (), select_fraction, choose_bounds, rows.by)
+    if plot is not None and choose_bounds is not None:
+        raise ParameterError("plot", str(plot), "left out with --choose-bounds: losses are unknown")
     check_picture(plot)
     check_path("model_out", model_out, (".json",))
     if compare:
-        alone: dict[str, object] = {"protocol": protocol, "hyper": hyper, "phases": phases}
-        alone |= {"batch": batch, "eta": eta, "smoothing": smoothing}
-        alone |= {"mechanism": mechanism, "trust": None if trust == "shuffle" else trust}
-        _left_out(alone | {"model_out": model_out, "checkpoint": checkpoint})
+        _left_out(context, _CHOSEN_BY_COMPARE, "with --compare, which chooses for every method")
         count = _REPEATS if repeats is None else repeats
         summary = train_compare.compared(rows, trainer, test_fraction, count, rounds, seed, how)
         present(summary, train_compare.show, train_compare.draw, json=json, plot=plot)
@@ -201,15 +221,10 @@ def train_command(
         raise ParameterError("repeats", repeats, "given with --compare")
     split = Split.of(rows, trainer, test_fraction, split_seed(checkpoint, resume, seed))
     if Trust.of(trust) is not Trust.SHUFFLE or mechanism is not None:
-        messages: dict[str, object] = {"protocol": protocol, "hyper": hyper, "phases": phases}
-        messages |= {"honest_fraction": None if honest_fraction == 1 else honest_fraction}
-        messages |= {"rounds": rounds, "batch": batch, "eta": eta, "smoothing": smoothing}
-        messages |= {"noise_ratio": noise_ratio, "max_bits": max_bits, "encoding": encoding}
-        messages |= {"fidelity": fidelity}
-        messages |= {"security": None if security == "none" else security}
         heavy = pure or pilot or moment is not None
-        asked = mechanism or (_HEAVY if heavy and Trust.of(trust) is Trust.CENTRAL else None)
-        by_curator = _central(trainer, trust, asked, split.people.asked, messages)
+        named = mechanism or (_HEAVY if heavy and Trust.of(trust) is Trust.CENTRAL else None)
+        by_curator = _central(trainer, trust, named, split.people.asked)
+        _left_out(context, _OF_MESSAGES, "with --trust central: one release")
         if plot is not None:
             raise ParameterError("plot", str(plot), "left out with --trust central: few releases")
         saved: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume, "seed": seed}
@@ -219,7 +234,8 @@ def train_command(
         _finish(report, json, None, model_out)
         return
     optimiser = partial(
-        trainer.protocol,
+        paid.protocol,
+        trainer,
         protocol or _PROTOCOLS[trainer.unit],
         split.people.asked,
         hyper=hyper or _HYPER,
@@ -230,7 +246,7 @@ def train_command(
     )
     made = optimiser(rounds=rounds)
     assert isinstance(made, Protocol)
-    ahead = Ahead.of(forecast(made, security=security), trainer.d, fidelity)
+    ahead = how.ahead(made, split.asked)
     start = announce(ahead, _fewer(made, ahead, optimiser), yes=yes, json=json)
     with Bar("training", made.rounds) as bar:
         watch = Watch(split, made.rounds, delta, lambda moment: bar.step(moment.round, str(moment)))
@@ -243,16 +259,17 @@ def train_command(
             on_round=watch,
             on_start=start,
         )
-    report = train_report.summed_up(split, made, result, watch.moments)
+    split, result, winner = paid.opened(split, result)
+    bits = ahead.bits_per_user
+    report = train_report.summed_up(split, made, result, watch.moments, bits, winner)
     _finish(report, json, plot, model_out)
 
 
-def _left_out(options: dict[str, object]) -> None:
-    """Refuse options that a comparison chooses itself."""
-    for name, value in options.items():
-        if value is not None:
-            allowed = "left out with --compare, which chooses for every method"
-            raise ParameterError(name, str(value), allowed)
+def _left_out(context: typer.Context, options: Mapping[str, object], why: str) -> None:
+    """Refuse options that differ from what they are where nobody gives them."""
+    for name, default in options.items():
+        if (value := context.params[name]) not in (default, (), []):
+            raise ParameterError(name, str(value), f"left out {why}")
 
 
 def _fewer(made: Optimiser, ahead: Ahead, optimiser: Callable[..., Optimiser]) -> Iterator[str]:
@@ -261,7 +278,7 @@ def _fewer(made: Optimiser, ahead: Ahead, optimiser: Callable[..., Optimiser]) -
         with suppress(ParameterError):
             other = optimiser(rounds=max(1, rounds))
             assert isinstance(other, Protocol)
-            bits = Ahead.of(forecast(other), 1, None).bits_per_user
+            bits = forecast(other).user_payload_bits
             if bits < ahead.bits_per_user:
                 known = math.isfinite(other.bound + made.bound)
                 times = f", {other.bound / made.bound:.2f} x the proven bound" if known else ""
@@ -299,27 +316,20 @@ def _records(persons: bool, records: int | None) -> int | None:
     return 1 if persons and records is None else records
 
 
-def _central(
-    trainer: Trainer,
-    trust: str,
-    mechanism: str | None,
-    n: int,
-    messages: dict[str, object],
-) -> Any:
+def _central(trainer: Trainer, trust: str, mechanism: str | None, n: int) -> Any:
     """The curator's algorithm of a name.
 
     Raises:
-        ParameterError: another trust, or an option of messages.
+        ParameterError: another trust, or an unknown name.
     """
     if Trust.of(trust) is not Trust.CENTRAL:
         named = ("mechanism", mechanism) if mechanism else ("trust", trust)
         allowed = "used with --trust central; --compare shows all models of trust"
         raise ParameterError(*named, allowed)
-    made = trainer.central(mechanism or "output", n)
-    for name, value in messages.items():
-        if value is not None:
-            raise ParameterError(name, str(value), "left out with --trust central: one release")
-    return made
+    if trainer.choose == "practice":
+        allowed = "bound with --trust central: a curator's algorithms rest on proven bounds"
+        raise ParameterError("choose", trainer.choose, allowed)
+    return trainer.central(mechanism or "output", n)
 
 
 def _no_curator(pure: bool, pilot: bool) -> None:

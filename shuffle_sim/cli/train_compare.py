@@ -9,6 +9,7 @@ import numpy as np
 from shuffle_sim.arrays import Floats
 from shuffle_sim.cli.files import new_figure
 from shuffle_sim.cli.learning import People, Split
+from shuffle_sim.cli.outcome import print_warnings
 from shuffle_sim.cli.progress import Bar
 from shuffle_sim.cli.running import RunOptions, RunSummary
 from shuffle_sim.cli.show import console, grid, number, plural
@@ -49,6 +50,10 @@ class Score:
 
 
 Scores = dict[str, Score]
+_RULES = {
+    "practice": "the optimiser with tuned steps (practice)",
+    "bound": "the optimiser with the least proven bound of the excess loss",
+}
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,9 @@ class Summary:
     repeats: int
     run: RunSummary
     constant: Scores = field(metadata=SIMULATOR_VIEW)
+    rule: str
     methods: list[Row]
+    warnings: tuple[str, ...]
     refused: dict[str, str]
 
 
@@ -135,7 +142,9 @@ def compared(
         repeats=repeats,
         run=RunSummary(how.fidelity or "", how.runtime.name, how.number, seed, how.security),
         constant=_spread([split.constant() for split in splits]),
+        rule=_RULES[trainer.choose],
         methods=rows,
+        warnings=trainer.privacy.warnings(splits[0].people.asked),
         refused={_named(method): method.refused for method in methods if method.refused},
     )
 
@@ -198,8 +207,8 @@ def show(summary: Summary) -> None:
     console.print(table)
     console.print(
         f"\nMean±standard deviation over {splits}, the same for all. Scores are the simulator's "
-        "own view.\nCentral, local and non-private training take the optimiser with the least "
-        "proven bound of the excess loss.\nOptimisers, their bounds, and what gives epsilon:"
+        f"own view.\nCentral, local and non-private training take {summary.rule}.\n"
+        "Optimisers, their bounds, and what gives epsilon:"
     )
     for row in summary.methods:
         by = "" if row.optimiser == row.method else f"{row.optimiser}, "
@@ -210,6 +219,7 @@ def show(summary: Summary) -> None:
         console.print(f"  {row.method}: {by}{bound}; epsilon by {row.privacy.basis}")
     for name, reason in summary.refused.items():
         console.print(f"  {name}: refused: {reason}")
+    print_warnings(summary.warnings)
     constant = summary.constant["held_out_loss"].mean
     vacuous = [row.method for row in summary.methods if constant < row.excess_bound < math.inf]
     if vacuous:

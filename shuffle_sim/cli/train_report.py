@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 from shuffle_sim.arrays import Floats
 from shuffle_sim.cli.files import new_figure, whole
 from shuffle_sim.cli.learning import Moment, People, Split
-from shuffle_sim.cli.outcome import print_costs, print_fact, print_privacy, print_reports
+from shuffle_sim.cli.outcome import (
+    print_bounds,
+    print_costs,
+    print_fact,
+    print_privacy,
+    print_reports,
+)
+from shuffle_sim.cli.paid import Winner
 from shuffle_sim.cli.running import RunSummary
 from shuffle_sim.cli.show import Json, console, grid, number, plain, plural
 from shuffle_sim.data.columns import Bounds
@@ -81,6 +88,8 @@ class Report:
     sequentially_interactive: bool
     costs: Costs
     payload_bits_per_user: int
+    chosen_bounds: dict[str, Bounds]
+    selected: Winner | None
     reports: ReportCounts
     history: list[Moment]
     run: RunSummary
@@ -88,8 +97,15 @@ class Report:
     file: LinearModel = field(repr=False)
 
 
-def summed_up(split: Split, made: Optimiser, result: Result, moments: list[Moment]) -> Report:
-    """Of a run that is over."""
+def summed_up(
+    split: Split,
+    made: Optimiser,
+    result: Result,
+    moments: list[Moment],
+    bits: int = 0,
+    winner: Winner | None = None,
+) -> Report:
+    """Of a run that is over, in which a user sent so many bits."""
     source, trainer, table = split.source, split.trainer, split.source.table
     weights, intercept = source.weights(result.value)
     privacy = _with_classes(result.privacy, source)
@@ -138,7 +154,9 @@ def summed_up(split: Split, made: Optimiser, result: Result, moments: list[Momen
         private=result.private,
         sequentially_interactive=result.ledger.sequentially_interactive,
         costs=result.costs,
-        payload_bits_per_user=result.costs.payload_bits_per_user * made.rounds_per_user,
+        payload_bits_per_user=bits,
+        chosen_bounds=table.chosen_bounds,
+        selected=winner,
         reports=result.reports,
         history=moments,
         run=RunSummary.of(result),
@@ -189,8 +207,15 @@ def show(report: Report) -> None:
     console.print(f"These scores are the simulator's own view; {seen}.\n")
     print_fact("Bound", *_bound(made, report.constant["held_out_loss"]))
     print_privacy(report.privacy, report.warnings)
+    print_bounds(report.chosen_bounds)
+    if report.selected is not None:
+        scores_of = (f"{name}: {score:.4f}" for name, score in report.selected.scores.items())
+        print_fact("Selected", f"{report.selected.chosen}, by noisy scores (epsilon covers them)")
+        print_fact("", *scores_of)
     if report.trust is Trust.SHUFFLE:
-        each = f"{plural(made.rounds_per_user, 'report')} of {report.costs.payload_bits_per_user:,}"
+        several = report.chosen_bounds or report.selected
+        each = f"{plural(made.rounds_per_user, 'report')} of {'at most ' if several else ''}"
+        each += f"{report.costs.payload_bits_per_user:,}"
         print_costs(report.payload_bits_per_user, each, report.costs, report.reports)
     clipped = report.clipped
     print_reports(

@@ -97,6 +97,13 @@ class Number(Column):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FreeNumber(Number):
+    """A number whose bounds the run will choose privately; until then every number fits."""
+
+    limits: Bounds = (-LARGEST, LARGEST)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Date(Column):
     """A date or time within public limits, as days since 1970-01-01 (UTC where it has a zone).
 

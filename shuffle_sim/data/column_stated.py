@@ -3,13 +3,18 @@
 from collections.abc import Callable
 from typing import Any
 
-from shuffle_sim.data.column_kinds import KINDS, moment_of
+from shuffle_sim.data.column_kinds import KINDS, FreeNumber, moment_of
 from shuffle_sim.data.columns import Column
 from shuffle_sim.errors import ParameterError
 
 
-def column_from(name: str, given: dict[str, Any]) -> Column:
+def column_from(name: str, given: dict[str, Any], *, free: bool = False) -> Column:
     """A column as JSON or TOML hold it.
+
+    Args:
+        name: of the column.
+        given: its type, and what that has.
+        free: whether a number without bounds is taken; they are then to be chosen privately.
 
     Raises:
         ParameterError: naming the column and what is wrong or missing.
@@ -20,6 +25,8 @@ def column_from(name: str, given: dict[str, Any]) -> Column:
         raise ParameterError(where, kind, f"of a type: {', '.join(KINDS)}")
     if not isinstance(unit, str):
         raise ParameterError(where, unit, "with a text as its unit")
+    if free and kind == FreeNumber.kind and not known:
+        return FreeNumber(name=name, unit=unit)
     stated = _STATED[kind](known, where)
     if known:
         raise ParameterError(where, sorted(known), f"without these: a {kind} does not have them")

@@ -1,7 +1,7 @@
 """What a linear model learns from: labelled rows in the l2 unit ball, and people held out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import overload
 
 import numpy as np
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.persons import Persons
+from shuffle_sim.data.row_map import RowMap
 from shuffle_sim.data.tables import Table, first_gap, numeric
 from shuffle_sim.errors import WITHHELD, ParameterError, real
 from shuffle_sim.sampling.randomness import Role, entropy_of, stream
@@ -29,6 +30,8 @@ class Labelled:
         names: labels below and labels above a margin of 0, or those of each class; None for a
             number.
         clipped_labels: how many labels lay outside the public bounds.
+        by: where bounds are to be chosen privately, how users then map their rows, which are in the
+            table's own units; None: they are mapped.
     """
 
     table: Table
@@ -37,6 +40,30 @@ class Labelled:
     half_range: float | None = None
     names: tuple[tuple[str, ...], ...] | None = None
     clipped_labels: int = 0
+    by: RowMap | None = None
+
+    def bounded(self, low: Floats, high: Floats) -> "Labelled":
+        """With the bounds that were chosen, in the order of the free columns of `by`."""
+        assert self.by is not None
+        by, columns = self.by.bounded(low, high), len(self.table.columns)
+        count = int((self.by.free < columns).sum())
+        table = self.table.bounded(low[:count], high[:count])
+        found = replace(self, table=table, rows=by(self.rows), by=None)
+        if count == len(low):
+            return found
+        ends = float(low[-1]), float(high[-1])
+        outside = (self.rows[:, -1] < ends[0]) | (self.rows[:, -1] > ends[1])
+        return replace(
+            found,
+            table=replace(
+                table,
+                target_bounds=ends,
+                chosen_bounds=table.chosen_bounds | {table.target_name: ends},
+            ),
+            rule=_mapped(*ends, "privately chosen"),
+            half_range=(ends[1] - ends[0]) / 2,
+            clipped_labels=int(outside.sum()),
+        )
 
     @property
     def persons(self) -> Persons:
@@ -94,31 +121,55 @@ def labelled(
     """
     if table.target is None:
         raise ParameterError("label", None, "given: the column to predict")
-    features, norm = table.scaled(), table.scale.norm
-    constant = np.ones(len(features))
-    inside = np.column_stack([features * norm, constant]) / np.hypot(norm, 1)
+    length = float(np.hypot(table.scale.norm, 1))
+    by = None
+    if table.free:
+        by = _beside(table.row_map(length), not classes and table.target_bounds is None)
+        features = table.rows
+    else:
+        features = table.scaled() * table.scale.norm / length
+    inside = np.column_stack([features, np.full(len(features), 1 / length)])
     if classes:
         labels, levels, rule = _classes(table, positive, names or table.classes)
         rows = np.column_stack([inside, labels])
-        return Labelled(table=table, rows=rows, rule=rule, names=levels)
+        return Labelled(table=table, rows=rows, rule=rule, names=levels, by=by)
     for name, given in (("positive", positive), ("classes", names)):
         if given:
             allowed = "given for losses of classes: logistic or hinge"
             raise ParameterError(name, list(given), allowed)
+    target = table.target
     if table.target_bounds is None:
-        raise ParameterError(
-            "label",
-            WITHHELD,
-            "a number with public bounds, for this loss",
-        )
-    target, (low, high) = numeric(table.target_name, table.target), table.target_bounds
+        if by is None:
+            raise ParameterError("label", WITHHELD, "a number with public bounds, for this loss")
+        target = numeric(table.target_name, target)
+        rows = np.column_stack([inside, target])
+        return Labelled(table=table, rows=rows, rule="label to be mapped", half_range=1.0, by=by)
+    target, (low, high) = numeric(table.target_name, target), table.target_bounds
     labels = (target - (low + high) / 2) * (2 / (high - low))
     return Labelled(
         table=table,
         rows=np.column_stack([inside, np.clip(labels, -1.0, 1.0)]),
-        rule=f"label mapped from its public bounds {low:g} to {high:g} to [-1, 1]",
+        rule=_mapped(low, high, "public"),
         half_range=(high - low) / 2,
         clipped_labels=int((np.abs(labels) > 1).sum()),
+        by=by,
+    )
+
+
+def _mapped(low: float, high: float, whose: str) -> str:
+    return f"label mapped from its {whose} bounds {low:g} to {high:g} to [-1, 1]"
+
+
+def _beside(by: RowMap, label: bool) -> RowMap:
+    """A map of features, with a constant and a label behind that stay; or a label to be bounded."""
+    ends, free = np.full(2, np.inf), len(by.lower) + 1
+    return RowMap(
+        np.concatenate([by.lower, -ends]),
+        np.concatenate([by.upper, ends]),
+        np.concatenate([by.center, [0.0, 0.0]]),
+        np.concatenate([by.factor, [1.0, 1.0]]),
+        np.append(by.free, [free] if label else []).astype(np.int64),
+        np.append(by.reach, [1.0] if label else []),
     )
 
 

@@ -248,16 +248,32 @@ class PersonMeans(Population):
         return records.means(records.records)
 
 
-def population_for(unit: Unit, data: Population | ArrayLike | Iterable[ArrayLike]) -> Population:
+def population_for(
+    unit: Unit,
+    data: Population | ArrayLike | Iterable[ArrayLike],
+    equal_records: int | None = None,
+) -> Population:
     """`data` as a population that an algorithm for `unit` can take.
 
     Args:
         unit: of the algorithm.
         data: a population, an array whose first axis is users, or one array for each person.
+        equal_records: how many each person must have; None: any number.
 
     Raises:
-        ParameterError: the algorithm is for persons, and these are none.
+        ParameterError: the algorithm is for persons, and these are none; or they have not as many
+            records as its theorem takes.
     """
+    population = _population_for(unit, data)
+    if equal_records is not None:
+        m = population.m if isinstance(population, Persons) and population.equal else None
+        if m != equal_records:
+            allowed = f"persons with {equal_records} records each: the theorem takes no others"
+            raise ParameterError("data", WITHHELD if m else "ragged persons", allowed)
+    return population
+
+
+def _population_for(unit: Unit, data: Population | ArrayLike | Iterable[ArrayLike]) -> Population:
     table = isinstance(data, np.ndarray) and data.dtype != object and data.ndim < 3
     if unit is Unit.PERSON and not isinstance(data, Population) and not table:
         return Persons.in_memory(cast("Iterable[ArrayLike]", data))
@@ -285,7 +301,7 @@ class PersonRows:
         Raises:
             ParameterError: rows of another shape.
         """
-        self._shape = rows.shape[:2]
+        self._shape, self._rows = rows.shape[:2], rows
         self._present: NDArray[np.bool_] | None = None
         if rows.ndim == 3 and rows.shape[2] == columns:
             self.records = rows.reshape(-1, columns, order="F")
@@ -295,6 +311,26 @@ class PersonRows:
         else:
             allowed = f"persons' records of {columns} columns each"
             raise ParameterError("data", f"rows of shape {rows.shape[1:]}", allowed)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many records each person has, (persons,)."""
+        if self._present is None:
+            return np.full(self._shape[0], self._shape[1])
+        return np.asarray(self._present.sum(axis=1))
+
+    @property
+    def in_order(self) -> Floats:
+        """`records`, person after person."""
+        if self._present is None:
+            return self._rows.reshape(-1, self._rows.shape[2])
+        return self.records
+
+    def spread(self, values: Floats) -> Floats:
+        """Each person's value, (persons, d), at each of `records`, (records, d)."""
+        if self._present is None:
+            return np.tile(values, (self._shape[1], 1))
+        return np.repeat(values, self.counts, axis=0)
 
     def means(self, values: Values) -> Floats:
         """The mean over each person's records, shape (persons, d).
@@ -316,7 +352,7 @@ class PersonRows:
                 return np.asarray(np.einsum("pj,pjk->pk", factors, rows) / self._shape[1])
             return np.asarray(values.reshape(shape, order="F").mean(axis=1))
         each = dense(values)
-        counts = self._present.sum(axis=1)
+        counts = self.counts
         means = np.zeros((len(counts), each.shape[1]))
         some = counts > 0  # corrupted persons may claim to have no records
         starts = (np.cumsum(counts) - counts)[some]

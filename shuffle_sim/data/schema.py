@@ -7,7 +7,7 @@ own row.
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.data.column_kinds import Boolean, Category, Date, Number
+from shuffle_sim.data.column_kinds import Boolean, Category, Date, FreeNumber, Number
 from shuffle_sim.data.column_stated import column_from
-from shuffle_sim.data.columns import Column, Marks
+from shuffle_sim.data.columns import Bounds, Column, Marks
 from shuffle_sim.data.files import read_whole
 from shuffle_sim.errors import WITHHELD, ParameterError
 
@@ -84,6 +84,28 @@ class Schema:
         if len(set(self.names)) < len(self.names):
             allowed = "such that no two of the encoded columns have one name"
             raise ParameterError("columns", list(self.names), allowed)
+        if self.missing in ("midpoint", "indicator") and self.free:
+            allowed = (
+                "drop, or bounds stated for all columns: those of "
+                f"{self.names[self.free[0]]!r} are to be chosen, and have no middle yet"
+            )
+            raise ParameterError("missing", self.missing, allowed)
+
+    @property
+    def free(self) -> list[int]:
+        """Places of the encoded columns whose bounds are to be chosen privately."""
+        each = [isinstance(column, FreeNumber) for column in self.columns for _ in column.names]
+        return [place for place, is_free in enumerate(self._spread(each, False)) if is_free]
+
+    def bounded(self, limits: Mapping[str, Bounds]) -> Self:
+        """The same with bounds for columns that had none, by name."""
+        columns = tuple(
+            Number(name=column.name, unit=column.unit, limits=limits[column.name])
+            if isinstance(column, FreeNumber)
+            else column
+            for column in self.columns
+        )
+        return replace(self, columns=columns)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -187,7 +209,7 @@ class Schema:
         more = [f"{column.name} is blank"] if self.missing == "indicator" else []
         return [*column.names, *more]
 
-    def _spread(self, each: list[tuple[float, float]], more: tuple[float, float]) -> list[Any]:
+    def _spread(self, each: list[Any], more: Any) -> list[Any]:
         """`each` of the encoded columns, with `more` for every indicator."""
         found, place = [], 0
         for column in self.columns:
@@ -207,6 +229,7 @@ class Declared:
         target, person: columns that are no features.
         missing: as of `Schema`.
         layout: of the file.
+        free: whether a number without bounds is taken, since they are to be chosen privately.
     """
 
     columns: Mapping[str, Column] = field(default_factory=dict)
@@ -215,10 +238,11 @@ class Declared:
     person: str | None = None
     missing: str | None = None
     layout: Layout = field(default_factory=Layout)
+    free: bool = False
 
 
-def read_schema(path: Path) -> Declared:
-    """A schema file, in TOML.
+def read_schema(path: Path, *, free: bool = False) -> Declared:
+    """A schema file, in TOML; with `free` its numbers need no bounds.
 
     Raises:
         ParameterError: it is none, or says what a schema does not.
@@ -241,12 +265,13 @@ def read_schema(path: Path) -> Declared:
         if not isinstance(given.get(name), str | None):
             raise ParameterError(f"{name} of the schema", given[name], "the name of a column")
     return Declared(
-        columns={name: column_from(name, each) for name, each in columns.items()},
+        columns={name: column_from(name, each, free=free) for name, each in columns.items()},
         chosen=True,
         target=given.get("target"),
         person=given.get("person"),
         missing=given.get("missing"),
         layout=layout_from(file),
+        free=free,
     )
 
 

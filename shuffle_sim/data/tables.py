@@ -6,7 +6,7 @@ they are the ranges their descriptions publish, for a user's file the user state
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import ne
 from pathlib import Path
@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data import files
-from shuffle_sim.data.column_kinds import Category, Date, Number, kind_of
+from shuffle_sim.data.column_kinds import Category, Date, FreeNumber, Number, kind_of
 from shuffle_sim.data.columns import Bounds, Column, Marks
 from shuffle_sim.data.delimited import header, read_text, unlike
+from shuffle_sim.data.row_map import RowMap
 from shuffle_sim.data.schema import Declared, Layout, Scale, Schema, nothing_left
 from shuffle_sim.errors import WITHHELD, ParameterError
 
@@ -56,6 +57,8 @@ class Table:
         schema: by which a file's cells were encoded; None: of a bundled table.
         assumptions: what epsilon does not cover.
         classes: the public classes of the target, where they were stated.
+        free: whether bounds that nobody stated are to be chosen privately.
+        chosen_bounds: those that were, by column.
     """
 
     name: str
@@ -70,11 +73,14 @@ class Table:
     schema: Schema | None = None
     assumptions: tuple[str, ...] = ()
     classes: tuple[str, ...] | None = None
+    free: bool = False
+    chosen_bounds: dict[str, Bounds] = field(default_factory=dict)
 
     @property
     def rule(self) -> str:
         """How columns are scaled, before all are divided by one number."""
-        rule = "each column is mapped from its public bounds to [-1, 1] (and clipped there)"
+        whose = "public or privately chosen" if self.free else "public"
+        rule = f"each column is mapped from its {whose} bounds to [-1, 1] (and clipped there)"
         if self.schema is None or self.schema.plain:
             return rule
         rule += "; a category becomes a column for each of its K levels, 1 or 0, less 1/K"
@@ -108,6 +114,23 @@ class Table:
         scale = self.scale
         inside = np.clip(self.rows, self.lower, self.upper)
         return np.asarray((inside - scale.center) / scale.half / scale.norm)
+
+    def row_map(self, norm: float) -> RowMap:
+        """The same column by column, divided by another number: users apply it themselves."""
+        scale, free = self.scale, np.array(self.schema.free if self.schema else [], np.int64)
+        factor = 1 / scale.half / norm
+        return RowMap(
+            self.lower, self.upper, scale.center, factor, free, np.full(len(free), 1 / norm)
+        )
+
+    def bounded(self, low: Floats, high: Floats) -> "Table":
+        """With bounds for the columns that had none, in their order."""
+        assert self.schema is not None
+        names = [self.columns[place] for place in self.schema.free]
+        limits = dict(zip(names, zip(low.tolist(), high.tolist(), strict=True), strict=True))
+        schema = self.schema.bounded(limits)
+        lower, upper = schema.limits
+        return replace(self, schema=schema, lower=lower, upper=upper, chosen_bounds=limits)
 
     def means(self, sums: Floats, count: int) -> Floats:
         """Column means in the table's own units, from sums of `count` scaled rows."""
@@ -194,12 +217,14 @@ def read(
     if person is not None and person in (*names, target):
         raise ParameterError("person", person, "a column that is neither a feature nor the label")
     schema = Schema(
-        columns=tuple(stated.get(name) or _number(name, everywhere) for name in names),
+        columns=tuple(
+            stated.get(name) or _number(name, everywhere, free=known.free) for name in names
+        ),
         target=None if target is None else stated.get(target),
         missing=known.missing,
         layout=known.layout,
     )
-    made = table_of(schema, found, path.name, target, person)
+    made = replace(table_of(schema, found, path.name, target, person), free=known.free)
     if target is None or made.target_bounds is not None or everywhere is None:
         return made
     return replace(made, target_bounds=_number(target, everywhere).bounds)
@@ -306,11 +331,16 @@ def kinds_of(path: Path, layout: Layout) -> tuple[dict[str, str], Layout]:
     return {name: kind_of(cells, layout.marks) for name, cells in found.items()}, layout
 
 
-def _number(name: str, bounds: Bounds | None) -> Column:
-    """A number with its public bounds, which must be there."""
+def _number(name: str, bounds: Bounds | None, *, free: bool = False) -> Column:
+    """A number with its public bounds, which must be there unless they are to be chosen."""
+    if bounds is None and free:
+        return FreeNumber(name=name)
     if bounds is None:
         raise ParameterError(
-            "bounds", None, f"given for column {name!r}: public limits, not computed from the data"
+            "bounds",
+            None,
+            f"given for column {name!r}: public limits, not computed from the data; or take "
+            "--choose-bounds, which pays for a private choice",
         )
     return Number(name=name, limits=bounds)
 

@@ -4,8 +4,9 @@ from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.forecast import Forecast
 from shuffle_sim.execution.history import Event, History, violations
+from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.execution.result import ReportCounts, Result
-from shuffle_sim.execution.runtime import HostLostError, InProcessRuntime, Runtime
+from shuffle_sim.execution.runtime import HostLostError, Runtime
 from shuffle_sim.execution.simulated import Faults, SimRuntime
 from shuffle_sim.execution.sizing import SizePlan
 

@@ -7,7 +7,7 @@ from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import AccountingError
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles.onion import box_chunk_bytes, bundle_bytes
-from shuffle_sim.roles.pools import SIZE, view_chunk_bytes
+from shuffle_sim.roles.pools import Size, size_bytes, under_each, view_chunk_bytes
 from shuffle_sim.wire.frames import frame_bytes
 from shuffle_sim.wire.sealing import SEAL, SIGNATURE
 
@@ -120,7 +120,7 @@ def users_to_shuffler(
     )
 
 
-def chunks_on_wire(randomizer: Randomizer, chunks: Counter[int], security: str = "none") -> int:
+def chunks_on_wire(randomizer: Randomizer, chunks: Counter[Size], security: str = "none") -> int:
     """Wire bytes of a literal view, by formula: a frame for each chunk.
 
     `chunks`: {messages under each label: chunks}.
@@ -132,23 +132,26 @@ def chunks_on_wire(randomizer: Randomizer, chunks: Counter[int], security: str =
     )
 
 
-def routed_on_wire(randomizer: Randomizer, chunks: Counter[int], security: str = "none") -> int:
+def routed_on_wire(randomizer: Randomizer, chunks: Counter[Size], security: str = "none") -> int:
     """Wire bytes between shuffler shards of a literal round, by formula.
 
     One-bit messages cross as the numbers of ones under each label, others one by one.
     """
     if randomizer.alphabet.symbols > 2 or security == "onion":
         return chunks_on_wire(randomizer, chunks, security)
-    size = SIZE + 8 * randomizer.alphabet.labels
-    return chunks.total() * _wrapped(frame_bytes(size), security)
+    ones = 8 * randomizer.alphabet.labels
+    return sum(
+        count * _wrapped(frame_bytes(size_bytes(size) + ones), security)
+        for size, count in chunks.items()
+    )
 
 
 def sealing(
     randomizer: Randomizer,
     cohort: Cohort,
     block_size: int,
-    routed: Counter[int],
-    viewed: Counter[int],
+    routed: Counter[Size],
+    viewed: Counter[Size],
     security: str,
 ) -> int:
     """Bytes that seals and signatures add to a literal round, by formula.
@@ -156,8 +159,7 @@ def sealing(
     `routed` and `viewed`: {messages under each label: chunks}, between shards and of the view.
     """
     if security == "onion":
-        cut = sum(size * count for size, count in (routed + viewed).items())
-        moved = randomizer.alphabet.width * cut
+        moved = sum(messages(each, randomizer) for each in (routed, viewed))
         return SEAL * (cohort.size * (1 + randomizer.report_messages) + moved)
     protected, plain = (
         users_to_shuffler(randomizer, cohort, block_size, each)
@@ -166,6 +168,11 @@ def sealing(
         for each in (security, "none")
     )
     return protected - plain
+
+
+def messages(chunks: Counter[Size], randomizer: Randomizer) -> int:
+    """Of all chunks: {messages under each label: chunks}."""
+    return sum(int(under_each(size, randomizer).sum()) * many for size, many in chunks.items())
 
 
 def _wrapped(frame: int, security: str) -> int:

@@ -231,7 +231,7 @@ def run_curator(
 
 def _suited(algorithm: CentralAlgorithm[Any], data: Population | ArrayLike) -> Population:
     """The population; where not all rows are in memory, the first stands for all."""
-    population = population_for(algorithm.unit, data)
+    population = population_for(algorithm.unit, data, algorithm.equal_records)
     if population.users != algorithm.users:
         raise ParameterError("data", population.users, f"the rows of {algorithm.users} users")
     if isinstance(population, InMemory):

@@ -16,6 +16,7 @@ import numpy as np
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.costs import chunks_on_wire, sealing, users_to_shuffler
 from shuffle_sim.execution.setup import default_block_size
+from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.base import Protocol, RoundSpec
 from shuffle_sim.protocol.task import walked
@@ -64,7 +65,7 @@ class Forecast:
         messages: of a user in a round (the largest over rounds).
         payload_bits: of these messages, the papers' count.
         label_bits: what their labels would cost if every message were sent on its own.
-        user_payload_bits: of the user asked most often, over the run.
+        user_payload_bits: of the user who sends most, over the run.
         user_wire_bytes: what that user sends, about: its share of the frames it is in.
         hops: users to shuffler, shuffler to analyzer, analyzer to all.
         batch: users in a round (the largest).
@@ -115,13 +116,16 @@ def forecast(
         if security == "onion":
             seconds.append(sealing_time(spec.cohort.size * _messages(spec), spec.cohort.size, 1))
     asked = sum(spec.cohort.size for spec in specs)
-    participation = max(sum(events.values()) for _, events in ledger.users())
+    answered = [events for _, events in ledger.users()]
+    participation = max(sum(events.values()) for events in answered)
     widest = max(specs, key=_messages)
     hops = tuple(
         Hop(name=name, **dict(zip(_KINDS, row, strict=True)))
         for name, row in zip(_HOPS, totals.tolist(), strict=True)
     )
-    bits = max(spec.randomizer.report_bits for spec in specs)
+    sent: dict[PrivacyEvent, int] = {}
+    for spec in specs:
+        sent[spec.event] = max(sent.get(spec.event, 0), spec.randomizer.report_bits)
     return Forecast(
         users=protocol.users,
         rounds=len(specs),
@@ -129,9 +133,11 @@ def forecast(
         participation=participation,
         sequential=ledger.sequentially_interactive,
         messages=_messages(widest),
-        payload_bits=bits,
+        payload_bits=max(sent.values()),
         label_bits=_messages(widest) * widest.randomizer.alphabet.label_bits,
-        user_payload_bits=bits * participation,
+        user_payload_bits=max(
+            sum(count * sent[event] for event, count in events.items()) for events in answered
+        ),
         user_wire_bytes=hops[0].wire / asked * participation,
         hops=hops,
         batch=max(spec.cohort.size for spec in specs),

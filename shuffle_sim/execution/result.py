@@ -1,6 +1,7 @@
 """What a run gives, and what became of the reports."""
 
 import math
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -8,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shuffle_sim.data.population import Unit
-from shuffle_sim.errors import AccountingError, ShuffleSimError
+from shuffle_sim.errors import AccountingError, ShuffleSimError, WeakPrivacyWarning
 from shuffle_sim.execution.costs import Costs
-from shuffle_sim.execution.runtime import Exchange
-from shuffle_sim.privacy.guarantee import Guarantee
+from shuffle_sim.execution.exchange import Exchange
+from shuffle_sim.privacy.guarantee import Guarantee, weaknesses
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.privacy.trust import Trust
 
@@ -134,6 +135,14 @@ class Result:
         private.
         """
         return self.seed is None and math.isfinite(self.privacy.epsilon)
+
+
+def told(result: Result, users: int) -> Result:
+    """The result of a run on so many users; warns once for each way in which it promises little."""
+    asked = result.promised
+    for text in weaknesses(asked.epsilon, asked.delta, users):
+        warnings.warn(text, WeakPrivacyWarning, stacklevel=3)
+    return result
 
 
 @contextmanager

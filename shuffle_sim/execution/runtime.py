@@ -2,17 +2,17 @@
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import RoundAbortedError, ShuffleSimError
+from shuffle_sim.execution.exchange import Exchange, exchange_of
 from shuffle_sim.roles import (
     Analyzer,
-    Conclusion,
     Deployment,
     Directory,
     PlannedRound,
@@ -21,7 +21,6 @@ from shuffle_sim.roles import (
     ShuffleRecord,
     Station,
     UserShard,
-    ViewRecord,
 )
 from shuffle_sim.wire.messages import Tally
 
@@ -31,7 +30,6 @@ ATTEMPTS = 6
 ROUND_TIMEOUT = 600.0
 """Where nothing else is said."""
 _Value = TypeVar("_Value")
-_Record = TypeVar("_Record", ShardRecord, ShuffleRecord, ViewRecord)
 
 
 class HostLostError(ShuffleSimError, RuntimeError):
@@ -39,44 +37,28 @@ class HostLostError(ShuffleSimError, RuntimeError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exchange:
-    """What one round leaves behind for the driver: the records of all sides, and the tally."""
+class Overhead:
+    """Seconds that a runtime takes beside the work of the roles.
 
-    users: ShardRecord
-    shuffler: ShuffleRecord
-    tally: Tally
-    analyzer: ViewRecord = field(default_factory=ViewRecord)
+    Attributes:
+        start: of the runtime.
+        worker: to start each.
+        alone: of a round of one worker.
+        each_round: of a round of several.
+    """
 
-    @property
-    def outcome(self) -> tuple[Any, ...]:
-        """All of it in plain values, for the journal."""
-        records = _lowered(self.users), _lowered(self.shuffler), _lowered(self.analyzer)
-        return (*records, self.tally)
+    start: float = 0.0
+    worker: float = 0.0
+    alone: float = 0.0
+    each_round: float = 0.0
 
-    @classmethod
-    def of(cls, outcome: tuple[Any, ...]) -> "Exchange":
-        """The exchange of an `outcome`."""
-        users, shuffler, analyzer, tally = outcome
-        return cls(
-            users=_raised(ShardRecord, users),
-            shuffler=_raised(ShuffleRecord, shuffler),
-            tally=tally,
-            analyzer=_raised(ViewRecord, analyzer),
+    def seconds(self, workers: int, rounds: int) -> float:
+        """Of a run."""
+        return (
+            self.start
+            + workers * self.worker
+            + rounds * (self.alone if workers == 1 else self.each_round)
         )
-
-
-def _lowered(record: ShardRecord | ShuffleRecord | ViewRecord) -> tuple[Any, ...]:
-    """Its fields, counters as sorted pairs."""
-    return tuple(
-        tuple(sorted(field.items())) if isinstance(field, Counter) else field
-        for field in vars(record).values()
-    )
-
-
-def _raised(kind: type[_Record], fields: tuple[Any, ...]) -> _Record:
-    counted = {name for name, value in vars(kind()).items() if isinstance(value, Counter)}
-    named: dict[str, Any] = dict(zip(vars(kind()), fields, strict=True))
-    return kind(**named | {name: Counter(dict(named[name])) for name in counted})
 
 
 def worker_blocks(deployment: Deployment, workers: int) -> list[range]:
@@ -105,6 +87,7 @@ class Runtime(ABC):
     """Seconds after which a role that is waited for is ended and put back."""
     placement: str = "apart"
     """Whether users and shuffler are apart, or together in stations."""
+    overhead = Overhead()
 
     def open(
         self, deployment: Deployment, population: Population, workers: int
@@ -176,26 +159,35 @@ class Runtime(ABC):
         view, shuffled = self.call(self._shufflers[0], "shuffle", broadcast, many=frames, returns=2)
         concluded = self.call(self._analyzer, "conclude", view)
         conclusion, record, *users = self.get([*concluded, shuffled, *noted])
-        return _exchange(users, [record], conclusion)
+        return exchange_of(users, [record], conclusion)
 
     def _gathered(self, broadcast: bytes) -> tuple[Exchange, PlannedRound | None]:
-        """A round of stations: one call where it is alone, two of each and one more else."""
-        stations = self._shards
-        if len(stations) == 1:
-            ((conclusion, noted, record),) = self.get(self.call(stations[0], "whole", broadcast))
-            return _exchange([noted[0]], [noted[1], record], conclusion)
-        many = len(stations)
+        """A round of stations.
+
+        One call where it is alone. Else one to each and one more to the first, which gets all sums;
+        messages take two to each.
+        """
+        stations, many = self._shards, len(self._shards)
+        if many == 1:
+            (whole,) = self.get(self.call(stations[0], "whole", broadcast))
+            conclusion, released, (noted, shuffled) = whole
+            return exchange_of([noted], [shuffled, released], conclusion)
         sent = [self.call(each, "gather", broadcast, returns=many + 1) for each in stations]
         records = [each[-1] for each in sent]
-        read = []
-        for target, station in enumerate(stations):
-            coming = [*records, *(each[target] for each in sent)]
-            read.append(self.call(station, "deliver", broadcast, many, many=coming, returns=2))
-        concluded = self.call(stations[0], "conclude", many=[reading for reading, _ in read])
-        conclusion, *found = self.get([*concluded, *records, *(record for _, record in read)])
-        pairs = found[:many]
-        shuffled = [*(record for _, record in pairs), *found[many:]]
-        return _exchange([noted for noted, _ in pairs], shuffled, conclusion)
+        coming = [[*records, *(each[target] for each in sent)] for target in range(many)]
+        if self._deployment.fidelity == "literal":
+            read = [
+                self.call(station, "deliver", broadcast, many, many=given, returns=2)
+                for station, given in zip(stations, coming, strict=True)
+            ]
+            concluded = self.call(stations[0], "conclude", many=[reading for reading, _ in read])
+            ended = [*concluded, *(record for _, record in read)]
+        else:
+            ended = self.call(stations[0], "finish", broadcast, many, many=coming[0], returns=2)
+        conclusion, *found = self.get([*ended, *records])
+        pairs, released = found[-many:], found[:-many]
+        shuffled = [*(record for _, record in pairs), *released]
+        return exchange_of([noted for noted, _ in pairs], shuffled, conclusion)
 
     def result(self) -> Any:
         """The protocol's output."""
@@ -204,8 +196,8 @@ class Runtime(ABC):
     def start(self) -> None:
         """Make ready to host roles."""
 
-    def cores(self) -> int:
-        """How many cores workers may use; 1 where all roles live in this process."""
+    def cores(self, deployment: Deployment) -> int:
+        """How many cores the workers of such a run may use."""
         return 1
 
     def close(self) -> None:
@@ -366,7 +358,7 @@ class Runtime(ABC):
         ]
         viewed = self._windowed(self._viewed(broadcast, *piece) for piece in pieces)
         sent = [record for record in viewed if isinstance(record, ShuffleRecord)]
-        return _exchange(users, [*records, *released, *sent], self._first("concluded"))
+        return exchange_of(users, [*records, *released, *sent], self._first("concluded"))
 
     def _collected(self, broadcast: bytes, blocks: range) -> list[Any]:
         """Users of these blocks answer to the shuffler's shards: handles of all records."""
@@ -400,36 +392,3 @@ class Runtime(ABC):
             if len(under_way) > 1:
                 values += self.get(under_way.popleft())
         return values + [value for handles in under_way for value in self.get(handles)]
-
-
-def _exchange(
-    users: list[ShardRecord], shuffler: list[ShuffleRecord], conclusion: Conclusion
-) -> tuple[Exchange, PlannedRound | None]:
-    """The round's records added up, and the next round."""
-    return Exchange(
-        users=sum(users, ShardRecord()),
-        shuffler=sum(shuffler, ShuffleRecord()),
-        tally=conclusion.tally,
-        analyzer=conclusion.found,
-    ), conclusion.following
-
-
-class InProcessRuntime(Runtime):
-    """All roles in this process; the same bytes pass between them as anywhere."""
-
-    name = "inprocess"
-
-    def host(self, role: type, *arguments: Any) -> Any:
-        """The role itself."""
-        return role(*arguments)
-
-    def call(
-        self, host: Any, method: str, *arguments: Any, many: Sequence[Any] = (), returns: int = 1
-    ) -> list[Any]:
-        """The values themselves."""
-        value = getattr(host, method)(*arguments, *([list(many)] if many else []))
-        return [value] if returns == 1 else list(value)
-
-    def get(self, handles: list[Any]) -> list[Any]:
-        """The handles are the values."""
-        return handles

@@ -117,7 +117,7 @@ def deployment_of(
             allowed = f"numpy with {generator}: compiled kernels stretch what they are given"
             raise ParameterError("kernel", kernel, allowed)
         kernel = "numpy"
-    kernel = available(kernel, first.cohort.size * values)
+    kernel = available(kernel, first.cohort.size * values * protocol.records_read)
     integer("shuffler_shards", shuffler_shards, 1, 1024)
     task = secrets.token_bytes(16)
     return Deployment(
@@ -156,11 +156,30 @@ def check_placement(
     return integer("workers", workers, 1, 1024)
 
 
+def check_central(
+    adversary: object,
+    fidelity: object,
+    kernel: object,
+    shuffler_shards: int | None,
+    security: str,
+    placement: str,
+) -> None:
+    """Refuse the options of messages, where a curator takes the data themselves."""
+    given = {"adversary": adversary, "fidelity": fidelity, "kernel": kernel}
+    given["shuffler_shards"] = None if shuffler_shards == 1 else shuffler_shards
+    given["placement"] = None if placement == "apart" else placement
+    given["security"] = None if security == "none" else security
+    for name, value in given.items():
+        if value is not None:
+            allowed = "left out: users of a trusted curator send no messages"
+            raise ParameterError(name, value, allowed)
+
+
 def suited(protocol: Protocol[Any], data: Population | ArrayLike) -> Population:
     """The population, if the protocol can work on it; where not all rows are in memory, the first
     stands for all.
     """
-    population = population_for(protocol.unit, data)
+    population = population_for(protocol.unit, data, protocol.equal_records)
     if isinstance(population, InMemory):
         protocol.check(population.array)
         return population

@@ -25,13 +25,15 @@ from shuffle_sim.roles import Deployment, Station
 MESSAGES = frozenset(
     (
         *("answer", "collect", "accept", "shuffle", "release", "view", "receive", "conclude"),
-        *("gather", "deliver", "whole"),  # of a station
+        *("gather", "deliver", "finish", "whole"),  # of a station
     )
 )
 """Methods that may come again at any later time: their arguments name the round.
 
 Others are the driver's own control of a role, and come again at once or not at all.
 """
+_BORN = frozenset(("__init__", "renew"))
+"""Methods with which a role's life begins; no message to an earlier life reaches a later one."""
 _EAGER = 3  # calls that roles get done, at most, while the driver makes one
 
 
@@ -259,7 +261,7 @@ class SimRuntime(Runtime):
 
     def _done(self, call: _Call) -> Any:
         """What the role gives; the history notes it."""
-        if call.method == "__init__":
+        if call.method in _BORN:
             call.host.life += 1
         # What arrived is part of the message: it comes with it if that comes again.
         call.arguments = tuple(_value(each) for each in call.arguments)
@@ -272,7 +274,7 @@ class SimRuntime(Runtime):
 
     def _again(self, call: _Call) -> None:
         """The same message comes once more; nobody waits for what it gives."""
-        if call.host.alive and (call.host.life == call.life or call.method == "__init__"):
+        if call.host.alive and (call.host.life == call.life or call.method in _BORN):
             try:
                 self._done(call)
             except ShuffleSimError:

@@ -1,26 +1,32 @@
 """How long a run will take on this machine, and with how many workers: measured before it.
 
 The first blocks of users answer the first round, to nobody: what they draw is thrown away, and its
-entropy is not the run's. Two sizes give seconds a round and seconds a user-round. Ray's own share
-is not measured, since that would take longer than many runs: it is stated here, with the
-measurement in docs/scaling.md.
+entropy is not the run's. Two sizes give seconds a round and seconds a user-round. The runtime's own
+share is not measured, since that would take longer than many runs: each states its `Overhead`, with
+the measurement in docs/scaling.md.
 """
 
 import secrets
 import time
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
+from numpy.typing import ArrayLike
+
 from shuffle_sim.data.population import Population
-from shuffle_sim.protocol.base import Protocol
+from shuffle_sim.errors import ParameterError, integer
+from shuffle_sim.execution.runtime import Overhead, Runtime
+from shuffle_sim.execution.setup import deployment_of, suited
+from shuffle_sim.protocol.base import Protocol, RoundSpec
+from shuffle_sim.protocol.release import CentralAlgorithm
 from shuffle_sim.protocol.task import walked
 from shuffle_sim.roles import Analyzer, Deployment, Shuffler, UserShard
 from shuffle_sim.roles.analyzer import reader
 from shuffle_sim.sampling.kernels import using
+from shuffle_sim.sampling.randomness import GENERATORS
 
-RAY_START, RAY_WORKER, RAY_ROUND = 3.0, 0.5, 0.004
-"""Seconds to start Ray, and each worker, and of a round beside its work."""
 EFFICIENCY = 0.85
 """Of a worker beside others: they share the memory's bandwidth."""
 _BLOCKS = 4  # that are rehearsed, at most
@@ -63,6 +69,51 @@ class SizePlan:
         return f"about {self.seconds:,.1f} s with {hosted}; {self.alone:,.1f} s in one process"
 
 
+def asked_workers(
+    algorithm: Protocol[Any] | CentralAlgorithm[Any],
+    workers: int | str,
+    placement: str,
+    shuffler_shards: int | None,
+    checkpoint: object,
+) -> tuple[int, bool]:
+    """How many workers, and whether that is still to be planned.
+
+    Raises:
+        ParameterError: more than users; or "auto" with what it chooses, or would have to keep.
+    """
+    if workers != "auto":
+        number = integer("workers", workers, 1)
+        if number > algorithm.users:
+            allowed = f"at most the number of users ({algorithm.users})"
+            raise ParameterError("workers", number, allowed)
+        return number, False
+    chosen = {"placement": None if placement == "apart" else placement}
+    for name, value in (chosen | {"shuffler_shards": shuffler_shards}).items():
+        if value is not None:
+            raise ParameterError(name, value, "left out with workers auto, which chooses it")
+    if checkpoint is not None:
+        allowed = "a number with a checkpoint: it holds the shuffler shards that auto would choose"
+        raise ParameterError("workers", "auto", allowed)
+    return 1, isinstance(algorithm, Protocol)
+
+
+def sized(
+    host: Runtime,
+    deployment: Deployment,
+    population: Population,
+    on_plan: Callable[[SizePlan], None] | None,
+) -> tuple[int, Deployment]:
+    """The planned number of workers, and the deployment with as many shuffler shards."""
+    together, speed = deployment.security == "none", rehearsed(deployment, population)
+    protocol, fidelity, cores = deployment.protocol, deployment.fidelity, host.cores(deployment)
+    plan = size_plan(speed, protocol, cores, host.overhead, together=together, fidelity=fidelity)
+    if on_plan is not None:
+        on_plan(plan)
+    host.placement = plan.placement
+    shards = plan.workers if plan.placement == "together" else 1
+    return plan.workers, replace(deployment, shuffler_shards=shards)
+
+
 def rehearsed(deployment: Deployment, population: Population) -> Speed:
     """Time the first blocks of the first round; a first time is not counted."""
     deployment = replace(deployment, entropy=secrets.randbits(128), adversary=None)
@@ -101,38 +152,89 @@ def _round(deployment: Deployment, broadcast: bytes, users: UserShard, blocks: r
         reader(deployment, broadcast).receive(view)
 
 
-def size_plan(speed: Speed, protocol: Protocol[Any], cores: int, *, together: bool) -> SizePlan:
+def answers(protocol: Protocol[Any], fidelity: str) -> list[float]:
+    """Reports of each round, in units of one of the first round: by messages, or by numbers."""
+
+    def size(spec: RoundSpec) -> int:
+        sent = spec.randomizer
+        return sent.report_messages if fidelity == "literal" else sent.alphabet.labels
+
+    specs = list(walked(copy(protocol)))
+    return [spec.cohort.size * size(spec) / size(specs[0]) for spec in specs]
+
+
+def seconds_of(
+    protocol: Protocol[Any],
+    data: Population | ArrayLike,
+    *,
+    fidelity: str | None = None,
+    workers: int = 1,
+    overhead: Overhead | None = None,
+    placement: str = "apart",
+    generator: str = GENERATORS[0],
+) -> tuple[float, str]:
+    """Seconds that a run will take, and its fidelity, from a rehearsal of a fraction of a second.
+
+    Seals are not among them: `forecast` has their time.
+
+    Args:
+        protocol: to be run.
+        data: on which; its first blocks answer, to nobody.
+        fidelity: as for `run`.
+        workers: as for `run`.
+        overhead: of the runtime that hosts workers; None: of this process.
+        placement: as for `run`.
+        generator: as for `run`.
+
+    Raises:
+        ParameterError: what `run` would refuse, too.
+    """
+    population = suited(protocol, data)
+    deployment, _ = deployment_of(
+        protocol, fidelity, None, None, None, None, 1, "none", generator=generator
+    )
+    speed = rehearsed(deployment, population)
+    asked = answers(protocol, deployment.fidelity)
+    # Apart, users of aggregate rounds do all the work; else one shuffler takes what they send.
+    alone = placement == "apart" and deployment.fidelity != "aggregate"
+    seconds = predicted(speed, asked, 1 if alone else workers, overhead or Overhead())
+    return seconds, deployment.fidelity
+
+
+def size_plan(
+    speed: Speed,
+    protocol: Protocol[Any],
+    cores: int,
+    overhead: Overhead,
+    *,
+    together: bool,
+    fidelity: str = "literal",
+) -> SizePlan:
     """The fastest number of workers.
 
     Args:
         speed: of one process.
         protocol: whose rounds are walked through.
-        cores: of the runtime that hosts workers; 1: it is this process.
+        cores: that workers may use.
+        overhead: of the runtime that hosts them.
         together: whether roles may be together.
+        fidelity: of the run.
     """
-    asked = [spec.cohort.size for spec in walked(copy(protocol))]
-    alone = predicted(speed, asked, 1, hosted=False)
-    if cores == 1:
-        return SizePlan(workers=1, placement="apart", seconds=alone, alone=alone, cores=1)
+    asked = answers(protocol, fidelity)
     most = min(cores, protocol.users, 1024)
-    if not together:  # the shuffler takes a core
-        workers = max(1, most - 1)
-        seconds = predicted(speed, asked, workers, hosted=True)
-        return SizePlan(
-            workers=workers, placement="apart", seconds=seconds, alone=alone, cores=cores
-        )
-    seconds, workers = min(
-        (predicted(speed, asked, many, hosted=True), many) for many in range(1, most + 1)
-    )
+    numbers = range(1, most + 1) if together else [max(1, most - 1)]  # a shuffler takes a core
+    seconds, workers = min((predicted(speed, asked, many, overhead), many) for many in numbers)
     return SizePlan(
-        workers=workers, placement="together", seconds=seconds, alone=alone, cores=cores
+        workers=workers,
+        placement="together" if together and cores > 1 else "apart",
+        seconds=seconds,
+        alone=predicted(speed, asked, 1, Overhead()),
+        cores=cores,
     )
 
 
-def predicted(speed: Speed, asked: list[int], workers: int, *, hosted: bool) -> float:
+def predicted(speed: Speed, asked: Sequence[float], workers: int, overhead: Overhead) -> float:
     """Seconds of rounds of so many users each, roles together."""
     efficiency = EFFICIENCY if workers > 1 else 1.0
     work = len(asked) * speed.each_round + sum(asked) * speed.each_user / (workers * efficiency)
-    if not hosted:
-        return work
-    return RAY_START + RAY_WORKER * workers + RAY_ROUND * len(asked) + work
+    return overhead.seconds(workers, len(asked)) + work

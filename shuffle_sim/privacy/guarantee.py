@@ -13,6 +13,27 @@ LARGE_EPSILON = 10.0
 """Above it a guarantee says little."""
 
 
+def weaknesses(epsilon: float, delta: float, n: int) -> tuple[str, ...]:
+    """What makes (epsilon, delta) promise little for n users, in words; nothing if infinite.
+
+    At delta = 1/n a mechanism may publish the datum of a random user.
+    """
+    if math.isinf(epsilon):
+        return ()
+    found = []
+    if delta * n >= 1:
+        found.append(
+            f"delta {delta:g} is not below 1/n = {1 / n:.3g}: publishing one random user's datum "
+            "would meet it; take a smaller one"
+        )
+    if epsilon > LARGE_EPSILON:
+        found.append(
+            f"epsilon {epsilon:g} is above {LARGE_EPSILON:g}: one user's datum may change a chance "
+            f"by a factor of e^{epsilon:g}, which protects hardly anybody"
+        )
+    return tuple(found)
+
+
 @dataclass(frozen=True)
 class Privacy:
     """The privacy asked for: (epsilon, delta), neighbours differ in one user's datum.
@@ -32,22 +53,8 @@ class Privacy:
         real("delta", self.delta, 0.0, 1.0, closed=(True, False))
 
     def warnings(self, n: int) -> tuple[str, ...]:
-        """What is allowed but promises little for n users.
-
-        At delta = 1/n a mechanism may publish the datum of a random user.
-        """
-        found = []
-        if self.delta * n >= 1:
-            found.append(
-                f"delta {self.delta:g} is not below 1/n = {1 / n:.3g}: publishing one random "
-                "user's datum would meet it; take a smaller one"
-            )
-        if self.epsilon > LARGE_EPSILON:
-            found.append(
-                f"epsilon {self.epsilon:g} is above {LARGE_EPSILON:g}: one user's datum may change "
-                f"a chance by a factor of e^{self.epsilon:g}, which protects hardly anybody"
-            )
-        return tuple(found)
+        """What is allowed but promises little for n users."""
+        return weaknesses(self.epsilon, self.delta, n)
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,10 @@ class Algorithm(ABC, Generic[State, Asked]):
     """Of the data that it takes; PERSON: of nothing else than persons."""
     protects: Unit | None = None
     """What the guarantee speaks of, where that is less than all data of a user."""
+    equal_records: int | None = None
+    """How many records each person must have, where a theorem takes no others; None: any number."""
+    records_read: int = 1
+    """How many records nominally stand behind a value that a user sends; public."""
     paper_cost: ClassVar[str | None] = None
     """Where the paper states the bits of a user by its formula, if it does."""
 
@@ -149,7 +153,10 @@ class Protocol(Algorithm[State, RoundSpec], ABC, Generic[State]):
 
     @property
     def claim(self) -> Guarantee | None:
-        """What a theorem of the paper promises for the whole run, if it set the protocol."""
+        """What a theorem of the paper promises for the whole run, if it set the protocol.
+
+        A result states it where the charges confirm it: they cost no more. Else it states these.
+        """
         return None
 
     @property

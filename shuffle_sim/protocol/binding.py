@@ -8,6 +8,8 @@ from shuffle_sim.protocol.randomizer import Randomizer
 
 UNCHECKED = "the event is stated by the protocol, not checked: its randomizer derives none"
 """What a guarantee assumes where a round's event could not be derived."""
+UNCONFIRMED = "a smaller epsilon is claimed by the protocol, which its charges do not confirm"
+"""What a guarantee says where a protocol's own theorem promises more than what was charged."""
 
 
 def checked_event(

@@ -1,7 +1,7 @@
 """What commands ask of the things that the registry finds: their types."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, runtime_checkable
 from typing import Protocol as Interface
@@ -156,6 +156,18 @@ class Trainer(Interface):
         """Of the whole run."""
 
     @property
+    def choose(self) -> str:
+        """How parameters are chosen: "practice" or "bound"."""
+
+    @property
+    def encoding(self) -> str | None:
+        """Of numbers as messages; None: that of the fewest bits."""
+
+    @property
+    def honest_fraction(self) -> float:
+        """Of the users that add their noise."""
+
+    @property
     def tails(self) -> Mapping[str, Any]:
         """What is known of heavy tails, as central algorithms take it."""
 
@@ -170,6 +182,19 @@ class Trainer(Interface):
     @property
     def unit(self) -> Unit:
         """What a user is."""
+
+    def within(self, privacy: Privacy) -> "Trainer":
+        """The same with another budget."""
+
+    def selected(
+        self,
+        name: str,
+        n: int,
+        select: Mapping[str, Sequence[float]],
+        fraction: float,
+        **given: Any,
+    ) -> Optimiser:
+        """Optimisers for several values, and a paid selection among them."""
 
     def for_records(self) -> "Trainer":
         """The same for users of one record each."""

@@ -14,14 +14,14 @@ from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles.channel import Keyed
 from shuffle_sim.roles.deployment import Broadcast, Deployment
 from shuffle_sim.roles.onion import Opener
-from shuffle_sim.roles.pools import parted, read_tally, read_view_chunk
+from shuffle_sim.roles.pools import Size, parted, read_tally, read_view_chunk, room, under_each
 from shuffle_sim.roles.records import Conclusion, PlannedRound, ViewRecord
 from shuffle_sim.sampling.kernels import with_kernel
 from shuffle_sim.wire.frames import Context, Frame, Kind, check_context, parse, split_frames
 from shuffle_sim.wire.messages import Tally
 from shuffle_sim.wire.sealing import Purpose
 
-Reader = Callable[[bytes, Randomizer], tuple[int, NDArray[np.int64]]]
+Reader = Callable[[bytes, Randomizer], tuple[Size, NDArray[np.int64]]]
 """From a frame's payload and the randomizer to how many messages there are under each label, and
 the sums of their symbols.
 """
@@ -40,7 +40,7 @@ class Reading:
 
     context: Context
     frames: dict[int, bytes]
-    size: int
+    size: tuple[int, ...]
     tally: Tally
 
 
@@ -182,13 +182,30 @@ class _View:
     ) -> None:
         self._spec, self._kind, self._read, self._context = spec, kind, read, context
         self._taken: dict[int, bytes] = {}
-        self._size = 0
+        self._size = np.zeros(spec.randomizer.alphabet.labels, np.int64)
         self.tally = Tally(np.zeros(spec.randomizer.alphabet.labels, np.int64), 0)
 
     @property
     def complete(self) -> bool:
         """Whether all messages are there."""
-        return self._size == self.tally.reports * self._spec.randomizer.per_label > 0
+        reports = self.tally.reports
+        return reports > 0 and np.array_equal(self._size, self._all(reports))
+
+    def _all(self, reports: int) -> NDArray[np.int64]:
+        """Messages of so many reports under each label."""
+        randomizer = self._spec.randomizer
+        return under_each(reports * randomizer.per_label, randomizer)
+
+    def _fits(self, size: Size, reports: int) -> NDArray[np.int64]:
+        """Messages so far under each label, with these.
+
+        Raises:
+            FrameError: `wrong-length` if there are more than those of so many reports.
+        """
+        found = self._size + room(size, self._spec.randomizer)
+        if (found > self._all(reports)).any():
+            raise FrameError("wrong-length", f"more messages than those of {reports} reports")
+        return found
 
     def receive(self, view: bytes) -> None:
         """Add frames that nobody has opened yet.
@@ -204,7 +221,7 @@ class _View:
     @property
     def reading(self) -> Reading:
         """What was read."""
-        return Reading(self._context, self._taken, self._size, self.tally)
+        return Reading(self._context, self._taken, tuple(self._size.tolist()), self.tally)
 
     def join(self, reading: Reading) -> None:
         """Add what another has read.
@@ -216,13 +233,11 @@ class _View:
             return
         if not reading.frames.keys().isdisjoint(self._taken):
             raise FrameError("duplicate-block", "a frame of the view was read twice")
-        reports, per_label = reading.tally.reports, self._spec.randomizer.per_label
+        reports = reading.tally.reports
         if self._taken and reports != self.tally.reports:
             raise FrameError("wrong-count", f"{reports} reports, {self.tally.reports} said before")
-        if self._size + reading.size > reports * per_label:
-            raise FrameError("wrong-length", f"more messages than those of {reports} reports")
+        self._size = self._fits(reading.size, reports)
         self._taken |= reading.frames
-        self._size += reading.size
         self.tally = Tally(self.tally.sums + reading.tally.sums, reports)
 
     def take(self, frame: Frame) -> None:
@@ -247,11 +262,9 @@ class _View:
             raise FrameError(
                 "wrong-count", f"{frame.reports} reports, {self.tally.reports} said before"
             )
-        if self._size + parted(frame.payload)[0] > frame.reports * self._spec.randomizer.per_label:
-            raise FrameError("wrong-length", f"more messages than those of {frame.reports} reports")
-        size, sums = self._read(
-            frame.payload, self._spec.randomizer
-        )  # last: what is opened counts as seen
+        together = self._fits(parted(frame.payload)[0], frame.reports)
+        # Last: what is opened counts as seen.
+        _, sums = self._read(frame.payload, self._spec.randomizer)
         self._taken[frame.index] = digest
-        self._size += size
+        self._size = together
         self.tally = Tally(self.tally.sums + sums, frame.reports)

@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 from shuffle_sim.arrays import Buffer
 from shuffle_sim.errors import FrameError
 from shuffle_sim.protocol.randomizer import Randomizer
-from shuffle_sim.roles.pools import SIZE, VIEW_CHUNK_BYTES, MessagePool, parted
+from shuffle_sim.roles.pools import (
+    VIEW_CHUNK_BYTES,
+    MessagePool,
+    Size,
+    parted,
+    room,
+    size_bytes,
+    under_each,
+)
 from shuffle_sim.sampling.shuffling import gathered, order
 from shuffle_sim.wire.frames import Context, Frame
 from shuffle_sim.wire.messages import Alphabet, Messages, Tally
@@ -75,67 +83,71 @@ class BoxPool(MessagePool):
     def __init__(self, randomizer: Randomizer) -> None:
         """Start with no boxes."""
         super().__init__(randomizer)
-        self._held: list[Boxes] = []
+        self._held: list[list[Boxes]] = [[] for _ in range(randomizer.alphabet.labels)]
 
     def add(self, reports: Messages | Tally | Boxes) -> None:
         """Keep a user's boxes."""
         assert isinstance(reports, np.ndarray)
-        self._held.append(reports)
-        self.size += reports.shape[1]
+        edges = self.randomizer.alphabet.edges.tolist()
+        size = reports.shape[-1]
+        self._hold([reports[low:high].reshape(-1, size) for low, high in pairwise(edges)])
 
     def take(self, payload: bytes) -> None:
         """Keep the boxes of a chunk."""
-        self.add(read_boxes(payload, self.randomizer))
+        self._hold(read_boxes(payload, self.randomizer)[1])
 
-    def view(self) -> list[int]:
+    def _hold(self, rows: list[Boxes]) -> None:
+        for held, row in zip(self._held, rows, strict=True):
+            held.append(row)
+        self.each += np.array([len(row) for row in rows])
+
+    def view(self) -> NDArray[np.int64]:
         """Chunks of at most VIEW_CHUNK_BYTES."""
-        return box_chunks(self.randomizer, self.size)
+        return self._in_chunks(_largest(self.randomizer))
 
     def _permute(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
-        alphabet = self.randomizer.alphabet
-        none = np.empty((alphabet.width, 0, box_bytes(alphabet)), np.uint8)
-        columns = np.concatenate([none, *self._held], axis=1)
-        self._boxes = [
-            columns[start:stop].reshape(-1, box_bytes(alphabet))
-            for start, stop in pairwise(alphabet.edges.tolist())
-        ]
+        none = np.empty((0, box_bytes(self.randomizer.alphabet)), np.uint8)
+        self._boxes = [np.concatenate([none, *held]) for held in self._held]
         self._orders = [order(len(boxes), rng) for boxes in self._boxes]
-        self._held = []
+        self._held = [[] for _ in self._held]
 
     def _chunk(self, index: int, rng: np.random.Generator) -> list[Buffer]:
-        places, columns = self.places(index), np.diff(self.randomizer.alphabet.edges).tolist()
         return [
-            gathered(row, drawn[places.start * each : places.stop * each]).reshape(-1).data
-            for row, drawn, each in zip(self._boxes, self._orders, columns, strict=True)
+            gathered(row, drawn[place]).reshape(-1).data
+            for row, drawn, place in zip(self._boxes, self._orders, self.places(index), strict=True)
         ]
 
 
-def box_chunks(randomizer: Randomizer, size: int) -> list[int]:
+def box_chunks(randomizer: Randomizer, size: int) -> list[Size]:
     """Into chunks of which sizes so many boxes under each label are cut to be released."""
-    largest = max(
-        1, VIEW_CHUNK_BYTES // (randomizer.alphabet.width * box_bytes(randomizer.alphabet))
-    )
+    largest = _largest(randomizer)
     whole, rest = divmod(size, largest)
-    return [largest] * whole + [rest] * (rest > 0)
+    return [*[largest] * whole, *[rest] * (rest > 0)]
 
 
-def box_chunk_bytes(randomizer: Randomizer, size: int) -> int:
+def _largest(randomizer: Randomizer) -> int:
+    """Boxes of a chunk in each column, at most."""
+    return max(1, VIEW_CHUNK_BYTES // (randomizer.alphabet.width * box_bytes(randomizer.alphabet)))
+
+
+def box_chunk_bytes(randomizer: Randomizer, size: Size) -> int:
     """Bytes of a chunk of so many boxes under each label, by formula."""
-    return SIZE + size * randomizer.alphabet.width * box_bytes(randomizer.alphabet)
+    boxes = int(under_each(size, randomizer).sum())
+    return size_bytes(size) + boxes * box_bytes(randomizer.alphabet)
 
 
-def read_boxes(payload: bytes, randomizer: Randomizer) -> Boxes:
-    """The boxes of a chunk, (labels or columns, size, bytes).
+def read_boxes(payload: bytes, randomizer: Randomizer) -> tuple[Size, list[Boxes]]:
+    """The size of a chunk, and its boxes by label, (boxes, bytes) each.
 
     Raises:
         FrameError: `wrong-length`.
     """
     size, rest = parted(payload)
+    each = room(size, randomizer)
     if len(payload) != box_chunk_bytes(randomizer, size):
         raise FrameError("wrong-length", f"{len(rest)} bytes for {size} boxes under each label")
-    return np.frombuffer(rest, np.uint8).reshape(
-        randomizer.alphabet.width, size, box_bytes(randomizer.alphabet)
-    )
+    boxes = np.frombuffer(rest, np.uint8).reshape(-1, box_bytes(randomizer.alphabet))
+    return size, np.split(boxes, np.cumsum(each)[:-1])
 
 
 class Opener:
@@ -153,22 +165,22 @@ class Opener:
         self.opened = 0
         self.dropped: Counter[str] = Counter()
 
-    def read(self, payload: bytes, randomizer: Randomizer) -> tuple[int, NDArray[np.int64]]:
+    def read(self, payload: bytes, randomizer: Randomizer) -> tuple[Size, NDArray[np.int64]]:
         """A chunk's number of boxes under each label, and the sums of symbols of those that open.
 
         Raises:
             FrameError: `wrong-length` if it is not a chunk.
         """
-        boxes = read_boxes(payload, randomizer)
+        size, boxes = read_boxes(payload, randomizer)
         sums = np.zeros(randomizer.alphabet.labels, np.int64)
-        for label, row in zip(randomizer.alphabet.label_of.tolist(), boxes, strict=True):
+        for label, row in enumerate(boxes):
             for box in row:
                 try:
                     sums[label] += self._symbol(box.tobytes(), label, randomizer.alphabet)
                     self.opened += 1
                 except FrameError as error:
                     self.dropped[error.reason] += 1
-        return boxes.shape[1], sums
+        return size, sums
 
     def _symbol(self, box: bytes, label: int, alphabet: Alphabet) -> int:
         if box[:BOX_ID] in self._seen:

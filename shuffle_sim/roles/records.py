@@ -1,7 +1,7 @@
 """What roles give the driver beside bytes: the next round, and the records of this one."""
 
 from collections import Counter
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from typing import Self
 
 from shuffle_sim.data.cohort import Cohort
@@ -15,11 +15,8 @@ class Additive:
 
     def __add__(self, other: Self) -> Self:
         """Both records together, field by field."""
-        added = {
-            name: getattr(self, name) + getattr(other, name)
-            for name in (each.name for each in fields(self))
-        }
-        return replace(self, **added)
+        others = vars(other)
+        return type(self)(**{name: value + others[name] for name, value in vars(self).items()})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,9 +99,9 @@ class ShuffleRecord(Additive):
         bytes_in: received from users.
         bytes_routed: sent to other shards.
         bytes_out: sent to the analyzer.
-        shares: messages under each label that each shard got.
-        routed: messages under each label in each frame to another shard.
-        chunks: messages under each label in each frame of the view.
+        shares: messages that each shard got.
+        routed: messages in each frame to another shard (`pools.Size`).
+        chunks: messages in each frame of the view (`pools.Size`).
     """
 
     accepted: int = 0
@@ -114,5 +111,5 @@ class ShuffleRecord(Additive):
     bytes_routed: int = 0
     bytes_out: int = 0
     shares: Counter[int] = field(default_factory=Counter)
-    routed: tuple[int, ...] = ()
-    chunks: tuple[int, ...] = ()
+    routed: tuple[int | tuple[int, ...], ...] = ()
+    chunks: tuple[int | tuple[int, ...], ...] = ()

@@ -1,7 +1,7 @@
-"""A station: one process that carries a shard of users and a shard of the shuffler.
+"""A station: one worker that carries a shard of users and a shard of the shuffler.
 
 The roles stay apart and exchange the bytes that they would exchange between processes; what does
-not leave the process is not sent. The first station carries the analyzer, too, and every station a
+not leave the worker is not sent. The first station carries the analyzer, too, and every station a
 reader of the analyzer: the frames of its shard's part of the view are checked and counted where
 they are. What a station sends to another are messages between shuffler shards, and readings.
 
@@ -134,10 +134,16 @@ class Station:
         conclusion: Conclusion = self._done(self._analyzer, "gather", readings)
         return conclusion
 
+    def finish(
+        self, broadcast: bytes, stations: int, sent: Sequence[Any]
+    ) -> tuple[Conclusion, ShuffleRecord]:
+        """Deliver and conclude, where all of the view is that of this station."""
+        reading, released = self.deliver(broadcast, stations, sent)
+        return self.conclude([reading]), released
+
     def whole(
         self, broadcast: bytes
-    ) -> tuple[Conclusion, tuple[ShardRecord, ShuffleRecord], ShuffleRecord]:
+    ) -> tuple[Conclusion, ShuffleRecord, tuple[ShardRecord, ShuffleRecord]]:
         """A whole round of a station that is alone."""
-        _, records = self.gather(broadcast)
-        reading, released = self.deliver(broadcast, 1, [records])
-        return self.conclude([reading]), records, released
+        *_, records = self.gather(broadcast)
+        return *self.finish(broadcast, 1, [records]), records

@@ -1,6 +1,6 @@
 """The users: a shard hosts some blocks of them and answers for them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,13 +14,14 @@ from shuffle_sim.errors import DataChangedError, FrameError, RoundAbortedError
 from shuffle_sim.protocol.adversary import AttackContext
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.protocol.task import Participation
+from shuffle_sim.roles.block_rows import BlockRows, Chunk
 from shuffle_sim.roles.channel import Keyed
 from shuffle_sim.roles.corrupted import Corrupted, corrupted
 from shuffle_sim.roles.deployment import Broadcast, Deployment
 from shuffle_sim.roles.onion import bundles
 from shuffle_sim.roles.records import ShardRecord
 from shuffle_sim.roles.reports import HONEST_KIND, count_type
-from shuffle_sim.sampling.kernels import expect, fortran, using
+from shuffle_sim.sampling.kernels import expect, using
 from shuffle_sim.sampling.randomness import Role
 from shuffle_sim.wire.frames import Context, Frame, Kind, parse, prefix, split_frames
 from shuffle_sim.wire.messages import Messages
@@ -52,9 +53,7 @@ class UserShard(Keyed):
         self._hosted = tuple(blocks)
         self._answered: Context | None = None
         self._participation = Participation()
-        self._read_once: set[int] = set()
-        self._resident: dict[int, list[_Chunk]] = {}
-        self._kept: list[_Chunk] = []
+        self._rows = BlockRows(population)
         self._contents = (
             {block: population.content(*self._span(block)) for block in self._hosted}
             if contents is None
@@ -173,48 +172,8 @@ class UserShard(Keyed):
         size = self._deployment.block_size
         return block * size, min((block + 1) * size, self._deployment.protocol.users)
 
-    def _chunks(self, block: int) -> Iterable["_Chunk"]:
-        """The block's rows in pieces that stay in the cache, columns contiguous.
-
-        Rows in memory are copied when they are read again: many are read once only.
-        """
-        if block in self._read_once and block not in self._resident:
-            self._keep(block)
-        if self._population.resident:
-            self._read_once.add(block)
-        return self._resident[block] if block in self._resident else self._read(block)
-
-    def _read(self, block: int) -> Iterator["_Chunk"]:
-        start, stop = self._span(block)
-        step = chunk_rows(self._population.rows(start, start + 1))
-        for first in range(start, stop, step):
-            yield first, fortran(self._population.rows(first, min(first + step, stop))), None
-
-    def _keep(self, block: int) -> None:
-        """Keep the block's chunks, each with the one that is read after it."""
-        chunks = self._copied(block)
-        after = [chunk for _, chunk in chunks[1:]]
-        kept: list[_Chunk] = [
-            (*each, following) for each, following in zip(chunks, [*after, None], strict=True)
-        ]
-        if self._kept:
-            first, chunk, _ = self._kept[-1]
-            self._kept[-1] = first, chunk, chunks[0][1]
-        self._resident[block] = self._kept = kept
-
-    def _copied(self, block: int) -> list[tuple[int, Floats]]:
-        """The block's chunks, their columns in one piece of memory: numpy asks for large pages."""
-        start, stop = self._span(block)
-        rows = self._population.rows(start, stop)
-        if rows.ndim == 1:  # they are one column as they are
-            return [(first, chunk) for first, chunk, _ in self._read(block)]
-        kept, chunks, step = np.empty(rows.shape), [], chunk_rows(rows)
-        for first in range(0, len(rows), step):
-            part = kept[first : first + step]
-            chunk = part.reshape(part.shape[::-1]).T
-            chunk[...] = rows[first : first + step]
-            chunks.append((start + first, chunk))
-        return chunks
+    def _chunks(self, block: int) -> Iterable[Chunk]:
+        return self._rows.chunks(*self._span(block))
 
     def _answer_block(self, broadcast: Broadcast, block: int) -> tuple[list[bytes], ShardRecord]:
         """The block's frames, in pieces that are to be joined.
@@ -228,13 +187,6 @@ class UserShard(Keyed):
         bad = self._corrupted(broadcast, block)
         honest: list[_Part] = []
         frames = bad.packets
-        record = ShardRecord(
-            corrupted=bad.users.size,
-            silent=bad.silent,
-            extra=bad.extra,
-            disclosed=bad.disclosed,
-            sums=bad.sums,
-        )
         asked = clipped = nonfinite = 0
         for first, chunk, following in self._chunks(block):
             expect(following)
@@ -268,7 +220,16 @@ class UserShard(Keyed):
             raise DataChangedError(block)
         if honest:
             frames = _honest_frame(deployment.fidelity, context, block, honest, randomizer) + frames
-        return frames, replace(record, asked=asked, clipped=clipped, nonfinite=nonfinite)
+        return frames, ShardRecord(
+            asked=asked,
+            corrupted=bad.users.size,
+            silent=bad.silent,
+            extra=bad.extra,
+            disclosed=bad.disclosed,
+            clipped=clipped,
+            nonfinite=nonfinite,
+            sums=bad.sums,
+        )
 
     def _corrupted(self, broadcast: Broadcast, block: int) -> Corrupted:
         adversary = self._deployment.adversary
@@ -301,18 +262,6 @@ def _users(cohort: Cohort, start: int, stop: int) -> NDArray[np.int64]:
     )
 
 
-# doubles of a chunk: from query to bits it stays near its core, and its calls are paid for
-_CHUNK_VALUES = 131_072
-
-
-def chunk_rows(rows: NDArray[Any]) -> int:
-    """How many rows are asked, randomized and added at a time.
-
-    It depends on the width of a row only, so never on the workers.
-    """
-    return max(64, -(-_CHUNK_VALUES // (rows.size // max(1, len(rows)) or 1)))
-
-
 def admitted(values: Values, randomizer: Randomizer) -> tuple[Values, int, int]:
     """Values in the randomizer's domain, how many were clipped, and how many were not finite.
 
@@ -334,8 +283,6 @@ def admitted(values: Values, randomizer: Randomizer) -> tuple[Values, int, int]:
     return *randomizer.admit(values), nonfinite
 
 
-_Chunk = tuple[int, Floats, Floats | None]
-"""Its first user, its rows, and the rows that are read next, if they are in memory."""
 _Part = tuple[int, NDArray[Any]]
 """Users of a chunk, and what they send: packed reports, counts or a tally."""
 

@@ -39,7 +39,7 @@ def available(kernel: str | None, work: float) -> str:
 
     Args:
         kernel: "numpy", "compiled" or None.
-        work: values to be rounded in a round.
+        work: values to be read or rounded in a round, by public numbers alone.
 
     Raises:
         ParameterError: unknown, or compiled asked for without numba.

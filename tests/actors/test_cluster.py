@@ -14,7 +14,7 @@ from shuffle_sim import run
 pytestmark = pytest.mark.full
 COMMAND = str(Path(sys.executable).with_name("shuffle-sim"))
 SCRIPT = """
-import json, sys, subprocess
+import json, sys, subprocess, time
 import actors.runtime  # loopback, before Ray is imported
 from ray._private import ray_constants
 ray_constants.ENABLE_RAY_CLUSTER = False
@@ -22,14 +22,13 @@ from ray.cluster_utils import Cluster
 import numpy as np, ray
 from actors.runtime import RayRuntime
 from protocols import VectorSum
-from shuffle_sim import run
+from shuffle_sim import ParameterError, run
 from shuffle_sim.data.population import ParquetFiles
 
 node = {"num_cpus": 1, "include_dashboard": False, "node_ip_address": "127.0.0.1"}
 node["object_store_memory"] = 100_000_000
 cluster = Cluster(initialize_head=True, head_node_args=node)
-for _ in range(2):
-    cluster.add_node(**node)
+nodes = [cluster.add_node(**node) for _ in range(2)]
 rows = np.random.default_rng(0).normal(size=(600, 4)) / 3
 protocol = VectorSum(n=600, d=4, g=6, b=20)
 found = {"values": {}, "nodes": 0}
@@ -49,6 +48,15 @@ command = [sys.argv[1], "sum", "--table", "wine", "--seed", "3", "--json"]
 command += ["--runtime", "ray", "--address", cluster.address, "--workers", "3"]
 joined = subprocess.run(command, capture_output=True, text=True, timeout=120)
 found["joined"] = joined.stdout or joined.stderr
+def shrink(plan):
+    cluster.remove_node(nodes.pop())
+    while sum(each["Alive"] for each in ray.nodes()) == 3:
+        time.sleep(0.1)
+try:
+    host = RayRuntime(cluster.address)
+    run(protocol, rows, runtime=host, workers="auto", fidelity="aggregate", on_plan=shrink)
+except ParameterError as error:
+    found["shrunk"] = str(error)
 cluster.shutdown()
 print(json.dumps(found))
 """
@@ -80,6 +88,10 @@ def test_three_nodes_give_the_bits_of_one_process(found, fidelity, shards):
 
 def test_actors_live_on_all_nodes(found):
     assert found["nodes"] == 3
+
+
+def test_a_cluster_that_shrinks_between_plan_and_start_is_named(found):
+    assert "the cluster shrank from 3 to 2 cores" in found["shrunk"]
 
 
 def test_the_command_joins_the_cluster_and_prints_what_one_process_prints(found):

@@ -211,7 +211,8 @@ def test_a_second_interrupt_wins_while_ray_starts_and_the_first_waits():
 
 ENDING = """
 import os
-from actors.runtime import RayRuntime, _Ending, ray
+from actors.runtime import RayRuntime, ray
+from actors.session import _Ending
 
 host = RayRuntime()
 host._connect()

@@ -8,7 +8,16 @@ import pytest
 
 import protocols
 
-ROOMS = ["central", "comparison", "learning", "optimisation", "problems", "shuffle", "sums"]
+ROOMS = [
+    "central",
+    "comparison",
+    "learning",
+    "optimisation",
+    "problems",
+    "selection",
+    "shuffle",
+    "sums",
+]
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOOR = {"shuffle_sim/data/files.py"}
-OWN = {"actors/deadlines.py", "actors/runtime.py"}  # read what the kernel says of processes
+OWN = {"actors/deadlines.py", "actors/session.py"}  # read what the kernel says of processes
 READS = {"open", "read_bytes", "read_text", "load", "fromfile", "memmap", "read_table", "read_csv"}
 BY = {"np", "numpy", "os", "io", "pyarrow", "parquet", "csv", "zipfile", "json", "pickle", "Path"}
 

@@ -3,6 +3,7 @@
 A false alarm of one audit has probability 1e-4; seeds are fixed.
 """
 
+import dataclasses
 import json
 import math
 from typing import Any
@@ -36,7 +37,7 @@ from shuffle_sim import ParameterError, Privacy
 from shuffle_sim.auditing import audit_central
 from shuffle_sim.cli.app import app
 from shuffle_sim.privacy.bounds import gaussian, paper
-from shuffle_sim.privacy.mechanisms import Gaussian
+from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace
 
 # Printed defects
 
@@ -217,3 +218,90 @@ def test_tables_that_are_no_neighbours_are_refused():
     for other in (first, second[:-1], np.vstack([second[:-1], first[:1]])):
         with pytest.raises(ParameterError, match="second"):
             audit_central(made, first, other)
+
+
+# The release against what it states: 15 % are not seen by the game, but by the law
+
+
+class LessNoise(Gaussian):
+    def noise(self, rng, d):
+        return 0.85 * super().noise(rng, d)
+
+
+class LessForLargeValues(Gaussian):
+    """The noise depends on the data."""
+
+    def sample(self, value, sensitivity, rng):
+        share = 0.5 if np.max(value) > 0 else 1.0
+        return value + share * (super().sample(value, sensitivity, rng) - value)
+
+
+class OneDrawForAll(Gaussian):
+    def noise(self, rng, d):
+        return np.repeat(super().noise(rng, 1), d)
+
+
+class LessGamma(L2Laplace):
+    def noise(self, rng, d):
+        return 0.85 * super().noise(rng, d)
+
+
+class OneDirection(L2Laplace):
+    """The norm has its law, the direction has not."""
+
+    def noise(self, rng, d):
+        return np.linalg.norm(super().noise(rng, d)) * np.eye(d)[0]
+
+
+def output(kind, delta=1e-6, d=3):
+    problem = Problem(Logistic(), L2Ball(d, 2.0), ridge=0.1)
+    made = OutputPerturbation.calibrated(n=100, problem=problem, privacy=Privacy(1.0, delta))
+    if kind is not None:
+        made.mechanism = kind(6.0) if issubclass(kind, Gaussian) else kind(1.0, d)
+    return made
+
+
+NOISE = "the noise has the law that is charged"
+
+
+@pytest.mark.parametrize(
+    ("kind", "delta"),
+    [
+        (LessNoise, 1e-6),
+        (LessForLargeValues, 1e-6),
+        (OneDrawForAll, 1e-6),
+        (LessGamma, 0.0),
+        (OneDirection, 0.0),
+    ],
+)
+def test_noise_of_another_law_is_caught(kind, delta):
+    pair = neighbours(100, 3)["opposite"]
+    found = audit_central(output(kind, delta), *pair, seed=1)
+    assert [each.name for each in found.checks if each.passed is False] == [NOISE]
+    assert not found.passed
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_the_right_noise_passes(delta):
+    found = audit_central(output(None, delta), *neighbours(100, 3)["opposite"], seed=1)
+    assert [each.passed for each in found.checks] == [True, True]
+
+
+def test_a_sensitivity_that_is_stated_too_small_is_caught():
+    made = CentralSum(n=20, d=2, mechanism=Gaussian(5.0), delta=1e-6)
+    first = np.zeros((20, 2))
+    first[0, 0], second = 1.0, np.zeros((20, 2))
+    second[0, 0] = -1.0
+    assert all(each.passed for each in audit_central(made, first, second, seed=2).checks)
+    planned = type(made).plan
+
+    class Understated(CentralSum):
+        def plan(self, state):
+            release = planned(self, state)
+            less = release and dataclasses.replace(release.sensitivity, value=1.8)
+            return release and dataclasses.replace(release, sensitivity=less)
+
+    made.__class__ = Understated
+    found = audit_central(made, first, second, seed=2)
+    assert found.checks[0].passed is False
+    assert "1.8" in found.checks[0].detail

@@ -26,7 +26,7 @@ from protocols.central.places import Place
 from protocols.central.stable_sets import certified_width, stable_score
 from protocols.optimisation.solver import minimise
 from protocols.problems.erm import erm
-from protocols.problems.extension import ExtendedERM, valid_records
+from protocols.problems.extension import ExtendedERM, People, valid_records
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.data.population import Unit
 from shuffle_sim.privacy.bounds.gaussian import mu_of
@@ -44,10 +44,16 @@ def persons(n, m, d=2, seed=0, classes=True):
     return np.concatenate([x, y[:, :, None]], axis=2)
 
 
+def people(data):
+    return People(np.concatenate(list(data)), np.array([len(each) for each in data]))
+
+
 def extended(data, center, gamma, loss=None, ridge=1.0, radius=1e-6, size=1.0, anchor=0.0):
     d = len(center)
     settings = ridge, L2Ball(d, size), np.full(d, anchor)
-    return ExtendedERM(loss or Logistic(), list(data), *settings, np.asarray(center), gamma, radius)
+    return ExtendedERM(
+        loss or Logistic(), people(data), *settings, np.asarray(center), gamma, radius
+    )
 
 
 def on_a_grid(loss, records, center, gamma, grid):
@@ -88,7 +94,7 @@ def test_where_every_slope_is_near_the_center_the_extension_changes_nothing():
     flat = minimise(erm(Logistic(), data.reshape(-1, 4), 0.01, domain), 1e-7).point
     assert np.linalg.norm(flat) > 1 - 1e-6  # the constraint is active
     center = -0.01 * flat  # c = mean u + v
-    near = ExtendedERM(Logistic(), list(data), 0.01, domain, np.zeros(3), center, 0.5, 1e-4)
+    near = ExtendedERM(Logistic(), people(data), 0.01, domain, np.zeros(3), center, 0.5, 1e-4)
 
     def known(objective):
         return flat
@@ -97,7 +103,7 @@ def test_where_every_slope_is_near_the_center_the_extension_changes_nothing():
     assert not found.polished
     assert near.outside == 0
     assert np.allclose(found.point, flat, atol=1e-4)
-    tight = ExtendedERM(Logistic(), list(data), 0.01, domain, np.zeros(3), center, 0.01, 1e-2)
+    tight = ExtendedERM(Logistic(), people(data), 0.01, domain, np.zeros(3), center, 0.01, 1e-2)
     tight.gradient(flat)
     assert tight.outside > 0
 

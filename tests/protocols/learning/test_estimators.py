@@ -32,7 +32,7 @@ from protocols.problems.multiclass import OneVsRestHinge, Softmax
 from protocols.shuffle.noisy_mean import NoisyMean
 from shuffle_sim import ParameterError, Privacy
 from shuffle_sim.arrays import dense
-from shuffle_sim.execution.runtime import InProcessRuntime
+from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.planner import SumSpec
 

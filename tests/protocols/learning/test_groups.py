@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from protocols import (
+    HeavyTailedClassifier,
     PrivateLogisticRegression,
+    PrivateRidge,
     ShuffleLinearSVC,
     ShuffleLogisticRegression,
     ShuffleRegressor,
@@ -64,8 +66,9 @@ def test_bad_groups_are_refused_before_anything_is_drawn():
     ):
         with pytest.raises(ParameterError, match=allowed):
             ShuffleLogisticRegression(rounds=3).fit(X, y, groups=bad)
-    with pytest.raises(ParameterError, match=r"groups.*PhasedERM"):
-        PrivateLogisticRegression().fit(X, y, groups)  # a curator's: of records, with a pointer
+    for of_records in (PrivateLogisticRegression(), PrivateRidge(), HeavyTailedClassifier()):
+        with pytest.raises(ParameterError, match=r"groups.*PhasedERM"):
+            of_records.fit(X, (y == "b") * 1.0, groups)  # a curator's, with a pointer
     with pytest.raises(ParameterError, match="records = 0"):
         ShuffleLogisticRegression(rounds=3, records=0).fit(X, y, groups)
     with pytest.raises(ParameterError, match=r"protocol = 'sgd'.*user-level-gd"):

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from protocols.problems.extension import People
 from protocols.problems.losses import Hinge, Logistic, MeanEstimation
 from protocols.problems.multiclass import MultiClass, OneVsRestHinge, Softmax
 from protocols.problems.per_person import MeanGradient
@@ -12,7 +13,7 @@ from protocols.problems.problem import Gradient
 from protocols.problems.regression import Huber, Squared
 from shuffle_sim import ParameterError
 from shuffle_sim.arrays import dense
-from shuffle_sim.data.persons import Persons
+from shuffle_sim.data.persons import PersonRows, Persons
 from shuffle_sim.errors import FrameError
 from shuffle_sim.sampling.kernels import using
 from shuffle_sim.wire.codec import decode, encode
@@ -130,3 +131,26 @@ def test_it_is_broadcast_as_a_word_of_its_own():
 def test_rows_of_records_are_refused():
     with pytest.raises(ParameterError, match="persons' records of 4 columns"):
         MeanGradient(Logistic(), np.zeros(3))(np.zeros((5, 4)))
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, Softmax(3)])
+@pytest.mark.parametrize("counts", [[5] * 4, [1, 9, 2]], ids=str)
+def test_losses_at_a_point_of_each_persons_own_are_those_of_a_plain_loop(loss, counts):
+    data = persons_of(loss, counts)
+    thetas = np.random.default_rng(1).normal(size=(len(counts), D))
+    source = Persons.in_memory(data)
+    persons = PersonRows(np.asarray(source.rows(0, len(counts)), float), loss.columns(D))
+    own = persons.spread(thetas)
+    slopes = [
+        looped(loss, theta, [rows], None)[0] for theta, rows in zip(thetas, data, strict=True)
+    ]
+    values = [loss.values(theta, rows).mean() for theta, rows in zip(thetas, data, strict=True)]
+    found = persons.means(loss.gradients_at(own, persons.records))
+    assert found == pytest.approx(np.array(slopes), abs=1e-12)
+    means = persons.means(loss.values_at(own, persons.records)[:, None])[:, 0]
+    assert means == pytest.approx(values, abs=1e-12)
+    people = People(persons.in_order, persons.counts)
+    assert people.slopes(loss, thetas) == pytest.approx(np.array(slopes), abs=1e-12)
+    assert people.values(loss, thetas) == pytest.approx(values, abs=1e-12)
+    last = people.chosen(np.array([len(counts) - 1]))
+    assert last.records.tolist() == data[-1].tolist()

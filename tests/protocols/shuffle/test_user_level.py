@@ -45,6 +45,7 @@ from shuffle_sim.privacy.bounds.gaussian import delta_gdp, mu_of
 from shuffle_sim.privacy.mechanisms import Gaussian
 from shuffle_sim.protocol.adversary import Dropout
 from shuffle_sim.roles.users import admitted
+from shuffle_sim.sampling import kernels
 from shuffle_sim.wire.messages import Tally
 
 D = 3
@@ -291,6 +292,29 @@ def test_a_run_spends_what_was_asked_for_on_persons(kind):
     assert again.unit is Unit.PERSON
 
 
+@pytest.mark.full
+def test_the_compiled_kernel_is_the_default_where_many_records_are_read():
+    """Nominal ones, which are public. Its bits do not depend on how persons are placed."""
+    labels = Problem(Logistic(), L2Ball(D, 1.0), records=10_000)
+    mean, fixed = mean_of(300, D, labels.lipschitz, 20, 20), Centring.fixed(labels.lipschitz)
+    protocol = small(n=300, rounds=3, problem=labels, mean=mean, centring=fixed)
+    x = points(300, 3) / 4
+    equal = np.concatenate([x, np.where(x[:, :, :1] > 0, 1.0, -1.0)], axis=2)
+    ragged = [rows[: 1 + at % 3] for at, rows in enumerate(equal)]
+    expected = kernels.available(None, math.inf)
+    for data in (equal, ragged):
+        results = [
+            run(protocol, data, seed=3, fidelity=fidelity, workers=workers, kernel=kernel)
+            for fidelity in ("aggregate", "counts")
+            for workers, kernel in ((1, None), (3, None), (2, expected))
+        ]
+        assert {each.kernel for each in results} == {expected}
+        for each in (results[:3], results[3:]):
+            assert all((one.value == each[0].value).all() for one in each)
+    few = dataclasses.replace(protocol, problem=dataclasses.replace(labels, records=1))
+    assert run(few, equal, seed=3, fidelity="aggregate").kernel == "numpy"
+
+
 def test_clipping_at_l_has_the_noise_of_item_level_privacy_with_groups():
     """Groups of m at mu/m are at mu exactly: a record's sensitivity is m times smaller, its noise
     multiplier m times larger. A center makes another mechanism of it.
@@ -354,6 +378,12 @@ def test_the_planner_takes_the_center_only_where_its_bound_is_smaller():
     few = UserLevelGD.calibrated(n=2000, problem=PROBLEM, privacy=PRIVACY, rounds=20)
     assert not few.centring.carried
     assert few.choices["center"].startswith("fixed: bound")
+    logistic = Problem(Logistic(), L2Ball(10, 3.0))
+    for m, chosen in ((4, "fixed: bound"), (25, "fixed: bound"), (64, "within 5%"), (400, "")):
+        problem = dataclasses.replace(logistic, records=m)
+        made = UserLevelGD.calibrated(n=2000, problem=problem, privacy=PRIVACY, rounds=25, eta=3.8)
+        assert made.centring.carried == (m > 30)
+        assert chosen in made.choices["center"]
     many = dataclasses.replace(PROBLEM, records=400)
     made = UserLevelGD.calibrated(n=2000, problem=many, privacy=PRIVACY, rounds=20)
     assert made.centring.carried

@@ -39,6 +39,22 @@ def test_the_query_is_each_persons_own_minimiser():
         assert found + 0.1 == pytest.approx(exact, abs=1e-5)
 
 
+def test_what_a_person_sends_depends_on_its_own_records_alone():
+    """Or a replaced person would move more than its own clipped value. Ragged persons, too."""
+    rows = persons(4, 5)
+    ragged = np.concatenate([np.ones((4, 5, 1)), rows], axis=2)
+    ragged[1, 2:] = 0
+    query = LocalMinimiser(Logistic(), 0.2, 2.0, np.zeros(D), 40)
+    for given, first in ((rows, 0), (ragged, 1)):
+        whole = dense(query(given))
+        for bad in (1e9, np.nan, 0.5):
+            other = given.copy()
+            other[0, :, first:] = bad
+            assert (dense(query(other))[1:] == whole[1:]).all()
+    alone = dense(query(rows[1:2, :2]))[0]
+    assert dense(query(ragged))[1] == pytest.approx(alone, abs=1e-12)
+
+
 def test_a_replaced_person_moves_each_sum_by_at_most_two_radii():
     made = UserLevelOneShot.calibrated(n=300, problem=PROBLEM, privacy=PRIVACY, rounds=3)
     rows, worst, state = persons(4), 0.0, made.init()

@@ -36,7 +36,7 @@ from shuffle_sim.auditing.audit import empirical_epsilon
 from shuffle_sim.auditing.conformance import LawError, check_pmf
 from shuffle_sim.cli.app import main
 from shuffle_sim.errors import ParameterError, RoundAbortedError
-from shuffle_sim.execution.runtime import InProcessRuntime
+from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.privacy.bounds import binomial
 from shuffle_sim.privacy.bounds.honesty import least_honest_fraction
 from shuffle_sim.protocol.adversary import Adversary, AttackContext, Chain, Coalition, Dropout

@@ -10,13 +10,13 @@ from protocols import CarryVectorSum, ScalarSum, ShuffleSGD, SplitAndMixSum, Vec
 from protocols.problems import L2Ball, Logistic, Problem
 from protocols.sums.binomial import BinomialRandomizer
 from protocols.sums.carry import CarryRandomizer
-from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim import Guarantee, ParameterError, Privacy, run
 from shuffle_sim.auditing import LawError, check_protocol
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.privacy.events import BinomialSumEvent, PrivacyEvent
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.base import Datum, Query, RoundSpec
-from shuffle_sim.protocol.binding import UNCHECKED
+from shuffle_sim.protocol.binding import UNCHECKED, UNCONFIRMED
 
 N = 200
 ROWS = np.random.default_rng(0).random(N)
@@ -175,3 +175,17 @@ class Crossing(Claiming):
 def test_planted_faults_of_protocols_are_named(protocol, says):
     with pytest.raises(LawError, match=says):
         check_protocol(protocol, ROWS)
+
+
+def test_a_claim_that_the_charges_do_not_confirm_is_not_stated():
+    protocol = ScalarSum(n=100, g=4, b=12)
+    charged = run(protocol, np.zeros(100), seed=1).privacy
+    protocol._claim = Guarantee(charged.epsilon / 10, protocol.delta, basis="a wrong theorem")
+    result = run(protocol, np.zeros(100), seed=1)
+    for stated in (result.privacy, result.promised):
+        assert stated.epsilon == charged.epsilon
+        assert any(UNCONFIRMED in each for each in stated.assumptions)
+        assert stated.basis == charged.basis
+    protocol._claim = Guarantee(2 * charged.epsilon, protocol.delta, basis="a loose theorem")
+    result = run(protocol, np.zeros(100), seed=1)
+    assert result.privacy.basis == "a loose theorem"

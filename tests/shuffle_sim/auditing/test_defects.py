@@ -3,6 +3,7 @@
 False alarms: at most 1e-6 an audit.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,12 +24,15 @@ from protocols import (
 from protocols.sums.binomial import BinomialRandomizer
 from protocols.sums.carry import CarryRandomizer
 from protocols.sums.one_round import OneRoundSum
+from protocols.sums.split_mix import SplitMixRandomizer
 from shuffle_sim import Privacy
 from shuffle_sim.arrays import dense
 from shuffle_sim.auditing.audit import audit
 from shuffle_sim.protocol.base import Datum
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles import Shuffler, UserShard
+from shuffle_sim.sampling.chacha import ChaCha20
+from shuffle_sim.sampling.kernels import compiling
 from shuffle_sim.wire.frames import Kind, parse, split_frames
 from shuffle_sim.wire.messages import Alphabet, Messages
 
@@ -179,7 +183,73 @@ class CancellingCoordinates(Double):
         return noise
 
 
+# What only some rows, ways of drawing or messages show
+
+
+class TwiceTheBall(Double):
+    """Vectors a little outside stay there."""
+
+    def admit(self, values):
+        inside, clipped = super().admit(values)
+        held, lengths = dense(inside).copy(), np.abs(values).sum(axis=1)
+        near = lengths <= 2 * self.norm_bound
+        held[near] = np.asarray(values)[near]
+        return held, clipped
+
+
+class OtherCoordinateSeen(Double):
+    """Half the noise where coordinate 2 is large."""
+
+    def counts(self, xs, rng):
+        rounded = self._rounded(xs, rng)
+        noise = self.noise(rounded.shape, rng)
+        large = dense(xs)[:, 2] > self.norm_bound / 2
+        noise[large] = rng.binomial(self.b // 2, self.p, (int(large.sum()), self.labels))
+        return rounded + noise
+
+
+class LessNoiseCompiled(Double):
+    def noise(self, shape, rng):
+        halves = 2 if compiling() else 1
+        return rng.binomial(self.b // halves, self.p, shape) + (self.b // 4) * (halves - 1)
+
+    def tally(self, xs, rng):
+        return BinomialRandomizer.tally(self, xs, rng)
+
+
+class LessNoiseFromChaCha(Double):
+    def noise(self, shape, rng):
+        if isinstance(rng.bit_generator, ChaCha20):
+            return rng.binomial(self.b // 2, self.p, shape) + self.b // 4
+        return super().noise(shape, rng)
+
+
+class DefinedWithoutNoise(Double):
+    """Only what runs do not call."""
+
+    def randomize(self, x, rng):
+        rounded = self._rounded(np.atleast_1d(x)[None], rng)
+        return Messages.from_ones(rounded + self.b // 2, self.per_label)
+
+
+class CoinFromTheNoise(Double):
+    """Rounds up where the noise is odd: mean and spread are almost right."""
+
+    def counts(self, xs, rng):
+        noise = self.noise((len(xs), self.labels), rng)
+        scaled = (dense(xs).reshape(len(xs), self.labels) - self.lower) * (self.g / self.width)
+        floor = np.clip(np.floor(scaled), 0, self.g - 1)
+        coin = (noise % 2 + rng.random(scaled.shape)) / 2
+        return (floor + (coin < scaled - floor)).astype(np.int64) + noise
+
+
 RANDOMIZERS = [
+    TwiceTheBall,
+    OtherCoordinateSeen,
+    LessNoiseCompiled,
+    LessNoiseFromChaCha,
+    DefinedWithoutNoise,
+    CoinFromTheNoise,
     HalfInOneCoordinate,
     OneDrawForAllCoordinates,
     AntitheticNeighbours,
@@ -284,6 +354,50 @@ def test_defects_of_sums_with_carries_are_caught(kind):
     assert not audit(with_randomizer(carry(), kind), repeats=1000, seed=5).passed
 
 
+class Shares(SplitMixRandomizer):
+    """Split and mix; subclasses choose shares that are not uniform."""
+
+    def shares(self, shape, rng):
+        return rng.integers(0, self.modulus, shape)
+
+    def reports(self, xs, rng):
+        noisy = self.counts(xs, rng)
+        symbols = np.broadcast_to(
+            self.shares((*noisy.shape, self.messages), rng), (*noisy.shape, self.messages)
+        ).copy()
+        symbols[..., -1] = (noisy - symbols[..., :-1].sum(axis=-1)) % self.modulus
+        return Messages.from_symbols(self.alphabet, symbols)
+
+
+class InTheClear(Shares):
+    def shares(self, shape, rng):
+        return np.zeros(shape, np.int64)
+
+
+class HalfTheRange(Shares):
+    def shares(self, shape, rng):
+        return rng.integers(0, self.modulus // 2, shape)
+
+
+class AllAlike(Shares):
+    def shares(self, shape, rng):
+        return rng.integers(0, self.modulus, (*shape[:-1], 1))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", [InTheClear, HalfTheRange, AllAlike])
+def test_shares_that_show_the_number_are_caught(kind):
+    """Their sums have the right law: the messages themselves are looked at."""
+
+    def split():
+        return SplitAndMixSum.calibrate(n=60, privacy=FEW, rounding=0.3)
+
+    report = audit(with_randomizer(split(), kind), repeats=1000, seed=5)
+    failed = [check.name for check in report.checks if check.passed is False]
+    assert failed == ["all messages of a report but one are uniform, and independent"]
+    assert audit(with_randomizer(split(), Shares), repeats=1000, seed=5).passed
+
+
 class StreamsOfHalfTheBlocks(UserShard):
     """Two blocks draw from one stream."""
 
@@ -318,10 +432,39 @@ class AddsOnes(Shuffler):
         return replace(frame, payload=payload).tobytes(), record
 
 
+class OrderUnderOtherLabels(Shuffler):
+    """Mixes label 0 only."""
+
+    def view(self, broadcast, start, stop):
+        view, record = super().view(broadcast, start, stop)
+        frame = parse(view)
+        rows = np.frombuffer(frame.payload[8:], np.uint8).reshape(D, -1).copy()
+        rows[1:].sort(axis=1)
+        return replace(frame, payload=frame.payload[:8] + rows.tobytes()).tobytes(), record
+
+
+class OrderOfShards(Shuffler):
+    """Several shards keep what came to them."""
+
+    def collect(self, broadcast, batches):
+        shards = self._deployment.shuffler_shards
+        if shards == 1:
+            return super().collect(broadcast, batches)
+        now = self._at(broadcast)
+        record = now.inbox.take(batches, now.pool)
+        return *[b""] * shards, replace(record, shares=Counter({self._shard: now.pool.size}))
+
+
 @pytest.mark.full
 @pytest.mark.parametrize(
     "implementation",
-    [{"shard": StreamsOfHalfTheBlocks}, {"shard": LosesTheLast}, {"shuffler": AddsOnes}],
+    [
+        {"shard": StreamsOfHalfTheBlocks},
+        {"shard": LosesTheLast},
+        {"shuffler": AddsOnes},
+        {"shuffler": OrderUnderOtherLabels},
+        {"shuffler": OrderOfShards},
+    ],
 )
 def test_defects_of_roles_are_caught(implementation):
     assert not audit(vector(), repeats=1000, seed=5, **implementation).passed

@@ -10,11 +10,14 @@ import pytest
 
 from protocols import VectorSum
 from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim.auditing.bench import Bench
 from shuffle_sim.cli import audit as audit_module
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import RoundAbortedError
 from shuffle_sim.protocol.adversary import Dropout
 from shuffle_sim.protocol.base import Datum, RoundSpec
+from shuffle_sim.registry import names
+from shuffle_sim.roles import Shuffler, UserShard
 
 SCRIPT = Path(sys.executable).parent / "shuffle-sim"
 
@@ -170,3 +173,15 @@ def test_an_aborted_run_keeps_what_it_spent():
     with pytest.raises(RoundAbortedError) as caught:
         run(protocol, np.zeros((500, 2)), adversary=Dropout(0.5), seed=1)
     assert 0.5 < caught.value.ledger.guarantee(1e-6).epsilon <= 1.0
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", names("protocol"))
+def test_every_registered_protocol_can_be_audited_with_one_coordinate(name):
+    """Vectors of one coordinate are no numbers; users of some optimisers are persons."""
+    made = audit_module._made(name, 200, 1, Privacy(1.0, 1e-6), None, None)
+    spec = made.plan(made.init())
+    bench = Bench(made, spec, 1, 1000, 1e-7, UserShard, Shuffler)
+    bench.domain()
+    bench.sizes()
+    bench.defined()

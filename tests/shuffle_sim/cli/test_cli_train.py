@@ -475,6 +475,8 @@ def test_a_curator_costs_less_loss_than_no_trust_and_the_shuffler_lies_between(p
         "11",
         "--noise-ratio",
         "1.2",
+        "--choose",
+        "bound",
     )
     losses = {
         row["method"]: view["scores"]["held_out_loss"]["values"]

@@ -12,7 +12,8 @@ from shuffle_sim.arrays import dense
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import Generated, Population
 from shuffle_sim.data.tables import numeric
-from shuffle_sim.execution.runtime import InProcessRuntime, Runtime
+from shuffle_sim.execution.inprocess import InProcessRuntime
+from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.protocol.adversary import Adversary
 
 NAN, INF = math.nan, math.inf

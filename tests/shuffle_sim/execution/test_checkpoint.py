@@ -27,7 +27,7 @@ from shuffle_sim.errors import CheckpointError, RoundAbortedError
 from shuffle_sim.execution.checkpoint import FILE, Checkpoint
 from shuffle_sim.execution.engine import _identity
 from shuffle_sim.execution.fingerprint import fingerprint
-from shuffle_sim.execution.runtime import InProcessRuntime
+from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.protocol.adversary import Adversary, Dropout
 from shuffle_sim.roles import Deployment
 

@@ -9,7 +9,8 @@ from protocols import CentralSum, VectorSum
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.data.population import NpyFiles
 from shuffle_sim.errors import DataChangedError
-from shuffle_sim.execution.runtime import HostLostError, InProcessRuntime
+from shuffle_sim.execution.inprocess import InProcessRuntime
+from shuffle_sim.execution.runtime import HostLostError
 from shuffle_sim.roles import CuratorShard
 
 N = 64

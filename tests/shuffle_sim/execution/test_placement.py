@@ -10,7 +10,8 @@ from protocols.problems.losses import Logistic
 from protocols.problems.problem import Problem
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.errors import FrameError, RoundAbortedError
-from shuffle_sim.execution.runtime import HostLostError, InProcessRuntime
+from shuffle_sim.execution.inprocess import InProcessRuntime
+from shuffle_sim.execution.runtime import HostLostError
 from shuffle_sim.protocol.adversary import Dropout
 from shuffle_sim.roles import Station
 

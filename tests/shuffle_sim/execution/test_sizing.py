@@ -8,13 +8,15 @@ from protocols import VectorSum
 from shuffle_sim import ParameterError, run
 from shuffle_sim.data.population import InMemory
 from shuffle_sim.execution import sizing
-from shuffle_sim.execution.runtime import InProcessRuntime
+from shuffle_sim.execution.inprocess import InProcessRuntime
+from shuffle_sim.execution.runtime import Overhead
 from shuffle_sim.execution.setup import deployment_of
 from shuffle_sim.execution.sizing import Speed, predicted, rehearsed, size_plan
 from shuffle_sim.roles import UserShard
 
 PROTOCOL = VectorSum(n=4000, d=3, g=5, b=6)
 ROWS = np.zeros((4000, 3))
+SLOW = Overhead(start=3.0, worker=0.5, alone=0.002, each_round=0.004)
 
 
 class Wide(InProcessRuntime):
@@ -23,13 +25,13 @@ class Wide(InProcessRuntime):
     def __init__(self, many):
         self.many = many
 
-    def cores(self):
+    def cores(self, deployment):
         return self.many
 
 
 def test_more_work_takes_more_workers_and_little_work_one():
     plans = [
-        size_plan(Speed(each_round=1e-3, each_user=each), PROTOCOL, 8, together=True)
+        size_plan(Speed(each_round=1e-3, each_user=each), PROTOCOL, 8, SLOW, together=True)
         for each in (1e-9, 1e-3, 1e-1)
     ]
     assert [plan.workers for plan in plans] == [1, 3, 8]
@@ -37,18 +39,18 @@ def test_more_work_takes_more_workers_and_little_work_one():
     assert {plan.placement for plan in plans} == {"together"}
     assert plans[2].alone == pytest.approx(0.001 + 400)
     speed = Speed(each_round=1e-3, each_user=1e-3)
-    times = [predicted(speed, [4000], many, hosted=True) for many in range(1, 9)]
+    times = [predicted(speed, [4000], many, SLOW) for many in range(1, 9)]
     assert 1 + int(np.argmin(times)) == plans[1].workers
 
 
 def test_one_core_is_this_process_and_protected_roles_are_apart():
     speed = Speed(each_round=0.0, each_user=1.0)
-    alone = size_plan(speed, PROTOCOL, 1, together=True)
+    alone = size_plan(speed, PROTOCOL, 1, Overhead(), together=True)
     assert (alone.workers, alone.placement, alone.seconds) == (1, "apart", alone.alone)
-    apart = size_plan(speed, PROTOCOL, 4, together=False)
+    apart = size_plan(speed, PROTOCOL, 4, SLOW, together=False)
     assert (apart.workers, apart.placement) == (3, "apart")
     few = VectorSum(n=2, d=3, g=5, b=60)
-    assert size_plan(speed, few, 64, together=True).workers == 2
+    assert size_plan(speed, few, 64, SLOW, together=True).workers == 2
 
 
 @pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])

@@ -9,7 +9,7 @@ import pytest
 from protocols import L2Ball, Logistic, Problem, ShuffleSGD, VectorSum
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.data.cohort import Cohort
-from shuffle_sim.execution.runtime import InProcessRuntime
+from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.protocol.adversary import Coalition
 from shuffle_sim.protocol.task import Participation, TaskLimits, task_of
 

@@ -11,7 +11,7 @@ from shuffle_sim import run
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory
 from shuffle_sim.errors import FrameError
-from shuffle_sim.execution.runtime import InProcessRuntime
+from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.protocol.base import RoundSpec
 from shuffle_sim.protocol.task import task_of
 from shuffle_sim.roles import Analyzer, Deployment, Shuffler, UserShard

@@ -7,9 +7,9 @@ import pytest
 
 from shuffle_sim import Result
 from shuffle_sim.execution.costs import Costs
+from shuffle_sim.execution.exchange import Exchange
 from shuffle_sim.execution.forecast import Forecast
 from shuffle_sim.execution.result import ReportCounts
-from shuffle_sim.execution.runtime import Exchange
 from shuffle_sim.protocol.adversary import AttackContext
 from shuffle_sim.roles import (
     Broadcast,

@@ -27,7 +27,8 @@ from shuffle_sim.errors import (
     ShuffleSimError,
 )
 from shuffle_sim.execution.costs import users_to_shuffler
-from shuffle_sim.execution.runtime import InProcessRuntime, worker_blocks
+from shuffle_sim.execution.inprocess import InProcessRuntime
+from shuffle_sim.execution.runtime import worker_blocks
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.protocol.adversary import Adversary, Dropout
 from shuffle_sim.protocol.base import Datum

@@ -17,7 +17,8 @@ from shuffle_sim.auditing.conformance import LawError, check_pmf
 from shuffle_sim.data.population import InMemory
 from shuffle_sim.errors import FrameError, RoundAbortedError
 from shuffle_sim.execution.costs import users_to_shuffler
-from shuffle_sim.execution.runtime import HostLostError, InProcessRuntime
+from shuffle_sim.execution.inprocess import InProcessRuntime
+from shuffle_sim.execution.runtime import HostLostError
 from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.roles import Analyzer, Deployment, Directory, Shuffler, UserShard
 from shuffle_sim.roles.onion import BoxPool, box_bytes, bundle_bytes, read_boxes
@@ -141,7 +142,7 @@ def test_the_shuffler_moves_boxes_it_cannot_open_and_the_analyzer_gets_just_thes
         with pytest.raises(FrameError, match="not-authentic"):
             keys.open(forged, Purpose.MESSAGE, setting.context)
     view, record = setting.shuffled(setting.frames)
-    boxes = read_boxes(parse(view).payload, setting.randomizer)
+    _, boxes = read_boxes(parse(view).payload, setting.randomizer)
     assert record.accepted == N
     assert Counter(box.tobytes() for row in boxes for box in row) == Counter(sent)
     assert [box.tobytes() for row in boxes for box in row] != sent
@@ -170,13 +171,13 @@ def test_boxes_are_permuted_uniformly():
     rng = np.random.default_rng(3)
 
     def routed(pool):
-        pool.cut([5], rng)
-        return read_boxes(pool.chunk(0, rng), randomizer)
+        pool.cut(np.array([[5]]), rng)
+        return read_boxes(pool.chunk(0, rng), randomizer)[1]
 
     pmf = np.where(np.eye(5).ravel() > 0, 0, 1 / 20)
     check_pmf(places(routed), pmf)
     with pytest.raises(LawError):
-        check_pmf(places(lambda pool: np.roll(pool._held[0], rng.integers(5), axis=1)), pmf)
+        check_pmf(places(lambda pool: [np.roll(pool._held[0][0], rng.integers(5), axis=0)]), pmf)
 
 
 def test_every_honest_report_has_the_same_length():

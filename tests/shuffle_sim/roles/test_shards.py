@@ -12,12 +12,14 @@ import pytest
 from scipy.stats import hypergeom
 
 from protocols import VectorSum
+from protocols.sums.carry import CarryRandomizer
 from shuffle_sim import ParameterError, run
 from shuffle_sim.auditing.conformance import LawError, check_pmf, check_same_law
+from shuffle_sim.auditing.mixing import Mixing
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory
 from shuffle_sim.errors import FrameError, RoundAbortedError
-from shuffle_sim.execution.runtime import InProcessRuntime
+from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.privacy.events import NonPrivateEvent
 from shuffle_sim.protocol.adversary import Dropout
 from shuffle_sim.protocol.base import Datum, Protocol, RoundSpec, check_rows
@@ -155,7 +157,8 @@ def test_messages_of_any_alphabet_arrive_each_once(tiny, symbols, shards):
         shuffler_shards=shards,
     )
     assert result.value.sums.tolist() == sent.sum(axis=(0, 2)).tolist()
-    arrived = np.sort(np.concatenate(seen.messages(protocol.randomizer), axis=1), axis=1)
+    by_label = map(np.concatenate, zip(*seen.messages(protocol.randomizer), strict=True))
+    arrived = [np.sort(row) for row in by_label]
     assert np.array_equal(arrived, np.sort(sent.transpose(1, 0, 2).reshape(2, -1), axis=1))
     assert seen.frames > shards - (symbols == 2)
 
@@ -177,18 +180,15 @@ class Seen(InProcessRuntime):
         return sum(1 for view in self.views for _ in split_frames(view))
 
     def messages(self, randomizer):
-        """Of each frame, in the order of the view, the symbols (labels, messages)."""
+        """Of each frame, in the order of the view, the symbols by label."""
         frames = sorted(
             (parse(data) for view in self.views for data in split_frames(view)),
             key=lambda frame: frame.index,
         )
-        alphabet = Alphabet(1, randomizer.symbols)
         return [
-            Messages.from_bytes(
-                alphabet, int.from_bytes(f.payload[:8], "big"), f.payload[8:], randomizer.labels
-            ).symbols[:, 0, :].astype(np.int64)
+            [row.symbols.ravel().astype(np.int64) for row in pools.by_label(f.payload, randomizer)]
             for f in frames
-        ]  # fmt: skip
+        ]
 
 
 # The order is uniform: 4 users with a symbol each, 24 orders. False-alarm rate 1e-6 per test.
@@ -296,6 +296,38 @@ def test_power_a_shard_that_keeps_what_it_got_is_caught(defect):
         check_pmf(orders(2, defect), np.full(24, 1 / 24))
     with pytest.raises(LawError):
         check_same_law(orders(1), orders(2, defect))
+
+
+# Labels are permuted independently, and a label of several columns as one
+
+
+def mixing(randomizer):
+    protocol = EchoRound(8, randomizer)
+    protocol.__class__ = type("Round", (EchoRound,), {"vocabulary": (Datum, type(randomizer))})
+    made = Deployment(
+        protocol=protocol, task=bytes(16), entropy=9, fidelity="literal", block_size=4
+    )
+    return Mixing(Shuffler, made, randomizer, protocol.plan(None).broadcast(), 4)
+
+
+MIXED = [VectorSum(n=8, d=3, g=2, b=3).randomizer, CarryRandomizer(2, 3.0, 2, 0, 2, -1.0, 2.0, 1.0)]
+
+
+def one_size_for_all(pool, shards, rng):
+    """The same number of messages in every column of every label."""
+    columns = np.diff(pool.randomizer.alphabet.edges)
+    each = rng.multinomial(pool.each[0] // columns[0], np.full(shards, 1 / shards))
+    return each[:, None] * columns
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("randomizer", MIXED)
+def test_labels_are_permuted_independently_by_any_number_of_shards(randomizer, monkeypatch):
+    """False-alarm rate 1e-6. Power: sizes drawn once for all labels are caught."""
+    mixing(randomizer).check(250, 1e-6)
+    monkeypatch.setattr(pools.MessagePool, "shares", one_size_for_all)
+    with pytest.raises(LawError, match=r"2 shard\(s\)"):
+        mixing(randomizer).check(250, 1e-6)
 
 
 # The pieces

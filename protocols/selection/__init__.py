@@ -1,0 +1,6 @@
+"""Paid choices: bounds of columns, and one model of a few, by private sums in the same ledger."""
+
+from protocols.selection.bounds import ChosenBounds, WithBounds
+from protocols.selection.models import Selected, Selection
+
+__all__ = ["ChosenBounds", "Selected", "Selection", "WithBounds"]

@@ -1,0 +1,79 @@
+"""One budget for several parts of a run: what each gets, and what all of them really spend."""
+
+import math
+from collections.abc import Callable
+from copy import copy
+from typing import Any, TypeVar
+
+from protocols.sums.planned import PlannedVectorSum
+from shuffle_sim.errors import ParameterError
+from shuffle_sim.privacy.bounds.gaussian import epsilon_gdp, mu_of
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.ledger import PrivacyLedger
+from shuffle_sim.privacy.planner import SumSpec
+from shuffle_sim.protocol.base import Protocol
+from shuffle_sim.protocol.encodings import NOISE_RATIO, choose, sane
+from shuffle_sim.protocol.task import walked
+from shuffle_sim.registry import registered
+
+_PASSES, _CREEP = 60, 0.9995  # of the search for a budget that fits
+
+Made = TypeVar("Made", bound=Protocol[Any])
+
+
+def rest(privacy: Privacy, spent: Privacy) -> Privacy:
+    """What is left beside a part that spends less, as Gaussian releases compose."""
+    left = mu_of(privacy.epsilon, privacy.delta) ** 2 - mu_of(spent.epsilon, spent.delta) ** 2
+    return Privacy(epsilon_gdp(privacy.delta, math.sqrt(left)), privacy.delta)
+
+
+def each_of(privacy: Privacy, count: int) -> Privacy:
+    """What each of `count` equal parts gets, as Gaussian releases compose."""
+    mu = mu_of(privacy.epsilon, privacy.delta) / math.sqrt(count)
+    return Privacy(epsilon_gdp(privacy.delta, mu), privacy.delta)
+
+
+def planned_sum(spec: SumSpec, encoding: str | None) -> PlannedVectorSum:
+    """The sum of a choice: by an encoding, or by that of the fewest bits.
+
+    With the encoding of the rounds around it all charges are of one kind, and compose tightly.
+
+    Raises:
+        ParameterError: unknown encoding, or what cannot be had.
+    """
+    if encoding is None:
+        name, plan = sane(spec)
+    else:
+        least = NOISE_RATIO * math.sqrt(spec.n / spec.honest)
+        name, plan = choose(spec, least, None, encoding)
+    made: PlannedVectorSum = registered("protocol", name).planned(plan)
+    return made
+
+
+def spends(protocol: Protocol[Any]) -> float:
+    """The epsilon that a ledger of all planned rounds shows, at the protocol's delta."""
+    ledger = PrivacyLedger()
+    for spec in walked(copy(protocol)):
+        ledger.charge(spec.cohort, spec.event)
+    return ledger.guarantee(protocol.delta).epsilon
+
+
+def fitted(make: Callable[[Privacy], Made], privacy: Privacy, first: Privacy) -> Made:
+    """A protocol whose ledger shows at most the epsilon that is asked for.
+
+    Args:
+        make: makes it, from what its parts get.
+        privacy: of the whole run.
+        first: what the parts get at most; less is tried until the ledger agrees.
+
+    Raises:
+        ParameterError: nothing that was tried fits.
+    """
+    epsilon = first.epsilon
+    for _ in range(_PASSES):
+        made = make(Privacy(epsilon, first.delta))
+        total = spends(made)
+        if total <= privacy.epsilon:
+            return made
+        epsilon *= _CREEP * privacy.epsilon / total
+    raise ParameterError("epsilon", privacy.epsilon, "larger: the parts of this run do not fit")

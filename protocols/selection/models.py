@@ -1,0 +1,281 @@
+"""A paid selection of one model of a few: report noisy max, through the shuffler.
+
+All candidates are trained on the same users and share their budget. Other users, asked nothing
+else, then say how well each candidate does on their own row: one vector sum, one charge. The
+largest noisy score wins. Docs: theory, Composition; estimators.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.problems.linear_loss import LinearLoss
+from protocols.problems.loss import Loss
+from protocols.problems.multiclass import MultiClass
+from protocols.problems.weighted import Weighted
+from protocols.selection.budget import each_of, fitted, planned_sum
+from protocols.shuffle.noisy_mean import NoisyMean
+from protocols.shuffle.optimiser import FirstOrder
+from protocols.sums.planned import PlannedVectorSum
+from shuffle_sim.arrays import Floats, Values
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.errors import ParameterError, real
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.planner import SumSpec
+from shuffle_sim.protocol.base import Protocol, Query, RoundSpec
+
+FRACTION = 0.1
+"""Of the users who score, where none is given."""
+MOST = 16
+"""Candidates: each adds to the noise of all."""
+
+Make = Callable[[int, Privacy], FirstOrder[Any]]
+"""A candidate for some users and a budget."""
+
+
+@dataclass(frozen=True)
+class Scores(Query):
+    """Asks each user how well models do on its row, from -1 to 1, over the root of their number.
+
+    Of classes it is 1 where the prediction is right, else -1. Of numbers it is 1 less twice the
+    loss over the largest loss of the margin 0, -1 at least. A weight w counts as w/bound.
+
+    Attributes:
+        loss: of the models.
+        thetas: (models, d).
+    """
+
+    loss: Loss
+    thetas: Floats
+
+    def __call__(self, rows: Floats) -> Values:
+        """Shape (users, models); no row is longer than 1."""
+        loss, rows = self.loss, np.asarray(rows, np.float64)
+        heavy = np.ones((len(rows), 1))
+        if isinstance(loss, Weighted):
+            heavy = np.clip(rows[:, -1:] / loss.bound, 0.0, 1.0)
+            rows, loss = rows[:, :-1], loss.loss
+        each = np.column_stack([_scored(loss, theta, rows) for theta in self.thetas])
+        return np.asarray(each * heavy / math.sqrt(len(self.thetas)))
+
+
+def _scored(loss: Loss, theta: Floats, rows: Floats) -> Floats:
+    """Of one model, (users,), from -1 to 1."""
+    x, labels = rows[:, :-1], rows[:, -1]
+    if isinstance(loss, MultiClass):
+        places = (x @ theta.reshape(loss.classes, -1).T).argmax(axis=1)
+        return np.where(places == labels, 1.0, -1.0)
+    assert isinstance(loss, LinearLoss)
+    margins = x @ theta
+    if loss.classification:
+        return np.where((margins > 0) == (labels > 0), 1.0, -1.0)
+    worst = float(loss.value(np.zeros(2), np.array([-1.0, 1.0])).max())
+    return np.asarray(1 - 2 * np.clip(loss.value(margins, labels) / worst, 0.0, 1.0))
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a paid selection gives.
+
+    Attributes:
+        theta: of the winner.
+        chosen: its name.
+        scores: noisy means by candidate, from -1 to 1; of classes (score + 1)/2 is the accuracy.
+    """
+
+    theta: Floats
+    chosen: str
+    scores: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class SelectionState:
+    """Models trained so far, the state of the one in training, and the scores once they are there.
+
+    Attributes:
+        thetas: results of the candidates that are over.
+        inner: state of the next one.
+        scores: None before the last round.
+    """
+
+    thetas: tuple[Floats, ...]
+    inner: Any
+    scores: Floats | None = None
+
+
+class Selected(Protocol[SelectionState]):
+    """Candidates one after the other on the first users; then all others score them.
+
+    The result is a `Selection`.
+
+    Formal guarantee: those who train answer in the rounds of all candidates, which compose in the
+    ledger; those who score answer once. The two groups are disjoint, so the guarantee is that of
+    the worse of the two: at most the epsilon asked for, at `delta`.
+    """
+
+    def __init__(
+        self,
+        candidates: Mapping[str, FirstOrder[Any]],
+        scoring: PlannedVectorSum,
+    ) -> None:
+        """Candidates for the same users and rows, and the sum of those who score."""
+        self.candidates, self.scoring = list(candidates.values()), scoring
+        self.names = list(candidates)
+        self.honest_fraction = scoring.honest_fraction
+        self.trained = self.candidates[0].n
+
+    @classmethod
+    def calibrated(
+        cls,
+        candidates: Mapping[str, Make],
+        *,
+        n: int,
+        privacy: Privacy,
+        fraction: float = FRACTION,
+        encoding: str | None = None,
+        honest_fraction: float = 1.0,
+    ) -> "Selected":
+        """Candidates with equal parts of the budget, as Gaussian releases compose.
+
+        Args:
+            candidates: by name, two to MOST.
+            n: users.
+            privacy: of the whole run.
+            fraction: of the users who score.
+            encoding: of the scores; None: that of the fewest bits.
+            honest_fraction: of the users that add their noise.
+
+        Raises:
+            ParameterError: naming the parameter, its value and what is allowed.
+        """
+        if not 2 <= len(candidates) <= MOST:
+            raise ParameterError("select", len(candidates), f"2 to {MOST} candidates")
+        real("select_fraction", fraction, 0.0, 1.0, closed=(False, False))
+        scorers = round(fraction * n)
+        if not 0 < scorers < n:
+            allowed = f"such that of {n} users some train and some score"
+            raise ParameterError("select_fraction", fraction, allowed)
+        spec = SumSpec(scorers, len(candidates), privacy, honest_fraction=honest_fraction)
+        scoring = planned_sum(spec, encoding)
+
+        def made(part: Privacy) -> "Selected":
+            each = {name: make(n - scorers, part) for name, make in candidates.items()}
+            return cls(each, scoring)
+
+        return fitted(made, privacy, each_of(privacy, len(candidates)))
+
+    @property
+    def users(self) -> int:
+        """Those who train, and those who score."""
+        return self.trained + self.scoring.n
+
+    @property
+    def delta(self) -> float:
+        """The delta of the guarantee."""
+        return self.scoring.delta
+
+    @property
+    def vocabulary(self) -> tuple[type, ...]:
+        """What rounds may broadcast."""
+        every = [each for made in self.candidates for each in made.vocabulary]
+        return tuple(dict.fromkeys((Scores, type(self.scoring.randomizer), *every)))
+
+    @property
+    def rounds(self) -> int:
+        """Of all candidates, and the one of scores."""
+        return 1 + sum(made.rounds for made in self.candidates)
+
+    @property
+    def rounds_per_user(self) -> int:
+        """Those who train answer most."""
+        return sum(made.rounds_per_user for made in self.candidates)
+
+    @property
+    def bound(self) -> float:
+        """None is proven."""
+        return math.inf
+
+    @property
+    def assumes(self) -> str:
+        """Nothing."""
+        return ""
+
+    @property
+    def choices(self) -> dict[str, str]:
+        """What was chosen, and why."""
+        noise = self.scoring.standard_error * math.sqrt(len(self.names)) / self.scoring.n
+        how = f"noisy max over {self.scoring.n:,} users' scores, noise of a mean score {noise:.2g}"
+        return {"select": f"{'; '.join(self.names)}: {how}", **self.candidates[0].choices}
+
+    def check(self, rows: NDArray[Any]) -> None:
+        """Refuse rows of the wrong shape, or for which the losses' constants do not hold."""
+        problem = self.candidates[0].problem
+        shape = self.users, problem.loss.columns(problem.d)
+        if rows.shape != shape:
+            raise ParameterError("data.shape", rows.shape, str(shape))
+        problem.loss.check(rows, problem.d)
+
+    def init(self) -> SelectionState:
+        """Before the first candidate."""
+        return SelectionState((), self.candidates[0].init())
+
+    def plan(self, state: SelectionState) -> RoundSpec | None:
+        """The next round of the candidate in training; then the scores."""
+        if len(state.thetas) < len(self.candidates):
+            return self.candidates[len(state.thetas)].plan(state.inner)
+        if state.scores is not None:
+            return None
+        query = Scores(self.candidates[0].problem.loss, np.stack(state.thetas))
+        return NoisyMean(self.scoring).spec(Cohort.of(self.trained, self.users), query)
+
+    def update(self, state: SelectionState, estimate: Any) -> SelectionState:
+        """A step of the candidate in training, or the scores."""
+        place = len(state.thetas)
+        if place == len(self.candidates):
+            scores = np.asarray(estimate, np.float64) * math.sqrt(place)
+            return dataclasses.replace(state, scores=scores)
+        made = self.candidates[place]
+        inner = made.update(state.inner, estimate)
+        if made.plan(inner) is not None:
+            return dataclasses.replace(state, inner=inner)
+        thetas = (*state.thetas, np.asarray(made.result(inner)))
+        after = self.candidates[place + 1].init() if place + 1 < len(self.candidates) else None
+        return SelectionState(thetas, after)
+
+    def result(self, state: SelectionState) -> Selection:
+        """The candidate with the largest noisy score."""
+        if state.scores is None:
+            raise ParameterError("state", state, "that after the scores")
+        best = int(np.argmax(state.scores))
+        scores = dict(zip(self.names, state.scores.tolist(), strict=True))
+        return Selection(state.thetas[best], self.names[best], scores)
+
+
+def grid(
+    given: Mapping[str, Sequence[float]],
+    make: Callable[..., FirstOrder[Any]],
+) -> dict[str, Make]:
+    """Candidates for every combination of some values.
+
+    Args:
+        given: values by parameter.
+        make: from users, a budget and a value for each parameter.
+
+    Raises:
+        ParameterError: no values, or one twice.
+    """
+    for name, values in given.items():
+        if not len(values) or len(set(values)) < len(values):
+            raise ParameterError(f"select {name}", list(values), "different values")
+    every = [dict(zip(given, each, strict=True)) for each in product(*given.values())]
+    return {
+        ", ".join(f"{name} {value:g}" for name, value in each.items()): partial(make, **each)
+        for each in every
+    }

@@ -1,0 +1,76 @@
+"""The rows of user blocks, in pieces that stay in the processor's cache."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffle_sim.arrays import Floats
+from shuffle_sim.data.population import Population
+from shuffle_sim.sampling.kernels import fortran
+
+Chunk = tuple[int, Floats, Floats | None]
+"""Its first user, its rows, and the rows that are read next, if they are in memory."""
+# doubles of a chunk: from query to bits it stays near its core, and its calls are paid for
+_CHUNK_VALUES = 131_072
+
+
+def chunk_rows(rows: NDArray[Any]) -> int:
+    """How many rows are asked, randomized and added at a time.
+
+    It depends on the width of a row only, so never on the workers.
+    """
+    return max(64, -(-_CHUNK_VALUES // (rows.size // max(1, len(rows)) or 1)))
+
+
+class BlockRows:
+    """Reads the rows of blocks, and keeps those in memory that are read again."""
+
+    def __init__(self, population: Population) -> None:
+        """Start with nothing read."""
+        self._population = population
+        self._read_once: set[int] = set()
+        self._resident: dict[int, list[Chunk]] = {}
+        self._kept: list[Chunk] = []
+
+    def chunks(self, start: int, stop: int) -> Iterable[Chunk]:
+        """The rows of a block, in pieces that stay in the cache, columns contiguous.
+
+        Rows in memory are copied when they are read again: many are read once only.
+        """
+        if start in self._read_once and start not in self._resident:
+            self._keep(start, stop)
+        if self._population.resident:
+            self._read_once.add(start)
+        return self._resident[start] if start in self._resident else self._read(start, stop)
+
+    def _read(self, start: int, stop: int) -> Iterator[Chunk]:
+        step = chunk_rows(self._population.rows(start, start + 1))
+        for first in range(start, stop, step):
+            yield first, fortran(self._population.rows(first, min(first + step, stop))), None
+
+    def _keep(self, start: int, stop: int) -> None:
+        """Keep the block's chunks, each with the one that is read after it."""
+        chunks = self._copied(start, stop)
+        after = [chunk for _, chunk in chunks[1:]]
+        kept: list[Chunk] = [
+            (*each, following) for each, following in zip(chunks, [*after, None], strict=True)
+        ]
+        if self._kept:
+            first, chunk, _ = self._kept[-1]
+            self._kept[-1] = first, chunk, chunks[0][1]
+        self._resident[start] = self._kept = kept
+
+    def _copied(self, start: int, stop: int) -> list[tuple[int, Floats]]:
+        """The block's chunks, their columns in one piece of memory: numpy asks for large pages."""
+        rows = self._population.rows(start, stop)
+        if rows.ndim == 1:  # they are one column as they are
+            return [(first, chunk) for first, chunk, _ in self._read(start, stop)]
+        kept, chunks, step = np.empty(rows.shape), [], chunk_rows(rows)
+        for first in range(0, len(rows), step):
+            part = kept[first : first + step]
+            chunk = part.reshape(part.shape[::-1]).T
+            chunk[...] = rows[first : first + step]
+            chunks.append((start + first, chunk))
+        return chunks
