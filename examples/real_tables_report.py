@@ -36,6 +36,8 @@ LINES = {
     "dpsgd": ("C5", "-."),
     "local": ("C7", ":"),
 }
+MANY = 4
+"""Splits from which the picture has an interval."""
 Key = tuple[str, float | None, str]
 
 
@@ -179,8 +181,10 @@ def draw(scores: dict[Key, Scores], path: Path) -> None:
             )
             if found:
                 x = [epsilon for epsilon, _ in found]
-                y, around = ([f(each) for _, each in found] for f in (mean_of, Scores.interval))
+                y = [each.mean for _, each in found]
+                around = [each.interval() if len(each.by_seed) >= MANY else 0 for _, each in found]
                 panel.errorbar(x, y, around, color=color, ls=style, lw=1.4, capsize=2, label=name)
+                panel.plot(x, y, "o", color=color, ms=2.5)
         free, constant = (scores[table, None, name].mean for name in FREE)
         panel.axhline(free, color="black", lw=0.8, label="not private")
         panel.axhline(constant, color="gray", lw=0.8, ls="--", label="constant")
@@ -199,11 +203,6 @@ def draw(scores: dict[Key, Scores], path: Path) -> None:
     flat[-1].legend(known.values(), known.keys(), fontsize=8, ncols=2, loc="center")
     figure.tight_layout()
     figure.savefig(path, dpi=110)
-
-
-def mean_of(each: Scores) -> float:
-    """For a list."""
-    return each.mean
 
 
 def main() -> None:

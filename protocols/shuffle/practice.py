@@ -28,7 +28,9 @@ class PracticalDescent(FirstOrder[MomentumState]):
     """Descent with momentum and tuned parameters; the result is the last iterate.
 
     Formal guarantee: each round's, by the domination lemma. Rounds compose adaptively where all n
-    users answer in each, in parallel where batches are disjoint. No bound of the gap is proven.
+    users answer in each, in parallel where batches are disjoint. A center of the features follows
+    from the first rounds; whatever it is, users' vectors are clipped to L. No bound of the gap is
+    proven.
 
     Attributes:
         momentum: rounds, step, and how it brakes.

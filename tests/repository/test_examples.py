@@ -147,5 +147,6 @@ def test_every_example_is_in_the_list_and_every_one_listed_exists():
     listed = re.findall(r"python examples/(\w+\.py)", (EXAMPLES / "README.md").read_text())
     parts = {"rates_studies.py", "rates_pictures.py", "real_tables_data.py"}
     parts |= {f"real_tables_{name}.py" for name in ("methods", "peers", "diffprivlib", "dpsgd")}
+    parts.add("real_tables_causes.py")
     parts.add("real_tables_report.py")
     assert {*listed, *parts} == {path.name for path in EXAMPLES.glob("*.py")}
