@@ -27,6 +27,7 @@ NAMES = (
     "memory",
     "model",
     "training",
+    "fit",
     "persons",
     "onion",
     "certified",

@@ -53,6 +53,8 @@ def _scaling(fidelity: str, how: dict[str, Any], data: Any) -> dict[str, object]
     terms = np.array([[1.0, one[each] / 2] for each in fitted])
     seconds = np.array([two[each] for each in fitted])
     (fixed, slower), _ = scipy.optimize.nnls(terms / seconds[:, None], np.ones(len(seconds)))
+    largest = max(points)  # by users
+    each_user = one[largest] / largest[0]
     return {
         "strong": {str(each): one[each] / two[each] for each in points},
         "weak": {
@@ -62,7 +64,8 @@ def _scaling(fidelity: str, how: dict[str, Any], data: Any) -> dict[str, object]
             if (2 * users, d, plan) in two
         },
         "fixed_milliseconds": 1000 * fixed,
-        "efficiency": 1 / slower,
+        "efficiency": 1 / slower if slower else None,
+        f"seconds_of_10^9_users_on_{CORES}_cores": fixed + slower * 1e9 * each_user / CORES,
         "relative_errors_held_out": {
             str(each): (fixed + slower * one[each] / 2) / two[each] - 1
             for each in HELD_OUT[fidelity]

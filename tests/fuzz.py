@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from protocols import VectorSum
-from shuffle_sim.data.population import InMemory, NpyFiles, ParquetFiles
+from shuffle_sim.data.file_population import NpyFiles, ParquetFiles
+from shuffle_sim.data.population import InMemory
 from shuffle_sim.data.tables import read
 from shuffle_sim.errors import ShuffleSimError
 from shuffle_sim.execution.checkpoint import FILE, Checkpoint, RunIdentity

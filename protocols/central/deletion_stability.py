@@ -222,7 +222,7 @@ class DeletionStability(CentralOptimiser[Floats | None]):
             raise ParameterError("n", n, f"above 2 K + 1 = {2 * K + 1}: so many are removed")
         gamma = problem.spread * (1 + math.sqrt(2 * math.log(n / FAIL)))
         width = 2 * (2 * K + 1) * gamma / (strong * (n - 2 * K - 1))
-        width = given.get("width", width)
+        width = positive("width", given.get("width", width))
         noise = 2 * width * mechanism.noise_multiplier * math.sqrt(problem.d)
         bound = problem.objective_lipschitz * noise
         return cls(

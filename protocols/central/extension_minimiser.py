@@ -9,9 +9,10 @@ from protocols.central.places import Place
 from protocols.optimisation.solver import minimise
 from protocols.problems.domains import L2Ball
 from protocols.problems.erm import erm
-from protocols.problems.extension import ExtendedERM, People, valid_records
+from protocols.problems.extension import ExtendedERM, valid_records
 from protocols.problems.loss import Loss
 from protocols.problems.objective import Objective
+from protocols.problems.people import People
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.persons import PersonRows
 from shuffle_sim.protocol.release import Sensitivity, Statistic, Total

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, ClassVar, Generic, Self
 
+from numpy.typing import NDArray
+
 from protocols.problems.problem import Problem
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.protocol.base import State
@@ -55,6 +57,10 @@ class CentralOptimiser(CentralAlgorithm[State], ABC, Generic[State]):
     def assumes(self) -> str:
         """What the bound assumes of the data beside the problem's constants; "" for nothing."""
         return ""
+
+    def check_records(self, records: NDArray[Any]) -> None:
+        """Refuse records of persons on which the loss's constants do not hold."""
+        self.problem.loss.check(records, self.problem.d)
 
     @property
     def delta(self) -> float:

@@ -133,6 +133,10 @@ class Baseline(CentralAlgorithm[Any]):
         """Refuse what the optimiser refuses."""
         self.optimiser.check(rows)
 
+    def check_records(self, records: NDArray[Any]) -> None:
+        """Refuse what the optimiser refuses."""
+        self.optimiser.check_records(records)
+
     def init(self) -> Any:
         """The optimiser's start."""
         return self.optimiser.init()

@@ -154,6 +154,10 @@ class Optimiser(Calibrated, Generic[StateT]):
             ParameterError: naming what is wrong.
         """
 
+    def check_records(self, records: NDArray[Any]) -> None:
+        """Refuse records of persons on which the loss's constants do not hold."""
+        self.problem.loss.check(records, self.problem.d)
+
     def init(self) -> StateT:
         """At the problem's start."""
         return self.init_at(self.problem.origin)

@@ -2,13 +2,13 @@
 
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.columns import Bounds
+from shuffle_sim.data.encoded_files import EncodedFiles
+from shuffle_sim.data.file_population import NpyFiles, ParquetFiles
 from shuffle_sim.data.labelled import Labelled, held_out
 from shuffle_sim.data.persons import PersonMeans, PersonRows, Persons
 from shuffle_sim.data.population import (
     Generated,
     InMemory,
-    NpyFiles,
-    ParquetFiles,
     Population,
     Unit,
     population_of,
@@ -20,6 +20,7 @@ __all__ = [
     "Bounds",
     "Cohort",
     "Declared",
+    "EncodedFiles",
     "Generated",
     "InMemory",
     "Labelled",

@@ -4,7 +4,8 @@ How many persons there are is public. How many records one of them has is privat
 error and no number of messages depends on it.
 """
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,9 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shuffle_sim.arrays import Floats, Scaled, Values, dense
+from shuffle_sim.data.file_population import ParquetFiles
 from shuffle_sim.data.population import (
     InMemory,
-    ParquetFiles,
     Population,
     Unit,
     plain_array,
@@ -169,6 +170,23 @@ class Persons(Population):
     def content(self, start: int, stop: int) -> bytes:
         """That of the records, where they may change."""
         return self.source.content(int(self._offsets[start]), int(self._offsets[stop]))
+
+    def checked(self, check: Callable[[NDArray[Any]], None]) -> None:
+        """Have records checked before a run: all in memory, else those of the first person.
+
+        Raises:
+            ParameterError: of the check; it names the person, not the record.
+        """
+        stop = self.source.users if self.source.resident else int(self.records[0])
+        records = self.source.rows(0, stop)
+        try:
+            check(records.reshape(len(records), -1))
+        except ParameterError as error:
+            found = re.fullmatch(r"data\[(\d+)\]", error.parameter)
+            if found is None:
+                raise
+            person = int(np.searchsorted(self._offsets, int(found[1]), side="right")) - 1
+            raise ParameterError(f"data[{person}]", error.value, error.allowed) from error
 
     @property
     def unit(self) -> Unit:

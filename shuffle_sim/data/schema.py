@@ -6,7 +6,7 @@ own row.
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -330,8 +330,8 @@ _WANTED = {
 }
 
 
-def nothing_left(missing: str | None) -> ParameterError:
-    """That every row has a blank."""
-    return ParameterError(
-        "missing", missing, f"midpoint or indicator here: every row has a blank ({WITHHELD})"
-    )
+def nothing_left(missing: str | None, blank: Sequence[str]) -> ParameterError:
+    """That every row has a blank; `blank` names the columns in which every cell is one."""
+    where = f"column {', '.join(blank)} has nothing else" if blank else f"where is {WITHHELD}"
+    allowed = f"midpoint or indicator here, or without some columns: every row has a blank, {where}"
+    return ParameterError("missing", missing, allowed)

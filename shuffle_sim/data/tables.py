@@ -251,7 +251,7 @@ def table_of(
         for column in (labels, persons):
             kept &= True if column is None else ~gaps(column)
         if not kept.any():
-            raise nothing_left(schema.missing)
+            raise nothing_left(schema.missing, _only_blanks(schema, rows))
         if not kept.all():
             rows = rows[kept]
             labels, persons = (each if each is None else each[kept] for each in (labels, persons))
@@ -277,6 +277,13 @@ def table_of(
         assumptions=notes,
         classes=classes,
     )
+
+
+def _only_blanks(schema: Schema, rows: Floats) -> list[str]:
+    """The columns of which every cell is blank."""
+    blank = [bool(np.isnan(column).all()) for column in rows.T]
+    known = dict(zip(schema.names, blank, strict=True))
+    return [each.name for each in schema.columns if any(known[name] for name in each.names)]
 
 
 def column_of(path: Path, name: str, layout: Layout | None = None) -> NDArray[Any]:
@@ -384,8 +391,8 @@ def gaps(column: NDArray[Any]) -> NDArray[np.bool_]:
 def _columns(path: Path, layout: Layout, texts: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
     """All columns of the file by name; those of `texts` are not taken as numbers."""
     readers: dict[str, Callable[[Path], dict[str, NDArray[Any]]]] = {
-        ".csv": lambda file: _from_arrow(read_text(file, layout.delimiter, layout.marks, texts)),
-        ".parquet": lambda file: _from_arrow(files.read_parquet(file)),
+        ".csv": lambda file: from_arrow(read_text(file, layout.delimiter, layout.marks, texts)),
+        ".parquet": lambda file: from_arrow(files.read_parquet(file)),
         ".npz": _from_npz,
     }
     readers[".tsv"] = readers[".csv"]
@@ -415,7 +422,7 @@ def _quoted(name: str) -> str:
     return name if name.isprintable() else repr(name)
 
 
-def _from_arrow(table: Any) -> dict[str, NDArray[Any]]:
+def from_arrow(table: Any) -> dict[str, NDArray[Any]]:
     """The columns; a time with a zone becomes text, which keeps the zone."""
     import pyarrow as pa
 

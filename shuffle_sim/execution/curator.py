@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
-from shuffle_sim.data.persons import population_for
+from shuffle_sim.data.persons import Persons, population_for
 from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.errors import ParameterError, RoundAbortedError, integer
 from shuffle_sim.execution.checkpoint import Journal, RunIdentity, journal_of
@@ -234,6 +234,8 @@ def _suited(algorithm: CentralAlgorithm[Any], data: Population | ArrayLike) -> P
     population = population_for(algorithm.unit, data, algorithm.equal_records)
     if population.users != algorithm.users:
         raise ParameterError("data", population.users, f"the rows of {algorithm.users} users")
+    if isinstance(population, Persons):
+        population.checked(algorithm.check_records)
     if isinstance(population, InMemory):
         algorithm.check(population.array)
     elif (release := algorithm.plan(algorithm.init())) is not None:

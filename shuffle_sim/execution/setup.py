@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shuffle_sim.data.persons import population_for
+from shuffle_sim.data.persons import Persons, population_for
 from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.protocol.adversary import Adversary
@@ -187,6 +187,8 @@ def suited(protocol: Protocol[Any], data: Population | ArrayLike) -> Population:
         raise ParameterError("data", population.users, f"the rows of {protocol.users} users")
     if protocol.users >= 2**32:
         raise ParameterError("users", protocol.users, "below 2^32: frames count them in 4 bytes")
+    if isinstance(population, Persons):
+        population.checked(protocol.check_records)
     spec, row = protocol.plan(protocol.init()), np.asfortranarray(population.rows(0, 1), np.float64)
     try:
         if spec is not None:

@@ -115,6 +115,16 @@ class Algorithm(ABC, Generic[State, Asked]):
             ParameterError: naming what is wrong.
         """
 
+    def check_records(self, records: NDArray[Any]) -> None:
+        """Refuse records of persons that it cannot work on; all pass here.
+
+        Args:
+            records: (records, columns), person after person.
+
+        Raises:
+            ParameterError: naming what is wrong.
+        """
+
     @abstractmethod
     def init(self) -> State:
         """The state before anything was asked."""

@@ -92,6 +92,11 @@ class Randomizer(ABC):
         return np.asarray(columns * (self.per_label * (self.alphabet.symbols - 1)))
 
     @cached_property
+    def least_largest_sum(self) -> int:
+        """The largest sum under the label where it is least."""
+        return int(self.largest_sums.min())
+
+    @cached_property
     def largest_sum(self) -> int:
         """The largest of them."""
         return int(self.largest_sums.max())

@@ -64,7 +64,8 @@ def read_sums(payload: Buffer, randomizer: Randomizer, reports: int) -> NDArray[
     sums = _integers(
         payload, "<u8", randomizer.alphabet.labels
     )  # a negative one is larger than any that may be
-    if (sums > np.minimum(randomizer.largest_sums * reports, _LARGEST)).any():
+    quick = int(sums.max(initial=0)) <= min(randomizer.least_largest_sum * reports, _LARGEST)
+    if not quick and (sums > np.minimum(randomizer.largest_sums * reports, _LARGEST)).any():
         raise FrameError(
             "count-out-of-range", f"tallies must be 0 to {randomizer.largest_sum * reports}"
         )

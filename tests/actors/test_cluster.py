@@ -23,7 +23,7 @@ import numpy as np, ray
 from actors.runtime import RayRuntime
 from protocols import VectorSum
 from shuffle_sim import ParameterError, run
-from shuffle_sim.data.population import ParquetFiles
+from shuffle_sim.data.file_population import ParquetFiles
 
 node = {"num_cpus": 1, "include_dashboard": False, "node_ip_address": "127.0.0.1"}
 node["object_store_memory"] = 100_000_000

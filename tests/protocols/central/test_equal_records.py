@@ -57,7 +57,7 @@ def test_printed_constants_take_equal_persons():
 def records(counts, seed=0):
     rng = np.random.default_rng(seed)
     return [
-        np.column_stack([rng.normal(size=(count, 2)) / 4, rng.choice([-1.0, 1.0], count)])
+        np.column_stack([rng.uniform(-0.5, 0.5, (count, 2)), rng.choice([-1.0, 1.0], count)])
         for count in counts
     ]
 
@@ -85,3 +85,18 @@ def test_deletion_stability_takes_ragged_persons():
     made = DeletionStability.calibrated(n=8, problem=problem, privacy=Privacy(8.0, 0.5), width=5.0)
     ragged = [np.full((1 + at % M, 2), 0.3) for at in range(8)]
     assert np.isfinite(run(made, ragged, seed=1).value).all()
+
+
+@pytest.mark.parametrize("kind", [UserLevelGD, PhasedERM, LinearTimePhasedSGD])
+@pytest.mark.parametrize(
+    ("value", "column", "named"), [(0.0, 2, "labelled -1 or"), (3.0, 0, "l2 norm at most 1")]
+)
+def test_records_for_which_constants_do_not_hold_are_refused(kind, value, column, named):
+    """As rows of users with one record are; the last person's count as much as the first's."""
+    made = kind.calibrated(n=300, problem=LOGISTIC, privacy=Privacy(8.0, 1e-3))
+    algorithms = [made, Baseline(made, "central")] if kind is UserLevelGD else [made]
+    data = records(1 + np.arange(300) % M)
+    data[-1][0, column] = value
+    for algorithm in algorithms:
+        with pytest.raises(ParameterError, match=rf"data\[299\].*{named}"):
+            run(algorithm, data, seed=1)

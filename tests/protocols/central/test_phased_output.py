@@ -26,7 +26,8 @@ from protocols.central.places import Place
 from protocols.central.stable_sets import certified_width, stable_score
 from protocols.optimisation.solver import minimise
 from protocols.problems.erm import erm
-from protocols.problems.extension import ExtendedERM, People, valid_records
+from protocols.problems.extension import ExtendedERM, valid_records
+from protocols.problems.people import People
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.data.population import Unit
 from shuffle_sim.privacy.bounds.gaussian import mu_of

@@ -17,7 +17,6 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import LinearSVC
-from sklearn.utils.estimator_checks import check_estimator
 
 from protocols import Phased, ShuffleSGD
 from protocols.learning.estimators import (
@@ -37,7 +36,6 @@ from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.planner import SumSpec
 
 CLASSIFIERS = [ShuffleLogisticRegression, ShuffleLinearSVC]
-KINDS = ("dense", "sparse")
 ESTIMATORS = [*CLASSIFIERS, ShuffleRegressor]
 
 
@@ -60,28 +58,6 @@ def measured(n=400, seed=0):
 
 def data_for(estimator, n=400):
     return measured(n) if estimator is ShuffleRegressor else people(n)
-
-
-@pytest.mark.full
-@pytest.mark.filterwarnings(
-    "ignore::protocols.learning.estimators.ClippingWarning"
-)  # the checks' rows ignore the default bounds
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_scikit_learn_s_own_checks_pass_but_for_weights_that_repeat_rows(estimator):
-    found = check_estimator(estimator(), on_fail=None, on_skip=None)
-    failed = {each["check_name"] for each in found if each["status"] not in ("passed", "skipped")}
-    # How many users there are is public: a weight of 2 is not a user more, 0 not one less.
-    assert failed <= {f"check_sample_weight_equivalence_on_{kind}_data" for kind in KINDS}
-    assert len(found) > 50
-    # What needs pandas or scikit-learn's array API switch is not looked at unless they are there;
-    # all else is.
-    unseen = {each["check_name"] for each in found if each["status"] == "skipped"}
-    assert unseen <= {
-        "check_array_api_input",
-        "check_classifier_data_not_an_array",
-        "check_regressor_data_not_an_array",
-        "check_sample_weights_pandas_series",
-    }
 
 
 # Agreement as the noise vanishes

@@ -30,11 +30,9 @@ def people(n=20_000, d=3, classes=2, seed=0):
 @pytest.mark.parametrize(
     "estimator",
     [
-        PrivateLogisticRegression(),
         PrivateLogisticRegression(mechanism="gibbs", delta=1e-5),
         PrivateLogisticRegression(mechanism="objective", ridge=1.0, solver="lbfgs"),
         PrivateLogisticRegression(mechanism="objective", ridge=1.0, delta=1e-5),
-        PrivateLinearSVC(),
         PrivateRidge(solver=Ridge(), delta=1e-5),
     ],
     ids=lambda each: f"{type(each).__name__}-{each.mechanism}-{each.delta:g}-{each.solver}",

@@ -15,6 +15,7 @@ from protocols import (
     AcceleratedPhasedERM,
     Baseline,
     CarryVectorSum,
+    DeletionStability,
     Hinge,
     L2Ball,
     LinearTimePhasedSGD,
@@ -31,6 +32,7 @@ from protocols import (
     UserLevelOneShot,
     VectorSum,
 )
+from protocols.central.friendly import FriendlyMean
 from protocols.optimisation.centring import Centring, Spread
 from protocols.problems.per_person import MeanGradient, MeasuredGradient
 from protocols.problems.problem import Gradient
@@ -555,3 +557,21 @@ def test_unbounded_domains_and_gradients_are_refused_by_name(kind):
     unbounded = Problem(Logistic(), L2Ball(3, 1.0), ridge=0.1, records=25, norm_bound=math.inf)
     with pytest.raises(ParameterError, match="norm_bound = inf"):
         kind.calibrated(n=2000, problem=unbounded, privacy=PRIVACY)
+
+
+def test_thresholds_are_public_numbers_and_nothing_that_data_would_decide():
+    """No word, function or array of values stands for a radius, a spread or a count."""
+    given = {"n": 2000, "problem": PROBLEM, "privacy": PRIVACY, "rounds": 10}
+    strong = Problem(MeanEstimation(), L2Ball(2, 1.0), ridge=0.5, records=5)
+    few = {"n": 8, "problem": strong, "privacy": Privacy(8.0, 0.5)}
+    for bad in ("auto", "data", np.ones(5), lambda rows: 1.0, math.nan, -1.0):
+        for name in ("declared_spread", "norm_bound", "records"):
+            with pytest.raises(ParameterError, match=f"{name} = "):
+                dataclasses.replace(PROBLEM, **{name: bad})
+        for name in ("deviations", "floor"):
+            with pytest.raises(ParameterError, match=f"{name} = "):
+                UserLevelGD.calibrated(**given, center="carried", **{name: bad})
+        with pytest.raises(ParameterError, match="radius = "):
+            FriendlyMean(100, bad, 2)
+        with pytest.raises(ParameterError, match="width = "):
+            DeletionStability.calibrated(**few, width=bad)

@@ -64,9 +64,18 @@ def test_nothing_comes_of_faults_but_time(case, seeds):
     assert kinds <= set(report.faults)
 
 
-@pytest.mark.parametrize("case", ["descent", "moved messages", "users that remember"])
-def test_nothing_comes_of_faults_where_roles_are_together_but_time(case):
-    report = failures(case, range(60), placement="together")
+@pytest.mark.parametrize(
+    ("case", "how"),
+    [
+        ("descent", {}),
+        ("one bit", {"fidelity": "literal"}),  # numbers of ones cross between shards
+        ("one bit", {"fidelity": "aggregate"}),  # all sums go to the first
+        ("moved messages", {}),
+        ("users that remember", {}),
+    ],
+)
+def test_nothing_comes_of_faults_where_roles_are_together_but_time(case, how):
+    report = failures(case, range(40), placement="together", **how)
     assert report.passed, report.failures[0]
     assert {"duplicate", "lose", "kill", "isolate", "driver", "resumed"} <= set(report.faults)
 
@@ -85,10 +94,22 @@ class Hasty(Station):
         super().renew(last, over)
 
 
-def test_a_station_that_draws_anew_is_found(monkeypatch):
-    monkeypatch.setattr(runtime, "Station", Hasty)
-    report = failures("descent", range(200), placement="together")
-    assert not report.passed
+class Stale(Station):
+    """After a loss it goes on with what its shuffler held."""
+
+    def renew(self, last, over):
+        held = getattr(self, "_shuffler", None)
+        super().renew(last, over)
+        self._shuffler = held or self._shuffler
+
+
+@pytest.mark.parametrize(
+    ("station", "case", "how"),
+    [(Hasty, "descent", {}), (Stale, "one bit", {"fidelity": "literal"})],
+)
+def test_a_station_that_is_put_back_wrongly_is_found(station, case, how, monkeypatch):
+    monkeypatch.setattr(runtime, "Station", station)
+    assert not failures(case, range(200), placement="together", **how).passed
 
 
 @pytest.mark.full

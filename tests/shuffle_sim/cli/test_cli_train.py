@@ -454,6 +454,39 @@ def test_compare_tells_all_methods_with_their_spread_on_the_same_splits(printed)
     )
 
 
+WINE = ("--table", "wine", "--classes", "class_0,class_1,class_2", "--epsilon", "4", "--seed", "1")
+
+
+@pytest.mark.full
+def test_three_classes_are_trained_saved_and_used(printed, tmp_path):
+    found = printed(*WINE, "--rounds", "8", "--model-out", "m.json")
+    assert found["labels"] == "one of 3 classes: class_0 class_1 class_2"
+    assert np.shape(found["model"]["weights"]) == (3, 13)
+    assert found["simulator_view"]["scores"]["accuracy"] > 0.6
+    assert found["privacy"]["epsilon"] <= 4
+    model, table = load_model(tmp_path / "m.json"), bundled("wine")
+    assert model.classes == (("class_0",), ("class_1",), ("class_2",))
+    assert np.mean(model.predict(table.rows) == table.target) > 0.6
+    assert model.probabilities(table.rows).sum(axis=1) == pytest.approx(1)
+
+
+@pytest.mark.full
+def test_three_classes_are_compared_by_tuned_steps(printed):
+    found = printed(*WINE, "--rounds", "3", "--compare", "--repeats", "1")
+    rows = {row["method"]: row for row in found["methods"]}
+    for name in ("central", "local", "not private"):
+        assert rows[name]["optimiser"] == "shuffle-gd"
+        assert rows[name]["excess_bound"] == "infinity"  # nothing is proven of tuned steps
+    assert "tuned steps" in found["rule"]
+    assert {"shuffle-gd", "shuffle-sgd", "shuffle-acsa", "gibbs"} <= set(rows)
+    assert "objective-perturbation" in found["refused"]
+    scores = {
+        row["method"]: view["scores"]["accuracy"]["mean"]
+        for row, view in zip(found["methods"], found["simulator_view"]["methods"], strict=True)
+    }
+    assert scores["not private"] > 0.85 > scores["local"]
+
+
 def t_statistic(worse: list[float], better: list[float]) -> float:
     gaps = np.subtract(worse, better)
     return float(gaps.mean() / (gaps.std(ddof=1) / math.sqrt(len(gaps))))

@@ -15,7 +15,7 @@ from pyarrow import parquet
 from protocols import VectorSum
 from shuffle_sim import ParameterError, run
 from shuffle_sim.data import files
-from shuffle_sim.data.population import NpyFiles, ParquetFiles
+from shuffle_sim.data.file_population import NpyFiles, ParquetFiles
 from shuffle_sim.data.tables import read
 from shuffle_sim.errors import DataError
 from shuffle_sim.execution.checkpoint import FILE

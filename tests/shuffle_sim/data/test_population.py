@@ -7,7 +7,8 @@ import pytest
 
 from protocols import ScalarSum, VectorSum
 from shuffle_sim import ParameterError, run
-from shuffle_sim.data.population import Generated, InMemory, NpyFiles, ParquetFiles
+from shuffle_sim.data.file_population import NpyFiles, ParquetFiles
+from shuffle_sim.data.population import Generated, InMemory
 
 
 def rows_of(rng: np.random.Generator, count: int) -> np.ndarray:

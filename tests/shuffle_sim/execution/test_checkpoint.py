@@ -22,7 +22,8 @@ from rounds import PROTOCOLS, ROUNDS, Remembers, interactive, outcome, records, 
 
 from protocols import ShuffleSGD
 from shuffle_sim import ParameterError, run
-from shuffle_sim.data.population import Generated, InMemory, NpyFiles
+from shuffle_sim.data.file_population import NpyFiles
+from shuffle_sim.data.population import Generated, InMemory
 from shuffle_sim.errors import CheckpointError, RoundAbortedError
 from shuffle_sim.execution.checkpoint import FILE, Checkpoint
 from shuffle_sim.execution.engine import _identity

@@ -7,7 +7,7 @@ import pytest
 
 from protocols import CentralSum, VectorSum
 from shuffle_sim import ParameterError, Privacy, run
-from shuffle_sim.data.population import NpyFiles
+from shuffle_sim.data.file_population import NpyFiles
 from shuffle_sim.errors import DataChangedError
 from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.execution.runtime import HostLostError

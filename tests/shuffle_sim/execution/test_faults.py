@@ -20,7 +20,8 @@ from actors.runtime import _LOST, RayRuntime, ray
 from protocols import VectorSum
 from shuffle_sim import run
 from shuffle_sim.data.cohort import Cohort
-from shuffle_sim.data.population import InMemory, NpyFiles
+from shuffle_sim.data.file_population import NpyFiles
+from shuffle_sim.data.population import InMemory
 from shuffle_sim.errors import DataError, RoundAbortedError
 from shuffle_sim.execution.checkpoint import FILE
 from shuffle_sim.execution.inprocess import InProcessRuntime

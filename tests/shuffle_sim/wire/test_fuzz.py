@@ -321,7 +321,7 @@ def test_a_lax_shuffler_is_caught(lax, monkeypatch):
             np.zeros((frame.reports, D), np.int64), LABEL
         ),
     }
-    monkeypatch.setattr(f"shuffle_sim.roles.shuffler.{lax}", nothing[lax])
+    monkeypatch.setattr(f"shuffle_sim.roles.inbox.{lax}", nothing[lax])
     rng, world = random.Random(3), WORLDS["literal"]
     batch = b"".join(prefixed(mutant(world.frames, rng)[4:]) for _ in range(900))
     with pytest.raises(AssertionError):

@@ -1,0 +1,88 @@
+"""Every public estimator, found by name: scikit-learn's checks, pickles, pipelines, grid search."""
+
+import inspect
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import check_estimator
+
+import protocols
+
+KINDS = ("dense", "sparse")
+EVERY = [
+    each
+    for each in (getattr(protocols, name) for name in protocols.__all__)
+    if inspect.isclass(each) and issubclass(each, BaseEstimator)
+]
+UNSEEN = {  # without pandas or scikit-learn's array API switch
+    "check_array_api_input",
+    "check_classifier_data_not_an_array",
+    "check_regressor_data_not_an_array",
+    "check_sample_weights_pandas_series",
+}
+
+
+def halved(rows):
+    """A public scaling."""
+    return rows / 2
+
+
+def table(kind, n=500):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-0.6, 0.6, (n, 2))
+    y = x @ [0.8, -0.5]
+    return x, (y > 0 if is_classifier(kind()) else y)
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    """The checks' rows ignore the default bounds; few users make some guarantees weak."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def test_there_are_the_estimators_of_every_family():
+    names = {each.__name__ for each in EVERY}
+    assert {"ShuffleRegressor", "PrivateRidge", "HeavyTailedClassifier"} <= names
+    assert len(names) >= 8
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", EVERY)
+def test_scikit_learn_s_own_checks_pass_but_for_weights_that_repeat_rows(kind):
+    found = check_estimator(kind(), on_fail=None, on_skip=None)
+    failed = {each["check_name"] for each in found if each["status"] not in ("passed", "skipped")}
+    # How many users there are is public: a weight of 2 is not a user more, 0 not one less.
+    weighted = "sample_weight" in inspect.signature(kind.fit).parameters
+    repeats = {f"check_sample_weight_equivalence_on_{each}_data" for each in KINDS}
+    assert failed <= (repeats if weighted else set())
+    assert len(found) > 40
+    assert {each["check_name"] for each in found if each["status"] == "skipped"} <= UNSEEN
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_clones_and_pickles_predict_the_same(kind):
+    x, y = table(kind)
+    fitted = clone(kind(random_state=1)).fit(x, y)
+    again = pickle.loads(pickle.dumps(fitted))
+    assert np.array_equal(again.predict(x), fitted.predict(x))
+    assert again.privacy_ == fitted.privacy_
+    assert clone(fitted).get_params() == fitted.get_params()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", EVERY)
+def test_pipelines_and_grid_search_take_it(kind):
+    x, y = table(kind, 300)
+    line = make_pipeline(FunctionTransformer(halved), kind(random_state=1))
+    name = line.steps[1][0]
+    searched = GridSearchCV(line, {f"{name}__fit_intercept": [True, False]}, cv=2).fit(x, y)
+    assert len(searched.cv_results_["params"]) == 2
+    assert searched.predict(x).shape == y.shape
