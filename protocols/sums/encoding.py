@@ -93,9 +93,9 @@ def check_domain(lower: float, width: float, norm_bound: float | None) -> None:
     real("lower", lower, -MAGNITUDES[1], MAGNITUDES[1], closed=(True, True))
     if norm_bound is not None:
         real("norm_bound", norm_bound, *MAGNITUDES, closed=(True, True))
-        slack = 1e-9 * width
-        if norm_bound > min(-lower, lower + width) + slack:
-            allowed = f"a ball in the range from {lower:g} to {lower + width:g}"
+        room = min(-lower, lower + width)
+        if norm_bound > room + 1e-9 * width:
+            allowed = f"at most {room:g}, inside the range: the ball whose event is charged"
             raise ParameterError("norm_bound", norm_bound, allowed)
 
 
