@@ -68,8 +68,7 @@ Address = Annotated[
 Workers = Annotated[
     str,
     typer.Option(
-        help="Number of user shards. On Ray each is an actor; in process, with roles together, a "
-        "thread. auto: measured before the run."
+        help="Number of user shards. On Ray each is an actor. auto: measured before the run."
     ),
 ]
 Placement = Annotated[

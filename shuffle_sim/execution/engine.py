@@ -83,10 +83,10 @@ def run(
         algorithm: what to run.
         data: the users' rows.
         runtime: "inprocess", "ray", another registered name, or a runtime.
-        workers: user shards (on Ray: actors; in process, with roles together: threads, unless there
-            is an adversary). "auto": a rehearsal of the first blocks says how long
-            the run will take, and how many workers and which placement are fastest; `on_plan` is
-            told. Not with a checkpoint, which holds the number of shuffler shards.
+        workers: user shards (on Ray: actors; in process, with roles together and large rounds of
+            sums: threads, unless there is an adversary). "auto": a rehearsal of the first blocks
+            says how long the run will take, and how many workers and which placement are fastest;
+            `on_plan` is told. Not with a checkpoint, which holds the number of shuffler shards.
         fidelity: "literal" (every message is sent and permuted), "counts" or "aggregate" (the same
             law, faster); by default literal up to 10^8 messages a round, then aggregate. The result
             says which.

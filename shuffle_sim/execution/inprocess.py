@@ -1,11 +1,11 @@
 """All roles in this process; stations, if there are several, each in a thread of its own.
 
 The same bytes pass between roles as anywhere. Kernels and numpy let go of Python's lock while they
-work, so stations in threads use as many cores, share the rows, and copy nothing between them.
+work, so stations in threads use several cores, share the rows, and copy nothing between them. Where
+blocks are small, or messages are copied, they would wait for the lock (docs/scaling.md).
 """
 
 import ctypes
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -15,37 +15,32 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
-from shuffle_sim.execution.runtime import Overhead, Runtime
-from shuffle_sim.roles import Deployment, Station
+from shuffle_sim.execution.runtime import Runtime
+from shuffle_sim.roles import Station
 
 _END_TIMEOUT = 5.0  # seconds for a thread to see that it is over
-_LEAST_BLOCK = 4096  # users; smaller ones keep Python's lock for most of their time
+LEAST_BLOCK = 65_536
+"""Users of a block from which on stations have threads."""
 
 
 class InProcessRuntime(Runtime):
     """Hosts the roles in this process.
 
-    Where roles are together, and more than one station is asked for, each has a thread. With an
-    adversary it has none: corrupted users of one process may share what they remember.
+    Several stations have a thread each where blocks are large and messages are not simulated. With
+    an adversary they have none: corrupted users of one process may share what they remember.
     """
 
     name = "inprocess"
-    overhead = Overhead(start=0.0, worker=0.0, alone=0.0, each_round=0.0005)
 
     _threads: tuple["_Thread", ...] = ()
-
-    def cores(self, deployment: Deployment) -> int:
-        """Those that this process may use; one where threads are refused or would not pay."""
-        plain = deployment.security == "none" and deployment.adversary is None
-        large = deployment.block_size >= _LEAST_BLOCK
-        return len(os.sched_getaffinity(0)) if plain and large else 1
 
     def host(self, role: type, *arguments: Any) -> Any:
         """The role itself, or the thread that it lives in."""
         if role is not Station:
             return role(*arguments)
         deployment, population, *others = arguments
-        if deployment.shuffler_shards == 1 or deployment.adversary is not None:
+        small = deployment.block_size < LEAST_BLOCK or deployment.fidelity == "literal"
+        if small or deployment.shuffler_shards == 1 or deployment.adversary is not None:
             return role(*arguments)
         # A copy, but not of the rows: populations keep what they read last.
         thread = _Thread(role, deployment, copy(population), *others)

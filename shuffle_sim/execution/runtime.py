@@ -24,7 +24,7 @@ from shuffle_sim.roles import (
 )
 from shuffle_sim.wire.messages import Tally
 
-_CHUNKS_TOGETHER = 4  # frames of a view that are asked for together
+_CHUNKS_TOGETHER = 2  # frames of a view that are asked for together
 ATTEMPTS = 6
 """How often a round is begun before it is aborted, if every time a role is lost."""
 ROUND_TIMEOUT = 600.0

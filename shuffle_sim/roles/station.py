@@ -24,7 +24,6 @@ from shuffle_sim.wire.messages import Tally
 
 Watch = Callable[[str, tuple[Any, ...], Any], None]
 """Is told a method of a role, its arguments, and what it gave."""
-_CHUNKS_TOGETHER = 4  # frames of a view that are read at a time
 
 
 class Station:
@@ -116,10 +115,10 @@ class Station:
         for batch in batches:
             self._shuffler.accept(broadcast, map(bytes, split_frames(batch)))
         released = self._shuffler.release(broadcast, [shuffled for _, shuffled in records])
-        seen, chunks = reader(self._deployment, broadcast), len(released.chunks)
-        for start in range(0, chunks, _CHUNKS_TOGETHER):
-            stop = min(start + _CHUNKS_TOGETHER, chunks)
-            view, record = self._done(self._shuffler, "view", broadcast, start, stop)
+        seen = reader(self._deployment, broadcast)
+        # One at a time: fresh pages for several would cost as much as reading them.
+        for index in range(len(released.chunks)):
+            view, record = self._done(self._shuffler, "view", broadcast, index, index + 1)
             with using(self._deployment.kernel):
                 self._done(seen, "receive", view)
             released += record

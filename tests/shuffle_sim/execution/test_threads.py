@@ -11,6 +11,7 @@ from rounds import outcome
 from protocols import ScalarSum
 from shuffle_sim import ParameterError, run
 from shuffle_sim.data.population import Generated, Population
+from shuffle_sim.execution import inprocess
 from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.protocol.adversary import Dropout
 
@@ -18,6 +19,12 @@ USERS = 400
 PROTOCOL = ScalarSum(n=USERS, g=4, b=10, p=0.5)
 DATA = np.linspace(0, 1, USERS)
 TWO = {"workers": 2, "placement": "together", "seed": 3, "block_size": 16}
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Threads for blocks of any size."""
+    monkeypatch.setattr(inprocess, "LEAST_BLOCK", 1)
 
 
 class Asked(Population):
@@ -48,7 +55,7 @@ def test_each_station_has_a_thread_and_a_population_of_its_own():
     assert two.value == one.value
 
 
-@pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])
+@pytest.mark.parametrize("fidelity", ["counts", "aggregate"])
 def test_a_station_begins_before_the_other_has_ended(fidelity):
     """Both wait for each other; one after the other they would wait for ever."""
     barrier = threading.Barrier(2, timeout=20)
@@ -113,16 +120,15 @@ def test_ctrl_c_ends_threads_at_work():
     assert stations() == []
 
 
-def test_corrupted_users_and_protected_roles_have_no_threads():
+def test_corrupted_users_messages_and_small_blocks_have_no_threads(monkeypatch):
     class Here(InProcessRuntime):
         def close(self):
             assert self._threads == ()
 
-    run(PROTOCOL, DATA, runtime=Here(), adversary=Dropout(0.1), **TWO)
-    plain = {"fidelity": "aggregate", "seed": 1}
+    run(PROTOCOL, DATA, runtime=Here(), fidelity="counts", adversary=Dropout(0.1), **TWO)
+    run(PROTOCOL, DATA, runtime=Here(), fidelity="literal", **TWO)
     with pytest.raises(AssertionError):
-        run(PROTOCOL, DATA, runtime=Here(), **TWO)
-    plans = []
-    for more in ({}, {"block_size": 4096, "adversary": Dropout(0.1)}):  # 25 users a block, then all
-        run(PROTOCOL, DATA, workers="auto", on_plan=plans.append, **plain | more)
-    assert [plan.cores for plan in plans] == [1, 1]
+        run(PROTOCOL, DATA, runtime=Here(), fidelity="counts", **TWO)
+    monkeypatch.setattr(inprocess, "LEAST_BLOCK", 65_536)
+    run(PROTOCOL, DATA, runtime=Here(), fidelity="counts", **TWO)
+    assert run(PROTOCOL, DATA, workers="auto").workers == 1
