@@ -12,11 +12,12 @@ from protocols.sums.encoding import (
     SumRandomizer,
     admitted,
     check_ball,
+    check_domain,
     opposite_ends,
     round_at_random,
 )
 from shuffle_sim.arrays import Floats, Scaled, Values, dense
-from shuffle_sim.errors import integer, positive, real
+from shuffle_sim.errors import integer, real
 from shuffle_sim.privacy.events import BinomialSumEvent
 from shuffle_sim.privacy.grid_noise import BinomialShiftEvent
 from shuffle_sim.sampling.bits import add_half_binomial
@@ -68,10 +69,7 @@ class BinomialRandomizer(SumRandomizer):
         integer("g", self.g)
         integer("b", self.b)
         real("p", self.p, 0.0, 0.5)
-        positive("width", self.width)
-        real("lower", self.lower, -math.inf, math.inf)
-        if self.norm_bound is not None:
-            positive("norm_bound", self.norm_bound)
+        check_domain(self.lower, self.width, self.norm_bound)
         integer("g + b", self.g + self.b, high=2**53)
 
     @cached_property

@@ -12,10 +12,16 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.sums.encoding import SumRandomizer, admitted, check_ball, opposite_ends
+from protocols.sums.encoding import (
+    SumRandomizer,
+    admitted,
+    check_ball,
+    check_domain,
+    opposite_ends,
+)
 from protocols.sums.rotation import padded, rotated, unrotated
 from shuffle_sim.arrays import Floats, Scaled, Values, dense
-from shuffle_sim.errors import ParameterError, integer, positive, real
+from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy.bounds import carry
 from shuffle_sim.privacy.carry_planner import top
 from shuffle_sim.privacy.events import CarrySumEvent
@@ -67,11 +73,8 @@ class CarryRandomizer(SumRandomizer):
 
     def __post_init__(self) -> None:
         """Check every range."""
-        positive("width", self.width)
-        real("lower", self.lower, -math.inf, math.inf)
-        if self.norm_bound is not None:
-            positive("norm_bound", self.norm_bound)
-        elif self.span != 1 or self.rotation is not None:
+        check_domain(self.lower, self.width, self.norm_bound)
+        if self.norm_bound is None and (self.span != 1 or self.rotation is not None):
             raise ParameterError("span, rotation", (self.span, self.rotation), "of vectors only")
         if self.rotation is not None:
             integer("rotation", self.rotation, 0, 2**63 - 1)

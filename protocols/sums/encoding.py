@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats, Scaled, Values, dense
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import ParameterError, real
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.sampling.kernels import ball_factors
@@ -79,6 +79,24 @@ def admitted(
     # A norm above the bound by less than rounding shows is not worth a report; the accountant's
     # margin covers it.
     return inside, int((norms > norm_bound * (1 + 1e-12)).sum())
+
+
+def check_domain(lower: float, width: float, norm_bound: float | None) -> None:
+    """Refuse a range or ball that floats do not hold, and a ball outside the range.
+
+    Kernels do not clip coordinates of a ball again: what a broadcast says of it must hold.
+
+    Raises:
+        ParameterError: naming what is out of range.
+    """
+    real("width", width, MAGNITUDES[0], 2 * MAGNITUDES[1], closed=(True, True))
+    real("lower", lower, -MAGNITUDES[1], MAGNITUDES[1], closed=(True, True))
+    if norm_bound is not None:
+        real("norm_bound", norm_bound, *MAGNITUDES, closed=(True, True))
+        room = min(-lower, lower + width)
+        if norm_bound > room + 1e-9 * width:
+            allowed = f"at most {room:g}, inside the range: the ball whose event is charged"
+            raise ParameterError("norm_bound", norm_bound, allowed)
 
 
 def check_ball(labels: int, lower: float, width: float, norm_bound: float | None) -> None:

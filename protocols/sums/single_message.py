@@ -9,10 +9,16 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from protocols.sums.encoding import MAGNITUDES, SumRandomizer, admitted, round_at_random
+from protocols.sums.encoding import (
+    MAGNITUDES,
+    SumRandomizer,
+    admitted,
+    check_domain,
+    round_at_random,
+)
 from protocols.sums.one_round import OneRoundSum, Setting
 from shuffle_sim.arrays import Floats, Values, dense
-from shuffle_sim.errors import ParameterError, integer, positive, real
+from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.bounds import blanket
 from shuffle_sim.privacy.events import BlanketEvent
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
@@ -40,7 +46,7 @@ class SingleMessageRandomizer(SumRandomizer):
         """Check every range."""
         integer("steps", self.steps, 1, _MAX_STEPS)
         real("gamma", self.gamma, 0.0, 1.0, closed=(False, False))
-        positive("width", self.width)
+        check_domain(0.0, self.width, None)
 
     @cached_property
     def alphabet(self) -> Alphabet:

@@ -20,11 +20,12 @@ from protocols.sums.encoding import (
     SumRandomizer,
     admitted,
     check_ball,
+    check_domain,
     opposite_ends,
     round_at_random,
 )
 from shuffle_sim.arrays import Floats, Values, dense
-from shuffle_sim.errors import ParameterError, integer, positive, real
+from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy.bounds import laplace
 from shuffle_sim.privacy.events import MIN_HONEST_SPLIT_MIX, SplitMixEvent
 from shuffle_sim.sampling import exact
@@ -77,10 +78,7 @@ class SplitMixRandomizer(SumRandomizer):
         integer("steps", self.steps, 1, 2**48)
         integer("modulus", self.modulus, self.steps + 1, 2**52)
         integer("messages", self.messages, 3, 2**10)
-        positive("width", self.width)
-        real("lower", self.lower, -math.inf, math.inf)
-        if self.norm_bound is not None:
-            positive("norm_bound", self.norm_bound)
+        check_domain(self.lower, self.width, self.norm_bound)
         if self.planned * self.messages * self.modulus >= 2**63:
             allowed = (
                 f"at most {2**63 // (self.planned * self.messages)}: sums over {self.planned} "

@@ -7,8 +7,8 @@ bounds epsilon from below by canaries: theorem >= exact >= empirical must hold.
 """
 
 import typing
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,13 +19,14 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.bench import LAW, Bench
 from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.empirical import best_threshold, empirical_run
+from shuffle_sim.auditing.planned import MOST, others
 from shuffle_sim.auditing.scores import summed
 from shuffle_sim.errors import FrameError, ParameterError, integer
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.privacy.theorems import theorem_of
-from shuffle_sim.protocol.base import Protocol
+from shuffle_sim.protocol.base import Protocol, RoundSpec
 from shuffle_sim.protocol.binding import UNCHECKED, checked_event
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.protocol.task import walked
@@ -34,6 +35,7 @@ from shuffle_sim.sampling.randomness import entropy_of
 
 FALSE_ALARM = 1e-6
 """Of a whole audit, at most."""
+_CHECKS = 32  # that share it: 12 of the first round, 5 of each other randomizer
 _HONEST = 60  # users in the comparison of the event's law with the randomizer's
 _DELTAS = (1e-2, 1e-4)  # of it: where Fourier transforms keep their digits
 
@@ -109,12 +111,15 @@ def audit(
     shard: type[UserShard] = UserShard,
     shuffler: type[Shuffler] = Shuffler,
 ) -> AuditReport:
-    """Audit a protocol: its first round's randomizer, users' shard and shuffler, and its whole run.
+    """Audit a protocol: its randomizers, users' shard and shuffler, and its whole run.
+
+    All is looked at on the first round's randomizer. Of those that only later rounds have, up to
+    four are drawn from and judged; the report says if there are more.
 
     The false-alarm rate is at most 1e-6 for the whole audit.
 
     Args:
-        protocol: whose first round is audited; the empirical bound is of all its rounds.
+        protocol: whose planned randomizers are audited; the empirical bound is of all its rounds.
         repeats: samples of the tally's law; at least 1,000.
         seed: to reproduce the audit.
         shard: the implementation of the users.
@@ -129,13 +134,19 @@ def audit(
     if spec is None:
         raise ParameterError("protocol", type(protocol).__name__, "one with a round")
     delta, event, entropy = protocol.delta, spec.event, entropy_of(seed)
-    bench = Bench(protocol, spec, entropy, repeats, FALSE_ALARM / 16, shard, shuffler)
+    alarm = FALSE_ALARM / _CHECKS
+    bench = Bench(protocol, spec, entropy, repeats, alarm, shard, shuffler)
     checks = [
-        _bound(protocol, spec.event, spec),
+        _bound(protocol, spec),
         *(_held(name, check) for name, check in bench.checks()),
     ]
+
+    def later(spec: RoundSpec) -> Bench:
+        return Bench(protocol, spec, entropy, repeats, alarm, shard, shuffler)
+
+    checks += _later(protocol, spec, later)
     if not bench.known:
-        return _without_law(protocol, event, repeats, checks, bench.users)
+        return _without_law(protocol, spec, repeats, checks, bench.users)
     checks.append(
         _held("the event's own law is the randomizer's", partial(_event_law, bench, event))
     )
@@ -194,10 +205,9 @@ def empirical_epsilon(
 
 
 def _without_law(
-    protocol: Protocol[Any], event: PrivacyEvent, repeats: int, checks: list[Check], users: int
+    protocol: Protocol[Any], spec: RoundSpec, repeats: int, checks: list[Check], users: int
 ) -> AuditReport:
     """What can be said of a protocol whose law cannot be enumerated, and what cannot."""
-    missing = f"its randomizer has not {', '.join(LAW)}: its law is not known"
     unchecked = (
         "data outside the domain are brought into it",
         "each user's report has its exact law",
@@ -206,8 +216,8 @@ def _without_law(
         "the event's own law is the randomizer's",
         "theorem >= exact >= empirical lower bound",
     )
-    every = (*checks, *(Check(name, None, missing) for name in unchecked))
-    exact, nan = theorem_of(type(event)).exact(event, protocol.delta), float("nan")
+    every = (*checks, *(Check(name, None, _missing(spec)) for name in unchecked))
+    exact, nan = theorem_of(type(spec.event)).exact(spec.event, protocol.delta), float("nan")
     known = nan if exact is None else exact
     return AuditReport(_theorem(protocol), known, nan, protocol.delta, repeats, every, users)
 
@@ -222,9 +232,37 @@ def _theorem(protocol: Protocol[Any]) -> float:
     return ledger.guarantee(protocol.delta, settled=False).epsilon
 
 
-def _bound(protocol: Protocol[Any], event: PrivacyEvent, spec: Any) -> Check:
+def _later(
+    protocol: Protocol[Any], first: RoundSpec, bench: Callable[[RoundSpec], Bench]
+) -> Iterator[Check]:
+    """Randomizers that only later rounds have."""
+    rounds, left = others(protocol, first)
+    for index, spec in rounds:
+        try:
+            of_round = bench(spec)
+        except Exception as error:  # what is audited may do anything
+            words = f"{type(error).__name__}: {error}"
+            yield Check(f"round {index:,}: its randomizer says its law", False, words)
+            continue
+        event = "the event's own law is the randomizer's"
+        found = [_bound(protocol, spec), *(_held(*each) for each in of_round.brief())]
+        if of_round.known:
+            found.append(_held(event, partial(_event_law, of_round, spec.event)))
+        else:
+            found.append(Check("each user's report has its exact law", None, _missing(spec)))
+        yield from (replace(each, name=f"round {index:,}: {each.name}") for each in found)
+    if left:
+        few = f"{left:,} more randomizers are planned than the {MOST + 1} that are looked at"
+        yield Check("every planned randomizer has its exact law", None, few)
+
+
+def _missing(spec: RoundSpec) -> str:
+    return f"its randomizer has not {', '.join(LAW)}: its law is not known"
+
+
+def _bound(protocol: Protocol[Any], spec: RoundSpec) -> Check:
     """The event is the randomizer's."""
-    name = "the event is the one that the randomizer derives"
+    name, event = "the event is the one that the randomizer derives", spec.event
     try:
         known = checked_event(event, spec.randomizer, spec.cohort, protocol.honest_fraction)
     except ParameterError as error:

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.auditing.conformance import LawError, check_pmf
 from shuffle_sim.auditing.mixing import Mixing
-from shuffle_sim.auditing.scores import LEVELS, JointLaw, judge, scores, summed
+from shuffle_sim.auditing.scores import LEVELS, JointLaw, judge, scored, scores, summed
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory
 from shuffle_sim.execution.engine import run
 from shuffle_sim.protocol.base import Datum, Protocol, RoundSpec
 from shuffle_sim.roles import Deployment, Shuffler, UserShard, count_type
 from shuffle_sim.sampling.kernels import KERNELS
-from shuffle_sim.sampling.randomness import GENERATORS
+from shuffle_sim.sampling.randomness import GENERATORS, Role, stream
 from shuffle_sim.wire.frames import Context, Frame, Kind, parse, split_frames
 from shuffle_sim.wire.messages import Messages
 
@@ -40,6 +40,9 @@ Way = tuple[str, str]
 FIRST: Way = (KERNELS[0], GENERATORS[0])
 Frames = list[list[Frame]]
 """By round and block."""
+_OFTEN = 200_000  # reports on one datum
+_MORE = 8  # times as many samples of the total noise, at most
+_ROUNDED = 4e7  # values that are rounded for them
 _LARGEST = 1 << 20  # cells of the law of a sum over all users
 
 
@@ -178,11 +181,24 @@ class Bench:
             name = f"the tally of the users has its exact law (aggregate, {', '.join(way)})"
             yield name, partial(self.tallies, way)
         yield "the sums over all users have their exact law", self.whole
-        if hasattr(self.randomizer, "total_law"):
-            yield "the noise of all honest users together has its exact law", self.together
+        yield from self._of_many()
         yield "two rounds over the same data draw independent noise", self.rounds
         if self.shuffler is Shuffler and self.shard is UserShard:
             yield "the view holds what users sent, with any number of shards", self.conserved
+
+    def _of_many(self) -> Iterator[tuple[str, Callable[[], None]]]:
+        yield "one user's report, drawn many times at once, has its exact law", self.often
+        if hasattr(self.randomizer, "total_law"):
+            yield "the noise of all honest users together has its exact law", self.together
+
+    def brief(self) -> Iterator[tuple[str, Callable[[], None]]]:
+        """The checks of a randomizer of another round: what is drawn, by every way to draw it."""
+        if self.known:
+            yield "data outside the domain are brought into it", self.domain
+            yield "one report, as it is defined, has its exact law", self.defined
+            yield "each user's report has its exact law (counts)", partial(self.joint, "counts")
+            yield "the sums over all users have their exact law", self.whole
+            yield from self._of_many()
 
     def ways(self) -> list[Way]:
         """How noise may be drawn here: with each kernel that is installed, and each generator."""
@@ -411,13 +427,35 @@ class Bench:
             index = self.randomizer.count_index(seen[:, label], self.users)
             check_pmf(index, np.maximum(law, 1e-300), false_alarm=self.alarm / 8)
 
+    def often(self) -> None:
+        """Reports on one datum that is not rounded: a share of noise alone, in great number.
+
+        A share is 0 mostly where many users make the noise together: few rounds do not show its
+        size.
+        """
+        many = int(min(_OFTEN, _COUNTS / self.labels))
+        rows = self.shaped(np.repeat(self.inside[:1], many, axis=0))
+        for index, generator in enumerate(GENERATORS):
+            users = many if index == 0 else many // 20
+            rng = stream(self.entropy, 1, Role.USERS, 0, generator)
+            seen = self.randomizer.count_index(self.randomizer.counts(rows[:users], rng), 1)
+            self._agree(seen[:, 0], self.pmfs[0][0], self.alarm / len(GENERATORS))
+
     def together(self) -> None:
         """The noise of the round's users, also where only few are looked at one by one."""
         rng = np.random.default_rng([self.entropy, 4])
         rows = self.shaped(np.repeat(self.inside[:1], self.asked, axis=0))
-        seen = np.array([self.randomizer.tally(rows, rng)[0] for _ in range(self.repeats)])
+        rounds = int(np.clip(_ROUNDED / rows.size, self.repeats, _MORE * self.repeats))
+        seen = np.array([self.randomizer.tally(rows, rng)[0] for _ in range(rounds)])
         index, law = self.randomizer.total_law(seen, self.asked)
-        check_pmf(index, law, false_alarm=self.alarm)
+        self._agree(index, law, self.alarm)
+
+    @staticmethod
+    def _agree(index: NDArray[np.int64], law: Floats, alarm: float) -> None:
+        """By outcome, and by two scores: they see a little less noise where outcomes do not."""
+        check_pmf(index, law, false_alarm=alarm / 2)
+        found = scored(index, law)
+        judge(*found, alarm / 2, "score")
 
     def conserved(self) -> None:
         """The view's sums are those of the users, however the shuffler is split."""

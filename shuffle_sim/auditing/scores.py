@@ -236,7 +236,7 @@ class JointLaw:
                         laws.append((pmf[::sign], int(mine.sum())))
                         total += sign * counts[:, mine, label].sum(axis=1)
                         total += (sign < 0) * (len(pmf) - 1) * int(mine.sum())
-        return *_scored(total, summed(laws)), what
+        return *scored(total, summed(laws)), what
 
     def _pairs(
         self, counts: Ints, step: int, labels: list[int]
@@ -252,7 +252,7 @@ class JointLaw:
             for pair in np.unique(kinds, axis=1).T:
                 law = convolved(self.pmfs[pair[0]][label], self.pmfs[pair[1]][label])
                 mine = (kinds == pair[:, None]).all(axis=0)
-                found.append(_scored(both[:, mine].ravel(), law))
+                found.append(scored(both[:, mine].ravel(), law))
         return *_stacked(found), f"users {step} apart, law and score"
 
     def _users(self, counts: Ints, labels: list[int]) -> tuple[Floats, Floats, Floats, str]:
@@ -261,7 +261,7 @@ class JointLaw:
         for kind in np.unique(self.types):
             law = summed([(self.pmfs[kind][label], 1) for label in labels])
             mine = counts[:, self.types == kind][:, :, labels].sum(axis=2)
-            found.append(_scored(mine.ravel(), law))
+            found.append(scored(mine.ravel(), law))
         return *_stacked(found), "labels of one user, law and score"
 
 
@@ -273,7 +273,8 @@ def _pooled(pmf: Floats) -> Ints:
     return np.asarray(np.clip(np.floor(_CELLS * before), 0, _CELLS - 1), np.int64)
 
 
-def _scored(seen: Ints, law: Floats) -> tuple[Floats, Floats, Floats]:
+def scored(seen: Ints, law: Floats) -> tuple[Floats, Floats, Floats]:
+    """Sums of both scores of independent draws, and their means and variances."""
     both, inside = scores(law), _inside(seen, law)
     return (
         np.array([score.of[inside].sum() for score in both]),

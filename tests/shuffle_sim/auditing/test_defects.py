@@ -27,7 +27,10 @@ from protocols.sums.one_round import OneRoundSum
 from protocols.sums.split_mix import SplitMixRandomizer
 from shuffle_sim import Privacy
 from shuffle_sim.arrays import dense
-from shuffle_sim.auditing.audit import audit
+from shuffle_sim.auditing.audit import FALSE_ALARM, audit
+from shuffle_sim.auditing.bench import Bench
+from shuffle_sim.auditing.conformance import LawError
+from shuffle_sim.auditing.planned import others
 from shuffle_sim.protocol.base import Datum
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles import Shuffler, UserShard
@@ -284,11 +287,29 @@ def vector() -> VectorSum:
     return VectorSum(n=N, d=D, g=4, b=12)
 
 
+def caught(protocol: Any, shard: Any = UserShard, shuffler: Any = Shuffler) -> bool:
+    """Whether an audit of 1,000 repeats fails: ended at the first check that does."""
+    spec = protocol.plan(protocol.init())
+    bench = Bench(protocol, spec, 5, 1000, FALSE_ALARM / 32, shard, shuffler)
+    for _, check in bench.checks():
+        try:
+            check()
+        except Exception:  # as the audit does
+            return True
+    return not audit(protocol, repeats=1000, seed=5, shard=shard, shuffler=shuffler).passed
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("kind", RANDOMIZERS)
 def test_every_planted_defect_of_a_randomizer_is_caught(kind):
-    report = audit(with_randomizer(vector(), kind), repeats=1000, seed=5)
+    assert caught(with_randomizer(vector(), kind))
+
+
+@pytest.mark.full
+def test_an_audit_names_what_failed():
+    report = audit(with_randomizer(vector(), HalfP), repeats=1000, seed=5)
     assert not report.passed
+    assert any(check.detail for check in report.checks if check.passed is False)
 
 
 @pytest.mark.full
@@ -348,10 +369,14 @@ def carry() -> Any:
 
 
 @pytest.mark.full
+def test_a_sum_with_carries_passes():
+    assert audit(carry(), repeats=1000, seed=5).passed
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("kind", [NoCoins, OneUniform])
 def test_defects_of_sums_with_carries_are_caught(kind):
-    assert audit(carry(), repeats=1000, seed=5).passed
-    assert not audit(with_randomizer(carry(), kind), repeats=1000, seed=5).passed
+    assert caught(with_randomizer(carry(), kind))
 
 
 class Shares(SplitMixRandomizer):
@@ -384,17 +409,21 @@ class AllAlike(Shares):
         return rng.integers(0, self.modulus, (*shape[:-1], 1))
 
 
+def split() -> Any:
+    return SplitAndMixSum.calibrate(n=60, privacy=FEW, rounding=0.3)
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("kind", [InTheClear, HalfTheRange, AllAlike])
 def test_shares_that_show_the_number_are_caught(kind):
     """Their sums have the right law: the messages themselves are looked at."""
-
-    def split():
-        return SplitAndMixSum.calibrate(n=60, privacy=FEW, rounding=0.3)
-
     report = audit(with_randomizer(split(), kind), repeats=1000, seed=5)
     failed = [check.name for check in report.checks if check.passed is False]
     assert failed == ["all messages of a report but one are uniform, and independent"]
+
+
+@pytest.mark.full
+def test_the_double_of_split_and_mix_passes():
     assert audit(with_randomizer(split(), Shares), repeats=1000, seed=5).passed
 
 
@@ -467,7 +496,7 @@ class OrderOfShards(Shuffler):
     ],
 )
 def test_defects_of_roles_are_caught(implementation):
-    assert not audit(vector(), repeats=1000, seed=5, **implementation).passed
+    assert caught(vector(), **implementation)
 
 
 @pytest.mark.full
@@ -546,3 +575,75 @@ def test_two_hundred_clean_audits_raise_no_alarm():
     for seed in range(200):
         report = audit(CLEAN[seed % len(CLEAN)](), repeats=1000, seed=seed)
         assert report.passed, (seed, [each for each in report.checks if each.passed is False])
+
+
+class Short(SplitMixRandomizer):
+    """Every share of noise is 15 % short."""
+
+    def noise(self, users, shape, rng):
+        law = 0.85 * users / self.planned, -np.expm1(-self.rate)
+        return rng.negative_binomial(*law, shape) - rng.negative_binomial(*law, shape)
+
+
+@pytest.mark.parametrize("method", ["often", "together"])
+def test_a_little_less_noise_in_every_share_is_caught(method):
+    """In one user's report, and in what all users make together."""
+    protocol = split()
+
+    def bench():
+        spec = protocol.plan(protocol.init())
+        assert spec is not None
+        return Bench(protocol, spec, 5, 1000, 3e-8, UserShard, Shuffler)
+
+    getattr(bench(), method)()
+    with_randomizer(protocol, Short)
+    with pytest.raises(LawError):
+        getattr(bench(), method)()
+
+
+class ThenLess(VectorSum):
+    """Asks twice; the second round has another randomizer."""
+
+    second = HalfP
+    claims_sequential = False
+
+    def init(self):
+        return 0, None
+
+    def plan(self, state):
+        if state[0] == 2:
+            return None
+        spec = super().plan(super().init())
+        if not state[0]:
+            return spec
+        one: Any = spec.randomizer
+        other = self.second(*(getattr(one, name) for name in one.__dataclass_fields__))
+        return replace(spec, randomizer=other)
+
+    def update(self, state, estimate):
+        return state[0] + 1, estimate
+
+    vocabulary = property(lambda self: (Datum, BinomialRandomizer, self.second))
+
+
+@pytest.mark.full
+def test_a_randomizer_that_only_later_rounds_have_is_looked_at():
+    report = audit(ThenLess(n=60, d=2, g=4, b=12), repeats=1000, seed=5)
+    failed = [check.name for check in report.checks if check.passed is False]
+    assert failed
+    assert all(name.startswith("round 2: ") for name in failed)
+
+
+def test_where_more_randomizers_are_planned_than_are_looked_at_it_is_said():
+    class Many(ThenLess):
+        def plan(self, state):
+            if state[0] == 9:
+                return None
+            spec = VectorSum.plan(self, VectorSum.init(self))
+            one: Any = spec.randomizer
+            return replace(spec, randomizer=replace(one, p=(1 + state[0]) / 20))
+
+    protocol = Many(n=60, d=2, g=4, b=12)
+    spec = protocol.plan(protocol.init())
+    rounds, left = others(protocol, spec)
+    assert ([index for index, _ in rounds], left) == ([2, 3, 4, 9], 4)

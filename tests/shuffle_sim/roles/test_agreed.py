@@ -1,6 +1,8 @@
 """Users and the shuffler refuse a broadcast outside what the run can ask."""
 
 import pickle
+import tracemalloc
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -60,6 +62,39 @@ def test_a_broadcast_outside_the_run_is_refused_by_users_and_shuffler(spec):
     for role in (users.answer, lambda sent: Shuffler(DEPLOYMENT).shuffle(sent, [])):
         with pytest.raises(FrameError, match="not-agreed"):
             role(broadcast(spec))
+
+
+def changed(**values):
+    """The planned randomizer as bytes could hold it, without its own checks."""
+    made = copy(PROTOCOL.randomizer)
+    for name, value in values.items():
+        object.__setattr__(made, name, value)
+    return replace(planned(), randomizer=made)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"norm_bound": 1e-300},  # its square is 0: a zero row would be 0/0
+        {"lower": -1e9},  # the kernels do not clip again
+        {"norm_bound": 1.5},
+        {"width": 1e-300, "lower": 0.0, "norm_bound": None},
+        {"p": float("nan")},
+        {"labels": 2**40},
+        {"labels": 2**62},
+    ],
+)
+def test_a_domain_that_floats_do_not_hold_is_refused_by_users_and_shuffler(values):
+    sent = broadcast(changed(**values))
+    users = UserShard(DEPLOYMENT, InMemory(np.zeros((50, 2))), range(5))
+    tracemalloc.start()
+    try:
+        for role in (users.answer, lambda sent: Shuffler(DEPLOYMENT).shuffle(sent, [])):
+            with pytest.raises(FrameError, match=r"not-agreed|malformed-broadcast"):
+                role(sent)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_rounds_and_participation_are_agreed():

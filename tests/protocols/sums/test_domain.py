@@ -1,0 +1,43 @@
+"""A range or ball that floats do not hold is no randomizer: a broadcast may ask for it."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from protocols import CarryVectorSum, SingleMessageSum, SplitAndMixSum, VectorSum
+from protocols.sums import encoding
+from shuffle_sim import ParameterError, Privacy
+
+PRIVACY = Privacy(3.0, 1e-4)
+BALL: Any = VectorSum(n=50, d=2, g=3, b=9).randomizer
+CARRY: Any = CarryVectorSum.calibrate(n=3000, d=2, privacy=PRIVACY, noise_ratio=1.2).randomizer
+SPLIT: Any = SplitAndMixSum.calibrate(n=60, privacy=PRIVACY, rounding=0.3).randomizer
+SINGLE: Any = SingleMessageSum.calibrate(n=1000, privacy=PRIVACY).randomizer
+
+
+@pytest.mark.parametrize(
+    ("randomizer", "values", "names"),
+    [
+        *((each, {"norm_bound": 1e-300}, "norm_bound") for each in (BALL, CARRY)),
+        *((each, {"norm_bound": 1.2}, "norm_bound") for each in (BALL, CARRY)),
+        *((each, {"lower": -9.0}, "norm_bound") for each in (BALL, CARRY)),
+        *((each, {"lower": 1e200}, "lower") for each in (BALL, CARRY, SPLIT)),
+        *((each, {"width": 1e-300}, "width") for each in (BALL, CARRY, SPLIT, SINGLE)),
+        *((each, {"width": 1e300}, "width") for each in (BALL, CARRY, SPLIT, SINGLE)),
+    ],
+)
+def test_a_domain_that_floats_do_not_hold_is_refused(randomizer, values, names):
+    with pytest.raises(ParameterError, match=names):
+        replace(randomizer, **values)
+
+
+def test_a_ball_whose_square_is_zero_would_show_which_rows_are_zero(monkeypatch):
+    """Power: without the check, a row of zeros is 0/0 and sends numbers outside [0, g + b]."""
+    monkeypatch.setattr("protocols.sums.binomial.check_domain", lambda *_: None)
+    made = replace(BALL, norm_bound=1e-300, lower=-1e-300, width=2e-300)
+    with np.errstate(all="ignore"):
+        inside, _ = encoding.admitted(np.zeros((3, 2)), 2, made.lower, made.width, made.norm_bound)
+        sent = made.counts(inside, np.random.default_rng(1))
+    assert np.abs(np.asarray(sent, np.int64)).max() > made.g + made.b
