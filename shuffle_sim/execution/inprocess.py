@@ -7,7 +7,7 @@ blocks are small, or messages are copied, they would wait for the lock (docs/sca
 
 import ctypes
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from copy import copy
 from functools import partial
@@ -19,6 +19,7 @@ from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.roles import Station
 
 _END_TIMEOUT = 5.0  # seconds for a thread to see that it is over
+_LOOK = 0.5  # seconds of waiting after which signals are looked for
 LEAST_BLOCK = 65_536
 """Users of a block from which on stations have threads."""
 
@@ -130,5 +131,11 @@ class _Thread(Thread):
 
 
 def _value(handle: Any) -> Any:
-    """What a call has given; a future is waited for."""
-    return handle.result() if isinstance(handle, Future) else handle
+    """What a call has given; a future is waited for, piecewise: a Ctrl-C wakes no wait for a lock
+    if another thread got the signal.
+    """
+    if not isinstance(handle, Future):
+        return handle
+    while not handle.done():
+        wait((handle,), _LOOK)
+    return handle.result()
