@@ -247,17 +247,18 @@ def _rank(made: FirstOrder[Any]) -> tuple[bool, float, int]:
 def _clipped_at_length(trainer: Trainer, n: int, rounds: int | None) -> Method:
     """What federated learning does: person-level descent clipped at L about 0, at a curator.
 
-    It is item-level noise with group privacy, too: the noise is the same (docs: Persons).
+    It is item-level noise with group privacy, too: the noise is the same (docs: Persons). Its steps
+    are those of its bound; with tuned steps it is the row of the central model.
     """
     name = "dp-fedsgd"
     try:
-        made = trainer.protocol(
+        made = trainer.proven().protocol(
             "user-level-gd", n, trust=Trust.CENTRAL, center="fixed", rounds=rounds
         )
     except ParameterError as why:
         return Method(name, "", Trust.CENTRAL, unit=trainer.unit, refused=str(why))
     assert isinstance(made, FirstOrder)
-    return _central(trainer, name, "clipped at L", Baseline(made, Trust.CENTRAL))
+    return _central(trainer, name, "clipped at L, steps of its bound", Baseline(made, Trust.CENTRAL))
 
 
 def _made_by(
