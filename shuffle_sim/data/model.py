@@ -165,7 +165,8 @@ class LinearModel:
         """What `public` gave.
 
         Raises:
-            KeyError, TypeError, ValueError: something is missing, or is not what it should be.
+            LookupError, TypeError, ValueError, ArithmeticError: something is missing, or is not
+                what it should be.
         """
         schema, bounds = Schema.from_public(given["schema"]), given["target_bounds"]
         weights = np.asarray(given["weights"], np.float64)
@@ -173,6 +174,8 @@ class LinearModel:
         classes = given["classes"]
         if classes is not None:
             classes = tuple(tuple(str(label) for label in each) for each in classes)
+            if len(classes) < 2 or not all(classes):
+                raise ValueError("fewer than two classes, or one without a label")
         several = 1 if classes is None or len(classes) == 2 else len(classes)
         shape = (several, len(schema.names)) if several > 1 else (len(schema.names),)
         if weights.shape != shape or intercept.shape != shape[:-1]:
@@ -216,7 +219,7 @@ def load_model(path: str | Path) -> LinearModel:
         raise ParameterError("model", str(path), allowed + "release that wrote it")
     try:
         return LinearModel.from_public(given)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise ParameterError("model", str(path), f"a whole model file ({reason})") from error
 
