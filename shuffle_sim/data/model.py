@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.column_kinds import Number
+from shuffle_sim.data.columns import LARGEST
 from shuffle_sim.data.files import read_whole
 from shuffle_sim.data.schema import Schema
 from shuffle_sim.data.tables import Table, cells_of, gaps
@@ -180,8 +181,8 @@ class LinearModel:
         shape = (several, len(schema.names)) if several > 1 else (len(schema.names),)
         if weights.shape != shape or intercept.shape != shape[:-1]:
             raise ValueError(f"weights of shape {weights.shape} in place of {shape}")
-        if not (np.isfinite(weights).all() and np.isfinite(intercept).all()):
-            raise ValueError("weights that are not finite")
+        if not all((abs(each) <= LARGEST).all() for each in (weights, intercept)):
+            raise ValueError(f"weights that are not finite, or beyond {LARGEST:g}")
         if (classes is None) == (bounds is None):
             raise ValueError("classes or target_bounds, and not both, must be there")
         return cls(
