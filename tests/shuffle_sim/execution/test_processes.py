@@ -92,6 +92,19 @@ def test_a_curator_has_its_rows_there():
     assert there.value.tobytes() == alone.value.tobytes()
 
 
+def test_stations_do_not_share_cores_where_there_are_enough(monkeypatch):
+    class Where(Forked):
+        def exchange(self, broadcast):
+            found.append([os.sched_getaffinity(each.process.pid) for each in self._shards])
+            return super().exchange(broadcast)
+
+    found, mine = [], os.sched_getaffinity(0)
+    run(PROTOCOL, ROWS, runtime=Where(), **HOW, **TOGETHER | {"workers": len(mine)})
+    run(PROTOCOL, ROWS, runtime=Where(), **HOW, **TOGETHER | {"workers": len(mine) + 1})
+    assert sorted(map(sorted, found[0])) == [[each] for each in sorted(mine)]
+    assert found[1] == [mine] * (len(mine) + 1)
+
+
 @pytest.mark.full
 def test_beside_other_threads_processes_are_started_anew():
     """A fork could copy a lock that another thread holds."""
