@@ -95,7 +95,7 @@ class ShuffleLinearModel(LinearModel):
         noise_ratio: of the noise over the central Gaussian's; nearer to 1 takes more bits.
         encoding: of numbers as messages, "carry" or "unary"; None: that of the fewest bits.
         honest_fraction: of the users that are counted on to add their noise, in every round.
-        runtime: "inprocess", "ray", another registered name, or a runtime.
+        runtime: "inprocess", "processes", "ray", another registered name, or a runtime.
         workers: user shards.
         fidelity: "aggregate", "counts" or "literal": one law; None chooses by cost.
         select: values of "radius", "ridge", "rounds" or "eta", such as {"radius": [5, 100]}. A

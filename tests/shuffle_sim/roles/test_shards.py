@@ -358,11 +358,12 @@ def test_power_a_binomial_share_is_caught():
         )
 
 
-def test_ones_are_shared_out_beyond_a_billion_places():
-    rng, sizes = np.random.default_rng(2), np.array([10**9, 3 * 10**9])
-    drawn = np.array([share_out(10**9, sizes, rng)[0] for _ in range(200)])
-    std = np.sqrt(10**9 * 0.25 * 0.75 * 3 / 4)
-    assert abs(drawn.mean() - 0.25e9) < 5 * std / np.sqrt(200)  # false alarm 6e-7
+@pytest.mark.parametrize("many", [10**6, 10**9])
+def test_ones_are_shared_out_below_and_beyond_a_billion_places(many):
+    rng, sizes = np.random.default_rng(2), np.array([many, 3 * many])
+    drawn = np.array([share_out(many, sizes, rng)[0] for _ in range(200)])
+    std = np.sqrt(many * 0.25 * 0.75 * 3 / 4)
+    assert abs(drawn.mean() - many / 4) < 5 * std / np.sqrt(200)  # false alarm 6e-7
     assert 0.7 < drawn.std() / std < 1.3
 
 
@@ -502,6 +503,15 @@ def test_a_shard_does_not_release_while_messages_are_on_their_way():
         hosts[0].release(broadcast, [part[-1] for part in parts])
 
 
+LABELS = PROTOCOL.randomizer.alphabet.labels
+WRAPPED = 2**63 + LABELS, 2**63 - 1, 2**63 - 1, *[8] * (LABELS - 2)
+
+
+def numbered(*sizes):
+    """A chunk with these numbers in front, and no ones."""
+    return b"".join(each.to_bytes(8, "big") for each in sizes) + bytes(8 * LABELS)
+
+
 def test_messages_between_shards_are_taken_once_and_only_if_they_are_such():
     broadcast, hosts, parts = collected(deploy())
     frame = parts[1][0]
@@ -513,10 +523,18 @@ def test_messages_between_shards_are_taken_once_and_only_if_they_are_such():
         ),
         (replace(parse(frame), payload=parse(frame).payload[:-1]).tobytes(), "wrong-length"),
         (frame[:-1], "truncated"),
+        # Numbers of messages that would wrap, so that none seems to miss.
+        (replace(parse(frame), payload=numbered(1 << 62, 0)).tobytes(), "wrong-length"),
+        (replace(parse(frame), payload=numbered(*WRAPPED)).tobytes(), "wrong-length"),
     ):
         with pytest.raises(FrameError) as refused:
             hosts[0].accept(broadcast, [spoilt])
         assert refused.value.reason == reason
+    half = replace(parse(frame), payload=numbered(2**63 + LABELS, 2**61, *[0] * (LABELS - 1)))
+    held = Shuffler(deploy())
+    held.accept(broadcast, [replace(half, index=1 << 16 | at).tobytes() for at in range(2)])
+    with pytest.raises(FrameError, match="more than"):
+        held.accept(broadcast, [replace(half, index=1 << 16 | 2).tobytes()])
     hosts[0].accept(broadcast, [frame])
     with pytest.raises(FrameError, match="shard 1"):
         hosts[0].accept(broadcast, [frame])
