@@ -1,4 +1,4 @@
-"""Mutates what comes from outside: frames, broadcasts, journals and files.
+"""Mutates what comes from outside: frames between all roles, broadcasts, journals and files.
 
     python -m tests.fuzz --mutations 1000000 --seed 1
 
@@ -9,6 +9,7 @@ this is kept in tests/corpus/KIND, whose files are mutated, too, and read by the
 
 import argparse
 import hashlib
+import json
 import os
 import random
 import struct
@@ -16,61 +17,141 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from protocols import VectorSum
+from protocols import CarryVectorSum, SplitAndMixSum, VectorSum
+from protocols.sums.one_round import OneRoundSum
+from shuffle_sim import Privacy
 from shuffle_sim.data.file_population import NpyFiles, ParquetFiles
+from shuffle_sim.data.model import FORMAT, VERSION, load_model
 from shuffle_sim.data.population import InMemory
+from shuffle_sim.data.schema import read_schema
 from shuffle_sim.data.tables import read
-from shuffle_sim.errors import ShuffleSimError
+from shuffle_sim.errors import FrameError, RoundAbortedError, ShuffleSimError
 from shuffle_sim.execution.checkpoint import FILE, Checkpoint, RunIdentity
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.rounds import known_exchange
 from shuffle_sim.protocol.adversary import Coalition
 from shuffle_sim.protocol.task import task_of
 from shuffle_sim.roles import FIDELITIES, Analyzer, Deployment, Shuffler, UserShard
+from shuffle_sim.roles.analyzer import reader
+from shuffle_sim.roles.channel import Directory
 from shuffle_sim.wire.frames import Context, parse, split_frames
+from shuffle_sim.wire.sealing import KeyPair
 
 CORPUS = Path(__file__).parent / "corpus"
 GROWTH = 64 << 20
 SHARES = {
-    "frame": 0.5,
-    "broadcast": 0.25,
-    "journal": 0.1,
-    "npy": 0.06,
-    "npz": 0.05,
+    "frame": 0.36,
+    "broadcast": 0.15,
+    "routed": 0.13,
+    "view": 0.13,
+    "sealed": 0.02,
+    "journal": 0.07,
+    "npy": 0.04,
+    "npz": 0.03,
     "csv": 0.02,
     "parquet": 0.02,
+    "model": 0.02,
+    "schema": 0.01,
 }
+FRAMES = ("frame", "broadcast", "routed", "view", "sealed")
 """Of all mutations: what is read most often is mutated most often."""
 PROTOCOL = VectorSum(n=48, d=3, g=4, b=9)
 TASK = bytes(range(16))
 ROWS = np.random.default_rng(0).normal(size=(48, 3)) / 4
 _SIZE = struct.Struct(">II")
+_ODD: tuple[Any, ...] = (
+    *(None, True, -1, 0, 10**400, 1e308, float("inf"), float("nan"), "", "a", "9", "\0", "number"),
+    *([], [1], [[1], [2, 3]], [[]], {}, {"a": 1}, {"name": []}, ["a", "a"], "1900-13-45"),
+)
 _NUMBERS = (0, 1, 2, 127, 128, 255, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**63, 2**64 - 1)
 
 
-def deployment(fidelity: str) -> Deployment:
+MODEL = {
+    "format": FORMAT,
+    "version": VERSION,
+    "loss": "Logistic",
+    "schema": {
+        "missing": "midpoint",
+        "file": {"decimal": ".", "thousands": "", "delimiter": ","},
+        "columns": {
+            "a": {"type": "number", "bounds": [0, 1.5], "unit": "m"},
+            "b": {"type": "date", "bounds": ["1990-01-01", "2030-01-01"]},
+            "who": {"type": "category", "categories": ["p", "q"], "other": True},
+        },
+        "target": {"name": "ill", "type": "boolean"},
+    },
+    "columns": ["a", "b", "who=p", "who=q", "who=other"],
+    "units": {"a": "m"},
+    "weights": [0.5, 1, -2.0, 0.1, 0],
+    "intercept": 0.25,
+    "classes": [["false"], ["true"]],
+    "target": "ill",
+    "labels": "true against false",
+    "target_bounds": None,
+    "privacy": {"epsilon": 1.0, "delta": 1e-6},
+    "private": True,
+}
+
+
+SCHEMA = """
+missing = "indicator"
+person = "who"
+[file]
+decimal = "."
+delimiter = ","
+[columns.a]
+type = "number"
+bounds = [0, 1.5]
+unit = "m"
+[columns.b]
+type = "date"
+bounds = [1990-01-01, "2030-01-01"]
+"""
+
+
+def deployment(fidelity: str, protocol: Any = PROTOCOL, **more: Any) -> Deployment:
     """One round of a small sum, some of whose users send on their own."""
     return Deployment(
-        protocol=PROTOCOL,
+        protocol=protocol,
         task=TASK,
         entropy=7,
         fidelity=fidelity,
         block_size=16,
         adversary=Coalition(0.3),
-        agreed=task_of(PROTOCOL),
+        agreed=task_of(protocol),
+        **more,
     )
 
 
+def asked(world: Deployment) -> bytes:
+    """The broadcast of its round."""
+    planned = Analyzer(world).plan()
+    assert planned is not None
+    return planned.broadcast
+
+
 WORLDS = {each: deployment(each) for each in FIDELITIES}
-BROADCAST = Analyzer(WORLDS["literal"]).plan()
-assert BROADCAST is not None
-ASKED = BROADCAST.broadcast
+ASKED = asked(WORLDS["literal"])
+SYMBOLS = SplitAndMixSum.calibrate(n=48, privacy=Privacy(3.0, 1e-4), rounding=0.3)
+COLUMNS = CarryVectorSum(n=1000, d=3, g=0.9, b=4, levels=1)
+SPLIT = [
+    *(deployment("literal", each, shuffler_shards=3) for each in (PROTOCOL, SYMBOLS, COLUMNS)),
+    deployment("aggregate", shuffler_shards=3),
+]
+"""Bits, symbols, labels of several columns, and sums: what goes between shards and into a view."""
+SEALED = [
+    deployment("literal", security="transport"),
+    deployment("literal", VectorSum(n=48, d=1, g=2, b=2), security="onion"),
+]
+KEYS = KeyPair(), KeyPair()
+"""Of the users and of the shuffler."""
 
 
 class Known(RunIdentity):
@@ -89,8 +170,60 @@ def seeds() -> dict[str, list[bytes]]:
     for world in WORLDS.values():
         batch, _ = UserShard(world, InMemory(ROWS), world.blocks()).answer(ASKED)
         frames += [bytes(each) for each in split_frames(batch)][:8]
+    routed, views = [], []
+    for world in SPLIT:
+        sent = _answered(world)
+        routed.append(Shuffler(world, 1).collect(asked(world), [sent])[0])
+        whole = replace(world, shuffler_shards=1)
+        view, _ = Shuffler(whole).shuffle(asked(world), [sent])
+        views += [bytes(each) for each in split_frames(view)]
+        if world is SPLIT[0]:
+            shards = [Shuffler(world, shard) for shard in range(3)]
+            views += _view(world, shards, sent)
     with tempfile.TemporaryDirectory() as folder:
-        return {"frame": frames, "broadcast": [ASKED], **_files(Path(folder))}
+        return {
+            "frame": frames,
+            "broadcast": [ASKED],
+            "routed": routed,
+            "view": views,
+            "sealed": [bytes(each) for world in SEALED for each in split_frames(_answered(world))],
+            **_files(Path(folder)),
+        }
+
+
+def _rows(world: Deployment) -> Any:
+    if world.protocol is SYMBOLS:
+        return abs(ROWS[:, 0])
+    protocol: Any = world.protocol
+    return np.resize(ROWS[:, : protocol.d], (protocol.users, protocol.d))
+
+
+def _answered(world: Deployment) -> bytes:
+    """What its users send."""
+    users = UserShard(world, InMemory(_rows(world)), world.blocks())
+    return _keyed(users, 0).answer(asked(world))[0]
+
+
+def _keyed(role: Any, place: int) -> Any:
+    """The role with the same keys every time."""
+    users, shuffler = (each.public for each in KEYS)
+    role._keys = KEYS[place]
+    role.meet(Directory((users,), (shuffler,), (shuffler,)))
+    return role
+
+
+def _view(world: Deployment, shards: list[Shuffler], sent: bytes) -> list[bytes]:
+    """Frames of the view of several shards: sizes differ from label to label."""
+    broadcast = asked(world)
+    parts = [shard.collect(broadcast, [sent]) for shard in shards]
+    for target, shard in enumerate(shards):
+        shard.accept(broadcast, [part[target] for part in parts])
+    kept = [replace(part[-1], dropped=parts[0][-1].dropped) for part in parts]
+    found = []
+    for shard in shards:
+        chunks = len(shard.release(broadcast, kept).chunks)
+        found += [bytes(each) for each in split_frames(shard.view(broadcast, 0, chunks)[0])]
+    return found
 
 
 def _files(folder: Path) -> dict[str, list[bytes]]:
@@ -108,10 +241,12 @@ def _files(folder: Path) -> dict[str, list[bytes]]:
     source = (folder / "run" / FILE).read_bytes()
     with Checkpoint(folder / "known", IDENTITY) as journal:
         journal.charge(CHARGE)
+    (folder / "table.model").write_text(json.dumps(MODEL))
+    (folder / "table.schema").write_text(SCHEMA)
     bodies = [*_bodies((folder / "known" / FILE).read_bytes()), _bodies(source)[2]]
     found = {
         kind: [path.read_bytes() for path in sorted(folder.glob(f"*.{kind}"))]
-        for kind in ("npy", "npz", "csv", "parquet")
+        for kind in ("npy", "npz", "csv", "parquet", "model", "schema")
     }
     return {"journal": [_chained(bodies)], **found}
 
@@ -148,7 +283,9 @@ def mutant(kind: str, known: list[bytes], rng: random.Random) -> bytes:
         if rng.random() < 0.1:
             bodies[at:at] = rng.choices(bodies, k=rng.randrange(3))
         return _chained(bodies)
-    if kind in ("frame", "broadcast") and rng.random() < 0.5 and len(data) > 56:
+    if kind == "model" and rng.random() < 0.7:
+        return _other_values(bytes(data), rng)
+    if kind in FRAMES and rng.random() < 0.5 and len(data) > 56:
         # Inside the payload, with a header that fits it.
         try:
             frame = parse(bytes(data))
@@ -160,9 +297,29 @@ def mutant(kind: str, known: list[bytes], rng: random.Random) -> bytes:
             context = Context.of_broadcast(TASK, rng.choice((0, 0, 0, 1, 2**32 - 1)), payload)
         return replace(frame, payload=payload, context=context).tobytes()
     data = _changed(data, known, rng)
-    if kind in ("frame", "broadcast") and rng.random() < 0.7:
+    if kind in FRAMES and rng.random() < 0.7:
         data[:4] = max(0, len(data) - 4).to_bytes(4, "big")
     return bytes(data)
+
+
+def _other_values(data: bytes, rng: random.Random) -> bytes:
+    """JSON with one value, anywhere, in place of another."""
+    try:
+        whole = json.loads(data)
+    except ValueError:
+        return data
+    places: list[tuple[Any, Any]] = []
+    found = [whole]
+    while found:
+        at = found.pop()
+        keys = at if isinstance(at, dict) else range(len(at)) if isinstance(at, list) else ()
+        places += [(at, key) for key in keys]
+        found += [at[key] for key in keys]
+    at, key = rng.choice(places or [({}, "")])
+    at[key] = rng.choice(_ODD)
+    if isinstance(at, dict) and rng.random() < 0.3:
+        del at[key]
+    return json.dumps(whole).encode()
 
 
 def _chained(bodies: list[bytes]) -> bytes:
@@ -222,6 +379,48 @@ class Readers:
     def broadcast(self, data: bytes) -> None:
         """By users."""
         WORLDS["aggregate"].opened(data)
+
+    def routed(self, data: bytes) -> None:
+        """By a shard of the shuffler, from another; then the round is released if it is whole."""
+        for world in SPLIT:
+            shard, broadcast, protocol = Shuffler(world), asked(world), world.protocol
+            *_, record = shard.collect(broadcast, [])
+            assert isinstance(protocol, OneRoundSum)
+            with suppress(FrameError):
+                shard.accept(broadcast, [data])
+                shares = Counter({0: 48 * protocol.randomizer.report_messages // 3})
+                with suppress(RoundAbortedError):
+                    shard.release(broadcast, [replace(record, accepted=48, shares=shares)])
+
+    def view(self, data: bytes) -> None:
+        """By the analyzer, or a station that reads for it."""
+        for world in SPLIT:
+            with suppress(FrameError):
+                reader(world, asked(world)).receive(data)
+
+    def sealed(self, data: bytes) -> None:
+        """By a shuffler with the keys that were sealed to."""
+        for world in SEALED:
+            *_, record = _keyed(Shuffler(world), 1).collect(asked(world), [data])
+            assert record.accepted + sum(record.dropped.values()) <= 48 + 1
+
+    def model(self, data: bytes) -> None:
+        """As `predict` reads it."""
+        (self._folder / "model.json").write_bytes(data)
+        model = load_model(self._folder / "model.json")
+        table = self._folder / "table.csv"
+        table.write_text("a,b,who\n1,2020-01-01,p\n0.5,1999-12-31,q\n")
+        rows, _ = model.table(table)
+        model.predict(rows)
+        json.dumps(model.public())
+
+    def schema(self, data: bytes) -> None:
+        """And a table by it."""
+        path = self._written(data, "toml")
+        declared = read_schema(path)
+        table = self._folder / "table.csv"
+        table.write_text("a,b,who\n1,2020-01-01,p\n0.5,1999-12-31,q\n")
+        read(table, None, {}, None, declared=declared)
 
     def journal(self, data: bytes) -> None:
         """As a run that is resumed reads it."""

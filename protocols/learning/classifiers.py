@@ -11,9 +11,8 @@ from scipy.sparse import issparse
 from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
-from protocols.learning.linear_model import LinearModel
+from protocols.learning.linear_model import LinearModel, validate_data
 from protocols.learning.weights import weighted
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import validation
 
 from protocols.problems.loss import Loss
 from shuffle_sim.arrays import Floats
@@ -99,9 +99,27 @@ class LinearModel(BaseEstimator, ABC):
 
     def _scores(self, X: Any) -> Floats:
         """<row, coefficients> + intercept; rows are not clipped: the model is public."""
-        check_is_fitted(self)
+        validation.check_is_fitted(self)
         rows = validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=False)
         return np.asarray(rows @ self.coef_.T + self.intercept_)
+
+
+def validate_data(estimator: BaseEstimator, *data: Any, **checks: Any) -> Any:
+    """As scikit-learn's, whose errors show a cell that is no number.
+
+    Raises:
+        ParameterError: there is one; or with `y_numeric` a label that is none.
+        ValueError, TypeError: as scikit-learn's.
+    """
+    try:
+        found = validation.validate_data(estimator, *data, **checks)
+    except ValueError as error:
+        if "could not convert" not in str(error):
+            raise
+        raise ParameterError("X, y", WITHHELD, "numbers, not text") from None
+    if checks.get("y_numeric") and found[1].dtype.kind not in "fiub":
+        raise ParameterError("y", str(found[1].dtype), "of numbers")
+    return found
 
 
 def seed_of(random_state: Any) -> int | None:

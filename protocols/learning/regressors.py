@@ -8,9 +8,8 @@ from typing import Any, Self
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import validate_data
 
-from protocols.learning.linear_model import LinearModel
+from protocols.learning.linear_model import LinearModel, validate_data
 from protocols.learning.weights import of_rows, weighted
 from protocols.problems.loss import Loss
 from shuffle_sim.arrays import Floats

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from protocols.central.heavy_tails import HeavyTailedERM
-from protocols.learning.linear_model import refuse_groups
+from protocols.learning.linear_model import refuse_groups, validate_data
 from protocols.problems.domains import L2Ball
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.losses import Hinge, Logistic
@@ -26,7 +26,7 @@ from protocols.problems.problem import Problem
 from protocols.problems.regression import Absolute, Huber, Pinball, Regression, Squared
 from shuffle_sim import Privacy, run
 from shuffle_sim.arrays import Floats
-from shuffle_sim.errors import ParameterError, integer, positive
+from shuffle_sim.errors import WITHHELD, ParameterError, integer, positive
 from shuffle_sim.execution.runtime import Runtime
 
 REGRESSIONS: dict[str, tuple[type[Regression], tuple[str, ...]]] = {
@@ -224,11 +224,11 @@ class HeavyTailedClassifier(ClassifierMixin, HeavyTailedModel):
             message = f"Only binary classification is supported. y has {len(classes)} classes."
             raise ParameterError("classes", message, self._several)
         if len(classes) < 2:
-            raise ParameterError("classes", classes.tolist(), "2 classes, not 1 class")
+            raise ParameterError("classes", len(classes), "2 classes, not 1 class")
         unknown = ~np.isin(y, classes)
         if unknown.any():
             place = int(np.argmax(unknown))
-            raise ParameterError(f"y[{place}]", y[place], f"one of {classes.tolist()}")
+            raise ParameterError(f"y[{place}]", WITHHELD, f"one of {classes.tolist()}")
         signs = 2.0 * np.searchsorted(classes, y) - 1
         coef, intercept = self._train(X, signs, CLASSIFICATIONS[self.loss]())
         self.coef_, self.intercept_ = coef[None], np.array([intercept])

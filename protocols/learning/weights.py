@@ -23,8 +23,8 @@ def of_rows(sample_weight: Any, rows: int, bound: Any) -> Floats:
     most = positive("weight_bound", bound)
     try:
         weights = np.asarray(sample_weight, np.float64)
-    except (TypeError, ValueError) as error:
-        raise ParameterError("sample_weight", WITHHELD, "numbers, one for each row") from error
+    except (TypeError, ValueError):  # which shows the weight
+        raise ParameterError("sample_weight", WITHHELD, "numbers, one for each row") from None
     if weights.shape != (rows,):
         raise ParameterError("sample_weight", weights.shape, f"of shape ({rows},)")
     bad = ~((weights >= 0) & np.isfinite(weights))

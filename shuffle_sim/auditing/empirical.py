@@ -23,6 +23,7 @@ _SAMPLES = 12_000  # for a threshold
 _WORK = 24_000.0  # rounds of few users in all runs; more users count for more
 _CELLS = 20_000  # values whose noise takes as long as all else in a round
 _FEWEST = 20  # runs
+_PARTS = 16  # of a run, each of every 16th round
 
 
 def clopper_pearson(
@@ -60,19 +61,43 @@ def gaussian_estimate(low: NDArray[Any], high: NDArray[Any], delta: float) -> fl
     """epsilon of the Gaussian pair that pairs of samples show: means apart, over the spread.
 
     Samples of a pair may share their randomness: what is between their means is then known well.
-    Both are taken from below at confidence 1 - 1e-4. What is assumed, not tested here, is that the
-    noise is Gaussian; an audit tests the law by itself.
+    The spread is that of whole samples, or that of their parts added up, whichever is less: with
+    parts few samples tell it well. All are taken from below at confidence 1 - 1e-4. What is
+    assumed, not tested here, is that the noise is Gaussian, and drawn anew for each part; an audit
+    tests the law and the independence of rounds by themselves.
+
+    Args:
+        low: samples of one end, (samples,), or by their parts, (samples, parts).
+        high: of the other end.
+        delta: at which the bound holds.
     """
-    alpha, size = (1 - CONFIDENCE) / 3, low.size
+    alpha, size = (1 - CONFIDENCE) / 5, len(low)
     z = float(scipy.stats.norm.isf(alpha))
-    between = high - low
+    ends = [each.reshape(size, -1) for each in (low, high)]
+    between = (ends[1] - ends[0]).sum(axis=1)
     apart = abs(float(between.mean())) - z * float(between.std(ddof=1)) / math.sqrt(size)
-    widest = (size - 1) / float(scipy.stats.chi2.ppf(alpha, size - 1))
-    spread = math.sqrt(max(low.var(ddof=1), high.var(ddof=1)) * widest)
+    spread = min(
+        max(_most_variance(each, alpha) for each in ends),
+        max(_most_variance(each.sum(axis=1, keepdims=True), alpha) for each in ends),
+    )
     if spread == 0:
         return math.inf if apart > 0 else 0.0
-    mu = apart / spread
+    mu = apart / math.sqrt(spread)
     return epsilon_gdp(delta, mu) if mu > 1e-6 else 0.0
+
+
+def _most_variance(samples: NDArray[Any], alpha: float) -> float:
+    """An upper bound, with probability 1 - alpha, of the variance of a sum of independent parts.
+
+    The sum of the estimates is taken for chi-square, with the degrees of freedom that its own
+    variance says (Welch and Satterthwaite).
+    """
+    found, free = samples.var(axis=0, ddof=1), len(samples) - 1
+    total = float(found.sum())
+    if total == 0:
+        return 0.0
+    freedom = total**2 / float((found**2).sum() / free)
+    return total * freedom / float(scipy.stats.chi2.ppf(alpha, freedom))
 
 
 def empirical_run(
@@ -88,8 +113,8 @@ def empirical_run(
     the guarantee covers every query, so it covers this one. The attacker knows all other values.
     It adds up what the views say beyond them. One run gives a sample for each coordinate (after
     Steinke, Nasr and Jagielski 2023). Where the noise is nearly Gaussian, runs with both ends over
-    the same randomness give a Gaussian estimate (after Nasr et al. 2023), else a Clopper-Pearson
-    bound of the best threshold is taken.
+    the same randomness give a Gaussian estimate (after Nasr et al. 2023), from up to 16 parts of
+    each run. Else a Clopper-Pearson bound of the best threshold is taken.
 
     Args:
         protocol: any whose randomizers are a sum's.
@@ -129,6 +154,7 @@ def empirical_run(
     low, high = (np.concatenate(each) for each in zip(*found, strict=True))
     if paired:
         return gaussian_estimate(low, high, protocol.delta)
+    low, high = low.sum(axis=1), high.sum(axis=1)
     even = min(len(low), len(high))
     return best_threshold(low[:even], high[:even], protocol.delta)
 
@@ -140,10 +166,11 @@ def _coordinates(randomizer: Any) -> int:
 def _observed(
     protocol: Protocol[Any], data: Any, signs: NDArray[np.bool_], rng: np.random.Generator
 ) -> tuple[Floats, float]:
-    """What the views of one run say of the canaries, per coordinate, beyond what is known; and the
-    work of it.
+    """What the views of one run say of the canaries beyond what is known, (coordinates, parts);
+    and the work of it.
     """
-    state, seen, work = protocol.init(), np.zeros(len(signs)), 0.0
+    state, work, index = protocol.init(), 0.0, 0
+    seen = np.zeros((len(signs), _PARTS))
     canaries: NDArray[np.int64] | None = None
     while (spec := protocol.plan(state)) is not None:
         randomizer: Any = spec.randomizer
@@ -173,12 +200,12 @@ def _observed(
             asked[coordinate] = True
         if single:
             tally, score = _symbols_seen(randomizer, flat, placed, rng)
-            seen += asked * score
+            seen[:, index % _PARTS] += asked * score
         else:
             tally = Tally(randomizer.tally(flat.reshape(values.shape), rng), len(users))
-            seen += asked * (randomizer.estimate(tally) - known)
+            seen[:, index % _PARTS] += asked * (randomizer.estimate(tally) - known)
         state = protocol.update(state, spec.analyze(tally))
-        work += 1 + flat.size / _CELLS
+        work, index = work + 1 + flat.size / _CELLS, index + 1
     return seen, work
 
 

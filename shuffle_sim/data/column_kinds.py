@@ -70,8 +70,8 @@ class Number(Column):
 
         try:
             text = pc.utf8_trim_whitespace(pa.array(cells, from_pandas=True).cast(pa.string()))
-        except pa.ArrowException as error:
-            raise ParameterError(f"column {self.name}", "objects", "numeric") from error
+        except pa.ArrowException:  # which shows a cell
+            raise ParameterError(f"column {self.name}", "objects", "numeric") from None
         blank = pc.or_(pc.is_null(text), pc.is_in(text, pa.array(BLANKS)))
         number = pc.fill_null(pc.match_substring_regex(text, marks.pattern), False)
         bad = pc.invert(pc.or_(blank, number)).to_numpy(zero_copy_only=False)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from shuffle_sim.data.column_kinds import KINDS, FreeNumber, moment_of
-from shuffle_sim.data.columns import Column
+from shuffle_sim.data.columns import LARGEST, Column
 from shuffle_sim.errors import ParameterError
 
 
@@ -20,6 +20,8 @@ def column_from(name: str, given: dict[str, Any], *, free: bool = False) -> Colu
         ParameterError: naming the column and what is wrong or missing.
     """
     known, where = dict(given), f"column {name} of the schema"
+    if not isinstance(name, str):
+        raise ParameterError("name of a column", name, "a text")
     kind, unit = known.pop("type", None), known.pop("unit", "")
     if kind not in tuple(KINDS):
         raise ParameterError(where, kind, f"of a type: {', '.join(KINDS)}")
@@ -45,6 +47,9 @@ def _of_number(known: dict[str, Any], where: str) -> dict[str, Any]:
     ends = _ends(known, where)
     if not all(isinstance(end, int | float) and not isinstance(end, bool) for end in ends):
         raise ParameterError(where, [str(end) for end in ends], "given numbers as bounds")
+    if max(map(abs, ends)) > LARGEST:  # a whole number may be too large for a double
+        allowed = f"given bounds within +-{LARGEST:g}"
+        raise ParameterError(where, [f"{end!s:.20}" for end in ends], allowed)
     return {"limits": (float(ends[0]), float(ends[1]))}
 
 

@@ -138,8 +138,8 @@ def unique_texts(cells: NDArray[Any]) -> tuple[list[str], NDArray[np.intp]]:
 
     try:
         texts = pa.array(cells, from_pandas=True).cast(pa.string())
-    except pa.ArrowException as error:
-        raise ParameterError("column", "objects", "of texts or numbers") from error
+    except pa.ArrowException:  # which shows a cell
+        raise ParameterError("column", "objects", "of texts or numbers") from None
     coded = texts.fill_null("").dictionary_encode()
     places = np.asarray(coded.indices.to_numpy(zero_copy_only=False), np.intp)
     return [text.strip() for text in coded.dictionary.to_pylist()], places

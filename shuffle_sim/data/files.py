@@ -34,6 +34,9 @@ _HEADER = re.compile(
     rb"\{\s*'descr':\s*'([<>|=]?[a-zA-Z]\d*(?:\[\w+\])?)',\s*'fortran_order':\s*(True|False),"
     rb"\s*'shape':\s*\(([\d, ]*)\),?\s*\}\s*"
 )
+_CELL = re.compile(
+    r"(got \d+|invalid value|Wrapping|string:).*"
+)  # what follows is a cell, or a row
 _BROKEN = (
     zipfile.BadZipFile,
     zlib.error,
@@ -257,7 +260,7 @@ def read_csv(path: Path, *options: Any) -> Any:
     """
     from pyarrow import csv
 
-    with opened(path, most=most_memory()) as stream, _arrow():
+    with opened(path, most=most_memory()) as stream, arrow_errors():
         return csv.read_csv(stream, *options)
 
 
@@ -268,7 +271,7 @@ def read_parquet(path: Path) -> Any:
         ParameterError: it cannot be read, or is larger than what is allowed.
         ValueError: it is no such table.
     """
-    with parquet(path) as file, _arrow():
+    with parquet(path) as file, arrow_errors():
         described = file.metadata
         check_columns(described.num_columns)
         cells, most = described.num_rows * max(1, described.num_columns), most_memory()
@@ -287,7 +290,7 @@ def parquet(path: Path) -> Iterator[Any]:
     """
     from pyarrow import parquet as format_
 
-    with opened(path) as stream, _arrow():
+    with opened(path) as stream, arrow_errors():
         yield format_.ParquetFile(
             stream,
             thrift_string_size_limit=_LARGEST_STRING,
@@ -297,8 +300,8 @@ def parquet(path: Path) -> Iterator[Any]:
 
 
 @contextmanager
-def _arrow() -> Iterator[None]:
-    """What pyarrow raises, as a ValueError of one line."""
+def arrow_errors() -> Iterator[None]:
+    """What pyarrow raises, as a ValueError of one line without the cells that it shows."""
     import pyarrow
 
     try:
@@ -307,7 +310,7 @@ def _arrow() -> Iterator[None]:
         raise
     except (pyarrow.ArrowException, OSError, KeyError, MemoryError, UnicodeError) as error:
         line = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ValueError(line) from error
+        raise ValueError(_CELL.sub(r"\1", line)) from None
 
 
 def check_columns(columns: int) -> None:

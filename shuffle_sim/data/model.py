@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.column_kinds import Number
+from shuffle_sim.data.columns import LARGEST
 from shuffle_sim.data.files import read_whole
 from shuffle_sim.data.schema import Schema
 from shuffle_sim.data.tables import Table, cells_of, gaps
@@ -165,7 +166,8 @@ class LinearModel:
         """What `public` gave.
 
         Raises:
-            KeyError, TypeError, ValueError: something is missing, or is not what it should be.
+            LookupError, TypeError, ValueError, ArithmeticError: something is missing, or is not
+                what it should be.
         """
         schema, bounds = Schema.from_public(given["schema"]), given["target_bounds"]
         weights = np.asarray(given["weights"], np.float64)
@@ -173,12 +175,14 @@ class LinearModel:
         classes = given["classes"]
         if classes is not None:
             classes = tuple(tuple(str(label) for label in each) for each in classes)
+            if len(classes) < 2 or not all(classes):
+                raise ValueError("fewer than two classes, or one without a label")
         several = 1 if classes is None or len(classes) == 2 else len(classes)
         shape = (several, len(schema.names)) if several > 1 else (len(schema.names),)
         if weights.shape != shape or intercept.shape != shape[:-1]:
             raise ValueError(f"weights of shape {weights.shape} in place of {shape}")
-        if not (np.isfinite(weights).all() and np.isfinite(intercept).all()):
-            raise ValueError("weights that are not finite")
+        if not all((abs(each) <= LARGEST).all() for each in (weights, intercept)):
+            raise ValueError(f"weights that are not finite, or beyond {LARGEST:g}")
         if (classes is None) == (bounds is None):
             raise ValueError("classes or target_bounds, and not both, must be there")
         return cls(
@@ -216,7 +220,7 @@ def load_model(path: str | Path) -> LinearModel:
         raise ParameterError("model", str(path), allowed + "release that wrote it")
     try:
         return LinearModel.from_public(given)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise ParameterError("model", str(path), f"a whole model file ({reason})") from error
 

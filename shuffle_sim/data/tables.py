@@ -4,7 +4,6 @@ Private sums need bounds that are public, that is, not computed from the data: f
 they are the ranges their descriptions publish, for a user's file the user states them.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -403,8 +402,7 @@ def _columns(path: Path, layout: Layout, texts: Sequence[str] = ()) -> dict[str,
     except ParameterError:
         raise
     except (OSError, ValueError, KeyError) as error:
-        line = next(iter(str(error).splitlines()), type(error).__name__)
-        reason = re.sub(r"(got \d+|invalid value).*", r"\1", line)  # what follows is the row
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise ParameterError(
             "file", str(path), f"a readable {path.suffix} table ({reason})"
         ) from error
@@ -427,12 +425,13 @@ def from_arrow(table: Any) -> dict[str, NDArray[Any]]:
     import pyarrow as pa
 
     found = {}
-    for name, column in zip(unlike(table.column_names), table.columns, strict=True):
-        kind = column.type
-        if pa.types.is_dictionary(kind) or (pa.types.is_timestamp(kind) and kind.tz):
-            found[name] = column.cast(pa.string()).to_numpy()
-        else:
-            found[name] = column.to_numpy()
+    with files.arrow_errors():
+        for name, column in zip(unlike(table.column_names), table.columns, strict=True):
+            kind = column.type
+            if pa.types.is_dictionary(kind) or (pa.types.is_timestamp(kind) and kind.tz):
+                found[name] = column.cast(pa.string()).to_numpy()
+            else:
+                found[name] = column.to_numpy()
     return found
 
 

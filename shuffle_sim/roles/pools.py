@@ -25,6 +25,7 @@ VIEW_CHUNK_BYTES = 1 << 21
 SIZE = 8
 """Bytes of a number of messages in front of a chunk."""
 _SEVERAL = 1 << 63  # plus the number of labels: a number for each of them follows
+_MOST = 1 << 62  # messages of a pool: their numbers never wrap
 Size = int | tuple[int, ...]
 """Messages of a chunk: as many in each column of each label; or else, of each label."""
 
@@ -66,6 +67,17 @@ class MessagePool(ABC):
     def size(self) -> int:
         """Messages under all labels."""
         return int(self.each.sum())
+
+    def more(self, size: Size) -> NDArray[np.int64]:
+        """Messages under each label of a chunk that came.
+
+        Raises:
+            FrameError: `wrong-length` if its size is of other labels, or no pool holds so many.
+        """
+        each = room(size, self.randomizer)
+        if self.size + int(each.sum()) > _MOST:
+            raise FrameError("wrong-length", f"more than {_MOST:,} messages")
+        return each
 
     @abstractmethod
     def add(self, reports: Messages | Tally | NDArray[np.uint8]) -> None:
@@ -151,7 +163,7 @@ class BitPool(MessagePool):
     def take(self, payload: bytes) -> None:
         """Add the ones."""
         size, rest = parted(payload)
-        each = room(size, self.randomizer)
+        each = self.more(size)
         self._ones += read_ones(rest, each)
         self.each += each
 
@@ -225,8 +237,9 @@ class TallyPool(MessagePool):
     def take(self, payload: bytes) -> None:
         """Add the chunk's sums."""
         size, sums = read_tally(payload, self.randomizer)
+        each = self.more(size)
         self._sums += sums
-        self.each += under_each(size, self.randomizer)
+        self.each += each
 
     def shares(self, shards: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """All for the first shard: sums are in no order."""
@@ -327,11 +340,14 @@ def room(size: Size, randomizer: Randomizer) -> NDArray[np.int64]:
     """Messages under each label of a chunk that came.
 
     Raises:
-        FrameError: `wrong-length` if its size is of other labels.
+        FrameError: `wrong-length` if its size is of other labels, or no pool holds so many.
     """
     labels = randomizer.alphabet.labels
     if not isinstance(size, int) and len(size) != labels:
         raise FrameError("wrong-length", f"sizes of {len(size)} labels, not of {labels}")
+    total = size * randomizer.alphabet.width if isinstance(size, int) else sum(size)
+    if total > _MOST:
+        raise FrameError("wrong-length", f"{total:,} messages, at most {_MOST:,}")
     return under_each(size, randomizer)
 
 

@@ -2,6 +2,7 @@
 
 import inspect
 import pickle
+import traceback
 import warnings
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
 import protocols
+from shuffle_sim import ParameterError
 
 KINDS = ("dense", "sparse")
 EVERY = [
@@ -65,6 +67,33 @@ def test_scikit_learn_s_own_checks_pass_but_for_weights_that_repeat_rows(kind):
     assert failed <= (repeats if weighted else set())
     assert len(found) > 40
     assert {each["check_name"] for each in found if each["status"] == "skipped"} <= UNSEEN
+
+
+SECRET = "KANARIE"
+
+
+def spoilt(kind):
+    """Rows, labels and weights that are wrong, each with a text in it."""
+    x, y = table(kind, 60)
+    mixed, labels = x.astype(object), np.where(np.arange(60) == 7, SECRET, y.astype(int))
+    mixed[3, 0] = SECRET
+    yield {"X": mixed, "y": y}
+    yield {"X": x, "y": np.full(60, SECRET)}
+    if is_classifier(kind()):
+        yield {"X": x, "y": labels, "classes": ["0", "1"]}
+    else:
+        yield {"X": x, "y": labels.astype(object)}
+    if "sample_weight" in inspect.signature(kind.fit).parameters:
+        yield {"X": x, "y": y, "sample_weight": [SECRET] * 60}
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_no_error_nor_its_cause_shows_a_row_or_a_label(kind):
+    for given in spoilt(kind):
+        classes = {"classes": given.pop("classes")} if "classes" in given else {}
+        with pytest.raises(ParameterError) as caught:
+            kind(**classes).fit(**given)
+        assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
 @pytest.mark.parametrize("kind", EVERY)

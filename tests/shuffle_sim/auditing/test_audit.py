@@ -18,10 +18,12 @@ from protocols import (
 from protocols.sums.binomial import BinomialRandomizer
 from shuffle_sim import Guarantee, ParameterError, Privacy
 from shuffle_sim.arrays import dense
+from shuffle_sim.auditing import empirical
 from shuffle_sim.auditing.audit import audit
 from shuffle_sim.auditing.bench import Bench
-from shuffle_sim.auditing.empirical import empirical_run
+from shuffle_sim.auditing.empirical import empirical_run, gaussian_estimate
 from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.privacy.bounds.gaussian import epsilon_gdp
 from shuffle_sim.protocol.base import Datum
 from shuffle_sim.roles import Shuffler, UserShard
 from shuffle_sim.wire.frames import Kind, parse, split_frames
@@ -73,7 +75,30 @@ def test_a_training_run_of_twenty_rounds_shows_half_of_what_is_proven():
     protocol = ShuffleGD.calibrated(
         n=500, problem=problem, privacy=PRIVACY, rounds=20, noise_ratio=1.1, encoding="unary"
     )
-    assert empirical_run(protocol, seed=4) > 0.5 * PRIVACY.epsilon
+    assert empirical_run(protocol, runs=100, seed=4) > 0.5 * PRIVACY.epsilon
+
+
+@pytest.mark.full
+def test_few_runs_of_many_rounds_show_half_too():
+    """Twenty runs, as an audit makes of long ones. Of whole runs alone they show a third."""
+    problem = Problem(Logistic(), L2Ball(1, 4.0))
+    protocol = ShuffleGD.calibrated(
+        n=100, problem=problem, privacy=PRIVACY, rounds=120, noise_ratio=1.1, encoding="unary"
+    )
+    assert empirical_run(protocol, runs=20, seed=4) > 0.5 * PRIVACY.epsilon
+
+
+@pytest.mark.parametrize(("parts", "scale"), [(1, 1.0), (16, 1.0), (16, 0.7)])
+def test_a_gaussian_estimate_is_a_bound_as_often_as_it_says(parts, scale, monkeypatch):
+    """At confidence 0.9, so that failures can be counted. Power: noise that is 30 % short."""
+    monkeypatch.setattr(empirical, "CONFIDENCE", 0.9)
+    rng, mu, above = np.random.default_rng(1), 0.8, 0
+    for _ in range(400):
+        noise = scale * rng.normal(size=(20, parts)) * np.geomspace(1, 3, parts)
+        width = np.linalg.norm(np.geomspace(1, 3, parts))
+        low = noise - mu * width / 2 / parts
+        above += gaussian_estimate(low, low + mu * width / parts, 1e-4) > epsilon_gdp(1e-4, mu)
+    assert (above > 200) if scale < 1 else (above < 70)  # 40 on average at most: 1e-6
 
 
 @pytest.mark.full

@@ -3,6 +3,7 @@
 import io
 import os
 import time
+import traceback
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -162,6 +163,37 @@ def test_a_parquet_file_that_breaks_in_its_pages_is_refused_before_the_charge(tm
     with pytest.raises(DataError, match=r"t\.parquet cannot be read") as caught:
         run(SUM, ParquetFiles([path]), seed=1)
     assert caught.value.ledger is None or not caught.value.ledger.charges
+
+
+def test_what_is_wrong_in_a_parquet_file_is_said_without_the_cell(tmp_path):
+    """Text that is no UTF-8 is found where it is taken, and pyarrow shows it."""
+    offsets, bad = np.array([0, 6, 9], np.int32), b"SECRET\xff\xfe\xfd"
+    column = pa.Array.from_buffers(pa.string(), 2, [None, *map(pa.py_buffer, (offsets, bad))])
+    path = tmp_path / "t.parquet"
+    parquet.write_table(pa.table({"a": [1.0, 2.0], "who": column}), path)
+    with pytest.raises(ParameterError, match="Wrapping") as caught:
+        read(path, ["a"], {}, (-9.0, 9.0), person="who")
+    assert "SECRET" not in shown(caught.value)
+    assert "\\x" not in shown(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a,b\n1,2\nSECRET,3,4\n", "a,b\n1,2\nSECRET\n", 'a,b\n1,2\n"SECRET,3\n', "a\n1\nSECRET"],
+)
+def test_what_is_wrong_in_a_text_is_said_without_the_row(text, tmp_path):
+    """Not even as the cause of the error, which Python prints, too."""
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    with pytest.raises(ParameterError) as caught:
+        table(path)
+    assert "SECRET" not in shown(caught.value)
+
+
+def shown(error):
+    """What Python prints of it and its causes, but the lines of our source."""
+    lines = "".join(traceback.format_exception(error)).splitlines()
+    return "\n".join(line for line in lines if not line.startswith("    "))
 
 
 def test_an_npy_file_that_was_cut_is_named(tmp_path):

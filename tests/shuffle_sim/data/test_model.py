@@ -139,6 +139,10 @@ BAD = {
     "weights of text": (changed(weights=["x"] * 4), "whole model file"),
     "no number": (changed(weights=[float("nan")] * 4), "finite"),
     "no schema": (changed(schema={}), "columns"),
+    "a number beyond doubles": (changed(intercept=10**400), "OverflowError"),
+    "bounds of one number": (changed(classes=None, target_bounds=[1]), "IndexError"),
+    "one class": (changed(classes=[["yes"]]), "fewer than two classes"),
+    "classes without labels": (changed(classes=[[], []]), "without a label"),
     "neither classes nor bounds": (changed(classes=None), "classes or target_bounds"),
 }
 

@@ -209,6 +209,11 @@ BAD = {
         "bounds of a",
         "lower first",
     ),
+    "bounds beyond doubles": (
+        f"[columns.a]\ntype='number'\nbounds=[0, {10**400}]",
+        "column a of the schema",
+        "within",
+    ),
     "dates upside down": (
         "[columns.a]\ntype='date'\nbounds=[2000-01-01, 1990-01-01]",
         "bounds of a",
@@ -249,6 +254,11 @@ def test_a_schema_that_does_not_fit_is_refused_by_name(tmp_path, case):
         read(path, None, {}, None, declared=read_schema(schema))
     assert caught.value.parameter.startswith(parameter)
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_column_whose_name_is_no_text_is_refused():
+    with pytest.raises(ParameterError, match="name of a column"):
+        column_from(["a"], {"type": "boolean"})
 
 
 def test_two_columns_that_would_become_one_are_refused():

@@ -503,6 +503,15 @@ def test_a_shard_does_not_release_while_messages_are_on_their_way():
         hosts[0].release(broadcast, [part[-1] for part in parts])
 
 
+LABELS = PROTOCOL.randomizer.alphabet.labels
+WRAPPED = 2**63 + LABELS, 2**63 - 1, 2**63 - 1, *[8] * (LABELS - 2)
+
+
+def numbered(*sizes):
+    """A chunk with these numbers in front, and no ones."""
+    return b"".join(each.to_bytes(8, "big") for each in sizes) + bytes(8 * LABELS)
+
+
 def test_messages_between_shards_are_taken_once_and_only_if_they_are_such():
     broadcast, hosts, parts = collected(deploy())
     frame = parts[1][0]
@@ -514,10 +523,18 @@ def test_messages_between_shards_are_taken_once_and_only_if_they_are_such():
         ),
         (replace(parse(frame), payload=parse(frame).payload[:-1]).tobytes(), "wrong-length"),
         (frame[:-1], "truncated"),
+        # Numbers of messages that would wrap, so that none seems to miss.
+        (replace(parse(frame), payload=numbered(1 << 62, 0)).tobytes(), "wrong-length"),
+        (replace(parse(frame), payload=numbered(*WRAPPED)).tobytes(), "wrong-length"),
     ):
         with pytest.raises(FrameError) as refused:
             hosts[0].accept(broadcast, [spoilt])
         assert refused.value.reason == reason
+    half = replace(parse(frame), payload=numbered(2**63 + LABELS, 2**61, *[0] * (LABELS - 1)))
+    held = Shuffler(deploy())
+    held.accept(broadcast, [replace(half, index=1 << 16 | at).tobytes() for at in range(2)])
+    with pytest.raises(FrameError, match="more than"):
+        held.accept(broadcast, [replace(half, index=1 << 16 | 2).tobytes()])
     hosts[0].accept(broadcast, [frame])
     with pytest.raises(FrameError, match="shard 1"):
         hosts[0].accept(broadcast, [frame])
