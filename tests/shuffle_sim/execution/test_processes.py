@@ -317,7 +317,7 @@ def test_a_worker_of_multiprocessing_may_have_none(monkeypatch):
 
 @pytest.mark.full
 def test_a_driver_that_is_killed_takes_its_processes_along(tmp_path):
-    watched, file = Watched(tmp_path / "run", "processes", 100_000), tmp_path / "run" / FILE
+    watched, file = Watched(tmp_path / "run", "processes", 1000), tmp_path / "run" / FILE
     assert soon_none(lambda: [] if file.exists() and len(records(file)) > 12 else [1]) == []
     assert len(watched.alive()) == 1 + 4
     watched.process.kill()
