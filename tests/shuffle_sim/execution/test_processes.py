@@ -18,10 +18,11 @@ from shuffle_sim import ParameterError, run
 from shuffle_sim.auditing.conformance import check_runtime
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import RoundAbortedError, ShuffleSimError
-from shuffle_sim.execution import pipes
+from shuffle_sim.execution import pipes, sizing
 from shuffle_sim.execution.checkpoint import FILE
 from shuffle_sim.execution.processes import ProcessesRuntime
 from shuffle_sim.execution.runtime import ATTEMPTS
+from shuffle_sim.execution.sizing import Speed
 from shuffle_sim.protocol.adversary import Adversary, Dropout
 
 USERS = 300
@@ -90,6 +91,19 @@ def test_a_curator_has_its_rows_there():
     alone = run(sums, ROWS, seed=5, block_size=60)
     there = run(sums, ROWS, seed=5, block_size=60, runtime=Forked(), workers=2)
     assert there.value.tobytes() == alone.value.tobytes()
+
+
+def test_workers_auto_takes_processes_where_there_is_much_to_do(monkeypatch):
+    plans, slow = [], Speed(each_round=0.0, each_user=1.0)
+    monkeypatch.setattr(sizing, "rehearsed", lambda *_: slow)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
+    how = {"fidelity": "aggregate", "seed": 5}
+    monkeypatch.setattr(os, "sched_setaffinity", lambda *_: None)
+    result = run(PROTOCOL, ROWS, runtime=Forked(), workers="auto", on_plan=plans.append, **how)
+    assert (result.workers, result.placement, plans[0].cores) == (3, "together", 3)
+    assert np.array_equal(result.value, run(PROTOCOL, ROWS, **how).value)
+    slow = Speed(each_round=0.0, each_user=1e-9)
+    assert run(PROTOCOL, ROWS, runtime=Forked(), workers="auto", **how).workers == 1
 
 
 def test_stations_do_not_share_cores_where_there_are_enough(monkeypatch):
@@ -303,7 +317,7 @@ def test_a_worker_of_multiprocessing_may_have_none(monkeypatch):
 
 @pytest.mark.full
 def test_a_driver_that_is_killed_takes_its_processes_along(tmp_path):
-    watched, file = Watched(tmp_path / "run", "processes", 100_000), tmp_path / "run" / FILE
+    watched, file = Watched(tmp_path / "run", "processes", 1000), tmp_path / "run" / FILE
     assert soon_none(lambda: [] if file.exists() and len(records(file)) > 12 else [1]) == []
     assert len(watched.alive()) == 1 + 4
     watched.process.kill()
