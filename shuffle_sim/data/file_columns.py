@@ -107,7 +107,11 @@ def gaps(column: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def columns_of(path: Path, layout: Layout, texts: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
-    """All columns of the file by name; those of `texts` are not taken as numbers."""
+    """All columns of the file by name; those of `texts` are not taken as numbers.
+
+    Raises:
+        ParameterError: another kind of file, unreadable, without rows, or of unequal columns.
+    """
     readers: dict[str, Callable[[Path], dict[str, NDArray[Any]]]] = {
         ".csv": lambda file: from_arrow(read_text(file, layout.delimiter, layout.marks, texts)),
         ".parquet": lambda file: from_arrow(files.read_parquet(file)),
