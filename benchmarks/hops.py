@@ -1,4 +1,4 @@
-"""Ray's own share of a round: its floor, its overhead, and where the time of two stations goes.
+"""A runtime's own share of a round: its floor, its overhead, and where two stations' time goes.
 
 `python -m benchmarks hops`.
 """
@@ -7,7 +7,6 @@ import time
 from typing import Any
 
 import numpy as np
-import ray
 
 from actors import hosts
 from actors.runtime import RayRuntime
@@ -15,6 +14,8 @@ from benchmarks.placement import TWO, one_ray, spread
 from benchmarks.reference_job import LogisticSum, rows
 from benchmarks.scale import seconds_a_round
 from shuffle_sim import run
+from shuffle_sim.execution.processes import ProcessesRuntime
+from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.roles import Station
 
 RUNS = 10
@@ -30,44 +31,59 @@ ROUNDS = (
 
 
 def measure() -> dict[str, object]:
-    """Milliseconds."""
+    """Milliseconds; Ray comes last, since processes are forked where it has not run."""
+    processes = _measured("processes", TimedProcesses)
     with one_ray():
         return {
-            "empty_calls": floor(),
-            "overhead_a_round": {place: overhead(place) for place in ("apart", "together")},
-            "targets_in_nine_of_ten_runs": TARGETS,
-            "a_round_of_two_stations": {
-                f"{fidelity}, {users} users": timeline(fidelity, users, rounds)
-                for fidelity, users, rounds in ROUNDS
-            },
+            "processes": processes,
+            "ray": _measured("ray", TimedRay),
+            "targets_on_ray_in_nine_of_ten_runs": TARGETS,
         }
+
+
+def _measured(runtime: str, timed: "type[Timed]") -> dict[str, object]:
+    return {
+        "empty_calls": floor(timed),
+        "overhead_a_round": {place: overhead(place, runtime) for place in ("apart", "together")},
+        "a_round_of_two_stations": {
+            f"{fidelity}, {users} users": timeline(timed, fidelity, users, rounds)
+            for fidelity, users, rounds in ROUNDS
+        },
+    }
 
 
 class Empty:
     """Answers."""
 
-    def call(self, *_: Any) -> bytes:
+    def nothing(self, *_: Any) -> bytes:
         """Nothing."""
         return b""
 
 
-def floor(repeats: int = 300) -> dict[str, list[float]]:
-    """An empty call to each of two actors and back, and one more that needs both answers."""
-    actor: Any = ray.remote(num_cpus=0)(Empty)
-    two = [actor.remote() for _ in range(2)]
+class EmptyHost(hosts._Host):
+    """Hosts it."""
+
+    role = Empty
+
+
+def floor(timed: "type[Timed]", repeats: int = 300) -> dict[str, list[float]]:
+    """An empty call to each of two roles and back, and one more that needs both answers."""
     found: dict[str, list[float]] = {"one call to each": [], "and one more to the first": []}
-    for _ in range(repeats):
-        for name, values in found.items():
-            start = time.perf_counter()
-            calls = [each.call.remote() for each in two]
-            ray.get(calls if name == "one call to each" else two[0].call.remote(*calls))
-            values.append(1000 * (time.perf_counter() - start))
-    for each in two:
-        ray.kill(each)
+    hosts.ACTORS[Empty] = hosts._actor(EmptyHost)
+    with timed() as host:
+        host.start()
+        two = [host.host(Empty) for _ in range(2)]
+        for _ in range(repeats):
+            for name, values in found.items():
+                start = time.perf_counter()
+                calls = [handle for each in two for handle in host.call(each, "nothing")]
+                more = name == "and one more to the first"
+                host.get(host.call(two[0], "nothing", many=calls) if more else calls)
+                values.append(1000 * (time.perf_counter() - start))
     return {name: spread(values[2:]) for name, values in found.items()}
 
 
-def overhead(placement: str) -> dict[str, object]:
+def overhead(placement: str, runtime: str) -> dict[str, object]:
     """What a round of one worker takes more than in this process, in each of ten runs."""
     data, found = rows(np.random.default_rng(1), USERS), dict[str, object]()
     for fidelity, most in TARGETS.items():
@@ -75,7 +91,7 @@ def overhead(placement: str) -> dict[str, object]:
         more = []
         for _ in range(RUNS):
             alone = seconds_a_round(USERS, data, 30, **how)
-            there = seconds_a_round(USERS, data, 30, **how, runtime="ray", placement=placement)
+            there = seconds_a_round(USERS, data, 30, **how, runtime=runtime, placement=placement)
             more.append(1000 * (there - alone))
         found[fidelity] = {"below": sum(each < most for each in more), "spread": spread(more)}
     return found
@@ -114,13 +130,13 @@ class TimedHost(hosts._Host):
     role = TimedStation
 
 
-class Timed(RayRuntime):
+class Timed(Runtime):
     """Notes when rounds begin and end, and takes the stations' notes at the end."""
 
-    def __init__(self) -> None:
+    def open(self, *given: Any) -> Any:
         """As ever."""
-        super().__init__()
         self.rounds: list[tuple[float, float]] = []
+        return super().open(*given)
 
     def exchange(self, broadcast: bytes) -> Any:
         """As ever."""
@@ -134,24 +150,36 @@ class Timed(RayRuntime):
         self.notes = [note for each in self._shards for note in self.get(self.call(each, "noted"))]
         return super().result()
 
+    def host(self, role: type, *arguments: Any) -> Any:
+        """With stations that are timed."""
+        made = TimedStation if role is Station else role
+        return super().host(made, *arguments)  # type: ignore[safe-super]
 
-def timeline(fidelity: str, users: int, rounds: int) -> dict[str, float]:
+
+class TimedProcesses(Timed, ProcessesRuntime):
+    """In processes."""
+
+
+class TimedRay(Timed, RayRuntime):
+    """On Ray."""
+
+
+hosts.ACTORS[TimedStation] = hosts._actor(TimedHost)
+
+
+def timeline(timed: type[Timed], fidelity: str, users: int, rounds: int) -> dict[str, float]:
     """Medians of the parts of a round, in the order in which they come, and of all of it."""
-    data, host, stamps = rows(np.random.default_rng(0), users), Timed(), list[float]()
-    plain, hosts.ACTORS[Station] = hosts.ACTORS[Station], hosts._actor(TimedHost)
-    try:
-        run(
-            LogisticSum(users, rounds, planned=10_000),
-            data,
-            runtime=host,
-            fidelity=fidelity,
-            kernel="compiled",
-            seed=1,
-            on_round=lambda *_: stamps.append(time.perf_counter()),
-            **TWO,
-        )
-    finally:
-        hosts.ACTORS[Station] = plain
+    data, host, stamps = rows(np.random.default_rng(0), users), timed(), list[float]()
+    run(
+        LogisticSum(users, rounds, planned=10_000),
+        data,
+        runtime=host,
+        fidelity=fidelity,
+        kernel="compiled",
+        seed=1,
+        on_round=lambda *_: stamps.append(time.perf_counter()),
+        **TWO,
+    )
     found = [_parts(host, index) for index in range(2, rounds)]
     parts = {name: float(np.median([each[name] for each in found])) for name in found[0]}
     return parts | {"all": 1000 * float(np.median(np.diff(stamps)[1:]))}

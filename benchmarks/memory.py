@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,12 @@ MESSAGES = 1_000_000_000
 RUNS = {
     "literal, in process": "literal(1_000_000, 50, 50)",
     "literal, a tenth of the messages": "literal(100_000, 50, 50)",
-    "literal, two threads": "literal(1_000_000, 50, 50, workers=2, placement='together')",
+    "literal, two processes together": "literal(1_000_000, 50, 50, runtime='processes', "
+    "workers=2, placement='together')",
+    "literal, processes, two workers apart": "literal(1_000_000, 50, 50, runtime='processes', "
+    "workers=2)",
+    "literal, processes, two workers and two shuffler shards apart": "literal(1_000_000, 50, 50, "
+    "runtime='processes', workers=2, shuffler_shards=2)",
     "literal, Ray, two actors together": "literal(1_000_000, 50, 50, runtime='ray', workers=2, "
     "placement='together')",
     "literal, Ray, two actors": "literal(1_000_000, 50, 50, runtime='ray', workers=2)",
@@ -18,6 +24,8 @@ RUNS = {
     "workers=2, shuffler_shards=2)",
     "aggregate, 10^7 users": "aggregate(10_000_000)",
     "aggregate, 10^8 users": "aggregate(100_000_000)",
+    "aggregate, two processes, 10^8 users": "aggregate(100_000_000, runtime='processes', "
+    "workers=2)",
     "aggregate, Ray, two actors, 10^8 users": "aggregate(100_000_000, runtime='ray', workers=2)",
 }
 
@@ -55,7 +63,11 @@ def aggregate(users: int, **how: Any) -> None:
 
 
 def proportional_bytes(root: int) -> int:
-    """Proportional set size of a process and all below it: shared pages count once."""
+    """Proportional set size of a process and all below it: shared pages count once.
+
+    Memory without a name, in which processes send each other frames, is mapped by none of them: it
+    is counted by its descriptors.
+    """
     parents = {}
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
@@ -68,14 +80,18 @@ def proportional_bytes(root: int) -> int:
     found = {root}
     while new := {child for child, parent in parents.items() if parent in found} - found:
         found |= new
-    total = 0
+    total, sent = 0, dict[int, int]()
     for pid in found:
         try:
+            for each in Path(f"/proc/{pid}/fd").iterdir():
+                with suppress(OSError):  # closed meanwhile
+                    if "memfd:shuffle-sim" in str(each.readlink()):
+                        sent[each.stat().st_ino] = each.stat().st_blocks // 2
             lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         except OSError:
             continue
         total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-    return 1024 * total
+    return 1024 * (total + sum(sent.values()))
 
 
 def peak(call: str) -> dict[str, float]:

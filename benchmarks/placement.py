@@ -1,7 +1,8 @@
-"""Roles together in two workers over one process: threads, and stations on Ray.
+"""Roles together in two workers over one process: stations in processes, and on Ray.
 
-Repeats take one process, two threads and two stations on Ray in turn, with the same rounds in all.
-Every number is the least, the median and the largest. `python -m benchmarks placement`.
+Repeats take one process and two stations in turn, with the same rounds in both. Ray comes last:
+processes are forked where it has not run. Every number is the least, the median and the largest.
+`python -m benchmarks placement`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,26 +23,23 @@ from shuffle_sim.roles import Station
 
 REPEATS = 5
 TWO: dict[str, Any] = {"workers": 2, "placement": "together"}
-HOSTS: dict[str, dict[str, Any]] = {"threads": TWO, "Ray": TWO | {"runtime": "ray"}}
+HOSTS: dict[str, dict[str, Any]] = {name: TWO | {"runtime": name} for name in ("processes", "ray")}
 SIZES: dict[tuple[str, str], dict[int, int]] = {
-    ("aggregate", "compiled"): {100_000: 40, 2_000_000: 10},
-    ("counts", "compiled"): {100_000: 30, 2_000_000: 7},
-    ("literal", "compiled"): {100_000: 10, 500_000: 5, 2_000_000: 3},
-    ("aggregate", "numpy"): {100_000: 20, 2_000_000: 5},
-    ("counts", "numpy"): {100_000: 10, 2_000_000: 3},
-    ("literal", "numpy"): {100_000: 3},
+    ("aggregate", "compiled"): {100_000: 60, 500_000: 24, 2_000_000: 8},
+    ("counts", "compiled"): {100_000: 40, 500_000: 12, 2_000_000: 5},
+    ("literal", "compiled"): {100_000: 12, 500_000: 4, 2_000_000: 3},
+    ("aggregate", "numpy"): {100_000: 40, 500_000: 14, 2_000_000: 5},
+    ("counts", "numpy"): {100_000: 24, 500_000: 6, 2_000_000: 3},
+    ("literal", "numpy"): {100_000: 6, 500_000: 3, 2_000_000: 2},
 }
 """Rounds for each number of users."""
 
 
 def measure(sizes: dict[tuple[str, str], dict[int, int]] = SIZES) -> dict[str, object]:
     """Ratios; above 1 two workers are faster."""
+    two = {"processes": _every(sizes, "processes")}
     with one_ray():
-        two = {
-            f"{fidelity}, {kernel}, {users} users": two_workers(fidelity, kernel, users, rounds)
-            for (fidelity, kernel), many in sizes.items()
-            for users, rounds in many.items()
-        }
+        two["ray"] = _every(sizes, "ray")
     return {
         "two_workers_over_one_process": two,
         "targets": {"from 2 * 10^6 users": 1.7, "from 10^5 users": 1.0},
@@ -60,17 +58,25 @@ def one_ray() -> Iterator[None]:
         host.close()
 
 
-def two_workers(fidelity: str, kernel: str, users: int, rounds: int) -> dict[str, list[float]]:
-    """One process over two workers, of each kind; and its milliseconds a round."""
+def _every(sizes: dict[tuple[str, str], dict[int, int]], host: str) -> dict[str, object]:
+    return {
+        f"{fidelity}, {kernel}, {users} users": two_workers(fidelity, kernel, users, rounds, host)
+        for (fidelity, kernel), many in sizes.items()
+        for users, rounds in many.items()
+    }
+
+
+def two_workers(
+    fidelity: str, kernel: str, users: int, rounds: int, host: str, repeats: int = REPEATS
+) -> dict[str, list[float]]:
+    """One process over two workers; and its milliseconds a round."""
     data = rows(np.random.default_rng(0), users)
     how: dict[str, Any] = {"fidelity": fidelity, "kernel": kernel, "planned": 10_000}
-    times, found = [], {name: list[float]() for name in HOSTS}
-    for _ in range(REPEATS):
+    times, ratios = list[float](), list[float]()
+    for _ in range(repeats):
         times.append(seconds_a_round(users, data, rounds, **how))
-        for name, host in HOSTS.items():
-            found[name].append(times[-1] / seconds_a_round(users, data, rounds, **how, **host))
-    ratios = {name: spread(values) for name, values in found.items()}
-    return ratios | {"milliseconds_in_one": spread([1000 * each for each in times])}
+        ratios.append(times[-1] / seconds_a_round(users, data, rounds, **how, **HOSTS[host]))
+    return {"ratio": spread(ratios), "milliseconds_in_one": spread([1000 * t for t in times])}
 
 
 def critical_path() -> dict[str, list[float]]:

@@ -5,9 +5,9 @@
     python -m benchmarks.tuning          # the grid around it
 
 Rows are isotropic, correlated, uniform, binary, skewed, counts near the lower end of their bounds,
-within a part of their bounds, or categories; 400 to 20,000 people, 8 to 57 columns, epsilon 0.3 to
-4. Targets are also skewed, as prices are. A curator adds the noise: the shuffle model's is 1.05
-times it.
+within a part of their bounds, categories, nearly equal columns, or categories that say little of
+the class; 400 to 100,000 people, 8 to 57 columns, epsilon 0.3 to 4. Targets are also skewed, as
+prices are. A curator adds the noise: the shuffle model's is 1.05 times it.
 """
 
 import math
@@ -43,8 +43,17 @@ SHAPES = (
     "counts",
     "shifted",
     "categories",
+    "collinear",
+    "weak",
 )
-SIZES = ((400, 8, 3), (500, 30, 3), (2_000, 20, 2), (5_000, 57, 2), (20_000, 30, 1))
+SIZES = (
+    (400, 8, 3),
+    (500, 30, 3),
+    (2_000, 20, 2),
+    (5_000, 57, 2),
+    (20_000, 30, 1),
+    (100_000, 10, 1),
+)
 """People, columns, repeats."""
 EPSILONS = (0.3, 1.0, 4.0)
 TESTED = 4_000
@@ -80,7 +89,11 @@ def features(shape: str, n: int, d: int, rng: np.random.Generator) -> Floats:
     elif shape == "shifted":  # with a common factor
         inside = np.clip(rng.normal(size=(n, 1)) / 2 + rng.normal(size=(n, d)), -2.5, 2.5) / 5 + 0.5
         rows = rng.uniform(-1, 0.6, size=d) + rng.uniform(0.1, 0.4, size=d) * inside
-    else:
+    elif shape == "collinear":  # threes of columns that are nearly the same
+        factors = np.repeat(rng.normal(size=(n, -(-d // 3))), 3, axis=1)[:, :d]
+        own = rng.normal(size=(n, d)) * 10 ** rng.uniform(-2, -0.5, size=d)
+        rows = np.clip((factors + own) * rng.uniform(0.1, 0.4, size=d), -1, 1)
+    else:  # categories, weak
         return categories(n, d, rng)
     return np.asarray(rows / math.sqrt(d))
 
@@ -106,12 +119,16 @@ def cases(*, classes: bool, seed: int = 0) -> Iterator[Case]:
                 key = [seed, SHAPES.index(shape), n, repeat, classes]
                 rng = np.random.default_rng(key)
                 rows = features(shape, n + TESTED, d, rng)
-                spread = rows.std(axis=0)
+                moved = rows - rows.mean(axis=0)
+                if shape == "collinear":  # so that small differences may matter
+                    moved = moved @ np.linalg.eigh(moved.T @ moved)[1]
+                spread = moved.std(axis=0)
                 heavy = np.maximum(spread, 0.02 * spread.max()) ** rng.choice([0.0, 0.5, 1.0])
-                score = (rows - rows.mean(axis=0)) @ (rng.normal(size=d) / heavy)
+                score = moved @ (rng.normal(size=d) / heavy)
                 score /= score.std()
                 if classes:
-                    score = score * rng.choice([1.0, 2.0, 4.0]) + rng.normal() / 2
+                    strength = 0.3 if shape == "weak" else rng.choice([1.0, 2.0, 4.0])
+                    score = score * strength + rng.normal() / 2
                     labels = np.where(rng.random(len(rows)) < 1 / (1 + np.exp(-score)), 1.0, -1.0)
                 else:  # bounds that are wider than the targets, as people state them
                     noise = rng.normal(size=len(rows)) * rng.choice([0.3, 1.0])

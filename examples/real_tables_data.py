@@ -155,7 +155,6 @@ SOURCES = {
         person="idcode",
         subject="wages, persons",
     ),
-    # Never looked at while anything was tuned:
     "wage-panel": Source(
         ("", "wage_panel"),
         "lwage",
@@ -212,8 +211,40 @@ SOURCES = {
         target_bounds=(-90.0, 300.0),
         subject="delays",
     ),
+    "mortgages": Source(
+        ("causaldata", "mortgages"),
+        "home_ownership",
+        # Quarter of the year, and quarters from the birth that a law asks for: grown-up men.
+        {"qob": (1, 4), "qob_minus_kw": (-80, 80), "nonwhite": FLAG, "vet_wwko": FLAG},
+        positive="1",
+        subject="census",
+    ),
+    "lectures": Source(
+        ("lme4", "InstEval"),
+        "y",
+        {"studage": (2, 8), "lectage": (1, 6), "service": FLAG},
+        {"dept": tuple(map(str, range(1, 16)))},
+        target_bounds=(1.0, 5.0),
+        person="s",
+        subject="ratings, persons",
+    ),
+    "movies": Source(
+        ("ggplot2movies", "movies"),
+        "rating",
+        {
+            "year": (1890, 2010),
+            "length": (0, 240),
+            "votes": (0, 10_000),
+            **{f"r{points}": (0, 100) for points in range(1, 11)},  # shares of votes: 100 in all
+            **dict.fromkeys(
+                ("Action", "Animation", "Comedy", "Drama", "Documentary", "Romance", "Short"), FLAG
+            ),
+        },
+        target_bounds=(1.0, 10.0),
+        subject="ratings",
+    ),
 }
-UNSEEN = ("wage-panel", "votes", "fertility", "flights")
+UNSEEN = ("wage-panel", "votes", "mortgages", "lectures", "movies")
 
 
 @dataclass(frozen=True)

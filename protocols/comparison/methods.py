@@ -258,7 +258,8 @@ def _clipped_at_length(trainer: Trainer, n: int, rounds: int | None) -> Method:
     except ParameterError as why:
         return Method(name, "", Trust.CENTRAL, unit=trainer.unit, refused=str(why))
     assert isinstance(made, FirstOrder)
-    return _central(trainer, name, "clipped at L, steps of its bound", Baseline(made, Trust.CENTRAL))
+    curator = Baseline(made, Trust.CENTRAL)
+    return _central(trainer, name, "clipped at L, steps of its bound", curator)
 
 
 def _made_by(

@@ -56,7 +56,7 @@ LOSSES: dict[str, tuple[type[Regression], tuple[str, ...]]] = {
 }
 """Losses of the regressor, with the parameters of the estimator that each takes."""
 MAX_ROUNDS = 100
-"""More rounds with the same users are not taken unasked: each costs every user a report."""
+"""More are not taken unasked by choose="bound": each costs every user a report."""
 CONSTANT = {"practice": 0.25, "bound": 1.0}
 """What a user holds beside its features, for the intercept: a small one costs little noise."""
 _FAMILIES = {Unit.RECORD: "shuffle", Unit.PERSON: "user-level"}
@@ -76,7 +76,7 @@ class ShuffleLinearModel(LinearModel):
         protocol: a registered optimiser, "shuffle-" left out if wanted: "gd" (everybody answers in
         every round: the least noise), "sgd" or "acsa" (everybody answers once).
         phases: run the protocol in phases on disjoint users, for a ridge above 0 (`Phased`).
-        rounds: of training; chosen where not given, at most MAX_ROUNDS with the same users.
+        rounds: of training; chosen where not given: at most 240, or MAX_ROUNDS by proven bounds.
         batch: users in a round of "sgd" or "acsa"; chosen where not given.
         eta: step of "gd" or "sgd"; chosen where not given.
         choose: "practice" for clip, rounds and step tuned on synthetic data, without a proven
@@ -95,7 +95,7 @@ class ShuffleLinearModel(LinearModel):
         noise_ratio: of the noise over the central Gaussian's; nearer to 1 takes more bits.
         encoding: of numbers as messages, "carry" or "unary"; None: that of the fewest bits.
         honest_fraction: of the users that are counted on to add their noise, in every round.
-        runtime: "inprocess", "ray", another registered name, or a runtime.
+        runtime: "inprocess", "processes", "ray", another registered name, or a runtime.
         workers: user shards.
         fidelity: "aggregate", "counts" or "literal": one law; None chooses by cost.
         select: values of "radius", "ridge", "rounds" or "eta", such as {"radius": [5, 100]}. A
@@ -249,7 +249,7 @@ class ShuffleLinearModel(LinearModel):
                 allowed = "False with choose='practice': their starts rest on proven bounds"
                 raise ParameterError("phases", self.phases, allowed)
             kind, given = Phased, given | {"optimiser": kind}
-        else:
+        elif not tuned:
             given["max_rounds_per_user"] = MAX_ROUNDS
         given |= {"noise_ratio": self.noise_ratio, "encoding": self.encoding}
         given |= {"honest_fraction": self.honest_fraction}

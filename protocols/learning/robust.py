@@ -56,7 +56,7 @@ class HeavyTailedModel(BaseEstimator):
         fit_intercept: whether a constant is fitted.
         scale: unit of the histogram's bins, 2^-10 to 2^10 of it; public.
         noise: "float", or "discrete" for noise drawn exactly.
-        runtime: "inprocess", "ray", another registered name, or a runtime.
+        runtime: "inprocess", "processes", "ray", another registered name, or a runtime.
         workers: shards of the data.
         random_state: None takes entropy from the operating system; anything else makes the training
             reproducible, and therefore not private.

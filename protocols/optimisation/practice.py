@@ -30,14 +30,16 @@ RADIUS = 1000.0
 
 # All tuned by `python -m benchmarks tuning`, on synthetic rows alone.
 CLIP = {True: 0.35, False: 0.07}
-"""Of the longest gradient at the start for losses of classes; of the longest row, and at least, for
-smooth ones of numbers. It bends probabilities and means: those of numbers least where noise allows
-a longer one."""
+"""At least: of the longest gradient at the start for losses of classes; of the longest row for
+smooth ones of numbers. It bends probabilities and means, so it is longer where noise allows it."""
 REACH = {True: 4.0, False: 0.3}
 """How far noise alone may move the parameters along a direction without curvature."""
-MOST_ROUNDS, FEWEST_ROUNDS = 60, 6
-_CALM = 40
-"""Rounds that a longer clip must leave."""
+MOST_ROUNDS, FEWEST_ROUNDS = {False: 240, True: 60}, 6
+"""By whether each user answers once. Columns that are nearly the same need more than 60."""
+_WORK = 3 * 10**9
+"""Numbers that all users compute, for which more than 60 rounds are chosen: some 10 seconds."""
+_CALM = {True: 240, False: 40}
+"""Rounds that a longer clip must leave, by whether labels are classes."""
 _STEP, _LONGEST = 3.75, 8.0
 """Of 1/beta, and where the rounds are as many as they may be: beyond the worst case's limit, which
 few tables reach; `Momentum` then brakes."""
@@ -69,14 +71,20 @@ def clipped(setting: Setting) -> Problem:
     if problem.norm_bound is not None:
         return problem
     loss, longest = _bare(problem.loss), problem.loss.start_norm()
-    if _of_classes(loss):
-        longest *= CLIP[True]
-    elif loss.smoothness() is not None:  # a quantile would not survive a clip
-        least = min(1.0, CLIP[False] * getattr(loss, "features", math.inf) / loss.start_norm())
-        whole = dataclasses.replace(problem, norm_bound=longest)
-        gain, beta = _gain(dataclasses.replace(setting, problem=whole), None)
-        longest *= min(1.0, max(least, gain * beta / _STEP / _CALM**2))
-    return dataclasses.replace(problem, norm_bound=longest)
+    whole, classes = dataclasses.replace(problem, norm_bound=longest), _of_classes(loss)
+    if not classes and loss.smoothness() is None:  # a quantile would not survive a clip
+        return whole
+    rows = 1.0 if classes else getattr(loss, "features", math.inf) / loss.start_norm()
+    gain, beta = _gain(dataclasses.replace(setting, problem=whole), None)
+    share = max(CLIP[classes] * rows, gain * beta / _STEP / _CALM[classes] ** 2)
+    return dataclasses.replace(problem, norm_bound=min(1.0, share) * longest)
+
+
+def _most(setting: Setting, sequential: bool) -> int:
+    """Rounds at most."""
+    few, many = MOST_ROUNDS[True], MOST_ROUNDS[sequential]
+    affordable = max(few, _WORK // (setting.n * setting.problem.d))
+    return min(setting.max_rounds_per_user, many, affordable, setting.n)
 
 
 def _gain(setting: Setting, smoothing: float | None) -> tuple[float, float]:
@@ -278,7 +286,7 @@ class Momentum:
         if batch is not None:
             rounds = n // integer("batch", batch, 1, n) if rounds is None else rounds
         if rounds is None:
-            most = min(setting.max_rounds_per_user, MOST_ROUNDS, n)
+            most = _most(setting, sequential)
             wanted = min((gain * beta / _STEP) ** (1 / power), most)
             rounds = max(min(FEWEST_ROUNDS, most), round(wanted))
         rounds = integer("rounds", rounds)

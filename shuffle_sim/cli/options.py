@@ -58,7 +58,9 @@ Encoding = Annotated[
 HonestFraction = Annotated[
     float, typer.Option(help="Fraction of users that are assumed to add their noise.")
 ]
-RuntimeName = Annotated[str, typer.Option("--runtime", help="Where roles run: inprocess or ray.")]
+RuntimeName = Annotated[
+    str, typer.Option("--runtime", help="Where roles run: inprocess, processes or ray.")
+]
 Address = Annotated[
     str | None,
     typer.Option(

@@ -83,9 +83,9 @@ def run(
     Args:
         algorithm: what to run.
         data: the users' rows.
-        runtime: "inprocess", "ray", another registered name, or a runtime.
-        workers: user shards (on Ray: actors; in process, with roles together and large rounds of
-            sums: threads, unless there is an adversary). "auto": a rehearsal of the first blocks
+        runtime: "inprocess", "processes" (of this machine), "ray", another registered name, or a
+            runtime.
+        workers: user shards (on Ray: actors). "auto": a rehearsal of the first blocks
             says how long the run will take, and how many workers and which placement are fastest;
             `on_plan` is told. Not with a checkpoint, which holds the number of shuffler shards.
         fidelity: "literal" (every message is sent and permuted), "counts" or "aggregate" (the same

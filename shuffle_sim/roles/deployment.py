@@ -118,7 +118,10 @@ class Deployment:
         return range(-(-self.protocol.users // self.block_size))
 
     def block_batches(self, broadcast: bytes) -> list[range]:
-        """The blocks to be asked together, in order, so that what they answer fits the memory."""
+        """The blocks to be asked together, in order, so that what they answer fits the memory.
+
+        Every shard of the shuffler has some of each batch.
+        """
         opened = self.opened(broadcast)
         cohort, randomizer = opened.cohort, opened.randomizer
         users = 1 if self.fidelity == "aggregate" else self.block_size
@@ -128,7 +131,8 @@ class Deployment:
             else user_bytes(self.fidelity, randomizer)
         )
         low, high = cohort.ranges[0][0] // self.block_size, -(-cohort.stop // self.block_size)
-        step = max(1, BLOCK_BATCH_BYTES // (users * each))
+        shards = self.shuffler_shards
+        step = max(1, BLOCK_BATCH_BYTES // (users * each) // shards) * shards
         return [range(start, min(start + step, high)) for start in range(low, high, step)]
 
     def opened(self, broadcast: bytes) -> Broadcast:

@@ -324,7 +324,7 @@ def parted(payload: bytes) -> tuple[Size, memoryview]:
     Raises:
         FrameError: `wrong-length` if there is no size.
     """
-    numbers = np.frombuffer(payload[: len(payload) // SIZE * SIZE], ">u8")
+    numbers = np.frombuffer(payload, ">u8", len(payload) // SIZE)  # no copy of it
     if not numbers.size:
         raise FrameError("wrong-length", f"{len(payload)} bytes")
     first = int(numbers[0])

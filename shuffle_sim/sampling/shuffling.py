@@ -17,6 +17,7 @@ from shuffle_sim.sampling.kernels import compiling, lanes
 
 Bits = NDArray[np.uint8]
 _LONG = 1 << 17  # messages from which moving them bucket by bucket pays
+_NUMPYS_LIMIT = 10**9  # places of a hypergeometric draw
 
 
 def permute(symbols: NDArray[np.integer], rng: np.random.Generator) -> NDArray[np.integer]:
@@ -152,13 +153,14 @@ def share_out(ones: int, sizes: NDArray[np.int64], rng: np.random.Generator) -> 
 
     `sizes` are those of the pieces.
 
-    Multivariate hypergeometric, without numpy's limit of 10^9 places: independent bits of one
+    Multivariate hypergeometric. From numpy's limit of 10^9 places on independent bits of one
     probability put a binomial number into each piece; given their total they are a uniform subset,
     and removing or adding uniformly chosen ones leaves it uniform.
     """
     size = int(sizes.sum())
-    if size == 0:
-        return 0 * sizes
+    if size < _NUMPYS_LIMIT:
+        drawn = rng.multivariate_hypergeometric(sizes, ones, method="marginals")
+        return np.asarray(drawn, np.int64)
     counts = rng.binomial(sizes, ones / size)
     surplus = int(counts.sum()) - ones
     room = counts if surplus > 0 else sizes - counts

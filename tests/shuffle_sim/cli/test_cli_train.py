@@ -662,7 +662,7 @@ BAD = {
     "epsilon": ([*ON, "--epsilon", "0"], "epsilon"),
     "seed": ([*ON, "--seed", "-1"], "seed"),
     "seed of compare": ([*ON, "--seed", "-1", "--compare"], "seed"),
-    "runtime": ([*ON, "--runtime", "spark"], "inprocess, ray"),
+    "runtime": ([*ON, "--runtime", "spark"], "inprocess, processes, ray"),
     "workers": ([*ON, "--workers", "456", "--rounds", "2"], "number of users"),
     "repeats alone": ([*ON, "--repeats", "3"], "given with --compare"),
     "no repeats": ([*ON, "--compare", "--repeats", "0"], "repeats"),

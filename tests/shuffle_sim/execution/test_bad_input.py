@@ -348,7 +348,7 @@ def test_options_outside_their_range_are_refused(kind, name, value):
 @pytest.mark.wheel
 @pytest.mark.parametrize("name", ["spark", "", "Ray", None, 3, NoActors])
 def test_a_runtime_that_is_not_registered_is_refused_with_those_that_are(name):
-    with pytest.raises(ParameterError, match="one of inprocess, ray") as caught:
+    with pytest.raises(ParameterError, match="one of inprocess, processes, ray") as caught:
         run(explicit(VectorSum), DATA[VectorSum], runtime=name)
     assert caught.value.parameter == "runtime"
 

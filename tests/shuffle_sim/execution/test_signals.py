@@ -65,21 +65,22 @@ stops = pytest.mark.parametrize("number", NUMBERS.values(), ids=NUMBERS)
 
 @pytest.mark.full
 @stops
-def test_a_run_in_process_is_stopped_at_random_moments_and_goes_on(number, tmp_path):
+@pytest.mark.parametrize("runtime", ["inprocess", "processes"])
+def test_a_run_in_process_is_stopped_at_random_moments_and_goes_on(runtime, number, tmp_path):
     alone, rng, hits = (
         outcome(run(interactive(MANY), rows(), seed=5)),
         np.random.default_rng(number),
         0,
     )
-    for attempt in range(4):
+    for attempt in range(2):
         folder = tmp_path / str(attempt)
-        hits += stopped(folder, "inprocess", MANY, number, rng.uniform(0, 0.3))
+        hits += stopped(folder, runtime, MANY, number, rng.uniform(0, 0.3))
         resume = (folder / FILE).exists()
         assert (
             outcome(run(interactive(MANY), rows(), seed=5, checkpoint=folder, resume=resume))
             == alone
         )
-    assert hits >= 2
+    assert hits >= 1
 
 
 def stopped_on_ray(folder, number, delay):

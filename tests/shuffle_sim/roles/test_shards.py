@@ -358,11 +358,12 @@ def test_power_a_binomial_share_is_caught():
         )
 
 
-def test_ones_are_shared_out_beyond_a_billion_places():
-    rng, sizes = np.random.default_rng(2), np.array([10**9, 3 * 10**9])
-    drawn = np.array([share_out(10**9, sizes, rng)[0] for _ in range(200)])
-    std = np.sqrt(10**9 * 0.25 * 0.75 * 3 / 4)
-    assert abs(drawn.mean() - 0.25e9) < 5 * std / np.sqrt(200)  # false alarm 6e-7
+@pytest.mark.parametrize("many", [10**6, 10**9])
+def test_ones_are_shared_out_below_and_beyond_a_billion_places(many):
+    rng, sizes = np.random.default_rng(2), np.array([many, 3 * many])
+    drawn = np.array([share_out(many, sizes, rng)[0] for _ in range(200)])
+    std = np.sqrt(many * 0.25 * 0.75 * 3 / 4)
+    assert abs(drawn.mean() - many / 4) < 5 * std / np.sqrt(200)  # false alarm 6e-7
     assert 0.7 < drawn.std() / std < 1.3
 
 
