@@ -33,8 +33,10 @@ from shuffle_sim.data.population import InMemory
 from shuffle_sim.data.schema import read_schema
 from shuffle_sim.data.tables import read
 from shuffle_sim.errors import FrameError, RoundAbortedError, ShuffleSimError
-from shuffle_sim.execution.checkpoint import FILE, Checkpoint, RunIdentity
+from shuffle_sim.execution.checkpoint import Checkpoint
 from shuffle_sim.execution.engine import run
+from shuffle_sim.execution.identity import RunIdentity
+from shuffle_sim.execution.journal import FILE
 from shuffle_sim.execution.rounds import known_exchange
 from shuffle_sim.protocol.adversary import Coalition
 from shuffle_sim.protocol.task import task_of

@@ -12,8 +12,8 @@ from rounds import outcome, records
 from actors.hosts import _AnalyzerHost, _ShufflerHost, _UserShardHost
 from actors.runtime import RayRuntime, ray
 from shuffle_sim import run
-from shuffle_sim.execution.checkpoint import FILE
 from shuffle_sim.execution.inprocess import InProcessRuntime
+from shuffle_sim.execution.journal import FILE
 from shuffle_sim.execution.runtime import HostLostError
 from shuffle_sim.roles import Analyzer, Shuffler, UserShard
 from shuffle_sim.wire.frames import parse, split_frames

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, runtime_checkable
 from typing import Protocol as Interface
 
@@ -15,6 +15,7 @@ from shuffle_sim.attacks.outputs import step_to_next
 from shuffle_sim.auditing.audit import empirical_epsilon
 from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.execution.engine import run
+from shuffle_sim.execution.result import SIMULATOR_VIEW
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds import paper
 from shuffle_sim.privacy.events import PrivacyEvent
@@ -276,8 +277,8 @@ class TrainingRow:
 
     attack: str
     fraction: float
-    error: float
-    spread: float
+    error: float = field(metadata=SIMULATOR_VIEW)
+    spread: float = field(metadata=SIMULATOR_VIEW)
     epsilon: float
 
 

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.bench import LAW, Bench
+from shuffle_sim.auditing.checks import Checks
 from shuffle_sim.auditing.conformance import LawError
-from shuffle_sim.auditing.empirical import best_threshold, empirical_run
+from shuffle_sim.auditing.empirical import best_threshold, canaries
 from shuffle_sim.auditing.planned import MOST, others
 from shuffle_sim.auditing.scores import summed
 from shuffle_sim.errors import FrameError, ParameterError, integer
@@ -35,7 +36,7 @@ from shuffle_sim.sampling.randomness import entropy_of
 
 FALSE_ALARM = 1e-6
 """Of a whole audit, at most."""
-_CHECKS = 32  # that share it: 12 of the first round, 5 of each other randomizer
+_CHECKS = 33  # that share it: 12 of the first round, 5 of each other randomizer, and the last
 _HONEST = 60  # users in the comparison of the event's law with the randomizer's
 _DELTAS = (1e-2, 1e-4)  # of it: where Fourier transforms keep their digits
 
@@ -135,14 +136,14 @@ def audit(
         raise ParameterError("protocol", type(protocol).__name__, "one with a round")
     delta, event, entropy = protocol.delta, spec.event, entropy_of(seed)
     alarm = FALSE_ALARM / _CHECKS
-    bench = Bench(protocol, spec, entropy, repeats, alarm, shard, shuffler)
+    bench = Checks(protocol, spec, entropy, repeats, alarm, shard, shuffler)
     checks = [
         _bound(protocol, spec),
         *(_held(name, check) for name, check in bench.checks()),
     ]
 
-    def later(spec: RoundSpec) -> Bench:
-        return Bench(protocol, spec, entropy, repeats, alarm, shard, shuffler)
+    def later(spec: RoundSpec) -> Checks:
+        return Checks(protocol, spec, entropy, repeats, alarm, shard, shuffler)
 
     checks += _later(protocol, spec, later)
     if not bench.known:
@@ -152,12 +153,13 @@ def audit(
     )
     exact = theorem_of(type(event)).exact(event, delta)
     theorem = _theorem(protocol)
-    empirical = empirical_run(protocol, seed=entropy)
+    seen = canaries(protocol, seed=entropy)
+    empirical, sure = seen.epsilon(), seen.epsilon(alarm)
     lower = exact if exact is not None else 0.0
     # One round's exact epsilon is a lower bound of the whole run's; so is the empirical one.
     single = protocol.claims_sequential
-    ordered = theorem * (1 + 1e-9) >= max(lower, empirical) and (
-        not single or exact is None or empirical <= exact * 1.02 + 1e-3
+    ordered = theorem * (1 + 1e-9) >= max(lower, sure) and (
+        not single or exact is None or sure <= exact * 1.02 + 1e-3
     )
     words = f"theorem {theorem:.4f}, exact {lower:.4f}, empirical {empirical:.4f}"
     checks.append(
@@ -233,7 +235,7 @@ def _theorem(protocol: Protocol[Any]) -> float:
 
 
 def _later(
-    protocol: Protocol[Any], first: RoundSpec, bench: Callable[[RoundSpec], Bench]
+    protocol: Protocol[Any], first: RoundSpec, bench: Callable[[RoundSpec], Checks]
 ) -> Iterator[Check]:
     """Randomizers that only later rounds have."""
     rounds, left = others(protocol, first)

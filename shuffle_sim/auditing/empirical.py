@@ -1,6 +1,7 @@
 """Lower bounds of epsilon from samples."""
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from shuffle_sim.roles.users import admitted
 from shuffle_sim.sampling.randomness import entropy_of
 from shuffle_sim.wire.messages import Tally
 
-CONFIDENCE = 1 - 1e-4
+DOUBT = 1e-4
+"""With what probability a bound is wrong, where nothing else is said."""
 _PAIRS = 2_000  # of samples for a Gaussian estimate
 _SAMPLES = 12_000  # for a threshold
 _WORK = 24_000.0  # rounds of few users in all runs; more users count for more
@@ -27,14 +29,15 @@ _PARTS = 16  # of a run, each of every 16th round
 
 
 def clopper_pearson(
-    likely: NDArray[Any], unlikely: NDArray[Any], threshold: float, delta: float
+    likely: NDArray[Any],
+    unlikely: NDArray[Any],
+    threshold: float,
+    delta: float,
+    doubt: float = DOUBT,
 ) -> float:
     """ln((P - delta) / Q) for the event sample >= threshold, P from below, Q from above."""
-    hits, misses, alpha = (
-        int((likely >= threshold).sum()),
-        int((unlikely >= threshold).sum()),
-        (1 - CONFIDENCE) / 2,
-    )
+    hits, misses = int((likely >= threshold).sum()), int((unlikely >= threshold).sum())
+    alpha = doubt / 2
     lower = scipy.stats.beta.ppf(alpha, hits, likely.size - hits + 1) if hits else 0.0
     upper = (
         scipy.stats.beta.ppf(1 - alpha, misses + 1, unlikely.size - misses)
@@ -44,7 +47,9 @@ def clopper_pearson(
     return math.log((lower - delta) / upper) if lower > delta else -math.inf
 
 
-def best_threshold(low: NDArray[Any], high: NDArray[Any], delta: float) -> float:
+def best_threshold(
+    low: NDArray[Any], high: NDArray[Any], delta: float, doubt: float = DOUBT
+) -> float:
     """Clopper-Pearson of the best threshold, which is chosen on the first half of the samples."""
     half = len(low) // 2
     if np.median(low[:half]) > np.median(high[:half]):
@@ -54,15 +59,17 @@ def best_threshold(low: NDArray[Any], high: NDArray[Any], delta: float) -> float
     a, b, t = max(
         tests, key=lambda test: clopper_pearson(test[0][:half], test[1][:half], test[2], delta)
     )
-    return max(0.0, clopper_pearson(a[half:], b[half:], t, delta))
+    return max(0.0, clopper_pearson(a[half:], b[half:], t, delta, doubt))
 
 
-def gaussian_estimate(low: NDArray[Any], high: NDArray[Any], delta: float) -> float:
+def gaussian_estimate(
+    low: NDArray[Any], high: NDArray[Any], delta: float, doubt: float = DOUBT
+) -> float:
     """epsilon of the Gaussian pair that pairs of samples show: means apart, over the spread.
 
     Samples of a pair may share their randomness: what is between their means is then known well.
     The spread is that of whole samples, or that of their parts added up, whichever is less: with
-    parts few samples tell it well. All are taken from below at confidence 1 - 1e-4. What is
+    parts few samples tell it well. All are bounds that hold together but for the doubt. What is
     assumed, not tested here, is that the noise is Gaussian, and drawn anew for each part; an audit
     tests the law and the independence of rounds by themselves.
 
@@ -70,8 +77,9 @@ def gaussian_estimate(low: NDArray[Any], high: NDArray[Any], delta: float) -> fl
         low: samples of one end, (samples,), or by their parts, (samples, parts).
         high: of the other end.
         delta: at which the bound holds.
+        doubt: with what probability it may be wrong.
     """
-    alpha, size = (1 - CONFIDENCE) / 5, len(low)
+    alpha, size = doubt / 5, len(low)
     z = float(scipy.stats.norm.isf(alpha))
     ends = [each.reshape(size, -1) for each in (low, high)]
     between = (ends[1] - ends[0]).sum(axis=1)
@@ -100,6 +108,31 @@ def _most_variance(samples: NDArray[Any], alpha: float) -> float:
     return total * freedom / float(scipy.stats.chi2.ppf(alpha, freedom))
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What was seen of canaries at their first and at their second ends.
+
+    Attributes:
+        low: samples of the first ends, by parts of a run, (samples, parts).
+        high: of the second ends.
+        delta: at which epsilon is bounded.
+        gaussian: whether samples come in pairs, of noise that is nearly Gaussian.
+    """
+
+    low: NDArray[Any]
+    high: NDArray[Any]
+    delta: float
+    gaussian: bool
+
+    def epsilon(self, doubt: float = DOUBT) -> float:
+        """A lower bound of epsilon, wrong with probability `doubt` at most."""
+        if self.gaussian:
+            return gaussian_estimate(self.low, self.high, self.delta, doubt)
+        low, high = (each.sum(axis=1) for each in (self.low, self.high))
+        even = min(len(low), len(high))
+        return best_threshold(low[:even], high[:even], self.delta, doubt)
+
+
 def empirical_run(
     protocol: Protocol[Any],
     data: Any = None,
@@ -107,7 +140,18 @@ def empirical_run(
     runs: int | None = None,
     seed: int | None = None,
 ) -> float:
-    """A lower bound of epsilon of a whole run, from canaries in every round.
+    """A lower bound of epsilon of a whole run, at confidence 1 - 1e-4: see `canaries`."""
+    return canaries(protocol, data, runs=runs, seed=seed).epsilon()
+
+
+def canaries(
+    protocol: Protocol[Any],
+    data: Any = None,
+    *,
+    runs: int | None = None,
+    seed: int | None = None,
+) -> Seen:
+    """What whole runs show of canaries in every round.
 
     A canary holds one end of the worst pair in one coordinate, in all rounds in which it is asked:
     the guarantee covers every query, so it covers this one. The attacker knows all other values.
@@ -152,11 +196,7 @@ def empirical_run(
         runs = max(_FEWEST, min(wanted, int(_WORK / work)))
     found = [first, *(sample(index)[0] for index in range(1, integer("runs", runs, _FEWEST)))]
     low, high = (np.concatenate(each) for each in zip(*found, strict=True))
-    if paired:
-        return gaussian_estimate(low, high, protocol.delta)
-    low, high = low.sum(axis=1), high.sum(axis=1)
-    even = min(len(low), len(high))
-    return best_threshold(low[:even], high[:even], protocol.delta)
+    return Seen(low, high, protocol.delta, paired)
 
 
 def _coordinates(randomizer: Any) -> int:

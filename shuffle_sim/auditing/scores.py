@@ -20,6 +20,7 @@ from shuffle_sim.auditing.conformance import LawError
 LEVELS = 32
 _CELLS = 256  # of which an outcome is one, at most
 _PAIRED = 600  # users of whom every two are compared
+_LABELS = 64  # labels, likewise
 Ints = NDArray[np.int64]
 
 
@@ -106,13 +107,15 @@ class JointLaw:
     def check(self, counts: Ints, rng: np.random.Generator, alarm: float) -> None:
         """Counts (rounds, users, labels) of independent rounds against the law.
 
-        Cells, labels, totals, neighbours, coordinates of a user, projections with random signs, and
-        differences of rounds.
+        Cells, labels, totals, neighbours, coordinates of a user, projections with random signs,
+        every two users, and every two labels of a user that are independent.
 
         Raises:
             LawError: naming what is off; by chance with probability `alarm`.
         """
         tests = [*self._cells(counts), *self._sums(counts, rng), self._all_pairs(counts)]
+        if self.labels > self.group:
+            tests.append(self._all_labels(counts, rng))
         for sums, means, variances, what in tests:
             judge(sums, means, variances, alarm / len(tests), what)
 
@@ -198,6 +201,34 @@ class JointLaw:
             np.zeros(len(upper[0])),
             variances[upper] / LEVELS**2,
             "pair of users",
+        )
+
+    def _all_labels(
+        self, counts: Ints, rng: np.random.Generator
+    ) -> tuple[Floats, Floats, Floats, str]:
+        """Products of the scores of every two labels of a user, of different groups."""
+        labels = np.sort(rng.permutation(self.labels)[:_LABELS])
+        products, variances = np.zeros((2, len(labels), len(labels)))
+        for kind in np.unique(self.types):
+            seen = counts[:, self.types == kind]
+            known = [scores(self.pmfs[kind][label])[0] for label in labels]
+            centred = np.stack(
+                [
+                    score.of[seen[:, :, label]].ravel() - score.mean
+                    for label, score in zip(labels, known, strict=True)
+                ]
+            )
+            spread = np.array([score.variance for score in known])
+            products += centred @ centred.T
+            variances += centred.shape[1] * np.outer(spread, spread)
+        first, second = np.triu_indices(len(labels), 1)
+        apart = labels[first] // self.group != labels[second] // self.group
+        found = first[apart], second[apart]
+        return (
+            products[found] / LEVELS,
+            np.zeros(int(apart.sum())),
+            variances[found] / LEVELS**2,
+            "two labels of a user",
         )
 
     def _sums(

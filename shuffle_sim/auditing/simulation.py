@@ -19,10 +19,10 @@ from numpy.typing import ArrayLike
 
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import ParameterError, ShuffleSimError
-from shuffle_sim.execution.checkpoint import FILE
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.fingerprint import fingerprint
 from shuffle_sim.execution.history import History, violations, windows
+from shuffle_sim.execution.journal import FILE
 from shuffle_sim.execution.result import Result
 from shuffle_sim.execution.simulated import DriverKilledError, Faults, SimRuntime
 from shuffle_sim.privacy.ledger import PrivacyLedger

@@ -6,132 +6,28 @@ state is a function of the tallies so far. So the journal keeps the entropy, eve
 tally; going on is replaying them. A charge is on disk before its round draws anything. A round that
 was charged and not finished is run again and sends the same bytes.
 
-The file is a list of records, each bound to all before it by SHA-256, and only ever appended to.
-Only its last record can be cut short, by a death in the middle of writing it: nothing had been done
-on its strength yet, so it is taken off.
+The file is only ever appended to. Only its last record can be cut short, by a death in the middle
+of writing it: nothing had been done on its strength yet, so it is taken off.
 """
 
 import fcntl
-import hashlib
 import os
-import platform
 import secrets
-import struct
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import cache
-from importlib import metadata
+from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
-
-import numpy as np
 
 from shuffle_sim.data.files import check_name, most_memory, read_whole, write_private
 from shuffle_sim.errors import CheckpointError, FrameError, ParameterError
-from shuffle_sim.execution.fingerprint import fingerprint
+from shuffle_sim.execution.identity import RunIdentity
+from shuffle_sim.execution.journal import FILE, Charge, Journal, Outcome, Records, record
 from shuffle_sim.sampling.randomness import entropy_of
 from shuffle_sim.wire.codec import decode, encode
 from shuffle_sim.wire.messages import Tally
 
-version = cache(metadata.version)  # which reads and parses files
-FILE = "run.journal"
 FORMAT = 6  # also another where a round under way would be drawn in another way
-_SIZE = struct.Struct(
-    ">II"
-)  # length of the record and its complement: a damaged length is not taken for a cut record
-_HASH = hashlib.sha256().digest_size
-
-
-Charge = tuple[tuple[str, bytes], ...]
-"""What is charged, by name: equal bytes are the same release."""
-Outcome = tuple[Any, ...]
-"""What came of a release, in values that `wire.codec` can write."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunIdentity:
-    """What must be the same for the same bytes to come again.
-
-    Attributes:
-        values: what the run is made of, by name; their fingerprints count.
-        settings: plain values, by name.
-        seed: of the run.
-        task: 16 bytes that name the run.
-        entropy: of the run's random streams.
-        libraries: beside numpy, whose versions decide which bits are drawn.
-    """
-
-    values: Mapping[str, Any]
-    settings: Mapping[str, object]
-    seed: int | None
-    task: bytes
-    entropy: int = field(repr=False)
-    libraries: Sequence[str] = ()
-
-    @property
-    def marks(self) -> tuple[tuple[str, str], ...]:
-        """All of it by name, to be compared when a run is resumed.
-
-        Raises:
-            ParameterError: a value that cannot be taken apart.
-        """
-        try:
-            prints = [
-                (name, f"{type(value).__qualname__} {fingerprint(value).hex()[:32]}")
-                for name, value in self.values.items()
-            ]
-        except TypeError as error:
-            allowed = f"used with {', '.join(self.values)} that pickle can take"
-            raise ParameterError("checkpoint", str(error), allowed) from error
-        named = "shuffle-sim", "numpy", *self.libraries
-        software = ", ".join((*(f"{each} {version(each)}" for each in named), *_arithmetic()))
-        return (
-            # First the seed: of another one, data that are split or drawn by it differ, too.
-            ("seed", str(self.seed)),
-            *prints,
-            *((name, str(value)) for name, value in self.settings.items()),
-            # Other versions may draw other bits from the same streams: a second release.
-            ("software", software),
-        )
-
-
-class Journal:
-    """The journal of a run that keeps nothing; a context manager.
-
-    Attributes:
-        task: of the run that was started.
-        entropy: of the run that was started.
-    """
-
-    def __init__(self, identity: RunIdentity) -> None:
-        """Take the run as it is."""
-        self.task, self.entropy = identity.task, identity.entropy
-
-    def charge(self, charge: Charge) -> Outcome | None:
-        """From now on a release counts as spent; what came of it, if it is over already."""
-        return None
-
-    def settle(self, outcome: Outcome) -> None:
-        """What came of the release that was charged last."""
-
-    def close(self) -> None:
-        """Let go of the files."""
-
-    def __enter__(self) -> "Journal":
-        """The journal itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close, whatever happened."""
-        self.close()
 
 
 class Checkpoint(Journal):
@@ -167,7 +63,7 @@ class Checkpoint(Journal):
             self._hash = b""
             if not resume:
                 self._create(encode(head))
-            self._content = read_whole(self._path, "checkpoint", most_memory())
+            content = read_whole(self._path, "checkpoint", most_memory())
             self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_APPEND)
         except OSError as error:
             os.close(self._lock)
@@ -177,7 +73,7 @@ class Checkpoint(Journal):
             os.close(self._lock)
             raise
         try:
-            self._records = deque(self._read())
+            self._records = deque(self._read(content))
             super().__init__(self._resumed(identity, marks))
         except BaseException:
             self.close()
@@ -240,11 +136,11 @@ class Checkpoint(Journal):
         self._hash = b""
 
     def _append(self, body: bytes, what: str) -> None:
-        digest, before = _chained(self._hash, body), os.fstat(self._file).st_size
-        record = _SIZE.pack(len(body), len(body) ^ 0xFFFFFFFF) + digest + body
+        written, digest = record(self._hash, body)
+        before = os.fstat(self._file).st_size
         try:
-            while record:
-                record = record[os.write(self._file, record) :]
+            while written:
+                written = written[os.write(self._file, written) :]
             os.fsync(self._file)
         except OSError as error:
             with suppress(OSError):
@@ -254,30 +150,17 @@ class Checkpoint(Journal):
             ) from error
         self._hash = digest
 
-    def _read(self) -> Iterator[bytes]:
-        """The bodies of all records, checked; a record cut short at the end is taken off the
-        file.
-        """
-        data, position = memoryview(self._content), 0
-        del self._content
-        while position < len(data):
-            start = position + _SIZE.size + _HASH
-            size, complement = (
-                _SIZE.unpack_from(data, position)
-                if position + _SIZE.size <= len(data)
-                else (0, 0xFFFFFFFF)
-            )
-            if size ^ complement != 0xFFFFFFFF:
-                raise self._damaged(f"the length of the record at byte {position}")
-            if start + size > len(data):
-                os.ftruncate(self._file, position)
-                return
-            body = bytes(data[start : start + size])
-            self._hash = _chained(self._hash, body)
-            if self._hash != data[position + _SIZE.size : start]:
-                raise self._damaged(f"the record at byte {position}")
-            yield body
-            position = start + size
+    def _read(self, content: bytes) -> list[bytes]:
+        """The bodies of all records; one that was cut short at the end is taken off the file."""
+        records = Records(content)
+        try:
+            found = list(records)
+        except ValueError as error:
+            raise self._damaged(str(error)) from error
+        if records.position < len(content):
+            os.ftruncate(self._file, records.position)
+        self._hash = records.hash
+        return found
 
     def _resumed(self, identity: RunIdentity, marks: tuple[tuple[str, str], ...]) -> RunIdentity:
         if not self._records:
@@ -329,27 +212,6 @@ def journal_of(folder: str | Path | None, resume: bool, identity: RunIdentity) -
     return Journal(identity)
 
 
-def charged_broadcasts(folder: Path, size: int = 0) -> tuple[int, list[bytes]]:
-    """What a journal says from outside: its size, and the SHA-256 of every broadcast charged.
-
-    Args:
-        folder: of the checkpoint.
-        size: of the journal when it was looked at last; if it is the same, nothing is read.
-    """
-    path = folder / FILE
-    if not path.exists() or path.stat().st_size == size:
-        return size, []
-    data = read_whole(path, "checkpoint", most_memory())
-    bodies, position = list[bytes](), 0
-    while position + _SIZE.size <= len(data):
-        start = position + _SIZE.size + _HASH
-        position = start + _SIZE.unpack_from(data, position)[0]
-        if position <= len(data):
-            bodies.append(data[start:position])
-    # The beginning, then charge and outcome in turn.
-    return len(data), [dict(decode(body, (Tally,)))["broadcast"] for body in bodies[1::2]]
-
-
 def split_seed(folder: str | Path | None, resume: bool, seed: int | None) -> int | None:
     """The seed by which people are held out before the run: the run's; without one, drawn once and
     kept beside the checkpoint.
@@ -397,15 +259,6 @@ def _locked(folder: Path, *, create: bool) -> int:
     return opened
 
 
-@cache
-def _arithmetic() -> tuple[str, ...]:
-    """What decides how a gradient is rounded: processor and linear algebra."""
-    config: Any = np.show_config(mode="dicts")
-    blas = config["Build Dependencies"]["blas"]
-    found = " ".join(config["SIMD Extensions"].get("found", ()))
-    return platform.machine(), found or "no SIMD", f"{blas['name']} {blas['version']}"
-
-
 def _is_charge(value: Any, names: list[str], kind: Any = bytes, size: int | None = None) -> bool:
     """Whether a value is pairs of these names and values of a type, of a size where it is given."""
     if type(value) is not tuple or not all(type(each) is tuple for each in value):
@@ -413,7 +266,3 @@ def _is_charge(value: Any, names: list[str], kind: Any = bytes, size: int | None
     if [len(each) for each in value] != [2] * len(names) or [each[0] for each in value] != names:
         return False
     return all(type(each[1]) is kind and size in (None, len(each[1])) for each in value)
-
-
-def _chained(before: bytes, body: bytes) -> bytes:
-    return hashlib.sha256(before + body).digest()

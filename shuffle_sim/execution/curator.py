@@ -20,8 +20,10 @@ from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.persons import Persons, population_for
 from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.errors import ParameterError, RoundAbortedError, integer
-from shuffle_sim.execution.checkpoint import Journal, RunIdentity, journal_of
+from shuffle_sim.execution.checkpoint import journal_of
 from shuffle_sim.execution.costs import Costs
+from shuffle_sim.execution.identity import RunIdentity
+from shuffle_sim.execution.journal import Journal
 from shuffle_sim.execution.result import ReportCounts, Result, spending
 from shuffle_sim.execution.runtime import ATTEMPTS, HostLostError, Runtime
 from shuffle_sim.privacy.guarantee import Guarantee

@@ -15,12 +15,13 @@ from shuffle_sim.errors import (
     ParameterError,
     positive,
 )
-from shuffle_sim.execution.checkpoint import RunIdentity, journal_of
+from shuffle_sim.execution.checkpoint import journal_of
 from shuffle_sim.execution.costs import (
     CostMeter,
     Costs,
 )
 from shuffle_sim.execution.curator import run_curator
+from shuffle_sim.execution.identity import RunIdentity
 from shuffle_sim.execution.result import ReportCounts, Result, spending, told
 from shuffle_sim.execution.rounds import checked, disclose, exchanged, metered
 from shuffle_sim.execution.runtime import Runtime

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shuffle_sim.execution.checkpoint import charged_broadcasts
+from shuffle_sim.execution.journal import charged_broadcasts
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.roles import Conclusion, Deployment, read_reports
 from shuffle_sim.wire.frames import Frame, Kind, parse, split_frames

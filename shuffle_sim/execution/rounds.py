@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from shuffle_sim.errors import AccountingError, FrameError, ParameterError
-from shuffle_sim.execution.checkpoint import Journal
 from shuffle_sim.execution.costs import (
     CostMeter,
     chunks_on_wire,
@@ -17,6 +16,7 @@ from shuffle_sim.execution.costs import (
     users_to_shuffler,
 )
 from shuffle_sim.execution.exchange import Exchange
+from shuffle_sim.execution.journal import Journal
 from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.adversary import Adversary

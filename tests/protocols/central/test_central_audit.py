@@ -277,14 +277,14 @@ NOISE = "the noise has the law that is charged"
 def test_noise_of_another_law_is_caught(kind, delta):
     pair = neighbours(100, 3)["opposite"]
     found = audit_central(output(kind, delta), *pair, seed=1)
-    assert [each.name for each in found.checks if each.passed is False] == [NOISE]
+    assert NOISE in [each.name for each in found.checks if each.passed is False]
     assert not found.passed
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_the_right_noise_passes(delta):
     found = audit_central(output(None, delta), *neighbours(100, 3)["opposite"], seed=1)
-    assert [each.passed for each in found.checks] == [True, True]
+    assert [each.passed for each in found.checks] == [True, True, True]
 
 
 def test_a_sensitivity_that_is_stated_too_small_is_caught():

@@ -751,7 +751,7 @@ def command(monkeypatch, capsys):
         (
             "training",
             ["--n", "400", "--repeats", "2", "--fraction", "0.3", "--attack", "ipm:scale=3"],
-            {"error", "epsilon"},
+            {"attack", "epsilon"},
         ),
     ],
 )
@@ -764,6 +764,9 @@ def test_the_command_measures_prints_and_draws(study, options, columns, tmp_path
     found = json.loads(out)
     assert found["study"] == study
     assert columns <= set(found["rows"][0])
+    assert "error" not in found["rows"][0] or study == "manipulation"
+    measured = found.get("simulator_view", {"rows": [{}]})["rows"][0]
+    assert set(measured) == ({"error", "spread"} if study == "training" else set())
     assert picture.stat().st_size > 5000
     code, out, err = command("attack", "--study", study, "--seed", "1", *options)
     assert (code, err) == (0, "")

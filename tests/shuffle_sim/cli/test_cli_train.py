@@ -20,7 +20,7 @@ from shuffle_sim.data.labelled import held_out, labelled
 from shuffle_sim.data.population import Unit
 from shuffle_sim.data.tables import bundled
 from shuffle_sim.errors import ParameterError, ShuffleSimError
-from shuffle_sim.execution.checkpoint import FILE
+from shuffle_sim.execution.journal import FILE
 from shuffle_sim.registry import registered_kinds
 
 CANCER = (

@@ -19,7 +19,7 @@ from shuffle_sim.data import files
 from shuffle_sim.data.file_population import NpyFiles, ParquetFiles
 from shuffle_sim.data.tables import read
 from shuffle_sim.errors import DataError
-from shuffle_sim.execution.checkpoint import FILE
+from shuffle_sim.execution.journal import FILE
 
 ROWS = np.random.default_rng(0).normal(size=(40, 2)) / 4
 SUM = VectorSum(n=40, d=2, g=3, b=9)

@@ -18,7 +18,8 @@ from actors.runtime import RayRuntime, ray
 from shuffle_sim import run
 from shuffle_sim.attacks.catalogue import attack, parameters
 from shuffle_sim.errors import ShuffleSimError
-from shuffle_sim.execution.checkpoint import FILE, Checkpoint
+from shuffle_sim.execution.checkpoint import Checkpoint
+from shuffle_sim.execution.journal import FILE
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.adversary import Dropout
 

@@ -5,10 +5,13 @@ not its own is refused.
 import multiprocessing
 import os
 import pickle
+import platform
 import resource
 import shutil
 import signal
 import stat
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 from importlib.metadata import version
@@ -25,10 +28,12 @@ from shuffle_sim import ParameterError, run
 from shuffle_sim.data.file_population import NpyFiles
 from shuffle_sim.data.population import Generated, InMemory
 from shuffle_sim.errors import CheckpointError, RoundAbortedError
-from shuffle_sim.execution.checkpoint import FILE, Checkpoint
+from shuffle_sim.execution import identity
+from shuffle_sim.execution.checkpoint import Checkpoint
 from shuffle_sim.execution.engine import _identity
 from shuffle_sim.execution.fingerprint import fingerprint
 from shuffle_sim.execution.inprocess import InProcessRuntime
+from shuffle_sim.execution.journal import FILE
 from shuffle_sim.protocol.adversary import Adversary, Dropout
 from shuffle_sim.roles import Deployment
 
@@ -489,7 +494,7 @@ def test_what_would_draw_other_bits_is_refused(what, stopped, monkeypatch):
     how = {"fidelity": "literal"}
     if what == "numpy":
         monkeypatch.setattr(
-            "shuffle_sim.execution.checkpoint.version",
+            "shuffle_sim.execution.identity.version",
             lambda name: "1.0" if name == "numpy" else version(name),
         )
     else:
@@ -824,3 +829,32 @@ def test_a_value_that_is_found_in_itself_has_a_fingerprint():
 
     assert same(lambda: looped(0.1))
     assert fingerprint(looped(0.1)) != fingerprint(looped(0.2))
+
+
+# What a run is
+
+
+@pytest.mark.full
+def test_another_way_to_add_up_is_another_run():
+    """The same library on the same processor, told to use another's ways."""
+    if "openblas" not in " ".join(identity._arithmetic()) or platform.machine() != "x86_64":
+        pytest.skip("no OpenBLAS for x86")
+    code = "from shuffle_sim.execution.identity import _rounded; print(_rounded())"
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "OPENBLAS_CORETYPE": core},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for core in ("Prescott", "Haswell")
+    ]
+    assert found[0] != found[1]
+
+
+def test_one_rounding_is_seen(monkeypatch):
+    tanh, before = np.tanh, identity._rounded()
+    assert identity._rounded() == before
+    monkeypatch.setattr(np, "tanh", lambda x: np.nextafter(tanh(x), 2))
+    assert identity._rounded() != before

@@ -17,8 +17,9 @@ from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import Generated, Unit
 from shuffle_sim.errors import CheckpointError, RoundAbortedError
-from shuffle_sim.execution.checkpoint import FILE, Checkpoint
+from shuffle_sim.execution.checkpoint import Checkpoint
 from shuffle_sim.execution.inprocess import InProcessRuntime
+from shuffle_sim.execution.journal import FILE
 from shuffle_sim.execution.runtime import HostLostError
 from shuffle_sim.privacy.events import GaussianEvent, NonPrivateEvent, ThresholdEvent
 from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace, Mechanism, Noise, NoNoise

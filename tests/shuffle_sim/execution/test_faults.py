@@ -23,8 +23,8 @@ from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.file_population import NpyFiles
 from shuffle_sim.data.population import InMemory
 from shuffle_sim.errors import DataError, RoundAbortedError
-from shuffle_sim.execution.checkpoint import FILE
 from shuffle_sim.execution.inprocess import InProcessRuntime
+from shuffle_sim.execution.journal import FILE
 from shuffle_sim.execution.runtime import ATTEMPTS, HostLostError
 from shuffle_sim.protocol.base import Datum
 from shuffle_sim.roles import Analyzer, Deployment, Shuffler, UserShard

@@ -26,7 +26,8 @@ folder = Path(sys.argv[1])
 rows = np.zeros((40, 3))
 rows[:, 0], rows[:, 2] = 1.0, 1.0
 problem = Problem(Logistic(), RealSpace(2), 0.1)
-WATCHED = ("curator.py", "checkpoint.py", "mechanisms.py", "minimum.py", "ledger.py", "released")
+JOURNAL = "checkpoint.py", "journal.py"
+WATCHED = ("curator.py", *JOURNAL, "mechanisms.py", "minimum.py", "ledger.py", "released")
 kept = checkpoint.Checkpoint.settle
 
 def late(self, outcome):
@@ -64,7 +65,7 @@ def killed(place, moment):
     _, status = os.waitpid(pid, 0)
     out = folder / "released"
     seen = out.read_bytes().hex() if out.exists() else ""
-    journal = place / checkpoint.FILE
+    journal = place / "run.journal"
     journaled = len(records(journal)) if journal.exists() else 0
     again = []
     for _ in range(2):

@@ -19,7 +19,7 @@ from shuffle_sim.auditing.conformance import check_runtime
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import RoundAbortedError, ShuffleSimError
 from shuffle_sim.execution import pipes, sizing
-from shuffle_sim.execution.checkpoint import FILE
+from shuffle_sim.execution.journal import FILE
 from shuffle_sim.execution.processes import ProcessesRuntime
 from shuffle_sim.execution.runtime import ATTEMPTS
 from shuffle_sim.execution.sizing import Speed

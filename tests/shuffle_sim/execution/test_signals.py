@@ -16,8 +16,8 @@ from rounds import interactive, outcome, records, rows
 
 from shuffle_sim import run
 from shuffle_sim.cli import app
-from shuffle_sim.execution.checkpoint import FILE
 from shuffle_sim.execution.inprocess import InProcessRuntime
+from shuffle_sim.execution.journal import FILE
 from shuffle_sim.execution.signals import TerminatedError, stoppable, unbroken
 
 MANY = 100
