@@ -193,6 +193,7 @@ def draw(scores: dict[Key, Scores], path: Path) -> None:
         panel.axhline(constant, color="gray", lw=0.8, ls="--", label="constant")
         numbers = SOURCES[table].target_bounds is not None
         panel.set_xscale("log")
+        panel.set_xlim(0.08, 12.5)
         panel.set_ylim(max(-0.5 if numbers else 0.3, constant - 0.35), free + 0.05)
         panel.set_title(f"{table}, {'R²' if numbers else 'accuracy'}", fontsize=10)
         panel.set_xlabel("epsilon")

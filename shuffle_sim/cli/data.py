@@ -7,9 +7,10 @@ import numpy as np
 
 from shuffle_sim.data.column_kinds import Category, Date, moment_of
 from shuffle_sim.data.columns import Bounds, Column, Marks
+from shuffle_sim.data.file_columns import column_of
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.schema import Declared, Layout, read_schema
-from shuffle_sim.data.tables import Table, bundled, column_of, read
+from shuffle_sim.data.tables import Table, bundled, read
 from shuffle_sim.errors import ParameterError
 
 

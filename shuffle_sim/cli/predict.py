@@ -13,8 +13,8 @@ import typer
 from shuffle_sim.cli import options as o
 from shuffle_sim.cli.files import check_path, whole
 from shuffle_sim.cli.show import console, grid, number, present
+from shuffle_sim.data.file_columns import column_in
 from shuffle_sim.data.model import load_model
-from shuffle_sim.data.tables import column_in
 from shuffle_sim.execution.result import SIMULATOR_VIEW
 
 ModelFile = Annotated[Path, typer.Argument(help="A model, as train --model-out wrote it (.json).")]

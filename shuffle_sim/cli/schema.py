@@ -9,8 +9,8 @@ from shuffle_sim.cli import options as o
 from shuffle_sim.cli.data import layout_of
 from shuffle_sim.cli.files import check_path, whole
 from shuffle_sim.cli.show import console
+from shuffle_sim.data.file_columns import kinds_of
 from shuffle_sim.data.schema import draft
-from shuffle_sim.data.tables import kinds_of
 
 
 def schema_command(

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.data import files
+from shuffle_sim.data.file_columns import from_arrow
 from shuffle_sim.data.file_population import ParquetFiles, readable
 from shuffle_sim.data.schema import Schema
-from shuffle_sim.data.tables import from_arrow
 from shuffle_sim.errors import ParameterError
 
 

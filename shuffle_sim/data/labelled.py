@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
+from shuffle_sim.data.file_columns import first_gap, numeric
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.row_map import RowMap
-from shuffle_sim.data.tables import Table, first_gap, numeric
+from shuffle_sim.data.tables import Table
 from shuffle_sim.errors import WITHHELD, ParameterError, real
 from shuffle_sim.sampling.randomness import Role, entropy_of, stream
 

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.column_kinds import Number
 from shuffle_sim.data.columns import LARGEST
+from shuffle_sim.data.file_columns import cells_of, gaps
 from shuffle_sim.data.files import read_whole
 from shuffle_sim.data.schema import Schema
-from shuffle_sim.data.tables import Table, cells_of, gaps
+from shuffle_sim.data.tables import Table
 from shuffle_sim.errors import WITHHELD, ParameterError
 
 FORMAT, VERSION = "shuffle-sim linear model", 1

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shuffle_sim.arrays import Floats, Scaled, Values, dense
+from shuffle_sim.data.file_columns import first_gap
 from shuffle_sim.data.file_population import ParquetFiles
 from shuffle_sim.data.population import (
     InMemory,
@@ -21,7 +22,6 @@ from shuffle_sim.data.population import (
     plain_array,
     population_of,
 )
-from shuffle_sim.data.tables import first_gap
 from shuffle_sim.errors import WITHHELD, ParameterError
 from shuffle_sim.sampling.kernels import compiling
 

@@ -4,10 +4,9 @@ Private sums need bounds that are public, that is, not computed from the data: f
 they are the ranges their descriptions publish, for a user's file the user states them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from operator import ne
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.data import files
-from shuffle_sim.data.column_kinds import Category, Date, FreeNumber, Number, kind_of
-from shuffle_sim.data.columns import Bounds, Column, Marks
-from shuffle_sim.data.delimited import header, read_text, unlike
+from shuffle_sim.data.column_kinds import Category, Date, FreeNumber, Number
+from shuffle_sim.data.columns import Bounds, Column
+from shuffle_sim.data.file_columns import column_in, columns_of, gaps
 from shuffle_sim.data.row_map import RowMap
-from shuffle_sim.data.schema import Declared, Layout, Scale, Schema, nothing_left
-from shuffle_sim.errors import WITHHELD, ParameterError
+from shuffle_sim.data.schema import Declared, Scale, Schema, nothing_left
+from shuffle_sim.errors import ParameterError
 
 # Ranges as published in the tables' descriptions (diabetes: every column is scaled to unit sum of
 # squares over 442 people).
@@ -205,7 +203,10 @@ def read(
         name: Number(name=name, limits=limits) for name, limits in bounds.items()
     }
     texts = [name for name, column in stated.items() if not isinstance(column, Number)]
-    found, apart = _columns(path, known.layout, texts), [each for each in (target, person) if each]
+    found, apart = (
+        columns_of(path, known.layout, texts),
+        [each for each in (target, person) if each],
+    )
     names = columns or [
         name for name in (known.columns if known.chosen else found) if name not in apart
     ]
@@ -285,58 +286,6 @@ def _only_blanks(schema: Schema, rows: Floats) -> list[str]:
     return [each.name for each in schema.columns if any(known[name] for name in each.names)]
 
 
-def column_of(path: Path, name: str, layout: Layout | None = None) -> NDArray[Any]:
-    """One column of a file, of any type.
-
-    Raises:
-        ParameterError: unreadable file, or no such column.
-    """
-    return column_in(_columns(path, layout or Layout()), name, path)
-
-
-def column_in(found: Mapping[str, NDArray[Any]], name: str, path: Path) -> NDArray[Any]:
-    """The column of a name, of those of a file.
-
-    Raises:
-        ParameterError: no such column.
-    """
-    if name not in found:
-        raise ParameterError("column", name, f"one of {', '.join(map(_quoted, found))} (in {path})")
-    return found[name]
-
-
-def cells_of(path: Path, schema: Schema) -> dict[str, NDArray[Any]]:
-    """The columns of a file that a schema speaks of, and all others.
-
-    Raises:
-        ParameterError: unreadable file, or a column that is not there.
-    """
-    found = _columns(path, schema.layout, schema.texts)
-    for column in schema.columns:
-        column_in(found, column.name, path)
-    return found
-
-
-def kinds_of(path: Path, layout: Layout) -> tuple[dict[str, str], Layout]:
-    """The types of a file's columns, and how it is written: nothing else of its cells.
-
-    Where every number of a text column has a decimal comma, so is the file's.
-
-    Raises:
-        ParameterError: unreadable file.
-    """
-    found = _columns(path, layout)
-    if path.suffix in (".csv", ".tsv"):
-        layout = replace(layout, delimiter=header(path, layout.delimiter)[1])
-        if layout.marks == Marks() and layout.delimiter != ",":
-            kinds = [kind_of(cells, layout.marks) for cells in found.values()]
-            for marks in (Marks(","), Marks(",", ".")):
-                others = [kind_of(cells, marks) for cells in found.values()]
-                if others.count(Number.kind) > kinds.count(Number.kind):
-                    layout, kinds = replace(layout, marks=marks), others
-    return {name: kind_of(cells, layout.marks) for name, cells in found.items()}, layout
-
-
 def _number(name: str, bounds: Bounds | None, *, free: bool = False) -> Column:
     """A number with its public bounds, which must be there unless they are to be chosen."""
     if bounds is None and free:
@@ -349,96 +298,3 @@ def _number(name: str, bounds: Bounds | None, *, free: bool = False) -> Column:
             "--choose-bounds, which pays for a private choice",
         )
     return Number(name=name, limits=bounds)
-
-
-def numeric(name: str, column: NDArray[Any]) -> Floats:
-    """A column as finite floats.
-
-    Raises:
-        ParameterError: naming the column, and the first row that is not finite.
-    """
-    if column.dtype.kind not in "fiub":
-        raise ParameterError(f"column {name}", str(column.dtype), "numeric")
-    if not np.isfinite(column).all():
-        row = int(np.argmin(np.isfinite(column)))
-        raise ParameterError(
-            f"column {name}, row {row + 1}",
-            WITHHELD,
-            "finite (no NaN, no infinity, no gaps; the first row is 1)",
-        )
-    return np.asarray(column, float)
-
-
-def first_gap(column: NDArray[Any]) -> int | None:
-    """The first row with a missing value (None, NaN or ""); None where there is none."""
-    missing = gaps(column)
-    return int(np.argmax(missing)) if missing.any() else None
-
-
-def gaps(column: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which values are missing: None, NaN or an empty text."""
-    if column.dtype.kind == "U":
-        return np.asarray(column == "")
-    if column.dtype.kind == "f":
-        return np.asarray(np.isnan(column))
-    if column.dtype.kind != "O":
-        return np.zeros(len(column), bool)
-    # NaN of any type differs from itself.
-    return np.array([value in (None, "") or ne(value, value) for value in column.tolist()], bool)
-
-
-def _columns(path: Path, layout: Layout, texts: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
-    """All columns of the file by name; those of `texts` are not taken as numbers."""
-    readers: dict[str, Callable[[Path], dict[str, NDArray[Any]]]] = {
-        ".csv": lambda file: from_arrow(read_text(file, layout.delimiter, layout.marks, texts)),
-        ".parquet": lambda file: from_arrow(files.read_parquet(file)),
-        ".npz": _from_npz,
-    }
-    readers[".tsv"] = readers[".csv"]
-    if path.suffix not in readers:
-        raise ParameterError("file", str(path), f"a {', '.join(readers)} file")
-    try:
-        found = readers[path.suffix](path)
-    except ParameterError:
-        raise
-    except (OSError, ValueError, KeyError) as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ParameterError(
-            "file", str(path), f"a readable {path.suffix} table ({reason})"
-        ) from error
-    if not found:
-        raise ParameterError("file", str(path), "a table with at least one column")
-    lengths = {len(column) for column in found.values()}
-    if lengths == {0}:
-        raise ParameterError("file", str(path), "a table with at least one row")
-    if len(lengths) != 1:
-        raise ParameterError("file", str(path), "a table whose columns have one length")
-    return found
-
-
-def _quoted(name: str) -> str:
-    return name if name.isprintable() else repr(name)
-
-
-def from_arrow(table: Any) -> dict[str, NDArray[Any]]:
-    """The columns; a time with a zone becomes text, which keeps the zone."""
-    import pyarrow as pa
-
-    found = {}
-    with files.arrow_errors():
-        for name, column in zip(unlike(table.column_names), table.columns, strict=True):
-            kind = column.type
-            if pa.types.is_dictionary(kind) or (pa.types.is_timestamp(kind) and kind.tz):
-                found[name] = column.cast(pa.string()).to_numpy()
-            else:
-                found[name] = column.to_numpy()
-    return found
-
-
-def _from_npz(path: Path) -> dict[str, NDArray[Any]]:
-    found = files.read_archive(path)
-    if len(found) == 1 and (only := next(iter(found.values()))).ndim == 2:
-        return {str(index): only[:, index] for index in range(only.shape[1])}
-    if any(column.ndim != 1 for column in found.values()):
-        raise ValueError("holds arrays that are neither columns nor one table")
-    return found

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from shuffle_sim.data.column_kinds import Boolean, Category, Date, Number, moment_of
 from shuffle_sim.data.column_stated import column_from
 from shuffle_sim.data.columns import Marks
+from shuffle_sim.data.file_columns import kinds_of
 from shuffle_sim.data.schema import Layout, Schema, draft, layout_from, read_schema
-from shuffle_sim.data.tables import kinds_of, read
+from shuffle_sim.data.tables import read
 from shuffle_sim.errors import ParameterError
 
 TOML = """

@@ -9,9 +9,9 @@ import pytest
 from protocols import Logistic, ScalarSum, VectorSum
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.arrays import dense
+from shuffle_sim.data.file_columns import numeric
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import Generated, Population
-from shuffle_sim.data.tables import numeric
 from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.protocol.adversary import Adversary
