@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from real_tables_data import SOURCES, UNSEEN
+from real_tables_data import LED, SOURCES, UNSEEN
 from scipy import stats
 
 OURS, FREE = "shuffle", ("not private", "constant")
@@ -114,8 +114,11 @@ def overview(records: list[dict[str, Any]], scores: dict[Key, Scores]) -> list[s
     for name, source in SOURCES.items():
         rows = [each for each in records if each["table"] == name]
         if rows:
-            splits, seen = len({each["seed"] for each in rows}), name not in UNSEEN
-            facts = f"{rows[0]['n']:,} | {rows[0]['d']} | {splits} | {'yes' if seen else 'never'}"
+            ours = scores.get((name, 1.0, OURS))
+            splits = 0 if ours is None else len(ours.by_seed)
+            seen = f"yes: its scores led to {LED[name]}" if name in LED else "yes"
+            seen = "never" if name in UNSEEN else seen
+            facts = f"{rows[0]['n']:,} | {rows[0]['d']} | {splits} | {seen}"
             lines.append(f"| {name} | {source.subject} | {facts} |")
     return lines
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.learning import own_units
 from protocols.learning.classifiers import LinearClassifier, LogisticModel
 from protocols.learning.linear_model import CLIPPED, ClippingWarning, LinearModel, seed_of
 from protocols.learning.regressors import LinearRegressor
@@ -28,6 +29,7 @@ from protocols.problems.losses import Hinge, Logistic
 from protocols.problems.multiclass import OneVsRestHinge, Softmax
 from protocols.problems.problem import Problem
 from protocols.problems.regression import Absolute, Huber, Pinball, Regression, Squared
+from protocols.selection.bounds import ChosenBounds, WithBounds
 from protocols.selection.models import FRACTION, Selected, Selection, grid
 from protocols.shuffle.optimiser import FirstOrder, optimiser, optimisers
 from protocols.shuffle.practice import practical
@@ -35,7 +37,8 @@ from shuffle_sim import Privacy, run
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import Unit
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.data.row_map import RowMap
+from shuffle_sim.errors import WITHHELD, ParameterError
 from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.privacy.guarantee import DELTA
 
@@ -102,6 +105,9 @@ class ShuffleLinearModel(LinearModel):
             model is trained for each combination, within one budget, and users who train none
             choose one by noisy scores (report noisy max). None: no selection.
         select_fraction: of the users who score, with `select`.
+        choose_bounds: share of epsilon, such as 0.2, for a private choice of every column's bounds
+            (`ChosenBounds`); rows then are in their own units, finite, without a `feature_bound`.
+            None: rows lie within `feature_bound`.
         random_state: None takes entropy from the operating system; anything else makes the training
             reproducible, and therefore not private.
 
@@ -114,6 +120,7 @@ class ShuffleLinearModel(LinearModel):
         privacy_: the guarantee.
         costs_: communication.
         selection_: with `select`, the winner's name and the noisy scores; else None.
+        bounds_: with `choose_bounds`, what was chosen, (2, columns), released; else None.
         clipped_: rows with features or target outside the public bounds; the simulator's view, no
             part of the release.
     """
@@ -140,6 +147,7 @@ class ShuffleLinearModel(LinearModel):
     fidelity: str | None = "aggregate"
     select: Mapping[str, Sequence[float]] | None = None
     select_fraction: float = FRACTION
+    choose_bounds: float | None = None
     random_state: Any = None
 
     _proven_radius: ClassVar[float] = 10.0
@@ -159,7 +167,10 @@ class ShuffleLinearModel(LinearModel):
         (n, columns), chosen = X.shape, self._chosen(unit)
         constant = CONSTANT[chosen]
         self._flag("phases")
-        users, beyond = self._bounded(X, labels, constant)
+        if self.choose_bounds is None:
+            users, outside_ball = self._bounded(X, labels, constant)
+        else:
+            users, outside_ball = self._raw(X, labels, constant, unit), np.zeros(n, bool)
         norm = math.hypot(1.0, constant) if self.fit_intercept else 1.0
         persons = None if groups is None else Persons.grouped(users, groups, "groups")
         problem = Problem(
@@ -170,8 +181,10 @@ class ShuffleLinearModel(LinearModel):
             constant=constant if self.fit_intercept else None,
         )
         asked = n if persons is None else persons.users
-        seed = seed_of(self.random_state)
-        protocol: Any = self._selected(asked, problem, unit)
+        seed, privacy = seed_of(self.random_state), Privacy(self.epsilon, self.delta)
+        make = partial(self._selected, asked, problem, unit)
+        by = own_units.free_columns(columns, users.shape[1] - columns)
+        protocol: Any = self._with_bounds(asked, by, make, privacy)
         # Batches of neighbouring rows would be no sample.
         order = np.random.default_rng(seed).permutation(asked)
         host: dict[str, Any] = {"runtime": self.runtime, "fidelity": self.fidelity}
@@ -179,13 +192,54 @@ class ShuffleLinearModel(LinearModel):
         result = run(protocol, data, seed=seed, workers=self.workers, **host)
         self.protocol_, self.result_ = protocol, result
         self.privacy_, self.costs_, self.n_iter_ = result.privacy, result.costs, result.rounds
-        self._count(beyond | outside)
-        chosen_one = result.value if isinstance(result.value, Selection) else None
-        self.selection_ = chosen_one
-        theta = result.value if chosen_one is None else chosen_one.theta
+        theta, self.bounds_ = result.value, None
+        if isinstance(theta, WithBounds):
+            by, theta = by.bounded(theta.low, theta.high), theta.value
+            self.bounds_ = np.array([by.lower[:columns], by.upper[:columns]])
+            outside_ball = own_units.beyond(users, by)
+        self._count(outside_ball | outside)
+        self.selection_ = theta if isinstance(theta, Selection) else None
+        if self.selection_ is not None:
+            theta = self.selection_.theta
         theta = theta.reshape(outputs, -1)
+        if self.bounds_ is not None:
+            return own_units.in_own_units(theta, by, columns, constant)
         intercepts = theta[:, columns:].sum(axis=1) * constant
         return theta[:, :columns] / self.feature_bound, intercepts
+
+    def _raw(self, X: Floats, labels: Floats, constant: float, unit: Unit) -> Floats:
+        """Rows (features, constant, labels) in their own units.
+
+        Raises:
+            ParameterError: persons, a bound of rows, or no intercept.
+        """
+        self._flag("fit_intercept")
+        refused = {
+            "groups": (unit is Unit.PERSON, WITHHELD, "None with choose_bounds"),
+            "feature_bound": (self.feature_bound != 1, self.feature_bound, "1: rows have none"),
+            "fit_intercept": (not self.fit_intercept, False, "True: bounds have a middle"),
+        }
+        for name, (wrong, value, allowed) in refused.items():
+            if wrong:
+                raise ParameterError(name, value, f"{allowed} (choose_bounds)")
+        n = len(X)
+        return np.column_stack([X, np.full(n, constant), labels.reshape(n, -1)])
+
+    def _with_bounds(
+        self, n: int, by: RowMap, make: Callable[[Privacy], Any], privacy: Privacy
+    ) -> Any:
+        """A protocol, after a private choice of bounds where one is wanted."""
+        if self.choose_bounds is None:
+            return make(privacy)
+        return ChosenBounds.calibrated(
+            make,
+            n=n,
+            by=by,
+            privacy=privacy,
+            share=self.choose_bounds,
+            encoding=self.encoding,
+            honest_fraction=self.honest_fraction,
+        )
 
     def _radius(self, chosen: str) -> float:
         if self.radius is not None:
@@ -201,10 +255,9 @@ class ShuffleLinearModel(LinearModel):
         return self.choose if optimiser(self._name(unit), unit).tuned else "bound"
 
     def _selected(
-        self, n: int, problem: Problem, unit: Unit
+        self, n: int, problem: Problem, unit: Unit, privacy: Privacy
     ) -> FirstOrder[Any] | Phased | Selected:
         """One model, or a paid selection among several."""
-        privacy = Privacy(self.epsilon, self.delta)
         if self.select is None:
             return self._protocol(n, problem, unit, privacy)
         if unit is Unit.PERSON or self.phases:

@@ -20,6 +20,7 @@ from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.moments import Moments
 from protocols.problems.multiclass import MultiClass, OneVsRestHinge, Softmax
 from protocols.problems.problem import Problem
+from protocols.selection.curator import CuratedSelection
 from protocols.selection.models import Selected, grid
 from protocols.shuffle import heavy_tails
 from protocols.shuffle.noisy_mean import NoisyMean
@@ -222,6 +223,25 @@ class Trainer:
             encoding=self.encoding,
             honest_fraction=self.honest_fraction,
         )
+
+    def selected_by_curator(
+        self, mechanism: str, n: int, select: Mapping[str, Sequence[float]]
+    ) -> CuratedSelection:
+        """A curator's algorithms for every combination of some values, and a choice among them.
+
+        Raises:
+            ParameterError: as for `central`; or what is not selectable there.
+        """
+        for key in select:
+            if key not in _OF_TRAINER:
+                allowed = f"one of {', '.join(_OF_TRAINER)}, with --trust central"
+                raise ParameterError("select", key, allowed)
+
+        def make(privacy: Privacy, **values: float) -> CentralOptimiser[Any]:
+            own: dict[str, Any] = values
+            return dataclasses.replace(self, privacy=privacy, **own).central(mechanism, n)
+
+        return CuratedSelection.calibrated(grid(select, make), loss=self.loss, privacy=self.privacy)
 
     def for_records(self) -> "Trainer":
         """The same for users of one record each."""

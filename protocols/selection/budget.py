@@ -1,13 +1,15 @@
 """One budget for several parts of a run: what each gets, and what all of them really spend."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
 from typing import Any, TypeVar
 
 from protocols.sums.planned import PlannedVectorSum
+from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.bounds.gaussian import epsilon_gdp, mu_of
+from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.privacy.planner import SumSpec
@@ -19,6 +21,7 @@ from shuffle_sim.registry import registered
 _PASSES, _CREEP = 60, 0.9995  # of the search for a budget that fits
 
 Made = TypeVar("Made", bound=Protocol[Any])
+Kind = TypeVar("Kind")
 
 
 def rest(privacy: Privacy, spent: Privacy) -> Privacy:
@@ -50,19 +53,39 @@ def planned_sum(spec: SumSpec, encoding: str | None) -> PlannedVectorSum:
     return made
 
 
+def charged(protocol: Protocol[Any]) -> list[tuple[Cohort, PrivacyEvent]]:
+    """What a ledger of all planned rounds has."""
+    return [(spec.cohort, spec.event) for spec in walked(copy(protocol))]
+
+
 def spends(protocol: Protocol[Any]) -> float:
     """The epsilon that a ledger of all planned rounds shows, at the protocol's delta."""
+    return _total(charged(protocol), protocol.delta)
+
+
+def _total(charges: Iterable[tuple[Cohort, PrivacyEvent]], delta: float) -> float:
     ledger = PrivacyLedger()
-    for spec in walked(copy(protocol)):
-        ledger.charge(spec.cohort, spec.event)
-    return ledger.guarantee(protocol.delta).epsilon
+    for cohort, event in charges:
+        ledger.charge(cohort, event)
+    return ledger.guarantee(delta).epsilon
 
 
 def fitted(make: Callable[[Privacy], Made], privacy: Privacy, first: Privacy) -> Made:
-    """A protocol whose ledger shows at most the epsilon that is asked for.
+    """A protocol whose ledger shows at most the epsilon that is asked for; as `within`."""
+    return within(make, charged, privacy, first)
+
+
+def within(
+    make: Callable[[Privacy], Kind],
+    charges: Callable[[Kind], Iterable[tuple[Cohort, PrivacyEvent]]],
+    privacy: Privacy,
+    first: Privacy,
+) -> Kind:
+    """What is made of parts such that a ledger shows at most the epsilon that is asked for.
 
     Args:
         make: makes it, from what its parts get.
+        charges: of its ledger.
         privacy: of the whole run.
         first: what the parts get at most; less is tried until the ledger agrees.
 
@@ -72,7 +95,7 @@ def fitted(make: Callable[[Privacy], Made], privacy: Privacy, first: Privacy) ->
     epsilon = first.epsilon
     for _ in range(_PASSES):
         made = make(Privacy(epsilon, first.delta))
-        total = spends(made)
+        total = _total(charges(made), privacy.delta)
         if total <= privacy.epsilon:
             return made
         epsilon *= _CREEP * privacy.epsilon / total

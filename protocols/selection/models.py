@@ -260,13 +260,13 @@ class Selected(Protocol[SelectionState]):
 
 def grid(
     given: Mapping[str, Sequence[float]],
-    make: Callable[..., FirstOrder[Any]],
-) -> dict[str, Make]:
+    make: Callable[..., Any],
+) -> dict[str, Callable[..., Any]]:
     """Candidates for every combination of some values.
 
     Args:
         given: values by parameter.
-        make: from users, a budget and a value for each parameter.
+        make: from a value for each parameter, and what else a candidate is made from.
 
     Raises:
         ParameterError: no values, or one twice.

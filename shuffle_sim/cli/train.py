@@ -1,7 +1,7 @@
 """`shuffle-sim train`: a linear model by shuffle-private convex optimisation."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -40,8 +40,9 @@ _CHOSEN_BY_COMPARE = dict.fromkeys((*_CHOICES, "mechanism", "model_out", "checkp
     "trust": "shuffle"
 }
 _OF_MESSAGES = dict.fromkeys(
-    (*_CHOICES, "rounds", "noise_ratio", "max_bits", "encoding", "fidelity")
+    (*_CHOICES, "select_fraction", "rounds", "noise_ratio", "max_bits", "encoding", "fidelity")
 ) | {"honest_fraction": 1.0, "security": "none"}
+del _OF_MESSAGES["select"]
 """Options without a use there, by what they are where nobody gives them."""
 
 
@@ -115,8 +116,8 @@ def train_command(
             "--select",
             metavar="NAME=a,b",
             help="Train a model for each value of radius, ridge, norm-bound, rounds, eta or "
-            "smoothing within one budget. People who train none choose one by noisy scores. "
-            "Repeatable.",
+            "smoothing within one budget. People who train none choose one by noisy scores; with "
+            "--trust central the exponential mechanism does. Repeatable.",
         ),
     ] = None,
     select_fraction: Annotated[
@@ -223,14 +224,15 @@ def train_command(
     if Trust.of(trust) is not Trust.SHUFFLE or mechanism is not None:
         heavy = pure or pilot or moment is not None
         named = mechanism or (_HEAVY if heavy and Trust.of(trust) is Trust.CENTRAL else None)
-        by_curator = _central(trainer, trust, named, split.people.asked)
+        by_curator = _central(trainer, trust, named, split.people.asked, paid.select)
         _left_out(context, _OF_MESSAGES, "with --trust central: one release")
         if plot is not None:
             raise ParameterError("plot", str(plot), "left out with --trust central: few releases")
         saved: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume, "seed": seed}
         saved |= {"runtime": how.runtime, "workers": how.workers, "placement": how.placement}
         result = run(by_curator, split.asked, **saved)
-        report = train_report.summed_up(split, by_curator, result, [])
+        split, result, winner = paid.opened(split, result)
+        report = train_report.summed_up(split, by_curator, result, [], winner=winner)
         _finish(report, json, None, model_out)
         return
     optimiser = partial(
@@ -316,8 +318,14 @@ def _records(persons: bool, records: int | None) -> int | None:
     return 1 if persons and records is None else records
 
 
-def _central(trainer: Trainer, trust: str, mechanism: str | None, n: int) -> Any:
-    """The curator's algorithm of a name.
+def _central(
+    trainer: Trainer,
+    trust: str,
+    mechanism: str | None,
+    n: int,
+    select: Mapping[str, Sequence[float]],
+) -> Any:
+    """The curator's algorithm of a name, or a paid choice among several.
 
     Raises:
         ParameterError: another trust, or an unknown name.
@@ -329,6 +337,8 @@ def _central(trainer: Trainer, trust: str, mechanism: str | None, n: int) -> Any
     if trainer.choose == "practice":
         allowed = "bound with --trust central: a curator's algorithms rest on proven bounds"
         raise ParameterError("choose", trainer.choose, allowed)
+    if select:
+        return trainer.selected_by_curator(mechanism or "output", n, select)
     return trainer.central(mechanism or "output", n)
 
 

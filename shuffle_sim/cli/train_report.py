@@ -210,8 +210,10 @@ def show(report: Report) -> None:
     print_bounds(report.chosen_bounds)
     if report.selected is not None:
         scores_of = (f"{name}: {score:.4f}" for name, score in report.selected.scores.items())
-        print_fact("Selected", f"{report.selected.chosen}, by noisy scores (epsilon covers them)")
-        print_fact("", *scores_of)
+        how = "noisy scores (epsilon covers them)"
+        if report.trust is not Trust.SHUFFLE:
+            how = "the exponential mechanism (epsilon covers it)"
+        print_fact("Selected", f"{report.selected.chosen}, by {how}", *scores_of)
     if report.trust is Trust.SHUFFLE:
         several = report.chosen_bounds or report.selected
         each = f"{plural(made.rounds_per_user, 'report')} of {'at most ' if several else ''}"

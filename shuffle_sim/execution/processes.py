@@ -36,7 +36,6 @@ from shuffle_sim.execution.runtime import HostLostError, Overhead, Runtime
 from shuffle_sim.execution.signals import unbroken
 from shuffle_sim.roles import Deployment, PlannedRound
 
-METHODS = ("fork", "spawn")
 _GRACE = 0.5  # seconds for a process that ends by itself to say its code
 _END_TIMEOUT = 5.0  # for a killed one to be gone
 _LONGEST = 1e6  # that the system can be asked to wait
@@ -107,15 +106,21 @@ class ProcessesRuntime(Runtime):
         Raises:
             ParameterError: another method.
         """
-        if method not in (None, *METHODS):
-            raise ParameterError("method", method, f"one of {', '.join(METHODS)}")
+        if method not in (None, "fork", "spawn"):
+            raise ParameterError("method", method, "fork, spawn or left out")
         self._method = method
         self._hosts: dict[int, _Host] = {}
         self._poll = select.poll()
         self._started = 0
 
     def start(self) -> None:
-        """Refuse where no process may be started."""
+        """Refuse where no process may be started.
+
+        Raises:
+            ParameterError: there, naming what to take.
+        """
+        if not hasattr(os, "memfd_create"):
+            raise ParameterError("runtime", self.name, "inprocess or ray: processes need Linux")
         if multiprocessing.current_process().daemon:
             allowed = "inprocess in a worker of multiprocessing, which may have no children"
             raise ParameterError("runtime", self.name, allowed)

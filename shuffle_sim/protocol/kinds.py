@@ -196,6 +196,11 @@ class Trainer(Interface):
     ) -> Optimiser:
         """Optimisers for several values, and a paid selection among them."""
 
+    def selected_by_curator(
+        self, mechanism: str, n: int, select: Mapping[str, Sequence[float]]
+    ) -> Any:
+        """A curator's algorithms for several values, and a paid choice among them."""
+
     def for_records(self) -> "Trainer":
         """The same for users of one record each."""
 

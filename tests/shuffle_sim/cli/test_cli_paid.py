@@ -110,6 +110,19 @@ def test_people_read_what_was_chosen_and_that_epsilon_covers_it(command):
     assert "by noisy scores (epsilon covers them)" in output
 
 
+def test_a_curator_selects_by_the_exponential_mechanism(command, printed):
+    given = ["train", *FREE[:4], "--bounds", "0:120", "--trust", "central", "--pure"]
+    given += ["--mechanism", "output", "--select", "ridge=0.01,0.1"]
+    found = printed(*given)
+    assert found["selected"]["chosen"] in ("ridge 0.01", "ridge 0.1")
+    assert found["selected"]["scores"] == {}
+    assert 0.99 < found["privacy"]["epsilon"] <= 1
+    assert found["privacy"]["delta"] == 0
+    assert found["simulator_view"]["scores"]["accuracy"] > 0.8
+    code, output, _ = command(*given)
+    assert (code, "by the exponential mechanism (epsilon covers it)" in output) == (0, True)
+
+
 def test_a_schema_may_leave_bounds_out_only_where_they_are_chosen(command, printed, tmp_path):
     (tmp_path / "s.toml").write_text(
         '[columns.age]\ntype = "number"\nunit = "years"\n'
@@ -162,8 +175,21 @@ REFUSED = {
     "select another": (("train", *OLD, "--select", "epsilon=1,2"), "select", "radius"),
     "a fraction of nothing": (("train", *OLD, "--select-fraction", "0.2"), "select_fraction", ""),
     "select for a curator": (
-        ("train", *OLD, "--select", "radius=1,2", "--trust", "central"),
+        ("train", *OLD, "--select", "rounds=1,2", "--trust", "central"),
         "select",
+        "radius, ridge, norm_bound, with --trust central",
+    ),
+    "several releases of a curator": (
+        ("train", *OLD, "--select", "radius=1,2", "--trust", "central", "--pilot"),
+        "select",
+        "one release",
+    ),
+    "a curator's scorers": (
+        (
+            *("train", *OLD, "--select", "radius=1,2", "--trust=central", "--pure"),
+            *("--mechanism=output", "--select-fraction=0.2"),
+        ),
+        "select_fraction",
         "central",
     ),
     "tuned steps for a curator": (

@@ -1,0 +1,188 @@
+"""A curator's paid selection of one model of a few: the exponential mechanism over their scores.
+
+Everybody's rows train every candidate, and everybody's rows score them: the curator sees them all.
+Candidates are algorithms of one release, such as output perturbation with several ridges.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.problems.loss import Loss
+from protocols.selection.budget import each_of, within
+from protocols.selection.models import MOST, Scores, Selection
+from shuffle_sim.arrays import Floats
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.errors import ParameterError, real
+from shuffle_sim.privacy.events import PrivacyEvent
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.mechanisms import Exponential
+from shuffle_sim.protocol.release import CentralAlgorithm, Release, Sensitivity, Statistic, Total
+
+SHARE = 0.2
+"""Of epsilon, for the selection."""
+
+
+@dataclass(frozen=True)
+class MeanScores(Statistic):
+    """The mean of what `Scores` asks of each user, from -1 to 1, (users, columns) to (models,).
+
+    Attributes:
+        query: what is asked.
+        users: n, by which the sum is divided.
+    """
+
+    query: Scores
+    users: int
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """4/n, of the range of the changes."""
+        proof = "one of n scores differs, by 2 at most: one mean rises by 2/n, another falls by it"
+        return Sensitivity(4 / self.users, "range", proof)
+
+    def __call__(self, total: Total, users: int) -> Floats:
+        """Shape (models,)."""
+        return total(self.part) / self.users
+
+    def part(self, rows: Floats) -> Floats:
+        """The sum of some rows' scores."""
+        each = np.asarray(self.query(rows)) * math.sqrt(len(self.query.thetas))
+        return np.asarray(each.sum(axis=0))
+
+
+@dataclass(frozen=True)
+class CuratedState:
+    """What was released: models, and which of them was drawn."""
+
+    thetas: tuple[Floats, ...] = ()
+    drawn: int | None = None
+
+
+class CuratedSelection(CentralAlgorithm[CuratedState]):
+    """Candidates of a curator on the same rows, then one of them by the exponential mechanism.
+
+    The result is a `Selection` without scores: they are not released.
+
+    Formal guarantee: of all candidates and the choice, which the ledger composes; at most the
+    epsilon asked for, at `delta`.
+    """
+
+    rounds_per_user: int
+
+    def __init__(
+        self, candidates: Mapping[str, Any], loss: Loss, choice: Exponential, delta: float
+    ) -> None:
+        """Candidates for the same rows; `calibrated` fits them into one budget."""
+        self.names, self.candidates = list(candidates), list(candidates.values())
+        self.loss, self.choice, self._delta = loss, choice, delta
+        self.rounds = self.rounds_per_user = 1 + len(self.candidates)
+
+    @classmethod
+    def calibrated(
+        cls,
+        candidates: Mapping[str, Callable[[Privacy], Any]],
+        *,
+        loss: Loss,
+        privacy: Privacy,
+        share: float = SHARE,
+    ) -> "CuratedSelection":
+        """Candidates with equal parts of what the choice leaves.
+
+        Args:
+            candidates: by name, two to MOST; each makes an optimiser of one release for a budget.
+            loss: of all of them, by which models are scored.
+            privacy: of the whole run.
+            share: of epsilon for the choice.
+
+        Raises:
+            ParameterError: naming the parameter, its value and what is allowed.
+        """
+        if not 2 <= len(candidates) <= MOST:
+            raise ParameterError("select", len(candidates), f"2 to {MOST} candidates")
+        real("share", share, 0.0, 1.0, closed=(False, False))
+        count, left = len(candidates), Privacy((1 - share) * privacy.epsilon, privacy.delta)
+        first = left.epsilon / count
+        if privacy.delta > 0:
+            first = each_of(left, count).epsilon
+
+        def made(part: Privacy) -> "CuratedSelection":
+            every = {name: make(part) for name, make in candidates.items()}
+            for each in every.values():
+                if each.rounds != 1:
+                    allowed = "left out: it selects among algorithms of one release"
+                    raise ParameterError("select", type(each).__name__, allowed)
+            return cls(every, loss, Exponential(share * privacy.epsilon), privacy.delta)
+
+        return within(made, cls._charges, privacy, Privacy(first, privacy.delta / count))
+
+    def _charges(self) -> list[tuple[Cohort, PrivacyEvent]]:
+        """What the ledger will have."""
+        releases = [each.plan(each.init()) for each in self.candidates]
+        events = [*(each.event for each in releases), self.choice.event]
+        return [(Cohort.of(0, self.users), event) for event in events]
+
+    @property
+    def users(self) -> int:
+        """Number of users n."""
+        return int(self.candidates[0].users)
+
+    @property
+    def delta(self) -> float:
+        """The delta of the guarantee."""
+        return self._delta
+
+    @property
+    def bound(self) -> float:
+        """None is proven."""
+        return math.inf
+
+    @property
+    def assumes(self) -> str:
+        """Nothing."""
+        return ""
+
+    @property
+    def choices(self) -> dict[str, str]:
+        """What was chosen, and why."""
+        how = f"exponential mechanism at epsilon {self.choice.epsilon:.3g} over mean scores"
+        return {"select": f"{'; '.join(self.names)}: {how}", **self.candidates[0].choices}
+
+    def check(self, rows: NDArray[Any]) -> None:
+        """Refuse what the candidates refuse."""
+        for each in self.candidates:
+            each.check(rows)
+
+    def init(self) -> CuratedState:
+        """Before the first candidate."""
+        return CuratedState()
+
+    def plan(self, state: CuratedState) -> Release | None:
+        """The next candidate's release; then the choice."""
+        place = len(state.thetas)
+        if place < len(self.candidates):
+            return self.candidates[place].plan(self.candidates[place].init())  # type: ignore[no-any-return]
+        if state.drawn is not None:
+            return None
+        scores = MeanScores(Scores(self.loss, np.stack(state.thetas)), self.users)
+        return Release.of(Cohort.of(0, self.users), scores, self.choice)
+
+    def update(self, state: CuratedState, estimate: Any) -> CuratedState:
+        """With a model, or with the choice."""
+        place = len(state.thetas)
+        if place == len(self.candidates):
+            return dataclasses.replace(state, drawn=int(estimate))
+        made = self.candidates[place]
+        theta = np.asarray(made.result(made.update(made.init(), estimate)))
+        return CuratedState((*state.thetas, theta))
+
+    def result(self, state: CuratedState) -> Selection:
+        """The model that was drawn."""
+        if state.drawn is None:
+            raise ParameterError("state", state, "that after the choice")
+        return Selection(state.thetas[state.drawn], self.names[state.drawn], {})
