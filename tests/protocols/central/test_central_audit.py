@@ -305,3 +305,31 @@ def test_a_sensitivity_that_is_stated_too_small_is_caught():
     found = audit_central(made, first, second, seed=2)
     assert found.checks[0].passed is False
     assert "1.8" in found.checks[0].detail
+
+
+class Thrice(CentralSum):
+    """Three sums, of which `third` draws the last."""
+
+    third: Any = None
+
+    def init(self):
+        return 0
+
+    def plan(self, state):
+        if state == 3:
+            return None
+        mechanism = self.mechanism if state < 2 or self.third is None else self.third
+        return dataclasses.replace(self._release, mechanism=mechanism)
+
+    def update(self, state, released):
+        return state + 1
+
+
+@pytest.mark.parametrize("third", [None, LessNoise(40.0)])
+def test_noise_of_another_law_in_a_later_release_is_caught(third):
+    made = Thrice(n=50, d=2, mechanism=Gaussian(40.0), delta=1e-6)
+    made.third = third
+    first, second = (each[:, :2] for each in neighbours(50, 2)["opposite"])
+    found = audit_central(made, first, second, seed=1)
+    wrong = [] if third is None else ["the noise of later releases has its law"]
+    assert [each.name for each in found.checks if each.passed is False] == wrong
