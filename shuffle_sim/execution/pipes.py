@@ -40,10 +40,9 @@ class Blob:
     def of(cls, data: bytes) -> "Blob":
         """A copy of the bytes."""
         blob = cls(os.memfd_create("shuffle-sim"))
-        with open(blob.descriptor, "wb", buffering=0, closefd=False) as file:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[file.write(rest) :]
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(blob.descriptor, rest) :]
         return blob
 
     def read(self) -> bytes:
