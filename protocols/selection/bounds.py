@@ -132,6 +132,9 @@ class ChosenBounds(Protocol[BoundsState]):
     the epsilon asked for, at `delta`.
     """
 
+    bound = math.inf  # none is proven: the map of rows rests on released numbers
+    assumes = ""
+
     def __init__(
         self, inner: Protocol[Any], histogram: PlannedVectorSum, by: RowMap, columns: int
     ) -> None:
@@ -218,16 +221,6 @@ class ChosenBounds(Protocol[BoundsState]):
     def rounds_per_user(self) -> int:
         """In how many of them a user answers at most."""
         return 1 + int(getattr(self.inner, "rounds_per_user", 1))
-
-    @property
-    def bound(self) -> float:
-        """None is proven: the map of rows rests on released numbers."""
-        return math.inf
-
-    @property
-    def assumes(self) -> str:
-        """Nothing."""
-        return ""
 
     @property
     def choices(self) -> dict[str, str]:

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.central.optimiser import CentralOptimiser
 from protocols.problems.loss import Loss
 from protocols.selection.budget import each_of, within
-from protocols.selection.models import MOST, Scores, Selection
+from protocols.selection.models import Scores, Selection, check_few
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, real
@@ -73,10 +74,16 @@ class CuratedSelection(CentralAlgorithm[CuratedState]):
     epsilon asked for, at `delta`.
     """
 
+    bound = math.inf  # none is proven
+    assumes = ""
     rounds_per_user: int
 
     def __init__(
-        self, candidates: Mapping[str, Any], loss: Loss, choice: Exponential, delta: float
+        self,
+        candidates: Mapping[str, CentralOptimiser[Any]],
+        loss: Loss,
+        choice: Exponential,
+        delta: float,
     ) -> None:
         """Candidates for the same rows; `calibrated` fits them into one budget."""
         self.names, self.candidates = list(candidates), list(candidates.values())
@@ -86,7 +93,7 @@ class CuratedSelection(CentralAlgorithm[CuratedState]):
     @classmethod
     def calibrated(
         cls,
-        candidates: Mapping[str, Callable[[Privacy], Any]],
+        candidates: Mapping[str, Callable[[Privacy], CentralOptimiser[Any]]],
         *,
         loss: Loss,
         privacy: Privacy,
@@ -103,8 +110,7 @@ class CuratedSelection(CentralAlgorithm[CuratedState]):
         Raises:
             ParameterError: naming the parameter, its value and what is allowed.
         """
-        if not 2 <= len(candidates) <= MOST:
-            raise ParameterError("select", len(candidates), f"2 to {MOST} candidates")
+        check_few(candidates)
         real("share", share, 0.0, 1.0, closed=(False, False))
         count, left = len(candidates), Privacy((1 - share) * privacy.epsilon, privacy.delta)
         first = left.epsilon / count
@@ -113,18 +119,13 @@ class CuratedSelection(CentralAlgorithm[CuratedState]):
 
         def made(part: Privacy) -> "CuratedSelection":
             every = {name: make(part) for name, make in candidates.items()}
-            for each in every.values():
-                if each.rounds != 1:
-                    allowed = "left out: it selects among algorithms of one release"
-                    raise ParameterError("select", type(each).__name__, allowed)
             return cls(every, loss, Exponential(share * privacy.epsilon), privacy.delta)
 
         return within(made, cls._charges, privacy, Privacy(first, privacy.delta / count))
 
     def _charges(self) -> list[tuple[Cohort, PrivacyEvent]]:
         """What the ledger will have."""
-        releases = [each.plan(each.init()) for each in self.candidates]
-        events = [*(each.event for each in releases), self.choice.event]
+        events = [*map(_event, self.candidates), self.choice.event]
         return [(Cohort.of(0, self.users), event) for event in events]
 
     @property
@@ -136,16 +137,6 @@ class CuratedSelection(CentralAlgorithm[CuratedState]):
     def delta(self) -> float:
         """The delta of the guarantee."""
         return self._delta
-
-    @property
-    def bound(self) -> float:
-        """None is proven."""
-        return math.inf
-
-    @property
-    def assumes(self) -> str:
-        """Nothing."""
-        return ""
 
     @property
     def choices(self) -> dict[str, str]:
@@ -166,7 +157,7 @@ class CuratedSelection(CentralAlgorithm[CuratedState]):
         """The next candidate's release; then the choice."""
         place = len(state.thetas)
         if place < len(self.candidates):
-            return self.candidates[place].plan(self.candidates[place].init())  # type: ignore[no-any-return]
+            return self.candidates[place].plan(self.candidates[place].init())
         if state.drawn is not None:
             return None
         scores = MeanScores(Scores(self.loss, np.stack(state.thetas)), self.users)
@@ -186,3 +177,16 @@ class CuratedSelection(CentralAlgorithm[CuratedState]):
         if state.drawn is None:
             raise ParameterError("state", state, "that after the choice")
         return Selection(state.thetas[state.drawn], self.names[state.drawn], {})
+
+
+def _event(made: CentralOptimiser[Any]) -> PrivacyEvent:
+    """Of its only release.
+
+    Raises:
+        ParameterError: it has several, or one of a session.
+    """
+    release = made.plan(made.init())
+    if made.rounds != 1 or release is None or release.event is None:
+        allowed = "left out: it selects among algorithms of one release"
+        raise ParameterError("select", type(made).__name__, allowed)
+    return release.event

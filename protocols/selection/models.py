@@ -7,7 +7,7 @@ largest noisy score wins. Docs: theory, Composition; estimators.
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -120,6 +120,9 @@ class Selected(Protocol[SelectionState]):
     the worse of the two: at most the epsilon asked for, at `delta`.
     """
 
+    bound = math.inf  # none is proven
+    assumes = ""
+
     def __init__(
         self,
         candidates: Mapping[str, FirstOrder[Any]],
@@ -155,8 +158,7 @@ class Selected(Protocol[SelectionState]):
         Raises:
             ParameterError: naming the parameter, its value and what is allowed.
         """
-        if not 2 <= len(candidates) <= MOST:
-            raise ParameterError("select", len(candidates), f"2 to {MOST} candidates")
+        check_few(candidates)
         real("select_fraction", fraction, 0.0, 1.0, closed=(False, False))
         scorers = round(fraction * n)
         if not 0 < scorers < n:
@@ -196,16 +198,6 @@ class Selected(Protocol[SelectionState]):
     def rounds_per_user(self) -> int:
         """Those who train answer most."""
         return sum(made.rounds_per_user for made in self.candidates)
-
-    @property
-    def bound(self) -> float:
-        """None is proven."""
-        return math.inf
-
-    @property
-    def assumes(self) -> str:
-        """Nothing."""
-        return ""
 
     @property
     def choices(self) -> dict[str, str]:
@@ -256,6 +248,16 @@ class Selected(Protocol[SelectionState]):
         best = int(np.argmax(state.scores))
         scores = dict(zip(self.names, state.scores.tolist(), strict=True))
         return Selection(state.thetas[best], self.names[best], scores)
+
+
+def check_few(candidates: Sized) -> None:
+    """Refuse one candidate alone, and more than MOST.
+
+    Raises:
+        ParameterError: there are so many.
+    """
+    if not 2 <= len(candidates) <= MOST:
+        raise ParameterError("select", len(candidates), f"2 to {MOST} candidates")
 
 
 def grid(

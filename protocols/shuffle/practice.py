@@ -125,7 +125,9 @@ class PracticalDescent(FirstOrder[MomentumState]):
         facts = f"noise of a round {math.sqrt(noise):.3g} per coordinate; no bound is proven"
         choices.choose("trust", setting.trust, facts)
         choices.choose("batch", batch, "disjoint" if sequential else "everybody, in every round")
-        smoothing = choices.choose("smoothing", smoothing_of(problem.loss), "tuned, for kinks")
+        rounded = smoothing_of(problem.loss)
+        why = "the loss is smooth" if rounded is None else "tuned, for kinks"
+        smoothing = choices.choose("smoothing", rounded, why)
         own = {
             "rounds": made.rounds,
             "momentum": dataclasses.replace(made, noise=math.sqrt(noise + sampling)),

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, replace
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,6 +51,7 @@ class Score:
 
 
 Scores = dict[str, Score]
+_NAME = 20  # characters of a name in a line
 _RULES = {
     "practice": "the optimiser with tuned steps (practice)",
     "bound": "the optimiser with the least proven bound of the excess loss",
@@ -202,7 +204,8 @@ def show(summary: Summary) -> None:
         spent = "none" if math.isinf(row.privacy.epsilon) else f"{row.privacy.epsilon:.3f}"
         scores = [str(row.scores[name]) for name in names]
         counts = f"{row.bits_per_user:,}", f"{row.rounds:,}"
-        table.add_row(row.method, row.trust.trusted, *scores, spent, *counts)
+        name = fill(row.method, _NAME, break_long_words=False)  # at a hyphen
+        table.add_row(name, row.trust.trusted, *scores, spent, *counts)
     table.add_row("best constant", "", *(str(summary.constant[name]) for name in names))
     console.print(table)
     console.print(

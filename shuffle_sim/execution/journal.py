@@ -4,10 +4,10 @@ import hashlib
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from shuffle_sim.data.files import most_memory, read_whole
+from shuffle_sim.execution.closing import Closing
 from shuffle_sim.execution.identity import RunIdentity
 from shuffle_sim.wire.codec import decode
 from shuffle_sim.wire.messages import Tally
@@ -24,7 +24,7 @@ Outcome = tuple[Any, ...]
 """What came of a release, in values that `wire.codec` can write."""
 
 
-class Journal:
+class Journal(Closing):
     """The journal of a run that keeps nothing; a context manager.
 
     Attributes:
@@ -45,19 +45,6 @@ class Journal:
 
     def close(self) -> None:
         """Let go of the files."""
-
-    def __enter__(self) -> "Journal":
-        """The journal itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close, whatever happened."""
-        self.close()
 
 
 def record(before: bytes, body: bytes) -> tuple[bytes, bytes]:

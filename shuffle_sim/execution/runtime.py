@@ -1,15 +1,15 @@
 """A runtime hosts the roles and connects them; the protocol is the same on all runtimes."""
 
 import hashlib
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, TypeVar
 
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import RoundAbortedError, ShuffleSimError
+from shuffle_sim.execution.closing import Closing
 from shuffle_sim.execution.exchange import Exchange, exchange_of
 from shuffle_sim.roles import (
     Analyzer,
@@ -70,7 +70,7 @@ def worker_blocks(deployment: Deployment, workers: int) -> list[range]:
     return [blocks[worker::workers] for worker in range(min(workers, len(blocks)))]
 
 
-class Runtime(ABC):
+class Runtime(Closing):
     """Hosts all roles of one run; a context manager that leaves nothing behind.
 
     How a round goes is said here, once, in calls of the roles' methods; a runtime says where a role
@@ -202,19 +202,6 @@ class Runtime(ABC):
 
     def close(self) -> None:
         """End what was started."""
-
-    def __enter__(self) -> "Runtime":
-        """The runtime itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close, with or without an error."""
-        self.close()
 
     @abstractmethod
     def host(self, role: type, *arguments: Any) -> Any:
