@@ -11,7 +11,7 @@ from shuffle_sim.auditing.conformance import LawError, check_pmf
 from shuffle_sim.auditing.scores import LEVELS, judge, scores
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles import Deployment, Shuffler
-from shuffle_sim.roles.pools import by_label
+from shuffle_sim.roles.chunks import by_label
 from shuffle_sim.roles.records import ShuffleRecord
 from shuffle_sim.wire.frames import Context, Frame, Kind, parse, split_frames
 from shuffle_sim.wire.messages import Messages

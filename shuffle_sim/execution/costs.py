@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import AccountingError
 from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.roles.chunks import Size, size_bytes, under_each, view_chunk_bytes
 from shuffle_sim.roles.onion import box_chunk_bytes, bundle_bytes
-from shuffle_sim.roles.pools import Size, size_bytes, under_each, view_chunk_bytes
 from shuffle_sim.wire.frames import frame_bytes
 from shuffle_sim.wire.sealing import SEAL, SIGNATURE
 

@@ -21,8 +21,8 @@ from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.base import Protocol, RoundSpec
 from shuffle_sim.protocol.task import walked
 from shuffle_sim.roles import SECURITIES
+from shuffle_sim.roles.chunks import view_chunks
 from shuffle_sim.roles.onion import box_chunks
-from shuffle_sim.roles.pools import view_chunks
 from shuffle_sim.wire.frames import Context, Frame, Kind
 from shuffle_sim.wire.sealing import sealing_time
 

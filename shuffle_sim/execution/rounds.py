@@ -23,7 +23,7 @@ from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.protocol.base import Protocol
 from shuffle_sim.protocol.binding import checked_event
 from shuffle_sim.roles import Deployment, PlannedRound
-from shuffle_sim.roles.pools import view_chunks
+from shuffle_sim.roles.chunks import view_chunks
 from shuffle_sim.wire.codec import encode
 
 

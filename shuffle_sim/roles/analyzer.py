@@ -12,9 +12,9 @@ from shuffle_sim.errors import FrameError, RoundAbortedError
 from shuffle_sim.protocol.base import RoundSpec
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles.channel import Keyed
+from shuffle_sim.roles.chunks import Size, parted, read_tally, read_view_chunk, room, under_each
 from shuffle_sim.roles.deployment import Broadcast, Deployment
 from shuffle_sim.roles.onion import Opener
-from shuffle_sim.roles.pools import Size, parted, read_tally, read_view_chunk, room, under_each
 from shuffle_sim.roles.records import Conclusion, PlannedRound, ViewRecord
 from shuffle_sim.sampling.kernels import with_kernel
 from shuffle_sim.wire.frames import Context, Frame, Kind, check_context, parse, split_frames

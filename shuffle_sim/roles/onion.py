@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 from shuffle_sim.arrays import Buffer
 from shuffle_sim.errors import FrameError
 from shuffle_sim.protocol.randomizer import Randomizer
-from shuffle_sim.roles.pools import (
+from shuffle_sim.roles.chunks import (
     VIEW_CHUNK_BYTES,
-    MessagePool,
     Size,
     parted,
     room,
     size_bytes,
     under_each,
 )
+from shuffle_sim.roles.pools import MessagePool
 from shuffle_sim.sampling.shuffling import gathered, order
 from shuffle_sim.wire.frames import Context, Frame
 from shuffle_sim.wire.messages import Alphabet, Messages, Tally

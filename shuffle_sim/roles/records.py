@@ -100,8 +100,8 @@ class ShuffleRecord(Additive):
         bytes_routed: sent to other shards.
         bytes_out: sent to the analyzer.
         shares: messages that each shard got.
-        routed: messages in each frame to another shard (`pools.Size`).
-        chunks: messages in each frame of the view (`pools.Size`).
+        routed: messages in each frame to another shard (`chunks.Size`).
+        chunks: messages in each frame of the view (`chunks.Size`).
     """
 
     accepted: int = 0

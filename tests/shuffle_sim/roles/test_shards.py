@@ -24,7 +24,7 @@ from shuffle_sim.privacy.events import NonPrivateEvent
 from shuffle_sim.protocol.adversary import Dropout
 from shuffle_sim.protocol.base import Datum, Protocol, RoundSpec, check_rows
 from shuffle_sim.protocol.randomizer import Randomizer
-from shuffle_sim.roles import Analyzer, Deployment, Shuffler, UserShard, deployment, pools
+from shuffle_sim.roles import Analyzer, Deployment, Shuffler, UserShard, chunks, deployment, pools
 from shuffle_sim.sampling.shuffling import gathered, order, permute, permuted, share_out
 from shuffle_sim.wire.frames import Context, Frame, Kind, parse, split_frames
 from shuffle_sim.wire.messages import Alphabet, Messages
@@ -93,7 +93,7 @@ class EchoRound(Protocol):
 def tiny(monkeypatch):
     """Batches of a block or two, and view frames of a few messages."""
     monkeypatch.setattr(deployment, "BLOCK_BATCH_BYTES", 64)
-    monkeypatch.setattr(pools, "VIEW_CHUNK_BYTES", 30)
+    monkeypatch.setattr(chunks, "VIEW_CHUNK_BYTES", 30)
 
 
 # Shards change no result
@@ -186,7 +186,7 @@ class Seen(InProcessRuntime):
             key=lambda frame: frame.index,
         )
         return [
-            [row.symbols.ravel().astype(np.int64) for row in pools.by_label(f.payload, randomizer)]
+            [row.symbols.ravel().astype(np.int64) for row in chunks.by_label(f.payload, randomizer)]
             for f in frames
         ]
 
