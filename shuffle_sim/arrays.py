@@ -10,6 +10,9 @@ Floats = NDArray[np.float64]
 Buffer = bytes | memoryview
 """Bytes that need not be copied."""
 
+_HUGE = 1e50
+"""Factors up to it times what squares of rows lose, 1e-323, are far below bounds of 1e-100."""
+
 
 @dataclass(frozen=True)
 class Scaled:
@@ -47,6 +50,13 @@ class Scaled:
         )
         norms = rows * self.factors
         norms *= self.factors
+        largest = max(self.factors.max(initial=0.0), -self.factors.min(initial=0.0))
+        if not largest <= _HUGE:  # or is not a number
+            # A row's square may have vanished where the vector is long: it is looked at itself.
+            long = np.flatnonzero(~(np.abs(self.factors) <= _HUGE))
+            with np.errstate(over="ignore", invalid="ignore"):
+                vectors = self.rows[long] * self.factors[long, None]
+                norms[long] = np.hypot.reduce(vectors, axis=1) ** 2
         return norms
 
 

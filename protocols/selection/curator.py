@@ -33,6 +33,8 @@ SHARE = 0.2
 class MeanScores(Statistic):
     """The mean of what `Scores` asks of each user, from -1 to 1, (users, columns) to (models,).
 
+    Scores that are not finite count as 0, and none as more than 1, as at users of a shuffler.
+
     Attributes:
         query: what is asked.
         users: n, by which the sum is divided.
@@ -53,8 +55,10 @@ class MeanScores(Statistic):
 
     def part(self, rows: Floats) -> Floats:
         """The sum of some rows' scores."""
-        each = np.asarray(self.query(rows)) * math.sqrt(len(self.query.thetas))
-        return np.asarray(each.sum(axis=0))
+        with np.errstate(over="ignore", invalid="ignore"):
+            each = np.asarray(self.query(rows)) * math.sqrt(len(self.query.thetas))
+        known = np.isfinite(each).all(axis=1, keepdims=True)
+        return np.asarray(np.clip(np.where(known, each, 0.0), -1.0, 1.0).sum(axis=0))
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,8 @@ def calibrated(
     honest = honest_users(honest_fraction, integer("n", n))
     real("epsilon", privacy.epsilon, 1e-4, 64.0, closed=(True, True))
     real("rounding", rounding, 0.0, 1.0)
+    if not privacy.delta:
+        raise ParameterError("delta", 0.0, "above 0: the shares' security is statistical")
     # What the statistical security costs, (1 + e^epsilon) 2^-s in each coordinate, must leave
     # nearly all of delta to the noise.
     revealed = d * (1 + math.exp(privacy.epsilon))

@@ -111,8 +111,13 @@ def multiplier_for(
     low = high
     while delta(epsilon_, low, curvature, coupled) <= delta_:
         low /= 2
+
+    def excess(log: float) -> float:
+        found = delta(epsilon_, math.exp(log), curvature, coupled)
+        return math.log(max(found, 1e-300) / delta_)  # far above the root it vanishes
+
     root: float = scipy.optimize.brentq(
-        lambda log: math.log(delta(epsilon_, math.exp(log), curvature, coupled)) - math.log(delta_),
+        excess,
         math.log(low),
         math.log(high),
         xtol=1e-13,

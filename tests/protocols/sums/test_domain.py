@@ -9,6 +9,8 @@ import pytest
 from protocols import CarryVectorSum, SingleMessageSum, SplitAndMixSum, VectorSum
 from protocols.sums import encoding
 from shuffle_sim import ParameterError, Privacy
+from shuffle_sim.arrays import Scaled
+from shuffle_sim.roles.users import admitted
 
 PRIVACY = Privacy(3.0, 1e-4)
 BALL: Any = VectorSum(n=50, d=2, g=3, b=9).randomizer
@@ -41,3 +43,22 @@ def test_a_ball_whose_square_is_zero_would_show_which_rows_are_zero(monkeypatch)
         inside, _ = encoding.admitted(np.zeros((3, 2)), 2, made.lower, made.width, made.norm_bound)
         sent = made.counts(inside, np.random.default_rng(1))
     assert np.abs(np.asarray(sent, np.int64)).max() > made.g + made.b
+
+
+@pytest.mark.parametrize("norm_bound", [1e-9, 1e-50, 1.0])
+@pytest.mark.parametrize("length", [1e-162, 1e-170, 1e-300, 1e-320])
+def test_multiples_of_rows_whose_squares_vanish_are_clipped_as_well(norm_bound, length):
+    made = replace(BALL, norm_bound=norm_bound, lower=-norm_bound, width=2 * norm_bound)
+    rows = np.array([[length, 0.0], [-length, length], [0.3, 0.0], [1.0, 1.0]])
+    factors = np.array([1e153, -1e300, 0.5, np.nan])
+    inside, clipped, nonfinite = admitted(Scaled(rows, factors), made)
+    lengths = np.linalg.norm(np.asarray(inside.dense()), axis=1)
+    assert (lengths <= norm_bound * (1 + 1e-9)).all()
+    assert nonfinite == 1
+    exact = np.hypot.reduce(rows * factors[:, None], axis=1)[:3]
+    assert clipped == (exact > norm_bound * (1 + 1e-12)).sum()
+
+
+def test_split_and_mix_without_a_delta_is_refused():
+    with pytest.raises(ParameterError, match="delta"):
+        SplitAndMixSum.calibrate(n=60, privacy=Privacy(1.0, 0.0))

@@ -150,3 +150,10 @@ def test_the_noise_for_the_certified_distance_is_accounted_for(share, kept):
             assert worst > stated
             break
         assert worst <= stated
+
+
+def test_a_large_epsilon_has_a_multiplier_too():
+    for coupled in (False, True):
+        found = objective.multiplier_for(39.0, 1e-3, 2.5, coupled)
+        assert objective.delta(39.0, found, 2.5, coupled) <= 1e-3
+        assert objective.delta(39.0, found / 2, 2.5, coupled) > 1e-3
