@@ -5,6 +5,7 @@ from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, ShuffleSimError, WeakPrivacyWarning
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.result import Result
+from shuffle_sim.privacy.amplification import amplify
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
 from shuffle_sim.privacy.trust import Trust
 
@@ -17,6 +18,7 @@ __all__ = [
     "Trust",
     "Unit",
     "WeakPrivacyWarning",
+    "amplify",
     "load_model",
     "run",
 ]
