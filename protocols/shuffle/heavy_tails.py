@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.optimisation.choices import Choices
-from protocols.optimisation.setting import NOISE_RATIO, Setting
+from protocols.optimisation.setting import Setting
 from protocols.optimisation.tails import BINS, EDGES, SHARE, Tails, bins_of
 from protocols.problems.loss import Loss
 from protocols.problems.moments import Moments
@@ -23,11 +23,9 @@ from protocols.shuffle.noisy_mean import NoisyMean
 from protocols.shuffle.optimiser import FirstOrder
 from protocols.sums.binomial import BinomialRandomizer
 from protocols.sums.carry import CarryRandomizer
-from protocols.sums.vector_sum import VectorSum
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, integer
-from shuffle_sim.privacy.bounds import gaussian
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.protocol.base import Protocol, Query, RoundSpec
@@ -99,31 +97,6 @@ def calibrated(
     why = f"{clip:.4g}: least bound with its bias D B(C), for {moments} (assumed)"
     made.choices = {"clip": why, **made.choices}
     return made
-
-
-def clipped_sum(
-    *, n: int, d: int, privacy: Privacy, moments: Moments, **given: Any
-) -> tuple[VectorSum, float]:
-    """A vector sum with the clip of the least error of the mean, and that error, in l2.
-
-    The error is at most that of the noise plus the bias B(C), with clip C ~ n^(1/k).
-
-    Args:
-        n: users.
-        d: coordinates.
-        privacy: of the release.
-        moments: of the length of the users' vectors.
-        given: what `VectorSum.calibrate` takes.
-    """
-    unit = math.sqrt(d) * 2 * gaussian.sigma(privacy.epsilon, privacy.delta) / n
-    if math.isinf(moments.k):
-        clip = moments.gk
-    else:  # C unit + (tail/C)^(k-1) is least here
-        clip = moments.tail * ((moments.k - 1) / (unit * moments.tail)) ** (1 / moments.k)
-    if given.get("max_bits") is None:
-        given.setdefault("noise_ratio", NOISE_RATIO)
-    made = VectorSum.calibrate(n=n, d=d, privacy=privacy, norm_bound=clip, **given)
-    return made, math.sqrt(d) * made.standard_error / n + moments.bias(clip)
 
 
 @dataclass(frozen=True)

@@ -133,17 +133,6 @@ class Seen:
         return best_threshold(low[:even], high[:even], self.delta, doubt)
 
 
-def empirical_run(
-    protocol: Protocol[Any],
-    data: Any = None,
-    *,
-    runs: int | None = None,
-    seed: int | None = None,
-) -> float:
-    """A lower bound of epsilon of a whole run, at confidence 1 - 1e-4: see `canaries`."""
-    return canaries(protocol, data, runs=runs, seed=seed).epsilon()
-
-
 def canaries(
     protocol: Protocol[Any],
     data: Any = None,

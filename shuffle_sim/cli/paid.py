@@ -69,11 +69,6 @@ class Paid:
             raise ParameterError("select_fraction", fraction, "used with --select")
         return cls(found, FRACTION if fraction is None else fraction, share, by)
 
-    @property
-    def anything(self) -> bool:
-        """Whether there is something to choose."""
-        return bool(self.select) or self.share is not None
-
     def protocol(self, trainer: Trainer, name: str, n: int, **given: Any) -> Optimiser:
         """The optimiser of a name, with what is chosen around it; errors name the parameter."""
 

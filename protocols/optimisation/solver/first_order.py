@@ -11,7 +11,6 @@ import numpy as np
 from protocols.optimisation.solver.certificate import certify
 from protocols.problems.objective import Kinked, Objective
 from shuffle_sim.arrays import Floats
-from shuffle_sim.errors import ParameterError
 
 _MOST = 20_000
 _LOOK = 10  # steps between certificates
@@ -86,14 +85,3 @@ def _smooth(objective: Objective) -> Objective:
     if not isinstance(objective, Kinked):
         return objective
     return objective.smoothed(objective.width * 1e-3)
-
-
-def demand_smooth(objective: Objective, name: str) -> None:
-    """Refuse kinks.
-
-    Raises:
-        ParameterError: naming solvers that take them.
-    """
-    if not math.isfinite(objective.smoothness):
-        allowed = "newton, subgradient, stochastic-subgradient or sdca for a loss with kinks"
-        raise ParameterError("solver", name, allowed)

@@ -73,16 +73,6 @@ def theorem_3_2(n: int, d: int, epsilon: float, delta: float) -> Constants:
     return lemma_3_1(n, epsilon / (18 * math.sqrt(math.log(1 / share))), share, g)
 
 
-def lemma_3_3(epsilons: list[float], deltas: list[float], gamma: float) -> tuple[float, float]:
-    """Advanced composition of independent parts by Lemma 3.3: (epsilon', delta')."""
-    real("gamma", gamma, 0.0, 1.0, closed=(False, False))
-    if len(epsilons) != len(deltas):
-        raise ParameterError("deltas", len(deltas), f"as many as epsilons ({len(epsilons)})")
-    squares = sum(e * e for e in epsilons)
-    linear = sum(e * math.expm1(e) for e in epsilons)
-    return linear + 2 * math.sqrt(math.log(1 / gamma) * squares), sum(deltas) + gamma
-
-
 def robust_epsilon(epsilon: float, honest_fraction: float) -> float:
     """epsilon/gamma of the sums when only a fraction gamma is honest.
 

@@ -7,7 +7,6 @@ import pytest
 
 from protocols import Absolute, ExponentialGrid, L2Ball, Logistic, PopLocalize, Problem, Softmax
 from protocols.central.exponential_grid import GridScore, net
-from protocols.optimisation.subgradient import JointExtension
 from protocols.problems.domains import Box, Intersection, Localised
 from protocols.problems.moments import Moments
 from shuffle_sim import Privacy, run
@@ -86,46 +85,6 @@ def test_the_projection_on_a_localised_domain_is_dykstras():
         nearest = Intersection(box, ball).project(theta)
         assert Localised(box, ball).project(theta) == pytest.approx(nearest, abs=1e-5)
         assert np.linalg.norm(Localised(box, ball).project(theta) - centre) <= 0.7 * (1 + 1e-12)
-
-
-# Algorithm 3
-
-
-@pytest.fixture
-def joint():
-    """|a_i y - b_i| on [-1, 1], C = lambda = 1: the minimiser is -1/15, the minimum 62/225."""
-    rows = np.array([[3.0, 1.0], [-0.5, 0.2], [0.7, -0.3]])
-    return JointExtension(Absolute(math.inf), rows, L2Ball(1, 1.0), np.zeros(1), 1.0, 1.0)
-
-
-def extension(joint, w):
-    """F_C by brute force over y."""
-    y = np.linspace(-1, 1, 20001)
-    values = [(np.abs(a * y - b) + joint.clip * np.abs(w - y)).min() for a, b in joint.rows]
-    return float(np.mean(values)) + joint.strong / 2 * w * w
-
-
-def test_the_joint_problem_by_hand(joint):
-    grid = np.linspace(-1, 1, 601)
-    values = [extension(joint, w) for w in grid]
-    assert grid[int(np.argmin(values))] == pytest.approx(-1 / 15, abs=4e-3)
-    assert extension(joint, -1 / 15) == pytest.approx(62 / 225, abs=1e-4)
-
-
-@pytest.mark.full
-def test_algorithm_3_takes_59_247_steps_on_three_rows(joint):
-    w, steps = joint.minimise(1 / 18)
-    assert steps == 59_247
-    assert extension(joint, float(w[0])) - 62 / 225 <= 1 / 18
-    # With exact projections the shorter stop has the same proof.
-    w, fewer = joint.minimise(1 / 18, exact=True)
-    assert extension(joint, float(w[0])) - 62 / 225 <= 1 / 18
-    assert fewer < steps / 3
-
-
-def test_algorithm_3_is_refused_beyond_three_rows():
-    with pytest.raises(ParameterError, match="at most 3"):
-        JointExtension(Absolute(), np.zeros((4, 2)), L2Ball(1, 1.0), np.zeros(1), 1.0, 1.0)
 
 
 # The exponential mechanism

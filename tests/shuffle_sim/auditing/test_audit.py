@@ -20,7 +20,7 @@ from shuffle_sim import Guarantee, ParameterError, Privacy
 from shuffle_sim.arrays import dense
 from shuffle_sim.auditing.audit import audit
 from shuffle_sim.auditing.checks import Checks
-from shuffle_sim.auditing.empirical import empirical_run, gaussian_estimate
+from shuffle_sim.auditing.empirical import canaries, gaussian_estimate
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds.gaussian import epsilon_gdp
 from shuffle_sim.protocol.base import Datum
@@ -65,7 +65,7 @@ def test_a_vector_sum_shows_half_of_what_is_proven_and_more_where_noise_is_missi
     proven = ShuffleAccountant().compose(protocol.randomizer.event(1000)).get_epsilon(1e-6)
     if scale < 1:
         defective(protocol, Quarter)
-    assert empirical_run(protocol, seed=3) > least * proven
+    assert canaries(protocol, seed=3).epsilon() > least * proven
 
 
 @pytest.mark.full
@@ -74,7 +74,7 @@ def test_a_training_run_of_twenty_rounds_shows_half_of_what_is_proven():
     protocol = ShuffleGD.calibrated(
         n=500, problem=problem, privacy=PRIVACY, rounds=20, noise_ratio=1.1, encoding="unary"
     )
-    assert empirical_run(protocol, runs=100, seed=4) > 0.5 * PRIVACY.epsilon
+    assert canaries(protocol, runs=100, seed=4).epsilon() > 0.5 * PRIVACY.epsilon
 
 
 @pytest.mark.full
@@ -84,7 +84,7 @@ def test_few_runs_of_many_rounds_show_half_too():
     protocol = ShuffleGD.calibrated(
         n=100, problem=problem, privacy=PRIVACY, rounds=120, noise_ratio=1.1, encoding="unary"
     )
-    assert empirical_run(protocol, runs=20, seed=4) > 0.5 * PRIVACY.epsilon
+    assert canaries(protocol, runs=20, seed=4).epsilon() > 0.5 * PRIVACY.epsilon
 
 
 @pytest.mark.parametrize(("parts", "scale"), [(1, 1.0), (16, 1.0), (16, 0.7)])
@@ -103,7 +103,7 @@ def test_a_gaussian_estimate_is_a_bound_as_often_as_it_says(parts, scale):
 @pytest.mark.full
 def test_a_single_message_is_seen_by_its_symbol():
     protocol = SingleMessageSum.calibrate(n=1000, privacy=PRIVACY)
-    assert 0.5 < empirical_run(protocol, seed=5) <= 1
+    assert 0.5 < canaries(protocol, seed=5).epsilon() <= 1
 
 
 @pytest.mark.full

@@ -215,10 +215,7 @@ def test_the_hidden_condition_of_lemma_3_1_is_enforced():
     assert paper.lemma_3_1(16, 15.0, 1e-6, g=6).g == 6
 
 
-def test_composition_of_lemma_3_3_and_the_budget_split():
-    found, delta = paper.lemma_3_3([0.1] * 10, [1e-7] * 10, 1e-6)
-    assert found == pytest.approx(10 * 0.1 * math.expm1(0.1) + 2 * math.sqrt(math.log(1e6) * 0.1))
-    assert delta == pytest.approx(2e-6)
+def test_the_papers_budget_split():
     each, share = paper.interactive_budget(1.0, 1e-6, 1000)
     assert each == pytest.approx(1 / (2 * math.sqrt(2000 * math.log(1e6))))
     assert share == pytest.approx(1e-6 / 1001)
@@ -234,7 +231,6 @@ def test_composition_of_lemma_3_3_and_the_budget_split():
         lambda: paper.lemma_3_1(100, 1.0, 1e-6, g=9),
         lambda: paper.robust_epsilon(1.1, 0.5),
         lambda: paper.robust_epsilon(0.5, 0.33),
-        lambda: paper.lemma_3_3([0.1], [], 1e-6),
         lambda: BinomialSumEvent(10, 10, 0.51, 1),
         lambda: BinomialSumEvent(0, 10, 0.5, 1),
         lambda: GaussianEvent(0.0),
