@@ -23,13 +23,14 @@ from protocols.problems.smooth_erm import ERM, LinearERM
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, positive
 from shuffle_sim.privacy.bounds import gaussian
-from shuffle_sim.privacy.events import DensityEvent, GibbsEvent, PrivacyEvent
+from shuffle_sim.privacy.events import GaussianPairEvent, PrivacyEvent, RangeEvent
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.mechanisms import Mechanism, Norm
+from shuffle_sim.privacy.mechanisms import EXPONENTIAL, Mechanism, Norm
 from shuffle_sim.protocol.release import Release, Sensitivity, WholeStatistic
 
 _BATCH = 1 << 22  # numbers of a batch of proposals' margins
 _MOST_PROPOSALS = 256
+_GIBBS = "Gibbs mechanism (Gopi, Lee and Liu 2022, Theorem 4)"
 HOPELESS = 300.0
 """c B^2/(2 ridge), minus the logarithm of the acceptance at worst, beyond which it is refused."""
 
@@ -88,8 +89,8 @@ class GibbsDraw(Density):
 
     @property
     def event(self) -> PrivacyEvent:
-        """A Gibbs event."""
-        return GibbsEvent(self.mu)
+        """A Gaussian pair."""
+        return GaussianPairEvent(self.mu, _GIBBS)
 
     def sharpness(self, ridge: float, domain: Domain, sensitivity: float) -> float:
         """k = ridge (mu / sensitivity)^2."""
@@ -108,8 +109,8 @@ class ExponentialDraw(Density):
 
     @property
     def event(self) -> PrivacyEvent:
-        """A density event."""
-        return DensityEvent(self.epsilon)
+        """Of a bounded range."""
+        return RangeEvent(self.epsilon, EXPONENTIAL)
 
     def sharpness(self, ridge: float, domain: Domain, sensitivity: float) -> float:
         """k = epsilon / (sensitivity * diameter): F - F' has that range at most."""
@@ -179,8 +180,8 @@ class Gibbs(OneRelease):
     """One exact draw of density ~ e^(-k F): (epsilon, delta), no certificate, any conditioning.
 
     Rows are those of the problem's loss; the result is theta, shape (d,). Formal guarantee: that of
-    a Gaussian pair with mu = 2 L sqrt(k/lambda)/n (`GibbsEvent`). A domain of the problem is passed
-    over: the draw is from R^d, where no data make it slow. Its time still depends on the data.
+    a Gaussian pair with mu = 2 L sqrt(k/lambda)/n. A domain of the problem is passed over: the draw
+    is from R^d, where no data make it slow. Its time still depends on the data.
 
     Attributes:
         bound: d/k, proven, of the expected excess; and the ridge's part where it was added.

@@ -12,7 +12,7 @@ import scipy  # parts by attribute: they load when used
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.conformance import LawError, check_pmf
 from shuffle_sim.auditing.scores import LEVELS, judge, scores
-from shuffle_sim.privacy.events import GammaEvent, GaussianEvent, LaplaceEvent, SelectionEvent
+from shuffle_sim.privacy.events import GammaEvent, GaussianEvent, LaplaceEvent, RangeEvent
 from shuffle_sim.privacy.mechanisms import Exponential, LocalGaussian, Noise
 from shuffle_sim.protocol.release import Release
 
@@ -39,7 +39,6 @@ _DISTANCES: dict[str, Callable[[Floats], Any]] = {
     "l2": np.linalg.norm,
     "l1": lambda apart: np.abs(apart).sum(),
     "range": lambda apart: apart.max(initial=0.0) - apart.min(initial=0.0),
-    "count": lambda apart: np.abs(apart).max(initial=0.0),
 }
 
 
@@ -50,7 +49,7 @@ def check_release(release: Release, value: Any, drawn: list[Any], alarm: float) 
         LawError: they have another; by chance with probability `alarm`.
     """
     event, size = release.event, release.sensitivity.value
-    if isinstance(event, SelectionEvent) and isinstance(release.mechanism, Exponential):
+    if isinstance(event, RangeEvent) and isinstance(release.mechanism, Exponential):
         utilities = event.epsilon / size * np.asarray(value, float)
         law = np.exp(utilities - scipy.special.logsumexp(utilities))
         check_pmf(np.array(drawn), law, false_alarm=alarm)
@@ -89,7 +88,7 @@ def _gaussian(event: Any, noise: Floats) -> Floats:
 
 
 def _laplace(event: Any, noise: Floats) -> Floats:
-    return np.asarray(scipy.stats.laplace.cdf(noise * event.epsilon))
+    return np.asarray(scipy.stats.laplace.cdf(noise * event.rate))
 
 
 def _gamma(event: Any, noise: Floats) -> Floats:

@@ -2,21 +2,21 @@
 
 import math
 from collections.abc import Callable
+from typing import ClassVar
 
 from shuffle_sim.privacy.bounds import gamma, objective
 from shuffle_sim.privacy.composition import Parts, least_epsilon
 from shuffle_sim.privacy.events import (
-    DensityEvent,
     GammaEvent,
     GaussianEvent,
-    GibbsEvent,
+    GaussianPairEvent,
     LaplaceEvent,
     NonPrivateEvent,
     ObjectiveEvent,
+    PrivacyEvent,
+    PureEvent,
     PureObjectiveEvent,
-    SelectionEvent,
-    TestEvent,
-    ThresholdEvent,
+    RangeEvent,
 )
 from shuffle_sim.privacy.theorems import Releases, Theorem
 
@@ -159,72 +159,47 @@ class PureObjective(Theorem[PureObjectiveEvent]):
         return objective.pure(event.tilt, event.curvature, event.coupled) + event.rate
 
 
-class Gibbs(Theorem[GibbsEvent]):
-    """The Gibbs mechanism: a Gaussian pair dominates it (Gopi, Lee and Liu 2022)."""
+class Pure(Theorem[PureEvent]):
+    """A pure release, by the proof that its event names."""
 
-    event = GibbsEvent
-    source = "Gibbs mechanism (Gopi, Lee and Liu 2022, Theorem 4)"
-    examples = (GibbsEvent(0.2), GibbsEvent(1.0))
+    event = PureEvent
+    source = "the theorem that each event names"
+    examples: ClassVar[tuple[PrivacyEvent, ...]] = (PureEvent(0.1, "stated"), PureEvent(2.0, "too"))
 
-    def mu(self, event: GibbsEvent) -> float:
+    def basis(self, events: Releases[PureEvent]) -> str:
+        """The proofs that the events name."""
+        return "; ".join(dict.fromkeys(event.proof for event, _ in events))
+
+    def pure(self, event: PureEvent) -> float:
+        """epsilon."""
+        return event.epsilon
+
+
+class Range(Pure):
+    """Losses in a range of length epsilon: pure, and less than that where releases compose."""
+
+    event = RangeEvent
+    examples = (RangeEvent(0.1, "stated"), RangeEvent(1.0, "too"), RangeEvent(4.0, "too"))
+
+    def rho(self, event: PureEvent) -> float:
+        """epsilon^2/8, of a bounded range (Cesar and Rogers 2021)."""
+        return event.epsilon * event.epsilon / 8
+
+
+class GaussianPair(Theorem[GaussianPairEvent]):
+    """A Gaussian pair dominates the release, by the proof that its event names."""
+
+    event = GaussianPairEvent
+    source = "the theorem that each event names"
+    examples = (GaussianPairEvent(0.2, "stated"), GaussianPairEvent(1.0, "too"))
+
+    def basis(self, events: Releases[GaussianPairEvent]) -> str:
+        """The proofs that the events name."""
+        return "; ".join(dict.fromkeys(event.proof for event, _ in events))
+
+    def mu(self, event: GaussianPairEvent) -> float:
         """mu."""
         return event.mu
-
-
-class Density(Theorem[DensityEvent]):
-    """The exponential mechanism on a bounded set of parameters."""
-
-    event = DensityEvent
-    source = "exponential mechanism (McSherry and Talwar 2007; Dong, Durfee and Rogers 2020)"
-    examples = (DensityEvent(0.1), DensityEvent(2.0))
-
-    def pure(self, event: DensityEvent) -> float:
-        """epsilon."""
-        return event.epsilon
-
-    def rho(self, event: DensityEvent) -> float:
-        """epsilon^2/8, of a bounded range (Cesar and Rogers 2021)."""
-        return event.epsilon * event.epsilon / 8
-
-
-class Selection(Theorem[SelectionEvent]):
-    """The exponential mechanism, whose losses lie in a range of length epsilon."""
-
-    event = SelectionEvent
-    source = "exponential mechanism (McSherry and Talwar 2007; Dong, Durfee and Rogers 2020)"
-    examples = (SelectionEvent(0.1), SelectionEvent(1.0), SelectionEvent(4.0))
-
-    def pure(self, event: SelectionEvent) -> float:
-        """epsilon."""
-        return event.epsilon
-
-    def rho(self, event: SelectionEvent) -> float:
-        """epsilon^2/8, of a bounded range (Cesar and Rogers 2021)."""
-        return event.epsilon * event.epsilon / 8
-
-
-class Test(Theorem[TestEvent]):
-    """A private test, beside releases that hold if it passes (docs: theory, Composition)."""
-
-    event = TestEvent
-    source = "private test by the pass curve (Desfontaines, Voss, Gipson and Mandayam 2022)"
-    examples = (TestEvent(0.3, 2e-7), TestEvent(1.0, 1e-6))
-
-    def approximate(self, event: TestEvent) -> tuple[float, float]:
-        """Both of its numbers."""
-        return event.epsilon, event.delta
-
-
-class Threshold(Theorem[ThresholdEvent]):
-    """Above-threshold until the first query below, as one release."""
-
-    event = ThresholdEvent
-    source = "above-threshold (Dwork and Roth 2014, Algorithm 1; Lyu, Su and Li 2017)"
-    examples = (ThresholdEvent(0.1), ThresholdEvent(2.0))
-
-    def pure(self, event: ThresholdEvent) -> float:
-        """epsilon."""
-        return event.epsilon
 
 
 def least_delta(epsilon_of: Callable[[float], float], epsilon: float) -> float:

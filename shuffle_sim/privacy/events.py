@@ -199,74 +199,42 @@ class PureObjectiveEvent(PrivacyEvent):
 
 
 @dataclass(frozen=True)
-class GibbsEvent(PrivacyEvent):
-    """One exact draw of density ~ e^(-k F), F strongly convex, F - F' Lipschitz.
+class PureEvent(PrivacyEvent):
+    """A release that is epsilon-differentially private, and of which nothing more is known.
 
     Attributes:
-        mu: sqrt(k / lambda) times the Lipschitz constant.
+        epsilon: above 0.
+        proof: the theorem in words, with its source.
+    """
+
+    epsilon: float
+    proof: str
+
+    def __post_init__(self) -> None:
+        """Check the range."""
+        positive("epsilon", self.epsilon)
+
+
+@dataclass(frozen=True)
+class RangeEvent(PureEvent):
+    """A release whose losses lie in a range of length epsilon, as of the exponential mechanism."""
+
+
+@dataclass(frozen=True)
+class GaussianPairEvent(PrivacyEvent):
+    """A release that a Gaussian pair of distance mu dominates.
+
+    Attributes:
+        mu: above 0.
+        proof: the theorem in words, with its source.
     """
 
     mu: float
+    proof: str
 
     def __post_init__(self) -> None:
         """Check the range."""
         positive("mu", self.mu)
-
-
-@dataclass(frozen=True)
-class DensityEvent(PrivacyEvent):
-    """One exact draw of density ~ e^(-k F) on a bounded set, the exponential mechanism.
-
-    Attributes:
-        epsilon: k times the range of F - F' on the set.
-    """
-
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        """Check the range."""
-        positive("epsilon", self.epsilon)
-
-
-@dataclass(frozen=True)
-class SelectionEvent(PrivacyEvent):
-    """A choice from a finite set by the exponential mechanism."""
-
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        """Check the range."""
-        positive("epsilon", self.epsilon)
-
-
-@dataclass(frozen=True)
-class TestEvent(PrivacyEvent):
-    """An (epsilon, delta)-private test whose outcome decides whether something is released.
-
-    Where the release needs the test's condition for its sensitivity, charge both: this event, and
-    the release's at the sensitivity that holds for neighbours which both may pass.
-    """
-
-    __test__ = False  # no test case of pytest
-
-    epsilon: float
-    delta: float
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        positive("epsilon", self.epsilon)
-        real("delta", self.delta, 0.0, 1.0, closed=(False, False))
-
-
-@dataclass(frozen=True)
-class ThresholdEvent(PrivacyEvent):
-    """Above-threshold with one noisy threshold, up to and including the first query below it."""
-
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        """Check the range."""
-        positive("epsilon", self.epsilon)
 
 
 @dataclass(frozen=True)

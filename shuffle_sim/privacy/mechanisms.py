@@ -23,15 +23,17 @@ from shuffle_sim.privacy.events import (
     LaplaceEvent,
     NonPrivateEvent,
     PrivacyEvent,
-    SelectionEvent,
+    RangeEvent,
 )
 from shuffle_sim.privacy.guarantee import Privacy
 
-Norm = Literal["l2", "l1", "range", "count", "gradient"]
+Norm = Literal["l2", "l1", "range", "gradient"]
 """How a sensitivity is measured: a norm of an array's change, the largest change of any utility
-("range"; the losses then lie in a range of epsilon), the change of an integer score ("count"), the
-largest l2 norm of the change of a function's gradient ("gradient").
+("range"; the losses then lie in a range of epsilon), the largest l2 norm of the change of a
+function's gradient ("gradient").
 """
+EXPONENTIAL = "exponential mechanism (McSherry and Talwar 2007; Dong, Durfee and Rogers 2020)"
+"""Why its losses lie in a range of length epsilon."""
 Released = TypeVar("Released")
 
 
@@ -329,8 +331,8 @@ class Exponential(Mechanism[int]):
 
     @property
     def event(self) -> PrivacyEvent:
-        """A selection event."""
-        return SelectionEvent(self.epsilon)
+        """Of a bounded range."""
+        return RangeEvent(self.epsilon, EXPONENTIAL)
 
     def sample(self, value: Any, sensitivity: float, rng: np.random.Generator) -> int:
         """The index of the choice with the greatest score after Gumbel noise."""

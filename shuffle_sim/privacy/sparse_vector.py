@@ -1,4 +1,4 @@
-"""Private tests of a score: the pass curve for one test, above-threshold for a row of them."""
+"""Above-threshold: private tests of a row of queries, until the first that is below."""
 
 import math
 from dataclasses import dataclass
@@ -7,54 +7,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from shuffle_sim.errors import ParameterError, positive, real
-from shuffle_sim.privacy.bounds.pass_curve import cutoff, pass_curve
-from shuffle_sim.privacy.events import PrivacyEvent, TestEvent, ThresholdEvent
+from shuffle_sim.privacy.events import PrivacyEvent, PureEvent
 from shuffle_sim.privacy.mechanisms import Mechanism, Norm, checked
 
 SHARE = 1 / (1 + 2 ** (2 / 3))  # of epsilon for the threshold: the split of Lyu, Su and Li (2017)
-
-
-@dataclass(frozen=True)
-class PassTest(Mechanism[bool]):
-    """Whether an integer score is small: always true at 0, never above `largest`.
-
-    Neighbours' scores differ by at most 1: the sensitivity is 1.
-
-    Attributes:
-        epsilon: of the outcome.
-        delta: of the outcome.
-
-    Raises:
-        ParameterError: as `bounds.pass_curve` does.
-    """
-
-    norm: ClassVar[Norm] = "count"
-    epsilon: float
-    delta: float
-
-    def __post_init__(self) -> None:
-        """Check both ranges."""
-        pass_curve(self.epsilon, self.delta)
-
-    @property
-    def event(self) -> PrivacyEvent:
-        """A test event."""
-        return TestEvent(self.epsilon, self.delta)
-
-    @property
-    def largest(self) -> int:
-        """K: the largest score that may pass."""
-        return cutoff(self.epsilon, self.delta)
-
-    def sample(self, value: Any, sensitivity: float, rng: np.random.Generator) -> bool:
-        """Whether the score passes; the value is the score, an integer of at least 0."""
-        score = checked(value, sensitivity)
-        if sensitivity != 1:
-            raise ParameterError("sensitivity", sensitivity, "1: neighbours' scores differ by 1")
-        if score.ndim or score < 0 or score % 1:
-            raise ParameterError("value", "another", "an integer score, at least 0")
-        curve = pass_curve(self.epsilon, self.delta)
-        return bool(rng.random() < curve[min(int(score), curve.size - 1)])
+PROOF = "above-threshold (Dwork and Roth 2014, Algorithm 1; Lyu, Su and Li 2017)"
 
 
 @dataclass(frozen=True)
@@ -88,8 +45,8 @@ class AboveThreshold(Mechanism[bool]):
 
     @property
     def event(self) -> PrivacyEvent:
-        """A threshold event: one, for all queries."""
-        return ThresholdEvent(self.epsilon)
+        """One, for all queries."""
+        return PureEvent(self.epsilon, PROOF)
 
     def sample(
         self,

@@ -35,9 +35,12 @@ from protocols.problems.instances import neighbours
 from protocols.problems.risk import Risk
 from shuffle_sim import ParameterError, Privacy
 from shuffle_sim.auditing import audit_central
+from shuffle_sim.auditing.conformance import LawError
+from shuffle_sim.auditing.release_law import check_release
 from shuffle_sim.cli.app import app
 from shuffle_sim.privacy.bounds import gaussian, paper
-from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace
+from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace, Laplace
+from shuffle_sim.protocol.release import Sensitivity
 
 # Printed defects
 
@@ -333,3 +336,17 @@ def test_noise_of_another_law_in_a_later_release_is_caught(third):
     found = audit_central(made, first, second, seed=1)
     wrong = [] if third is None else ["the noise of later releases has its law"]
     assert [each.name for each in found.checks if each.passed is False] == wrong
+
+
+@pytest.mark.parametrize("wide", [1.0, 1.15])
+def test_laplace_noise_is_held_to_the_law_of_its_event(wide):
+    made = CentralSum.calibrated(n=9, d=2, privacy=Privacy(1.0))
+    mechanism, l1 = Laplace(0.5), Sensitivity(2.0, "l1", "stated")
+    release = dataclasses.replace(made.plan(made.init()), mechanism=mechanism, sensitivity=l1)
+    rng, value = np.random.default_rng(5), np.array([1.0, -3.0])
+    drawn = [value + wide * (mechanism.sample(value, 2.0, rng) - value) for _ in range(6000)]
+    if wide == 1:
+        assert check_release(release, value, drawn, 1e-6)
+    else:
+        with pytest.raises(LawError):
+            check_release(release, value, drawn, 1e-6)

@@ -21,9 +21,9 @@ from shuffle_sim.execution.checkpoint import Checkpoint
 from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.execution.journal import FILE
 from shuffle_sim.execution.runtime import HostLostError
-from shuffle_sim.privacy.events import GaussianEvent, NonPrivateEvent, ThresholdEvent
+from shuffle_sim.privacy.events import GaussianEvent, NonPrivateEvent, PureEvent
 from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace, Mechanism, Noise, NoNoise
-from shuffle_sim.privacy.sparse_vector import AboveThreshold
+from shuffle_sim.privacy.sparse_vector import PROOF, AboveThreshold
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.adversary import Dropout
 from shuffle_sim.protocol.base import Protocol, Query
@@ -332,7 +332,7 @@ def test_a_session_is_charged_once_and_has_one_threshold():
     result = run(Rounds(above, 5, sessions=True), ROWS, seed=2)
     assert result.value.tolist() == [True] * 5
     (charge,) = result.ledger.charges
-    assert charge.event == ThresholdEvent(0.5)
+    assert charge.event == PureEvent(0.5, PROOF)
     assert 0.4999 < result.privacy.epsilon <= 0.5
 
 
@@ -403,7 +403,7 @@ def test_two_sessions_may_be_interleaved(tmp_path):
     releases = [query(), query(0.25), query(session=0), query(0.25, session=1), query(session=0)]
     result = run(Listed(*releases), ROWS, checkpoint=tmp_path)
     paid = [charge.event for charge in result.ledger.charges]
-    assert paid == [ThresholdEvent(0.5), ThresholdEvent(0.25)]
+    assert paid == [PureEvent(0.5, PROOF), PureEvent(0.25, PROOF)]
     again = run(Listed(*releases), ROWS, checkpoint=tmp_path, resume=True)
     assert (again.value.tolist(), again.privacy) == (result.value.tolist(), result.privacy)
 

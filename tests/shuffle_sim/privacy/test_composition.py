@@ -21,12 +21,12 @@ from shuffle_sim.privacy.composition import Parts
 from shuffle_sim.privacy.events import (
     BinomialSumEvent,
     GaussianEvent,
+    GaussianPairEvent,
     LaplaceEvent,
     NonPrivateEvent,
-    SelectionEvent,
+    PureEvent,
+    RangeEvent,
     SplitMixEvent,
-    TestEvent,
-    ThresholdEvent,
 )
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.privacy.theorems import Theorem, theorem_of
@@ -68,8 +68,7 @@ def test_delta_is_that_of_the_whole_mechanism_in_both_directions(parts, epsilon)
 
 
 def test_the_sheets_numbers_for_a_test_beside_a_gaussian():
-    both = ShuffleAccountant().compose(TestEvent(0.3, 2e-7)).compose(GaussianEvent(1 / 0.15))
-    assert both.get_delta(1.0) == pytest.approx(2.369677e-7, rel=1e-5)
+    assert Parts(((0.3, 2e-7, 1),), 0.15).delta(1.0) == pytest.approx(2.369677e-7, rel=1e-5)
     for test, mu in (((0.3, 2e-7), 0.1728064), ((0.1, 2e-7), 0.2191053)):
         assert Parts(((*test, 1),), mu).epsilon(1e-6) == pytest.approx(1.0, abs=1e-5)
 
@@ -155,9 +154,9 @@ KINDS = [
     BinomialSumEvent(1000, 20, 0.5, 10),
     GaussianEvent(5.0),
     LaplaceEvent(0.4),
-    SelectionEvent(0.5),
-    TestEvent(0.2, 1e-7),
-    ThresholdEvent(0.3),
+    RangeEvent(0.5, "stated"),
+    PureEvent(0.3, "stated"),
+    GaussianPairEvent(0.2, "stated"),
     SplitMixEvent(10_000, 10_000, 1e-3, 100, 12, 2**22),
 ]
 
@@ -181,7 +180,7 @@ def test_composition_of_kinds_gains_where_an_even_split_wastes():
 
 
 def test_pure_events_of_several_kinds_add_up_at_delta_0():
-    pure = accountant(LaplaceEvent(0.4), SelectionEvent(0.5), ThresholdEvent(0.3))
+    pure = accountant(LaplaceEvent(0.4), RangeEvent(0.5, "stated"), PureEvent(0.3, "stated"))
     assert pure.get_epsilon(0.0) == pytest.approx(1.2, rel=1e-12)
     assert pure.get_delta(1.2 * (1 + 1e-9)) == 0.0
     assert math.isinf(accountant(LaplaceEvent(0.4), GaussianEvent(5.0)).get_epsilon(0.0))
@@ -245,7 +244,7 @@ def test_the_contract_catches_a_planted_defect(defect):
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.5, 2.0, 8.0])
 def test_the_gaussian_of_a_pure_release_dominates_randomised_response(epsilon):
-    mu = theorem_of(SelectionEvent).mu(SelectionEvent(epsilon))
+    mu = theorem_of(RangeEvent).mu(RangeEvent(epsilon, "stated"))
     pure, gaussian = Parts(((epsilon, 0.0, 1),)), Parts((), mu)
     grid = np.linspace(0.0, epsilon * 1.2, 60)
     assert all(gaussian.delta(e) >= pure.delta(e) - 1e-12 for e in grid)

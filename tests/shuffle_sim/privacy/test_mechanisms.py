@@ -15,6 +15,7 @@ from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds import gamma, gaussian
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import (
+    EXPONENTIAL,
     Exponential,
     Gaussian,
     L2Laplace,
@@ -232,7 +233,7 @@ def test_every_mechanism_has_its_event():
     assert Gaussian(2.0).event == LocalGaussian(2.0, 9).event == events.GaussianEvent(2.0)
     assert L2Laplace(0.5, 3).event == RelaxedGamma(0.5, 3).event == events.GammaEvent(0.5, 3)
     assert Laplace(0.5).event == events.LaplaceEvent(0.5)
-    assert Exponential(0.5).event == events.SelectionEvent(0.5)
+    assert Exponential(0.5).event == events.RangeEvent(0.5, EXPONENTIAL)
     assert NoNoise().event == events.NonPrivateEvent()
     norms = {m: m.norm for m in (Gaussian, LocalGaussian, L2Laplace, RelaxedGamma)}
     assert set(norms.values()) == {"l2"}

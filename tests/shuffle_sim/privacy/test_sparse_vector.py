@@ -1,4 +1,4 @@
-"""Private tests of a score: exact laws, exact privacy, refusals before any draw."""
+"""Above-threshold: exact laws, exact privacy, refusals before any draw."""
 
 import math
 from itertools import product
@@ -11,30 +11,10 @@ from shuffle_sim.auditing.conformance import LawError, check_pmf
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy import events
 from shuffle_sim.privacy.bounds.gaussian import delta_gdp
-from shuffle_sim.privacy.bounds.pass_curve import pass_curve
 from shuffle_sim.privacy.composition import Parts
-from shuffle_sim.privacy.sparse_vector import AboveThreshold, PassTest
+from shuffle_sim.privacy.sparse_vector import PROOF, AboveThreshold
 
 SHARE = 1 / (1 + 2 ** (2 / 3))
-
-
-def passes(mechanism, score, draws=4000):
-    rng = np.random.default_rng(score)
-    return [mechanism.sample(score, 1, rng) for _ in range(draws)]
-
-
-def test_a_score_passes_with_the_probability_of_the_curve():
-    mechanism = PassTest(1.0, 0.05)
-    curve = pass_curve(1.0, 0.05)
-    assert mechanism.largest == 5
-    for score in range(9):
-        p = curve[min(score, 6)]
-        check_pmf(passes(mechanism, score), np.array([1 - p, p]))
-    assert all(passes(mechanism, 0))
-    assert not any(passes(mechanism, 6))
-    for score in range(6):  # one score off is seen
-        with pytest.raises(LawError):
-            check_pmf(passes(mechanism, score), np.array([1 - curve[score + 1], curve[score + 1]]))
 
 
 def stops(mechanism, queries, draws=8000, redrawn=False):
@@ -114,21 +94,14 @@ def test_a_threshold_drawn_again_at_each_query_would_not_be_private():
     assert 20 * math.log(here / there) > 2 * epsilon  # twenty queries that pass
 
 
-def test_events_and_norms():
-    assert PassTest(0.3, 2e-7).event == events.TestEvent(0.3, 2e-7)
-    assert AboveThreshold(0.3, 1.0, 1.0).event == events.ThresholdEvent(0.3)
-    assert (PassTest.norm, AboveThreshold.norm) == ("count", "l2")
+def test_the_event_of_a_session_and_its_norm():
+    assert AboveThreshold(0.3, 1.0, 1.0).event == events.PureEvent(0.3, PROOF)
+    assert AboveThreshold.norm == "l2"
 
 
 @pytest.mark.parametrize(
     ("mechanism", "value", "sensitivity", "name"),
     [
-        (PassTest(1.0, 0.1), 1, 2, "sensitivity"),
-        (PassTest(1.0, 0.1), 1, None, "sensitivity"),
-        (PassTest(1.0, 0.1), -1, 1, "value"),
-        (PassTest(1.0, 0.1), 0.5, 1, "value"),
-        (PassTest(1.0, 0.1), math.nan, 1, "value"),
-        (PassTest(1.0, 0.1), [1, 2], 1, "value"),
         (AboveThreshold(1.0, 0.0, 3.0), 1.0, 2.0, "sensitivity"),
         (AboveThreshold(1.0, 0.0, 3.0), math.inf, 3.0, "value"),
         (AboveThreshold(1.0, 0.0, 3.0), [1.0], 3.0, "value"),
@@ -137,9 +110,8 @@ def test_events_and_norms():
 def test_bad_queries_are_refused_before_any_draw(mechanism, value, sensitivity, name):
     rng, opened = np.random.default_rng(0), np.random.default_rng(1)
     before = rng.bit_generator.state, opened.bit_generator.state
-    sessions = () if isinstance(mechanism, PassTest) else (opened,)
     with pytest.raises(ParameterError) as caught:
-        mechanism.sample(value, sensitivity, rng, *sessions)
+        mechanism.sample(value, sensitivity, rng, opened)
     assert caught.value.parameter == name
     assert before == (rng.bit_generator.state, opened.bit_generator.state)
 
@@ -155,8 +127,6 @@ def test_a_session_without_its_generator_is_refused():
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        (lambda: PassTest(0.0, 1e-6), "epsilon"),
-        (lambda: PassTest(1.0, 0.0), "delta"),
         (lambda: AboveThreshold(0.0, 0.0, 1.0), "epsilon"),
         (lambda: AboveThreshold(1.0, math.nan, 1.0), "threshold"),
         (lambda: AboveThreshold(1.0, 0.0, 0.0), "sensitivity"),
