@@ -23,7 +23,7 @@ def load(
     person: str | None = None,
     declared: Declared | None = None,
 ) -> Table:
-    """The bundled table or the user's file.
+    """The registered table or the user's file.
 
     `label` names the column of a file to predict, `person` that of the persons' names, `declared`
     says what else is stated of the file.
@@ -40,15 +40,17 @@ def load(
     declared = declared or Declared()
     if table is not None:
         if person:
-            raise ParameterError("person", person, "used with --file: no bundled table has persons")
+            raise ParameterError(
+                "person", person, "used with --file: a registered table names its own"
+            )
         if declared.free:
-            allowed = "used with --file: bundled tables have published bounds"
+            allowed = "used with --file: registered tables have published bounds"
             raise ParameterError("choose_bounds", "given", allowed)
         if columns or bounds or label or declared != Declared():
             raise ParameterError(
                 "columns, bounds, label, schema",
                 columns or bounds or label or "given",
-                "used with --file: bundled tables have their own",
+                "used with --file: registered tables have their own",
             )
         return bundled(table)
     assert file is not None

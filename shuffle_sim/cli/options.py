@@ -137,7 +137,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Plot = Annotated[Path | None, typer.Option(help="File for a picture (.png, .svg or .pdf).")]
 TableName = Annotated[
     str | None,
-    typer.Option("--table", help="Bundled table: breast-cancer, digits, diabetes or wine."),
+    typer.Option("--table", help="A registered one: breast-cancer, digits, diabetes, wine ..."),
 ]
 File = Annotated[
     Path | None,

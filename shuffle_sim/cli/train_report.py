@@ -22,7 +22,7 @@ from shuffle_sim.cli.running import RunSummary
 from shuffle_sim.cli.show import Json, console, grid, number, plain, plural
 from shuffle_sim.data.columns import Bounds
 from shuffle_sim.data.labelled import Labelled
-from shuffle_sim.data.model import LinearModel, schema_of
+from shuffle_sim.data.model import LinearModel
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.result import SIMULATOR_VIEW, ReportCounts, Result
 from shuffle_sim.privacy.guarantee import Guarantee
@@ -111,7 +111,7 @@ def summed_up(
     privacy = _with_classes(result.privacy, source)
     saved = LinearModel(
         loss=type(trainer.loss).__name__,
-        schema=schema_of(table),
+        schema=table.schema,
         weights=weights,
         intercept=intercept,
         classes=source.names,

@@ -21,7 +21,6 @@ from shuffle_sim.data.columns import LARGEST
 from shuffle_sim.data.file_columns import cells_of, gaps
 from shuffle_sim.data.files import read_whole
 from shuffle_sim.data.schema import Schema
-from shuffle_sim.data.tables import Table
 from shuffle_sim.errors import WITHHELD, ParameterError
 
 FORMAT, VERSION = "shuffle-sim linear model", 1
@@ -224,14 +223,6 @@ def load_model(path: str | Path) -> LinearModel:
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise ParameterError("model", str(path), f"a whole model file ({reason})") from error
-
-
-def schema_of(table: Table) -> Schema:
-    """How the rows of a table were encoded; of a bundled table, its columns and bounds."""
-    if table.schema is not None:
-        return table.schema
-    ends = zip(table.columns, table.lower.tolist(), table.upper.tolist(), strict=True)
-    return Schema(columns=tuple(Number(name=name, limits=(a, b)) for name, a, b in ends))
 
 
 def _places(margins: Floats) -> NDArray[np.intp]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.column_kinds import Boolean, Category, Date, FreeNumber, Number
@@ -41,11 +41,6 @@ class Scale:
     center: Floats
     half: Floats
     norm: float
-
-    @classmethod
-    def of_bounds(cls, lower: Floats, upper: Floats) -> Self:
-        """Each column from its bounds to [-1, 1]."""
-        return cls((upper + lower) / 2, (upper - lower) / 2, float(np.sqrt(len(lower))))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +85,12 @@ class Schema:
                 f"{self.names[self.free[0]]!r} are to be chosen, and have no middle yet"
             )
             raise ParameterError("missing", self.missing, allowed)
+
+    @classmethod
+    def within(cls, names: Sequence[str], lower: ArrayLike, upper: ArrayLike) -> Self:
+        """Numbers with public bounds, a name each."""
+        ends = zip(names, np.asarray(lower).tolist(), np.asarray(upper).tolist(), strict=True)
+        return cls(columns=tuple(Number(name=name, limits=(a, b)) for name, a, b in ends))
 
     @property
     def free(self) -> list[int]:

@@ -1,7 +1,7 @@
-"""Real tables: the ones bundled with scikit-learn, and the user's own CSV, Parquet or NPZ files.
+"""Real tables: those that are registered, and the user's own CSV, Parquet or NPZ files.
 
-Private sums need bounds that are public, that is, not computed from the data: for bundled tables
-they are the ranges their descriptions publish, for a user's file the user states them.
+Private sums need bounds that are public, that is, not computed from the data: a registered table
+has published ones, for a user's file the user states them.
 """
 
 from collections.abc import Mapping
@@ -20,20 +20,7 @@ from shuffle_sim.data.file_columns import column_in, columns_of, gaps
 from shuffle_sim.data.row_map import RowMap
 from shuffle_sim.data.schema import Declared, Scale, Schema, nothing_left
 from shuffle_sim.errors import ParameterError
-
-# Ranges as published in the tables' descriptions (diabetes: every column is scaled to unit sum of
-# squares over 442 people).
-_BREAST_CANCER = """
-6.981:28.11 9.71:39.28 43.79:188.5 143.5:2501 0.053:0.163 0.019:0.345 0:0.427 0:0.201
-0.106:0.304 0.05:0.097 0.112:2.873 0.36:4.885 0.757:21.98 6.802:542.2 0.002:0.031 0.002:0.135
-0:0.396 0:0.053 0.008:0.079 0.001:0.03 7.93:36.04 12.02:49.54 50.41:251.2 185.2:4254 0.071:0.223
-0.027:1.058 0:1.252 0:0.291 0.156:0.664 0.055:0.208
-"""
-_DIABETES_TARGET = (25.0, 346.0)
-_WINE = """
-11:14.8 0.74:5.8 1.36:3.23 10.6:30 70:162 0.98:3.88 0.34:5.08 0.13:0.66 0.41:3.58 1.3:13
-0.48:1.71 1.27:4 278:1680
-"""
+from shuffle_sim.registry import registered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,16 +29,13 @@ class Table:
 
     Attributes:
         name: of the table or file.
-        columns: names, in order.
+        schema: how a row's cells were encoded, with their public bounds.
         rows: float64 array of shape (records, columns).
-        lower: public lower bounds, shape (columns,).
-        upper: public upper bounds, shape (columns,).
         target: what a model may learn to predict, shape (records,): names of classes or real
             numbers; or None.
         target_bounds: public bounds of a real target, or None.
         target_name: what messages call it.
         person: the name of each row's person, shape (records,); None: each row is a person's.
-        schema: by which a file's cells were encoded; None: of a bundled table.
         assumptions: what epsilon does not cover.
         classes: the public classes of the target, where they were stated.
         free: whether bounds that nobody stated are to be chosen privately.
@@ -59,26 +43,44 @@ class Table:
     """
 
     name: str
-    columns: tuple[str, ...]
+    schema: Schema
     rows: Floats
-    lower: Floats
-    upper: Floats
     target: NDArray[Any] | None = None
     target_bounds: Bounds | None = None
     target_name: str = "label"
     person: NDArray[Any] | None = None
-    schema: Schema | None = None
     assumptions: tuple[str, ...] = ()
     classes: tuple[str, ...] | None = None
     free: bool = False
     chosen_bounds: dict[str, Bounds] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check the shape."""
+        if self.rows.ndim != 2 or self.rows.shape[1] != len(self.columns):
+            allowed = f"(records, {len(self.columns)}), as the schema says"
+            raise ParameterError("rows.shape", self.rows.shape, allowed)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names, in order."""
+        return self.schema.names
+
+    @cached_property
+    def lower(self) -> Floats:
+        """Public lower bounds, shape (columns,)."""
+        return self.schema.limits[0]
+
+    @cached_property
+    def upper(self) -> Floats:
+        """Public upper bounds, shape (columns,)."""
+        return self.schema.limits[1]
 
     @property
     def rule(self) -> str:
         """How columns are scaled, before all are divided by one number."""
         whose = "public or privately chosen" if self.free else "public"
         rule = f"each column is mapped from its {whose} bounds to [-1, 1] (and clipped there)"
-        if self.schema is None or self.schema.plain:
+        if self.schema.plain:
             return rule
         rule += "; a category becomes a column for each of its K levels, 1 or 0, less 1/K"
         return rule + ("; a blank is 0" if self.schema.missing else "")
@@ -87,18 +89,12 @@ class Table:
     def scaling(self) -> str:
         """The public rule by which `scaled` brings rows into the l2 unit ball."""
         norm, count = self.scale.norm, len(self.columns)
-        by = f"the square root of the {count} columns" if self._plain else f"{norm:.4g}"
+        by = f"the square root of the {count} columns" if self.schema.plain else f"{norm:.4g}"
         return f"{self.rule}, then divided by {by}, so every row lies in the l2 ball of radius 1"
-
-    @property
-    def _plain(self) -> bool:
-        return self.schema is None or self.schema.plain
 
     @cached_property
     def scale(self) -> Scale:
         """Into the l2 unit ball."""
-        if self.schema is None:
-            return Scale.of_bounds(self.lower, self.upper)
         return self.schema.scale
 
     @property
@@ -114,7 +110,7 @@ class Table:
 
     def row_map(self, norm: float) -> RowMap:
         """The same column by column, divided by another number: users apply it themselves."""
-        scale, free = self.scale, np.array(self.schema.free if self.schema else [], np.int64)
+        scale, free = self.scale, np.array(self.schema.free, np.int64)
         factor = 1 / scale.half / norm
         return RowMap(
             self.lower, self.upper, scale.center, factor, free, np.full(len(free), 1 / norm)
@@ -122,12 +118,9 @@ class Table:
 
     def bounded(self, low: Floats, high: Floats) -> "Table":
         """With bounds for the columns that had none, in their order."""
-        assert self.schema is not None
         names = [self.columns[place] for place in self.schema.free]
         limits = dict(zip(names, zip(low.tolist(), high.tolist(), strict=True), strict=True))
-        schema = self.schema.bounded(limits)
-        lower, upper = schema.limits
-        return replace(self, schema=schema, lower=lower, upper=upper, chosen_bounds=limits)
+        return replace(self, schema=self.schema.bounded(limits), chosen_bounds=limits)
 
     def means(self, sums: Floats, count: int) -> Floats:
         """Column means in the table's own units, from sums of `count` scaled rows."""
@@ -140,36 +133,16 @@ class Table:
 
 
 def bundled(name: str) -> Table:
-    """A table bundled with scikit-learn: breast-cancer, digits, diabetes or wine.
+    """The table that is registered under a name: those of scikit-learn, and of third parties.
 
     Raises:
-        ParameterError: for another name.
+        ParameterError: for another name, or where something else is registered under it.
     """
-    from sklearn import datasets
-
-    loaders = {
-        "breast-cancer": (datasets.load_breast_cancer, _BREAST_CANCER),
-        "digits": (datasets.load_digits, " ".join(["0:16"] * 64)),
-        "diabetes": (datasets.load_diabetes, " ".join(["-0.2:0.2"] * 10)),
-        "wine": (datasets.load_wine, _WINE),
-    }
-    if name not in loaders:
-        raise ParameterError("table", name, f"one of {', '.join(loaders)}")
-    load, published = loaders[name]
-    loaded = load()
-    bounds = np.array([[float(end) for end in pair.split(":")] for pair in published.split()])
-    columns = tuple(str(column) for column in loaded.feature_names)
-    real = name == "diabetes"
-    target = loaded.target if real else loaded.target_names[loaded.target]
-    return Table(
-        name=name,
-        columns=columns,
-        rows=np.asarray(loaded.data, float),
-        lower=bounds[:, 0],
-        upper=bounds[:, 1],
-        target=target,
-        target_bounds=_DIABETES_TARGET if real else None,
-    )
+    make = registered("table", name)
+    found = make() if callable(make) else make
+    if not isinstance(found, Table):
+        raise ParameterError("table", name, f"of a Table, not a {type(found).__name__}")
+    return found
 
 
 def read(
@@ -242,7 +215,7 @@ def table_of(
     Raises:
         ParameterError: a cell that is not what its column was stated to hold, or no row is left.
     """
-    rows, (lower, upper), stated = schema.encode(cells), schema.limits, schema.target
+    rows, stated = schema.encode(cells), schema.target
     labels = None if target is None else schema.targets(cells[target])
     persons = None if person is None else cells[person]
     notes: tuple[str, ...] = ()
@@ -265,15 +238,12 @@ def table_of(
         classes = ("false", "true")
     return Table(
         name=name,
-        columns=schema.names,
+        schema=schema,
         rows=rows,
-        lower=lower,
-        upper=upper,
         target=labels,
         target_bounds=target_bounds,
         target_name=target or "label",
         person=persons,
-        schema=schema,
         assumptions=notes,
         classes=classes,
     )

@@ -23,6 +23,9 @@ from shuffle_sim.attacks.catalogue import attack
 from shuffle_sim.auditing.conformance import check_theorem
 from shuffle_sim.cli.app import app
 from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.data.model import load_model
+from shuffle_sim.data.tables import bundled
+from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.events import GaussianEvent
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.privacy.theorems import theorem_of
@@ -36,6 +39,7 @@ ENTRIES = {
     "theorems": "StaircaseEvent = {event}:Staircase",
     "protocols": "last-iterate = {optimiser}:LastIterate\ncoarse-sum = {sum}:CoarseSum",
     "algorithms": "pure-descent = {central_optimiser}:PureDescent",
+    "tables": "harvest = {table}:harvest\nnone = {table}:np",
 }
 N, PRIVACY = 400, Privacy(1.0, 1e-6)
 
@@ -150,8 +154,20 @@ def test_an_attack_comes_by_name():
     assert moved == pytest.approx(1.0, abs=6 * protocol.standard_error / found.reports.corrupted)
 
 
+def test_a_table_is_summed_trained_on_and_saved_with_its_bounds(capsys, tmp_path):
+    words = "--table", "harvest", "--epsilon", "8", "--seed", "1"
+    columns = command(capsys, "sum", *words)["columns"]
+    assert columns == ["rain", "sun"]
+    model = tmp_path / "model.json"
+    found = command(capsys, "train", *words, "--rounds", "5", "--model-out", str(model))
+    assert found["privacy"]["epsilon"] <= 8
+    assert load_model(model).schema.limits[1].tolist() == [1000, 3000]
+    with pytest.raises(ParameterError, match="not a module"):
+        bundled("none")
+
+
 def test_nothing_of_it_is_left_when_the_project_is_gone(project):
-    assert set(project) == {"attack", "central_optimiser", "event", "optimiser", "sum"}
+    assert set(project) == {"attack", "central_optimiser", "event", "optimiser", "sum", "table"}
 
 
 STATED = re.compile(r"`examples/extensions/(\w+)\.py`, (\d+) lines")

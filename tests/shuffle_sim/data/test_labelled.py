@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from shuffle_sim.data.labelled import held_out, labelled
+from shuffle_sim.data.schema import Schema
 from shuffle_sim.data.tables import Table, bundled, read
 from shuffle_sim.errors import ParameterError
 
@@ -10,10 +11,8 @@ def table(target, target_bounds=None) -> Table:
     rows = np.random.default_rng(1).uniform(-3, 5, (len(target), 2))
     return Table(
         name="t",
-        columns=("a", "b"),
+        schema=Schema.within("ab", [-2.0, 0.0], [4.0, 5.0]),
         rows=rows,
-        lower=np.array([-2.0, 0.0]),
-        upper=np.array([4.0, 5.0]),
         target=np.asarray(target),
         target_bounds=target_bounds,
     )
@@ -97,7 +96,7 @@ BAD = {
     "positive of a regression": (table([0.0, 1.0], (0.0, 1.0)), False, ["1"], "losses of classes"),
 }
 BAD["no label"] = (
-    Table(name="t", columns=("a",), rows=np.zeros((2, 1)), lower=np.zeros(1), upper=np.ones(1)),
+    Table(name="t", schema=Schema.within("a", [0.0], [1.0]), rows=np.zeros((2, 1))),
     *BAD["no label"][1:],
 )
 

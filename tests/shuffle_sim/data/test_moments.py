@@ -7,6 +7,7 @@ import scipy.stats
 from protocols import CarryVectorSum
 from shuffle_sim import Privacy, run
 from shuffle_sim.data.moments import Intervals, encoded, released
+from shuffle_sim.data.schema import Schema
 from shuffle_sim.data.tables import Table
 
 PEOPLE, COLUMNS, RUNS = 400, 4, 40
@@ -16,16 +17,14 @@ def table() -> Table:
     rng = np.random.default_rng(5)
     rows = rng.beta([1, 2, 5, 0.5], [3, 2, 1, 0.5], size=(PEOPLE, COLUMNS)) * 30 - 5
     lower, upper = np.array([-5.0, 0, -5, -5]), np.array([25.0, 12, 30, 25])
-    return Table(name="t", columns=tuple("abcd"), rows=rows, lower=lower, upper=upper)
+    return Table(name="t", schema=Schema.within("abcd", lower, upper), rows=rows)
 
 
 def test_squares_keep_rows_in_the_unit_ball_and_reach_its_edge():
     made = table()
     sent = encoded(made)
     assert np.linalg.norm(sent, axis=1).max() <= 1 + 1e-12
-    corner = Table(
-        name="t", columns=("a",), rows=np.ones((1, 1)), lower=np.zeros(1), upper=np.ones(1)
-    )
+    corner = Table(name="t", schema=Schema.within("a", [0.0], [1.0]), rows=np.ones((1, 1)))
     assert np.linalg.norm(encoded(corner)) == pytest.approx(1)
 
 

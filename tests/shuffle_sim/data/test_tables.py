@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from shuffle_sim.data.schema import Schema
 from shuffle_sim.data.tables import Table, bundled, read
 from shuffle_sim.errors import ParameterError
 
@@ -87,17 +88,15 @@ def test_means_of_scaled_are_those_of_the_rows_clipped_to_the_bounds(name):
 def test_means_invert_scaled_to_the_bit_in_dyadic_numbers():
     lower, upper = np.array([-1.0, 0.0, 2.0, -8.0]), np.array([1.0, 4.0, 10.0, 8.0])
     rows = lower + (upper - lower) * np.random.default_rng(0).integers(0, 17, (64, 4)) / 16
-    table = Table(name="dyadic", columns=("a", "b", "c", "d"), rows=rows, lower=lower, upper=upper)
+    table = Table(name="dyadic", schema=Schema.within("abcd", lower, upper), rows=rows)
     assert table.means(table.scaled().sum(axis=0), 64).tolist() == rows.mean(axis=0).tolist()
 
 
 def test_values_outside_the_bounds_are_clipped_to_them():
     table = Table(
         name="t",
-        columns=("a", "b"),
+        schema=Schema.within("ab", np.zeros(2), np.ones(2)),
         rows=np.array([[-5.0, 1e300], [5.0, 0.5]]),
-        lower=np.zeros(2),
-        upper=np.ones(2),
     )
     np.testing.assert_allclose(table.scaled() * np.sqrt(2), [[-1, 1], [1, 0]], atol=1e-15)
 
@@ -113,7 +112,7 @@ def test_spread_is_what_one_standard_error_of_the_sum_does_to_the_means():
 @pytest.mark.parametrize("name", ["iris", "", "Wine", "breast_cancer"])
 def test_another_name_is_refused_with_the_names_there_are(name):
     with pytest.raises(
-        ParameterError, match="one of breast-cancer, digits, diabetes, wine"
+        ParameterError, match="one of breast-cancer, diabetes, digits, wine"
     ) as caught:
         bundled(name)
     assert caught.value.parameter == "table"
