@@ -5,6 +5,7 @@ memory is asked for. Tables, arrays and journals are read here and nowhere else;
 other modules to that.
 """
 
+import math
 import os
 import re
 import stat
@@ -13,8 +14,9 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +29,14 @@ LARGEST_COLUMNS = 1 << 14
 """Columns of a table."""
 _LARGEST_RATIO, _SMALL = 200, 1 << 28  # beyond both a packed array is a bomb
 _LARGEST_DIRECTORY = 1 << 22  # bytes of an archive's list of members
-_LARGEST_HEADER = 1 << 12  # bytes of the header of an .npy array
+LARGEST_HEADER = 1 << 12
+"""Bytes of the header of an .npy array."""
 _LARGEST_STRING, _LARGEST_LIST = 1 << 24, 1 << 20  # in the description of a Parquet file
 _END = struct.Struct("<4s4H2LH")  # the end of a zip archive
+_MAGIC = {b"\x93NUMPY\1\0": 10, b"\x93NUMPY\2\0": 12}
+"""How an .npy array of version 1 or 2 begins, and where its header's text does."""
 _HEADER = re.compile(
-    rb"\{\s*'descr':\s*'([<>|=]?[a-zA-Z]\d*(?:\[\w+\])?)',\s*'fortran_order':\s*(True|False),"
+    rb"\{\s*'descr':\s*'([<>|=]?[biufcSUMm]\d*(?:\[\w+\])?)',\s*'fortran_order':\s*(True|False),"
     rb"\s*'shape':\s*\(([\d, ]*)\),?\s*\}\s*"
 )
 _CELL = re.compile(
@@ -111,68 +116,49 @@ def check_name(parameter: str, path: str | Path) -> Path:
     return Path(text)
 
 
-class ArrayFile:
+@dataclass(frozen=True)
+class ArrayHeader:
     """What an .npy array says of itself, held against the bytes that it has.
+
+    Numpy evaluates such a header as a literal of Python, which may fail in many ways. A pattern
+    takes what numpy writes of plain numbers and names, and nothing else.
 
     Attributes:
         dtype: of its elements; never of objects.
         shape: of it.
-        start: where its elements begin.
+        order: of its elements, C or F.
+        start: where they begin.
     """
 
-    def __init__(self, stream: IO[bytes], size: int) -> None:
-        """Read the header of an array of `size` bytes in all.
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    order: Literal["C", "F"]
+    start: int
+
+    @classmethod
+    def of(cls, head: bytes, size: int) -> Self:
+        """That of an array of `size` bytes in all, which begins with `head`.
 
         Raises:
             ValueError: it is none, of objects, or not as long as it says.
         """
-        head = stream.read(12)
-        wide = head[6:7] == b"\2"
-        if head[:6] != b"\x93NUMPY" or head[6:8] not in (b"\1\0", b"\2\0"):
-            raise ValueError("not an .npy array of version 1 or 2")
-        length = int.from_bytes(head[8:12] if wide else head[8:10], "little")
-        if length > _LARGEST_HEADER:
-            raise ValueError(f"a header of {length:,} bytes, at most {_LARGEST_HEADER:,}")
-        self.start = (12 if wide else 10) + length
-        header = head[self.start - length :] + stream.read(max(0, self.start - len(head)))
-        matched = _HEADER.fullmatch(header[:length])
-        if matched is None or len(header) < length:
-            raise ValueError("a header that is not that of plain numbers or names")
-        kind, self.fortran = matched[1].decode(), matched[2] == b"True"
+        first = _MAGIC.get(head[:8], len(head))
+        start = first + int.from_bytes(head[8:first], "little")
+        matched = _HEADER.fullmatch(head[first:start]) if start <= len(head) else None
+        if matched is None:
+            allowed = f"plain numbers or names in {LARGEST_HEADER:,} bytes at most"
+            raise ValueError(f"it does not begin with the header of {allowed}")
         try:
-            self.dtype = np.dtype(kind)
-            self.shape = tuple(int(each) for each in matched[3].split(b",") if each.strip())
+            dtype = np.dtype(matched[1].decode())
+            shape = tuple(int(each) for each in matched[3].split(b",") if each.strip())
         except (TypeError, ValueError) as error:
-            raise ValueError("a header that is not that of plain numbers or names") from error
-        if self.dtype.kind not in "biufcSUMm" or not self.dtype.itemsize:
-            raise ValueError(f"elements of type {self.dtype}: numbers or names are needed")
-        if len(self.shape) > 32:
-            raise ValueError(f"{len(self.shape)} axes")
-        count = 1
-        for length in self.shape:
-            count *= length  # integers of any size
-        if count * self.dtype.itemsize != size - self.start:
-            told = f"{count:,} elements of {self.dtype}"
-            raise ValueError(f"{told} in {size - self.start:,} bytes")
-        self.count, self._rest = count, head[self.start :]
-
-    def read(self, stream: IO[bytes]) -> NDArray[Any]:
-        """All of it, from where the header ended.
-
-        Raises:
-            ValueError: it ends too early.
-        """
-        found = np.empty(self.count, self.dtype)
-        room, at = found.view(np.uint8) if self.count else np.empty(0, np.uint8), 0
-        while at < room.size:
-            part = self._rest or stream.read(min(1 << 20, room.size - at))
-            self._rest = b""
-            if not part:
-                raise ValueError("cut off")
-            part = part[: room.size - at]
-            room[at : at + len(part)] = np.frombuffer(part, np.uint8)
-            at += len(part)
-        return found.reshape(self.shape, order="F" if self.fortran else "C")
+            raise ValueError("its header has no type or shape of an array") from error
+        if math.prod(shape) * dtype.itemsize != size - start or not dtype.itemsize:
+            told = f"{math.prod(shape):,} elements of {dtype}"
+            raise ValueError(f"{told} in {size - start:,} bytes")
+        if len(shape) > 32:
+            raise ValueError(f"{len(shape)} axes")
+        return cls(dtype, shape, "F" if matched[2] == b"True" else "C", start)
 
 
 def read_archive(path: Path) -> dict[str, NDArray[Any]]:
@@ -188,7 +174,7 @@ def read_archive(path: Path) -> dict[str, NDArray[Any]]:
         try:
             with zipfile.ZipFile(stream) as archive:
                 return {
-                    info.filename.removesuffix(".npy"): _member(archive, info, most)
+                    info.filename.removesuffix(".npy"): _member(archive, info)
                     for info in _members(archive, most)
                 }
         except _BROKEN as error:
@@ -233,18 +219,18 @@ def _members(archive: zipfile.ZipFile, most: int) -> list[zipfile.ZipInfo]:
     return found
 
 
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, most: int) -> NDArray[Any]:
-    with archive.open(info) as stream:
-        try:
-            if info.file_size > 1032 * info.compress_size + 1024 or info.file_size > most:
-                raise ValueError("larger than what it is packed in can hold")
-            found = ArrayFile(stream, info.file_size).read(stream)
-            if stream.read(1):  # to the end, where its checksum is
-                raise ValueError("longer than it says")
-        except ValueError as error:
-            name = info.filename.removesuffix(".npy")
-            raise ValueError(f"array {name!r:.80} holds objects or is broken ({error})") from error
-    return found
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
+    try:
+        if info.file_size > 1032 * info.compress_size + 1024:  # what deflate can do at most
+            raise ValueError("larger than what it is packed in can hold")
+        with archive.open(info) as stream:
+            data = stream.read(info.file_size)
+        header = ArrayHeader.of(data[:LARGEST_HEADER], len(data))
+    except ValueError as error:
+        name = info.filename.removesuffix(".npy")
+        raise ValueError(f"array {name!r:.80} holds objects or is broken ({error})") from error
+    found = np.frombuffer(data, header.dtype, offset=header.start)
+    return found.reshape(header.shape, order=header.order)
 
 
 def read_csv(path: Path, *options: Any) -> Any:
@@ -337,11 +323,12 @@ class Rows:
         """
         self._path = path
         with opened(path) as stream:
+            size = os.fstat(stream.fileno()).st_size
             try:
-                self._file = ArrayFile(stream, os.fstat(stream.fileno()).st_size)
+                self._header = ArrayHeader.of(stream.read(LARGEST_HEADER), size)
             except ValueError as error:
                 raise ParameterError("file", str(path), f"a whole .npy file ({error})") from error
-        self.shape, self.dtype = self._file.shape, self._file.dtype
+        self.shape, self.dtype = self._header.shape, self._header.dtype
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """The rows start, ..., stop - 1.
@@ -349,29 +336,23 @@ class Rows:
         Raises:
             DataError: they are not there any more.
         """
-        file, step = self._file, 1
-        for length in file.shape[1:]:
-            step *= length
+        (users, *rest), count = self.shape, stop - start
+        width, order = math.prod(rest), self._header.order
+        # Of an array in columns (F), each column has its own rows; else they lie side by side.
+        pieces, size = (width, count) if order == "F" else (1, count * width)
+        found = np.empty((pieces, size), self.dtype)
         try:
             with opened(self._path) as stream:
-                if file.fortran and len(file.shape) > 1:
-                    found = np.empty((stop - start, step), file.dtype, order="F")
-                    for column in range(step):
-                        place = column * file.shape[0] + start
-                        self._into(stream, place, found[:, column])
-                    return found.reshape(stop - start, *file.shape[1:], order="F")
-                found = np.empty((stop - start) * step, file.dtype)
-                self._into(stream, start * step, found)
-                return found.reshape(stop - start, *file.shape[1:])
+                for place, piece in enumerate(found):
+                    first = place * users + start if order == "F" else start * width
+                    stream.seek(self._header.start + first * self.dtype.itemsize)
+                    read = np.fromfile(stream, self.dtype, size)
+                    if len(read) < size:
+                        raise DataError(f"{self._path} was cut: rows that it had are gone")
+                    piece[...] = read
         except (ParameterError, OSError) as error:
             raise DataError(f"{self._path} cannot be read any more ({error})") from error
-
-    def _into(self, stream: IO[bytes], place: int, found: NDArray[Any]) -> None:
-        stream.seek(self._file.start + place * self._file.dtype.itemsize)
-        part = stream.read(found.nbytes)
-        if len(part) < found.nbytes:
-            raise DataError(f"{self._path} was cut: rows that it had are not there any more")
-        found[...] = np.frombuffer(part, self._file.dtype)
+        return found.reshape(*rest[::-1], count).T if order == "F" else found.reshape(count, *rest)
 
 
 def write_private(path: Path, content: bytes) -> None:
