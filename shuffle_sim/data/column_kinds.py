@@ -2,6 +2,7 @@
 
 import math
 import re
+from abc import abstractmethod
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
@@ -19,7 +20,6 @@ from shuffle_sim.data.columns import (
     Column,
     Marks,
     unique_texts,
-    unit_of,
 )
 from shuffle_sim.errors import ParameterError
 
@@ -46,9 +46,9 @@ class Number(Column):
         """The limits."""
         return self.limits
 
-    def public(self) -> dict[str, Any]:
-        """Type and bounds."""
-        return {"type": self.kind, "bounds": list(self.limits)} | unit_of(self.unit)
+    def stated(self) -> dict[str, Any]:
+        """Its bounds."""
+        return {"bounds": list(self.limits)}
 
     def values(self, cells: NDArray[Any], marks: Marks) -> Floats:
         """Numbers as they are; text by the marks."""
@@ -131,10 +131,10 @@ class Date(Column):
         """In days."""
         return days(self.first), days(self.last)
 
-    def public(self) -> dict[str, Any]:
-        """Type, bounds and format."""
-        limits = {"type": self.kind, "bounds": [self.first.isoformat(), self.last.isoformat()]}
-        return limits | ({"format": self.format} if self.format else {}) | unit_of(self.unit)
+    def stated(self) -> dict[str, Any]:
+        """Bounds and format."""
+        limits = {"bounds": [self.first.isoformat(), self.last.isoformat()]}
+        return limits | ({"format": self.format} if self.format else {})
 
     def values(self, cells: NDArray[Any], marks: Marks) -> Floats:
         """Days."""
@@ -162,30 +162,54 @@ class Date(Column):
         return self._each(cells, meaning, allowed)[:, None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Boolean(Column):
-    """True or false, yes or no, 1 or 0; as 1 or 0."""
+class Named(Column):
+    """A column whose cells name a class: each has a place in a public list."""
 
-    kind = "boolean"
+    @property
+    @abstractmethod
+    def classes(self) -> tuple[str, ...]:
+        """All that a cell can become."""
+
+    @abstractmethod
+    def places(self, cells: NDArray[Any]) -> Floats:
+        """The place of each cell's class; NaN where it is blank."""
 
     @property
     def bounds(self) -> Bounds:
         """0 and 1."""
         return 0.0, 1.0
 
-    def public(self) -> dict[str, Any]:
-        """Its type."""
-        return {"type": self.kind} | unit_of(self.unit)
-
-    def values(self, cells: NDArray[Any], marks: Marks) -> Floats:
-        """1 for true."""
-        known: dict[str, float] = dict.fromkeys(_YES, 1.0) | dict.fromkeys(_NO, 0.0)
-        allowed = "true or false, yes or no, 1 or 0; or type = 'category' in a --schema"
-        return self._each(cells, lambda text: known.get(text.lower()), allowed)[:, None]
+    def labels(self, cells: NDArray[Any], marks: Marks) -> NDArray[Any]:
+        """Names of classes."""
+        places = self.places(cells)
+        known = np.array([*self.classes, None], object)
+        return np.asarray(known[np.where(np.isnan(places), -1, places).astype(int)])
 
 
 @dataclass(frozen=True, kw_only=True)
-class Category(Column):
+class Boolean(Named):
+    """True or false, yes or no, 1 or 0; as 1 or 0."""
+
+    kind = "boolean"
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Both."""
+        return "false", "true"
+
+    def places(self, cells: NDArray[Any]) -> Floats:
+        """1 for true."""
+        known: dict[str, float] = dict.fromkeys(_YES, 1.0) | dict.fromkeys(_NO, 0.0)
+        allowed = "true or false, yes or no, 1 or 0; or type = 'category' in a --schema"
+        return self._each(cells, lambda text: known.get(text.lower()), allowed)
+
+    def values(self, cells: NDArray[Any], marks: Marks) -> Floats:
+        """1 for true."""
+        return self.places(cells)[:, None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Category(Named):
     """One of a public list, as one number for each: 1 for its own, 0 for the others.
 
     Attributes:
@@ -203,60 +227,45 @@ class Category(Column):
         if not each or len(set(each)) < len(each) or not all(each):
             allowed = "a public list of different texts, not read from the data"
             raise ParameterError(f"categories of {self.name}", each, allowed)
-        if len(self.levels) < 2:
+        if len(self.classes) < 2:
             allowed = "two at least, or one and other = true"
             raise ParameterError(f"categories of {self.name}", each, allowed)
 
     @cached_property
-    def levels(self) -> tuple[str, ...]:
-        """All that a cell can become."""
+    def classes(self) -> tuple[str, ...]:
+        """The list, and `OTHER`."""
         more = self.other and OTHER not in self.categories
         return (*self.categories, *([OTHER] if more else []))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """One for each level."""
-        return tuple(f"{self.name}={level}" for level in self.levels)
+        """One for each class."""
+        return tuple(f"{self.name}={each}" for each in self.classes)
 
     @property
-    def bounds(self) -> Bounds:
-        """0 and 1."""
-        return 0.0, 1.0
+    def scaling(self) -> tuple[float, float, float]:
+        """Equal shares are the middle; (1, 0, ..., 0) less those is short as it is."""
+        share = 1 / len(self.classes)
+        return share, 1.0, 1 - share
 
-    @property
-    def middle(self) -> float:
-        """Equal shares."""
-        return 1 / len(self.levels)
+    def stated(self) -> dict[str, Any]:
+        """The list, and whether others are taken."""
+        return {"categories": list(self.categories), "other": self.other}
 
-    @property
-    def half(self) -> float:
-        """One: a cell's numbers, less the middle, are short as they are."""
-        return 1.0
-
-    @property
-    def squared_norm(self) -> float:
-        """Of (1, 0, ..., 0) less equal shares."""
-        return 1 - 1 / len(self.levels)
-
-    def public(self) -> dict[str, Any]:
-        """Type, list, and whether others are taken."""
-        known = {"type": self.kind, "categories": list(self.categories), "other": self.other}
-        return known | unit_of(self.unit)
-
-    def chosen(self, cells: NDArray[Any]) -> Floats:
-        """The place of each cell's level; NaN where it is blank."""
-        places: dict[str, float] = {level: float(at) for at, level in enumerate(self.levels)}
-        other = places.get(OTHER) if self.other else None
+    def places(self, cells: NDArray[Any]) -> Floats:
+        """Those of the list, and of `OTHER` for what is not listed."""
+        known: dict[str, float] = {each: float(at) for at, each in enumerate(self.classes)}
+        other = known.get(OTHER) if self.other else None
 
         def meaning(text: str) -> float | None:
-            return places.get(text, None if text in BLANKS else other)
+            return known.get(text, None if text in BLANKS else other)
 
         return self._each(cells, meaning, "one of its public categories; or set other = true")
 
     def values(self, cells: NDArray[Any], marks: Marks) -> Floats:
-        """One number for each level."""
-        places = self.chosen(cells)
-        found = np.where(places[:, None] == np.arange(len(self.levels)), 1.0, 0.0)
+        """One number for each class."""
+        places = self.places(cells)
+        found = np.where(places[:, None] == np.arange(len(self.classes)), 1.0, 0.0)
         found[np.isnan(places)] = math.nan
         return found
 

@@ -81,23 +81,27 @@ class Column(ABC):
         """Public bounds of each of the numbers."""
 
     @property
-    def middle(self) -> float:
-        """What a blank cell becomes: scaled, it is zero."""
-        return (self.bounds[0] + self.bounds[1]) / 2
+    def scaling(self) -> tuple[float, float, float]:
+        """(middle, half, squared norm).
+
+        A blank cell becomes the middle, which is scaled to zero. No number is further from it than
+        half. So scaled, the squares of a cell's numbers add up to the squared norm at most.
+        """
+        low, high = self.bounds
+        return (low + high) / 2, (high - low) / 2, 1.0
 
     @property
-    def half(self) -> float:
-        """Largest distance of a number from the middle, by which it is scaled."""
-        return (self.bounds[1] - self.bounds[0]) / 2
+    def classes(self) -> tuple[str, ...] | None:
+        """What it names, if that is what it does: as a target it is then no number."""
+        return None
 
-    @property
-    def squared_norm(self) -> float:
-        """Largest sum of the squares of the scaled numbers."""
-        return 1.0
-
-    @abstractmethod
     def public(self) -> dict[str, Any]:
         """As JSON and TOML hold it, the name left out."""
+        return {"type": self.kind} | self.stated() | ({"unit": self.unit} if self.unit else {})
+
+    def stated(self) -> dict[str, Any]:
+        """What its kind alone has, as JSON and TOML hold it."""
+        return {}
 
     @abstractmethod
     def values(self, cells: NDArray[Any], marks: Marks) -> Floats:
@@ -106,6 +110,10 @@ class Column(ABC):
         Raises:
             ParameterError: naming the column, and the first row that holds something else.
         """
+
+    def labels(self, cells: NDArray[Any], marks: Marks) -> NDArray[Any]:
+        """What is learnt where it is the target, (rows,); a blank is NaN or None."""
+        return np.asarray(self.values(cells, marks)[:, 0])
 
     def refuse(self, row: int, allowed: str) -> NoReturn:
         """Refuse a cell, without showing it.
@@ -151,8 +159,3 @@ def _number_text(value: Any) -> str:
     if isinstance(value, float):
         return "" if math.isnan(value) else str(int(value)) if value.is_integer() else repr(value)
     return str(value)
-
-
-def unit_of(unit: str) -> dict[str, str]:
-    """As JSON and TOML hold it; nothing where there is none."""
-    return {"unit": unit} if unit else {}

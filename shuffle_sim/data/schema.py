@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.data.column_kinds import Boolean, Category, Date, FreeNumber, Number
+from shuffle_sim.data.column_kinds import Category, FreeNumber, Number
 from shuffle_sim.data.column_stated import column_from
 from shuffle_sim.data.columns import Bounds, Column, Marks
 from shuffle_sim.data.files import read_whole
@@ -123,11 +123,11 @@ class Schema:
     @property
     def scale(self) -> Scale:
         """Into the unit ball: a blank cell is zero, a category is one short vector."""
-        each = [(column.middle, column.half) for column in self.columns for _ in column.names]
+        each = [column.scaling[:2] for column in self.columns for _ in column.names]
         center, half = np.array(self._spread(each, (0.0, 1.0)), np.float64).T
         # Where the indicator is 1 the cell's own numbers are 0.
         least = 1.0 if self.missing == "indicator" else 0.0
-        norms = [max(column.squared_norm, least) for column in self.columns]
+        norms = [max(column.scaling[2], least) for column in self.columns]
         return Scale(center, half, float(np.sqrt(np.sum(norms))))
 
     @property
@@ -162,7 +162,7 @@ class Schema:
                     "indicator",
                 )
             if self.missing in ("midpoint", "indicator"):
-                found = np.where(gaps[:, None], column.middle, found)
+                found = np.where(gaps[:, None], column.scaling[0], found)
             parts.append(found)
             if self.missing == "indicator":
                 parts.append(gaps.astype(np.float64)[:, None])
@@ -170,20 +170,7 @@ class Schema:
 
     def targets(self, cells: NDArray[Any]) -> NDArray[Any]:
         """What is learnt: numbers, or names of classes; a blank is NaN or None."""
-        column = self.target
-        if isinstance(column, Number | Date):
-            return column.values(cells, self.layout.marks)[:, 0]
-        if isinstance(column, Boolean):
-            column = Category(name=column.name, categories=("false", "true"), other=False)
-            values = Boolean(name=column.name).values(cells, self.layout.marks)[:, 0]
-            places = values
-        elif isinstance(column, Category):
-            places = column.chosen(cells)
-        else:
-            return cells
-        levels = np.array([*column.levels, None], object)
-        found = np.where(np.isnan(places), len(column.levels), places).astype(int)
-        return np.asarray(levels[found])
+        return cells if self.target is None else self.target.labels(cells, self.layout.marks)
 
     def public(self) -> dict[str, Any]:
         """As JSON holds it."""

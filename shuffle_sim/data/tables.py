@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.data.column_kinds import Category, Date, FreeNumber, Number
+from shuffle_sim.data.column_kinds import FreeNumber, Number
 from shuffle_sim.data.columns import Bounds, Column
 from shuffle_sim.data.file_columns import column_in, columns_of, gaps
 from shuffle_sim.data.row_map import RowMap
@@ -229,19 +229,13 @@ def table_of(
             rows = rows[kept]
             labels, persons = (each if each is None else each[kept] for each in (labels, persons))
             notes = ("which rows are left out for a blank is public; epsilon does not cover it",)
-    classes = target_bounds = None
-    if isinstance(stated, Number | Date):
-        target_bounds = stated.bounds
-    elif isinstance(stated, Category):
-        classes = stated.levels
-    elif stated is not None:
-        classes = ("false", "true")
+    classes = None if stated is None else stated.classes
     return Table(
         name=name,
         schema=schema,
         rows=rows,
         target=labels,
-        target_bounds=target_bounds,
+        target_bounds=None if stated is None or classes else stated.bounds,
         target_name=target or "label",
         person=persons,
         assumptions=notes,
