@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from shuffle_sim.data import files
 from shuffle_sim.data.file_columns import from_arrow
-from shuffle_sim.data.file_population import ParquetFiles, readable
+from shuffle_sim.data.file_population import ParquetFiles
 from shuffle_sim.data.schema import Schema
 from shuffle_sim.errors import ParameterError
 
@@ -44,17 +42,13 @@ class EncodedFiles(ParquetFiles):
         self.schema = schema
         super().__init__(paths, [column.name for column in schema.columns])
 
-    def _shape(self, path: Path) -> tuple[int, ...]:
-        described, rows = self.described(path)
+    def _described(self, path: Path) -> tuple[list[int], tuple[int, ...]]:
+        described, groups = self.described(path)
         for column in self.schema.columns:
             if column.name not in described.names:
                 allowed = f"there: the file has {', '.join(described.names)}"
                 raise ParameterError(f"column {column.name} of {path}", None, allowed)
-        return rows, len(self.schema.names)
+        return groups, (len(self.schema.names),)
 
-    def _read(self, path: Path, group: int) -> NDArray[Any]:
-        with readable(path), files.parquet(path) as file:
-            found = self.schema.encode(from_arrow(file.read_row_group(group, self._columns)))
-            scale = self.schema.scale
-            inside = np.clip(found, *self.schema.limits)
-            return np.asarray((inside - scale.center) / scale.half / scale.norm)
+    def _rows_of(self, table: Any) -> NDArray[Any]:
+        return self.schema.scaled(self.schema.encode(from_arrow(table)))

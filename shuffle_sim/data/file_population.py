@@ -15,7 +15,10 @@ from shuffle_sim.errors import DataError, ParameterError
 
 
 class Files(Population):
-    """Rows in files, one after the other, each read by the shards that need it."""
+    """Rows in files, one after the other, each read by the shards that need it.
+
+    A file has parts, which are read one at a time.
+    """
 
     suffix: str
 
@@ -29,37 +32,44 @@ class Files(Population):
         self._paths = [Path(path) for path in paths]
         if not self._paths:
             raise ParameterError("paths", paths, f"at least one {self.suffix} file")
-        shapes = [self._shape(path) for path in self._paths]
-        for path, shape in zip(self._paths, shapes, strict=True):
-            if shape[1:] != shapes[0][1:]:
+        self._parts: list[tuple[Path, int, int]] = []  # (file, which part of it, its rows)
+        first = None
+        for path in self._paths:
+            sizes, shape = self._described(path)
+            first = shape if first is None else first
+            if shape != first:
                 raise ParameterError(
-                    "file", str(path), f"rows of shape {shapes[0][1:]}, as in the first file"
+                    "file", str(path), f"rows of shape {first}, as in the first file"
                 )
-        self._ends = np.cumsum([shape[0] for shape in shapes]).tolist()
-        if not self._ends[-1]:
+            self._parts += [(path, part, rows) for part, rows in enumerate(sizes)]
+        self._users = sum(rows for _, _, rows in self._parts)
+        if not self._users:
             raise ParameterError("paths", paths, "files with at least one row")
 
     @property
     def users(self) -> int:
         """Rows of all files together."""
-        return int(self._ends[-1])
+        return self._users
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
         """The rows, from the files they lie in."""
-        parts, first = [], 0
-        for path, end in zip(self._paths, self._ends, strict=True):
-            if max(first, start) < min(end, stop):  # an empty file has no part
-                parts.append(self._part(path, max(0, start - first), min(stop, end) - first))
-            first = end
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        found, first = [], 0
+        for path, part, rows in self._parts:
+            if max(first, start) < min(first + rows, stop):  # an empty part has none
+                inside = max(0, start - first), min(rows, stop - first)
+                found.append(self._read(path, part, *inside))
+                if len(found[-1]) != inside[1] - inside[0]:
+                    raise DataError(f"{path} has other rows than when the run began")
+            first += rows
+        return found[0] if len(found) == 1 else np.concatenate(found)
 
     @abstractmethod
-    def _shape(self, path: Path) -> tuple[int, ...]:
-        """The shape of all rows of the file."""
+    def _described(self, path: Path) -> tuple[list[int], tuple[int, ...]]:
+        """How many rows each part of a file has; and the shape of a row."""
 
     @abstractmethod
-    def _part(self, path: Path, start: int, stop: int) -> NDArray[Any]:
-        """The rows start, ..., stop - 1 of one file."""
+    def _read(self, path: Path, part: int, start: int, stop: int) -> NDArray[Any]:
+        """The rows start, ..., stop - 1 of a part of a file."""
 
 
 class NpyFiles(Files):
@@ -72,14 +82,14 @@ class NpyFiles(Files):
         self._rows: dict[Path, files.Rows] = {}
         super().__init__(paths)
 
-    def _shape(self, path: Path) -> tuple[int, ...]:
+    def _described(self, path: Path) -> tuple[list[int], tuple[int, ...]]:
         rows = files.Rows(path)
         if not rows.shape or rows.dtype.kind not in "fiub":
             raise ParameterError("file", str(path), "rows of numbers")
         self._rows[path] = rows
-        return rows.shape
+        return [rows.shape[0]], rows.shape[1:]
 
-    def _part(self, path: Path, start: int, stop: int) -> NDArray[Any]:
+    def _read(self, path: Path, part: int, start: int, stop: int) -> NDArray[Any]:
         return self._rows[path].read(start, stop)
 
 
@@ -100,10 +110,10 @@ class ParquetFiles(Files):
         self._group: tuple[Path, int, NDArray[Any]] | None = None
         super().__init__(paths)
 
-    def _shape(self, path: Path) -> tuple[int, ...]:
+    def _described(self, path: Path) -> tuple[list[int], tuple[int, ...]]:
         import pyarrow.types as kinds
 
-        schema, rows = self.described(path)
+        schema, groups = self.described(path)
         types = {field.name: field.type for field in schema}
         if self._columns is None:
             self._columns = list(types)
@@ -113,29 +123,19 @@ class ParquetFiles(Files):
                 kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_boolean(kind)
             ):
                 raise ParameterError(f"column {name} of {path}", str(kind), "there, and of numbers")
-        return rows, *([len(self._columns)] if len(self._columns) > 1 else [])
+        return groups, (len(self._columns),) if len(self._columns) > 1 else ()
 
-    def _part(self, path: Path, start: int, stop: int) -> NDArray[Any]:
-        first, parts = 0, []
-        for group, rows in enumerate(self._groups(path)):
-            end = first + rows
-            if first < stop and end > start:
-                parts.append(self._rows_of_group(path, group)[max(0, start - first) : stop - first])
-            first = end
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    def _read(self, path: Path, part: int, start: int, stop: int) -> NDArray[Any]:
+        if self._group is None or self._group[:2] != (path, part):
+            with readable(path), files.parquet(path) as file:
+                table = file.read_row_group(part, columns=self._columns)
+                self._group = path, part, self._rows_of(table)
+        return self._group[2][start:stop]
 
-    def _rows_of_group(self, path: Path, group: int) -> NDArray[Any]:
-        if self._group is None or self._group[:2] != (path, group):
-            self._group = path, group, self._read(path, group)
-        return self._group[2]
-
-    def _read(self, path: Path, group: int) -> NDArray[Any]:
+    def _rows_of(self, table: Any) -> NDArray[Any]:
         """The rows of one row group."""
-        with readable(path), files.parquet(path) as file:
-            table = file.read_row_group(group, columns=self._columns)
-            columns = [
-                np.asarray(table[name].to_numpy(), np.float64) for name in self._columns or ()
-            ]
+        names = self._columns or ()
+        columns = [np.asarray(table[name].to_numpy(), np.float64) for name in names]
         return columns[0] if len(columns) == 1 else np.column_stack(columns)
 
     def column(self, name: str) -> Iterator[tuple[Path, NDArray[Any]]]:
@@ -156,15 +156,8 @@ class ParquetFiles(Files):
         return {**self.__dict__, "_group": None}
 
     @staticmethod
-    def _groups(path: Path) -> list[int]:
-        """Rows of each row group."""
-        with readable(path), files.parquet(path) as file:
-            described = file.metadata
-            return [described.row_group(at).num_rows for at in range(described.num_row_groups)]
-
-    @staticmethod
-    def described(path: Path) -> tuple[Any, int]:
-        """The file's schema, and its number of rows.
+    def described(path: Path) -> tuple[Any, list[int]]:
+        """The file's schema, and the number of rows of each row group.
 
         Raises:
             ParameterError: it is not a whole Parquet file.
@@ -173,12 +166,13 @@ class ParquetFiles(Files):
             with files.parquet(path) as file:
                 described = file.metadata
                 groups = [described.row_group(at) for at in range(described.num_row_groups)]
-                if sum(group.num_rows for group in groups) != described.num_rows:
+                rows = [group.num_rows for group in groups]
+                if sum(rows) != described.num_rows or min(rows, default=0) < 0:
                     raise ValueError("its parts have other rows")
                 widest = max((group.num_rows * group.num_columns for group in groups), default=0)
                 if 8 * widest > files.most_memory():
                     raise ValueError(f"a row group of {widest:,} cells")
-                return file.schema_arrow, described.num_rows
+                return file.schema_arrow, rows
         except ParameterError:
             raise
         except ValueError as error:

@@ -130,6 +130,12 @@ class Schema:
         norms = [max(column.scaling[2], least) for column in self.columns]
         return Scale(center, half, float(np.sqrt(np.sum(norms))))
 
+    def scaled(self, rows: Floats) -> Floats:
+        """Encoded rows, clipped to their limits, in the l2 unit ball."""
+        scale = self.scale
+        inside = np.clip(rows, *self.limits)
+        return np.asarray((inside - scale.center) / scale.half / scale.norm)
+
     @property
     def plain(self) -> bool:
         """Whether every column is one number from its bounds, and nothing else."""

@@ -104,9 +104,7 @@ class Table:
 
     def scaled(self) -> Floats:
         """The rows in the l2 unit ball, by `scaling`."""
-        scale = self.scale
-        inside = np.clip(self.rows, self.lower, self.upper)
-        return np.asarray((inside - scale.center) / scale.half / scale.norm)
+        return self.schema.scaled(self.rows)
 
     def row_map(self, norm: float) -> RowMap:
         """The same column by column, divided by another number: users apply it themselves."""

@@ -205,6 +205,15 @@ def test_an_npy_file_that_was_cut_is_named(tmp_path):
     assert caught.value.ledger is None or not caught.value.ledger.charges
 
 
+def test_a_parquet_file_with_fewer_rows_than_before_is_named(tmp_path):
+    path = tmp_path / "t.parquet"
+    parquet.write_table(pa.table({"a": ROWS[:, 0]}), path)
+    rows = ParquetFiles([path])
+    parquet.write_table(pa.table({"a": ROWS[:9, 0]}), path)
+    with pytest.raises(DataError, match=r"t\.parquet has other rows"):
+        rows.rows(0, 40)
+
+
 # Journals
 
 
