@@ -18,7 +18,6 @@ from protocols.central.accelerated_erm_plan import (
     MAX_PHASES,
     AcceleratedPhase,
     _planned,
-    sample_size,
     smoothings,
 )
 from protocols.central.centered_mean import CenteredMean
@@ -249,24 +248,3 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
             raise ParameterError("n", n, "larger: the center would be noise; or center fixed")
         own: dict[str, Any] = {"phases": best[1], "bound": best[0], "smoothing": smoothing}
         return cls(problem=problem, n=n, privacy=privacy, **own)
-
-    @classmethod
-    def paper(cls, *, n: int, problem: Problem, privacy: Privacy, q: float = 0.2) -> Self:
-        """The printed sample sizes, which no table of people fits.
-
-        Raises:
-            ParameterError: always: a step samples K_i > n_i of them; and where it did not, samples
-                with replacement, as printed, have no proof of privacy.
-        """
-        demand(problem, privacy)
-        m, epsilon, delta = problem.records, privacy.epsilon, privacy.delta
-        if epsilon > 10 or not 0 < delta < 1 / (n * m):
-            raise ParameterError("privacy", privacy, "epsilon at most 10, delta below 1/(n m)")
-        size = int((1 - 2**-q) * n / 2**q)
-        L, R, d = problem.objective_lipschitz, problem.reach, problem.d
-        ridge = L / R * (1 / math.sqrt(n * m) + math.sqrt(d) / (epsilon * n * math.sqrt(m)))
-        steps = 1 + math.sqrt(problem.smoothness() / ridge)
-        asked = sample_size(size, m, steps, privacy)
-        if asked > size:
-            raise ParameterError("n", n, f"larger: a step samples {asked:.3g} of {size} persons")
-        raise ParameterError("paper", n, "calibrated: sampling with replacement has no proof")

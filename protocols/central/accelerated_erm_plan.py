@@ -12,7 +12,6 @@ from protocols.optimisation.choices import Choices
 from protocols.optimisation.setting import Setting
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError
-from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import Gaussian
 
 CENTERS = ("carried", "fixed", "removed")
@@ -43,13 +42,6 @@ class AcceleratedPhase:
     def rounds(self) -> int:
         """Of the phase."""
         return self.centring.coarse + sum(each.rounds for each in self.schedules)
-
-
-def sample_size(size: int, m: int, steps: float, privacy: Privacy) -> float:
-    """K_i as printed: 500 ln(n_i^2 m^2 e^eps/delta) (1/eps + n_i eps/sqrt(T_i ln(1/delta)))."""
-    epsilon, delta = privacy.epsilon, privacy.delta
-    log = math.log(size**2 * m**2 * math.exp(epsilon) / delta)
-    return 500 * log * (1 / epsilon + size * epsilon / math.sqrt(steps * math.log(1 / delta)))
 
 
 def _planned(

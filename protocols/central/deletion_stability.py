@@ -229,24 +229,6 @@ class DeletionStability(CentralOptimiser[Floats | None]):
             problem=problem, n=n, privacy=privacy, width=width, mechanism=mechanism, bound=bound
         )
 
-    @classmethod
-    def paper(cls, *, n: int, problem: Problem, privacy: Privacy, fail: float = FAIL) -> Self:
-        """The printed Delta and sigma, in the exact mechanism.
-
-        Raises:
-            ParameterError: outside the theorem's range, or too many subsets, which they always are.
-        """
-        demand(problem, privacy)
-        strong = positive("ridge", problem.ridge)
-        constants = printed(privacy, n, problem.records, problem.lipschitz, strong, fail)
-        test = TestedGaussian.calibrated(privacy)
-        noise = constants.sigma / (2 * constants.stability)
-        mechanism = TestedGaussian(test.epsilon, test.delta, noise)
-        width = constants.stability
-        made = cls(problem=problem, n=n, privacy=privacy, width=width, mechanism=mechanism)
-        made.equal_records = problem.records
-        return made
-
     @property
     def assumes(self) -> str:
         """Of the bound."""

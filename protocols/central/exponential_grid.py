@@ -25,12 +25,10 @@ from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import Exponential
-from shuffle_sim.protocol.release import Part, Release, Sensitivity, Statistic, Total
+from shuffle_sim.protocol.release import Release, Sensitivity, Statistic, Total
 
-SCORES = ("pgm", "risk")
 MOST_POINTS = 10**6
 _COARSEST = {1: 2000, 2: 60}  # points along an axis that are taken unasked
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
 def net(domain: Domain, step: float) -> Floats:
@@ -57,9 +55,7 @@ def net(domain: Domain, step: float) -> Floats:
 class GridScore(Statistic):
     """The utility of each point of a net, shape (points,): minus its score.
 
-    "pgm": ||w - Proj(w - gamma (g(w) + lambda (w - theta)))||/gamma with the mean clipped gradient
-    g. "risk": the integral of the mean clipped gradient along the way from theta to w, by fixed
-    nodes, plus the quadratic.
+    It is ||w - Proj(w - gamma (g(w) + lambda (w - theta)))||/gamma, g the mean clipped gradient.
 
     Attributes:
         loss: any loss.
@@ -70,7 +66,6 @@ class GridScore(Statistic):
         clip: C.
         users: m.
         gamma: public step.
-        score: one of SCORES.
         smoothing: public beta of the Moreau envelope, for kinks; None: the loss itself.
     """
 
@@ -82,39 +77,23 @@ class GridScore(Statistic):
     clip: float
     users: int
     gamma: float
-    score: str = "pgm"
     smoothing: float | None = None
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """Range of the changes: 4 C/m, or 4 C/m times the largest distance to theta."""
-        one = 2 * self.clip / self.users
-        if self.score == "pgm":
-            proof = "projections do not expand: a score moves by 2 C/m at most, up or down"
-            return Sensitivity(2 * one, "range", proof)
-        far = float(np.linalg.norm(self.points - self.theta, axis=1).max())
-        proof = "each node adds at most C ||w - theta|| of a row, whatever the row"
-        return Sensitivity(2 * one * far, "range", proof)
+        """Range of the changes: 4 C/m."""
+        proof = "projections do not expand: a score moves by 2 C/m at most, up or down"
+        return Sensitivity(4 * self.clip / self.users, "range", proof)
 
     def __call__(self, total: Total, users: int) -> Floats:
         """Shape (points,)."""
-        if self.score == "risk":
-            return self._risk(total)
-        means = total(self._asked(self.points)) / self.users
+        asked = partial(
+            clipped_gradients, self.loss, self.clip, self.points, smoothing=self.smoothing
+        )
+        means = total(asked) / self.users
         moved = self.points - self.gamma * (means + self.strong * (self.points - self.theta))
         steps = np.array([self.domain.project(each) for each in moved]) - self.points
         return np.asarray(-np.linalg.norm(steps, axis=1) / self.gamma)
-
-    def _asked(self, points: Floats) -> Part:
-        return partial(clipped_gradients, self.loss, self.clip, points, smoothing=self.smoothing)
-
-    def _risk(self, total: Total) -> Floats:
-        ways = self.points - self.theta
-        values = self.strong / 2 * (ways**2).sum(axis=1)
-        for node, weight in zip((1 + _NODES) / 2, _WEIGHTS / 2, strict=True):
-            part = self._asked(self.theta + node * ways)
-            values = values + weight * (total(part) / self.users * ways).sum(axis=1)
-        return np.asarray(-values)
 
 
 @dataclass(frozen=True)
@@ -133,13 +112,12 @@ class ExponentialGrid(PureUnbounded[GridState]):
 
     Attributes:
         phases: of users, lambda and clip, as planned for output perturbation.
-        score: one of SCORES.
         curvature: H, public; gamma = 1/(lambda + H). Kinks are smoothed to it.
         step: of the net; None: C d/(epsilon m (lambda + H)), but no finer than some 2,000 points
             along an axis (60 in d = 2).
     """
 
-    takes: ClassVar[tuple[str, ...]] = ("moments", "score", "curvature", "step")
+    takes: ClassVar[tuple[str, ...]] = ("moments", "curvature", "step")
     rounds_per_user = 1
     bound = math.inf
 
@@ -150,20 +128,17 @@ class ExponentialGrid(PureUnbounded[GridState]):
         n: int,
         privacy: Privacy,
         phases: tuple[Phase, ...],
-        score: str = "pgm",
         curvature: float = 1.0,
         step: float | None = None,
     ) -> None:
         """Explicit parameters; `calibrated` chooses good ones.
 
         Raises:
-            ParameterError: more than two parameters, a net above 10^6 points, an unknown score.
+            ParameterError: more than two parameters, or a net above 10^6 points.
         """
         demand(problem, privacy)
-        if score not in SCORES:
-            raise ParameterError("score", score, f"one of {', '.join(SCORES)}")
         self.problem, self.n, self.privacy, self.phases = problem, integer("n", n), privacy, phases
-        self.score, self.curvature, self.step = score, positive("curvature", curvature), step
+        self.curvature, self.step = positive("curvature", curvature), step
         self.assumptions, self.rounds = (TIMING,), len(phases)
         for phase in phases:
             net(problem.domain, self._step(phase))
@@ -202,7 +177,6 @@ class ExponentialGrid(PureUnbounded[GridState]):
             phase.clip,
             phase.users,
             1 / (phase.strong + self.curvature),
-            self.score,
             None if self._smooth else self.curvature,
         )
         cohort = Cohort.of(first, first + phase.users)

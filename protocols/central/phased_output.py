@@ -253,7 +253,7 @@ class PhasedOutput(CentralOptimiser[PhaseState], ABC):
     ) -> Self:
         """The printed ridges, phases and noise, in the mechanism that is proven here.
 
-        Each release has the noise that `DeletionStability.paper` states for the phase, never less
+        Each release has the noise that Ghazi et al. (2023) print for the phase, never less
         than is needed here.
 
         Raises:

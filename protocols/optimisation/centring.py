@@ -196,7 +196,7 @@ def candidates(
 
     Args:
         setting: what for.
-        choices: `center`, `coarse`, `recentring`, `deviations` and `fail` may be given.
+        choices: `center`, `coarse`, `deviations` and `fail` may be given.
         batch: persons of a round.
         rounds: of interaction.
         squared_noise: kappa^2 in each of them.
@@ -217,9 +217,7 @@ def candidates(
             continue
         times = 1 + math.ceil(math.log(limit / tau) / -math.log(a)) if a > 0 else 1
         coarse = times if choices["coarse"] is None else integer("coarse", choices["coarse"], 0)
-        given = choices["recentring"]
-        tried = range(1 if problem.smooth else _RECENTRINGS)
-        for k in tried if given is None else (integer("recentring", given, 0),):
+        for k in range(1 if problem.smooth else _RECENTRINGS):
             steps = (rounds - coarse) // (k + 1)
             if steps >= 1:
                 made = Centring(

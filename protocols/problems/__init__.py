@@ -9,7 +9,7 @@ from protocols.problems.losses import Hinge, Linear, Logistic, MeanEstimation
 from protocols.problems.moments import Moments
 from protocols.problems.multiclass import MultiClass, OneVsRestHinge, Softmax
 from protocols.problems.objective import FiniteSum, Kinked, Objective, gradient_rounding
-from protocols.problems.per_person import MeanGradient, MeasuredGradient
+from protocols.problems.per_person import MeanGradient
 from protocols.problems.problem import Gradient, Problem
 from protocols.problems.regression import Absolute, Huber, Pinball, Regression, Squared
 from protocols.problems.saddle import Grouped, Saddle
@@ -38,7 +38,6 @@ __all__ = [
     "Loss",
     "MeanEstimation",
     "MeanGradient",
-    "MeasuredGradient",
     "Moments",
     "MultiClass",
     "Objective",

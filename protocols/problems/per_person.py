@@ -47,27 +47,3 @@ class MeanGradient(Gradient):
         assert isinstance(loss, LinearLoss)
         x, y = records[:, :-1], records[:, -1]
         return Scaled(x, loss.derivative(self.theta @ x.T, y))
-
-
-@dataclass(frozen=True)
-class MeasuredGradient(MeanGradient):
-    """Asks also whether a person's mean lies within a radius of the center.
-
-    The value has one coordinate more, radius (2 [within] - 1)/sqrt(d). The first d are clipped to
-    the radius. So the whole is no longer than radius sqrt(1 + 1/d).
-
-    Attributes:
-        radius: above 0.
-    """
-
-    radius: float = 1.0
-
-    def __call__(self, rows: Floats) -> Values:
-        """Shape (persons, d + 1); a mean that is not finite stays so in every coordinate."""
-        offsets = np.asarray(super().__call__(rows))
-        lengths = np.hypot.reduce(offsets, axis=1)
-        far = lengths > self.radius
-        scale = np.where(far, self.radius / np.where(far, lengths, 1.0), 1.0)
-        sign = np.where(far, -1.0, 1.0) * (self.radius / np.sqrt(self.theta.size))
-        with np.errstate(invalid="ignore"):  # infinity times 0 is no number, and stays none
-            return np.column_stack([offsets * scale[:, None], sign])

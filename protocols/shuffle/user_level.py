@@ -24,19 +24,18 @@ from protocols.optimisation.centring import (
 )
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.setting import MAX_ROUNDS, Setting, batching
-from protocols.problems.per_person import MeanGradient, MeasuredGradient
+from protocols.problems.per_person import MeanGradient
 from protocols.problems.problem import demand_bounded
 from protocols.shuffle.noisy_mean import NoisyMean
 from protocols.shuffle.optimiser import FirstOrder
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import Unit
-from shuffle_sim.errors import ParameterError, integer, positive
+from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.protocol.base import RoundSpec
 
 _SLACK = 1.05  # of the bound, for fewer rounds
-_INSIDE, _GAIN = 0.95, 2.0  # of radius tuning: the share within the radius, and how fast
 GRID = 40
 
 InnerT = TypeVar("InnerT", bound=OptimiserState)
@@ -50,13 +49,11 @@ class CarriedState(OptimiserState, Generic[InnerT]):
         inner: of the optimiser.
         center: c.
         radius: rho.
-        spread: tau; it changes where the radius is tuned.
     """
 
     inner: InnerT
     center: Floats
     radius: float
-    spread: float
 
 
 @dataclass(frozen=True)
@@ -93,8 +90,6 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
 
     Attributes:
         centring: how center and radius follow.
-        floor: a public lower limit of the spread; it makes the run tune the spread by one more
-            coordinate, which is charged. None: no tuning.
     """
 
     unit = Unit.PERSON
@@ -102,7 +97,6 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
     takes: ClassVar[tuple[str, ...]]
 
     centring: Centring
-    floor: float | None = None
 
     def __post_init__(self) -> None:
         """Check that mean and centring fit the problem, and the batches the persons."""
@@ -110,9 +104,7 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
         self.records_read = self.problem.records
         if self.mean.batch < self.n:
             batching(self.n, self.mean.batch, self.rounds)
-        if self.floor is not None:
-            positive("floor", self.floor)
-        d, bound = _shape(self.problem.d, self.centring.limit, self.floor)
+        d, bound = self.problem.d, self.centring.limit
         if (self.mean.d, self.mean.norm_bound) != (d, bound):
             allowed = f"of {d} coordinates with norm bound {bound:g}"
             raise ParameterError("mean", (self.mean.d, self.mean.norm_bound), allowed)
@@ -143,11 +135,7 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
     @property
     def vocabulary(self) -> tuple[type, ...]:
         """What a round may broadcast."""
-        return (self._query, type(self.mean.randomizer), *self.problem.loss.vocabulary)
-
-    @property
-    def _query(self) -> type[MeanGradient]:
-        return MeanGradient if self.floor is None else MeasuredGradient
+        return (MeanGradient, type(self.mean.randomizer), *self.problem.loss.vocabulary)
 
     def check(self, rows: NDArray[Any]) -> None:
         """Refuse a table of records: nobody would know whose they are."""
@@ -172,7 +160,7 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
     def init_at(self, theta: Floats) -> CarriedState[InnerT]:
         """Nothing is known: the center is 0, and nobody is cut."""
         zero, limit = np.zeros(self.problem.d), self.centring.limit
-        return CarriedState(0, self.begin(theta), zero, limit, self.centring.spread)
+        return CarriedState(0, self.begin(theta), zero, limit)
 
     def point(self, state: CarriedState[InnerT]) -> Floats:
         """Where the next gradient is asked for."""
@@ -196,14 +184,8 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
         """The next round: the mean of what is within the radius of the center."""
         if state.round >= self.rounds:
             return None
-        about = self.problem.loss, self.point(state), self.smoothing, state.center
-        query = (
-            MeanGradient(*about)
-            if self.floor is None
-            else MeasuredGradient(*about, radius=state.radius)
-        )
-        _, bound = _shape(self.problem.d, state.radius, self.floor)
-        return self.mean.within(bound).spec(self.cohort(state), query)
+        query = MeanGradient(self.problem.loss, self.point(state), self.smoothing, state.center)
+        return self.mean.within(state.radius).spec(self.cohort(state), query)
 
     def update(self, state: CarriedState[InnerT], estimate: Any) -> CarriedState[InnerT]:
         """The center is added; a step where one is due; then the next center and radius.
@@ -211,25 +193,15 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
         Raises:
             DivergedError: if the state is not finite any more.
         """
-        offset, spread = self._tuned(np.asarray(estimate, np.float64), state)
-        mean, asked_at = offset + state.center, self.point(state)
+        mean, asked_at = np.asarray(estimate, np.float64) + state.center, self.point(state)
         after = state
         if self.centring.is_step(state.round):
             after = self.step(state, mean + self.problem.ridge * asked_at)
         moved = float(np.linalg.norm(self.point(after) - asked_at))
         if not (np.isfinite(mean).all() and math.isfinite(moved)):
             raise DivergedError(state.round)
-        centring = dataclasses.replace(self.centring, spread=spread)
-        center, radius = centring.following(mean, state.radius, moved)
-        return CarriedState(state.round + 1, after.inner, center, radius, spread)
-
-    def _tuned(self, estimate: Floats, state: CarriedState[InnerT]) -> tuple[Floats, float]:
-        """The first d coordinates, and the spread that the last one asks for."""
-        if self.floor is None:
-            return estimate, state.spread
-        share = (1 + float(estimate[-1]) * math.sqrt(self.problem.d) / state.radius) / 2
-        spread = state.spread * math.exp(-_GAIN * (min(1.0, max(0.0, share)) - _INSIDE))
-        return estimate[:-1], min(self.centring.limit, max(self.floor, spread))
+        center, radius = self.centring.following(mean, state.radius, moved)
+        return CarriedState(state.round + 1, after.inner, center, radius)
 
     @classmethod
     @abstractmethod
@@ -296,10 +268,9 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
         """The plan for the noise really used, recorded in the choices; and the private mean."""
         first = cls._plan_for(setting, choices)
         times = first.rounds if first.batch == setting.n else 1
-        problem, floor = setting.problem, choices["floor"]
-        d, bound = _shape(problem.d, problem.lipschitz, floor)
-        spec = SumSpec(first.batch, d, setting.privacy, times, setting.honest_fraction)
-        mean = NoisyMean.calibrated(spec, bound, setting.noise_ratio, setting.encoding)
+        problem = setting.problem
+        spec = SumSpec(first.batch, problem.d, setting.privacy, times, setting.honest_fraction)
+        mean = NoisyMean.calibrated(spec, problem.lipschitz, setting.noise_ratio, setting.encoding)
         noise = mean.squared_noise_in(setting, times) / problem.lipschitz**2
         plans = cls._plans(setting, choices, first.batch, first.rounds, noise) or [first]
         plan = _fewest(plans)
@@ -335,8 +306,3 @@ def _fewest(plans: list[Plan]) -> Plan:
     if any(plan.centring.carried for plan in near):
         near = [plan for plan in near if plan.centring.carried]
     return min(near, key=lambda plan: (plan.rounds * plan.batch, plan.centring.spread, plan.bound))
-
-
-def _shape(d: int, radius: float, floor: float | None) -> tuple[int, float]:
-    """(coordinates, norm bound) of what persons send."""
-    return (d, radius) if floor is None else (d + 1, radius * math.sqrt(1 + 1 / d))

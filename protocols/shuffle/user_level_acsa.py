@@ -38,8 +38,8 @@ class UserLevelACSA(UserLevel[AcceleratedState]):
 
     tuned = True
     takes = (
-        *("batch", "rounds", "smoothing", "center", "coarse", "recentring"),
-        *("deviations", "fail", "floor"),
+        *("batch", "rounds", "smoothing", "center", "coarse"),
+        *("deviations", "fail"),
     )
     """Persons in a round, below n for disjoint batches; else as of `UserLevelGD`."""
 
@@ -120,5 +120,5 @@ class UserLevelACSA(UserLevel[AcceleratedState]):
         facts = f"beta = {schedule.beta:.4g}, sigma = {sigma:.4g}, R = {setting.distance:.4g}"
         choices.choose("schedule", "default", facts)
         own = {"rounds": plan.rounds, "schedule": schedule, "smoothing": smoothing}
-        own |= {"bound": plan.bound, "centring": plan.centring, "floor": choices["floor"]}
+        own |= {"bound": plan.bound, "centring": plan.centring}
         return cls.made(setting, mean, choices, **own)

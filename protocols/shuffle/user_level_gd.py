@@ -38,8 +38,8 @@ class UserLevelGD(UserLevel[AverageState]):
 
     tuned = True
     takes = (
-        *("rounds", "eta", "smoothing", "center", "coarse", "recentring"),
-        *("deviations", "fail", "floor"),
+        *("rounds", "eta", "smoothing", "center", "coarse"),
+        *("deviations", "fail"),
     )
     """Rounds of interaction, the coarse ones included; the step; beta of the envelope; "carried" or
     "fixed"; k0; k; u; the chance of more noise than planned; as of the attribute.
@@ -120,5 +120,5 @@ class UserLevelGD(UserLevel[AverageState]):
         eta = positive("eta", choices.choose("eta", best, f"smallest bound {plan.bound:.4g}"))
         smoothing = smoothing_for(setting.problem, choices, 1 / eta, "1/eta")
         own: dict[str, Any] = {"rounds": plan.rounds, "eta": eta, "smoothing": smoothing}
-        own |= {"bound": plan.bound, "centring": plan.centring, "floor": choices["floor"]}
+        own |= {"bound": plan.bound, "centring": plan.centring}
         return cls.made(setting, mean, choices, **own)

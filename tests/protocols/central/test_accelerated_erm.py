@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from protocols import AcceleratedPhasedERM, Hinge, L2Ball, Logistic, MeanEstimation, Problem
-from protocols.central.accelerated_erm_plan import sample_size
 from protocols.central.centered_mean import CenteredMean
 from protocols.central.outlier_removal import FriendlyGradient, FriendlyScore, Removal
 from protocols.problems.per_person import MeanGradient
@@ -79,17 +78,6 @@ def test_rounds_follow_the_plan():
         state = made.update(state, np.full(D, 1e-3))
     assert rounds == [phase.rounds for phase in made.phases]
     assert [phase.cohort.ranges for phase in made.phases] == [((0, 2000),), ((2000, 4000),)]
-
-
-def test_printed_samples_exceed_all_people():
-    """The sheet: K = 1.00939e7 at n = 10^4, m = 100, T = 32.1343."""
-    asked = sample_size(10_000, 100, 32.1343, Privacy(1.0, 1e-6))
-    assert asked == pytest.approx(1.00939e7, rel=1e-4)
-    for n in (10_000, 1_000_000):
-        with pytest.raises(ParameterError, match="a step samples"):
-            AcceleratedPhasedERM.paper(n=n, problem=PROBLEM, privacy=Privacy(1.0, 1e-9))
-    with pytest.raises(ParameterError, match="privacy"):
-        AcceleratedPhasedERM.paper(n=10_000, problem=PROBLEM, privacy=Privacy(11.0, 1e-9))
 
 
 def test_what_it_cannot_have_is_refused():

@@ -94,14 +94,13 @@ def utilities(score, rows):
     return score(lambda part: part(rows), len(rows))
 
 
-@pytest.mark.parametrize("kind", ["pgm", "risk"])
 @pytest.mark.parametrize("d", [1, 2])
 @pytest.mark.parametrize("loss", [Absolute(math.inf), Logistic(math.inf)], ids=["kink", "smooth"])
-def test_log_ratios_of_the_choice_are_at_most_epsilon(loss, d, kind):
+def test_log_ratios_of_the_choice_are_at_most_epsilon(loss, d):
     rng, n, worst = np.random.default_rng(3), 5, 0.0
     ball = L2Ball(d, 1.0)
     points = net(ball, 0.2)
-    score = GridScore(loss, ball, points, np.zeros(d), 0.5, 1.0, n, 0.3, kind)
+    score = GridScore(loss, ball, points, np.zeros(d), 0.5, 1.0, n, 0.3)
     signs = rng.choice([-1.0, 1.0], (40 // d**2, n + 1))
     for sign in signs:
         wild = rng.standard_t(1.2, size=(n + 1, d)) * 10.0 ** rng.uniform(-3, 3, (n + 1, 1))
@@ -141,14 +140,13 @@ def test_a_step_and_a_net_from_the_data_give_neighbours_other_supports():
     assert apart  # a choice that one neighbour can give and the other cannot: epsilon is infinite
 
 
-@pytest.mark.parametrize("kind", ["pgm", "risk"])
-def test_the_grid_learns_in_one_dimension(kind):
+def test_the_grid_learns_in_one_dimension():
     rng, n = np.random.default_rng(4), 3000
     x = rng.standard_t(5, size=n) / math.sqrt(5 / 3)
     rows = np.column_stack([x, 0.8 * x + 0.1 * rng.normal(size=n)])
     problem = problem_of(Absolute(math.inf), 1, 3.0)
     made = ExponentialGrid.calibrated(
-        n=n, problem=problem, privacy=PURE, moments=MOMENTS, score=kind, step=0.05
+        n=n, problem=problem, privacy=PURE, moments=MOMENTS, step=0.05
     )
     result = run(made, rows, seed=1)
     assert result.privacy.epsilon == pytest.approx(1.0)
@@ -166,7 +164,6 @@ def test_any_loss_may_be_clipped_on_a_grid_and_large_nets_are_refused():
     for bad, problem, match in (
         ({"step": 1e-4}, problem_of(Absolute(math.inf), 2), "net above 1000000"),
         ({}, problem_of(Absolute(math.inf), 3), "1 or 2"),
-        ({"score": "other"}, problem_of(Absolute(math.inf), 1), "score"),
     ):
         with pytest.raises(ParameterError, match=match):
             ExponentialGrid.calibrated(n=100, problem=problem, privacy=PURE, moments=MOMENTS, **bad)

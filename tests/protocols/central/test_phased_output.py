@@ -311,21 +311,15 @@ def test_printed_noise_is_that_of_plain_output_perturbation_at_3_6e9_records():
 
 def test_printed_constants_are_refused_outside_the_theorem():
     problem = Problem(Logistic(), L2Ball(2, 1.0), records=20, ridge=0.1)
-    for kind in (PhasedERM, PhasedSCO, DeletionStability):
+    for kind in (PhasedERM, PhasedSCO):
         for privacy, named in ((Privacy(1.5, 1e-6), "epsilon"), (Privacy(1.0, 0.6), "delta")):
             with pytest.raises(ParameterError, match=named):
-                kind.paper(n=5000, problem=problem, privacy=privacy, **_few(kind))
+                kind.paper(n=5000, problem=problem, privacy=privacy, phases=1)
         with pytest.raises(ParameterError, match="n = 50"):
-            kind.paper(n=50, problem=problem, privacy=Privacy(1.0, 1e-6), **_few(kind))
-    with pytest.raises(ParameterError, match="subsets"):
-        DeletionStability.paper(n=5000, problem=problem, privacy=Privacy(1.0, 1e-6))
+            kind.paper(n=50, problem=problem, privacy=Privacy(1.0, 1e-6), phases=1)
     made = PhasedERM.paper(n=20_000, problem=problem, privacy=Privacy(1.0, 1e-6))
     ours = PhasedERM.calibrated(n=20_000, problem=problem, privacy=Privacy(1.0, 1e-6))
     assert made.mechanism.noise_multiplier > 100 * ours.mechanism.noise_multiplier
-
-
-def _few(kind):
-    return {} if kind is DeletionStability else {"phases": 1}
 
 
 def test_what_they_cannot_have_is_refused():
