@@ -1,6 +1,7 @@
 """Theorems of the trusted curator's mechanisms, and of a release that is not private."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -18,7 +19,7 @@ from shuffle_sim.privacy.events import (
     PureObjectiveEvent,
     RangeEvent,
 )
-from shuffle_sim.privacy.theorems import Releases, Theorem
+from shuffle_sim.privacy.theorems import EventT, Releases, Theorem
 
 
 class Gaussian(Theorem[GaussianEvent]):
@@ -50,7 +51,31 @@ class NonPrivate(Theorem[NonPrivateEvent]):
         return 1.0
 
 
-class Gamma(Theorem[GammaEvent]):
+class ByCurve(Theorem[EventT]):
+    """One release by its exact curve; several by what else is stated of each."""
+
+    @abstractmethod
+    def exact(self, event: EventT, delta: float) -> float:
+        """epsilon of one release."""
+
+    @abstractmethod
+    def curve(self, event: EventT, epsilon: float) -> float:
+        """delta of one release."""
+
+    def epsilon(self, events: Releases[EventT], delta: float) -> float:
+        """Exact for one release."""
+        ((event, count), *more) = events
+        one = self.exact(event, delta) if count == 1 and not more else math.inf
+        return min(one, super().epsilon(events, delta))
+
+    def delta(self, events: Releases[EventT], epsilon: float) -> float:
+        """Exact for one release."""
+        ((event, count), *more) = events
+        one = self.curve(event, epsilon) if count == 1 and not more else 1.0
+        return min(one, super().delta(events, epsilon))
+
+
+class Gamma(ByCurve[GammaEvent]):
     """Noise of density ~ exp(-rate ||z||_2): pure at the rate, and an exact curve below it."""
 
     event = GammaEvent
@@ -65,21 +90,12 @@ class Gamma(Theorem[GammaEvent]):
         """Of a shift of norm 1."""
         return gamma.epsilon(delta, event.rate, event.coordinates)
 
-    def epsilon(self, events: Releases[GammaEvent], delta: float) -> float:
-        """Exact for one release."""
-        ((event, count), *more) = events
-        one = self.exact(event, delta) if count == 1 and not more else math.inf
-        return min(one, super().epsilon(events, delta))
-
-    def delta(self, events: Releases[GammaEvent], epsilon: float) -> float:
-        """Exact for one release."""
-        ((event, count), *more) = events
-        alone = count == 1 and not more
-        one = gamma.delta(epsilon, event.rate, event.coordinates) if alone else 1.0
-        return min(one, super().delta(events, epsilon))
+    def curve(self, event: GammaEvent, epsilon: float) -> float:
+        """Of a shift of norm 1."""
+        return gamma.delta(epsilon, event.rate, event.coordinates)
 
 
-class Laplace(Theorem[LaplaceEvent]):
+class Laplace(ByCurve[LaplaceEvent]):
     """Laplace noise in each coordinate, for sensitivity 1 in l1."""
 
     event = LaplaceEvent
@@ -96,17 +112,9 @@ class Laplace(Theorem[LaplaceEvent]):
         """delta(epsilon) = 1 - e^((epsilon - rate)/2), of two laws that are 1 apart."""
         return max(0.0, event.rate + 2 * math.log1p(-delta))
 
-    def epsilon(self, events: Releases[LaplaceEvent], delta: float) -> float:
-        """Exact for one release."""
-        ((event, count), *more) = events
-        one = self.exact(event, delta) if count == 1 and not more else math.inf
-        return min(one, super().epsilon(events, delta))
-
-    def delta(self, events: Releases[LaplaceEvent], epsilon: float) -> float:
-        """Exact for one release."""
-        ((event, count), *more) = events
-        one = max(0.0, -math.expm1((epsilon - event.rate) / 2)) if count == 1 and not more else 1.0
-        return min(one, super().delta(events, epsilon))
+    def curve(self, event: LaplaceEvent, epsilon: float) -> float:
+        """Its inverse."""
+        return max(0.0, -math.expm1((epsilon - event.rate) / 2))
 
 
 class Objective(Theorem[ObjectiveEvent]):

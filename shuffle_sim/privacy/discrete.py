@@ -1,4 +1,4 @@
-"""Discrete Laplace noise by exact integer arithmetic: event, mechanism and theorem.
+"""Discrete Laplace noise by exact integer arithmetic: mechanisms.
 
 A pure guarantee of continuous noise does not hold for doubles (Mironov 2012). Here the value is
 rounded to a public grid, and the noise is an integer, drawn from its exact law (Canonne, Kamath and
@@ -14,35 +14,12 @@ import numpy as np
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, positive
-from shuffle_sim.privacy.events import PrivacyEvent
+from shuffle_sim.privacy.events import PrivacyEvent, PureEvent
 from shuffle_sim.privacy.mechanisms import Noise, Norm, checked
-from shuffle_sim.privacy.theorems import Theorem
 
+PROOF = "discrete Laplace noise, exact in integers (Canonne, Kamath and Steinke 2020)"
 _FINENESS = 1000
 """Grid steps in a sensitivity, at least."""
-
-
-@dataclass(frozen=True)
-class DiscreteLaplaceEvent(PrivacyEvent):
-    """Integers plus noise of pmf ~ exp(-rate |z|/K) in each coordinate, for l1 sensitivity K."""
-
-    rate: float
-
-    def __post_init__(self) -> None:
-        """Check the range."""
-        positive("rate", self.rate)
-
-
-class DiscreteLaplaceTheorem(Theorem[DiscreteLaplaceEvent]):
-    """Pure at the rate."""
-
-    event = DiscreteLaplaceEvent
-    source = "discrete Laplace noise, exact in integers (Canonne, Kamath and Steinke 2020)"
-    examples = (DiscreteLaplaceEvent(0.1), DiscreteLaplaceEvent(1.0), DiscreteLaplaceEvent(3.0))
-
-    def pure(self, event: DiscreteLaplaceEvent) -> float:
-        """The rate."""
-        return event.rate
 
 
 @dataclass(frozen=True)
@@ -66,8 +43,8 @@ class DiscreteLaplace(Noise):
 
     @property
     def event(self) -> PrivacyEvent:
-        """A discrete Laplace event."""
-        return DiscreteLaplaceEvent(self.epsilon)
+        """Pure."""
+        return PureEvent(self.epsilon, PROOF)
 
     def noise(self, rng: np.random.Generator, d: int) -> Floats:
         """d integers for sensitivity 1."""
@@ -118,8 +95,8 @@ class GridLaplace(Noise):
 
     @property
     def event(self) -> PrivacyEvent:
-        """A discrete Laplace event."""
-        return DiscreteLaplaceEvent(self.epsilon)
+        """Pure."""
+        return PureEvent(self.epsilon, PROOF)
 
     @staticmethod
     def step(sensitivity: float) -> float:

@@ -14,7 +14,7 @@ from shuffle_sim.errors import real
 from shuffle_sim.privacy.composition import Parts
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.privacy.sparse_vector import SHARE, AboveThreshold
-from shuffle_sim.privacy.theorems import Releases, Theorem
+from shuffle_sim.privacy.theorems import ByParts, Releases
 
 
 @dataclass(frozen=True)
@@ -35,34 +35,17 @@ class GuardedThresholdEvent(PrivacyEvent):
         real("tail", self.tail, 0.0, 1.0, closed=(False, False))
 
 
-class Guarded(Theorem[GuardedThresholdEvent]):
+class Guarded(ByParts[GuardedThresholdEvent]):
     """One pure step, and the tail given up."""
 
     event = GuardedThresholdEvent
     source = "above-threshold that guards releases (docs: theory, Guarded releases)"
     examples = (GuardedThresholdEvent(0.2, 1e-7), GuardedThresholdEvent(1.0, 1e-6))
 
-    def epsilon(self, events: Releases[GuardedThresholdEvent], delta: float) -> float:
-        """Of the steps; infinite where the tails cost more delta."""
-        return _together(events).epsilon(delta)
-
-    def delta(self, events: Releases[GuardedThresholdEvent], epsilon: float) -> float:
-        """Of the steps, and the tails."""
-        return _together(events).delta(epsilon)
-
-    def parts(self, events: Releases[GuardedThresholdEvent], share: float) -> list[Parts]:
-        """Steps and tails as they are."""
-        return [_together(events)]
-
-    @property
-    def spends(self) -> bool:
-        """No share of delta helps."""
-        return False
-
-
-def _together(events: Releases[GuardedThresholdEvent]) -> Parts:
-    steps = tuple((event.epsilon, 0.0, count) for event, count in events)
-    return Parts(steps, 0.0, math.fsum(event.tail * count for event, count in events))
+    def together(self, events: Releases[GuardedThresholdEvent]) -> Parts:
+        """Its steps, and its tail."""
+        steps = tuple((event.epsilon, 0.0, count) for event, count in events)
+        return Parts(steps, 0.0, math.fsum(event.tail * count for event, count in events))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from shuffle_sim.privacy.composition import Parts
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import Mechanism, Norm, checked
-from shuffle_sim.privacy.theorems import Releases, Theorem
+from shuffle_sim.privacy.theorems import ByParts, Releases
 
 TEST_SHARES = 0.3, 0.2
 """Of epsilon and of delta, that a calibrated test takes."""
@@ -48,7 +48,7 @@ class TestedReleaseEvent(PrivacyEvent):
         positive("noise_multiplier", self.noise_multiplier)
 
 
-class TestedRelease(Theorem[TestedReleaseEvent]):
+class TestedRelease(ByParts[TestedReleaseEvent]):
     """A randomised response that reveals with probability delta, beside a Gaussian pair."""
 
     __test__ = False
@@ -57,28 +57,11 @@ class TestedRelease(Theorem[TestedReleaseEvent]):
     source = "test, then release (docs: theory, User level)"
     examples = (TestedReleaseEvent(0.3, 2e-7, 8.0), TestedReleaseEvent(1.0, 1e-6, 2.0))
 
-    def epsilon(self, events: Releases[TestedReleaseEvent], delta: float) -> float:
-        """Of the mixture; infinite where the tests alone cost more delta."""
-        return _together(events).epsilon(delta)
-
-    def delta(self, events: Releases[TestedReleaseEvent], epsilon: float) -> float:
-        """Of the mixture."""
-        return _together(events).delta(epsilon)
-
-    def parts(self, events: Releases[TestedReleaseEvent], share: float) -> list[Parts]:
-        """Its steps and its Gaussian, as they are."""
-        return [_together(events)]
-
-    @property
-    def spends(self) -> bool:
-        """No share of delta helps."""
-        return False
-
-
-def _together(events: Releases[TestedReleaseEvent]) -> Parts:
-    steps = tuple((event.epsilon, event.delta, count) for event, count in events)
-    mus = (math.sqrt(count) / event.noise_multiplier for event, count in events)
-    return Parts(steps, math.hypot(*mus))
+    def together(self, events: Releases[TestedReleaseEvent]) -> Parts:
+        """Its steps, and its Gaussian."""
+        steps = tuple((event.epsilon, event.delta, count) for event, count in events)
+        mus = (math.sqrt(count) / event.noise_multiplier for event, count in events)
+        return Parts(steps, math.hypot(*mus))
 
 
 @dataclass(frozen=True)

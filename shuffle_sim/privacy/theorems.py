@@ -6,7 +6,7 @@ epsilon and delta of all of them by a curve of its own. What it does not state f
 """
 
 import math
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, ClassVar, Generic, TypeVar
@@ -120,6 +120,31 @@ class Theorem(ABC, Generic[EventT]):
         found = [Parts(known)] if len(known) == len(steps) else []
         mu, given_up = self.gaussian(events, share)
         return [*found, Parts((), mu, given_up)]
+
+
+class ByParts(Theorem[EventT]):
+    """Releases whose parts are known as they are: no share of delta helps."""
+
+    @abstractmethod
+    def together(self, events: Releases[EventT]) -> Parts:
+        """What dominates them all."""
+
+    def epsilon(self, events: Releases[EventT], delta: float) -> float:
+        """Infinite where what is given up costs more delta."""
+        return self.together(events).epsilon(delta)
+
+    def delta(self, events: Releases[EventT], epsilon: float) -> float:
+        """Of the parts, and of what is given up."""
+        return self.together(events).delta(epsilon)
+
+    def parts(self, events: Releases[EventT], share: float) -> list[Parts]:
+        """As they are."""
+        return [self.together(events)]
+
+    @property
+    def spends(self) -> bool:
+        """No share of delta helps."""
+        return False
 
 
 def theorem_of(kind: type[PrivacyEvent]) -> Theorem[Any]:
