@@ -15,7 +15,7 @@ import numpy as np
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.events import PrivacyEvent, PureEvent
-from shuffle_sim.privacy.mechanisms import Noise, Norm, checked
+from shuffle_sim.privacy.mechanisms import Noise, Norm, PureMechanism, checked
 
 PROOF = "discrete Laplace noise, exact in integers (Canonne, Kamath and Steinke 2020)"
 _FINENESS = 1000
@@ -23,23 +23,11 @@ _FINENESS = 1000
 
 
 @dataclass(frozen=True)
-class DiscreteLaplace(Noise):
-    """Discrete Laplace noise on arrays of integers, for an integer l1 sensitivity.
-
-    Attributes:
-        epsilon: above 0.
-
-    Raises:
-        ParameterError: epsilon not finite and above 0.
-    """
+class DiscreteLaplace(PureMechanism[Floats], Noise):
+    """Discrete Laplace noise on arrays of integers, for an integer l1 sensitivity."""
 
     norm: ClassVar[Norm] = "l1"
     exact: ClassVar[bool] = True
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        """Check the range."""
-        positive("epsilon", self.epsilon)
 
     @property
     def event(self) -> PrivacyEvent:

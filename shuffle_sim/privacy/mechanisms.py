@@ -83,6 +83,24 @@ def checked(value: Any, sensitivity: float) -> Floats:
     return array
 
 
+@dataclass(frozen=True)
+class PureMechanism(Mechanism[Released]):
+    """A mechanism with a pure guarantee.
+
+    Attributes:
+        epsilon: of it, above 0.
+
+    Raises:
+        ParameterError: epsilon not finite and above 0.
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        """Check the range."""
+        positive("epsilon", self.epsilon)
+
+
 class Noise(Mechanism[Floats]):
     """A mechanism that adds noise to an array; the released array has the same shape."""
 
@@ -255,22 +273,10 @@ class RelaxedGamma(L2Laplace):
 
 
 @dataclass(frozen=True)
-class Laplace(Noise):
-    """The Laplace mechanism, pure (Dwork, McSherry, Nissim and Smith 2006).
-
-    Attributes:
-        epsilon: above 0.
-
-    Raises:
-        ParameterError: epsilon not finite and above 0.
-    """
+class Laplace(PureMechanism[Floats], Noise):
+    """The Laplace mechanism, pure (Dwork, McSherry, Nissim and Smith 2006)."""
 
     norm: ClassVar[Norm] = "l1"
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        """Check the range."""
-        positive("epsilon", self.epsilon)
 
     @property
     def event(self) -> PrivacyEvent:
@@ -307,27 +313,16 @@ class NoNoise(Noise):
 
 
 @dataclass(frozen=True)
-class Exponential(Mechanism[int]):
+class Exponential(PureMechanism[int]):
     """The exponential mechanism on a finite set (McSherry and Talwar 2007).
 
     The value is the array of the utilities u of all choices, and the release an index of it. An
     index has probability ~ e^{epsilon u / S}. S is the range of the changes: the largest change of
     any utility less the least; it is at most twice the largest change in absolute value. Losses
     lie in a range of length epsilon (Dong, Durfee and Rogers 2020).
-
-    Attributes:
-        epsilon: above 0.
-
-    Raises:
-        ParameterError: epsilon not finite and above 0.
     """
 
     norm: ClassVar[Norm] = "range"
-    epsilon: float
-
-    def __post_init__(self) -> None:
-        """Check the range."""
-        positive("epsilon", self.epsilon)
 
     @property
     def event(self) -> PrivacyEvent:

@@ -8,14 +8,14 @@ import numpy as np
 
 from shuffle_sim.errors import ParameterError, positive, real
 from shuffle_sim.privacy.events import PrivacyEvent, PureEvent
-from shuffle_sim.privacy.mechanisms import Mechanism, Norm, checked
+from shuffle_sim.privacy.mechanisms import Norm, PureMechanism, checked
 
 SHARE = 1 / (1 + 2 ** (2 / 3))  # of epsilon for the threshold: the split of Lyu, Su and Li (2017)
 PROOF = "above-threshold (Dwork and Roth 2014, Algorithm 1; Lyu, Su and Li 2017)"
 
 
 @dataclass(frozen=True)
-class AboveThreshold(Mechanism[bool]):
+class AboveThreshold(PureMechanism[bool]):
     """Whether queries are above a threshold, until the first that is below.
 
     Source: Dwork and Roth (2014), Algorithm 1, with the split of Lyu, Su and Li (2017). All answers
@@ -33,13 +33,12 @@ class AboveThreshold(Mechanism[bool]):
 
     norm: ClassVar[Norm] = "l2"
     sessions: ClassVar[bool] = True
-    epsilon: float
     threshold: float
     sensitivity: float
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        positive("epsilon", self.epsilon)
+        super().__post_init__()
         real("threshold", self.threshold, -math.inf, math.inf, closed=(False, False))
         positive("sensitivity", self.sensitivity)
 
