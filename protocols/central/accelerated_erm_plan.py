@@ -90,7 +90,7 @@ def _phase(
 ) -> tuple[AcceleratedPhase, float] | None:
     """The phase, and a bound of the squared distance from its minimiser that it leaves."""
     problem, size = setting.problem, cohort.size
-    strong, beta = ridge + problem.strong_convexity, problem.smoothness(smoothing) + ridge
+    strong, beta = ridge + problem.strong_convexity, problem.planned_smoothness(smoothing) + ridge
     steps = math.ceil(math.sqrt(16 * beta / strong))
     best: tuple[AcceleratedPhase, float] | None = None
     if center == "removed":

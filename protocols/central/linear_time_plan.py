@@ -152,7 +152,8 @@ class _Case:
         """(bound, first step) of the smallest bound."""
         problem, sizes = self.problem, self.sizes
         L, R = problem.objective_lipschitz, problem.reach
-        stable = 2 / max(problem.smoothness(), 1e-300) if problem.smooth else math.inf
+        beta = self._beta()
+        stable = 2 / max(beta, 1e-300) if beta < math.inf else 1 / max(problem.ridge, 1e-300)
         best = (math.inf, 1.0)
         for eta in (
             np.geomspace(1e-3, 1e2, 60) * R / (L * math.sqrt(self._steps(sizes[0])))
@@ -168,9 +169,14 @@ class _Case:
             best = min(best, (bound + L * math.sqrt(before), eta))
         return best
 
+    def _beta(self) -> float:
+        """Of the objective; privacy of a pass of which nothing is left out rests on its own."""
+        planned = self.problem.planned_smoothness()
+        return max(planned, self.problem.smoothness()) if self.points == 1 else planned
+
     def _smoothing(self, eta: float) -> float | None:
         """beta = 1/eta for kinks: steps are then stable, and the envelope costs L^2 eta/2."""
-        return None if self.problem.smooth else 1 / eta
+        return None if self._beta() < math.inf else 1 / eta
 
     def phases(self, eta: float) -> tuple[Phase, ...]:
         """Of the first step."""

@@ -151,7 +151,7 @@ def best_batch(
     def bound(batch: int, rounds: int) -> float:
         beta = balanced_smoothing(problem, distance, rounds) if chosen else fixed
         sigma = _sigma(problem, batch, squared_noise(batch))
-        gap = gap_of(rounds, problem.smoothness(beta), sigma, distance)
+        gap = gap_of(rounds, problem.planned_smoothness(beta), sigma, distance)
         return gap + (problem.root**2 / (2 * beta) if chosen else error)
 
     return setting.best_batch(choices, bound)
@@ -168,7 +168,7 @@ def schedule_for(
     )
     distance = problem.domain.diameter if kind == "paper" else setting.distance
     sigma = _sigma(problem, batch, squared_noise)
-    schedule = Schedule(rounds, problem.smoothness(beta), sigma, distance, kind)
+    schedule = Schedule(rounds, problem.planned_smoothness(beta), sigma, distance, kind)
     facts = f"beta = {schedule.beta:.4g}, sigma = {sigma:.4g}, R = {distance:.4g}"
     choices.choose("schedule", kind, facts)
     return schedule, beta

@@ -90,7 +90,7 @@ def _most(setting: Setting, sequential: bool) -> int:
 def _gain(setting: Setting, smoothing: float | None) -> tuple[float, float]:
     """(eta T^2 at most, for noise to stay within REACH; beta), all users in every round."""
     problem = setting.problem
-    beta = max(problem.smoothness(smoothing or smoothing_of(problem.loss)), 1e-300)
+    beta = max(problem.planned_smoothness(smoothing or smoothing_of(problem.loss)), 1e-300)
     unit = _unit(setting)
     return 4 * REACH[_of_classes(problem.loss)] / unit if unit > 0 else math.inf, beta
 

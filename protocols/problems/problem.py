@@ -54,8 +54,8 @@ class Problem:
         norm_bound: a bound L of the gradients that replaces the loss's own; longer ones are clipped
             on the user's side. Infinite: none is known, and only algorithms that choose a clip for
             moments take the problem (`HeavyTailedERM`).
-        declared_smoothness: a beta that replaces the loss's own; infinite: treat the loss as one
-            with kinks.
+        declared_smoothness: a beta that replaces the loss's own in what is planned; infinite: as
+            of a loss with kinks. What is declared serves bounds of utility, never privacy.
         declared_spread: a bound of how far any user's gradient is from the population's mean, if
             below L: less sampling noise to plan for (0: users are all alike, only privacy's noise
             counts). Where users are persons, it speaks of one record's gradient.
@@ -160,7 +160,7 @@ class Problem:
 
     @property
     def root(self) -> float:
-        """Root of the second moment of what users send: L, or as declared."""
+        """Root of the second moment of what users send: L, or as declared; for bounds alone."""
         return (
             self.lipschitz
             if self.declared_root is None
@@ -174,27 +174,29 @@ class Problem:
 
     @property
     def smooth(self) -> bool:
-        """Whether the objective is smooth as it is."""
-        return self.smoothness() < math.inf
+        """Whether the objective is planned for as smooth."""
+        return self.planned_smoothness() < math.inf
 
     @property
     def spread(self) -> float:
         """Root of the bound of the variance of one user's gradient, a mean over its records.
 
-        It is L, or as declared, over sqrt(m).
+        It is L, or as declared, over sqrt(m); for bounds alone.
         """
         length, declared = self.lipschitz, self.declared_spread
         return (length if declared is None else min(length, declared)) / math.sqrt(self.records)
 
     def smoothness(self, smoothing: float | None = None) -> float:
-        """beta of the objective, or of its envelope; infinite for a loss with kinks."""
-        beta = (
-            self.declared_smoothness
-            if self.declared_smoothness is not None
-            else self.loss.smoothness()
-        )
-        bounds = [each for each in (beta, smoothing) if each is not None]
-        return min(bounds, default=math.inf) + self.ridge
+        """beta of the objective, or of its envelope, by the loss's own; infinite for kinks."""
+        return self._beta(self.loss.smoothness(), smoothing)
+
+    def planned_smoothness(self, smoothing: float | None = None) -> float:
+        """As `smoothness`, by what is declared: for steps and bounds, never for privacy."""
+        beta = self.declared_smoothness
+        return self._beta(self.loss.smoothness() if beta is None else beta, smoothing)
+
+    def _beta(self, *bounds: float | None) -> float:
+        return min((each for each in bounds if each is not None), default=math.inf) + self.ridge
 
     @property
     def strong_convexity(self) -> float:

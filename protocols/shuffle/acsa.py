@@ -93,7 +93,7 @@ class ShuffleACSA(FirstOrder[AcceleratedState]):
         printed = (epsilon * n) ** (2 / 3) * length / (d ** (1 / 3) * diameter * log ** (2 / 3))
         smoothing = smoothing_for(problem, choices, printed, "Theorem 4.7")
         theorem = "Theorem 4.3" if smoothing is None else "Theorem 4.7"
-        beta = problem.smoothness(smoothing)
+        beta = problem.planned_smoothness(smoothing)
         if choices["batch"] is None and beta == 0:
             allowed = "above 0: the batch of Theorem 4.3 grows without bound"
             raise ParameterError("declared_smoothness", 0.0, allowed)

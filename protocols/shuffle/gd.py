@@ -57,11 +57,15 @@ class ShuffleGD(Averaged):
         spread = problem.root * problem.spread * (rounds - 1) / n
         curved = problem.root**2 / 2 if kinks else 0.0
         cost = (length**2 + noise) / 2 + spread + curved
-        stable = 1 / max(problem.ridge, 1e-300) if kinks else 2 / max(problem.smoothness(), 1e-300)
+        stable = (
+            1 / max(problem.ridge, 1e-300)
+            if kinks
+            else 2 / max(problem.planned_smoothness(), 1e-300)
+        )
         eta = min(distance / math.sqrt(2 * rounds * cost), stable)
         found = (distance**2 / (2 * eta * rounds) + eta * cost, eta)
         if not kinks:
-            beta = problem.smoothness()
+            beta = problem.planned_smoothness()
             fractions = np.geomspace(1e-6, 0.95, 300) / max(beta, 1e-6 / distance)
             free = distance / math.sqrt(2 * rounds * max(noise / 2 + spread, 1e-300))
             for each in (*fractions.tolist(), free):
@@ -123,7 +127,7 @@ class ShuffleGD(Averaged):
         rounds = integer("rounds", choices.choose("rounds", printed, why))
         beta = length / diameter * min(math.sqrt(n), epsilon * n / (math.sqrt(d) * log**1.5))
         smoothing = smoothing_for(problem, choices, beta, "Theorem 4.9")
-        stable = 2 / max(problem.smoothness(smoothing), 1e-300)
+        stable = 2 / max(problem.planned_smoothness(smoothing), 1e-300)
         step = min(diameter / (problem.objective_lipschitz * math.sqrt(rounds)), stable)
         eta = positive("eta", choices.choose("eta", step, "min(D/(L sqrt T), 2/beta)"))
         mean = NoisyMean.paper(n, d, length, *paper.interactive_budget(epsilon, delta, rounds))

@@ -97,7 +97,7 @@ class UserLevelACSA(UserLevel[AcceleratedState]):
         smoothing = choices["smoothing"]
         if smoothing is None and not problem.smooth:
             smoothing = balanced_smoothing(problem, R, T)
-        beta = problem.smoothness(smoothing)
+        beta = problem.planned_smoothness(smoothing)
         centring, t = with_drift(case.centring, beta), np.arange(1.0, T + 1)
         # theta_md moves by a_t |theta_t - theta_{t-1}| + a_{t+1} |theta_t - theta_ag| at most.
         radii = centring.radii(4 * problem.domain.diameter / (t[:-1] + 1))
@@ -116,7 +116,9 @@ class UserLevelACSA(UserLevel[AcceleratedState]):
         plan, mean = cls._prepared(setting, choices)
         problem, (sigma, beta) = setting.problem, plan.facts
         smoothing = smoothing_for(problem, choices, beta, "L sqrt(T (T+1))/(2R)")
-        schedule = Schedule(plan.steps, problem.smoothness(smoothing), sigma, setting.distance)
+        schedule = Schedule(
+            plan.steps, problem.planned_smoothness(smoothing), sigma, setting.distance
+        )
         facts = f"beta = {schedule.beta:.4g}, sigma = {sigma:.4g}, R = {setting.distance:.4g}"
         choices.choose("schedule", "default", facts)
         own = {"rounds": plan.rounds, "schedule": schedule, "smoothing": smoothing}

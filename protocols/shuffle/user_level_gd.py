@@ -77,7 +77,7 @@ class UserLevelGD(UserLevel[AverageState]):
         """The step with the smallest bound."""
         problem, centring, T = setting.problem, case.centring, case.steps
         kinks, length, R = not problem.smooth, problem.objective_lipschitz, setting.distance
-        beta = problem.smoothness()
+        beta = problem.planned_smoothness()
         stable = 1 / max(problem.ridge, 1e-300) if kinks else 1 / max(beta, 1e-300)
         scale = R / (length * math.sqrt(T))
         etas = np.minimum(np.geomspace(1e-5, 1e5, 400) * scale, 0.95 * stable)

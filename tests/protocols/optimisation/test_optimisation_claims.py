@@ -107,7 +107,7 @@ def test_phases_of_acsa_find_the_optimum_of_an_independent_solver():
         .fit(x, rows[:, -1])
         .coef_[0]
     )
-    schedules = [Schedule(50, problem.smoothness(), 0.0, 10.0 / 2**k) for k in range(3)]
+    schedules = [Schedule(50, problem.planned_smoothness(), 0.0, 10.0 / 2**k) for k in range(3)]
     phases = [
         ShuffleACSA(
             problem=problem, n=50 * 40, schedule=each, mean=quiet(problem, 40), privacy=PRIVACY
