@@ -1,12 +1,11 @@
 """A central algorithm of your own: a curator's gradient descent under pure differential privacy."""
 
 from dataclasses import dataclass
-
-import numpy as np
+from functools import partial
 
 from protocols.central.optimiser import CentralOptimiser
-from protocols.problems.loss import Loss
-from shuffle_sim.arrays import Floats, dense
+from protocols.problems.surrogates import Clipped
+from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.privacy.mechanisms import L2Laplace
 from shuffle_sim.protocol.release import Release, Sensitivity, Statistic
@@ -16,25 +15,19 @@ ROUNDS, STEP = 10, 0.5
 
 @dataclass(frozen=True)
 class MeanGradient(Statistic):
-    """The average gradient of a loss at theta; each gradient is clipped to norm `bound`."""
+    """The average gradient of a loss at theta, of gradients that are clipped."""
 
-    loss: Loss
+    slopes: Clipped
     theta: Floats
-    bound: float
     users: int
 
     @property
     def sensitivity(self):
-        proof = "one of n gradients differs, by at most 2 bound"
-        return Sensitivity(2 * self.bound / self.users, "l2", proof)
+        proof = "one of n gradients differs, by at most 2 clip"
+        return Sensitivity(2 * self.slopes.clip / self.users, "l2", proof)
 
     def __call__(self, total, users):
-        return total(self.part) / users
-
-    def part(self, rows):
-        gradients = dense(self.loss.gradients(self.theta, rows, None))
-        norms = np.linalg.norm(gradients, axis=1, keepdims=True)
-        return (gradients * np.minimum(1.0, self.bound / np.maximum(norms, self.bound))).sum(axis=0)
+        return total(partial(self.slopes.gradient, self.theta)) / users
 
 
 class PureDescent(CentralOptimiser[tuple[Floats, ...]]):
@@ -63,7 +56,8 @@ class PureDescent(CentralOptimiser[tuple[Floats, ...]]):
     def plan(self, state):
         if len(state) > ROUNDS:
             return None
-        gradient = MeanGradient(self.problem.loss, state[-1], self.problem.lipschitz, self.n)
+        slopes = Clipped(self.problem.loss, self.problem.lipschitz)
+        gradient = MeanGradient(slopes, state[-1], self.n)
         return Release.of(Cohort.of(0, self.n), gradient, self.mechanism)
 
     def update(self, state, estimate):

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from protocols.central.optimiser import CentralOptimiser
 from protocols.central.unbounded import bounded_moments, check_shape
 from protocols.optimisation.base import DivergedError
-from protocols.problems.loss import Loss
 from protocols.problems.moments import Moments
 from protocols.problems.problem import Problem, demand
-from protocols.problems.surrogates import clipped_gradients
+from protocols.problems.surrogates import Clipped
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, integer, positive
@@ -35,27 +34,24 @@ class ClippedGradient(Statistic):
     """The mean of a loss's clipped gradients at theta, shape (d,); bad rows count as 0.
 
     Attributes:
-        loss: any.
+        slopes: of any loss, and their clip C.
         theta: where, (d,).
-        clip: C.
         users: m.
     """
 
-    loss: Loss
+    slopes: Clipped
     theta: Floats
-    clip: float
     users: int
 
     @property
     def sensitivity(self) -> Sensitivity:
         """2 C/m."""
         proof = "one of m gradients differs, and each is no longer than C"
-        return Sensitivity(2 * self.clip / self.users, "l2", proof)
+        return Sensitivity(2 * self.slopes.clip / self.users, "l2", proof)
 
     def __call__(self, total: Total, users: int) -> Floats:
         """Shape (d,)."""
-        part = partial(clipped_gradients, self.loss, self.clip, self.theta[None])
-        return np.asarray(total(part)[0] / self.users)
+        return np.asarray(total(partial(self.slopes.gradient, self.theta)) / self.users)
 
 
 @dataclass(frozen=True)
@@ -182,7 +178,8 @@ class ClippedDescent(CentralOptimiser[DescentState]):
         if state.round == self.rounds:
             return None
         cohort = self.cohort(state.round)
-        gradient = ClippedGradient(self.problem.loss, state.theta, self.clip, cohort.size)
+        slopes = Clipped(self.problem.loss, self.clip)
+        gradient = ClippedGradient(slopes, state.theta, cohort.size)
         noise = self.noise(self.privacy, self.problem.d, self.rounds)
         return Release.of(cohort, gradient, noise)
 

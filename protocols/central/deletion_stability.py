@@ -20,8 +20,9 @@ from protocols.optimisation.solver import minimise
 from protocols.problems.erm import erm
 from protocols.problems.extension import valid_records
 from protocols.problems.loss import Loss
+from protocols.problems.people import People
 from protocols.problems.problem import Problem, demand
-from shuffle_sim.arrays import Floats, dense
+from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.persons import PersonRows
 from shuffle_sim.data.population import Unit
@@ -92,7 +93,8 @@ class StableMinimiser(Statistic):
         beta = self.loss.smoothness()
         if beta is None:
             return False
-        slopes = np.array([dense(self.loss.gradients(point, each)).mean(axis=0) for each in data])
+        people = People(np.concatenate(data), np.array([len(each) for each in data]))
+        slopes = people.slopes(self.loss, np.tile(point, (len(people), 1)))
         width = certified_width(slopes, self.largest, self.ridge)
         removed = 2 * self.largest + 1
         # Slopes are off by beta alpha each, and computed points by alpha each.

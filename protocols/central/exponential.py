@@ -19,7 +19,7 @@ from protocols.optimisation.solver.minimise import SOLVERS
 from protocols.problems.domains import Domain, L2Ball, RealSpace
 from protocols.problems.problem import Problem
 from protocols.problems.risk import Risk
-from protocols.problems.smooth_erm import ERM, LinearERM
+from protocols.problems.smooth_erm import ERM
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, positive
 from shuffle_sim.privacy.bounds import gaussian
@@ -140,7 +140,7 @@ def draw(rng: np.random.Generator, objective: ERM, k: float) -> Floats:
             kept = _within(domain, proposals)
         if not kept.any():
             continue
-        excess = bregman(objective, near, proposals[kept])
+        excess = objective.bregman(near, proposals[kept])
         accepted = np.flatnonzero(logs[kept] < -k * excess)
         if len(accepted):
             chosen: Floats = np.array(proposals[kept][accepted[0]])
@@ -151,29 +151,6 @@ def _within(domain: Domain, points: Floats) -> NDArray[np.bool_]:
     if isinstance(domain, L2Ball):
         return np.asarray(np.linalg.norm(points - domain.center, axis=1) <= domain.size)
     return np.array([np.array_equal(domain.project(each), each) for each in points])
-
-
-def bregman(objective: ERM, near: Floats, points: Floats) -> Floats:
-    """Mean of the rows' f(w) - f(w0) - <grad f(w0), w - w0> at each point, without the ridge.
-
-    Row by row, where no digits of F are lost; shape (points,).
-    """
-    if isinstance(objective, LinearERM):
-        x, y = objective.features, objective.labels[:, None]
-        before = (x @ near)[:, None]
-        margins = x @ points.T
-        loss = objective.loss
-        rises = loss.value(margins, y) - loss.value(before, y)
-        rises -= loss.derivative(before, y) * (margins - before)
-        return np.asarray(np.maximum(rises, 0.0).mean(axis=0))
-    slope = objective.gradient(near) - objective.regulariser_gradient(near)
-    first = objective.loss.values(near, objective.rows)
-    found = [
-        float((objective.loss.values(each, objective.rows) - first).mean())
-        - float(slope @ (each - near))
-        for each in points
-    ]
-    return np.asarray(np.maximum(np.array(found), 0.0))
 
 
 class Gibbs(OneRelease):

@@ -17,9 +17,8 @@ from protocols.central.heavy_tails_plan import Noise, Phase, Setting, plan
 from protocols.central.unbounded import TIMING, PureUnbounded, bounded_moments
 from protocols.problems.domains import Domain
 from protocols.problems.linear_loss import LinearLoss
-from protocols.problems.loss import Loss
 from protocols.problems.problem import Problem, demand
-from protocols.problems.surrogates import clipped_gradients
+from protocols.problems.surrogates import Clipped
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, integer, positive
@@ -58,39 +57,32 @@ class GridScore(Statistic):
     It is ||w - Proj(w - gamma (g(w) + lambda (w - theta)))||/gamma, g the mean clipped gradient.
 
     Attributes:
-        loss: any loss.
+        slopes: of any loss, their clip C, and the public beta of the envelope for kinks.
         domain: W.
         points: of the net.
         theta: centre.
         strong: lambda.
-        clip: C.
         users: m.
         gamma: public step.
-        smoothing: public beta of the Moreau envelope, for kinks; None: the loss itself.
     """
 
-    loss: Loss
+    slopes: Clipped
     domain: Domain
     points: Floats
     theta: Floats
     strong: float
-    clip: float
     users: int
     gamma: float
-    smoothing: float | None = None
 
     @property
     def sensitivity(self) -> Sensitivity:
         """Range of the changes: 4 C/m."""
         proof = "projections do not expand: a score moves by 2 C/m at most, up or down"
-        return Sensitivity(4 * self.clip / self.users, "range", proof)
+        return Sensitivity(4 * self.slopes.clip / self.users, "range", proof)
 
     def __call__(self, total: Total, users: int) -> Floats:
         """Shape (points,)."""
-        asked = partial(
-            clipped_gradients, self.loss, self.clip, self.points, smoothing=self.smoothing
-        )
-        means = total(asked) / self.users
+        means = total(partial(self.slopes.gradients_of, self.points)) / self.users
         moved = self.points - self.gamma * (means + self.strong * (self.points - self.theta))
         steps = np.array([self.domain.project(each) for each in moved]) - self.points
         return np.asarray(-np.linalg.norm(steps, axis=1) / self.gamma)
@@ -168,16 +160,15 @@ class ExponentialGrid(PureUnbounded[GridState]):
             return None
         phase = self.phases[state.phase]
         first = sum(each.users for each in self.phases[: state.phase])
+        beta = None if self._smooth else self.curvature
         score = GridScore(
-            self.problem.loss,
+            Clipped(self.problem.loss, phase.clip, beta),
             self.problem.domain,
             self._net(phase),
             state.theta,
             phase.strong,
-            phase.clip,
             phase.users,
             1 / (phase.strong + self.curvature),
-            None if self._smooth else self.curvature,
         )
         cohort = Cohort.of(first, first + phase.users)
         return Release.of(cohort, score, Exponential(self.privacy.epsilon))

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protocols.central.chained_mean import clipped
 from protocols.central.friendly import FriendlyMean
@@ -11,11 +12,13 @@ from protocols.central.gathering import gathered
 from protocols.central.places import Place
 from protocols.problems.domains import L2Ball
 from protocols.problems.extension import valid_records
-from protocols.problems.linear_loss import LinearLoss
-from protocols.problems.loss import Loss
+from protocols.problems.surrogates import Clipped, demand_convex
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.data.persons import PersonRows
+from shuffle_sim.errors import ParameterError
 from shuffle_sim.protocol.release import Sensitivity, Statistic, Total
+
+Marks = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -25,21 +28,19 @@ class GroupedPass(Statistic):
     Consecutive persons form a group. Its point is the average of the iterates before each step.
 
     Attributes:
-        loss: of a record.
+        slopes: clipped gradients of a record's loss, or of its Moreau envelope.
         place: where the parameters may be.
         start: shape (d,).
         eta: the step.
         ridge: public.
-        smoothing: beta of the Moreau envelope, or None.
         group: persons of a group.
     """
 
-    loss: Loss
+    slopes: Clipped
     place: Place
     start: Floats
     eta: float
     ridge: float
-    smoothing: float | None
     group: int
 
     @abstractmethod
@@ -48,7 +49,7 @@ class GroupedPass(Statistic):
 
     def iterates(self, rows: Floats) -> Floats:
         """Each group's average iterate, shape (groups, d), from rows of persons in order."""
-        d, columns = self.start.size, self.loss.columns(self.start.size)
+        d, columns = self.start.size, self.slopes.loss.columns(self.start.size)
         rows = np.asarray(rows, np.float64)
         groups = [
             PersonRows(rows[low : low + self.group], columns).in_order
@@ -61,11 +62,12 @@ class GroupedPass(Statistic):
         theta = np.tile(self.start, (len(groups), 1))
         sums = np.zeros((len(groups), d))
         domain = self.place.domain
-        with np.errstate(all="ignore"):  # records may be anything; the mean leaves such groups out
+        with np.errstate(all="ignore"):  # records may be anything
             for t in range(padded.shape[1]):
-                going = t < lengths
+                whole = t < lengths.min()
+                going: slice | Marks = slice(None) if whole else t < lengths
                 sums[going] += theta[going]
-                slopes = self._gradients(theta[going], padded[going, t])
+                slopes = dense(self.slopes.each(theta[going], padded[going, t]))
                 after = theta[going] - self.eta * (slopes + self.ridge * theta[going])
                 outside = np.ones(len(after), bool)
                 if isinstance(domain, L2Ball):  # most points are inside
@@ -74,21 +76,6 @@ class GroupedPass(Statistic):
                     after[at] = domain.project(after[at])
                 theta[going] = after
         return np.asarray(sums / np.maximum(lengths, 1)[:, None])
-
-    def _gradients(self, theta: Floats, rows: Floats) -> Floats:
-        """One gradient for each row, each at a point of its own; longer ones are shortened."""
-        loss, beta = self.loss, self.smoothing
-        if not isinstance(loss, LinearLoss):
-            pairs = zip(theta, rows, strict=True)
-            each = [dense(loss.gradients(at, row[None], beta))[0] for at, row in pairs]
-            return np.array(each)
-        x, y = rows[:, :-1], rows[:, -1]
-        margins = np.einsum("ij,ij->i", x, theta)
-        norms = np.einsum("ij,ij->i", x, x)
-        factors = (
-            loss.derivative(margins, y) if beta is None else loss.prox(margins, y, norms, beta)
-        )
-        return np.asarray(x * factors[:, None])
 
 
 @dataclass(frozen=True)
@@ -154,12 +141,22 @@ class PlainDescent(GroupedPass):
     Attributes:
         users: of the pass.
         records: m.
-        length: L of a record's gradient.
+
+    Raises:
+        ParameterError: a step above 2/beta, with the loss's own beta; or a clip below the loss's
+            own bound where clipped gradients need not be those of a convex function.
     """
 
     users: int
     records: int
-    length: float
+
+    def __post_init__(self) -> None:
+        """Check what the proof of the sensitivity rests on."""
+        beta = self.slopes.smoothness + self.ridge
+        if not self.eta * beta <= 2:
+            raise ParameterError("eta", self.eta, f"at most 2/beta = {2 / beta:.3g}")
+        if self.slopes.clip < self.slopes.loss.lipschitz(self.place.domain.radius):
+            demand_convex(self.slopes.loss)
 
     def count(self) -> int:
         """One."""
@@ -167,18 +164,19 @@ class PlainDescent(GroupedPass):
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """2 eta L m, or the diameter: another record moves later iterates by 2 eta L at most."""
-        proof = "steps do not expand (eta <= 2/beta), and m of them differ by 2 eta L each"
-        moved = 2 * self.eta * self.length * self.records
+        """2 eta C m, or the diameter: another record moves later iterates by 2 eta C at most."""
+        proof = "steps do not expand (eta <= 2/beta), and m of them differ by 2 eta C each"
+        moved = 2 * self.eta * self.slopes.clip * self.records
         return Sensitivity(min(moved, self.place.domain.diameter), "l2", proof)
 
     def __call__(self, total: Total, users: int) -> Floats:
         """Shape (d,)."""
-        d, columns = self.start.size, self.loss.columns(self.start.size)
+        d, loss = self.start.size, self.slopes.loss
+        columns = loss.columns(d)
         rows = np.asarray(gathered(total), np.float64)
         kept = np.full((len(rows), self.records, columns), np.nan)
         for person, row in zip(kept, rows, strict=True):
             own = PersonRows(row[None], columns).in_order[: self.records]
             person[: len(own)] = own
-        records = valid_records(self.loss, d, kept.reshape(-1, columns))
+        records = valid_records(loss, d, kept.reshape(-1, columns))
         return np.asarray(self.iterates(records.reshape(kept.shape))[0])

@@ -17,12 +17,18 @@ from numpy.typing import NDArray
 
 from protocols.central.chained_mean import ChainedMean
 from protocols.central.friendly import FriendlyMean
-from protocols.central.grouped_descent import ClippedDescent, GroupedDescent, PlainDescent
+from protocols.central.grouped_descent import (
+    ClippedDescent,
+    GroupedDescent,
+    GroupedPass,
+    PlainDescent,
+)
 from protocols.central.linear_time_plan import MEANS, Phase, planned
 from protocols.central.optimiser import CentralOptimiser
 from protocols.central.places import Place
 from protocols.optimisation.centring import NEAR
 from protocols.problems.problem import Problem, demand, demand_bounded
+from protocols.problems.surrogates import Clipped
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import Unit
@@ -89,9 +95,7 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
             if isinstance(phase.mean, ChainedMean):
                 positive("reach", phase.reach)
             elif isinstance(phase.mean, Gaussian):
-                beta = problem.smoothness(phase.smoothing)
-                if not phase.eta * beta <= 2:
-                    raise ParameterError("eta", phase.eta, f"at most 2/beta = {2 / beta:.3g}")
+                self._statistic(phase, problem.origin)
             elif mechanism is None or phase.mean.largest != mechanism.largest:
                 allowed = f"K of the test, {mechanism and mechanism.largest}"
                 raise ParameterError("largest", phase.mean.largest, allowed)
@@ -130,20 +134,21 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
         """The next phase's mean."""
         if state.phase == len(self.phases):
             return None
-        phase, problem = self.phases[state.phase], self.problem
-        walk: dict[str, Any] = {"loss": problem.loss, "place": self._place, "start": state.theta}
-        walk |= {"eta": phase.eta, "ridge": problem.ridge}
-        walk |= {"smoothing": phase.smoothing, "group": phase.group}
-        mean = phase.mean
+        phase = self.phases[state.phase]
+        mechanism = self.mechanism if isinstance(phase.mean, FriendlyMean) else phase.mean
+        assert mechanism is not None
+        return Release.of(phase.cohort, self._statistic(phase, state.theta), mechanism)
+
+    def _statistic(self, phase: Phase, start: Floats) -> GroupedPass:
+        """Of a phase that begins at `start`."""
+        problem, mean = self.problem, phase.mean
+        slopes = Clipped(problem.loss, problem.lipschitz, phase.smoothing)
+        walk = slopes, self._place, start, phase.eta, problem.ridge, phase.group
         if isinstance(mean, ChainedMean):
-            chain = ClippedDescent(**walk, groups=mean.points, reach=phase.reach)
-            return Release.of(phase.cohort, chain, mean)
+            return ClippedDescent(*walk, groups=mean.points, reach=phase.reach)
         if isinstance(mean, Gaussian):
-            users, m, length = phase.cohort.size, problem.records, problem.lipschitz
-            plain = PlainDescent(**walk, users=users, records=m, length=length)
-            return Release.of(phase.cohort, plain, mean)
-        assert self.mechanism is not None
-        return Release.of(phase.cohort, GroupedDescent(**walk, mean=mean), self.mechanism)
+            return PlainDescent(*walk, users=phase.cohort.size, records=problem.records)
+        return GroupedDescent(*walk, mean=mean)
 
     def update(self, state: DescentState, estimate: Any) -> DescentState:
         """The next phase starts at the release; where the test failed, where this one did."""
@@ -209,8 +214,10 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
             raise ParameterError("delta", delta, f"below 1/(n m) = {1 / (n * m):.3g}, and above 0")
         L, R = problem.objective_lipschitz, problem.reach
         steepest = L / R * math.sqrt(d * m * n * epsilon)
-        if not problem.smoothness() <= steepest:
-            raise ParameterError("smoothness", problem.smoothness(), f"at most {steepest:.3g}")
+        if not problem.planned_smoothness() <= steepest:
+            raise ParameterError(
+                "smoothness", problem.planned_smoothness(), f"at most {steepest:.3g}"
+            )
         C = math.ceil(printed_groups(n, m, privacy))
         asked = 100 * math.log(20 * n * m * d * math.exp(epsilon) / delta)
         if not n ** (1 - q) > asked / (epsilon * (1 - 2**-q)):

@@ -24,7 +24,8 @@ from protocols.optimisation.base import Calibrated, DivergedError
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.setting import Setting, batching
 from protocols.problems.problem import Problem
-from shuffle_sim.arrays import Floats, dense
+from protocols.problems.surrogates import Clipped
+from shuffle_sim.arrays import Floats
 from shuffle_sim.data.population import InMemory
 from shuffle_sim.errors import WITHHELD, ParameterError, integer, positive, real
 from shuffle_sim.privacy.accountant import ShuffleAccountant
@@ -104,6 +105,7 @@ class PanPrivateACSA(Calibrated):
         self.batch, self.rounds = batching(self.n, batch, schedule.rounds)
         self.zeta = positive("zeta", zeta)
         self.smoothing = smoothing
+        self.slopes = Clipped(problem.loss, problem.lipschitz, smoothing)
         self.bound = schedule.gap + envelope_error(problem, smoothing)
         self.seed, self.choices = seed, dict(choices or {})
         origin = problem.origin
@@ -135,8 +137,8 @@ class PanPrivateACSA(Calibrated):
             )
         rows = np.atleast_2d(InMemory(row).array)
         self.problem.loss.check(rows, self.problem.d)
-        gradient = self._clipped(rows.astype(np.float64))
         state = self._state
+        gradient = self.slopes.gradient(state.middle, rows.astype(np.float64))
         running = state.gradient + gradient / self.batch
         if state.read + 1 < self.batch:
             self._state = replace(state, read=state.read + 1, gradient=running)
@@ -164,7 +166,7 @@ class PanPrivateACSA(Calibrated):
     @property
     def guarantee(self) -> Guarantee:
         """Of the state at any one moment together with the output."""
-        event = GaussianEvent(self.zeta * self.batch / (2 * self.problem.lipschitz))
+        event = GaussianEvent(self.zeta * self.batch / (2 * self.slopes.clip))
         notes = ("one intrusion, at any moment", "floating-point Gaussian noise")
         seeded = () if self.seed is None else ("seeded: reproducible, and therefore not private",)
         return ShuffleAccountant().compose(event).guarantee(self.privacy.delta, (*notes, *seeded))
@@ -177,17 +179,6 @@ class PanPrivateACSA(Calibrated):
         """
         rng = stream(entropy_of(self.seed), batch, Role.CURATOR, end)
         return np.asarray(rng.normal(0.0, self.zeta, self.problem.d))
-
-    def _clipped(self, rows: Floats) -> Floats:
-        gradient = dense(self.problem.loss.gradients(self._state.middle, rows, self.smoothing))[0]
-        if not np.isfinite(gradient).all():
-            return np.zeros(self.problem.d)
-        length = float(np.linalg.norm(gradient))
-        return (
-            np.asarray(gradient * min(1.0, self.problem.lipschitz / length))
-            if length > 0
-            else gradient
-        )
 
     def _advanced(self, gradient: Floats) -> PanState:
         state, t = self._state, self._state.batch

@@ -113,6 +113,19 @@ class ERM(FiniteSum):
         far = (w + step * (self.ridge * self.centre - self.linear)) / (1 + step * self.ridge)
         return self.domain.project(far)
 
+    def bregman(self, near: Floats, points: Floats) -> Floats:
+        """Mean of the rows' f(w) - f(w0) - <grad f(w0), w - w0> at each point, without the ridge.
+
+        Row by row, where no digits of F are lost; w0 is `near`; shape (points,).
+        """
+        slope = self.gradient(near) - self.regulariser_gradient(near)
+        first = self.loss.values(near, self.rows)
+        found = [
+            float((self.loss.values(each, self.rows) - first).mean()) - float(slope @ (each - near))
+            for each in points
+        ]
+        return np.asarray(np.maximum(np.array(found), 0.0))
+
     @property
     def _offset(self) -> float:
         return float(np.linalg.norm(self.centre))
@@ -150,6 +163,15 @@ class LinearERM(ERM):
             value = float(self.loss.value(margins, labels).mean()) + self._quadratic(w)
         mean = mean_of_rows(slopes, self.features)
         return value, np.asarray(mean + self.regulariser_gradient(w))
+
+    def bregman(self, near: Floats, points: Floats) -> Floats:
+        """Of margins."""
+        x, y = self.features, self.labels[:, None]
+        before = (x @ near)[:, None]
+        margins = x @ points.T
+        rises = self.loss.value(margins, y) - self.loss.value(before, y)
+        rises -= self.loss.derivative(before, y) * (margins - before)
+        return np.asarray(np.maximum(rises, 0.0).mean(axis=0))
 
     def hessian(self, w: Floats, stride: int = 1) -> Floats | None:
         """mean of phi'' x x' + lambda."""

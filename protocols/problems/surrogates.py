@@ -1,8 +1,9 @@
-"""Clipped surrogates: convex functions whose gradient is the clipped gradient of a loss.
+"""Clipped gradients: the one way from a user's rows to a curator's algorithm.
 
-A monotone function that is clipped is monotone. So where the gradient of a loss lies on one line,
-the clipped gradient is the gradient of a convex function (docs: theory, Heavy tails). Losses
-declare it (`Loss.clipping_is_convex`); for others clipping is no gradient field.
+A sensitivity takes its L from the clip that is applied. For a convex proof a monotone function that
+is clipped is monotone. So where the gradient of a loss lies on one line, the clipped gradient is
+the gradient of a convex function (docs: theory, Heavy tails). Losses declare it
+(`Loss.clipping_is_convex`); for others clipping is no gradient field.
 """
 
 import math
@@ -21,19 +22,19 @@ LARGEST = 1e100
 
 
 @dataclass(frozen=True)
-class Surrogate:
-    """h(., z): convex, `clip`-Lipschitz, and beta-smooth with `smoothing` beta, whatever the row.
+class Clipped:
+    """A loss's gradients, each no longer than `clip`; of rows that are not finite they are 0.
 
-    It is the loss's Moreau envelope with clipped gradients. f - h is Lipschitz with constant
-    (A(z) - clip)_+. Rows that are not finite have h = 0.
+    Where the loss declares `clipping_is_convex`, or no row that it checked reaches the clip, they
+    are gradients of convex functions.
 
     Attributes:
-        loss: one that declares `clipping_is_convex`.
-        clip: C.
-        smoothing: beta of the envelope; None: no envelope, and h may have kinks.
+        loss: any.
+        clip: C; what a sensitivity may take for L.
+        smoothing: beta of the Moreau envelope in place of the loss; None: the loss itself.
 
     Raises:
-        ParameterError: the loss does not declare it, or a number is not finite and above 0.
+        ParameterError: a number is not finite and above 0.
     """
 
     loss: Loss
@@ -42,43 +43,81 @@ class Surrogate:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        demand_convex(self.loss)
         positive("clip", self.clip)
         if self.smoothing is not None:
             positive("smoothing", self.smoothing)
 
-    def gradients(self, theta: Floats, rows: Floats) -> Values:
-        """One gradient of norm at most `clip` for each row, shape (users, d)."""
-        if isinstance(self.loss, LinearLoss):
-            return self._scaled(self.loss, theta, rows)
-        return self._radial(theta, rows)
+    @property
+    def smoothness(self) -> float:
+        """beta of the convex functions, by the loss's own constant; infinite with kinks.
 
-    def gradient(self, theta: Floats, rows: Floats) -> Floats:
-        """The sum of the rows' gradients, shape (d,)."""
-        values = self.gradients(theta, rows)
+        A clip is 1-Lipschitz, so it keeps that of the gradients.
+        """
+        bounds = (self.loss.smoothness(), self.smoothing)
+        return min((each for each in bounds if each is not None), default=math.inf)
+
+    def each(self, points: Floats, rows: Floats) -> Values:
+        """One gradient for each row, at one point (d,) or at points of their own (users, d)."""
+        loss = self.loss
+        if isinstance(loss, LinearLoss) and type(loss).gradients is LinearLoss.gradients:
+            return self._scaled(loss, points, rows)
+        known, rows = np.isfinite(rows).all(axis=1), bounded(rows)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = self._raw(points, rows)
+            norms = np.hypot.reduce(found, axis=1)
+        known &= np.isfinite(norms)
+        factors = np.where(known, self.clip / np.maximum(norms, self.clip), 0.0)
+        return np.asarray(np.where(known[:, None], found, 0.0) * factors[:, None])
+
+    def gradient(self, point: Floats, rows: Floats) -> Floats:
+        """The sum of the rows' gradients at a point, shape (d,)."""
+        values = self.each(point, rows)
         if isinstance(values, Scaled):
             return np.asarray(values.factors @ values.rows)
         return np.asarray(values.sum(axis=0))
 
-    def _scaled(self, loss: LinearLoss, theta: Floats, rows: Floats) -> Scaled:
+    def gradients_of(self, points: Floats, rows: Floats) -> Floats:
+        """The sum of the rows' gradients at each point, shape (points, d)."""
+        return np.array([self.gradient(point, rows) for point in points])
+
+    def _scaled(self, loss: LinearLoss, points: Floats, rows: Floats) -> Scaled:
         rows = bounded(rows)
         x, labels = rows[:, :-1], rows[:, -1]
         squares = np.einsum("ij,ij->i", x, x)
-        norms, margins = np.sqrt(squares), x @ theta
-        caps = self.clip / np.maximum(norms, 1e-300)
-        if self.smoothing is None:
-            factors = np.clip(loss.derivative(margins, labels), -caps, caps)
-        else:
+        margins = x @ points if points.ndim == 1 else np.einsum("ij,ij->i", x, points)
+        norms = np.sqrt(squares)
+        if self.smoothing is not None:
             factors = loss.clipped_prox(margins, labels, norms, self.smoothing, self.clip)
+        else:
+            caps = self.clip / np.maximum(norms, 1e-300)
+            factors = np.clip(loss.derivative(margins, labels), -caps, caps)
         return Scaled(x, factors, squares)
 
-    def _radial(self, theta: Floats, rows: Floats) -> Floats:
-        known = np.isfinite(rows).all(axis=1)
-        shrink = 1.0 if self.smoothing is None else self.smoothing / (1 + self.smoothing)
-        offsets = shrink * (theta - bounded(rows))
-        norms = np.sqrt(np.einsum("ij,ij->i", offsets, offsets))
-        factors = np.where(known, np.minimum(1.0, self.clip / np.maximum(norms, 1e-300)), 0.0)
-        return np.asarray(offsets * factors[:, None])
+    def _raw(self, points: Floats, rows: Floats) -> Floats:
+        if points.ndim == 1:
+            return dense(self.loss.gradients(points, rows, self.smoothing))
+        if self.smoothing is None:
+            return dense(self.loss.gradients_at(points, rows))
+        pairs = zip(points, rows, strict=True)
+        found = [self.loss.gradients(point, row[None], self.smoothing) for point, row in pairs]
+        return np.concatenate([dense(each) for each in found])
+
+
+@dataclass(frozen=True)
+class Surrogate(Clipped):
+    """h(., z): convex, `clip`-Lipschitz, and beta-smooth with `smoothing` beta, whatever the row.
+
+    It is the loss's Moreau envelope with clipped gradients. f - h is Lipschitz with constant
+    (A(z) - clip)_+. Rows that are not finite have h = 0; h may have kinks without an envelope.
+
+    Raises:
+        ParameterError: the loss does not declare `clipping_is_convex`, or as of `Clipped`.
+    """
+
+    def __post_init__(self) -> None:
+        """Check the loss, too."""
+        demand_convex(self.loss)
+        super().__post_init__()
 
 
 def demand_convex(loss: Loss) -> None:
@@ -107,23 +146,3 @@ def bounded(rows: Floats) -> Floats:
     kept = np.clip(kept, -1e300, 1e300)
     norms = np.hypot.reduce(kept, axis=1, keepdims=True)
     return np.asarray(kept * (LARGEST / np.maximum(norms, LARGEST)))
-
-
-def clipped_gradients(
-    loss: Loss, clip: float, points: Floats, rows: Floats, smoothing: float | None = None
-) -> Floats:
-    """The sum of the rows' clipped gradients at each point, (points, d), of any loss.
-
-    Where clipping is not convex it is no gradient. Rows that are not finite add nothing. With
-    `smoothing` they are those of the Moreau envelope.
-    """
-    known, rows = np.isfinite(rows).all(axis=1), bounded(rows)
-    found = []
-    for point in points:
-        with np.errstate(over="ignore", invalid="ignore"):
-            each = dense(loss.gradients(point, rows, smoothing))
-            norms = np.hypot.reduce(each, axis=1)
-            factors = np.where(known, clip / np.maximum(norms, clip), 0.0)
-        each = np.where(np.isfinite(norms)[:, None], each, 0.0)
-        found.append(np.nan_to_num(factors) @ each)
-    return np.array(found)

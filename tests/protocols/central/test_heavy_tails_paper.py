@@ -9,6 +9,7 @@ from protocols import Absolute, ExponentialGrid, L2Ball, Logistic, PopLocalize, 
 from protocols.central.exponential_grid import GridScore, net
 from protocols.problems.domains import Box, Intersection, Localised
 from protocols.problems.moments import Moments
+from protocols.problems.surrogates import Clipped
 from shuffle_sim import Privacy, run
 from shuffle_sim.errors import ParameterError
 
@@ -100,7 +101,7 @@ def test_log_ratios_of_the_choice_are_at_most_epsilon(loss, d):
     rng, n, worst = np.random.default_rng(3), 5, 0.0
     ball = L2Ball(d, 1.0)
     points = net(ball, 0.2)
-    score = GridScore(loss, ball, points, np.zeros(d), 0.5, 1.0, n, 0.3)
+    score = GridScore(Clipped(loss, 1.0), ball, points, np.zeros(d), 0.5, n, 0.3)
     signs = rng.choice([-1.0, 1.0], (40 // d**2, n + 1))
     for sign in signs:
         wild = rng.standard_t(1.2, size=(n + 1, d)) * 10.0 ** rng.uniform(-3, 3, (n + 1, 1))
@@ -120,7 +121,7 @@ def test_a_sensitivity_ten_per_cent_too_small_is_caught():
     # d = 1, far from the domain's ends: the score of one point rises by 2 C/m, another's falls.
     ball, n = L2Ball(1, 5.0), 4
     points = np.array([[-1.0], [1.0]])
-    score = GridScore(Absolute(math.inf), ball, points, np.zeros(1), 2.0, 1.0, n, 0.1)
+    score = GridScore(Clipped(Absolute(math.inf), 1.0), ball, points, np.zeros(1), 2.0, n, 0.1)
     rows = np.column_stack([np.full(n, 1.0), np.full(n, 9.0)])
     other = rows.copy()
     other[0, 1] = -9.0

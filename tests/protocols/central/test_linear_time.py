@@ -24,6 +24,7 @@ from protocols.central.grouped_descent import ClippedDescent, GroupedDescent, Pl
 from protocols.central.linear_time import printed_groups
 from protocols.central.linear_time_plan import Phase
 from protocols.central.places import Place
+from protocols.problems.surrogates import Clipped
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.persons import Persons
@@ -49,7 +50,8 @@ def persons(n, m=4, seed=0):
 def statistic(loss, points=8, group=2, eta=0.3, smoothing=None):
     mean = FriendlyMean(points, 0.5, 0)
     start = np.full(D, 0.1)
-    return GroupedDescent(loss, Place.of(L2Ball(D, 1.0)), start, eta, 0.1, smoothing, group, mean)
+    slopes = Clipped(loss, loss.lipschitz(1.0), smoothing)
+    return GroupedDescent(slopes, Place.of(L2Ball(D, 1.0)), start, eta, 0.1, group, mean)
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Hinge(), MeanEstimation()])
@@ -95,7 +97,7 @@ def test_average_iterates_concentrate_as_the_radius_assumes():
     y = np.where(x @ np.linspace(-1, 1, d) + 0.3 * rng.normal(size=x.shape[:2]) > 0, 1.0, -1.0)
     mean = FriendlyMean(points, 1.0, 0)
     place = Place.of(L2Ball(d, 100.0))
-    asked = GroupedDescent(Logistic(), place, np.zeros(d), 1.0, 0.0, None, group, mean)
+    asked = GroupedDescent(Clipped(Logistic(), 1.0), place, np.zeros(d), 1.0, 0.0, group, mean)
     found = asked.iterates(np.concatenate([x, y[:, :, None]], axis=2))
     largest = np.linalg.norm(found - found.mean(axis=0), axis=1).max()
     bound = math.sqrt(group * m / 3)
@@ -220,9 +222,8 @@ def chain_move(share=1.0, ratio=0.3):
 def test_a_replaced_group_moves_each_mean_of_a_chain_by_at_most_two_radii():
     assert 0.95 < chain_move() <= 1 + 1e-12
     assert chain_move(share=0.9) > 1  # a tenth less would be seen
-    asked = ClippedDescent(
-        Logistic(), Place.of(L2Ball(D, 1.0)), np.zeros(D), 0.3, 0.1, None, 2, 8, 0.2
-    )
+    place, slopes = Place.of(L2Ball(D, 1.0)), Clipped(Logistic(), 1.0)
+    asked = ClippedDescent(slopes, place, np.zeros(D), 0.3, 0.1, 2, 8, 0.2)
     rows = persons(16)
     rows[3] = np.nan
     points = asked(lambda part: part(rows), 16)
@@ -270,7 +271,7 @@ def plain_move(share=1.0):
     ends = [*(np.full((4, D + 1), end) for end in (np.nan, 1e9, -1e9))]
     ends += [np.tile([x, 0, 0, 0.0], (count, 1)) for x in (1.0, -1.0) for count in (1, 4, 9)]
     place, start = Place.of(L2Ball(D, 5.0)), np.zeros(D)
-    asked = PlainDescent(Linear(), place, start, 0.01, 0.0, None, 60, 60, 4, 1.0)
+    asked = PlainDescent(Clipped(Linear(), 1.0), place, start, 0.01, 0.0, 60, 60, 4)
     rest, found = [each * [0.5, 0.5, 0.5, 0.0] for each in persons(59)], []
     for end in ends:
         rows = Persons.in_memory([np.nan_to_num(end), *rest]).rows(0, 60).copy()

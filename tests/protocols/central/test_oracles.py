@@ -27,7 +27,7 @@ from protocols import (
     erm,
     minimise,
 )
-from protocols.central.exponential import bregman, draw
+from protocols.central.exponential import draw
 from protocols.optimisation.solver import certify
 from protocols.problems.multiclass import OneVsRestHinge
 from protocols.problems.one_vs_rest import OneVsRestRisk
@@ -180,7 +180,7 @@ def acceptance(function, k, rng, tries=4000):
     near = minimise(function, 1e-9).point
     ridge = function.strong_convexity
     points = near + rng.standard_normal((tries, function.d)) / math.sqrt(k * ridge)
-    return float(np.exp(-k * bregman(function, near, points)).mean())
+    return float(np.exp(-k * function.bregman(near, points)).mean())
 
 
 def test_the_acceptance_of_gibbs_draws_is_above_its_bound_and_rises_with_the_ridge():
