@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,11 +35,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Clipped:
-    """How much was outside the public bounds, or above the norm bound."""
+    """How much was outside the public bounds, or above the norm bound.
+
+    A curator clips inside a statistic, and does not count: `gradients` is None.
+    """
 
     cells: int
     labels: int
-    gradients: int
+    gradients: int | None
 
 
 @dataclass(frozen=True)
@@ -122,12 +125,13 @@ def summed_up(
         private=result.private,
     )
     bound = math.inf if trainer.clips else made.bound
+    gradients = result.reports.clipped if result.trust is Trust.SHUFFLE else None
     return Report(
         table=table.name,
         people=split.people,
         labels=source.rule,
         scaling=source.scaling,
-        clipped=Clipped(table.clipped_cells, source.clipped_labels, result.reports.clipped),
+        clipped=Clipped(table.clipped_cells, source.clipped_labels, gradients),
         model=Model(
             loss=_loss(trainer.loss),
             radius=trainer.problem.domain.radius,
@@ -219,12 +223,11 @@ def show(report: Report) -> None:
         each = f"{plural(made.rounds_per_user, 'report')} of {'at most ' if several else ''}"
         each += f"{report.costs.payload_bits_per_user:,}"
         print_costs(report.payload_bits_per_user, each, report.costs, report.reports)
-    clipped = report.clipped
-    print_reports(
-        report.reports,
-        f"{clipped.cells:,} cells and {clipped.labels:,} labels outside the public bounds, "
-        f"{clipped.gradients:,} gradients above the norm bound",
-    )
+    cells, labels, gradients = astuple(report.clipped)
+    clipped = f"{cells:,} cells and {labels:,} labels outside the public bounds"
+    if gradients is not None:
+        clipped += f", {gradients:,} gradients above the norm bound"
+    print_reports(report.reports, clipped)
     print_fact("Chosen", *(f"{name}: {why}" for name, why in made.choices.items()))
 
 

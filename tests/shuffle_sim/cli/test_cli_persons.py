@@ -78,6 +78,19 @@ def test_training_is_on_persons(visits):
     assert "person" in asked(*words)
 
 
+def test_a_curator_counts_no_clipped_gradients(visits):
+    """It clips inside a statistic: it said that none was above a bound of 0.01."""
+    path, _ = visits
+    words = ["train", "--file", path, "--label", "ill", "--person", "patient", *BOUNDS]
+    words += ["--trust", "central", "--mechanism", "linear-time-phased-sgd", "--norm-bound", 0.01]
+    found = json.loads(asked(*words, "--seed", 3, "--json"))
+    assert found["protocol"]["name"] == "LinearTimePhasedSGD"
+    assert found["simulator_view"]["clipped"] == {"cells": 0, "labels": 0, "gradients": None}
+    shown = asked(*words, "--seed", 3)
+    assert "0 labels outside the public bounds were clipped" in " ".join(shown.split())
+    assert "above the norm bound" not in " ".join(shown.split())
+
+
 @pytest.mark.full
 def test_a_comparison_shows_records_beside_persons(visits):
     path, _ = visits
