@@ -163,10 +163,10 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
         query = MeanGradient(self.problem.loss, self._point(state), self.smoothing, state.center)
         removal = phase.removal
         if removal is not None:
+            asked = query, removal.mean, self.problem.lipschitz
             if not state.passed:
-                score = FriendlyScore(query, removal.mean)
-                return Release.of(phase.cohort, score, removal.guard, state.opened)
-            return Release.of(phase.cohort, FriendlyGradient(query, removal.mean), phase.mechanism)
+                return Release.of(phase.cohort, FriendlyScore(*asked), removal.guard, state.opened)
+            return Release.of(phase.cohort, FriendlyGradient(*asked), phase.mechanism)
         statistic = CenteredMean(query, state.radius, phase.cohort.size)
         return Release.of(phase.cohort, statistic, phase.mechanism)
 

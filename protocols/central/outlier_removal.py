@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from protocols.central.chained_mean import clipped
 from protocols.central.friendly import FriendlyMean
 from protocols.central.gathering import gathered
 from protocols.problems.per_person import MeanGradient
@@ -35,10 +36,12 @@ class FriendlyScore(Statistic):
     Attributes:
         query: of each person.
         mean: of the persons.
+        limit: L, to which a person's gradient is clipped.
     """
 
     query: MeanGradient
     mean: FriendlyMean
+    limit: float
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -48,7 +51,7 @@ class FriendlyScore(Statistic):
 
     def __call__(self, total: Total, users: int) -> float:
         """A number."""
-        friends = self.mean.friends(gathered(total, _Asked(self.query)))
+        friends = self.mean.friends(gathered(total, _Asked(self.query, self.limit)))
         C = self.mean.points
         return C - float(np.minimum(C, 2 * (C - friends)).sum()) / C
 
@@ -60,10 +63,13 @@ class FriendlyGradient(Statistic):
     Attributes:
         query: of each person.
         mean: of the persons; its K is of the score that above-threshold assures.
+        limit: L, to which a person's gradient is clipped. Means of points far beyond would round
+            off by more than the sensitivity.
     """
 
     query: MeanGradient
     mean: FriendlyMean
+    limit: float
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -73,7 +79,7 @@ class FriendlyGradient(Statistic):
 
     def __call__(self, total: Total, users: int) -> Floats:
         """Shape (d,)."""
-        return self.mean(gathered(total, _Asked(self.query)))[1]
+        return self.mean(gathered(total, _Asked(self.query, self.limit)))[1]
 
 
 @dataclass(frozen=True)
@@ -126,11 +132,11 @@ class Removal:
 
 
 class _Asked:
-    """A query as a function that can be sent to shards."""
+    """A query and its clip as a function that can be sent to shards."""
 
-    def __init__(self, query: MeanGradient) -> None:
-        self._query = query
+    def __init__(self, query: MeanGradient, limit: float) -> None:
+        self._query, self._limit = query, limit
 
     def __call__(self, rows: Floats) -> Floats:
-        with np.errstate(all="ignore"):  # records may be anything; NaN is friend of nobody
-            return np.asarray(self._query(rows))
+        with np.errstate(all="ignore"):  # records may be anything
+            return clipped(np.asarray(self._query(rows)), self._limit)
