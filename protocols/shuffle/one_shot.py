@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.optimisation.solver import SOLVERS, THETA, demand_radius, minimise
+from protocols.problems.extension import valid_records
 from protocols.problems.loss import Loss
 from protocols.problems.problem import Problem
 from protocols.problems.risk import Risk, Shape
@@ -34,6 +35,8 @@ _MOST_BITS = 2**24  # noise bits a user and coordinate
 @dataclass(frozen=True)
 class CertifiedMinimiser(Query):
     """Asks each person for the certified minimiser of the risk of its own records.
+
+    Records that the loss's constants do not hold for count as a fixed one.
 
     Attributes:
         loss: l.
@@ -62,8 +65,8 @@ class CertifiedMinimiser(Query):
         if rows.ndim != 3 or rows.shape[2] != self.loss.columns(risk.d):
             allowed = f"(persons, records, {self.loss.columns(risk.d)}): equally many records"
             raise ParameterError("data.shape", rows.shape, allowed)
-        found = [self._one(risk, np.ascontiguousarray(each)) for each in np.asarray(rows, float)]
-        return np.array(found)
+        records = valid_records(self.loss, risk.d, rows.reshape(-1, rows.shape[2]))
+        return np.array([self._one(risk, each) for each in records.reshape(rows.shape)])
 
     def _one(self, risk: Risk, records: Floats) -> Floats:
         return minimise(risk.objective(records), self.radius, self.solver).point
