@@ -21,7 +21,7 @@ from protocols.problems.erm import erm
 from protocols.problems.extension import valid_records
 from protocols.problems.loss import Loss
 from protocols.problems.people import People
-from protocols.problems.problem import Problem, demand
+from protocols.problems.problem import Problem, demand, demand_slope
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.persons import PersonRows
@@ -190,6 +190,7 @@ class DeletionStability(CentralOptimiser[Floats | None]):
         self.width, self.mechanism = positive("width", width), mechanism
         self.bound = bound
         positive("ridge", problem.ridge)
+        demand_slope(problem)
         most = 2 * mechanism.largest + 1
         if n <= most:
             raise ParameterError("n", n, f"above 2 K + 1 = {most}: so many are removed")

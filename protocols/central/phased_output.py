@@ -20,7 +20,7 @@ from protocols.central.optimiser import CentralOptimiser
 from protocols.central.places import Place
 from protocols.optimisation.centring import NEAR
 from protocols.problems.domains import L2Ball
-from protocols.problems.problem import Problem, demand, demand_bounded
+from protocols.problems.problem import Problem, demand, demand_bounded, demand_slope
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import Unit
@@ -97,6 +97,7 @@ class PhasedOutput(CentralOptimiser[PhaseState], ABC):
             raise ParameterError("domain", type(problem.domain).__name__, "an L2Ball")
         if problem.loss.smoothness() is None:
             raise ParameterError("loss", problem.loss, "smooth: a person's slope must be one")
+        demand_slope(problem)
         self.problem, self.privacy, self.n = problem, privacy, integer("n", n)
         self.ridges, self.releases = tuple(ridges), integer("releases", releases)
         self.mechanism, self.bound = mechanism, bound

@@ -233,6 +233,17 @@ def demand_bounded(problem: Problem) -> None:
         raise ParameterError("domain", type(problem.domain).__name__, allowed)
 
 
+def demand_slope(problem: Problem) -> None:
+    """Refuse a loss without a bound of its own, where minimisers are computed: a clip is none.
+
+    Raises:
+        ParameterError: slopes that no rows bound.
+    """
+    if not problem.loss.lipschitz(problem.size) < math.inf:
+        allowed = "of bounded slope over the domain: bound its features, points or labels"
+        raise ParameterError("loss", problem.loss, allowed)
+
+
 def demand(problem: Problem, privacy: Privacy) -> None:
     """Refuse what is not a problem, or not a privacy target.
 

@@ -11,12 +11,19 @@ import numpy as np
 import pytest
 
 from protocols import (
+    DeletionStability,
+    ExponentialMechanism,
+    Gibbs,
     Hinge,
     L2Ball,
     LinearTimePhasedSGD,
     Logistic,
     MeanEstimation,
+    ObjectivePerturbation,
+    OutputPerturbation,
     PanPrivateACSA,
+    PhasedERM,
+    PhasedSCO,
     Problem,
     Softmax,
     Squared,
@@ -192,3 +199,38 @@ def test_an_element_moves_the_pan_private_state_by_two_clips_over_the_batch(loss
 
     assert 0.9 < states(raw=False) / (2 * 0.1 / 20) <= 1 + 1e-9
     assert not states(raw=True) <= 2 * 0.1 / 20 * 1.5
+
+
+@pytest.mark.parametrize("kind", [PhasedERM, PhasedSCO])
+def test_a_norm_bound_cuts_the_slopes_of_phased_output(kind):
+    """The extension enforces it: gamma of the first release is the norm bound."""
+    problem = Problem(Logistic(), L2Ball(2, 5.0), norm_bound=0.05, records=3)
+    made = kind.calibrated(n=30, problem=problem, privacy=PRIVACY, phases=1, releases=1)
+    asked, found = made.plan(made.init()).statistic, []
+    rest = np.zeros((29, 3, 3))
+    for end in ([1.0, 0.0, 1.0], [1.0, 0.0, -1.0], [1e300] * 3, [np.nan] * 3, [np.inf] * 3):
+        rows = np.concatenate([np.tile(end, (1, 3, 1)), rest])
+        found.append(asked(lambda part, rows=rows: part(rows), 30))
+    apart = max(float(np.linalg.norm(a - b)) for a in found for b in found)
+    assert 0.5 < apart / asked.sensitivity.value <= 1
+    assert replace(asked, gamma=1.0).sensitivity.value > 5 * asked.sensitivity.value
+
+
+@pytest.mark.parametrize("kind", [PhasedERM, PhasedSCO, DeletionStability])
+def test_a_norm_bound_does_not_stand_in_for_slopes_that_minimisers_rest_on(kind):
+    problem = Problem(MeanEstimation(math.inf), L2Ball(D, 2.0), norm_bound=0.5, records=4)
+    with pytest.raises(ParameterError, match="loss"):
+        kind.calibrated(n=30, problem=replace(problem, ridge=0.5), privacy=Privacy(9.0, 0.1))
+
+
+@pytest.mark.parametrize(
+    "kind", [OutputPerturbation, ObjectivePerturbation, Gibbs, ExponentialMechanism]
+)
+def test_minimisers_of_records_take_no_norm_bound_and_no_declared_constant(kind):
+    problem = Problem(Logistic(), L2Ball(3, 5.0), ridge=0.2)
+    asked = {"n": 500, "privacy": Privacy(1.0, 0.0 if kind is ExponentialMechanism else 1e-6)}
+    with pytest.raises(ParameterError, match="norm_bound"):
+        kind.calibrated(problem=replace(problem, norm_bound=0.01), **asked)
+    declared = replace(problem, declared_smoothness=1e-6, declared_spread=0.0, declared_root=1e-3)
+    one, other = (kind.calibrated(problem=each, **asked) for each in (problem, declared))
+    assert one.plan(one.init()).public() == other.plan(other.init()).public()
