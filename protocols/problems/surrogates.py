@@ -140,7 +140,7 @@ def bounded(rows: Floats) -> Floats:
     Each row is changed by itself, so neighbours stay neighbours.
     """
     rows = np.asarray(rows, np.float64)
-    if np.abs(rows).max(initial=0.0) * math.sqrt(rows.shape[1]) <= LARGEST:  # False for NaN
+    if np.abs(rows).max(initial=0.0) <= LARGEST / math.sqrt(rows.shape[1]):  # False for NaN
         return rows
     kept = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
     kept = np.clip(kept, -1e300, 1e300)
