@@ -224,7 +224,7 @@ def _law(risk: Risk, n: int, privacy: Privacy) -> ObjectiveEvent | PureObjective
     """
     rate = _SHARE * privacy.epsilon
     left, curvature = privacy.epsilon - rate, risk.smoothness / (n * risk.ridge)
-    coupled = isinstance(risk.loss, Logistic)
+    coupled = type(risk.loss) is Logistic  # a subclass may have another slope
     if privacy.delta:
         multiplier = objective.multiplier_for(left, privacy.delta, curvature, coupled)
         if math.isfinite(multiplier):

@@ -126,7 +126,8 @@ def demand_convex(loss: Loss) -> None:
     Raises:
         ParameterError: saying what would do.
     """
-    if not isinstance(loss, LinearLoss | MeanEstimation) or not loss.clipping_is_convex:
+    kinds = (LinearLoss.gradients, MeanEstimation.gradients)
+    if type(loss).gradients not in kinds or not loss.clipping_is_convex:
         allowed = (
             "one that declares clipping_is_convex: a LinearLoss or MeanEstimation. For others take "
             "ExponentialGrid (d <= 2), or clip each round's gradients in the shuffle model"

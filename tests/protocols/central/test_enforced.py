@@ -234,3 +234,17 @@ def test_minimisers_of_records_take_no_norm_bound_and_no_declared_constant(kind)
     declared = replace(problem, declared_smoothness=1e-6, declared_spread=0.0, declared_root=1e-3)
     one, other = (kind.calibrated(problem=each, **asked) for each in (problem, declared))
     assert one.plan(one.init()).public() == other.plan(other.init()).public()
+
+
+def test_a_subclass_is_not_believed_to_have_the_slope_of_its_base():
+    """The coupled curve is of the logistic loss alone."""
+
+    class Other(Logistic):
+        pass
+
+    laws = []
+    for loss in (Logistic(), Other()):
+        problem = Problem(loss, L2Ball(3, 5.0), ridge=0.2)
+        made = ObjectivePerturbation.calibrated(n=500, problem=problem, privacy=PRIVACY)
+        laws.append(made.law.coupled)
+    assert laws == [True, False]

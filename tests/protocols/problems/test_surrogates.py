@@ -73,3 +73,14 @@ def test_the_smoothness_of_clipped_gradients_is_the_losss_own():
 def test_where_clipping_is_not_convex_there_is_no_surrogate(loss):
     with pytest.raises(ParameterError, match="clipping_is_convex"):
         Surrogate(loss, 1.0)
+
+
+def test_gradients_of_ones_own_are_no_longer_those_of_a_line():
+    class Bent(Logistic):
+        def gradients(self, theta, rows, smoothing=None):
+            return np.roll(dense(super().gradients(theta, rows, smoothing)), 1, axis=1)
+
+    with pytest.raises(ParameterError, match="clipping_is_convex"):
+        Surrogate(Bent(), 1.0)
+    rows = np.array([[1.0, 0, 0, 0, 0, 0, 1.0]])
+    assert np.allclose(Clipped(Bent(), 0.1).each(np.zeros(D), rows), [[0, -0.1, 0, 0, 0, 0]])
