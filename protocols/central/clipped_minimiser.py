@@ -50,6 +50,9 @@ class ClippedMinimiser(Statistic):
         positive("strong", self.strong)
         positive("tau", self.tau)
         real("ridge", self.ridge, 0.0, math.inf, closed=(True, False))
+        if math.isinf(self.domain.slack(1.0)):
+            allowed = "one whose projection is proven: L2Ball, Box, Simplex or an Intersection"
+            raise ParameterError("domain", type(self.domain).__name__, allowed)
         beta, whole = self.surrogate.smoothing, self.strong + self.ridge
         objective = ProximalObjective(
             domain=self.domain,
@@ -103,4 +106,6 @@ class ClippedMinimiser(Statistic):
         error = UNIT * ((self.users + d + 4) * objective.lipschitz)
         error += UNIT * (d + 2) * objective.smoothness * self.domain.radius
         eta = 2 / (objective.smoothness + 2 * objective.strong)
-        return (2 * error + 4 * UNIT * far / eta) / objective.strong
+        slope = objective.lipschitz + objective.strong * far
+        stray = math.sqrt(self.domain.slack(eta * slope)) / (eta * objective.strong)
+        return (2 * error + 4 * UNIT * far / eta) / objective.strong + stray

@@ -22,7 +22,7 @@ from protocols.central.unbounded import (
     bounded_moments,
     demand_bounded,
 )
-from protocols.problems.domains import Domain, L2Ball, Localised
+from protocols.problems.domains import Domain, Intersection, L2Ball
 from protocols.problems.moments import Moments
 from protocols.problems.problem import Problem, demand
 from protocols.problems.surrogates import Surrogate, demand_convex
@@ -214,9 +214,12 @@ class PopLocalize(PureUnbounded[LocalState]):
 
     def _certain(self, phase: int) -> bool:
         """Whether doubles can certify the phase's minimisers: lambda grows without end."""
-        tau = min(self.stage(phase, second).tau for second in (False, self.system == "double"))
+        start = self.problem.origin
+        states = [LocalState(phase, start), LocalState(phase, start, start)][: self.stages]
         try:
-            self._statistic(phase, self.problem.domain, self.problem.origin, tau / 4)
+            for second, state in enumerate(states):
+                tau = self.stage(phase, bool(second)).tau
+                self._statistic(phase, self._domain(state), start, tau / 4)
         except ParameterError as error:
             if error.parameter == "tau":
                 return False
@@ -230,4 +233,4 @@ class PopLocalize(PureUnbounded[LocalState]):
         radius = self.stage(state.phase, False).radius
         if radius >= domain.diameter:
             return domain
-        return Localised(domain, L2Ball(domain.d, radius, state.anchor))
+        return Intersection(domain, L2Ball(domain.d, radius, state.anchor))

@@ -65,6 +65,18 @@ class ProximalObjective:
         sums += 2 * PROX_ERROR * self.lipschitz
         return sums + 4 * UNIT * (near + float(np.linalg.norm(self.center)) + far) / step
 
+    def stray(self, far: float, step: float) -> float:
+        """What a projection that is not quite the nearest point adds to a distance.
+
+        Where <theta - w, z - w> <= slack for all z of the domain, strong convexity makes
+        ||r||/lambda + sqrt(slack/(step lambda)) of ||r||/lambda.
+
+        Args:
+            far: the length of the projection.
+            step: after whose gradient it was.
+        """
+        return math.sqrt(self.domain.slack(far) / (step * self.strong))
+
     def budget(self, distance: float) -> int:
         """Accelerated steps after which the residual proves `distance`, for every data set.
 
@@ -80,7 +92,10 @@ class ProximalObjective:
         if math.isinf(top):
             raise ParameterError("smoothing", None, "given: the number of steps rests on it")
         worst = np.full(self.domain.d, self.domain.radius / math.sqrt(self.domain.d))
-        if 2 * self.rounding(worst, 1 / top) > self.strong * distance / 2:
+        slope = self.lipschitz + self.strong * far  # where it ends, a projection goes as far
+        hidden = 2 * self.rounding(worst, 1 / top) / self.strong
+        hidden += self.stray(2 * slope / top, 1 / top)
+        if not hidden <= distance / 2:
             allowed = f"larger: rounding errors hide {distance:.3g} at lambda {self.strong:.3g}"
             raise ParameterError("tau", distance, allowed)
         near = positive("distance", distance) * self.strong / (4 * top)
@@ -152,7 +167,9 @@ def _proof(
     """Distance of `after` to the minimiser at most: ||r||/lambda, r a subgradient at `after`."""
     residual = (w - after) / step + at_after - at_w
     error = objective.rounding(w, step) + objective.rounding(after, step)
-    return (float(np.linalg.norm(residual)) + error) / objective.strong
+    far = float(np.linalg.norm(w - step * at_w - after))
+    length = float(np.linalg.norm(residual))
+    return (length + error) / objective.strong + objective.stray(far, step)
 
 
 def _adaptive(

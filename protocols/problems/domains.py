@@ -7,7 +7,6 @@ for `reach`, not for D.
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,7 +14,7 @@ from numpy.typing import ArrayLike
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, positive
 
-_DYKSTRA, _TOLERANCE = 100_000, 1e-12
+_UNIT = 2.0**-53  # roundoff of doubles
 
 
 class Domain(ABC):
@@ -23,12 +22,19 @@ class Domain(ABC):
 
     d: int
     """Number of parameters."""
-    exact: ClassVar[bool] = True
-    """Whether `project` is exact but for rounding; certificates of minimisers need it."""
 
     @abstractmethod
     def project(self, theta: Floats) -> Floats:
         """The nearest point of the set."""
+
+    def slack(self, far: float) -> float:
+        """How wrong `project` may be beyond a rounding of its point: certificates count on it.
+
+        With w = project(theta) and ||theta - w|| <= far, <theta - w, z - w> is at most this for
+        every z of the set. At the nearest point it is at most 0. A set whose projection has no
+        such bound says infinity, and no minimiser over it is certified.
+        """
+        return 0.0
 
     @property
     @abstractmethod
@@ -243,42 +249,54 @@ class Intersection(Domain):
     d: int
     _sets: tuple[Domain, L2Ball]
 
-    exact = False
-
     def __init__(self, domain: Domain, ball: L2Ball) -> None:
-        """Both sets must share a point.
+        """Both sets must share more than a point.
 
         Raises:
-            ParameterError: if they are of different dimensions, or do not meet.
+            ParameterError: they are of different dimensions, or do not meet.
         """
         if domain.d != ball.d:
             raise ParameterError("ball.d", ball.d, f"{domain.d}, as the domain's")
         self.d = domain.d
         self._sets = (domain, ball)
-        nearest = domain.project(
-            ball.center
-        )  # the sets meet iff the domain's point nearest to the centre is in the ball
-        if float(np.linalg.norm(nearest - ball.center)) > ball.size * (1 + 1e-9):
+        # The sets meet iff the domain's point nearest to the ball's centre is in the ball.
+        apart = float(np.linalg.norm(domain.project(ball.center) - ball.center))
+        if not apart < ball.size:
             raise ParameterError(
-                "ball", (ball.center.tolist(), ball.size), "a ball that meets the domain"
+                "ball", (ball.center.tolist(), ball.size), "a ball that meets the domain inside"
             )
+        self._steepness = 1 + 2 * ball.size / (ball.size - apart)
         self._start = self.project((domain.center + ball.center) / 2)
 
     def project(self, theta: Floats) -> Floats:
-        """Dykstra's alternating projections (Boyle and Dykstra 1986), to 1e-12 of theta's size."""
-        first, second = self._sets
-        point, left, right = theta, np.zeros(self.d), np.zeros(self.d)
-        scale = _TOLERANCE * (1 + float(np.abs(theta).max()))
-        for _ in range(_DYKSTRA):
-            middle = first.project(point + left)
-            left = point + left - middle
-            point = second.project(middle + right)
-            right = middle + right - point
-            # Both sets agree on the point: then it is the projection, as theta = point + left +
-            # right with normals left, right.
-            if float(np.abs(point - middle).max()) <= scale:
-                return point
+        """The domain's point nearest to c + t (theta - c), for the largest t that is in the ball.
+
+        With mu = 1/t - 1 that is what Karush, Kuhn and Tucker ask for: theta - w = mu (w - c) + a
+        normal of the domain at w. Its distance to c rises with t, and by ||theta - c|| dt at most.
+        So bisection finds t; the end inside the ball is kept.
+        """
+        domain, ball = self._sets
+        offset, point = theta - ball.center, domain.project(theta)
+        if float(np.linalg.norm(point - ball.center)) <= ball.size:
+            return point
+        finest = _UNIT * ball.size / float(np.linalg.norm(offset))
+        low, high, point = 0.0, 1.0, domain.project(ball.center)
+        while low < (middle := (low + high) / 2) < high and high - low > finest:
+            tried = domain.project(ball.center + middle * offset)
+            if float(np.linalg.norm(tried - ball.center)) <= ball.size:
+                low, point = middle, tried
+            else:
+                high = middle
         return point
+
+    def slack(self, far: float) -> float:
+        """Roundings of w - c times its multiplier (docs: theory, Heavy tails, "Exactness")."""
+        domain, ball = self._sets
+        size = float(np.linalg.norm(ball.center))
+        if domain.bounded:  # the same for every ball with its centre in the domain
+            size = max(size, domain.radius)
+        own = (self.d + 8) * _UNIT * far * (size + ball.size + far) * self._steepness
+        return own + domain.slack(far * self._steepness)
 
     @property
     def center(self) -> Floats:
@@ -298,28 +316,3 @@ class Intersection(Domain):
     def reach(self, theta: Floats) -> float:
         """At most that of either set."""
         return min(each.reach(theta) for each in self._sets)
-
-
-@dataclass(init=False, eq=False)
-class Localised(Intersection):
-    """A domain inside an l2 ball whose centre is in the domain (Lowy 2026, Lemma 2.8)."""
-
-    def __init__(self, domain: Domain, ball: L2Ball) -> None:
-        """As `Intersection`; the centre is projected on the domain first."""
-        super().__init__(domain, L2Ball(ball.d, ball.size, domain.project(ball.center)))
-
-    def project(self, theta: Floats) -> Floats:
-        """Bisection for the multiplier mu of the ball; the feasible end is kept."""
-        domain, ball = self._sets
-        centre, radius = ball.center, ball.size
-        point = domain.project(theta)
-        if float(np.linalg.norm(point - centre)) <= radius:
-            return point
-        far = float(np.linalg.norm(theta - centre))
-        low, high = 0.0, far / radius
-        for _ in range(math.ceil(math.log2(1 + far * far / (radius * radius * _TOLERANCE)))):
-            middle = (low + high) / 2
-            point = domain.project((theta + middle * centre) / (1 + middle))
-            inside = float(np.linalg.norm(point - centre)) <= radius
-            low, high = (low, middle) if inside else (middle, high)
-        return domain.project((theta + high * centre) / (1 + high))

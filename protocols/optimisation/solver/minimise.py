@@ -136,7 +136,7 @@ def demand_exact(domain: Domain) -> None:
     Raises:
         ParameterError: naming those that have them.
     """
-    if not domain.exact:
+    if domain.slack(1.0):
         allowed = "one of exact projections: RealSpace, L2Ball, Box or Simplex"
         raise ParameterError("domain", type(domain).__name__, allowed)
 

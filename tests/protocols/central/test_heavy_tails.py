@@ -34,6 +34,7 @@ from protocols.central.optimiser import CentralOptimiser
 from protocols.central.pilot import PilotHistogram
 from protocols.central.unbounded import aggregate
 from protocols.optimisation.tails import EDGES, Tails
+from protocols.problems.domains import Intersection
 from protocols.problems.losses import MeanEstimation
 from protocols.problems.moments import Moments, kappa
 from protocols.problems.surrogates import Surrogate
@@ -128,6 +129,48 @@ def test_the_sensitivity_is_attained_and_a_smaller_one_is_caught():
     eta = 2 / (strong * n + 2 * strong)
     assert stepped == pytest.approx(exact * (1 - (1 - eta * strong) ** 20), rel=1e-9)
     assert stepped <= made[1].sensitivity.value
+
+
+LENS = Intersection(L2Ball(D, 1.0), L2Ball(D, 1.0, [1.99, 0.0, 0.0]))
+RIM = math.sqrt(1 - 0.995**2)
+"""Of the lens where both spheres meet: the minimiser of whatever pulls outward lies on it."""
+
+
+def lens_statistic(clip, steps=None, n=100):
+    tau = 0.01 * 2 * clip / (0.5 * n)
+    surrogate = Surrogate(Linear(math.inf), clip, 0.5 * n)
+    return ClippedMinimiser(surrogate, LENS, np.zeros(D), 0.5, 0.0, tau, n, steps)
+
+
+@pytest.mark.parametrize("steps", [None, 40])
+def test_a_certified_point_of_a_thin_intersection_is_in_it_and_within_tau(steps):
+    statistic = lens_statistic(1.0, steps)
+    pull = np.array([0.3, 0.6, -0.7])
+    rows = np.column_stack([np.tile(pull, (100, 1)), np.zeros(100)])
+    found = minimiser(statistic, rows)
+    outward = -pull[1:] / np.linalg.norm(pull[1:])
+    exact = np.array([0.995, *(RIM * outward)])
+    assert np.linalg.norm(found) <= 1 + 1e-14
+    assert np.linalg.norm(found - LENS._sets[1].center) <= 1 + 1e-14
+    assert np.linalg.norm(found - exact) <= statistic.tau
+
+
+@dataclass(init=False, eq=False)
+class Guessed(L2Ball):
+    """A domain of a user whose projection iterates until it is tired, and says so."""
+
+    def slack(self, far):
+        return math.inf
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_what_cannot_be_certified_is_refused_before_any_row_is_read(solver):
+    given = {"n": 100, "privacy": PURE, "moments": MOMENTS, "solver": solver}
+    guessed = Problem(Absolute(math.inf), Guessed(D, 1.0), norm_bound=math.inf)
+    with pytest.raises(ParameterError, match=r"^domain = .Guessed.: .*proven"):
+        HeavyTailedERM.calibrated(problem=guessed, **given)
+    with pytest.raises(ParameterError, match="tau = 2e-12"):  # below what the lens can prove
+        lens_statistic(5e-9, 40 if solver == "fixed" else None)
 
 
 def loss_of_privacy(noise_rate, sensitivity, first, second, grid):

@@ -16,6 +16,13 @@ DOMAINS = {
     "simplex and ball": Intersection(Simplex(D), L2Ball(D, 0.6, [0.6, 0.2, 0.1, 0.1])),
     "ball and ball": Intersection(L2Ball(D, 1.0), L2Ball(D, 1.0, [1.5, 0.0, 0.0, 0.0])),
 }
+BARELY = {  # alternating projections need millions of steps here
+    "lens": (L2Ball(D, 1.0), L2Ball(D, 1.0, [2 - 1e-6, 0.0, 0.0, 0.0])),
+    "corner": (Box(D, 0.0, 1.0), L2Ball(D, 1.0, 1.5 - 1e-7)),
+    "face": (Box(D, -1.0, 1.0), L2Ball(D, 1.0 + 1e-9)),
+    "edge of the simplex": (Simplex(D), L2Ball(D, 1.0, [1.0, 0.0, 0.0, 0.5])),
+    "three": (DOMAINS["box and ball"], L2Ball(D, 0.4, 1.0 - 1e-3)),
+}
 
 
 def inside(domain, theta):
@@ -39,6 +46,32 @@ def test_projections_are_in_the_set_and_nearest(domain):
     assert np.linalg.norm(members - domain.center, axis=1).max() <= domain.reach(domain.center) * (
         1 + 1e-10
     )
+
+
+@pytest.mark.parametrize("sets", BARELY.values(), ids=BARELY)
+def test_projections_on_intersections_are_proven(sets):
+    """In both sets, and the variational inequality of the nearest point holds up to `slack`."""
+    (domain, ball), rng = sets, np.random.default_rng(5)
+    both = Intersection(domain, ball)
+    members = np.array([both.project(theta) for theta in rng.normal(size=(80, D)) * 3])
+    apart = np.linalg.norm(members[:, None] - members[None], axis=2)
+    assert apart.max() > 1e-7  # more than a point
+    assert both.slack(1.0) < 1e-6
+    for theta in rng.normal(size=(120, D)) * rng.choice([0.5, 3.0, 1e4], (120, 1)):
+        nearest = both.project(theta)
+        assert np.linalg.norm(nearest - ball.center) <= ball.size
+        assert np.abs(domain.project(nearest) - nearest).max() < 1e-14
+        far = np.linalg.norm(theta - nearest)
+        assert ((members - nearest) @ (theta - nearest)).max() <= both.slack(far) + 1e-15
+
+
+def test_a_point_that_is_only_feasible_breaks_the_inequality():
+    """Power: 1e-6 off the nearest point is told."""
+    both = Intersection(*BARELY["face"])
+    theta = np.array([3.0, 0.5, 0.1, -0.2])
+    nearest = both.project(theta)
+    off = both.project(nearest - 1e-6 * (nearest - both.center))
+    assert (nearest - off) @ (theta - off) > 100 * both.slack(np.linalg.norm(theta - off))
 
 
 @pytest.mark.parametrize("kind", ["box and ball", "simplex and ball", "simplex", "ball and ball"])
@@ -95,6 +128,7 @@ def test_unbounded_empty_or_misshapen_domains_are_refused():
         lambda: Simplex(3, -1.0),
         lambda: Intersection(Box(2, 0.0, 1.0), L2Ball(2, 1.0, 5.0)),
         lambda: Intersection(Box(2, 0.0, 1.0), L2Ball(3, 1.0)),
+        lambda: Intersection(Box(2, 0.0, 1.0), L2Ball(2, 1.0, [2.0, 0.0])),  # in one point
     ):
         with pytest.raises(ParameterError):
             make()
