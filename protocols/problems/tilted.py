@@ -8,7 +8,6 @@ import scipy
 
 from protocols.problems.domains import Domain
 from protocols.problems.linear_loss import LinearLoss
-from protocols.problems.loss import Loss
 from protocols.problems.objective import UNIT, Objective, gradient_rounding, mean_of_rows
 from protocols.problems.risk import Risk
 from shuffle_sim.arrays import Floats, dense
@@ -18,7 +17,9 @@ from shuffle_sim.errors import ParameterError, positive
 class TiltedERM(Objective):
     """(1/tilt) ln mean_i e^{tilt l(w; z_i)} + (ridge/2) ||w||^2, for a smooth convex loss."""
 
-    def __init__(self, loss: Loss, rows: Floats, ridge: float, domain: Domain, tilt: float) -> None:
+    def __init__(
+        self, loss: LinearLoss, rows: Floats, ridge: float, domain: Domain, tilt: float
+    ) -> None:
         """Of rows as the loss takes them; tilt is above 0."""
         self.loss, self.rows, self.ridge = loss, np.asarray(rows, np.float64), ridge
         self.domain, self.tilt, self.n = domain, positive("tilt", tilt), len(rows)
@@ -43,8 +44,6 @@ class TiltedERM(Objective):
 
     def hessian(self, w: Floats, stride: int = 1) -> Floats | None:
         """The mean second derivative, and tilt times the gradients' covariance."""
-        if not isinstance(self.loss, LinearLoss):
-            return None
         rows = self.rows[::stride]
         x, y = rows[:, :-1], rows[:, -1]
         weights = scipy.special.softmax(self.tilt * self.loss.values(w, rows))
@@ -72,10 +71,14 @@ class TiltedERM(Objective):
 
     @property
     def least_radius(self) -> float:
-        """Of the gradient's errors where minimisers are; a loss there is below l(0) + L w."""
-        largest = self._slope * self._far + float(
-            np.abs(self.loss.values(np.zeros(self.d), self.rows)).max()
-        )
+        """Of the gradient's errors where minimisers are; a loss there is below l(0) + L w.
+
+        l(0) is that of the worst label, not of the rows' own: what is refused is public.
+        """
+        size = 1.0 if self.loss.classification else self.loss.label_bound
+        labels = np.array([-size, size])
+        largest = self._slope * self._far
+        largest += float(np.abs(self.loss.value(np.zeros(2), labels)).max())
         return self._error(self._far, self._slope, largest) / self.ridge
 
 
@@ -127,4 +130,5 @@ class TiltedRisk(Risk):
 
     def objective(self, rows: Floats) -> Objective:
         """The tilted risk of the rows."""
+        assert isinstance(self.loss, LinearLoss)
         return TiltedERM(self.loss, rows, self.ridge, self.domain, self.tilt)

@@ -493,6 +493,22 @@ def test_a_resumed_run_gives_what_the_first_gave(kind, tmp_path):
     assert any("observed" in each or "polisher" in each for each in first.privacy.assumptions)
 
 
+@pytest.mark.parametrize("loss", [Squared(labels=4.0), Logistic()], ids=["squared", "logistic"])
+def test_whether_a_tilted_risk_is_refused_depends_on_no_row(loss):
+    """A radius that one set of labels allows is allowed for all, and certified for all."""
+    risk = TiltedRisk.of(Problem(loss, L2Ball(2, 1.0), 0.1), tilt=2.0)
+    tops = (1.0, -1.0) if loss.classification else (0.0, 1e-3, 4.0, -4.0)
+    sets = [np.column_stack([rows_of(200, 2)[:, :2], np.full(200, top)]) for top in tops]
+    sets.append(np.tile([0.6, -0.6, tops[-1]], (200, 1)))
+    objectives = [risk.objective(rows) for rows in sets]
+    least = {each.least_radius for each in objectives}
+    assert len(least) == 1
+    for each in objectives:
+        assert minimise(each, 10 * max(least)).certificate.radius <= 10 * max(least)
+        for w in (each.domain.center, np.array([0.6, -0.8]), np.array([-0.7, 0.7])):
+            assert each.rounding(w) <= max(least) * 0.1 * (1 + 1e-12)
+
+
 def test_tilting_and_adversaries_change_the_model():
     rows = rows_of(3000, 2)
     problem = Problem(Logistic(), RealSpace(2), 0.05)
