@@ -47,6 +47,7 @@ class StableMinimiser(Statistic):
         largest: K.
         width: Lambda.
         persons: n.
+        records: m; a person with fewer counts with them over again, so that persons weigh alike.
     """
 
     loss: Loss
@@ -55,6 +56,7 @@ class StableMinimiser(Statistic):
     largest: int
     width: float
     persons: int
+    records: int
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -66,20 +68,17 @@ class StableMinimiser(Statistic):
         """Shape (1 + d,)."""
         domain = self.place.domain
         columns = self.loss.columns(domain.d)
-        rows = np.asarray(gathered(total), np.float64)
+        rows = gathered(total)
         if len(rows) < self.persons:  # the check of the first row
             return np.zeros(1 + domain.d)
         data = [
-            valid_records(self.loss, domain.d, PersonRows(row[None], columns).records)
-            for row in rows
+            valid_records(self.loss, domain.d, np.resize(each.in_order, (self.records, columns)))
+            for each in (PersonRows(row[None], columns) for row in rows)
         ]
 
-        if len({len(each) for each in data}) == 1:  # then persons weigh alike
-            point = minimise(
-                erm(self.loss, np.concatenate(data), self.ridge, domain), _RADIUS
-            ).point
-            if self._certified(point, data):
-                return np.concatenate([[0.0], point])
+        point = minimise(erm(self.loss, np.concatenate(data), self.ridge, domain), _RADIUS).point
+        if self._certified(point, data):
+            return np.concatenate([[0.0], point])
 
         def f(remaining: tuple[int, ...]) -> Floats:
             records = np.concatenate([data[i] for i in remaining])
@@ -200,7 +199,7 @@ class DeletionStability(CentralOptimiser[Floats | None]):
             raise ParameterError("n", n, allowed)
         place = Place.of(problem.domain)
         self._statistic = StableMinimiser(
-            problem.loss, place, problem.ridge, mechanism.largest, width, n
+            problem.loss, place, problem.ridge, mechanism.largest, width, n, problem.records
         )
 
     @classmethod

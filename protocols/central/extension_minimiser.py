@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from protocols.central.gathering import gathered
 from protocols.central.places import Place
 from protocols.optimisation.solver import minimise
@@ -33,6 +31,7 @@ class ExtensionMinimiser(Statistic):
         gamma: slopes of a person's objective lie within it of c.
         alpha: fixed before the data are looked at.
         users: n.
+        most_records: of a person.
     """
 
     loss: Loss
@@ -43,6 +42,7 @@ class ExtensionMinimiser(Statistic):
     gamma: float
     alpha: float
     users: int
+    most_records: int
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -57,19 +57,17 @@ class ExtensionMinimiser(Statistic):
     def __call__(self, total: Total, users: int) -> Floats:
         """Shape (d,)."""
         d, columns = self.centre.size, self.loss.columns(self.centre.size)
-        persons = PersonRows(np.asarray(gathered(total), np.float64), columns)
-        counts = persons.counts
-        people = People(valid_records(self.loss, d, persons.in_order), counts)
+        persons = PersonRows(gathered(total), columns)
+        people = People(valid_records(self.loss, d, persons.in_order), persons.counts)
         ball = self.place.domain
         assert isinstance(ball, L2Ball)
         settings = self.ridge, ball, self.centre
-        wanted = ExtendedERM(self.loss, people, *settings, self.center, self.gamma, self.alpha)
+        pulls = self.center, self.gamma, self.alpha
+        wanted = ExtendedERM(self.loss, people, *settings, *pulls, self.most_records)
 
         def plain(objective: Objective) -> Floats:
-            """Without the extension; it is the minimiser where nobody is outside."""
+            """Without the extension: near the minimiser, and it where equal persons are inside."""
             flat = erm(self.loss, people.records, *settings)
             return minimise(flat, self.alpha / 4).point
 
-        equal = counts.min() == counts.max()
-        solver = plain if equal else "agd"
-        return minimise(wanted, self.alpha, solver).point
+        return minimise(wanted, self.alpha, plain).point

@@ -50,24 +50,20 @@ class GroupedPass(Statistic):
     def iterates(self, rows: Floats) -> Floats:
         """Each group's average iterate, shape (groups, d), from rows of persons in order."""
         d, columns = self.start.size, self.slopes.loss.columns(self.start.size)
-        rows = np.asarray(rows, np.float64)
-        groups = [
-            PersonRows(rows[low : low + self.group], columns).in_order
-            for low in range(0, self.count() * self.group, self.group)
-        ]
-        lengths = np.array([len(each) for each in groups])
-        padded = np.zeros((len(groups), int(lengths.max()), columns))
-        for at, each in enumerate(groups):
-            padded[at, : len(each)] = each
-        theta = np.tile(self.start, (len(groups), 1))
-        sums = np.zeros((len(groups), d))
+        persons = PersonRows(rows[: self.count() * self.group], columns)
+        counts = np.zeros((self.count(), self.group), np.int64)
+        counts.flat[: len(persons.counts)] = persons.counts  # one alone in the check before a run
+        lengths, records = counts.sum(axis=1), persons.in_order
+        starts = np.cumsum(lengths) - lengths
+        theta = np.tile(self.start, (len(lengths), 1))
+        sums = np.zeros((len(lengths), d))
         domain = self.place.domain
         with np.errstate(all="ignore"):  # records may be anything
-            for t in range(padded.shape[1]):
+            for t in range(lengths.max()):
                 whole = t < lengths.min()
                 going: slice | Marks = slice(None) if whole else t < lengths
                 sums[going] += theta[going]
-                slopes = dense(self.slopes.each(theta[going], padded[going, t]))
+                slopes = dense(self.slopes.each(theta[going], records[starts[going] + t]))
                 after = theta[going] - self.eta * (slopes + self.ridge * theta[going])
                 outside = np.ones(len(after), bool)
                 if isinstance(domain, L2Ball):  # most points are inside
@@ -173,7 +169,7 @@ class PlainDescent(GroupedPass):
         """Shape (d,)."""
         d, loss = self.start.size, self.slopes.loss
         columns = loss.columns(d)
-        rows = np.asarray(gathered(total), np.float64)
+        rows = gathered(total)
         kept = np.full((len(rows), self.records, columns), np.nan)
         for person, row in zip(kept, rows, strict=True):
             own = PersonRows(row[None], columns).in_order[: self.records]

@@ -117,8 +117,13 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
         return self.n
 
     @property
+    def most_records(self) -> int:
+        """m: the pass takes no more steps than were planned, whoever has how many records."""
+        return self.problem.records
+
+    @property
     def gradients(self) -> int:
-        """Planned: gradients of one record, where all persons have as many as stated."""
+        """Planned: gradients of one record, at most; all of them where persons have m records."""
         each = self.problem.records
         return sum(phase.groups * phase.group * each for phase in self.phases)
 
@@ -241,9 +246,8 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
             start += size
         sensitivity = mean.sensitivity / (mean.radius / 2)
         printed = TestedGaussian(calibrated.epsilon, calibrated.delta, noise / sensitivity)
-        made = cls(problem=problem, n=n, privacy=privacy, phases=tuple(phases), mechanism=printed)
-        made.equal_records = m
-        return made
+        own: dict[str, Any] = {"phases": tuple(phases), "mechanism": printed}
+        return cls(problem=problem, n=n, privacy=privacy, **own)
 
 
 def printed_groups(n: int, m: int, privacy: Privacy) -> float:

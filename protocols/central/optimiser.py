@@ -58,6 +58,11 @@ class CentralOptimiser(CentralAlgorithm[State], ABC, Generic[State]):
         """What the bound assumes of the data beside the problem's constants; "" for nothing."""
         return ""
 
+    @property
+    def most_records(self) -> int:
+        """The problem's."""
+        return self.problem.most_records
+
     def check_records(self, records: NDArray[Any]) -> None:
         """Refuse records of persons on which the loss's constants do not hold."""
         self.problem.loss.check(records, self.problem.d)

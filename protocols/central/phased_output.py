@@ -154,6 +154,7 @@ class PhasedOutput(CentralOptimiser[PhaseState], ABC):
             state.gamma,
             THETA * exact,
             cohort.size,
+            self.problem.most_records,
         )
         return Release.of(cohort, statistic, self.mechanism)
 
@@ -282,9 +283,7 @@ class PhasedOutput(CentralOptimiser[PhaseState], ABC):
         exact = 2 * G / size  # of a release here, at ridge 1
         own: dict[str, Any] = {"ridges": ridges, "releases": 1, "tau": G}
         mechanism = Gaussian(constants.sigma / exact)
-        made = cls(problem=problem, n=n, privacy=privacy, mechanism=mechanism, **own)
-        made.equal_records = m
-        return made
+        return cls(problem=problem, n=n, privacy=privacy, mechanism=mechanism, **own)
 
 
 class PhasedERM(PhasedOutput):

@@ -133,6 +133,11 @@ class Baseline(CentralAlgorithm[Any]):
         """Refuse what the optimiser refuses."""
         self.optimiser.check(rows)
 
+    @property
+    def most_records(self) -> int:
+        """The optimiser's."""
+        return self.optimiser.most_records
+
     def check_records(self, records: NDArray[Any]) -> None:
         """Refuse what the optimiser refuses."""
         self.optimiser.check_records(records)

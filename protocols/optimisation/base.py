@@ -154,6 +154,11 @@ class Optimiser(Calibrated, Generic[StateT]):
             ParameterError: naming what is wrong.
         """
 
+    @property
+    def most_records(self) -> int:
+        """The problem's."""
+        return self.problem.most_records
+
     def check_records(self, records: NDArray[Any]) -> None:
         """Refuse records of persons on which the loss's constants do not hold."""
         self.problem.loss.check(records, self.problem.d)

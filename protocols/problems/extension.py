@@ -15,6 +15,7 @@ from protocols.problems.loss import Loss
 from protocols.problems.objective import UNIT, Objective, gradient_rounding
 from protocols.problems.people import People
 from shuffle_sim.arrays import Floats, dense
+from shuffle_sim.data.persons import MOST_RECORDS
 from shuffle_sim.errors import ParameterError, positive, real
 
 _STEPS, _HALVINGS = 4000, 80
@@ -41,6 +42,7 @@ class ExtendedERM(Objective):
         center: Floats,
         gamma: float,
         radius: float,
+        most_records: int = MOST_RECORDS,
     ) -> None:
         """Of persons' records.
 
@@ -53,6 +55,7 @@ class ExtendedERM(Objective):
             center: c, (d,).
             gamma: above 0.
             radius: to which minimisers will be certified.
+            most_records: no person has more; public.
 
         Raises:
             ParameterError: a loss with kinks, or a domain that is no ball.
@@ -68,6 +71,7 @@ class ExtendedERM(Objective):
         self.centre, self.center = centre, center
         self.gamma, self.radius = positive("gamma", gamma), positive("radius", radius)
         self.people, self.n, self._blocks = people, len(people), people.blocks()
+        self.most_records = most_records
         self._target = self.ridge * (_SHARE * radius) ** 2
         self._known: tuple[bytes, Floats, float, float] | None = None
         self.outside = 0
@@ -99,7 +103,7 @@ class ExtendedERM(Objective):
         slope = self.loss.lipschitz(self.domain.radius) + self.gamma + np.linalg.norm(self.center)
         far = norm + float(np.linalg.norm(self.centre))
         joined = gradient_rounding(self.n, self.d, float(slope), self.beta, self.ridge, far)
-        return joined + UNIT * int(self.people.counts.max()) * float(slope)
+        return joined + UNIT * self.most_records * float(slope)
 
     def _looked(self, w: Floats) -> tuple[Floats, float, float]:
         """(mean slope, delta, mean rise of the values above h_i) of the extensions at w."""

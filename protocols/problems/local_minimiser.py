@@ -41,7 +41,7 @@ class LocalMinimiser(Query):
             rows: as of `Persons.rows`.
         """
         d = self.center.size
-        persons = PersonRows(np.asarray(rows, np.float64), self.loss.columns(d))
+        persons = PersonRows(rows, self.loss.columns(d))
         beta = (self.loss.smoothness() or 0.0) + self.ridge
         root = math.sqrt(beta / (self.loss.strong_convexity() + self.ridge))
         momentum = (root - 1) / (root + 1)

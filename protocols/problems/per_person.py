@@ -29,12 +29,12 @@ class MeanGradient(Gradient):
         """One mean gradient for each person, shape (persons, d), less the center.
 
         Args:
-            rows: as of `Persons.rows`: (persons, m, columns), or padded where they are ragged.
+            rows: as of `Persons.rows`: (persons, m, columns), or ragged ones.
 
         Raises:
             ParameterError: rows that are not those of persons, or of other columns than the loss's.
         """
-        persons = PersonRows(np.asarray(rows, np.float64), self.loss.columns(self.theta.size))
+        persons = PersonRows(rows, self.loss.columns(self.theta.size))
         means = persons.means(self._each(persons.records))
         return means if self.center is None else means - self.center
 

@@ -14,6 +14,7 @@ import numpy as np
 from protocols.problems.domains import Domain
 from protocols.problems.loss import Loss
 from shuffle_sim.arrays import Floats, Values
+from shuffle_sim.data.persons import MOST_RECORDS
 from shuffle_sim.errors import ParameterError, integer, positive, real
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.protocol.base import Query
@@ -61,6 +62,7 @@ class Problem:
             counts). Where users are persons, it speaks of one record's gradient.
         declared_root: G_2, a bound of the root mean square length of users' gradients, if below L.
         records: m, how many records a person nominally has; public, and no person's own number.
+            As many of a person's records count, its first ones (`most_records`).
         constant: of linear models: the value of the last feature, public and the same in all rows,
             for the intercept. Given it, tuned steps may center the others. None: there is none.
     """
@@ -197,6 +199,11 @@ class Problem:
 
     def _beta(self, *bounds: float | None) -> float:
         return min((each for each in bounds if each is not None), default=math.inf) + self.ridge
+
+    @property
+    def most_records(self) -> int:
+        """How many records of a person count: m, or 1,024 where none is stated."""
+        return self.records if self.records > 1 else MOST_RECORDS
 
     @property
     def strong_convexity(self) -> float:

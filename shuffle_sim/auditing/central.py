@@ -92,7 +92,7 @@ def audit_central(
         raise ParameterError("second", second.shape, "the first table with one row replaced")
     rng, games = np.random.default_rng(entropy_of(seed)), []
     for rows in (first, second):
-        population = population_for(algorithm.unit, rows, algorithm.equal_records)
+        population = population_for(algorithm.unit, rows, algorithm.most_records)
         if isinstance(population, InMemory):
             algorithm.check(population.array)
         games.append(_Game(algorithm, population, rng))

@@ -1,11 +1,14 @@
 """Persons with many records each: privacy holds for all records of a person at once.
 
 How many persons there are is public. How many records one of them has is private: no message, no
-error and no number of messages depends on it.
+error and no number of messages depends on it. Nor do memory and time: a person counts with a public
+number of its records, the first ones, and nobody is padded to the largest.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,8 +25,12 @@ from shuffle_sim.data.population import (
     plain_array,
     population_of,
 )
-from shuffle_sim.errors import WITHHELD, ParameterError
+from shuffle_sim.errors import WITHHELD, ParameterError, integer
 from shuffle_sim.sampling.kernels import compiling
+
+MOST_RECORDS = 1024
+"""Records of a person that count where nothing else is said; public."""
+_PIECE = 65_536  # records that are read at a time, where some between them do not count
 
 
 class Persons(Population):
@@ -31,8 +38,9 @@ class Persons(Population):
 
     Attributes:
         source: the records.
-        records: how many of them each person has, shape (persons,); private.
-        equal: whether all persons have equally many.
+        records: how many of them count for each person, shape (persons,); private.
+        equal: whether that is the same number for all.
+        left_out: records that do not count; private.
     """
 
     def __init__(self, source: Population, records: ArrayLike) -> None:
@@ -51,12 +59,34 @@ class Persons(Population):
         if self.records.min() < 1:
             person = int(np.argmin(self.records))
             raise ParameterError(f"records[{person}]", int(self.records[person]), "at least 1")
-        self._offsets = np.concatenate([[0], np.cumsum(self.records, dtype=np.int64)])
-        if self._offsets[-1] != source.users:
+        ends = np.cumsum(self.records, dtype=np.int64)
+        if ends[-1] != source.users:
             allowed = f"{source.users} in all: each record is of one person"
-            raise ParameterError("records", int(self._offsets[-1]), allowed)
+            raise ParameterError("records", int(ends[-1]), allowed)
+        self._starts, self._limit, self.left_out = ends - self.records, MOST_RECORDS, 0
+        self._settled()
+
+    def _settled(self) -> None:
         self._most = int(self.records.max())
         self.equal = bool(self.records.min() == self._most)
+
+    def first(self, most: int) -> "Persons":
+        """These persons with their first `most` records, which alone are read and kept.
+
+        Args:
+            most: public.
+        """
+        fewer = copy(self)
+        fewer._limit = integer("most", most)
+        if self._most <= most:
+            return fewer
+        fewer.records = np.minimum(self.records, most)
+        fewer.left_out = self.left_out + int(self.records.sum() - fewer.records.sum())
+        fewer._settled()
+        if isinstance(self.source, InMemory):
+            fewer.source = InMemory(fewer._table(0, self.users))
+            fewer._starts = np.cumsum(fewer.records) - fewer.records
+        return fewer
 
     @classmethod
     def in_memory(cls, data: NDArray[Any] | Iterable[ArrayLike]) -> "Persons":
@@ -157,7 +187,7 @@ class Persons(Population):
             raise ParameterError("data.dtype", str(table.dtype), "a real number type")
         if table.dtype.kind == "f" and not (finite := np.isfinite(table)).all():
             bad = int(np.argmin(finite.all(axis=1)))
-            person = int(np.searchsorted(persons._offsets, bad, side="right")) - 1
+            person = int(np.searchsorted(persons._starts, bad, side="right")) - 1
             allowed = "finite in every record (no NaN, no infinity)"
             raise ParameterError(f"data[{person}]", WITHHELD, allowed)
         return persons
@@ -169,7 +199,10 @@ class Persons(Population):
 
     def content(self, start: int, stop: int) -> bytes:
         """That of the records, where they may change."""
-        return self.source.content(int(self._offsets[start]), int(self._offsets[stop]))
+        found = [self.source.content(*span) for span, _ in self._pieces(start, stop)]
+        if len(found) == 1 or not any(found):
+            return found[0]
+        return sha256(b"".join(found)).digest()
 
     def checked(self, check: Callable[[NDArray[Any]], None]) -> None:
         """Have records checked before a run: all in memory, else those of the first person.
@@ -177,15 +210,14 @@ class Persons(Population):
         Raises:
             ParameterError: of the check; it names the person, not the record.
         """
-        stop = self.source.users if self.source.resident else int(self.records[0])
-        records = self.source.rows(0, stop)
+        records = self._table(0, self.users if self.source.resident else 1)
         try:
             check(records.reshape(len(records), -1))
         except ParameterError as error:
             found = re.fullmatch(r"data\[(\d+)\]", error.parameter)
             if found is None:
                 raise
-            person = int(np.searchsorted(self._offsets, int(found[1]), side="right")) - 1
+            person = int(np.searchsorted(np.cumsum(self.records), int(found[1]), side="right"))
             raise ParameterError(f"data[{person}]", error.value, error.allowed) from error
 
     @property
@@ -195,7 +227,7 @@ class Persons(Population):
 
     @property
     def resident(self) -> bool:
-        """Equal persons in memory stay with the shards; ragged ones are padded in each round."""
+        """Equal persons in memory stay with the shards; ragged ones are read in each round."""
         return self.equal and self.source.resident
 
     @property
@@ -209,28 +241,55 @@ class Persons(Population):
             raise ParameterError("data", "ragged persons", "persons with equally many records each")
         return self._most
 
+    @property
+    def width(self) -> int:
+        """Values of a person at most; public where persons are ragged."""
+        return (self._most if self.equal else self._limit) * int(self.source.rows(0, 1).size)
+
     def rows(self, start: int, stop: int) -> NDArray[Any]:
         """The persons start, ..., stop - 1, as `PersonRows` takes them apart.
 
         Returns:
-            For equal persons shape (persons, m, columns). For ragged ones (persons, most, 1 +
-            columns): padded to the largest person of all, with 1 before each record and 0 before
-            what is no record.
+            For equal persons shape (persons, m, columns). For ragged ones shape (persons,), of
+            objects: for each an array (records, columns).
         """
-        offsets, records = self._offsets[start : stop + 1], self.records[start:stop]
-        table = self.source.rows(int(offsets[0]), int(offsets[-1]))
+        table, records = self._table(start, stop), self.records[start:stop]
         table = table.reshape(len(table), -1)
         if self.equal:
             return table.reshape(len(records), -1, table.shape[1])
-        present = np.arange(self._most) < records[:, None]
-        padded = np.zeros((*present.shape, 1 + table.shape[1]))
-        padded[:, :, 0] = present
-        padded[present, 1:] = table
-        return padded
+        each = np.empty(len(records), object)
+        ends = np.cumsum(records)
+        for person, (low, high) in enumerate(zip(ends - records, ends, strict=True)):
+            each[person] = table[low:high]
+        return each
+
+    def _table(self, start: int, stop: int) -> NDArray[Any]:
+        """The records of these persons that count, one after the other."""
+        parts = []
+        for (low, high), persons in self._pieces(start, stop):
+            rows, records = self.source.rows(low, high), self.records[persons]
+            if len(rows) > (count := int(records.sum())):
+                ends = np.cumsum(records)
+                places = np.repeat(self._starts[persons] - low - (ends - records), records)
+                rows = rows[np.arange(count) + places]
+            parts.append(rows)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _pieces(self, start: int, stop: int) -> Iterator[tuple[tuple[int, int], slice]]:
+        """(rows of the source, persons) that are read together: no long run that does not count."""
+        starts, records = self._starts[start:stop], self.records[start:stop]
+        ends, first = starts + records, 0
+        whole = int(ends[-1] - starts[0]) == int(records.sum())
+        while first < len(ends):
+            low = int(starts[first])
+            many = int(np.searchsorted(ends, low + _PIECE, side="right"))
+            last = len(ends) if whole else max(first + 1, many)
+            yield (low, int(ends[last - 1])), slice(start + first, start + last)
+            first = last
 
     def chosen(self, persons: NDArray[np.integer]) -> "Persons":
         """These persons, in this order, with their records in memory."""
-        records, starts = self.records[persons], self._offsets[persons]
+        records, starts = self.records[persons], self._starts[persons]
         ends = np.cumsum(records)
         places = np.arange(ends[-1]) + np.repeat(starts - (ends - records), records)
         return Persons(InMemory(self.source.rows(0, self.source.users)[places]), records)
@@ -260,35 +319,28 @@ class PersonMeans(Population):
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
         """Shape (persons, columns)."""
-        persons = self.persons
-        rows = np.asarray(persons.rows(start, stop), np.float64)
-        records = PersonRows(rows, rows.shape[2] - (not persons.equal))
+        rows = self.persons.rows(start, stop)
+        records = PersonRows(rows, rows[0].shape[1])
         return records.means(records.records)
 
 
 def population_for(
     unit: Unit,
     data: Population | ArrayLike | Iterable[ArrayLike],
-    equal_records: int | None = None,
+    most_records: int = MOST_RECORDS,
 ) -> Population:
     """`data` as a population that an algorithm for `unit` can take.
 
     Args:
         unit: of the algorithm.
         data: a population, an array whose first axis is users, or one array for each person.
-        equal_records: how many each person must have; None: any number.
+        most_records: that count for a person, its first ones.
 
     Raises:
-        ParameterError: the algorithm is for persons, and these are none; or they have not as many
-            records as its theorem takes.
+        ParameterError: the algorithm is for persons, and these are none.
     """
     population = _population_for(unit, data)
-    if equal_records is not None:
-        m = population.m if isinstance(population, Persons) and population.equal else None
-        if m != equal_records:
-            allowed = f"persons with {equal_records} records each: the theorem takes no others"
-            raise ParameterError("data", WITHHELD if m else "ragged persons", allowed)
-    return population
+    return population.first(most_records) if isinstance(population, Persons) else population
 
 
 def _population_for(unit: Unit, data: Population | ArrayLike | Iterable[ArrayLike]) -> Population:
@@ -309,7 +361,7 @@ class PersonRows:
         records: shape (records, columns), in Fortran order.
     """
 
-    def __init__(self, rows: Floats, columns: int) -> None:
+    def __init__(self, rows: NDArray[Any], columns: int) -> None:
         """Take the rows apart.
 
         Args:
@@ -319,13 +371,14 @@ class PersonRows:
         Raises:
             ParameterError: rows of another shape.
         """
-        self._shape, self._rows = rows.shape[:2], rows
-        self._present: NDArray[np.bool_] | None = None
-        if rows.ndim == 3 and rows.shape[2] == columns:
-            self.records = rows.reshape(-1, columns, order="F")
-        elif _ragged(rows, columns):
-            self._present = rows[:, :, 0] > 0
-            self.records = np.asfortranarray(rows[self._present, 1:])
+        self._equal, self._shape = rows.dtype != object, rows.shape[:2]
+        if self._equal and rows.ndim == 3 and rows.shape[2] == columns:
+            self._rows = np.asarray(rows, np.float64)
+            self.records = self._rows.reshape(-1, columns, order="F")
+        elif not self._equal and all(each.shape[1:] == (columns,) for each in rows):
+            self._lengths = np.array([len(each) for each in rows])
+            self._rows = np.concatenate([*rows, np.empty((0, columns))], dtype=np.float64)
+            self.records = np.asfortranarray(self._rows)
         else:
             allowed = f"persons' records of {columns} columns each"
             raise ParameterError("data", f"rows of shape {rows.shape[1:]}", allowed)
@@ -333,20 +386,16 @@ class PersonRows:
     @property
     def counts(self) -> NDArray[np.int64]:
         """How many records each person has, (persons,)."""
-        if self._present is None:
-            return np.full(self._shape[0], self._shape[1])
-        return np.asarray(self._present.sum(axis=1))
+        return np.full(self._shape[0], self._shape[1]) if self._equal else self._lengths
 
     @property
     def in_order(self) -> Floats:
         """`records`, person after person."""
-        if self._present is None:
-            return self._rows.reshape(-1, self._rows.shape[2])
-        return self.records
+        return self._rows.reshape(-1, self._rows.shape[-1])
 
     def spread(self, values: Floats) -> Floats:
         """Each person's value, (persons, d), at each of `records`, (records, d)."""
-        if self._present is None:
+        if self._equal:
             return np.tile(values, (self._shape[1], 1))
         return np.repeat(values, self.counts, axis=0)
 
@@ -356,7 +405,7 @@ class PersonRows:
         Args:
             values: one for each of `records`, (records, d); not finite: nor is the person's mean.
         """
-        if self._present is None:
+        if self._equal:
             shape = *self._shape, -1
             if isinstance(values, Scaled):  # in one pass, without the vectors themselves
                 factors = values.factors.reshape(self._shape, order="F")
@@ -385,9 +434,3 @@ def _whole(parameter: str, names: NDArray[Any]) -> None:
         missing = int(empty[0])
     if missing is not None:
         raise ParameterError(f"{parameter}, row {missing + 1}", None, "given (the first row is 1)")
-
-
-def _ragged(rows: Floats, columns: int) -> bool:
-    """Whether the first column says which records there are; it may be one too many."""
-    marked = rows.ndim == 3 and rows.shape[2] == columns + 1
-    return marked and bool(np.isin(rows[:, :, 0], (0.0, 1.0)).all())

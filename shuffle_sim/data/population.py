@@ -23,6 +23,9 @@ class Unit(StrEnum):
 class Population(ABC):
     """The data of all users; row i belongs to user i."""
 
+    left_out: int = 0
+    """Records of persons that do not count; private."""
+
     @property
     @abstractmethod
     def users(self) -> int:
@@ -46,6 +49,11 @@ class Population(ABC):
     def resident(self) -> bool:
         """Whether shards keep their rows; others ask in every round and hold one chunk."""
         return False
+
+    @property
+    def width(self) -> int:
+        """Values of a user's row."""
+        return int(self.rows(0, 1).size)
 
     @property
     def unit(self) -> Unit:

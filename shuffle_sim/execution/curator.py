@@ -219,7 +219,12 @@ def run_curator(
         promised=guarantee,
         rounds=index,
         costs=Costs(),
-        reports=ReportCounts(asked=asked, accepted=asked, nonfinite=_nonfinite(population)),
+        reports=ReportCounts(
+            asked=asked,
+            accepted=asked,
+            nonfinite=_nonfinite(population),
+            left_out=population.left_out,
+        ),
         fidelity="none",
         kernel="numpy",
         runtime=host.name,
@@ -233,7 +238,7 @@ def run_curator(
 
 def _suited(algorithm: CentralAlgorithm[Any], data: Population | ArrayLike) -> Population:
     """The population; where not all rows are in memory, the first stands for all."""
-    population = population_for(algorithm.unit, data, algorithm.equal_records)
+    population = population_for(algorithm.unit, data, algorithm.most_records)
     if population.users != algorithm.users:
         raise ParameterError("data", population.users, f"the rows of {algorithm.users} users")
     if isinstance(population, Persons):

@@ -220,7 +220,7 @@ def run(
             promised=replace(promised, unit=unit),
             rounds=rounds,
             costs=meter.costs,
-            reports=reports,
+            reports=replace(reports, left_out=population.left_out),
             fidelity=deployment.fidelity,
             kernel=deployment.kernel,
             runtime=host.name,

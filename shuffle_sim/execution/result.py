@@ -37,6 +37,7 @@ class ReportCounts:
         corrupted: users that the adversary controlled, whatever they sent.
         clipped: users whose value was clipped to the domain.
         nonfinite: users whose value was not finite; they sent the zero vector.
+        left_out: records of persons beyond the first ones that count.
         dropped_messages: messages of accepted reports dropped by the analyzer, by reason: what only
             it can open (onion).
     """
@@ -49,6 +50,7 @@ class ReportCounts:
     corrupted: int = 0
     clipped: int = field(default=0, metadata=SIMULATOR_VIEW)
     nonfinite: int = field(default=0, metadata=SIMULATOR_VIEW)
+    left_out: int = field(default=0, metadata=SIMULATOR_VIEW)
     dropped_messages: Mapping[str, int] = field(default_factory=dict)
 
     def plus(self, exchange: Exchange, asked: int) -> "ReportCounts":

@@ -4,7 +4,6 @@ import math
 import secrets
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from shuffle_sim.data.persons import Persons, population_for
@@ -17,7 +16,7 @@ from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.protocol.task import TaskLimits, task_of
 from shuffle_sim.roles import FIDELITIES, SECURITIES, Deployment
 from shuffle_sim.roles.reports import user_bytes
-from shuffle_sim.sampling.kernels import available
+from shuffle_sim.sampling.kernels import available, fortran
 from shuffle_sim.sampling.randomness import GENERATORS, check_generator, entropy_of
 from shuffle_sim.wire.sealing import sealing_time
 
@@ -179,7 +178,7 @@ def suited(protocol: Protocol[Any], data: Population | ArrayLike) -> Population:
     """The population, if the protocol can work on it; where not all rows are in memory, the first
     stands for all.
     """
-    population = population_for(protocol.unit, data, protocol.equal_records)
+    population = population_for(protocol.unit, data, protocol.most_records)
     if isinstance(population, InMemory):
         protocol.check(population.array)
         return population
@@ -189,7 +188,7 @@ def suited(protocol: Protocol[Any], data: Population | ArrayLike) -> Population:
         raise ParameterError("users", protocol.users, "below 2^32: frames count them in 4 bytes")
     if isinstance(population, Persons):
         population.checked(protocol.check_records)
-    spec, row = protocol.plan(protocol.init()), np.asfortranarray(population.rows(0, 1), np.float64)
+    spec, row = protocol.plan(protocol.init()), fortran(population.rows(0, 1))
     try:
         if spec is not None:
             spec.randomizer.admit(spec.query(row))

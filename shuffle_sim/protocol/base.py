@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats, Values, all_finite
 from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.data.persons import MOST_RECORDS
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import WITHHELD, ParameterError
 from shuffle_sim.privacy.events import PrivacyEvent
@@ -90,8 +91,6 @@ class Algorithm(ABC, Generic[State, Asked]):
     """Of the data that it takes; PERSON: of nothing else than persons."""
     protects: Unit | None = None
     """What the guarantee speaks of, where that is less than all data of a user."""
-    equal_records: int | None = None
-    """How many records each person must have, where a theorem takes no others; None: any number."""
     records_read: int = 1
     """How many records nominally stand behind a value that a user sends; public."""
     paper_cost: ClassVar[str | None] = None
@@ -101,6 +100,11 @@ class Algorithm(ABC, Generic[State, Asked]):
     @abstractmethod
     def users(self) -> int:
         """Number of users n."""
+
+    @property
+    def most_records(self) -> int:
+        """How many records of a person count, its first ones; public."""
+        return MOST_RECORDS
 
     @property
     @abstractmethod

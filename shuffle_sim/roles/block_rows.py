@@ -1,10 +1,8 @@
 """The rows of user blocks, in pieces that stay in the processor's cache."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.population import Population
@@ -16,12 +14,12 @@ Chunk = tuple[int, Floats, Floats | None]
 _CHUNK_VALUES = 131_072
 
 
-def chunk_rows(rows: NDArray[Any]) -> int:
-    """How many rows are asked, randomized and added at a time.
+def chunk_rows(width: int) -> int:
+    """How many rows of so many values are asked, randomized and added at a time.
 
     It depends on the width of a row only, so never on the workers.
     """
-    return max(64, -(-_CHUNK_VALUES // (rows.size // max(1, len(rows)) or 1)))
+    return max(64, -(-_CHUNK_VALUES // max(1, width)))
 
 
 class BlockRows:
@@ -46,7 +44,7 @@ class BlockRows:
         return self._resident[start] if start in self._resident else self._read(start, stop)
 
     def _read(self, start: int, stop: int) -> Iterator[Chunk]:
-        step = chunk_rows(self._population.rows(start, start + 1))
+        step = chunk_rows(self._population.width)
         for first in range(start, stop, step):
             yield first, fortran(self._population.rows(first, min(first + step, stop))), None
 
@@ -67,7 +65,7 @@ class BlockRows:
         rows = self._population.rows(start, stop)
         if rows.ndim == 1:  # they are one column as they are
             return [(first, chunk) for first, chunk, _ in self._read(start, stop)]
-        kept, chunks, step = np.empty(rows.shape), [], chunk_rows(rows)
+        kept, chunks, step = np.empty(rows.shape), [], chunk_rows(self._population.width)
         for first in range(0, len(rows), step):
             part = kept[first : first + step]
             chunk = part.reshape(part.shape[::-1]).T

@@ -109,7 +109,9 @@ def margins_and_norms(rows: Floats, theta: Floats) -> tuple[Floats, Floats]:
 
 
 def fortran(rows: NDArray[Any]) -> Floats:
-    """The rows as doubles in Fortran order: columns are contiguous."""
+    """The rows as doubles in Fortran order: columns are contiguous. Ragged persons stay as is."""
+    if rows.dtype == object:
+        return rows
     if compiling() and rows.ndim == 2 and rows.dtype == np.float64 and rows.flags.c_contiguous:
         from shuffle_sim.sampling.compiled import columns_of
 

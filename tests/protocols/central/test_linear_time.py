@@ -275,7 +275,7 @@ def plain_move(share=1.0):
     rest, found = [each * [0.5, 0.5, 0.5, 0.0] for each in persons(59)], []
     for end in ends:
         rows = Persons.in_memory([np.nan_to_num(end), *rest]).rows(0, 60).copy()
-        rows[0, : len(end), -D - 1 :] = end
+        rows[0] = end
 
         def total(part, rows=rows):
             return part(rows)

@@ -52,7 +52,8 @@ def looped(loss, theta, data, smoothing):
 
 def asked(query, data, order="F"):
     persons = Persons.in_memory(data)
-    return dense(query(np.asarray(persons.rows(0, persons.users), np.float64, order=order)))
+    rows = persons.rows(0, persons.users)
+    return dense(query(np.asarray(rows, None if rows.dtype == object else np.float64, order=order)))
 
 
 @pytest.mark.parametrize("kernel", ["numpy", "compiled"])
@@ -113,7 +114,7 @@ def test_what_is_not_finite_stays_with_its_person(bad, counts):
     loss, theta = MeanEstimation(), np.zeros(D)
     persons = Persons.in_memory(persons_of(loss, counts))
     rows = persons.rows(0, 3).copy()
-    rows[1, 1, -1] = bad
+    rows[1][1, -1] = bad
     values = dense(MeanGradient(loss, theta)(np.asfortranarray(rows)))
     assert np.isfinite(values[[0, 2]]).all()
     assert not np.isfinite(values[1]).all()
@@ -139,7 +140,7 @@ def test_losses_at_a_point_of_each_persons_own_are_those_of_a_plain_loop(loss, c
     data = persons_of(loss, counts)
     thetas = np.random.default_rng(1).normal(size=(len(counts), D))
     source = Persons.in_memory(data)
-    persons = PersonRows(np.asarray(source.rows(0, len(counts)), float), loss.columns(D))
+    persons = PersonRows(source.rows(0, len(counts)), loss.columns(D))
     own = persons.spread(thetas)
     slopes = [
         looped(loss, theta, [rows], None)[0] for theta, rows in zip(thetas, data, strict=True)

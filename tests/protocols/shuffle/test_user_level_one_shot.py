@@ -11,6 +11,7 @@ from protocols.problems.local_minimiser import LocalMinimiser
 from protocols.sums.encoding import SumRandomizer
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.arrays import dense
+from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import Unit
 from shuffle_sim.roles.users import admitted
 
@@ -42,14 +43,13 @@ def test_the_query_is_each_persons_own_minimiser():
 def test_what_a_person_sends_depends_on_its_own_records_alone():
     """Or a replaced person would move more than its own clipped value. Ragged persons, too."""
     rows = persons(4, 5)
-    ragged = np.concatenate([np.ones((4, 5, 1)), rows], axis=2)
-    ragged[1, 2:] = 0
+    ragged = Persons.in_memory([rows[0], rows[1, :2], *rows[2:]]).rows(0, 4)
     query = LocalMinimiser(Logistic(), 0.2, 2.0, np.zeros(D), 40)
-    for given, first in ((rows, 0), (ragged, 1)):
+    for given in (rows, ragged):
         whole = dense(query(given))
         for bad in (1e9, np.nan, 0.5):
             other = given.copy()
-            other[0, :, first:] = bad
+            other[0] = np.full_like(given[0], bad)
             assert (dense(query(other))[1:] == whole[1:]).all()
     alone = dense(query(rows[1:2, :2]))[0]
     assert dense(query(ragged))[1] == pytest.approx(alone, abs=1e-12)
