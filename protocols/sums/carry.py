@@ -31,11 +31,13 @@ from shuffle_sim.sampling.carries import (
     MAX_NUMBER,
     MAX_WORD,
     Packed,
+    carry_out,
     digit_counts,
     digit_sums,
     pack_reports,
     split_numbers,
 )
+from shuffle_sim.sampling.kernels import half_binomial
 from shuffle_sim.wire.messages import Alphabet, Messages, Tally
 
 
@@ -147,12 +149,18 @@ class CarryRandomizer(SumRandomizer):
         above = (self._clipped(xs) - self.lowest) * (self.g / self.width)
         return np.clip(above, 0.0, self.steps, out=above)
 
+    def _numbers(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
+        """Rounded, with their fair bits, shape (users, sent)."""
+        scaled = self._scaled(xs)
+        whole = np.floor(scaled)
+        carried = carry_out((scaled - whole).ravel(), self.r, rng).reshape(whole.shape)
+        return whole.astype(np.int64) + carried + half_binomial(self.b, whole.shape, rng)
+
     def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
-        """One coordinate after the other: round, then digit by digit, a fair coin for each."""
+        """One coordinate after the other, digit by digit, a fair coin for each."""
         bits: list[int] = []
-        for w in self._scaled(np.atleast_1d(x)[None])[0].tolist():
-            number = math.floor(w + sum(rng.random() for _ in range(self.r)))
-            number = min(number + sum(int(rng.integers(2)) for _ in range(self.b)), self.largest)
+        for rounded in self._numbers(np.atleast_1d(x)[None], rng)[0].tolist():
+            number = rounded
             for _ in range(self.levels):
                 half = (number + int(rng.integers(2))) // 2
                 digit = number - 2 * half
@@ -187,13 +195,7 @@ class CarryRandomizer(SumRandomizer):
         if self._quick(xs):
             kind = np.uint8 if self.top < 256 else np.uint16
             return digit_counts(self._packed(xs, rng), self.levels, kind)
-        numbers = self._scaled(xs)
-        for _ in range(self.r):
-            numbers += rng.random(numbers.shape)
-        rounded = numbers.astype(np.int64)
-        if self.b:
-            rounded += rng.binomial(self.b, 0.5, rounded.shape)
-        np.minimum(rounded, self.largest, out=rounded)  # in floats w + U may reach g + r
+        rounded = self._numbers(xs, rng)
         coins = rng.integers(0, 2**self.levels, rounded.shape)
         rounded += coins
         counts = np.empty((*rounded.shape, self.levels + 1), np.int64)

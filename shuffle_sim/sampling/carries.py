@@ -1,11 +1,11 @@
 """The inner loops of spline rounding and fair carries, in numpy or compiled with numba.
 
-A number is A = floor(s + U_1 + ... + U_r), s >= 0. Sixteen random bits r_k of each uniform decide
-nearly always: with q = floor(2^16 s), phi the rest and u_k the uniforms' lower bits it is
-floor((q + sum r_k + c) / 2^16), c = floor(phi + sum u_k). This c is at most r. So it matters only
-if the low 16 bits of q + sum r_k are among the r largest, r times in 65,536. Only then are the u_k
-drawn, as doubles. So the law is that of real uniforms, but for the rounding of doubles in a tie:
-within total variation 2^-60 for each number (docs/theory/carry.md, "Facts on the rounding").
+A number is A = floor(s + U_1 + ... + U_r), s >= 0, rounded down to a multiple of 2^-68. Sixteen
+random bits r_k of each uniform decide nearly always: with q = floor(2^16 s), phi the rest and u_k
+the uniforms' lower bits it is floor((q + sum r_k + c) / 2^16), c = floor(phi + sum u_k). This c is
+at most r. So it matters only if the low 16 bits of q + sum r_k are among the r largest, r times in
+65,536. Only then is c drawn, in integers, with as many bits as it takes (`carry_out`). So the law
+is exactly that of real uniforms (docs/theory/carry.md, "Facts on the rounding").
 
 With a coin word C, uniform below 2^L, let T = A + C. The digits of fair carries are then
 D_l = (bit l of T) - (bit l of C), and the last rest is floor(T / 2^L). For
@@ -25,6 +25,7 @@ Packed = NDArray[np.uint32]
 MAX_NUMBER, MAX_LEVELS, MAX_WORD = (1 << 15) - 2, 15, 56
 """Largest number A, most levels, and most bits of a coordinate that are packed, that fit."""
 _ONE = 1 << 16
+_UNIT = 1 << 52  # of a fraction in integers: sums of six stay below 2^63
 
 _PIECE = 1 << 14  # values that numpy draws at a time: more would come in fresh pages
 
@@ -55,6 +56,7 @@ def split_numbers(
     start, end, mask = offset * _ONE, most * _ONE, (1 << levels) - 1
     packed: Packed = scratch(columns.shape, np.uint32)
     coin: type[np.unsignedinteger] = np.uint8 if levels <= 8 else np.uint16
+    numbers = packed.reshape(-1)
     if compiling():
         from shuffle_sim.sampling.compiled_carries import split_numbers as compiled
 
@@ -63,12 +65,11 @@ def split_numbers(
         random = np.empty((32 * r + 16 * np.dtype(coin).itemsize, 16), np.uint64)
         words = random[: 32 * r].reshape(-1).view(np.uint16)
         coins = random[32 * r :].reshape(-1).view(coin)
-        ties = rng.random(64 + columns.size * r * r // 16_384)
-        compiled(
+        seen = scratch((columns.size,), np.int64)
+        count = compiled(
             columns,
             factors,
             start,
-            end,
             r,
             np.int32(mask),
             ahead(),
@@ -76,13 +77,15 @@ def split_numbers(
             random,
             words,
             coins,
-            ties,
+            seen,
             packed,
         )
+        tied, low = seen[:count] >> 16, seen[:count] & (_ONE - 1)
+        scaled = columns.reshape(-1)[tied] * factors[tied % columns.shape[1]] + start
+        numbers[tied] += _goes_up(scaled, end, low, r, rng)
         return packed
-    scaled = np.multiply(columns, factors, out=scratch(columns.shape, np.float64))
-    scaled += start
-    numbers, values = packed.reshape(-1), scaled.reshape(-1)
+    values = np.multiply(columns, factors, out=scratch(columns.shape, np.float64)).reshape(-1)
+    values += start
     for s in range(0, numbers.size, _PIECE):
         _split_piece(values[s : s + _PIECE], end, r, mask, coin, rng, numbers[s : s + _PIECE])
     return packed
@@ -107,17 +110,40 @@ def _split_piece(
             packed += words >> 16
     low = packed & (_ONE - 1)
     tied = np.flatnonzero(low >= _ONE - r)
-    rest = np.minimum(scaled[tied], end) - scaled[tied].astype(np.int32)
-    for uniforms in rng.random((tied.size, r)).T:
-        rest += uniforms
     packed >>= 16
-    packed[tied[rest >= _ONE - low[tied].astype(np.int32)]] += 1
     coins = raw(-(-size * np.dtype(coin).itemsize // 8)).view(coin)[:size].astype(np.uint32)
     coins &= mask
     # T = A + C, and the complement of C in the high half.
     coins *= _ONE - 1
     packed -= coins
     packed += np.uint32(mask << 16)
+    packed[tied] += _goes_up(scaled[tied], end, low[tied].astype(np.int64), r, rng)
+
+
+def _goes_up(
+    scaled: Floats, end: float, low: Ints, r: int, rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Whether tied values, in steps of 2^-16, go up; `low` are the low bits of their sums."""
+    rest = np.minimum(scaled, end) - scaled.astype(np.int32)
+    return low + carry_out(np.maximum(rest, 0.0), r, rng) >= _ONE
+
+
+def carry_out(fractions: Floats, r: int, rng: np.random.Generator) -> Ints:
+    """floor(f + U_1 + ... + U_r) for every f in [0, 1), rounded down to a multiple of 2^-52.
+
+    Exactly: of each uniform 52 bits are drawn. What is below adds less than r units to their sum.
+    So only if its low bits are among the r - 1 largest that is drawn, too, in the same way.
+    """
+    return _carry_out((fractions * _UNIT).astype(np.int64), r, rng)
+
+
+def _carry_out(units: Ints, r: int, rng: np.random.Generator) -> Ints:
+    words = rng.bit_generator.random_raw(r * units.size) >> 12
+    total = units + words.reshape(r, -1).sum(axis=0).view(np.int64)
+    unsure = np.flatnonzero(total & (_UNIT - 1) > _UNIT - r)
+    if unsure.size:
+        total[unsure] += _carry_out(np.zeros(unsure.size, np.int64), r, rng)
+    return np.asarray(total >> 52)
 
 
 def digit_sums(packed: Packed, levels: int) -> Ints:

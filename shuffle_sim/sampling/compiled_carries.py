@@ -13,32 +13,28 @@ _QUARTERS = np.uint64(0x0001000100010001)
 
 
 @_jit
-def _untie(values, factors, start, most, r, moved, ties, seen, packed):
-    """Decide the tied values of a piece; returns how many uniforms are used then."""
-    for i in range(values.size):
-        low = moved[i] & 65535
+def _note_ties(moved, size, r, first, seen, count):
+    """Note the places of a piece's tied values, and their low bits; returns how many are noted."""
+    for i in range(size):
+        low = np.int64(moved[i] & np.int32(65535))
         if low >= 65536 - r:
-            scaled = values[i] * factors[i] + start
-            rest = min(scaled, most) - np.int32(scaled)
-            for _ in range(r):
-                rest += ties[seen % ties.size]
-                seen += 1
-            if rest >= 65536 - low:  # and not low + rest: that is rounded more
-                packed[i] += np.uint32(1)
-    return seen
+            seen[count] = ((first + i) << 16) | low
+            count += 1
+    return count
 
 
 @_jit
 def split_numbers(
-    columns, multipliers, start, most, r, mask, ahead, state, random, words, coins, ties, out
+    columns, multipliers, start, r, mask, ahead, state, random, words, coins, seen, out
 ):
     """See `carries.split_numbers`; a piece is gone through again only if one value is tied.
 
     ahead, state and random are those of `compiled.rounded_sum`. words and coins are views of
-    random: r words and a coin for each value of some whole pieces of 512. ties: uniforms.
+    random: r words and a coin for each value of some whole pieces of 512. seen: room for the ties,
+    2^16 times the place plus the low bits of the sum. Returns how many there are.
     """
     d, users = columns.shape
-    used, thrown, seen, fetched = words.size, 0, 0, 0
+    used, thrown, count, fetched = words.size, 0, 0, 0
     moved = np.empty(512, np.int32)
     for j in range(d):
         for s in range(0, users, 512):
@@ -65,9 +61,10 @@ def split_numbers(
                 number = np.int32(np.int32(place >> np.int32(16)) + coin)
                 packed[i] = np.uint32(number | np.int32(np.int32(coin ^ mask) << np.int32(16)))
             if tied:
-                seen = _untie(values, factors, start, most, r, moved, ties, seen, packed)
+                count = _note_ties(moved, size, r, j * users + s, seen, count)
             used += 512 * r
             thrown += 512
+    return count
 
 
 @_jit

@@ -62,7 +62,7 @@ def test_counts_and_tallies_have_the_law_of_randomize(randomizer, kernel):
     [
         CarryRandomizer(1, 2.7, 2, 1, 16, *BALL),  # more levels than the kernels take
         CarryRandomizer(1, 2.0**15, 2, 0, 14, *BALL),  # larger numbers
-        CarryRandomizer(1, 3.3, 3, 0, 2, 50.0, 2.0),  # a range far from 0
+        CarryRandomizer(1, 3.3, 3, 2, 2, 50.0, 2.0),  # a range far from 0
     ],
 )
 def test_what_the_kernels_do_not_take_has_the_same_law(randomizer):

@@ -12,6 +12,7 @@ from shuffle_sim.sampling import compiled, kernels
 from shuffle_sim.sampling.carries import (
     MAX_LEVELS,
     MAX_NUMBER,
+    carry_out,
     digit_counts,
     digit_sums,
     pack_reports,
@@ -19,27 +20,55 @@ from shuffle_sim.sampling.carries import (
 )
 from shuffle_sim.sampling.kernels import KERNELS, using
 
-ONE = 1 << 16
+ONE, UNIT = 1 << 16, 1 << 52
 
 
 class Replay:
-    """A generator whose raw words are given, call by call; its uniforms are the same for all."""
+    """A generator whose first raw words are given, call by call; the others are of one stream."""
 
-    def __init__(self, *raw: np.ndarray, uniforms: float | None = None) -> None:
-        self.bit_generator, self._raw, self._uniforms = self, list(raw), uniforms
-        self._stream = np.random.default_rng(7)
+    def __init__(self, *raw: np.ndarray, word: int | None = None) -> None:
+        self.bit_generator, self._raw, self._word = self, list(raw), word
+        self._stream = np.random.SFC64(7)
 
     def random_raw(self, size):
-        words = self._raw.pop(0)
+        if self._word is not None:
+            return np.full(size, self._word, np.uint64)
+        words = self._raw.pop(0) if self._raw else self._stream.random_raw(size)
         assert words.size == size
         return words.copy()
 
-    def random(self, shape):
-        if isinstance(shape, int):  # for the compiled kernel: more than it asks for, ties are many
-            shape = 20_000
-        if self._uniforms is not None:
-            return np.full(shape, self._uniforms)
-        return self._stream.random(shape)
+
+class Tying:
+    """A generator that ties nearly half of all sums of r uniforms to f, word after word.
+
+    `seen` are the sums of the fractions with all words so far, exact; `drawn` counts the words.
+    """
+
+    def __init__(self, units: np.ndarray, r: int) -> None:
+        self.bit_generator, self.r, self._rng = self, r, np.random.default_rng(r)
+        self.seen, self.drawn = [Fraction(f, UNIT) for f in units.tolist()], [0] * units.size
+        self._open, self._last = list(range(units.size)), units.copy()
+
+    def random_raw(self, size):
+        words = self._rng.integers(0, UNIT, (self.r, size // self.r))
+        assert words.shape[1] == len(self._open)
+        tied = self._rng.random(words.shape[1]) < 0.9
+        inside = range(1, self.r)
+        short = self._rng.choice([0, *inside, *inside, self.r], words.shape[1])  # and both edges
+        words[-1][tied] = ((-short - self._last - words[:-1].sum(axis=0)) % UNIT)[tied]
+        for i, each in zip(self._open, words.T.tolist(), strict=True):
+            self.drawn[i] += 1
+            self.seen[i] += Fraction(sum(each), UNIT ** self.drawn[i])
+        low = (self._last + words.sum(axis=0)) % UNIT
+        self._open = [i for i, each in zip(self._open, low, strict=True) if each + self.r > UNIT]
+        self._last = np.zeros(len(self._open), np.int64)
+        unused = self._rng.integers(0, 1 << 12, words.shape)
+        return (words << 12 | unused).view(np.uint64).ravel()
+
+    def settled(self, i: int) -> bool:
+        """Whether the floor is the same for all bits that may follow: they add less than r."""
+        above = self.seen[i] + Fraction(self.r, UNIT ** self.drawn[i])
+        return math.ceil(above) - 1 == math.floor(self.seen[i])
 
 
 def as_raw(values: np.ndarray) -> np.ndarray:
@@ -69,7 +98,7 @@ def drawn(d: int, users: int, r: int, levels: int) -> tuple[np.ndarray, np.ndarr
 
 @pytest.mark.parametrize(("r", "levels"), [(2, 0), (2, 5), (3, 8), (4, 9), (5, MAX_LEVELS)])
 def test_both_kernels_are_the_formula_in_exact_arithmetic(r, levels):
-    """A = floor(s + sum of uniforms) with 69 bits of each; every other value is tied."""
+    """A = floor(s + sum of uniforms) with 68 bits of each; every other value is tied."""
     d, users, most = 3, 700, 30.0
     state, bits, coins = drawn(d, users, r, levels)
     rng = np.random.default_rng(3)
@@ -88,17 +117,33 @@ def test_both_kernels_are_the_formula_in_exact_arithmetic(r, levels):
         with using(kernel):
             packed[kernel] = split_numbers(*arguments, Replay(*raw)).copy()
     assert (packed["numpy"] == packed["compiled"]).all()
-    uniforms, mask, ties = iter(Replay().random(r * d * users)), 2**levels - 1, 0
-    for place in np.ndindex(d, users):
-        total = Fraction(min(max(float(scaled[place]), 0.0), most * ONE)) + int(
-            bits[(slice(None), *place)].sum(dtype=int)
-        )
-        if math.floor(total) % ONE >= ONE - r:
-            total, ties = total + sum(Fraction(next(uniforms)) for _ in range(r)), ties + 1
-        coin = int(coins[place]) & mask
-        number = math.floor(total / ONE)
+    totals = {
+        place: Fraction(min(max(float(scaled[place]), 0.0), most * ONE))
+        + int(bits[(slice(None), *place)].sum(dtype=int))
+        for place in np.ndindex(d, users)
+    }
+    ties = [place for place, total in totals.items() if math.floor(total) % ONE >= ONE - r]
+    assert len(ties) > 400
+    more = (np.random.SFC64(7).random_raw(r * len(ties)) >> 12).reshape(r, -1).sum(axis=0)
+    for place, units in zip(ties, more.tolist(), strict=True):
+        totals[place] += Fraction(units, UNIT)
+    mask = 2**levels - 1
+    for place, total in totals.items():
+        coin, number = int(coins[place]) & mask, math.floor(total / ONE)
         assert int(packed["numpy"][place]) == (number + coin) + ((mask - coin) << 16)
-    assert ties > 400
+
+
+@pytest.mark.parametrize("r", [2, 3, 4, 5])
+def test_ties_are_broken_exactly_by_as_many_words_as_it_takes(r):
+    """Coupled with exact reals; nearly half of all sums are tied, again and again."""
+    units = np.random.default_rng(3).integers(0, UNIT, 20_000)
+    units[:100], units[100:200] = 0, UNIT - 1
+    rng = Tying(units, r)
+    carried = carry_out(units / UNIT, r, rng)
+    assert all(rng.settled(i) for i in range(units.size))
+    assert carried.tolist() == [math.floor(total) for total in rng.seen]
+    assert max(rng.drawn) >= 8
+    assert set(carried.tolist()) == set(range(r + 1))
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -207,10 +252,8 @@ def test_numbers_never_leave_their_range(most, r):
     The compiled kernel makes the same of the same bits.
     """
     ends = np.array([[0.0, -1e-12, most, most * (1 + 1e-12)]])
-    for word, uniform in ((2**64 - 1, 1 - 2.0**-53), (0, 0.0)):
-        raw = [np.full(2, word, np.uint64)] * -(-r // 2)
-        rng = Replay(*raw, np.full(1, word, np.uint64), uniforms=uniform)
-        numbers = split_numbers(ends, None, 1.0, 0.0, most, r, 0, rng)[0].tolist()
+    for word in (2**64 - 1, 0):
+        numbers = split_numbers(ends, None, 1.0, 0.0, most, r, 0, Replay(word=word))[0].tolist()
         assert max(numbers) <= math.ceil(most) + r - 1
         assert numbers[:2] == ([r - 1, r - 1] if word else [0, 0])
         assert numbers[2] >= (math.ceil(most) + r - 1 if word else math.floor(most))
