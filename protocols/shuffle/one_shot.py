@@ -23,6 +23,7 @@ from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.bounds import gaussian
 from shuffle_sim.privacy.bounds.binomial import first
+from shuffle_sim.privacy.bounds.domination import nus_near
 from shuffle_sim.privacy.bounds.rounding import delta_one_round
 from shuffle_sim.privacy.grid_noise import BinomialShiftEvent
 from shuffle_sim.privacy.guarantee import Privacy
@@ -267,15 +268,15 @@ def _steps(
     if not privacy.delta:
         raise ParameterError("delta", 0.0, "above 0: binomial noise has a delta")
     central = gaussian.sigma(privacy.epsilon, privacy.delta)
-    honest = honest_users(honest_fraction, n)
+    honest, nu = honest_users(honest_fraction, n), nus_near(privacy.delta, max(2, d))[0]
     room = real("noise_ratio", noise_ratio, 0.0, 1e6) ** 2 * honest / n - 1
 
     def steps(b: int) -> int:
         return max(1, math.ceil(times * math.sqrt(n * (b + 1)) / (2 * noise_ratio * central)))
 
     def enough(b: int) -> bool:
-        sigma, shift, dims, _ = BinomialShiftEvent(honest, b, P, steps(b) / times, d).round
-        return delta_one_round(privacy.epsilon, sigma, shift, dims) <= privacy.delta
+        sigma, shift, dims, _ = BinomialShiftEvent(honest, b, P, steps(b) / times, d).round(nu)
+        return delta_one_round(privacy.epsilon, sigma, shift, dims, nu) <= privacy.delta
 
     low = max(1, math.floor(0.98 / room)) if room > 1e-6 else _MOST_BITS
     high = low

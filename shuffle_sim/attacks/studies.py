@@ -36,7 +36,7 @@ class PrivacyRow:
         honest: users.
         paper: the epsilon planned over the fraction (appendix A.3); None where it says nothing.
         proven: recomputed for the noise of the honest users.
-        exact: of the worst pair, by exact arithmetic.
+        exact: of the worst pair that is known, by exact arithmetic.
         empirical: lower bound from samples of the implemented randomizer, with confidence 1 - 1e-4.
     """
 

@@ -77,7 +77,7 @@ class AuditReport:
 
     Attributes:
         theorem: epsilon that the run would state.
-        exact: epsilon of the worst pair of one round by exact arithmetic; NaN where none is known.
+        exact: epsilon of the worst pair that is known of one round, by exact arithmetic; else NaN.
         empirical: a lower bound of epsilon of the whole run, from samples at confidence 1 - 1e-4.
         delta: at which the three hold.
         repeats: samples of the tallies' laws; of every user's there are fewer.

@@ -169,10 +169,10 @@ def _print(summary: Summary) -> None:
     console.print(checks)
     console.print(
         f"\nepsilon at delta {report.delta:g}: theorem {report.theorem:.5f} >= exact "
-        f"{report.exact:.5f} (worst pair) >= empirical {report.empirical:.4f}\nThe empirical value "
-        "is a lower bound at confidence 0.9999 from canaries in whole runs: a Gaussian estimate "
-        f"where noise is nearly Gaussian, else Clopper-Pearson. {report.users:,} users were looked "
-        "at one by one."
+        f"{report.exact:.5f} (worst found) >= empirical {report.empirical:.4f}\nThe empirical "
+        "value is a lower bound at confidence 0.9999 from canaries in whole runs: a Gaussian "
+        f"estimate where noise is nearly Gaussian, else Clopper-Pearson. {report.users:,} users "
+        "were looked at one by one."
     )
     failed = "[bold red]FAILED: do not rely on this implementation[/]"
     passed = "[bold]passed[/]"

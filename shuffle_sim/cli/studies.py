@@ -78,7 +78,7 @@ def privacy(asked: Asked) -> Found:
         "users",
         "paper: epsilon / fraction",
         "proven",
-        "exact, worst pair",
+        "exact, worst found",
         "empirical >=",
         texts=0,
     )
@@ -100,7 +100,7 @@ def privacy(asked: Asked) -> Found:
             axes.plot(*zip(*known, strict=True), "s--", label="paper: ε / fraction")
         fractions = [row.fraction for row in points]
         axes.plot(fractions, [row.proven for row in points], "o-", label="proven")
-        axes.plot(fractions, [row.exact for row in points], "x:", label="exact, worst pair")
+        axes.plot(fractions, [row.exact for row in points], "x:", label="exact, worst found")
         empirical = [row.empirical for row in points]
         axes.plot(fractions, empirical, "v-", label="empirical lower bound")
         axes.set_xlabel("honest fraction of the users")

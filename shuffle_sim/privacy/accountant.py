@@ -22,6 +22,8 @@ _SPENT = (0.001, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 1.0)
 """Of delta, given to bounds that need some; the best is taken. The rest is for the composition."""
 _PARTS = (0.5, 0.9, 0.99)
 """Of that, given to one kind of release where several need some."""
+_SHARES, _STRIDE = tuple(np.geomspace(1e-60, 0.3, 150).tolist()), 8
+"""Deltas that are shared where epsilon is given: every eighth is tried, then those around it."""
 
 
 class ShuffleAccountant:
@@ -130,9 +132,13 @@ def _delta(key: _Key, epsilon: float) -> float:
         ((theorem, events),) = groups
         return theorem.delta(events, epsilon)
     spending = [theorem.spends for theorem, _ in groups]
-    shares = (0.0, *np.geomspace(1e-16, 0.3, 40).tolist()) if any(spending) else (0.0,)
-    return min(
-        parts.delta(epsilon)
-        for share in shares
-        for parts in _together(groups, [share * spends for spends in spending])
-    )
+
+    @lru_cache
+    def at(share: float) -> float:
+        shares = [share * spends for spends in spending]
+        return min(parts.delta(epsilon) for parts in _together(groups, shares))
+
+    if not any(spending):
+        return at(0.0)
+    best = min(range(0, len(_SHARES), _STRIDE), key=lambda place: at(_SHARES[place]))
+    return min(at(0.0), *map(at, _SHARES[max(0, best - _STRIDE) : best + _STRIDE]))

@@ -13,6 +13,7 @@ from typing import Any
 from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds import carry
+from shuffle_sim.privacy.bounds.domination import nus_near
 from shuffle_sim.privacy.events import CarrySumEvent
 from shuffle_sim.privacy.planner import Plan, SumSpec, one_wish
 
@@ -21,8 +22,6 @@ _BITS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _SHAPES = tuple(product(carry.UNIFORMS, _BITS))
 _LEVELS = 40
 _TINY = 1e-9  # of a step: any sum is private then, if one is
-_SHARE = 0.02
-"""Of delta, near which the total variation that is given up is chosen."""
 
 
 def top(steps: float, r: int, b: int, levels: int) -> int:
@@ -89,8 +88,7 @@ class _Search:
         spec, privacy = self.spec, self.spec.privacy
         each = carry.Carries(spec.honest - 1, g, r, b, levels, spec.d, self.span)
         cost = each.revealed * spec.rounds * (1 + math.exp(privacy.epsilon))
-        near = _SHARE * privacy.delta / cost
-        nus = sorted(carry.NUS, key=lambda nu: abs(math.log(nu / near)))[:3]
+        nus = nus_near(privacy.delta, cost)
         return carry.delta(((each, spec.rounds),), privacy.epsilon, nus) <= privacy.delta
 
     def most_steps(self, r: int, b: int, levels: int, private: float, most: float) -> float:

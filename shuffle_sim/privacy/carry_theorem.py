@@ -32,11 +32,12 @@ class Carry(Theorem[CarrySumEvent]):
     )
 
     def exact(self, event: CarrySumEvent, delta: float) -> float | None:
-        """Of one total, where all others hold the lower end of the range.
+        """Of one total, the worst of a few positions of all others: below the worst of all data.
 
-        None with a span: data that are clipped in no total may be told apart by several.
+        None with a span: data that are clipped in no total may be told apart by several. And none
+        below delta = 1e-12, where the sums of doubles say nothing.
         """
-        if event.span < 1:
+        if event.span < 1 or delta < 1e-12:
             return None
         shape = event.sensitivity * event.span, event.uniforms, event.bits
         return carry.exact_epsilon(event.honest - 1, *shape, delta)

@@ -8,6 +8,7 @@ are nearer than the whole range. Docs: theory, Vector sum, "Nearer neighbours".
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,7 +16,13 @@ import numpy as np
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.bounds import binomial, gaussian
-from shuffle_sim.privacy.bounds.domination import MIN_VARIANCE, NU, dominating_sigma
+from shuffle_sim.privacy.bounds.domination import (
+    MIN_VARIANCE,
+    NUS,
+    dominating_sigma,
+    least_delta,
+    nus_near,
+)
 from shuffle_sim.privacy.bounds.rounding import (
     delta_many_rounds,
     delta_one_round,
@@ -67,16 +74,15 @@ class BinomialShiftEvent(PrivacyEvent):
         """Total trials m = honest b of the noise in each coordinate."""
         return self.honest * self.bits
 
-    @property
-    def round(self) -> tuple[float, float, int, int]:
+    def round(self, nu: float) -> tuple[float, float, int, int]:
         """(sigma, g, d, 1) as `bounds.rounding` takes it; sigma 0 where nothing is proven.
 
-        One coordinate counts as two, of which the other does not move: the better bound of one
-        coordinate is for data whose whole range is the shift.
+        It dominates but for nu in a coordinate. One coordinate counts as two, of which the other
+        does not move: the better bound of one is for data whose whole range is the shift.
         """
         sigma = 0.0
         if binomial.variance(self.trials, self.p) >= MIN_VARIANCE:
-            sigma = dominating_sigma(self.trials, self.p, math.ceil(self.shift) + 1)
+            sigma = dominating_sigma(self.trials, self.p, math.ceil(self.shift) + 1, nu)
         return sigma, self.shift, max(2, self.coordinates), 1
 
     def with_honest(self, honest: int) -> PrivacyEvent:
@@ -102,32 +108,47 @@ class BinomialShift(Theorem[BinomialShiftEvent]):
         """The least that is proven."""
         if not delta:
             return math.inf
-        rounds = self._rounds(events)
-        found = epsilon_many_rounds(delta, rounds)
-        if len(rounds) == 1 and rounds[0][3] == 1 and delta > self._revealed(events):
-            found = min(found, least_epsilon(lambda each: self.delta(events, each), delta))
-        return found
+        found = []
+        for nu in nus_near(delta, self._units(events)):
+            found.append(epsilon_many_rounds(delta, self._rounds(events, nu), nu))
+            if self._alone(events) and delta > nu * self._units(events):
+                one = partial(self._delta, events, nu=nu)
+                found.append(least_epsilon(one, delta))
+        return min(found)
 
     def delta(self, events: Releases[BinomialShiftEvent], epsilon: float) -> float:
+        """The least over what may be given up."""
+        return least_delta(partial(self._delta, events, epsilon), self._units(events))
+
+    def _delta(self, events: Releases[BinomialShiftEvent], epsilon: float, nu: float) -> float:
         """One round alone has the better bound."""
-        rounds = self._rounds(events)
-        if len(rounds) == 1 and rounds[0][3] == 1:
+        rounds = self._rounds(events, nu)
+        if self._alone(events):
             sigma, shift, d, _ = rounds[0]
-            return delta_one_round(epsilon, sigma, shift, d)
-        return delta_many_rounds(epsilon, rounds)
+            return delta_one_round(epsilon, sigma, shift, d, nu)
+        return delta_many_rounds(epsilon, rounds, nu)
 
     def gaussian(self, events: Releases[BinomialShiftEvent], share: float) -> tuple[float, float]:
         """By the domination lemma; `share` goes to the tail of the roundings."""
-        mu = float(mu_of_rounds(self._rounds(events), share)) if share > 0 else math.inf
-        return mu, share + self._revealed(events)
+        if share <= 0:
+            return math.inf, share
+        nu = nus_near(share, self._units(events))[0]
+        mu = float(mu_of_rounds(self._rounds(events, nu), share))
+        return mu, share + nu * self._units(events)
 
     @staticmethod
-    def _rounds(events: Releases[BinomialShiftEvent]) -> list[tuple[float, float, int, int]]:
-        return [(*event.round[:3], count) for event, count in events]
+    def _rounds(
+        events: Releases[BinomialShiftEvent], nu: float
+    ) -> list[tuple[float, float, int, int]]:
+        return [(*event.round(nu)[:3], count) for event, count in events]
 
     @staticmethod
-    def _revealed(events: Releases[BinomialShiftEvent]) -> float:
-        return NU * sum(event.round[2] * count for event, count in events)
+    def _units(events: Releases[BinomialShiftEvent]) -> int:
+        return sum(max(2, event.coordinates) * count for event, count in events)
+
+    @staticmethod
+    def _alone(events: Releases[BinomialShiftEvent]) -> bool:
+        return sum(count for _, count in events) == 1
 
 
 @dataclass(frozen=True)
@@ -165,15 +186,18 @@ class GridBinomial(Noise):
         Raises:
             ParameterError: delta below what the arithmetic can certify; at 0 take `GridLaplace`.
         """
-        least = 10 * NU * max(2, coordinates)
+        units = max(2, coordinates)
+        least = 1e10 * NUS[-1] * units
         if privacy.delta < least:
             allowed = f"at least {least:g} for binomial noise; at 0 take GridLaplace"
             raise ParameterError("delta", privacy.delta, allowed)
         steps = max(LEAST_STEPS, math.ceil(10 * math.sqrt(coordinates)))
 
+        nu = nus_near(privacy.delta, units)[-1]  # there is much noise
+
         def enough(trials: int) -> bool:
-            sigma, shift, d, _ = cls(steps, trials, coordinates).event.round
-            return delta_one_round(privacy.epsilon, sigma, shift, d) <= privacy.delta
+            sigma, shift, d, _ = cls(steps, trials, coordinates).event.round(nu)
+            return delta_one_round(privacy.epsilon, sigma, shift, d, nu) <= privacy.delta
 
         low = math.ceil((2 * steps * gaussian.sigma(privacy.epsilon, privacy.delta)) ** 2)
         low, high = max(low, 4 * math.ceil(MIN_VARIANCE)), 2 * max(low, 4 * math.ceil(MIN_VARIANCE))

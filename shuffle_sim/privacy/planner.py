@@ -16,7 +16,12 @@ from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds import binomial, gaussian
 from shuffle_sim.privacy.bounds.binomial import first
-from shuffle_sim.privacy.bounds.domination import MIN_VARIANCE, NU, dominating_sigma
+from shuffle_sim.privacy.bounds.domination import (
+    MIN_VARIANCE,
+    NUS,
+    dominating_sigma,
+    nus_near,
+)
 from shuffle_sim.privacy.bounds.rounding import delta_many_rounds, delta_one_round
 from shuffle_sim.privacy.events import BinomialSumEvent, PrivacyEvent
 from shuffle_sim.privacy.guarantee import Privacy
@@ -63,7 +68,7 @@ class SumSpec:
     honest_fraction: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check the ranges, and that delta is above what the arithmetic can certify."""
+        """Check the ranges, and that delta is above what the bounds that are tried can certify."""
         if not isinstance(self.privacy, Privacy):
             raise ParameterError("privacy", self.privacy, "a Privacy(epsilon, delta)")
         integer("n", self.n, 1, 2**40)
@@ -71,7 +76,7 @@ class SumSpec:
         integer("rounds", self.rounds, 1, 2**30)
         real("epsilon", self.privacy.epsilon, *_EPSILONS, closed=(True, True))
         honest_users(self.honest_fraction, self.n)
-        floor = 10 * NU * self.d * self.rounds
+        floor = 1e10 * NUS[-1] * self.d * self.rounds
         if self.privacy.delta < floor:
             raise ParameterError(
                 "delta",
@@ -112,13 +117,18 @@ class SumSpec:
             math.sqrt(v), g
         ):  # no sigma* is above the noise's own sigma
             return False
-        return self._enough(dominating_sigma(trials, P, g), g)
+        return self._enough(dominating_sigma(trials, P, g, self._nu), g)
+
+    @cached_property
+    def _nu(self) -> float:
+        """Given up in a coordinate; the accountant tries more than this."""
+        return nus_near(self.privacy.delta, self.d * self.rounds)[0]
 
     def _enough(self, sigma: float, g: int) -> bool:
-        epsilon, delta = self.privacy.epsilon, self.privacy.delta
+        epsilon, delta, nu = self.privacy.epsilon, self.privacy.delta, self._nu
         if self.rounds == 1:
-            return delta_one_round(epsilon, sigma, g, self.d) <= delta
-        return delta_many_rounds(epsilon, [(sigma, g, self.d, self.rounds)]) <= delta
+            return delta_one_round(epsilon, sigma, g, self.d, nu) <= delta
+        return delta_many_rounds(epsilon, [(sigma, g, self.d, self.rounds)], nu) <= delta
 
 
 @dataclass(frozen=True)

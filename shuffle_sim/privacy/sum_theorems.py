@@ -7,7 +7,12 @@ from typing import Any
 import scipy
 
 from shuffle_sim.privacy.bounds import binomial, blanket, laplace, renyi
-from shuffle_sim.privacy.bounds.domination import MIN_VARIANCE, NU, dominating_sigma
+from shuffle_sim.privacy.bounds.domination import (
+    MIN_VARIANCE,
+    dominating_sigma,
+    least_delta,
+    nus_near,
+)
 from shuffle_sim.privacy.bounds.rounding import (
     delta_many_rounds,
     delta_one_round,
@@ -34,6 +39,7 @@ BASIC = (
     "domination lemma)"
 )
 _Sums = Releases[BinomialSumEvent]
+_USUAL = 1e-12  # total variation at which a rule is named where no delta is given
 
 
 class BinomialSum(Theorem[BinomialSumEvent]):
@@ -57,7 +63,7 @@ class BinomialSum(Theorem[BinomialSumEvent]):
 
     def basis(self, events: _Sums) -> str:
         """The rule, and the bound of few coins where that may say more."""
-        return _rule(events) + (FEW_COINS if _few_coins(events) else "")
+        return _rule(events, _USUAL) + (FEW_COINS if _few_coins(events) else "")
 
     def epsilon(self, events: _Sums, delta: float) -> float:
         """The least of what the rules prove."""
@@ -75,9 +81,10 @@ class BinomialSum(Theorem[BinomialSumEvent]):
 
     def gaussian(self, events: _Sums, share: float) -> tuple[float, float]:
         """By the domination lemma; `share` goes to the tail of the roundings."""
-        rounds = _rounds(events)
-        revealed = NU * sum(d * count for _, _, d, count in rounds)
-        return float(mu_of_rounds(rounds, share)) if share > 0 else math.inf, share + revealed
+        if share <= 0:
+            return math.inf, share
+        nu = nus_near(share, _coordinates(events))[0]
+        return float(mu_of_rounds(_rounds(events, nu), share)), share + nu * _coordinates(events)
 
 
 def _coordinates(events: _Sums) -> int:
@@ -85,10 +92,10 @@ def _coordinates(events: _Sums) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _rule(events: _Sums) -> str:
+def _rule(events: _Sums, nu: float) -> str:
     if _coordinates(events) == 1:
         return EXACT
-    if not all(_dominated(event) for event, _ in events):
+    if not all(_dominated(event, nu) for event, _ in events):
         return BASIC
     return ONE_ROUND if len(events) == 1 and events[0][1] == 1 else MANY_ROUNDS
 
@@ -100,17 +107,19 @@ def _few_coins(events: _Sums) -> tuple[int, float, int, int] | None:
     return shape if not more and count == 1 and renyi.applies(*shape) else None
 
 
-def _dominated(event: BinomialSumEvent) -> bool:
+def _dominated(event: BinomialSumEvent, nu: float) -> bool:
     """Whether the domination lemma says anything about the event."""
     enough = binomial.variance(event.trials, event.p) >= MIN_VARIANCE
-    return enough and dominating_sigma(event.trials, event.p, event.steps) > 0
+    return enough and dominating_sigma(event.trials, event.p, event.steps, nu) > 0
 
 
-def _rounds(events: _Sums) -> list[tuple[float, int, int, int]]:
+def _rounds(events: _Sums, nu: float) -> list[tuple[float, int, int, int]]:
     """(sigma, g, d, count) as `rounding` takes them; what is not dominated has sigma 0."""
     return [
         (
-            dominating_sigma(event.trials, event.p, event.steps) if _dominated(event) else 0.0,
+            dominating_sigma(event.trials, event.p, event.steps, nu)
+            if _dominated(event, nu)
+            else 0.0,
             event.steps,
             event.coordinates,
             count,
@@ -121,29 +130,44 @@ def _rounds(events: _Sums) -> list[tuple[float, int, int, int]]:
 
 @lru_cache(maxsize=4096)
 def _epsilon(events: _Sums, delta: float) -> float:
-    rule, (event, _) = _rule(events), events[0]
-    if rule == EXACT:
+    event, units = events[0][0], _coordinates(events)
+    if units == 1:
         return binomial.epsilon(event.trials, event.p, event.steps, delta)
+    return min(_epsilon_at(events, delta, nu) for nu in nus_near(delta, units))
+
+
+def _epsilon_at(events: _Sums, delta: float, nu: float) -> float:
+    rule = _rule(events, nu)
     if rule == BASIC:
         return _basic_epsilon(events, delta)
     if rule == MANY_ROUNDS:
-        return epsilon_many_rounds(delta, _rounds(events))
-    ((sigma, g, d, _),) = _rounds(events)
-    if delta <= d * NU:
+        return epsilon_many_rounds(delta, _rounds(events, nu), nu)
+    ((sigma, g, d, _),) = _rounds(events, nu)
+    if delta <= d * nu:
         return math.inf
-    return least_epsilon(lambda epsilon: delta_one_round(epsilon, sigma, g, d), delta)
+    return least_epsilon(lambda epsilon: delta_one_round(epsilon, sigma, g, d, nu), delta)
 
 
 @lru_cache(maxsize=4096)
 def _delta(events: _Sums, epsilon: float) -> float:
-    rule, (event, _) = _rule(events), events[0]
-    if rule == EXACT:
+    event, units = events[0][0], _coordinates(events)
+    if units == 1:
         return binomial.delta(event.trials, event.p, event.steps, epsilon)
+    return least_delta(lambda nu: _delta_at(events, epsilon, nu), units)
+
+
+def _delta_at(events: _Sums, epsilon: float, nu: float) -> float:
+    rule = _rule(events, nu)
     if rule == MANY_ROUNDS:
-        return delta_many_rounds(epsilon, _rounds(events))
+        return delta_many_rounds(epsilon, _rounds(events, nu), nu)
     if rule == ONE_ROUND:
-        ((sigma, g, d, _),) = _rounds(events)
-        return delta_one_round(epsilon, sigma, g, d)
+        ((sigma, g, d, _),) = _rounds(events, nu)
+        return delta_one_round(epsilon, sigma, g, d, nu)
+    return _basic_delta(events, epsilon)
+
+
+@lru_cache(maxsize=4096)
+def _basic_delta(events: _Sums, epsilon: float) -> float:
     # The least delta whose basic-composition epsilon is enough, by bisection on its logarithm.
     low, high = math.log(1e-300), 0.0
     for _ in range(60):

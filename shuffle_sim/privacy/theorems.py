@@ -72,7 +72,7 @@ class Theorem(ABC, Generic[EventT]):
         return tangent if pure < 1e-5 else -2.0 * float(scipy.special.ndtri(tail)) * (1 + 1e-10)
 
     def exact(self, event: EventT, delta: float) -> float | None:
-        """epsilon of a worst pair of one release by exact arithmetic, where that is known."""
+        """epsilon of the worst pair known of one release, by exact arithmetic, if there is one."""
         return None
 
     # All releases over one user

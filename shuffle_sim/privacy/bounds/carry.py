@@ -17,6 +17,7 @@ import scipy
 from numpy.typing import NDArray
 
 from shuffle_sim.privacy.bounds.binomial import first, lower_tail
+from shuffle_sim.privacy.bounds.domination import NUS
 from shuffle_sim.privacy.bounds.gaussian import delta_gdp
 
 UNIFORMS = (2, 3, 4, 5)
@@ -31,12 +32,11 @@ _THIRD = {2: 1 / math.sqrt(432), 3: 0.0, 4: 0.0, 5: 0.0}
 _DISTANCE = {2: 1 / 4, 3: 1 / 3, 4: 13 / 32, 5: 7 / 15}
 _DISTANCE_0 = {2: 1 / 4, 3: 1 / 3, 4: 19 / 48, 5: 13 / 30}
 _MIN_VARIANCE = 10.0
+_POSITIONS = tuple(k / 8 for k in range(8))
 MIN_ODD = 100
 """Users with a carry below which Theorem 2 says nothing."""
 _INFLATE = 1 + 1e-6
 """Covers the errors of floats, also of data that exceed their bound by 1e-12."""
-NUS = tuple(np.geomspace(1e-3, 1e-30, 55).tolist())
-"""Total variations that are tried; the best counts."""
 
 
 def kappa(v: float) -> float:
@@ -106,8 +106,9 @@ def odd_share(r: int, level: int) -> float:
 def odd_users(m: int, r: int, level: int, nu: float) -> int:
     """So many of m users have an odd number at a level, except with probability nu."""
     share = odd_share(r, level)
-    spread = math.sqrt(m * share * (1 - share) * 2 * math.log(1 / nu))
-    low = max(0, math.floor(m * share - 1.5 * spread - 50))  # enough by Bernstein's inequality
+    log = math.log(1 / nu)
+    below = log / 3 + math.sqrt(log * log / 9 + 2 * m * share * (1 - share) * log)
+    low = max(0, math.floor(m * share - below))  # enough by Bernstein's inequality
     high = math.ceil(m * share)
     return first(lambda k: float(lower_tail(np.array(k), m, share)) > nu, low, high)
 
@@ -258,12 +259,17 @@ def sum_law(pmf: NDArray[np.float64], count: int) -> tuple[int, NDArray[np.float
 
 @lru_cache(maxsize=256)
 def exact_epsilon(m: int, g: float, r: int, b: int, delta: float) -> float:
-    """epsilon of the total where m others hold 0 and one user changes from 0 to g, rounded down.
+    """epsilon of the total where one user changes from 0 to g, rounded down.
 
-    The likelihood ratio is monotone, so threshold tests are optimal. Infinite where the totals are
-    told apart but for rounding errors.
+    The m others all hold one position between two steps, the worst of `_POSITIONS`: a lower bound
+    over all data of the others. The likelihood ratio is monotone, so threshold tests are optimal.
+    Infinite where the totals are told apart but for rounding errors.
     """
-    _, others = sum_law(law(0.0, r, b), m)
+    return max(_exact_epsilon(each, m, g, r, b, delta) for each in _POSITIONS)
+
+
+def _exact_epsilon(position: float, m: int, g: float, r: int, b: int, delta: float) -> float:
+    _, others = sum_law(law(position, r, b), m)
     whole = math.floor(g)
     if whole > len(others):
         return math.inf

@@ -2,7 +2,7 @@
 
 Binomial noise is then a post-processed Gaussian.
 
-Lemma (docs/theory/vector-sum.md, "Domination"). B ~ Bin(m, p), S(j) = P(B >= j), nu > 0 small.
+Lemma (docs/theory/vector-sum.md, "Domination"). B ~ Bin(m, p), S(j) = P(B >= j), 0 < nu < 1.
 For k = 1..g let mu_k be the maximum, over j with S(j - k) > nu and S(j) < 1 - nu, of
 
     Phi^-1((S(j - k) - nu)/(1 - nu)) - Phi^-1(S(j)/(1 - nu)),
@@ -21,6 +21,7 @@ That bounds mu_k / k for all k at once in O(1), whatever m. The price is about 1
 """
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -30,7 +31,10 @@ from numpy.typing import NDArray
 from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.bounds.binomial import lower_tail, upper_tail, variance
 
-NU = 1e-12
+NUS = tuple(np.geomspace(1e-3, 1e-60, 115).tolist())
+"""Total variations given up in a coordinate that are tried; every fixed one is valid."""
+_SHARE = 0.01
+"""Of delta, near which the best total variation lies."""
 # Doubles agree with 60 digits to 1e-13; this also covers clipping in floats (a norm may exceed its
 # bound by 1e-15).
 _INFLATE = 1 + 1e-6
@@ -41,25 +45,44 @@ _EXACT_VARIANCE = 1e5
 MIN_VARIANCE = 15.0
 
 
-def _quantile(j: NDArray[np.int64], m: int, p: float, below: float) -> NDArray[np.float64]:
+def nus_near(delta: float, units: float) -> tuple[float, ...]:
+    """The few of `NUS` that a delta asks for, where `units` times one is given up.
+
+    The first is for little noise, which a smaller one would cost more than it saves.
+    """
+    near = max(delta, 1e-300) * _SHARE / units
+    place = min(range(len(NUS)), key=lambda k: abs(math.log(NUS[k] / near)))
+    return NUS[place : place + 9 : 4]
+
+
+def least_delta(at: Callable[[float], float], units: float) -> float:
+    """The least of a delta that is valid at every nu: some of all tell which are near."""
+    found = min(map(at, NUS[::-19]))
+    return min(found, *map(at, nus_near(found, units)))
+
+
+def _quantile(
+    j: NDArray[np.int64], m: int, p: float, nu: float, below: float
+) -> NDArray[np.float64]:
     """Phi^-1((S(j) - below)/(1 - nu)) for below = nu or 0, from whichever tail is small."""
     upper, lower = upper_tail(j, m, p), lower_tail(j - 1, m, p)
     # 1 - (S - below)/(1 - nu) = (F - (nu - below))/(1 - nu) with F = 1 - S
     with np.errstate(invalid="ignore"):
-        from_upper = scipy.special.ndtri(np.clip((upper - below) / (1 - NU), 0.0, 1.0))
-        from_lower = -scipy.special.ndtri(np.clip((lower - (NU - below)) / (1 - NU), 0.0, 1.0))
+        from_upper = scipy.special.ndtri(np.clip((upper - below) / (1 - nu), 0.0, 1.0))
+        from_lower = -scipy.special.ndtri(np.clip((lower - (nu - below)) / (1 - nu), 0.0, 1.0))
     quantile: NDArray[np.float64] = np.where(upper < 0.5, from_upper, from_lower)
     return quantile
 
 
 @lru_cache(maxsize=4096)
-def dominating_sigma(m: int, p: float, g: int) -> float:
+def dominating_sigma(m: int, p: float, g: int, nu: float) -> float:
     """sigma* of the lemmas: of a Gaussian that dominates shifts of up to g of Bin(m, p).
 
     Args:
         m: number of trials.
         p: success probability in (0, 1).
         g: largest shift of a coordinate, at least 1.
+        nu: total variation given up in a coordinate.
 
     Returns:
         sigma*, in units of one count; 0 where a shift by g is revealed with probability above nu.
@@ -79,20 +102,21 @@ def dominating_sigma(m: int, p: float, g: int) -> float:
             f"at least {MIN_VARIANCE:g} for the domination lemma: more users or more noise bits b",
         )
     # Bernstein: outside mean +- t each tail is below nu.
-    log = math.log(1 / NU)
+    log = math.log(1 / nu)
     t = log / 3 + math.sqrt(log * log / 9 + 2 * log * v)
     low, high = math.floor(m * p - t), math.ceil(m * p + t)
     slope = _steepest(m, p, low - g - 1, high + g + 1)
     if slope is None or (v <= _EXACT_VARIANCE and g * (high - low) <= _EXACT_PAIRS):
-        return 1 / (_max_ratio(m, p, g, max(low - g, 0), min(high + g, m + 1)) * _INFLATE)
+        return 1 / (_max_ratio(m, p, g, nu, max(low - g, 0), min(high + g, m + 1)) * _INFLATE)
     return 1 / (slope * _INFLATE)
 
 
-def _max_ratio(m: int, p: float, g: int, low: int, high: int) -> float:
+def _max_ratio(m: int, p: float, g: int, nu: float, low: int, high: int) -> float:
     """max over k <= g of mu_k / k, all pairs."""
     j = np.arange(low, high + 1)
-    z_here, z_there = _quantile(j, m, p, 0.0), _quantile(j, m, p, NU)
-    allowed_here, allowed_there = upper_tail(j, m, p) < 1 - NU, upper_tail(j, m, p) > NU
+    z_here, z_there = _quantile(j, m, p, nu, 0.0), _quantile(j, m, p, nu, nu)
+    # S(j) < 1 - nu by the other tail: 1 - nu is 1 in doubles below 1e-16.
+    allowed_here, allowed_there = lower_tail(j - 1, m, p) > nu, upper_tail(j, m, p) > nu
     best = 0.0
     with np.errstate(invalid="ignore"):  # inf - inf, only where the pair is not allowed
         for k in range(1, min(g, j.size - 1) + 1):

@@ -15,11 +15,10 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from shuffle_sim.privacy.bounds.domination import NU
 from shuffle_sim.privacy.bounds.gaussian import delta_gdp, epsilon_gdp
 
 
-def delta_one_round(epsilon: float, sigma: float, g: float, d: int) -> float:
+def delta_one_round(epsilon: float, sigma: float, g: float, d: int, nu: float) -> float:
     """delta of one round of a d-dimensional sum at `epsilon`, never below the truth.
 
     By joint convexity of the hockey-stick divergence, with h(s) = delta_GDP(epsilon; sqrt(s)/sigma)
@@ -30,8 +29,9 @@ def delta_one_round(epsilon: float, sigma: float, g: float, d: int) -> float:
         sigma: of the dominating Gaussian, in units of one count (`domination.dominating_sigma`).
         g: rounding steps over the range, or in the distance of neighbours that are nearer.
         d: coordinates; for d = 1 the shift is at most g exactly.
+        nu: for which sigma dominates.
     """
-    revealed = d * NU
+    revealed = d * nu
     if sigma <= 0:
         return 1.0
     if d == 1:
@@ -44,7 +44,7 @@ def delta_one_round(epsilon: float, sigma: float, g: float, d: int) -> float:
         # bounds the product.
         return kappa * kappa * proxy / 2 + float(np.max(h[1:] - kappa * (s[:-1] - mean)))
 
-    steepest = 4 * (1 + epsilon + math.log(1 / NU)) / mean
+    steepest = 4 * (1 + epsilon + math.log(1 / nu)) / mean
     best = scipy.optimize.minimize_scalar(
         lambda x: log_bound(math.exp(x)),
         bounds=(math.log(steepest) - 16, math.log(steepest)),
@@ -95,22 +95,21 @@ def mu_of_rounds(rounds: Rounds, tail: float | NDArray[np.float64]) -> NDArray[n
     )
 
 
-def _revealed(rounds: Rounds) -> float:
-    return sum(d * count for _, _, d, count in rounds) * NU
+def coordinates(rounds: Rounds) -> int:
+    """Of all rounds; in each nu is revealed."""
+    return sum(d * count for _, _, d, count in rounds)
 
 
-def delta_many_rounds(epsilon: float, rounds: Rounds) -> float:
+def delta_many_rounds(epsilon: float, rounds: Rounds, nu: float) -> float:
     """delta of adaptively composed rounds over one user, least over the share of the tail."""
-    tails = np.geomspace(1e-16, 0.5, 200)
-    return min(
-        1.0,
-        float((delta_gdp(epsilon, mu_of_rounds(rounds, tails)) + tails).min()) + _revealed(rounds),
-    )
+    tails = np.geomspace(1e-60, 0.5, 760)
+    deltas = delta_gdp(epsilon, mu_of_rounds(rounds, tails)) + tails
+    return min(1.0, float(deltas.min()) + nu * coordinates(rounds))
 
 
-def epsilon_many_rounds(delta: float, rounds: Rounds) -> float:
+def epsilon_many_rounds(delta: float, rounds: Rounds, nu: float) -> float:
     """epsilon of adaptively composed rounds; infinite where `delta` is below what is revealed."""
-    left = delta - _revealed(rounds)
+    left = delta - nu * coordinates(rounds)
     if left <= 0:
         return math.inf
     tails = left * np.geomspace(1e-4, 0.5, 40)

@@ -117,8 +117,9 @@ def test_deltas_out_of_range_are_refused(delta):
         ShuffleAccountant().compose(VECTOR).get_epsilon(delta)
 
 
-def test_a_delta_below_what_the_arithmetic_can_certify_gives_no_epsilon():
-    assert math.isinf(epsilon((VECTOR, 1), delta=1e-12))
+def test_a_delta_below_what_the_bounds_can_certify_gives_no_epsilon():
+    assert math.isinf(epsilon((VECTOR, 1), delta=1e-60))
+    assert epsilon((VECTOR, 1), delta=1e-12) < epsilon((VECTOR, 1), delta=1e-40) < 10
 
 
 def test_disjoint_cohorts_compose_in_parallel_overlapping_ones_per_worst_user():

@@ -15,6 +15,7 @@ from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds import carry
 from shuffle_sim.privacy.bounds.binomial import lower_tail
+from shuffle_sim.privacy.bounds.domination import NUS
 from shuffle_sim.privacy.bounds.gaussian import delta_gdp, epsilon_gdp
 from shuffle_sim.privacy.carry_planner import bits, check_proven, choose_carries
 from shuffle_sim.privacy.carry_theorem import Carry
@@ -369,11 +370,21 @@ def test_odd_users_are_counted_to_the_last(m, level, nu):
     assert lower_tail(np.array(k), m, share) > nu
 
 
+@pytest.mark.parametrize(("m", "g", "r"), [(999, 3.0, 2), (399, 2.0, 2), (9999, 11.4, 2)])
+def test_what_is_called_exact_searches_the_positions_of_the_others(m, g, r):
+    """Others at the end of the range are not the worst; none is worse by much, or than proven."""
+    found = carry.exact_epsilon(m, g, r, 0, 1e-6)
+    at_the_end, *others = (carry._exact_epsilon(k / 16, m, g, r, 0, 1e-6) for k in range(16))
+    assert at_the_end * 1.004 < max(others) < found * 1.002
+    proven = ShuffleAccountant().compose(CarrySumEvent(m + 1, g, r)).get_epsilon(1e-6)
+    assert found < proven
+
+
 def test_delta_is_the_least_over_nu_and_smaller_epsilons():
     rounds = ((carry.Carries(9999, 11.0, 2, 0, 1, 10), 2), (carry.Carries(999, 1.0, 3, 0, 0, 4), 5))
     for epsilon in (0.0, 0.5, 2.0, 20.0):
         found = carry.delta(rounds, epsilon)
-        for nu in carry.NUS:
+        for nu in NUS:
             pair = math.sqrt(sum(count * each.mu(nu) ** 2 for each, count in rounds))
             tau = nu * (2 * 10 * 3 + 5 * 4)
             for e in np.linspace(0, epsilon, 50):

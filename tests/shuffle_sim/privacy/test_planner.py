@@ -90,7 +90,7 @@ def test_any_n_is_planned_and_close_to_what_was_asked(n):
         lambda: fewest_bits(task(), float("nan")),
         lambda: least_noise(task(n=10, d=10), 3),
         lambda: least_noise(task(), 1),
-        lambda: task(delta=1e-11),
+        lambda: task(delta=1e-50),
         lambda: task(n=0),
         lambda: task(honest_fraction=0.0),
         lambda: task(rounds=0),

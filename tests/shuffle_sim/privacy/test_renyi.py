@@ -17,6 +17,8 @@ from shuffle_sim.privacy.bounds.renyi import applies, delta_few_coins, epsilon_f
 from shuffle_sim.privacy.bounds.rounding import delta_many_rounds
 from shuffle_sim.privacy.events import BinomialSumEvent
 
+NU = 1e-12
+
 
 def law(m: int, p: float, g: int, w: float) -> np.ndarray:
     """P_w on 0..m+g, by the definition."""
@@ -251,13 +253,13 @@ def test_composition_over_rounds_never_falls_below_enumeration():
     # opposite ends of an axis and of the diagonal. A sigma one tenth too large is caught.
     m, g = 400, 4
     pair = [[law(m, 0.5, g, w)[120:290]] * 3 for w in (0.0, float(g))]
-    sigma = dominating_sigma(m, 0.5, g)
+    sigma = dominating_sigma(m, 0.5, g, NU)
     truth = hockey_stick(pair[0], pair[1], 1.5)
-    assert truth <= delta_many_rounds(1.5, [(sigma, g, 1, 3)]) <= 2 * truth
-    assert truth > delta_many_rounds(1.5, [(1.1 * sigma, g, 1, 3)])
+    assert truth <= delta_many_rounds(1.5, [(sigma, g, 1, 3)], NU) <= 2 * truth
+    assert truth > delta_many_rounds(1.5, [(1.1 * sigma, g, 1, 3)], NU)
     m, g = 100, 2
     for x in (np.array([1.0, 0.0]), np.ones(2) / math.sqrt(2)):
         pair = [[law(m, 0.5, g, w)[25:78] for w in g / 2 * (1 + s * x)] * 2 for s in (1, -1)]
         assert hockey_stick(pair[0], pair[1], 1.0) <= delta_many_rounds(
-            1.0, [(dominating_sigma(m, 0.5, g), g, 2, 2)]
+            1.0, [(dominating_sigma(m, 0.5, g, NU), g, 2, 2)], NU
         )
