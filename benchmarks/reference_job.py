@@ -32,6 +32,7 @@ class SignedLogistic(Query):
     """Logistic gradients at theta."""
 
     theta: Floats
+    moves = ("theta",)
 
     def __call__(self, rows: Floats) -> Scaled:
         """Multiples of the rows."""
@@ -77,12 +78,12 @@ class LogisticSum(Protocol[tuple[int, Floats]]):
         done, _ = state
         if done == self.rounds:
             return None
-        event, theta = self.randomizer.event(self.n), np.full(self.d, 0.01 * done)
+        query = SignedLogistic(np.full(self.d, 0.01 * done))
         return RoundSpec(
             Cohort.of(0, self.n),
-            SignedLogistic(theta),
+            query,
             self.randomizer,
-            event,
+            self.randomizer.event(self.n, query),
             self.randomizer.estimate,
         )
 

@@ -26,6 +26,7 @@ class SquaredDistance(Query):
     """Asks each user for the squared distance of its number from a public center."""
 
     center: float
+    moves = ("center",)  # it follows from the first round; users agree to all other fields
 
     def __call__(self, rows: Values) -> Floats:
         return (dense(rows) - self.center) ** 2
@@ -57,7 +58,7 @@ class MeanAndVariance(Protocol[Means]):
             return None
         query = SquaredDistance(min(1.0, max(0.0, state[0]))) if state else Datum()
         cohort = Cohort.of(len(state) * self.half, (len(state) + 1) * self.half)
-        return RoundSpec(cohort, query, self.sum, self.sum.event(self.half), self.mean)
+        return RoundSpec(cohort, query, self.sum, self.sum.event(self.half, query), self.mean)
 
     def mean(self, tally: Tally) -> float:
         """The mean over the reports that came."""

@@ -8,7 +8,7 @@ spread, clipped to the same ball. Any center and any spread are private.
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,6 +94,7 @@ class Centred(Loss):
     scale: float
     constant: float
     reach: float
+    moves: ClassVar[tuple[str, ...]] = ("center", "scale")
 
     @property
     def vocabulary(self) -> tuple[type, ...]:

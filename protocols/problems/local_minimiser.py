@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -31,6 +32,7 @@ class LocalMinimiser(Query):
     radius: float
     center: Floats
     steps: int
+    moves: ClassVar[tuple[str, ...]] = ("center",)
 
     def __call__(self, rows: Floats) -> Values:
         """Shape (persons, d).

@@ -1,8 +1,7 @@
 """What is asked of persons: one value for all records of a person."""
 
 from dataclasses import dataclass
-
-import numpy as np
+from typing import ClassVar
 
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.problem import Gradient
@@ -24,6 +23,7 @@ class MeanGradient(Gradient):
     """
 
     center: Floats | None = None
+    moves: ClassVar[tuple[str, ...]] = ("theta", "center")
 
     def __call__(self, rows: Floats) -> Values:
         """One mean gradient for each person, shape (persons, d), less the center.

@@ -7,7 +7,7 @@ no privacy and no noise.
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -33,6 +33,7 @@ class Gradient(Query):
     loss: Loss
     theta: Floats
     smoothing: float | None = None
+    moves: ClassVar[tuple[str, ...]] = ("theta",)
 
     def __call__(self, rows: Floats) -> Values:
         """One gradient for each row."""

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,6 +84,7 @@ class Bounded(Query):
     upper: Floats
     center: Floats
     factor: Floats
+    moves: ClassVar[tuple[str, ...]] = ("lower", "upper", "center", "factor")
 
     @classmethod
     def of(cls, query: Query, by: RowMap) -> "Bounded":
@@ -241,12 +242,12 @@ class ChosenBounds(Protocol[BoundsState]):
         """The histogram of all users, then the protocol's rounds on rows within the bounds."""
         if state.low is None or state.high is None:
             made = self.histogram
-            event = made.randomizer.event(made.honest)
+            query = MagnitudeBins(self.by.free)
             return RoundSpec(
                 Cohort.of(0, self.users),
-                MagnitudeBins(self.by.free),
+                query,
                 made.randomizer,
-                event,
+                made.randomizer.event(made.honest, query),
                 made.randomizer.estimate,
                 made.minimum,
             )

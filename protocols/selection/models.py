@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,7 @@ class Scores(Query):
 
     loss: Loss
     thetas: Floats
+    moves: ClassVar[tuple[str, ...]] = ("thetas",)
 
     def __call__(self, rows: Floats) -> Values:
         """Shape (users, models); no row is longer than 1."""

@@ -21,8 +21,6 @@ from protocols.problems.moments import Moments
 from protocols.problems.problem import Gradient, Problem, demand
 from protocols.shuffle.noisy_mean import NoisyMean
 from protocols.shuffle.optimiser import FirstOrder
-from protocols.sums.binomial import BinomialRandomizer
-from protocols.sums.carry import CarryRandomizer
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, integer
@@ -136,6 +134,7 @@ class Piloted(Protocol[PilotedState]):
 
     bound = math.inf
     adaptive = True
+    chosen = ("smoothing", "g", "r", "b", "levels", "span", "rotation")
 
     def __init__(
         self,
@@ -168,7 +167,9 @@ class Piloted(Protocol[PilotedState]):
         self.pilot = integer("pilot", pilot or max(1, int(SHARE * n)), 1, n - 1)
         self.scale, self.given = scale, given
         spec = SumSpec(self.pilot, BINS, privacy)
-        self.mean = NoisyMean.calibrated(spec, 1.0)
+        # One encoding for all rounds: users agree to it before the pilot.
+        self.mean = NoisyMean.calibrated(spec, 1.0, encoding=given.get("encoding"))
+        self.given["encoding"] = self.mean.sum.encoding
         self.choices = {"pilot": f"{self.pilot} users: the clip by a private histogram of A"}
 
     @property
@@ -184,13 +185,8 @@ class Piloted(Protocol[PilotedState]):
     @property
     def vocabulary(self) -> tuple[type, ...]:
         """What rounds may broadcast."""
-        return (
-            Gradient,
-            TailBins,
-            BinomialRandomizer,
-            CarryRandomizer,
-            *self.problem.loss.vocabulary,
-        )
+        randomizer = type(self.mean.randomizer)
+        return (Gradient, TailBins, randomizer, *self.problem.loss.vocabulary)
 
     def check(self, rows: NDArray[Any]) -> None:
         """Refuse rows of another shape; rows of any length are taken."""

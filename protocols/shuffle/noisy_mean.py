@@ -13,7 +13,7 @@ from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.privacy.trust import Trust
-from shuffle_sim.protocol.base import Query, RoundSpec
+from shuffle_sim.protocol.base import Datum, Query, RoundSpec
 from shuffle_sim.protocol.encodings import choose
 from shuffle_sim.registry import registered
 from shuffle_sim.wire.messages import Tally
@@ -94,8 +94,8 @@ class NoisyMean:
 
     @property
     def event(self) -> PrivacyEvent:
-        """What a round costs."""
-        return self.randomizer.event(self.sum.honest)
+        """What a round costs that may ask anything."""
+        return self.randomizer.event(self.sum.honest, Datum())
 
     @property
     def squared_noise(self) -> float:
@@ -115,5 +115,10 @@ class NoisyMean:
     def spec(self, cohort: Cohort, query: Query) -> RoundSpec:
         """A round of it."""
         return RoundSpec(
-            cohort, query, self.randomizer, self.event, self.estimate, self.sum.minimum
+            cohort,
+            query,
+            self.randomizer,
+            self.randomizer.event(self.sum.honest, query),
+            self.estimate,
+            self.sum.minimum,
         )

@@ -4,7 +4,8 @@ Zhang, Duchi and Wainwright (2013), with the certificates of docs/theory/output-
 """
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ from protocols.problems.extension import valid_records
 from protocols.problems.loss import Loss
 from protocols.problems.problem import Problem
 from protocols.problems.risk import Risk, Shape
-from protocols.sums.binomial import BinomialRandomizer, NearBinomialRandomizer
 from protocols.sums.one_round import SumState
 from protocols.sums.vector_sum import VectorSum
 from shuffle_sim.arrays import Floats, Values
@@ -45,6 +45,7 @@ class CertifiedMinimiser(Query):
         shape: of the domain.
         radius: promised.
         solver: its name.
+        moved: records of each person, of which neighbours differ in one; None: in any of them.
     """
 
     loss: Loss
@@ -52,6 +53,23 @@ class CertifiedMinimiser(Query):
     shape: Shape
     radius: float
     solver: str = "newton"
+    moved: int | None = None
+
+    @cached_property
+    def risk(self) -> Risk:
+        """What is minimised."""
+        return Risk(self.loss, self.ridge, self.shape)
+
+    @cached_property
+    def apart(self) -> float:
+        """D + 2 radius: exact minimisers of `moved` records, and two certificates.
+
+        All that it rests on is held on every row: the loss's constants (other records count as a
+        fixed one), the number of records, and the certificate.
+        """
+        if self.moved is None:
+            return math.inf
+        return self.risk.sensitivity(integer("moved", self.moved))[0] + 2 * self.radius
 
     def __call__(self, rows: Floats) -> Values:
         """One point for each person, shape (persons, d).
@@ -60,17 +78,18 @@ class CertifiedMinimiser(Query):
             rows: (persons, m, columns), as of `Persons.rows` with equal numbers of records.
 
         Raises:
-            ParameterError: rows that are not those of persons with equally many records.
+            ParameterError: rows that are not those of persons with equally many records, as many as
+                stated.
         """
-        risk = Risk(self.loss, self.ridge, self.shape)
-        if rows.ndim != 3 or rows.shape[2] != self.loss.columns(risk.d):
-            allowed = f"(persons, records, {self.loss.columns(risk.d)}): equally many records"
+        rows, columns = np.asarray(rows, float), self.loss.columns(self.risk.d)
+        if rows.ndim != 3 or rows.shape[1:] != (self.moved or rows.shape[1], columns):
+            allowed = f"(persons, {self.moved or 'records'}, {columns}): equally many records"
             raise ParameterError("data.shape", rows.shape, allowed)
-        records = valid_records(self.loss, risk.d, rows.reshape(-1, rows.shape[2]))
-        return np.array([self._one(risk, each) for each in records.reshape(rows.shape)])
+        records = valid_records(self.loss, self.risk.d, rows.reshape(-1, columns))
+        return np.array([self._one(each) for each in records.reshape(rows.shape)])
 
-    def _one(self, risk: Risk, records: Floats) -> Floats:
-        return minimise(risk.objective(records), self.radius, self.solver).point
+    def _one(self, records: Floats) -> Floats:
+        return minimise(self.risk.objective(records), self.radius, self.solver).point
 
 
 class OneShotAverage(Protocol[SumState]):
@@ -122,13 +141,8 @@ class OneShotAverage(Protocol[SumState]):
         objective.n = records
         radius = max(radius, 20 * objective.least_radius)
         demand_radius(radius, objective.least_radius)
-        self.query = CertifiedMinimiser(
-            problem.loss, self.risk.ridge, self.risk.shape, radius, solver
-        )
-        self.randomizer = total.randomizer
-        if not whole:
-            apart = float(min(exact + 2 * radius, 2 * total.norm_bound))
-            self.randomizer = _near(total.randomizer, apart)
+        moved, risk = None if whole else records, self.risk
+        self.query = CertifiedMinimiser(problem.loss, risk.ridge, risk.shape, radius, solver, moved)
         slope, size = self.risk.lipschitz, problem.domain.radius
         square = float(total.randomizer.variance(n).sum()) / n**2
         added = 2 * slope**2 / (self.risk.strong_convexity * records)
@@ -204,7 +218,8 @@ class OneShotAverage(Protocol[SumState]):
     @property
     def vocabulary(self) -> tuple[type, ...]:
         """What the round may broadcast."""
-        return (CertifiedMinimiser, type(self.problem.loss), type(self.randomizer))
+        words = self.problem.loss.vocabulary
+        return (CertifiedMinimiser, type(self.total.randomizer), *words)
 
     @property
     def claims_sequential(self) -> bool:
@@ -216,7 +231,11 @@ class OneShotAverage(Protocol[SumState]):
         columns = self.problem.loss.columns(self.problem.d)
         if rows.shape != (self.n, self.records, columns):
             raise ParameterError("data.shape", rows.shape, f"{(self.n, self.records, columns)}")
-        self.risk.check(rows.reshape(-1, columns))
+        self.check_records(rows.reshape(-1, columns))
+
+    def check_records(self, records: NDArray[Any]) -> None:
+        """Refuse records outside the loss's constants."""
+        self.risk.check(records)
 
     def init(self) -> SumState:
         """Nothing released yet."""
@@ -227,8 +246,8 @@ class OneShotAverage(Protocol[SumState]):
         spec = self.total.plan(state)
         if spec is None:
             return None
-        event = self.randomizer.event(self.total.honest)
-        return replace(spec, query=self.query, randomizer=self.randomizer, event=event)
+        event = spec.randomizer.event(self.total.honest, self.query)
+        return replace(spec, query=self.query, event=event)
 
     def update(self, state: SumState, estimate: Any) -> SumState:
         """Keep the estimate."""
@@ -250,11 +269,6 @@ def _protected(protects: Unit | str) -> Unit:
 def _radius(exact: float, n: int, whole: bool) -> float:
     """Promised: beside the ball it is bias alone, beside one record's shift it costs noise."""
     return THETA * exact / (n if whole else 1)
-
-
-def _near(randomizer: BinomialRandomizer, apart: float) -> NearBinomialRandomizer:
-    given = {each.name: getattr(randomizer, each.name) for each in fields(BinomialRandomizer)}
-    return NearBinomialRandomizer(**given, apart=apart)
 
 
 def _steps(

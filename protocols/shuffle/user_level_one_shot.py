@@ -95,7 +95,7 @@ class UserLevelOneShot(Optimiser[ChainState], Protocol[ChainState]):
     @property
     def vocabulary(self) -> tuple[type, ...]:
         """What a round may broadcast."""
-        return (LocalMinimiser, type(self.mean.randomizer), type(self.problem.loss))
+        return (LocalMinimiser, type(self.mean.randomizer), *self.problem.loss.vocabulary)
 
     def check(self, rows: NDArray[Any]) -> None:
         """Refuse a table of records: nobody would know whose they are."""

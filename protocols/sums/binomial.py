@@ -20,6 +20,7 @@ from shuffle_sim.arrays import Floats, Scaled, Values, dense
 from shuffle_sim.errors import integer, real
 from shuffle_sim.privacy.events import BinomialSumEvent
 from shuffle_sim.privacy.grid_noise import BinomialShiftEvent
+from shuffle_sim.protocol.query import Query
 from shuffle_sim.sampling.bits import add_half_binomial
 from shuffle_sim.sampling.kernels import MAX_STEPS, rounded_sum, rounded_values
 from shuffle_sim.wire.messages import Alphabet, Messages, Tally
@@ -213,33 +214,16 @@ class BinomialRandomizer(SumRandomizer):
         places = np.arange(max(0, math.floor(mean - spread)), math.ceil(mean + spread) + 1)
         return sums - places[0], scipy.stats.binom.pmf(places, users * self.b, self.p)
 
-    def event(self, users: int) -> BinomialSumEvent | BinomialShiftEvent:
+    def event(self, users: int, query: Query) -> BinomialSumEvent | BinomialShiftEvent:
         """The release of the view, with the noise of `users` honest users.
+
+        Of values that a query proves to move by less than the ball, for g apart/width steps.
 
         Raises:
             ParameterError: vectors without a norm bound that keeps them in the event's ball.
         """
         check_ball(self.labels, self.lower, self.width, self.norm_bound)
+        if query.apart < self.width:
+            shift = self.g * (query.apart / self.width)
+            return BinomialShiftEvent(users, self.b, self.p, shift, self.labels)
         return BinomialSumEvent(users, self.b, self.p, self.g, self.labels)
-
-
-@dataclass(frozen=True)
-class NearBinomialRandomizer(BinomialRandomizer):
-    """R_vec where a neighbour moves a user's vector by less than the ball: one of its records.
-
-    Attributes:
-        apart: l2 distance of the two vectors at most; what is asked of the user bounds it.
-    """
-
-    apart: float = math.inf
-
-    def __post_init__(self) -> None:
-        """Check every range."""
-        super().__post_init__()
-        real("apart", self.apart, 0.0, self.width)
-
-    def event(self, users: int) -> BinomialShiftEvent:
-        """The release of the view, for a shift of g apart/width steps."""
-        check_ball(self.labels, self.lower, self.width, self.norm_bound)
-        shift = self.g * (self.apart / self.width)
-        return BinomialShiftEvent(users, self.b, self.p, shift, self.labels)

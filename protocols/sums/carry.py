@@ -25,6 +25,7 @@ from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy.bounds import carry
 from shuffle_sim.privacy.carry_planner import top
 from shuffle_sim.privacy.events import CarrySumEvent
+from shuffle_sim.protocol.query import Query
 from shuffle_sim.sampling.bits import add_half_binomial
 from shuffle_sim.sampling.carries import (
     MAX_LEVELS,
@@ -127,6 +128,11 @@ class CarryRandomizer(SumRandomizer):
     def bits(self) -> int:
         """Messages per coordinate."""
         return 2 * self.levels + self.top
+
+    @property
+    def report_bits(self) -> int:
+        """One of each message, without the alphabet: a round may claim any number of them."""
+        return self.sent * self.bits
 
     @property
     def center(self) -> float:
@@ -281,7 +287,7 @@ class CarryRandomizer(SumRandomizer):
         start, pmf = carry.sum_law(self.count_pmf(self.worst_pair()[0], 0), users)
         return sums - start, pmf
 
-    def event(self, users: int) -> CarrySumEvent:
+    def event(self, users: int, query: Query) -> CarrySumEvent:
         """The release of the view, with the randomness of `users` honest users.
 
         Raises:

@@ -9,6 +9,7 @@ from shuffle_sim.errors import integer
 from shuffle_sim.privacy.carry_planner import CarryPlan, check_proven, choose_carries
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec
+from shuffle_sim.protocol.query import Datum
 
 
 class _CarrySum(PlannedSum):
@@ -22,7 +23,7 @@ class _CarrySum(PlannedSum):
     ) -> None:
         """Refuse what the theorem says nothing about."""
         super().__init__(n, randomizer, delta, honest_fraction)
-        check_proven(randomizer.event(self.honest), delta)
+        check_proven(randomizer.event(self.honest, Datum()), delta)
 
     @staticmethod
     def choose(

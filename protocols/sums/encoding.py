@@ -1,6 +1,7 @@
 """How numbers become integers: shifted to [0, width], scaled to steps, rounded at random."""
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 from shuffle_sim.arrays import Floats, Scaled, Values, dense
 from shuffle_sim.errors import ParameterError, real
 from shuffle_sim.privacy.events import PrivacyEvent
+from shuffle_sim.protocol.query import Query
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.sampling.kernels import ball_factors
 from shuffle_sim.wire.messages import Tally
@@ -25,6 +27,7 @@ class SumRandomizer(Randomizer):
     """
 
     norm_bound: float | None
+    moves: ClassVar[tuple[str, ...]] = ("lower", "width", "norm_bound")
 
     @abstractmethod
     def estimate(self, tally: Tally) -> Floats:
@@ -39,7 +42,7 @@ class SumRandomizer(Randomizer):
         """How far (l2) malicious users with the datum 0 can move a sum over `reports` users."""
 
     @abstractmethod
-    def event(self, users: int) -> PrivacyEvent:
+    def event(self, users: int, query: Query) -> PrivacyEvent:
         """The release of the view, with the noise of `users` honest users."""
 
 

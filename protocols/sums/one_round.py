@@ -66,7 +66,7 @@ class OneRoundSum(Protocol[SumState]):
         self.honest_fraction = honest_fraction
         self._delta = real("delta", delta, 0.0, 1.0, closed=(False, False))
         self._claim: Guarantee | None = None
-        randomizer.event(self.honest)  # refuses what the accountant cannot do
+        randomizer.event(self.honest, Datum())  # refuses what the accountant cannot do
 
     @classmethod
     @abstractmethod
@@ -134,12 +134,12 @@ class OneRoundSum(Protocol[SumState]):
         """The one round: every user's datum."""
         if state.estimate is not None:
             return None
-        event = self.randomizer.event(self.honest)
+        query = Datum()
         return RoundSpec(
             Cohort.of(0, self.n),
-            Datum(),
+            query,
             self.randomizer,
-            event,
+            self.randomizer.event(self.honest, query),
             self.randomizer.estimate,
             self.minimum,
         )

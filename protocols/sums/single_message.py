@@ -23,6 +23,7 @@ from shuffle_sim.privacy.bounds import blanket
 from shuffle_sim.privacy.events import BlanketEvent
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
 from shuffle_sim.privacy.planner import honest_users
+from shuffle_sim.protocol.query import Query
 from shuffle_sim.wire.messages import Alphabet, Messages, Tally
 
 _MAX_STEPS = 4096
@@ -127,7 +128,7 @@ class SingleMessageRandomizer(SumRandomizer):
         """The largest symbol: each moves the sum by width (1 - gamma/2)/(1 - gamma)."""
         return attackers * self.width * (1 - self.gamma / 2) / (1 - self.gamma)
 
-    def event(self, users: int) -> BlanketEvent:
+    def event(self, users: int, query: Query) -> BlanketEvent:
         """The release of the view, with the blanket of `users` honest users."""
         return BlanketEvent(users, self.gamma, self.steps + 1)
 

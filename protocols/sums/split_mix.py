@@ -28,6 +28,7 @@ from shuffle_sim.arrays import Floats, Values, dense
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy.bounds import laplace
 from shuffle_sim.privacy.events import MIN_HONEST_SPLIT_MIX, SplitMixEvent
+from shuffle_sim.protocol.query import Datum, Query
 from shuffle_sim.sampling import exact
 from shuffle_sim.sampling.chacha import ChaCha20
 from shuffle_sim.wire.messages import Alphabet, Messages, Tally
@@ -85,7 +86,7 @@ class SplitMixRandomizer(SumRandomizer):
                 f"users must fit 63 bits"
             )
             raise ParameterError("modulus", self.modulus, allowed)
-        self.event(self.planned)
+        self.event(self.planned, Datum())
 
     @cached_property
     def alphabet(self) -> Alphabet:
@@ -214,7 +215,7 @@ class SplitMixRandomizer(SumRandomizer):
             else 0.0
         )
 
-    def event(self, users: int) -> SplitMixEvent:
+    def event(self, users: int, query: Query) -> SplitMixEvent:
         """The release of the view, with the shares of noise of `users` honest users.
 
         Raises:

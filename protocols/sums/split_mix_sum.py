@@ -11,6 +11,7 @@ from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.bounds.laplace import MIN_RATE, rho_zcdp
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import honest_users
+from shuffle_sim.protocol.query import Datum
 
 SECURITY = 40
 ROUNDING = 1e-3
@@ -100,7 +101,7 @@ class _SplitAndMix(OneRoundSum):
     @property
     def security(self) -> float:
         """s: the messages tell no more than the sum, up to 2^-s in total variation a coordinate."""
-        return self.randomizer.event(self.honest).security
+        return self.randomizer.event(self.honest, Datum()).security
 
 
 class SplitAndMixSum(_SplitAndMix):

@@ -22,7 +22,7 @@ from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.privacy.planner import honest_users
 from shuffle_sim.privacy.theorems import Theorem, theorem_of
 from shuffle_sim.protocol.adversary import Adversary
-from shuffle_sim.protocol.base import Protocol, RoundSpec
+from shuffle_sim.protocol.base import Protocol, Query, RoundSpec
 from shuffle_sim.sampling.randomness import entropy_of
 from shuffle_sim.wire.messages import Tally
 
@@ -85,7 +85,8 @@ def _sum_of(protocol: Protocol[Any]) -> tuple[RoundSpec, PrivacyEvent, Theorem[A
     """The one round of a sum, its event with everybody's noise, and the theorem of that."""
     spec = protocol.plan(protocol.init())
     if spec is not None and isinstance(spec.randomizer, Reaching):
-        event, law = spec.randomizer.event(spec.cohort.size), theorem_of(type(spec.event))
+        event = spec.randomizer.event(spec.cohort.size, spec.query)
+        law = theorem_of(type(spec.event))
         if law.exact(event, protocol.delta) is not None:
             return spec, event, law
     allowed = "a sum in unary or with carries, whose reports are bounded"
@@ -114,7 +115,7 @@ class Reaching(Interface):
     def reach(self) -> tuple[float, float]:
         """How far only ones move a coordinate up from datum 0, and only zeros down."""
 
-    def event(self, users: int) -> PrivacyEvent:
+    def event(self, users: int, query: Query) -> PrivacyEvent:
         """The release of the view, with the noise of so many honest users."""
 
 

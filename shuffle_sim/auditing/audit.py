@@ -266,7 +266,8 @@ def _bound(protocol: Protocol[Any], spec: RoundSpec) -> Check:
     """The event is the randomizer's."""
     name, event = "the event is the one that the randomizer derives", spec.event
     try:
-        known = checked_event(event, spec.randomizer, spec.cohort, protocol.honest_fraction)
+        honest = protocol.honest_fraction
+        known = checked_event(event, spec.randomizer, spec.query, spec.cohort, honest)
     except ParameterError as error:
         return Check(name, False, str(error))
     return Check(name, True) if known else Check(name, None, UNCHECKED)

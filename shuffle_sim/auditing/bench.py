@@ -61,7 +61,7 @@ class OneRound(Protocol[int]):
         """The round."""
         if state:
             return None
-        event = self.spec.randomizer.event(self._users) or self.spec.event
+        event = self.spec.randomizer.event(self._users, self.query) or self.spec.event
         cohort = Cohort.of(0, self._users)
         return RoundSpec(cohort, self.query, self.spec.randomizer, event, lambda tally: tally)
 

@@ -248,9 +248,8 @@ def check_protocol(protocol: Protocol[Any], data: ArrayLike, *, seed: int = 1) -
         try:
             sent = spec.broadcast(vocabulary)
             decode(sent, vocabulary)
-            known = checked_event(
-                spec.event, spec.randomizer, spec.cohort, protocol.honest_fraction
-            )
+            asked_of = spec.randomizer, spec.query, spec.cohort
+            known = checked_event(spec.event, *asked_of, protocol.honest_fraction)
         except (ParameterError, TypeError, FrameError) as error:
             raise LawError(f"round {number}: {error}") from error
         if not known:

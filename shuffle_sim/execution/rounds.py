@@ -42,7 +42,9 @@ def checked(protocol: Protocol[Any], deployment: Deployment, plan: PlannedRound)
         raise ParameterError("protocol", type(protocol).__name__, allowed) from error
     if sent.cohort != plan.cohort:
         raise ParameterError("cohort", plan.cohort.ranges, f"the one asked, {sent.cohort.ranges}")
-    return checked_event(plan.event, sent.randomizer, sent.cohort, protocol.honest_fraction)
+    return checked_event(
+        plan.event, sent.randomizer, sent.query, sent.cohort, protocol.honest_fraction
+    )
 
 
 def exchanged(

@@ -72,7 +72,7 @@ def deployment_of(
             "protocol", type(protocol).__name__, "a protocol with at least one round"
         )
     randomizer, labels = first.randomizer, first.randomizer.alphabet.labels
-    checked_event(first.event, randomizer, first.cohort, protocol.honest_fraction)
+    checked_event(first.event, randomizer, first.query, first.cohort, protocol.honest_fraction)
     if security not in SECURITIES:
         raise ParameterError("security", security, f"one of {', '.join(SECURITIES)}")
     if security == "onion" and fidelity not in (None, "literal"):

@@ -1,4 +1,4 @@
-"""The words protocols are written in: queries, round specifications and the protocol itself."""
+"""The words protocols are written in: round specifications and the protocol itself."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container
@@ -8,44 +8,32 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffle_sim.arrays import Floats, Values, all_finite
+from shuffle_sim.arrays import all_finite
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.persons import MOST_RECORDS
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import WITHHELD, ParameterError
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.privacy.guarantee import Guarantee
+from shuffle_sim.protocol.query import Datum, Query
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.wire.codec import encode
 from shuffle_sim.wire.messages import Tally
 
+__all__ = [
+    "BROADCAST",
+    "Algorithm",
+    "Asked",
+    "Datum",
+    "Protocol",
+    "Query",
+    "RoundSpec",
+    "State",
+    "check_rows",
+]
+
 State = TypeVar("State")
 Asked = TypeVar("Asked")
-
-
-class Query(ABC):
-    """What a round asks of each user's row; public.
-
-    It is a frozen dataclass of plain values, so that it can be broadcast.
-    """
-
-    @abstractmethod
-    def __call__(self, rows: Floats) -> Values:
-        """The values to be summed, one for each row of `rows` (users, ...).
-
-        They are computed row by row, never across users.
-
-        Rows come in Fortran order: columns are contiguous.
-        """
-
-
-@dataclass(frozen=True)
-class Datum(Query):
-    """Asks for the datum itself."""
-
-    def __call__(self, rows: Floats) -> Values:
-        """The rows as they are."""
-        return rows
 
 
 @dataclass(frozen=True)
@@ -79,6 +67,10 @@ class RoundSpec:
             ParameterError: the round holds a class out of the vocabulary.
         """
         return encode((self.cohort, self.query, self.randomizer, self.minimum), vocabulary)
+
+
+BROADCAST = tuple[Cohort, Query, Randomizer, int]
+"""The type of what `RoundSpec.broadcast` encodes."""
 
 
 class Algorithm(ABC, Generic[State, Asked]):
@@ -156,6 +148,8 @@ class Protocol(Algorithm[State, RoundSpec], ABC, Generic[State]):
     honest_fraction: float = 1.0
     adaptive: ClassVar[bool] = False
     """Whether what a round costs depends on views: then users agree to less before the run."""
+    chosen: ClassVar[tuple[str, ...]] = ()
+    """Fields of queries and randomizers that an adaptive one chooses by views."""
 
     @property
     def vocabulary(self) -> tuple[type, ...]:

@@ -1,9 +1,10 @@
-"""The event of a round is bound to its randomizer: what is charged is what is sent."""
+"""The event of a round is bound to what it broadcasts: what is charged is what is sent."""
 
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.events import NonPrivateEvent, PrivacyEvent
 from shuffle_sim.privacy.planner import honest_users
+from shuffle_sim.protocol.query import Query
 from shuffle_sim.protocol.randomizer import Randomizer
 
 UNCHECKED = "the event is stated by the protocol, not checked: its randomizer derives none"
@@ -13,7 +14,11 @@ UNCONFIRMED = "a smaller epsilon is claimed by the protocol, which its charges d
 
 
 def checked_event(
-    event: PrivacyEvent, randomizer: Randomizer, cohort: Cohort, honest_fraction: float
+    event: PrivacyEvent,
+    randomizer: Randomizer,
+    query: Query,
+    cohort: Cohort,
+    honest_fraction: float,
 ) -> bool:
     """Whether the event of a round is the one that its randomizer derives; False: it derives none.
 
@@ -21,17 +26,17 @@ def checked_event(
     that is assumed honest.
 
     Raises:
-        ParameterError: it is another release than the randomizer makes.
+        ParameterError: it is another release than the randomizer makes of the query's values.
     """
     if isinstance(event, NonPrivateEvent):
         return True  # it promises nothing
     most = honest_users(honest_fraction, cohort.size)
-    derived = randomizer.event(most)
+    derived = randomizer.event(most, query)
     if derived is None:
         return False
     honest = getattr(event, "honest", most)
-    if 1 <= honest <= most and event in (derived, randomizer.event(honest)):
+    if 1 <= honest <= most and event in (derived, randomizer.event(honest, query)):
         return True
     raise ParameterError(
-        "event", event, f"that of the randomizer which the round broadcasts: {derived}"
+        "event", event, f"that of the randomizer and query which the round broadcasts: {derived}"
     )

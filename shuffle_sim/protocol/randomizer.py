@@ -2,12 +2,14 @@
 
 from abc import ABC, abstractmethod
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats, Values, dense
 from shuffle_sim.privacy.events import PrivacyEvent
+from shuffle_sim.protocol.query import Query
 from shuffle_sim.wire.messages import Alphabet, Messages
 
 
@@ -19,6 +21,9 @@ class Randomizer(ABC):
     them modulo something, of the sums so reduced. `shuffle_sim.auditing.conformance` checks that
     they do.
     """
+
+    moves: ClassVar[tuple[str, ...]] = ()
+    """Fields that may change from round to round at the same event: the scale of the domain."""
 
     @property
     @abstractmethod
@@ -69,10 +74,12 @@ class Randomizer(ABC):
         total: NDArray[np.int64] = self.counts(xs, rng).sum(axis=0)
         return total
 
-    def event(self, users: int) -> PrivacyEvent | None:
-        """What the view of a round costs, with the randomness of `users` honest users.
+    def event(self, users: int, query: Query) -> PrivacyEvent | None:
+        """What the view of a round costs that asks a query, with `users` honest users' randomness.
 
-        The engine charges no other. None: the protocol states an event, and it is not checked.
+        What the query proves of its values is read there (`Query.apart`); of any other, values lie
+        anywhere in the domain. The engine charges no other event. None: the protocol states one,
+        and it is not checked.
         """
         return None
 

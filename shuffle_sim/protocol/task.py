@@ -1,22 +1,27 @@
 """The task that users and the shuffler agree to before the first round; they refuse the rest."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import FrameError, ParameterError, integer
-from shuffle_sim.protocol.base import Protocol, RoundSpec
+from shuffle_sim.privacy.events import PrivacyEvent
+from shuffle_sim.protocol.base import BROADCAST, Protocol, Query, RoundSpec
 from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.wire.codec import by_name, count_values, plain
 from shuffle_sim.wire.messages import Tally
+from shuffle_sim.wire.schema import demand_types, form
 
 LARGEST_REPORT = 1 << 44
 """Bits of a user's report that roles work on; at literal fidelity less fit a frame."""
 _MOST_ROUNDS = 2**32  # frames count them in four bytes
+_ROOM = 1024  # bytes and values beyond twice those of rounds that were walked through
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +49,7 @@ class TaskLimits:
                 integer(f"limits.{each.name}", value, 1, LARGEST_REPORT)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Task:
     """What the rounds of a run may ask: users and the shuffler hold it, and refuse anything else.
 
@@ -54,8 +59,12 @@ class Task:
         cohort: users asked in a round, at least.
         minimum: reports without which nothing is released, at least.
         report_bits: of a user's report, at most.
-        randomizers: those that may be broadcast, and those whose view costs as much; empty: any of
-            the vocabulary, where rounds depend on what was seen.
+        size: bytes of a broadcast, at most.
+        values: in a broadcast, at most.
+        forms: of queries with their randomizers, without what moves (`schema.form`).
+        events: what their views cost; None in it: one that derives none. Empty: any, where rounds
+            depend on what was seen.
+        chosen: names of fields that follow from views there.
     """
 
     rounds: int
@@ -63,9 +72,24 @@ class Task:
     cohort: int
     minimum: int
     report_bits: int
-    randomizers: tuple[Randomizer, ...] = ()
+    size: int
+    values: int
+    forms: frozenset[bytes]
+    events: tuple[PrivacyEvent | None, ...] = ()
+    chosen: tuple[str, ...] = ()
 
-    def check(self, index: int, cohort: Cohort, randomizer: Randomizer, minimum: int) -> None:
+    def demand(self, tree: Any, classes: Mapping[str, type]) -> None:
+        """Refuse the tree of a broadcast, before anything in it is built.
+
+        Raises:
+            FrameError: `not-agreed`, where it holds another query or randomizer.
+        """
+        if _form(tree, classes, self.chosen) not in self.forms:
+            raise FrameError("not-agreed", f"another query or randomizer: {tree[2:4]!r:.200}")
+
+    def check(
+        self, index: int, cohort: Cohort, query: Query, randomizer: Randomizer, minimum: int
+    ) -> None:
         """Refuse a round outside the task.
 
         Raises:
@@ -82,10 +106,8 @@ class Task:
         bits = randomizer.report_bits
         if bits > self.report_bits:
             raise FrameError("not-agreed", f"{bits:,} bits a report, at most {self.report_bits:,}")
-        if self.randomizers and not any(
-            randomizer == each or _as_strong(randomizer, each) for each in self.randomizers
-        ):
-            raise FrameError("not-agreed", f"another randomizer: {randomizer!r:.200}")
+        if self.events and _strength(randomizer, query) not in self.events:
+            raise FrameError("not-agreed", f"another strength: {randomizer!r:.200}")
 
     def within(self, limits: TaskLimits) -> "Task":
         """The task, as far as `limits` go beyond it.
@@ -102,44 +124,49 @@ class Task:
         return self
 
 
-def _as_strong(randomizer: Randomizer, agreed: Randomizer) -> bool:
-    """Whether a view costs the same: another scale or clip is no other randomness."""
-    if type(randomizer) is not type(agreed):
-        return False
+def _strength(randomizer: Randomizer, query: Query) -> PrivacyEvent | None:
+    """What a view costs of so many users; another scale or clip is no other randomness."""
     try:
-        one, other = randomizer.event(_SIZE), agreed.event(_SIZE)
+        return randomizer.event(_SIZE, query)
     except ParameterError:
-        return False
-    return one is not None and one == other
+        return None
 
 
-_SIZE = 10_000  # users for whom two events are compared
+def _form(tree: Any, classes: Mapping[str, type], chosen: Collection[str]) -> bytes:
+    """Of the query and the randomizer in the tree of a broadcast."""
+    _, _, query, randomizer, _ = tree
+    return form(("t", query, randomizer), classes, chosen)
+
+
+_SIZE = 10_000  # users for whom events are compared
+_MOST_WALKED = 256  # rounds of a protocol whose rounds depend on views
 
 
 def task_of(protocol: Protocol[Any], limits: TaskLimits | None = None) -> Task:
     """What a protocol asks for, in all its rounds; nobody is asked for it.
 
     The rounds are walked through with sums from the middle of what can be. Where rounds depend on
-    what was seen (`protocol.adaptive`), only limits bind, and the size of reports.
+    what was seen (`protocol.adaptive`), of numbers only limits bind. What queries and randomizers
+    hold binds there, too, but for the fields that the protocol names as `chosen`.
 
     Raises:
-        ParameterError: it exceeds a limit.
+        ParameterError: it exceeds a limit, or broadcasts what is not of its annotations.
     """
     given = limits or TaskLimits()
-    if protocol.adaptive:
-        task = Task(
-            rounds=given.rounds or _MOST_ROUNDS,
-            participation=given.participation or _MOST_ROUNDS,
-            cohort=given.cohort or 1,
-            minimum=given.minimum or 1,
-            report_bits=given.report_bits or LARGEST_REPORT,
-        )
-        first = protocol.plan(protocol.init())
-        if first is not None:
-            asked = _of([first])
-            asked.within(TaskLimits(cohort=given.cohort, minimum=given.minimum))
-        return task
-    return _of(walked(copy(protocol))).within(given)  # one that remembers is left as it was
+    if not protocol.adaptive:
+        # A copy: one that remembers is left as it was.
+        return _of(protocol, walked(copy(protocol))).within(given)
+    asked = _of(protocol, islice(walked(copy(protocol)), _MOST_WALKED))
+    asked.within(TaskLimits(cohort=given.cohort, minimum=given.minimum))
+    return replace(
+        asked,
+        rounds=given.rounds or _MOST_ROUNDS,
+        participation=given.participation or _MOST_ROUNDS,
+        cohort=given.cohort or 1,
+        minimum=given.minimum or 1,
+        report_bits=given.report_bits or LARGEST_REPORT,
+        events=(),
+    )
 
 
 def walked(protocol: Protocol[Any]) -> Iterator[RoundSpec]:
@@ -151,28 +178,43 @@ def walked(protocol: Protocol[Any]) -> Iterator[RoundSpec]:
         state = protocol.update(state, spec.analyze(Tally(middle, spec.cohort.size)))
 
 
-def _of(specs: Iterable[RoundSpec]) -> Task:
+def _of(protocol: Protocol[Any], specs: Iterable[RoundSpec]) -> Task:
     """The task that just these rounds are."""
-    answers, randomizers = Participation(), dict[int, Randomizer]()
-    rounds = participation = bits = 0
+    vocabulary = (Cohort, *protocol.vocabulary)
+    demand_types(vocabulary)
+    classes, chosen = by_name(vocabulary), protocol.chosen if protocol.adaptive else ()
+    answers, forms, events = Participation(), set[bytes](), list[PrivacyEvent | None]()
+    rounds = participation = bits = size = values = 0
     cohort = minimum = _MOST_ROUNDS
-    kinds: list[Randomizer] = []
     for spec in specs:
         rounds += 1
         participation = max(participation, answers.add(spec.cohort))
         cohort, minimum = min(cohort, spec.cohort.size), min(minimum, spec.minimum)
-        if id(spec.randomizer) not in randomizers:
-            randomizers[id(spec.randomizer)] = spec.randomizer  # kept: ids stay their own
+        sent = spec.broadcast(classes.values())
+        try:
+            found = _form(plain(sent, classes, BROADCAST), classes, chosen)
+        except ValueError as error:
+            allowed = f"one whose rounds are of their annotations ({error})"
+            raise ParameterError("protocol", type(protocol).__name__, allowed) from error
+        size = max(size, len(sent))
+        values = max(values, count_values(sent, len(sent)))
+        if found not in forms:
+            forms.add(found)
             bits = max(bits, spec.randomizer.report_bits)
-            if not any(_as_strong(spec.randomizer, each) for each in kinds):
-                kinds.append(spec.randomizer)
+        strength = _strength(spec.randomizer, spec.query)
+        if strength not in events:
+            events.append(strength)
     return Task(
         rounds=rounds,
         participation=participation,
         cohort=cohort,
         minimum=minimum,
         report_bits=min(bits, LARGEST_REPORT),
-        randomizers=tuple(kinds),
+        size=2 * size + _ROOM,
+        values=2 * values + _ROOM,
+        forms=frozenset(forms),
+        events=tuple(events),
+        chosen=chosen,
     )
 
 

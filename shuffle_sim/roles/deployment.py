@@ -10,7 +10,7 @@ import numpy as np
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import FrameError
 from shuffle_sim.protocol.adversary import Adversary
-from shuffle_sim.protocol.base import Protocol, Query
+from shuffle_sim.protocol.base import BROADCAST, Protocol, Query
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.protocol.task import LARGEST_REPORT, Task
 from shuffle_sim.roles.onion import bundle_bytes
@@ -19,7 +19,6 @@ from shuffle_sim.sampling.randomness import GENERATORS, Role, stream
 from shuffle_sim.wire.codec import by_name, decode
 from shuffle_sim.wire.frames import Context, Kind, check_context, parse
 
-_PUBLIC = (Cohort, Query, Randomizer, int)
 BLOCK_BATCH_BYTES = 1 << 22
 """Bytes that users send before the shuffler has taken the last; twice as many are a tenth faster on
 Ray and take 25 MiB more.
@@ -142,38 +141,38 @@ class Deployment:
             FrameError: it is not a broadcast of this run, its parameter hash is not that of its
                 parameters, or it asks for what no round of the run can (`not-agreed`).
         """
-        opened = _opened(broadcast, self.task, self.vocabulary)
+        agreed = self.agreed
+        if agreed is not None and len(broadcast) > agreed.size:
+            raise FrameError("not-agreed", f"{len(broadcast):,} bytes, at most {agreed.size:,}")
+        opened = _opened(broadcast, self.task, self.vocabulary, agreed)
         if opened.cohort.stop > self.protocol.users:
             asked = f"users up to {opened.cohort.stop:,} of {self.protocol.users:,}"
             raise FrameError("not-agreed", asked)
-        if opened.minimum > opened.cohort.size:
-            fewest = f"at least {opened.minimum:,} reports of {opened.cohort.size:,} users"
-            raise FrameError("not-agreed", fewest)
-        if opened.randomizer.report_bits > LARGEST_REPORT:
-            long = f"{opened.randomizer.report_bits:,} bits a report"
-            raise FrameError("not-agreed", f"{long}, at most {LARGEST_REPORT:,}")
-        if self.agreed is not None:
-            index, cohort = opened.context.round, opened.cohort
-            self.agreed.check(index, cohort, opened.randomizer, opened.minimum)
         return opened
 
 
 @lru_cache(maxsize=2)
-def _opened(broadcast: bytes, task: bytes, vocabulary: tuple[type, ...]) -> Broadcast:
+def _opened(
+    broadcast: bytes, task: bytes, vocabulary: tuple[type, ...], agreed: Task | None
+) -> Broadcast:
     frame = parse(broadcast)
     if frame.kind is not Kind.ROUND:
         raise FrameError("wrong-kind", f"{frame.kind.name} is not a broadcast")
     context = Context.of_broadcast(task, frame.context.round, frame.payload)
     check_context(frame, context)
-    public = decode(frame.payload, vocabulary)
-    if (
-        type(public) is not tuple
-        or len(public) != len(_PUBLIC)
-        or not all(map(isinstance, public, _PUBLIC))
-        or public[-1] < 1
-    ):
-        raise FrameError("malformed-broadcast", "not a cohort, a query, a randomizer and a minimum")
-    cohort, query, randomizer, minimum = public
+    public = cohort, query, randomizer, minimum = decode(
+        frame.payload, vocabulary, BROADCAST, agreed
+    )
+    if minimum < 1:
+        raise FrameError("malformed-broadcast", f"a minimum of {minimum}")
+    if minimum > cohort.size:
+        fewest = f"at least {minimum:,} reports of {cohort.size:,} users"
+        raise FrameError("not-agreed", fewest)
+    if randomizer.report_bits > LARGEST_REPORT:
+        long = f"{randomizer.report_bits:,} bits a report, at most {LARGEST_REPORT:,}"
+        raise FrameError("not-agreed", long)
+    if agreed is not None:
+        agreed.check(context.round, *public)
     return Broadcast(
         context=context, cohort=cohort, query=query, randomizer=randomizer, minimum=minimum
     )

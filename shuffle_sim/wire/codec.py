@@ -1,16 +1,15 @@
 """Canonical bytes of public values: what is broadcast, and what the parameter hash covers."""
 
 import dataclasses
-from collections.abc import Container
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
+from typing import Protocol as Interface
 
 import msgpack
 import numpy as np
 
 from shuffle_sim.errors import FrameError, ParameterError
-
-_PLAIN = (type(None), bool, int, float, str, bytes)
-_DTYPES = ("<f8", "<i8")
+from shuffle_sim.wire.schema import DTYPES, PLAIN, fits
 
 
 def encode(value: Any, vocabulary: Container[type] | None = None) -> bytes:
@@ -33,23 +32,57 @@ def encode(value: Any, vocabulary: Container[type] | None = None) -> bytes:
     return packed
 
 
-def decode(data: bytes, vocabulary: tuple[type, ...]) -> Any:
-    """The value again; only dataclasses of the vocabulary are built.
+class Agreed(Interface):
+    """What a reader was told before it reads.
+
+    Attributes:
+        values: that a message may hold at most, heads of groups included.
+    """
+
+    values: int
+
+    def demand(self, tree: Any, classes: Mapping[str, type]) -> None:
+        """Refuse a tree, whose types are those of the classes.
+
+        Raises:
+            FrameError: `not-agreed`.
+        """
+
+
+def decode(
+    data: bytes, vocabulary: Iterable[type], expected: Any = Any, agreed: Agreed | None = None
+) -> Any:
+    """The value again; nothing is built before its size, its types and what was agreed are checked.
+
+    Args:
+        data: untrusted.
+        vocabulary: the dataclasses that may be built.
+        expected: the type of the value; `Any` holds only fields to their annotations.
+        agreed: what may be read; None: anything of the type.
 
     Raises:
-        FrameError: `malformed-broadcast` if the bytes are not exactly what `encode` gives.
+        FrameError: `malformed-broadcast` if the bytes are not exactly what `encode` gives, or not
+            of the types; `not-agreed`.
         ParameterError: two classes of the vocabulary have one name.
     """
     classes = by_name(vocabulary)
     try:
-        value = _raise(msgpack.unpackb(data, use_list=False), classes)
+        if agreed is not None and count_values(data, agreed.values) > agreed.values:
+            raise FrameError("not-agreed", f"more than {agreed.values:,} values")
+        tree = plain(data, classes, expected)
+        if agreed is not None:
+            agreed.demand(tree, classes)
+        value = _raise(tree, classes)
         if encode(value) != data:
             raise ValueError("not canonical")
+    except FrameError:
+        raise
     except (
         ValueError,
         TypeError,
-        KeyError,
-        IndexError,
+        LookupError,
+        ArithmeticError,
+        AttributeError,
         RecursionError,
         msgpack.UnpackException,
     ) as error:
@@ -57,7 +90,49 @@ def decode(data: bytes, vocabulary: tuple[type, ...]) -> Any:
     return value
 
 
-def by_name(vocabulary: tuple[type, ...]) -> dict[str, type]:
+def plain(data: bytes, classes: Mapping[str, type], expected: Any = Any) -> Any:
+    """The tree that the bytes hold: plain values, and tuples that begin with their kind.
+
+    Raises:
+        ValueError: they are none, or not of the type.
+    """
+    tree = msgpack.unpackb(data, use_list=False)
+    if not fits(tree, expected, classes):
+        raise ValueError("not of the type that is read here")
+    return tree
+
+
+def count_values(data: bytes, most: int) -> int:
+    """Values and heads of groups in the bytes; above `most` where there are more.
+
+    A head is a byte, and a group in memory is much more. So this is asked before they are unpacked.
+    """
+    at = found = 0
+    while at < len(data) and found <= most:
+        head, width, unit = _HEADS[data[at]]
+        at += head + unit * int.from_bytes(data[at + head - width : at + head], "big")
+        found += 1
+    return found
+
+
+def _heads() -> list[tuple[int, int, int]]:
+    """By first byte: length of the head, of it the bytes of a size, and whether it counts bytes."""
+    heads = [(1, 0, 0)] * 256
+    for short in range(32):
+        heads[0xA0 + short] = 1 + short, 0, 0  # short strings
+    for code, width in ((0xC4, 1), (0xC5, 2), (0xC6, 4), (0xD9, 1), (0xDA, 2), (0xDB, 4)):
+        heads[code] = 1 + width, width, 1  # bytes and strings
+    for code, width in ((0xDC, 2), (0xDD, 4)):
+        heads[code] = 1 + width, width, 0  # long arrays: what is in them counts
+    for code, size in enumerate((4, 8, 1, 2, 4, 8, 1, 2, 4, 8), start=0xCA):
+        heads[code] = 1 + size, 0, 0  # numbers
+    return heads
+
+
+_HEADS = _heads()
+
+
+def by_name(vocabulary: Iterable[type]) -> dict[str, type]:
     """The classes by the names under which they travel.
 
     Raises:
@@ -76,11 +151,11 @@ def by_name(vocabulary: tuple[type, ...]) -> dict[str, type]:
 def _lower(value: Any, vocabulary: Container[type] | None) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
-    if type(value) in _PLAIN:
+    if type(value) in PLAIN:
         return value
     if type(value) is tuple:
         return ["t", *(_lower(item, vocabulary) for item in value)]
-    if type(value) is np.ndarray and value.dtype.newbyteorder("<").str in _DTYPES:
+    if type(value) is np.ndarray and value.dtype.newbyteorder("<").str in DTYPES:
         little = value.astype(value.dtype.newbyteorder("<"))
         return ["a", little.dtype.str, list(value.shape), little.tobytes()]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -104,21 +179,16 @@ def _init_fields(kind: Any) -> list[str]:
     return [field.name for field in dataclasses.fields(kind) if field.init]
 
 
-def _raise(value: Any, classes: dict[str, type]) -> Any:
-    if type(value) is not tuple:
-        return value
-    kind, *rest = value
+def _raise(tree: Any, classes: Mapping[str, type]) -> Any:
+    """The value of a tree whose types fit."""
+    if type(tree) is not tuple:
+        return tree
+    kind, *rest = tree
     if kind == "t":
         return tuple(_raise(item, classes) for item in rest)
     if kind == "a":
         dtype, shape, data = rest
-        if dtype not in _DTYPES:
-            raise ValueError(f"dtype {dtype}")
         return np.frombuffer(data, dtype).reshape(shape)
-    if kind == "d":
-        name, *fields = rest
-        if name not in classes:
-            raise ValueError(f"{name} is not in the vocabulary")
-        raised = (_raise(item, classes) for item in fields)
-        return classes[name](**dict(zip(_init_fields(classes[name]), raised, strict=True)))
-    raise ValueError(f"unknown kind {kind!r}")
+    made = classes[rest[0]]
+    raised = (_raise(item, classes) for item in rest[1:])
+    return made(**dict(zip(_init_fields(made), raised, strict=True)))

@@ -64,11 +64,11 @@ def test_the_stated_distance_is_that_of_one_record(share, kept):
     other[0, 0] = -1.0
     points = [protocol.query(each[None])[0] for each in (rows, other)]
     apart = float(np.linalg.norm(points[0] - points[1]))
-    assert (apart <= share * protocol.randomizer.apart) is kept
-    assert apart >= 0.98 * protocol.randomizer.apart
+    assert (apart <= share * protocol.query.apart) is kept
+    assert apart >= 0.98 * protocol.query.apart
     event = protocol.plan(protocol.init()).event
     stated = event.shift * 2 * protocol.total.norm_bound / protocol.total.g
-    assert stated == pytest.approx(protocol.randomizer.apart)
+    assert stated == pytest.approx(protocol.query.apart)
 
 
 def test_one_row_a_user_is_refused_with_a_pointer_to_the_optimisers():

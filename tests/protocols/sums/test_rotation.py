@@ -28,6 +28,7 @@ from shuffle_sim.auditing.conformance import (
 from shuffle_sim.privacy.bounds.carry import Carries
 from shuffle_sim.privacy.carry_planner import choose_carries
 from shuffle_sim.privacy.planner import SumSpec
+from shuffle_sim.protocol.base import Datum
 from shuffle_sim.wire.codec import decode, encode
 from shuffle_sim.wire.messages import Tally
 
@@ -175,7 +176,7 @@ def moved(randomizer: CarryRandomizer, seed: int) -> tuple[float, float]:
 @pytest.mark.parametrize("randomizer", SMALL)
 def test_no_two_data_are_farther_apart_than_the_event_says(randomizer):
     """By brute force, antipodal data in and outside of the ball; 10 % more is caught."""
-    event = randomizer.event(100)
+    event = randomizer.event(100, Datum())
     most, widest = moved(randomizer, seed=5)
     assert 0.95 * event.sensitivity < most <= event.sensitivity * (1 + 1e-12)
     assert widest == pytest.approx(event.sensitivity * event.span)
@@ -185,7 +186,7 @@ def test_no_two_data_are_farther_apart_than_the_event_says(randomizer):
 
 def test_a_cube_may_be_smaller_than_the_ball():
     randomizer = replace(SMALL[0], span=0.4)
-    event = randomizer.event(100)
+    event = randomizer.event(100, Datum())
     round_ = Carries(99, event.sensitivity, 2, 0, 1, 2, event.span)
     assert moved(randomizer, seed=5) == pytest.approx((round_.reach, round_.widest))
     assert round_.reach == pytest.approx(0.4 * math.sqrt(2) * 5.4)

@@ -23,6 +23,7 @@ from shuffle_sim.auditing.conformance import (
 from shuffle_sim.privacy.bounds import laplace
 from shuffle_sim.privacy.bounds.gaussian import sigma
 from shuffle_sim.protocol.adversary import Dropout
+from shuffle_sim.protocol.base import Datum
 from shuffle_sim.wire.messages import Tally
 
 POINT = Privacy(1.0, 1e-6)
@@ -71,7 +72,7 @@ def test_calibrated_sums_are_private_and_their_modulus_holds_the_sum(n, epsilon)
     protocol = SplitAndMixSum.calibrate(n=n, privacy=privacy, upper=3.0)
     r = protocol.randomizer
     spec = protocol.plan(protocol.init())
-    assert r.event(n).security >= 40
+    assert r.event(n, Datum()).security >= 40
     from shuffle_sim.privacy.accountant import ShuffleAccountant
 
     assert ShuffleAccountant().compose(spec.event).get_epsilon(1e-8) <= epsilon

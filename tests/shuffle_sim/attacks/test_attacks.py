@@ -97,7 +97,7 @@ def test_every_attack_is_accounted_for_and_its_noise_is_not_counted_on(name, fid
     assert bool(a.dropped) == (name in DROPPED)
     assert a.missing == (a.corrupted if name in SILENT else 0)
     assert a.extra == (a.corrupted if name == "twice" else 0)
-    honest = PROTOCOL.randomizer.event(N - a.corrupted)
+    honest = PROTOCOL.randomizer.event(N - a.corrupted, Datum())
     (charge,) = result.ledger._settled.values()
     assert charge.event == honest
 

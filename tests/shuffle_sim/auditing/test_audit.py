@@ -62,7 +62,7 @@ def test_the_empirical_bound_is_not_vacuous():
 def test_a_vector_sum_shows_half_of_what_is_proven_and_more_where_noise_is_missing(scale, least):
     """Power: with a quarter of the noise's variance the bound is broken."""
     protocol = VectorSum.calibrate(n=1000, d=3, privacy=PRIVACY, noise_ratio=1.1)
-    proven = ShuffleAccountant().compose(protocol.randomizer.event(1000)).get_epsilon(1e-6)
+    proven = ShuffleAccountant().compose(protocol.randomizer.event(1000, Datum())).get_epsilon(1e-6)
     if scale < 1:
         defective(protocol, Quarter)
     assert canaries(protocol, seed=3).epsilon() > least * proven

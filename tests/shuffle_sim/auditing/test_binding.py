@@ -84,7 +84,7 @@ def test_more_honest_users_than_the_fraction_assumed_are_refused():
 class Unknown(BinomialRandomizer):
     """A randomizer that derives no event."""
 
-    def event(self, users: int) -> PrivacyEvent | None:  # type: ignore[override]
+    def event(self, users: int, query: Query) -> PrivacyEvent | None:  # type: ignore[override]
         return None
 
 
@@ -110,9 +110,9 @@ def test_an_event_that_cannot_be_checked_is_printed_as_such():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: BinomialRandomizer(2, 4, 9, 0.5, -1.0, 2.0).event(9),
-        lambda: BinomialRandomizer(2, 4, 9, 0.5, -1.0, 2.0, 1.5).event(9),
-        lambda: CarryRandomizer(2, 4.0, 2, 0, 1, -1.0, 2.0).event(9),
+        lambda: BinomialRandomizer(2, 4, 9, 0.5, -1.0, 2.0).event(9, Datum()),
+        lambda: BinomialRandomizer(2, 4, 9, 0.5, -1.0, 2.0, 1.5).event(9, Datum()),
+        lambda: CarryRandomizer(2, 4.0, 2, 0, 1, -1.0, 2.0).event(9, Datum()),
     ],
 )
 def test_vectors_outside_the_ball_of_the_event_have_no_event(make):

@@ -98,13 +98,13 @@ class NotClipped(Double):
 
 
 class TwiceTheBits(Double):
-    def event(self, users):
-        return replace(super().event(users), bits=2 * self.b)
+    def event(self, users, query):
+        return replace(super().event(users, query), bits=2 * self.b)
 
 
 class HalfTheSteps(Double):
-    def event(self, users):
-        return replace(super().event(users), steps=self.g // 2)
+    def event(self, users, query):
+        return replace(super().event(users, query), steps=self.g // 2)
 
 
 class HalfP(Double):
@@ -173,8 +173,8 @@ class UniformNoise(Double):
 
 
 class MoreHonest(Double):
-    def event(self, users):
-        return replace(super().event(users), honest=10 * users)
+    def event(self, users, query):
+        return replace(super().event(users, query), honest=10 * users)
 
 
 class CancellingCoordinates(Double):
@@ -529,11 +529,11 @@ def test_defects_of_roles_are_caught(implementation):
 @pytest.mark.full
 def test_what_cannot_be_checked_is_said():
     class Silent(Double):
-        def event(self, users):
+        def event(self, users, query):
             return None
 
     protocol = with_randomizer(ScalarSum(n=N, g=4, b=12), Silent)
-    honest = ScalarSum(n=N, g=4, b=12).randomizer.event(N)
+    honest = ScalarSum(n=N, g=4, b=12).randomizer.event(N, Datum())
     plan = type(protocol).plan
 
     def planned(self, state):

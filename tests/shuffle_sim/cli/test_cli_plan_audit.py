@@ -144,7 +144,7 @@ class AsksTwice(VectorSum):
         if state.estimate is not None and state.estimate[0] > 1:
             return None
         stop = self.n if state.estimate is None else self.n // 2
-        event = self.randomizer.event(stop)
+        event = self.randomizer.event(stop, Datum())
         return RoundSpec(
             Cohort.of(0, stop),
             Datum(),

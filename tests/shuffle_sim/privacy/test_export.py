@@ -17,6 +17,7 @@ from shuffle_sim.privacy.bounds import binomial
 from shuffle_sim.privacy.events import BinomialSumEvent, NonPrivateEvent
 from shuffle_sim.privacy.export import to_gaussian_event, to_pld
 from shuffle_sim.privacy.ledger import PrivacyLedger
+from shuffle_sim.protocol.base import Datum
 
 
 @pytest.mark.parametrize(
@@ -105,4 +106,4 @@ def test_what_cannot_be_exported_is_refused():
     for event in (BinomialSumEvent(100, 1, 0.5, 3, 2), NonPrivateEvent()):
         with pytest.raises(ParameterError, match="theorem states"):
             to_pld(event)
-    assert ScalarSum(n=10, g=2, b=3).randomizer.event(10).coordinates == 1
+    assert ScalarSum(n=10, g=2, b=3).randomizer.event(10, Datum()).coordinates == 1

@@ -25,7 +25,7 @@ def sgd() -> ShuffleSGD:
 def test_the_task_of_a_protocol_is_what_its_rounds_ask():
     task = task_of(sgd())
     assert (task.rounds, task.participation, task.cohort) == (4, 1, 10)
-    assert len(task.randomizers) == 1
+    assert len(task.forms) == len(task.events) == 1
 
 
 def test_participation_is_counted_by_user():
@@ -90,7 +90,7 @@ class Wavers(VectorSum):
         type(self).asked += 1
         if spec is not None and type(self).asked > 4:
             object.__setattr__(spec, "cohort", Cohort.of(0, 1))
-            object.__setattr__(spec, "event", self.randomizer.event(1))
+            object.__setattr__(spec, "event", self.randomizer.event(1, spec.query))
         return spec
 
 

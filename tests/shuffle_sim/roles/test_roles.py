@@ -754,7 +754,7 @@ def test_two_classes_of_one_name_are_refused_before_anything_is_charged():
     twin = dataclass(frozen=True)(type("Datum", (Datum,), {}))
     one_name = protocol_with(Datum, twin, type(RANDOMIZER))
     another = protocol_with(twin, type(RANDOMIZER))  # the round asks for the Datum outside it
-    for protocol, message in ((one_name, "one class, not of"), (another, "base.Datum.*known")):
+    for protocol, message in ((one_name, "one class, not of"), (another, "query.Datum.*known")):
         with pytest.raises(ParameterError, match=f"^vocabulary = .*{message}") as refused:
             run(protocol, ROWS, seed=1)
         assert refused.value.ledger is None or not refused.value.ledger.charges
@@ -766,9 +766,9 @@ def test_two_classes_of_one_name_are_refused_before_anything_is_charged():
 def test_a_broadcast_is_decoded_once_a_round(monkeypatch, how):
     decoded = Counter()
 
-    def counted(data, vocabulary):
+    def counted(data, *more):
         decoded[data] += 1
-        return decode(data, vocabulary)
+        return decode(data, *more)
 
     monkeypatch.setattr("shuffle_sim.roles.deployment.decode", counted)
     result = run(interactive(), rounds_rows(), seed=1, workers=2, **how)
