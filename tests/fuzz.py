@@ -1,9 +1,12 @@
 """Mutates what comes from outside: frames between all roles, broadcasts, journals and files.
 
-    python -m tests.fuzz --mutations 1000000 --seed 1
+    python tests/fuzz.py --mutations 1000000 --seed 1
 
 Nothing but errors of the simulator may come out, and memory may grow by 64 MiB at most. What breaks
 this is kept in tests/corpus/KIND, whose files are mutated, too, and read by the tests as they are.
+A broadcast may cost 50 ms of the thread's processor time and 10 MiB before it is refused. Both are
+measured at every one, the memory by `tracemalloc`; what is above is read twice more, and the least
+counts. Broadcasts are those of every protocol and type that there is (`tests/broadcasts.py`).
 `--seeds` writes the honest files there anew.
 """
 
@@ -15,14 +18,18 @@ import random
 import struct
 import tempfile
 import time
+import tracemalloc
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import numpy as np
+from broadcasts import worlds
 
 from protocols import CarryVectorSum, SplitAndMixSum, VectorSum
 from protocols.sums.one_round import OneRoundSum
@@ -48,6 +55,8 @@ from shuffle_sim.wire.sealing import KeyPair
 
 CORPUS = Path(__file__).parent / "corpus"
 GROWTH = 64 << 20
+MOST_SECONDS, MOST_BYTES = 0.05, 10 << 20
+"""That a broadcast may cost before it is refused."""
 SHARES = {
     "frame": 0.36,
     "broadcast": 0.15,
@@ -71,6 +80,29 @@ _SIZE = struct.Struct(">II")
 _ODD: tuple[Any, ...] = (
     *(None, True, -1, 0, 10**400, 1e308, float("inf"), float("nan"), "", "a", "9", "\0", "number"),
     *([], [1], [[1], [2, 3]], [[]], {}, {"a": 1}, {"name": []}, ["a", "a"], "1900-13-45"),
+)
+_LEAVES: tuple[Any, ...] = (
+    *(
+        None,
+        True,
+        False,
+        0,
+        -1,
+        1,
+        2,
+        63,
+        2**17,
+        2**31,
+        2 * 10**8,
+        2**62,
+        2**63,
+        2**64 - 1,
+        -(2**63),
+    ),
+    *(0.0, -0.0, 0.001, 1.0, 5e-324, -1e300, 1e308, float("inf"), float("nan"), "", "t", "Datum"),
+    *("CarryRandomizer", b"", bytes(8), bytes(24), [], ["t"], ["t", ["t", 0, 48]], ["d", "Datum"]),
+    *(["a", "<f8", [3], bytes(24)], ["a", "<i8", [3], bytes(24)], ["a", "<f8", [0, 2**40], b""]),
+    *(["d", "Logistic", 1.0], ["d", "Hinge", 1.0], [[[[[[]]]]]], ["t", *[0] * 300], "x" * 500),
 )
 _NUMBERS = (0, 1, 2, 127, 128, 255, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**63, 2**64 - 1)
 
@@ -156,6 +188,9 @@ KEYS = KeyPair(), KeyPair()
 """Of the users and of the shuffler."""
 
 
+BAD = "FOREIGN", "COSTLY"
+
+
 class Known(RunIdentity):
     """A run whose marks are known: they are the slow part of opening a journal."""
 
@@ -185,7 +220,10 @@ def seeds() -> dict[str, list[bytes]]:
     with tempfile.TemporaryDirectory() as folder:
         return {
             "frame": frames,
-            "broadcast": [ASKED],
+            "broadcast": [
+                ASKED,
+                *(each for world in worlds().values() for each in world.broadcasts),
+            ],
             "routed": routed,
             "view": views,
             "sealed": [bytes(each) for world in SEALED for each in split_frames(_answered(world))],
@@ -296,7 +334,10 @@ def mutant(kind: str, known: list[bytes], rng: random.Random) -> bytes:
         payload = bytes(_changed(bytearray(frame.payload), known, rng))
         context = frame.context
         if kind == "broadcast":
-            context = Context.of_broadcast(TASK, rng.choice((0, 0, 0, 1, 2**32 - 1)), payload)
+            if rng.random() < 0.7:
+                payload = _other_leaves(frame.payload, known, rng)
+            index = rng.choice((context.round, context.round, context.round, 1, 2**32 - 1))
+            context = Context.of_broadcast(context.task, index, payload)
         return replace(frame, payload=payload, context=context).tobytes()
     data = _changed(data, known, rng)
     if kind in FRAMES and rng.random() < 0.7:
@@ -322,6 +363,43 @@ def _other_values(data: bytes, rng: random.Random) -> bytes:
     if isinstance(at, dict) and rng.random() < 0.3:
         del at[key]
     return json.dumps(whole).encode()
+
+
+def _other_leaves(payload: bytes, known: list[bytes], rng: random.Random) -> bytes:
+    """msgpack with a few values, anywhere, in place of others; or values of another broadcast."""
+    try:
+        whole = msgpack.unpackb(payload)
+        donor = msgpack.unpackb(parse(rng.choice(known)).payload)
+    except (ValueError, msgpack.UnpackException):
+        return payload
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        places, others = ([*_nodes(each)] for each in (whole, donor))
+        if not places:
+            return payload
+        at, key = rng.choice(places)
+        how = rng.random()
+        if how < 0.6 or not others:
+            at[key] = deepcopy(rng.choice(_LEAVES))
+        elif how < 0.9:
+            group, place = rng.choice(others)
+            at[key] = deepcopy(group[place])
+        elif how < 0.95:
+            del at[key]
+        else:
+            at.insert(key, deepcopy(rng.choice(_LEAVES)))
+    try:
+        packed: bytes = msgpack.packb(whole)
+    except (ValueError, OverflowError):
+        return payload
+    return packed
+
+
+def _nodes(tree: Any) -> Iterator[tuple[list[Any], int]]:
+    """Every place in nested lists."""
+    if isinstance(tree, list):
+        for key, value in enumerate(tree):
+            yield tree, key
+            yield from _nodes(value)
 
 
 def _chained(bodies: list[bytes]) -> bytes:
@@ -379,8 +457,11 @@ class Readers:
             assert record.accepted + sum(record.dropped.values()) <= 48 + 1
 
     def broadcast(self, data: bytes) -> None:
-        """By users."""
-        WORLDS["aggregate"].opened(data)
+        """By users of the run that it names."""
+        known = WORLDS["aggregate"]
+        if data[9:25] != TASK and data[9:25] in worlds():
+            known = worlds()[data[9:25]].deployment
+        known.opened(data)
 
     def routed(self, data: bytes) -> None:
         """By a shard of the shuffler, from another; then the round is released if it is whole."""
@@ -471,6 +552,38 @@ def outcome(take: Callable[[bytes], None], data: bytes) -> str:
     return "taken"
 
 
+class Meter:
+    """What messages of a kind cost at most before they are refused."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self.seconds, self.bytes = 0.0, 0
+
+    def outcome(self, take: Callable[[bytes], None], data: bytes) -> str:
+        """As `outcome`; COSTLY where a refusal cost too much, three times."""
+        came, seconds, size = self._measured(take, data)
+        if came != "refused":
+            return came
+        for _ in range(2):
+            if seconds > MOST_SECONDS or size > MOST_BYTES:
+                _, again, other = self._measured(take, data)
+                seconds, size = min(seconds, again), min(size, other)
+        self.seconds, self.bytes = max(self.seconds, seconds), max(self.bytes, size)
+        if seconds > MOST_SECONDS or size > MOST_BYTES:
+            return f"COSTLY {seconds * 1000:.0f} ms, {size >> 20} MiB"
+        return came
+
+    def _measured(self, take: Callable[[bytes], None], data: bytes) -> tuple[str, float, int]:
+        tracemalloc.reset_peak()
+        before, start = tracemalloc.get_traced_memory()[0], time.thread_time()
+        came = outcome(take, data)
+        seconds = time.thread_time() - start
+        return came, seconds, tracemalloc.get_traced_memory()[1] - before
+
+
+COST = Meter()
+
+
 def memory() -> int:
     """The most bytes that the process ever had in memory."""
     status = Path("/proc/self/status").read_text()
@@ -478,7 +591,10 @@ def memory() -> int:
 
 
 def fuzz(mutations: int, seed: int, kinds: dict[str, float] = SHARES, *, keep: bool = False) -> Any:
-    """Mutate; what came of it by kind, and by how many bytes memory grew after a warm-up."""
+    """Mutate; what came of it by kind, and by how many bytes memory grew after a warm-up.
+
+    `COST` has what refused broadcasts cost at most.
+    """
     rng, found = random.Random(seed), {kind: Counter[str]() for kind in kinds}
     known = {kind: honest + corpus()[kind] for kind, honest in seeds().items() if kind in kinds}
     shared = Path("/dev/shm")
@@ -488,15 +604,18 @@ def fuzz(mutations: int, seed: int, kinds: dict[str, float] = SHARES, *, keep: b
             for kind, share in kinds.items():
                 take = getattr(readers, kind)
                 many = 200 if part < 0 else round(mutations * share / 20)
+                if kind == "broadcast":
+                    tracemalloc.start()
                 for _ in range(many):
                     data = mutant(kind, known[kind], rng)
-                    came = outcome(take, data)
+                    came = COST.outcome(take, data) if kind == "broadcast" else outcome(take, data)
                     if part >= 0:
                         found[kind][came] += 1
-                    if came.startswith("FOREIGN") and keep:
+                    if came.startswith(BAD) and keep:
                         name = hashlib.sha256(data).hexdigest()[:12]
                         (CORPUS / kind).mkdir(parents=True, exist_ok=True)
                         (CORPUS / kind / name).write_bytes(data)
+                tracemalloc.stop()
             if part < 0:
                 first = memory()
     return found, memory() - first
@@ -507,6 +626,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--mutations", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kind", choices=list(SHARES), help="mutate these only")
     parser.add_argument("--seeds", action="store_true", help="write the honest files anew, and end")
     asked = parser.parse_args()
     if asked.seeds:
@@ -516,15 +636,18 @@ def main() -> None:
                 (CORPUS / kind / f"honest-{index}").write_bytes(data)
         return
     start = time.perf_counter()
-    found, growth = fuzz(asked.mutations, asked.seed, keep=True)
+    kinds = SHARES if asked.kind is None else {asked.kind: 1.0}
+    found, growth = fuzz(asked.mutations, asked.seed, kinds, keep=True)
     foreign = 0
     for kind, counted in found.items():
         for came, many in counted.most_common():
             print(f"{kind:10} {many:9,} {came}")
-            foreign += many * came.startswith("FOREIGN")
+            foreign += many * came.startswith(BAD)
     total = sum(map(Counter.total, found.values()))
     took = time.perf_counter() - start
     print(f"{total:,} mutations in {took:.0f} s: {foreign} foreign errors, {growth >> 20} MiB more")
+    least = f"{COST.seconds * 1000:.1f} ms and {COST.bytes / 2**20:.2f} MiB"
+    print(f"a refused broadcast cost at most {least}")
     raise SystemExit(1 if foreign or growth > GROWTH else os.EX_OK)
 
 

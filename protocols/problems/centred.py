@@ -37,11 +37,6 @@ class FeatureMoments(Loss):
     norm: float
 
     @property
-    def vocabulary(self) -> tuple[type, ...]:
-        """This one, and the loss's."""
-        return (type(self), *self.loss.vocabulary)
-
-    @property
     def unit(self) -> float:
         """Of v: L/(sqrt(2) r)."""
         return self.norm / (math.sqrt(2) * self.reach)
@@ -95,11 +90,6 @@ class Centred(Loss):
     constant: float
     reach: float
     moves: ClassVar[tuple[str, ...]] = ("center", "scale")
-
-    @property
-    def vocabulary(self) -> tuple[type, ...]:
-        """This one, and the loss's."""
-        return (type(self), *self.loss.vocabulary)
 
     def inward(self, theta: Floats) -> Floats:
         """Parameters of z, of the same margins."""

@@ -29,8 +29,9 @@ class Loss(ABC):
 
     @property
     def vocabulary(self) -> tuple[type, ...]:
-        """The classes that a broadcast of the loss holds."""
-        return (type(self),)
+        """The classes that a broadcast of the loss holds: its own, and those of losses in it."""
+        inner = (value for value in vars(self).values() if isinstance(value, Loss))
+        return (type(self), *(word for loss in inner for word in loss.vocabulary))
 
     @abstractmethod
     def columns(self, d: int) -> int:

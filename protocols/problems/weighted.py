@@ -33,11 +33,6 @@ class Weighted(Loss):
             raise ParameterError("loss", self.loss, "a Loss without weights")
         positive("weight_bound", self.bound)
 
-    @property
-    def vocabulary(self) -> tuple[type, ...]:
-        """This one, and l's."""
-        return (type(self), *self.loss.vocabulary)
-
     def columns(self, d: int) -> int:
         """Those of l, and the weight."""
         return self.loss.columns(d) + 1

@@ -7,6 +7,8 @@ second moment is G_2^2, not C^2 (docs: theory, Heavy tails). No shuffler's view 
 
 import dataclasses
 import math
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +29,9 @@ from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.protocol.base import Protocol, Query, RoundSpec
+from shuffle_sim.protocol.encodings import encodings
 
+_LOOSE = 4.0  # noise ratio with which an encoding is there, if it is with any batch
 _CLIPS = np.geomspace(0.1, 1e6, 141)  # in units of G_2
 
 
@@ -167,9 +171,8 @@ class Piloted(Protocol[PilotedState]):
         self.pilot = integer("pilot", pilot or max(1, int(SHARE * n)), 1, n - 1)
         self.scale, self.given = scale, given
         spec = SumSpec(self.pilot, BINS, privacy)
-        # One encoding for all rounds: users agree to it before the pilot.
-        self.mean = NoisyMean.calibrated(spec, 1.0, encoding=given.get("encoding"))
-        self.given["encoding"] = self.mean.sum.encoding
+        self.mean = NoisyMean.calibrated(spec, 1.0)
+        self._examples = (*super().examples(), *self._gradients())
         self.choices = {"pilot": f"{self.pilot} users: the clip by a private histogram of A"}
 
     @property
@@ -185,8 +188,20 @@ class Piloted(Protocol[PilotedState]):
     @property
     def vocabulary(self) -> tuple[type, ...]:
         """What rounds may broadcast."""
-        randomizer = type(self.mean.randomizer)
-        return (Gradient, TailBins, randomizer, *self.problem.loss.vocabulary)
+        kinds = dict.fromkeys(type(each.randomizer) for each in self._examples)
+        return (Gradient, TailBins, *kinds, *self.problem.loss.vocabulary)
+
+    def examples(self) -> Iterable[RoundSpec]:
+        """The pilot; then a gradient by every encoding that so many users can have at all."""
+        return self._examples
+
+    def _gradients(self) -> Iterator[RoundSpec]:
+        query = Gradient(self.problem.loss, self.problem.origin)
+        spec = SumSpec(self.n - self.pilot, self.problem.d, self.privacy)
+        for encoding in encodings():
+            with suppress(ParameterError):
+                mean = NoisyMean.calibrated(spec, 1.0, _LOOSE, encoding)
+                yield mean.spec(Cohort.of(self.pilot, self.n), query)
 
     def check(self, rows: NDArray[Any]) -> None:
         """Refuse rows of another shape; rows of any length are taken."""

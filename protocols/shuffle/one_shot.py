@@ -246,7 +246,7 @@ class OneShotAverage(Protocol[SumState]):
         spec = self.total.plan(state)
         if spec is None:
             return None
-        event = spec.randomizer.event(self.total.honest, self.query)
+        event = self.total.randomizer.event(self.total.honest, self.query)
         return replace(spec, query=self.query, event=event)
 
     def update(self, state: SumState, estimate: Any) -> SumState:

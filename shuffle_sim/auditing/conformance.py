@@ -21,7 +21,7 @@ from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.fingerprint import fingerprint
 from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.privacy.theorems import Theorem
-from shuffle_sim.protocol.base import Protocol
+from shuffle_sim.protocol.base import Protocol, Query
 from shuffle_sim.protocol.binding import UNCHECKED, checked_event
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.wire.codec import decode
@@ -264,6 +264,7 @@ def check_protocol(protocol: Protocol[Any], data: ArrayLike, *, seed: int = 1) -
         alone = [dense(spec.query(np.asfortranarray(row[None])))[0] for row in asked[:16]]
         if not np.allclose(together[:16], alone, rtol=1e-9, atol=1e-12, equal_nan=True):
             raise LawError(f"round {number}: the query of a row depends on other rows")
+        _check_apart(number, spec.query, asked[:16])
         values, _ = spec.randomizer.admit(spec.query(asked))
         tally = Tally(spec.randomizer.tally(values, rng), len(asked))
         before = fingerprint(state)
@@ -282,3 +283,19 @@ def check_protocol(protocol: Protocol[Any], data: ArrayLike, *, seed: int = 1) -
     ]
     if fingerprint(results[0].value) != fingerprint(results[1].value):
         raise LawError("another number of workers gives another result")
+
+
+def _check_apart(number: int, query: Query, rows: Floats) -> None:
+    """Hold what a query proves: a record of another user in place of its own moves a value."""
+    if not query.apart < math.inf:
+        return
+    records = rows.shape[1] if rows.ndim > 2 else 1
+    values, others = dense(query(rows)), np.roll(rows, 1, axis=0)
+    for place in range(min(records, 8)):
+        at = np.s_[:, place] if rows.ndim > 2 else np.s_[:]
+        neighbours = rows.copy(order="F")
+        neighbours[at] = others[at]
+        moved = float(np.linalg.norm(dense(query(neighbours)) - values, axis=-1).max())
+        if moved > query.apart * (1 + 1e-9):
+            found = f"a record moves a value by {moved:.3g}, stated is {query.apart:.3g}"
+            raise LawError(f"round {number}: {found}")

@@ -1,7 +1,7 @@
 """The words protocols are written in: round specifications and the protocol itself."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -150,6 +150,14 @@ class Protocol(Algorithm[State, RoundSpec], ABC, Generic[State]):
     """Whether what a round costs depends on views: then users agree to less before the run."""
     chosen: ClassVar[tuple[str, ...]] = ()
     """Fields of queries and randomizers that an adaptive one chooses by views."""
+
+    def examples(self) -> Iterable[RoundSpec]:
+        """Of an adaptive one: a round of each form that it may ask, as users agree to them before.
+
+        Rounds of one form differ in fields that are `chosen` or move. Here it is the first round's.
+        """
+        first = self.plan(self.init())
+        return () if first is None else (first,)
 
     @property
     def vocabulary(self) -> tuple[type, ...]:

@@ -4,7 +4,6 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, fields, replace
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from shuffle_sim.protocol.base import BROADCAST, Protocol, Query, RoundSpec
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.wire.codec import by_name, count_values, plain
 from shuffle_sim.wire.messages import Tally
-from shuffle_sim.wire.schema import demand_types, form
+from shuffle_sim.wire.schema import demand_types, field_types, form
 
 LARGEST_REPORT = 1 << 44
 """Bits of a user's report that roles work on; at literal fidelity less fit a frame."""
@@ -139,15 +138,14 @@ def _form(tree: Any, classes: Mapping[str, type], chosen: Collection[str]) -> by
 
 
 _SIZE = 10_000  # users for whom events are compared
-_MOST_WALKED = 256  # rounds of a protocol whose rounds depend on views
 
 
 def task_of(protocol: Protocol[Any], limits: TaskLimits | None = None) -> Task:
     """What a protocol asks for, in all its rounds; nobody is asked for it.
 
     The rounds are walked through with sums from the middle of what can be. Where rounds depend on
-    what was seen (`protocol.adaptive`), of numbers only limits bind. What queries and randomizers
-    hold binds there, too, but for the fields that the protocol names as `chosen`.
+    what was seen (`protocol.adaptive`), of numbers only limits bind. What the queries and
+    randomizers of its examples hold binds there, too, but for the fields that it names as `chosen`.
 
     Raises:
         ParameterError: it exceeds a limit, or broadcasts what is not of its annotations.
@@ -156,7 +154,7 @@ def task_of(protocol: Protocol[Any], limits: TaskLimits | None = None) -> Task:
     if not protocol.adaptive:
         # A copy: one that remembers is left as it was.
         return _of(protocol, walked(copy(protocol))).within(given)
-    asked = _of(protocol, islice(walked(copy(protocol)), _MOST_WALKED))
+    asked = _of(protocol, protocol.examples())
     asked.within(TaskLimits(cohort=given.cohort, minimum=given.minimum))
     return replace(
         asked,
@@ -182,6 +180,10 @@ def _of(protocol: Protocol[Any], specs: Iterable[RoundSpec]) -> Task:
     """The task that just these rounds are."""
     vocabulary = (Cohort, *protocol.vocabulary)
     demand_types(vocabulary)
+    for kind in vocabulary:
+        if issubclass(kind, Query) and "apart" in field_types(kind):
+            allowed = "computed from what the query holds every row to, not a field"
+            raise ParameterError(f"{kind.__qualname__}.apart", "a field", allowed)
     classes, chosen = by_name(vocabulary), protocol.chosen if protocol.adaptive else ()
     answers, forms, events = Participation(), set[bytes](), list[PrivacyEvent | None]()
     rounds = participation = bits = size = values = 0

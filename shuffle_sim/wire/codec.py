@@ -33,13 +33,11 @@ def encode(value: Any, vocabulary: Container[type] | None = None) -> bytes:
 
 
 class Agreed(Interface):
-    """What a reader was told before it reads.
+    """What a reader was told before it reads."""
 
-    Attributes:
-        values: that a message may hold at most, heads of groups included.
-    """
-
-    values: int
+    @property
+    def values(self) -> int:
+        """That a message may hold at most, heads of groups included."""
 
     def demand(self, tree: Any, classes: Mapping[str, type]) -> None:
         """Refuse a tree, whose types are those of the classes.

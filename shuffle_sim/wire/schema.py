@@ -62,7 +62,8 @@ def _checkable(hint: Any) -> bool:
         return all(_checkable(each) for each in parts if each is not Ellipsis)
     if origin is np.ndarray:
         return _dtype(hint) in DTYPES
-    return hint in PLAIN or (isinstance(hint, type) and hint.__module__ != "builtins")
+    known = hint is not Any and isinstance(hint, type) and hint.__module__ != "builtins"
+    return hint in PLAIN or known
 
 
 def _dtype(hint: Any) -> str:

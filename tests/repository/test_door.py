@@ -1,10 +1,15 @@
 """Bytes from outside: one door, a corpus that is current, and mutations of it."""
 
 import ast
+import time
+import tracemalloc
 from pathlib import Path
 
+import broadcasts
 import fuzz
 import pytest
+
+from shuffle_sim.errors import FrameError
 
 ROOT = Path(__file__).parents[2]
 DOOR = {"shuffle_sim/data/files.py"}
@@ -51,11 +56,48 @@ def test_the_corpus_is_current_and_small(tmp_path):
 
 @pytest.mark.full
 def test_mutations_raise_nothing_foreign_and_take_no_memory():
-    """1,000,000 by command: python -m tests.fuzz."""
+    """1,000,000 by command: python tests/fuzz.py."""
     found, growth = fuzz.fuzz(3000, 3)
     assert sum(each.total() for each in found.values()) >= 2900
-    assert not [came for each in found.values() for came in each if came.startswith("FOREIGN")]
+    assert not [came for each in found.values() for came in each if came.startswith(fuzz.BAD)]
     assert growth < fuzz.GROWTH
+
+
+@pytest.mark.full
+def test_every_protocol_and_type_that_is_broadcast_is_mutated():
+    """Whatever is registered or shipped, found by class: a new one needs a round there."""
+    known = broadcasts.worlds().values()
+    sent = set[type]().union(*map(broadcasts.sent, known))
+    assert not broadcasts.concrete() - sent
+    for world in known:
+        for each in world.broadcasts:
+            assert fuzz.outcome(world.deployment.opened, each) == "taken"
+            with pytest.raises(FrameError):  # of another run
+                fuzz.WORLDS["aggregate"].opened(each)
+
+
+def test_a_costly_refusal_is_seen():
+    """Power: a reader that takes 16 MiB, or a tenth of a second, before it refuses."""
+
+    def large(data):
+        raise FrameError("not-agreed", str(len(bytes(1 << 24))))
+
+    def slow(data):
+        end = time.thread_time() + 0.1
+        while time.thread_time() < end:
+            pass
+        raise FrameError("not-agreed")
+
+    def cheap(data):
+        raise FrameError("not-agreed")
+
+    tracemalloc.start()
+    try:
+        assert fuzz.Meter().outcome(large, b"").startswith("COSTLY")
+        assert fuzz.Meter().outcome(slow, b"").startswith("COSTLY")
+        assert fuzz.Meter().outcome(cheap, b"") == "refused"
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_foreign_error_is_seen():

@@ -6,17 +6,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols import CarryVectorSum, ScalarSum, ShuffleSGD, SplitAndMixSum, VectorSum
-from protocols.problems import L2Ball, Logistic, Problem
+from protocols import (
+    CarryVectorSum,
+    OneShotAverage,
+    ScalarSum,
+    ShuffleSGD,
+    SplitAndMixSum,
+    VectorSum,
+)
+from protocols.problems import L2Ball, Logistic, Problem, RealSpace
+from protocols.shuffle.one_shot import CertifiedMinimiser
 from protocols.sums.binomial import BinomialRandomizer
 from protocols.sums.carry import CarryRandomizer
 from shuffle_sim import Guarantee, ParameterError, Privacy, run
 from shuffle_sim.auditing import LawError, check_protocol
 from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.events import BinomialSumEvent, PrivacyEvent
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.base import Datum, Query, RoundSpec
-from shuffle_sim.protocol.binding import UNCHECKED, UNCONFIRMED
+from shuffle_sim.protocol.binding import UNCHECKED, UNCONFIRMED, checked_event
 
 N = 200
 ROWS = np.random.default_rng(0).random(N)
@@ -121,6 +130,120 @@ def test_vectors_outside_the_ball_of_the_event_have_no_event(make):
 
 
 PRIVACY = Privacy(2.0, 1e-5)
+AVERAGE = OneShotAverage.calibrated(
+    n=N,
+    records=40,
+    problem=Problem(Logistic(), RealSpace(2), 0.1),
+    privacy=Privacy(1.0, 1e-5),
+    protects="record",
+)
+
+
+def epsilon(query: Query) -> float:
+    """Of the randomizer of one-shot averages, beside a query."""
+    derived = AVERAGE.total.randomizer.event(N, query)
+    return ShuffleAccountant().compose(derived).get_epsilon(1e-5)
+
+
+def test_the_noise_for_one_record_states_the_whole_ball_for_any_other_query():
+    asked = AVERAGE.query
+    assert epsilon(asked) <= 1.0
+    assert epsilon(Datum()) > 10
+    assert epsilon(replace(asked, moved=None)) == epsilon(Datum())  # of persons: any record
+    weaker = replace(asked, ridge=0.05)
+    moved = weaker.apart / asked.apart
+    assert moved == pytest.approx(2, abs=0.2)
+    assert epsilon(weaker) > 1.5 * epsilon(asked)
+
+
+class Straying(OneShotAverage):
+    """It asks what its noise does not protect, and states the event of what it should ask."""
+
+    asks: Query = Datum()
+
+    def plan(self, state):
+        spec = super().plan(state)
+        return None if spec is None else replace(spec, query=self.asks)
+
+
+@pytest.mark.parametrize("asks", [replace(AVERAGE.query, ridge=0.01), Datum()])
+def test_the_event_of_another_query_is_refused(asks):
+    straying = Straying(
+        n=N, records=40, problem=AVERAGE.problem, total=AVERAGE.total, protects="record"
+    )
+    straying.asks = asks
+    spec = straying.plan(straying.init())
+    assert spec is not None
+    with pytest.raises(ParameterError, match=r"event = .*that of the randomizer and query"):
+        checked_event(spec.event, spec.randomizer, spec.query, spec.cohort, 1.0)
+
+
+@pytest.mark.parametrize("moved", [39, 41])
+def test_what_a_query_proves_is_held_on_every_row(moved):
+    rows = np.zeros((3, 40, 3))
+    rows[..., -1] = 1.0
+    assert AVERAGE.query(rows).shape == (3, 2)
+    with pytest.raises(ParameterError, match=r"data\.shape"):
+        replace(AVERAGE.query, moved=moved)(rows)
+    rows[1, 7, 0] = 1e9
+    with pytest.raises(ParameterError, match="data"):
+        AVERAGE.query(rows)
+
+
+class Boasts(CertifiedMinimiser):
+    """It states a fiftieth of the distance that it proves."""
+
+    apart = property(lambda self: AVERAGE.query.apart / 50)
+
+
+class Boasting(Straying):
+    """Its event is that of its query."""
+
+    def plan(self, state):
+        spec = super().plan(state)
+        if spec is None:
+            return None
+        asked = Boasts(*(getattr(AVERAGE.query, name) for name in Boasts.__dataclass_fields__))
+        event = spec.randomizer.event(N, asked)
+        return replace(spec, query=asked, event=event)
+
+    vocabulary = (Boasts, Logistic, BinomialRandomizer)
+
+
+def test_a_query_that_moves_farther_than_it_states_is_found():
+    rng = np.random.default_rng(1)
+    rows = np.concatenate(
+        [rng.normal(size=(N, 40, 2)) / 4, rng.choice([-1.0, 1.0], (N, 40, 1))], axis=2
+    )
+    rows[..., :2] /= np.maximum(1.0, np.linalg.norm(rows[..., :2], axis=2, keepdims=True))
+    given = {"n": N, "records": 40, "problem": AVERAGE.problem, "total": AVERAGE.total}
+    with pytest.raises(LawError, match="round 0: a record moves a value by"):
+        check_protocol(Boasting(**given, protects="record"), rows)
+
+
+@dataclass(frozen=True)
+class Asserts(Query):
+    """A query that states how far its values move, as a field."""
+
+    apart: float = 0.1
+
+    def __call__(self, rows):
+        return rows
+
+
+class Asserting(Claiming):
+    vocabulary = (Asserts, BinomialRandomizer)
+
+
+def test_a_distance_that_is_a_field_is_refused():
+    def change(spec: RoundSpec) -> RoundSpec:
+        event = spec.randomizer.event(N, Asserts())
+        return replace(spec, query=Asserts(), event=event)
+
+    with pytest.raises(ParameterError, match=r"Asserts\.apart = .*computed"):
+        run(Asserting(change), ROWS)
+
+
 PROTOCOLS = [
     ScalarSum(n=N, g=4, b=11),
     VectorSum(n=N, d=3, g=4, b=11),

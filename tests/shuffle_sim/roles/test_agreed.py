@@ -8,15 +8,27 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from protocols import VectorSum
-from shuffle_sim import run
+from protocols import (
+    CarryVectorSum,
+    Hinge,
+    L2Ball,
+    Logistic,
+    OneShotAverage,
+    Problem,
+    RealSpace,
+    ShuffleSGD,
+    VectorSum,
+)
+from protocols.sums.carry import CarryRandomizer
+from shuffle_sim import Privacy, run
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory
 from shuffle_sim.errors import FrameError
 from shuffle_sim.execution.inprocess import InProcessRuntime
-from shuffle_sim.protocol.base import RoundSpec
+from shuffle_sim.protocol.base import Datum, RoundSpec
 from shuffle_sim.protocol.task import task_of
 from shuffle_sim.roles import Analyzer, Deployment, Shuffler, UserShard
+from shuffle_sim.wire.codec import encode
 from shuffle_sim.wire.frames import Context, Frame, Kind
 
 PROTOCOL = VectorSum(n=50, d=2, g=3, b=9)
@@ -95,6 +107,136 @@ def test_a_domain_that_floats_do_not_hold_is_refused_by_users_and_shuffler(value
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
+
+
+def agreed_to(protocol) -> Deployment:
+    return replace(DEPLOYMENT, protocol=protocol, agreed=task_of(protocol))
+
+
+PROBLEM = Problem(Logistic(), RealSpace(2), 0.1)
+AVERAGE = OneShotAverage.calibrated(
+    n=50, records=4, problem=PROBLEM, privacy=Privacy(3.0, 1e-3), protects="record"
+)
+HINGE = ShuffleSGD.calibrated(
+    n=50, problem=Problem(Hinge(), L2Ball(2, 1.0)), privacy=Privacy(3.0, 1e-3), batch=25
+)
+
+
+def first(protocol) -> RoundSpec:
+    spec = protocol.plan(protocol.init())
+    assert spec is not None
+    return spec
+
+
+def asking(protocol, **changed) -> RoundSpec:
+    """The first round with another query."""
+    spec = first(protocol)
+    return replace(spec, query=replace(spec.query, **changed))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "changed"),
+    [
+        (AVERAGE, {"ridge": 0.001}),  # minimisers move a hundred times as far
+        (AVERAGE, {"ridge": 0.1 + 1e-17 * 8}),
+        (AVERAGE, {"loss": Logistic(2.0)}),
+        (AVERAGE, {"loss": Logistic(1)}),  # another type of the same value: other bytes
+        (AVERAGE, {"radius": 2 * AVERAGE.query.radius}),
+        (AVERAGE, {"shape": ("ball", 2, (1.0, 0.0, 0.0))}),
+        (AVERAGE, {"moved": None}),
+        (AVERAGE, {"moved": 40}),
+        (AVERAGE, {"solver": "gd"}),
+        (HINGE, {"smoothing": 1.0}),
+        (HINGE, {"loss": Hinge(3.0)}),
+        (HINGE, {"theta": np.zeros(3)}),
+        (HINGE, {"theta": np.full(2, np.nan)}),
+    ],
+)
+def test_another_query_than_was_agreed_is_refused_by_users_and_shuffler(protocol, changed):
+    deployment = agreed_to(protocol)
+    users = UserShard(deployment, InMemory(np.zeros((50, 4, 3))), range(5))
+    sent = broadcast(asking(protocol, **changed))
+    for role in (users.answer, lambda sent: Shuffler(deployment).shuffle(sent, [])):
+        with pytest.raises(FrameError, match=r"not-agreed|malformed"):
+            role(sent)
+    # Power: users who agreed to nothing do not see it, whatever the query says.
+    assert replace(deployment, agreed=None).opened(sent).query is not None
+    deployment.opened(broadcast(first(protocol)))
+
+
+def test_another_theta_is_no_other_query():
+    agreed_to(HINGE).opened(broadcast(asking(HINGE, theta=np.array([0.3, -0.0]))))
+
+
+def test_the_query_of_another_strength_is_refused_beside_a_scale_that_moves():
+    """Half the width, and the same distance of neighbours: twice the steps."""
+    spec = first(AVERAGE)
+    narrow = replace(
+        spec.randomizer,
+        norm_bound=spec.randomizer.norm_bound / 2,
+        lower=spec.randomizer.lower / 2,
+        width=spec.randomizer.width / 2,
+    )
+    with pytest.raises(FrameError, match="not-agreed: another strength"):
+        agreed_to(AVERAGE).opened(broadcast(replace(spec, randomizer=narrow)))
+
+
+def test_nothing_is_built_of_a_broadcast_that_was_not_agreed(monkeypatch):
+    """159 bytes that ask for 2e8 coordinates; once they took 37 s and 1.7 GiB."""
+    carries = CarryVectorSum(n=50, d=2, g=2.0, r=2, b=30)
+    deployment, spec = agreed_to(carries), first(carries)
+    large = copy(spec.randomizer)
+    object.__setattr__(large, "coordinates", 2 * 10**8)
+    sent = broadcast(replace(spec, randomizer=large))
+    assert len(sent) < 200
+    built: list[object] = []
+
+    def noted(self):
+        built.append(self)
+
+    monkeypatch.setattr(CarryRandomizer, "__post_init__", noted)
+    users = UserShard(deployment, InMemory(np.zeros((50, 2))), range(5))
+    tracemalloc.start()
+    try:
+        for role in (users.answer, lambda sent: Shuffler(deployment).shuffle(sent, [])):
+            with pytest.raises(FrameError, match="not-agreed: another query or randomizer"):
+                role(sent)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert not built
+    users.answer(broadcast(spec))
+    assert built  # power
+
+
+def test_a_long_broadcast_is_refused_before_it_is_parsed(monkeypatch):
+    sent = broadcast(planned())
+    payload = encode((*((1,) * 5000,), Datum(), PROTOCOL.randomizer, 1))
+    context = Context.of_broadcast(bytes(16), 0, payload)
+    long = Frame(Kind.ROUND, context, 0, 0, payload).tobytes()
+    monkeypatch.setattr("shuffle_sim.roles.deployment.parse", lambda _: pytest.fail("parsed"))
+    with pytest.raises(FrameError, match=r"not-agreed: .* bytes, at most"):
+        DEPLOYMENT.opened(long)
+    assert len(sent) < DEPLOYMENT.agreed.size
+
+
+class Adapts(VectorSum):
+    """Its noise bits follow from views, as it says."""
+
+    adaptive, chosen = True, ("b",)
+
+
+def test_what_an_adaptive_protocol_does_not_choose_binds():
+    deployment = agreed_to(Adapts(n=50, d=2, g=3, b=9))
+    for changed, agreed in (({"b": 99}, True), ({"g": 4}, False), ({"labels": 3}, False)):
+        spec = replace(planned(), randomizer=replace(PROTOCOL.randomizer, **changed))
+        if agreed:
+            deployment.opened(
+                broadcast(replace(spec, cohort=Cohort.of(3, 7))),
+            )
+        else:
+            with pytest.raises(FrameError, match="not-agreed: another query"):
+                deployment.opened(broadcast(spec))
 
 
 def test_rounds_and_participation_are_agreed():
