@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.scale import seconds_a_round
 from protocols import VectorSum
-from shuffle_sim import run
+from shuffle_sim import Execution, run
 from shuffle_sim.arrays import Floats
 
 N, D, G, B = 200_000, 10, 44, 14
@@ -25,7 +25,7 @@ def seconds(n: int = N, d: int = D, g: int = G, b: int = B, **how: Any) -> float
     taken = []
     for _ in range(3):
         start = time.perf_counter()
-        run(protocol, data, seed=1, kernel="numpy", **how)
+        run(protocol, data, seed=1, execution=Execution(kernel="numpy"), **how)
         taken.append(time.perf_counter() - start)
     return min(taken)
 

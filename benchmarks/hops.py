@@ -13,7 +13,7 @@ from actors.runtime import RayRuntime
 from benchmarks.placement import TWO, one_ray, spread
 from benchmarks.reference_job import LogisticSum, rows
 from benchmarks.scale import seconds_a_round
-from shuffle_sim import run
+from shuffle_sim import Execution, run
 from shuffle_sim.execution.processes import ProcessesRuntime
 from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.roles import Station
@@ -175,9 +175,10 @@ def timeline(timed: type[Timed], fidelity: str, users: int, rounds: int) -> dict
         data,
         runtime=host,
         fidelity=fidelity,
-        kernel="compiled",
+        execution=Execution(
+            kernel="compiled", on_round=lambda *_: stamps.append(time.perf_counter())
+        ),
         seed=1,
-        on_round=lambda *_: stamps.append(time.perf_counter()),
         **TWO,
     )
     found = [_parts(host, index) for index in range(2, rounds)]

@@ -12,13 +12,13 @@ RUNS = {
     "literal, in process": "literal(1_000_000, 50, 50)",
     "literal, a tenth of the messages": "literal(100_000, 50, 50)",
     "literal, two processes together": "literal(1_000_000, 50, 50, runtime='processes', "
-    "workers=2, placement='together')",
+    "workers=2, execution=Execution(placement='together'))",
     "literal, processes, two workers apart": "literal(1_000_000, 50, 50, runtime='processes', "
     "workers=2)",
     "literal, processes, two workers and two shuffler shards apart": "literal(1_000_000, 50, 50, "
     "runtime='processes', workers=2, shuffler_shards=2)",
     "literal, Ray, two actors together": "literal(1_000_000, 50, 50, runtime='ray', workers=2, "
-    "placement='together')",
+    "execution=Execution(placement='together'))",
     "literal, Ray, two actors": "literal(1_000_000, 50, 50, runtime='ray', workers=2)",
     "literal, Ray, two actors, two shuffler shards": "literal(1_000_000, 50, 50, runtime='ray', "
     "workers=2, shuffler_shards=2)",
@@ -49,14 +49,14 @@ def literal(users: int, g: int, b: int, **how: Any) -> None:
 def aggregate(users: int, **how: Any) -> None:
     """One round of the reference job."""
     from benchmarks.reference_job import LogisticSum, rows
-    from shuffle_sim import run
+    from shuffle_sim import Execution, run
     from shuffle_sim.data.population import Generated
 
     run(
         LogisticSum(users, 1),
         Generated(users, rows),
         fidelity="aggregate",
-        kernel="numpy",
+        execution=Execution(kernel="numpy"),
         seed=1,
         **how,
     )

@@ -11,7 +11,7 @@ import scipy
 
 from benchmarks.clock import best
 from protocols import VectorSum
-from shuffle_sim import run
+from shuffle_sim import Execution, run
 from shuffle_sim.arrays import Floats
 
 Point = tuple[int, int, int]
@@ -67,5 +67,9 @@ def _seconds(point: Point, fidelity: str, data: Floats) -> float:
     protocol = VectorSum(n=users, d=d, g=bits - 14, b=14)
     rows = data[:users, :d].copy()
     return best(
-        lambda: run(protocol, rows, fidelity=fidelity, kernel="compiled", seed=1), 4, process_time
+        lambda: run(
+            protocol, rows, fidelity=fidelity, execution=Execution(kernel="compiled"), seed=1
+        ),
+        4,
+        process_time,
     )

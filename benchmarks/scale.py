@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from benchmarks.clock import best
 from benchmarks.reference_job import D, LogisticSum, rows, without_privacy
-from shuffle_sim import run
+from shuffle_sim import Execution, run
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.population import Generated, Population
 
@@ -26,11 +27,12 @@ def seconds_a_round(
 ) -> float:
     """Of a run with `rounds` more rounds than another: set-up cancels out."""
     stamps: list[float] = []
+    execution = replace(Execution.taken(how), on_round=lambda *_: stamps.append(clock()))
     run(
         LogisticSum(n, rounds + 1, encoding, planned, d),
         data,
         seed=1,
-        on_round=lambda *_: stamps.append(clock()),
+        execution=execution,
         **how,
     )
     return float(np.median(np.diff(stamps)))
@@ -91,7 +93,7 @@ def measure() -> dict[str, object]:
         LogisticSum(users, 1),
         Generated(users, rows),
         fidelity="aggregate",
-        kernel="compiled",
+        execution=Execution(kernel="compiled"),
         seed=1,
     )
     generated = time.perf_counter() - start

@@ -15,7 +15,7 @@ from protocols import ShuffleGD
 from protocols.problems.domains import L2Ball
 from protocols.problems.losses import Logistic
 from protocols.problems.problem import Problem
-from shuffle_sim import Privacy, run
+from shuffle_sim import Execution, Privacy, run
 from shuffle_sim.arrays import Floats
 
 USERS, ROUNDS, FEW, REPEATS = 10**6, 1000, 100, 5
@@ -73,11 +73,19 @@ def measure() -> dict[str, object]:
 
     def ratio(rounds: int, kernel: str) -> float:
         private = processor(
-            lambda: run(made[rounds], rows, fidelity="aggregate", kernel=kernel, seed=1)
+            lambda: run(
+                made[rounds], rows, fidelity="aggregate", execution=Execution(kernel=kernel), seed=1
+            )
         )
         return private / processor(lambda: without_privacy(signed, 1.0, radius, rounds))
 
-    run(made[FEW], rows[:USERS], fidelity="aggregate", kernel="compiled", seed=1)  # compiles
+    run(
+        made[FEW],
+        rows[:USERS],
+        fidelity="aggregate",
+        execution=Execution(kernel="compiled"),
+        seed=1,
+    )  # compiles
     few = {kernel: [ratio(FEW, kernel) for _ in range(REPEATS)] for kernel in ("numpy", "compiled")}
     return {
         "users": USERS,

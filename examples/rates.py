@@ -26,7 +26,7 @@ from rich.progress import track
 from rich.table import Table
 
 from protocols.comparison.baselines import Baseline
-from shuffle_sim import Privacy, run
+from shuffle_sim import Execution, Privacy, run
 
 TOLERANCE = 0.1
 """Of the slopes against n, over three decades."""
@@ -139,7 +139,13 @@ def measure(point: Point) -> Measured:
         users = instance.population(point.n, seed)
         excess.append(
             instance.excess(
-                run(protocol, users, fidelity="aggregate", seed=seed, block_size=block).value
+                run(
+                    protocol,
+                    users,
+                    fidelity="aggregate",
+                    seed=seed,
+                    execution=Execution(block_size=block),
+                ).value
             )
         )
         if len(instance.atoms) > 1:

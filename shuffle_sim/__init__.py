@@ -4,12 +4,14 @@ from shuffle_sim.data.model import load_model
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, ShuffleSimError, WeakPrivacyWarning
 from shuffle_sim.execution.engine import run
+from shuffle_sim.execution.options import Execution
 from shuffle_sim.execution.result import Result
 from shuffle_sim.privacy.amplification import amplify
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
 from shuffle_sim.privacy.trust import Trust
 
 __all__ = [
+    "Execution",
     "Guarantee",
     "ParameterError",
     "Privacy",

@@ -8,10 +8,10 @@ from collections import defaultdict
 from pathlib import Path
 
 from rounds import outcome, records
+from runs import run
 
 from actors.hosts import _AnalyzerHost, _ShufflerHost, _UserShardHost
 from actors.runtime import RayRuntime, ray
-from shuffle_sim import run
 from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.execution.journal import FILE
 from shuffle_sim.execution.runtime import HostLostError

@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffle_sim import Execution
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.auditing.bench import (
     BLOCK,
@@ -251,7 +252,7 @@ class Checks(Bench):
                 data,
                 fidelity="literal",
                 seed=self.entropy,
-                block_size=BLOCK,
+                execution=Execution(block_size=BLOCK),
                 shuffler_shards=shards,
             ).value
             for shards in (1, 2, 3)

@@ -23,6 +23,7 @@ from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.fingerprint import fingerprint
 from shuffle_sim.execution.history import History, violations, windows
 from shuffle_sim.execution.journal import FILE
+from shuffle_sim.execution.options import Execution
 from shuffle_sim.execution.result import Result
 from shuffle_sim.execution.simulated import DriverKilledError, Faults, SimRuntime
 from shuffle_sim.privacy.ledger import PrivacyLedger
@@ -90,7 +91,7 @@ def simulate(
         runtime: with a planted error, to see whether it is found.
         most_failures: after so many it stops.
         on_run: called with the number of runs done.
-        options: of `run`, in place of what a seed would choose: fidelity, security,
+        options: of `run` and `Execution`, in place of what a seed would choose: fidelity, security,
             shuffler_shards, adversary, block_size and the like. With `placement` a driver that is
             resumed may find roles together or apart.
 
@@ -181,8 +182,9 @@ class _Bench:
 
     def _ended(self, **options: Any) -> tuple[dict[str, Any], PrivacyLedger]:
         """How a run ends: with a result, or with an error alone; and its ledger."""
+        execution = Execution.taken(options)
         try:
-            result = run(self._protocol, self._data, **options)
+            result = run(self._protocol, self._data, execution=execution, **options)
         except ShuffleSimError as error:
             return {"end": f"{type(error).__name__}: {error}"}, error.ledger
         return _outcome(result), result.ledger

@@ -10,7 +10,7 @@ from shuffle_sim.cli.outcome import print_warnings
 from shuffle_sim.cli.show import console, grid, number, plural, present, size
 from shuffle_sim.cli.sums import encoded_sum, left_out, make_sum
 from shuffle_sim.execution.forecast import Forecast, corollary, forecast
-from shuffle_sim.execution.setup import SEALING_SECONDS
+from shuffle_sim.execution.options import SEALING_SECONDS
 from shuffle_sim.privacy.guarantee import DELTA, Privacy
 from shuffle_sim.protocol.base import Protocol
 from shuffle_sim.protocol.kinds import Trainer

@@ -16,9 +16,9 @@ from shuffle_sim.errors import ParameterError, positive
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.forecast import forecast
+from shuffle_sim.execution.options import SEALING_SECONDS, Execution
 from shuffle_sim.execution.result import Result
 from shuffle_sim.execution.runtime import Runtime
-from shuffle_sim.execution.setup import SEALING_SECONDS
 from shuffle_sim.execution.sizing import seconds_of
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.adversary import Adversary
@@ -120,18 +120,20 @@ class RunOptions:
             rows,
             runtime=self.runtime,
             workers=self.workers,
-            placement=self.placement,
-            on_plan=lambda plan: Console(stderr=True).print(f"Planned: {plan}"),
             fidelity=self.fidelity,
             seed=seed,
             adversary=adversary,
             security=self.security,
-            sealing_seconds=self.sealing_seconds,
-            generator=self.generator,
             checkpoint=checkpoint,
             resume=resume,
-            on_round=on_round,
-            on_start=on_start,
+            execution=Execution(
+                placement=self.placement,
+                sealing_seconds=self.sealing_seconds,
+                generator=self.generator,
+                on_round=on_round,
+                on_plan=lambda plan: Console(stderr=True).print(f"Planned: {plan}"),
+                on_start=on_start,
+            ),
         )
 
 

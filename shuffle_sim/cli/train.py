@@ -26,6 +26,7 @@ from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.checkpoint import split_seed
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.forecast import forecast
+from shuffle_sim.execution.options import Execution
 from shuffle_sim.privacy.guarantee import DELTA, Privacy
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.base import Protocol
@@ -229,7 +230,8 @@ def train_command(
         if plot is not None:
             raise ParameterError("plot", str(plot), "left out with --trust central: few releases")
         saved: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume, "seed": seed}
-        saved |= {"runtime": how.runtime, "workers": how.workers, "placement": how.placement}
+        saved |= {"runtime": how.runtime, "workers": how.workers}
+        saved["execution"] = Execution(placement=how.placement)
         result = run(by_curator, split.asked, **saved)
         split, result, winner = paid.opened(split, result)
         report = train_report.summed_up(split, by_curator, result, [], winner=winner)

@@ -7,7 +7,6 @@ that is lost is built again and asked again.
 
 import hashlib
 import secrets
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from shuffle_sim.execution.checkpoint import journal_of
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.identity import RunIdentity
 from shuffle_sim.execution.journal import Journal
+from shuffle_sim.execution.options import Execution
 from shuffle_sim.execution.result import ReportCounts, Result, spending
 from shuffle_sim.execution.runtime import ATTEMPTS, HostLostError, Runtime
 from shuffle_sim.privacy.guarantee import Guarantee
@@ -41,7 +41,6 @@ _TRUSTED = {
     Trust.LOCAL: "no trust: every report is private",
     Trust.NONE: "no privacy",
 }
-OnRelease = Callable[[int, PrivacyLedger, Costs, Any], None]
 
 
 class Curator:
@@ -175,12 +174,9 @@ def run_curator(
     *,
     workers: int,
     seed: int | None,
-    block_size: int | None,
-    generator: str = GENERATORS[0],
+    execution: Execution,
     checkpoint: str | Path | None,
     resume: bool,
-    on_round: OnRelease | None,
-    on_start: Callable[[], object],
 ) -> Result:
     """Run an algorithm of the trusted curator; `engine.run` is its public name.
 
@@ -190,7 +186,8 @@ def run_curator(
     """
     population = _suited(algorithm, data)
     default = max(1, min(-(-population.users // _BLOCKS), _LARGEST_BLOCK))
-    size = default if block_size is None else integer("block_size", block_size)
+    asked_size, generator = execution.block_size, execution.generator
+    size = default if asked_size is None else integer("block_size", asked_size)
     identity = RunIdentity(
         values={"algorithm": algorithm, "data": population},
         settings={"block size": size, "generator": check_generator(generator, seed)},
@@ -203,14 +200,14 @@ def run_curator(
     journal = journal_of(checkpoint, resume, identity)
     with spending(ledger, algorithm.delta), journal, host:
         host.start()
-        on_start()
+        execution.started()
         curator = Curator(host, population, workers, size, ledger, journal, generator)
         while (release := algorithm.plan(state)) is not None:
             state = algorithm.update(state, curator.answer(release, index))
             asked += release.cohort.size
             exact &= release.mechanism.exact
-            if on_round is not None:
-                on_round(index, ledger, Costs(), release.statistic)
+            if execution.on_round is not None:
+                execution.on_round(index, ledger, Costs(), release.statistic)
             index += 1
     guarantee = _guarantee(algorithm, population, ledger, seed, exact)
     return Result(

@@ -2,7 +2,6 @@
 done.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,17 +15,14 @@ from shuffle_sim.errors import (
     positive,
 )
 from shuffle_sim.execution.checkpoint import journal_of
-from shuffle_sim.execution.costs import (
-    CostMeter,
-    Costs,
-)
+from shuffle_sim.execution.costs import CostMeter
 from shuffle_sim.execution.curator import run_curator
 from shuffle_sim.execution.identity import RunIdentity
+from shuffle_sim.execution.options import Execution
 from shuffle_sim.execution.result import ReportCounts, Result, spending, told
 from shuffle_sim.execution.rounds import checked, disclose, exchanged, metered
 from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.execution.setup import (
-    SEALING_SECONDS,
     check_adversary,
     check_central,
     check_placement,
@@ -34,17 +30,15 @@ from shuffle_sim.execution.setup import (
     deployment_of,
     suited,
 )
-from shuffle_sim.execution.sizing import SizePlan, asked_workers, sized
+from shuffle_sim.execution.sizing import asked_workers, sized
 from shuffle_sim.privacy.guarantee import Guarantee
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.protocol.base import Protocol
 from shuffle_sim.protocol.binding import UNCHECKED, UNCONFIRMED
 from shuffle_sim.protocol.release import CentralAlgorithm
-from shuffle_sim.protocol.task import TaskLimits
 from shuffle_sim.registry import registered
 from shuffle_sim.roles import Deployment
-from shuffle_sim.sampling.randomness import GENERATORS
 
 
 def run(
@@ -56,20 +50,12 @@ def run(
     fidelity: str | None = None,
     seed: int | None = None,
     adversary: Adversary | None = None,
-    block_size: int | None = None,
-    kernel: str | None = None,
     shuffler_shards: int | None = None,
-    placement: str = "apart",
     security: str = "none",
-    sealing_seconds: float = SEALING_SECONDS,
     checkpoint: str | Path | None = None,
     resume: bool = False,
     round_timeout: float | None = None,
-    limits: TaskLimits | None = None,
-    generator: str = GENERATORS[0],
-    on_round: Callable[[int, PrivacyLedger, Costs, Any], None] | None = None,
-    on_plan: Callable[[SizePlan], None] | None = None,
-    on_start: Callable[[], object] = lambda: None,
+    execution: Execution | None = None,
 ) -> Result:
     """Run `algorithm` on `data` (first axis: users).
 
@@ -87,30 +73,20 @@ def run(
             runtime.
         workers: user shards (on Ray: actors). "auto": a rehearsal of the first blocks
             says how long the run will take, and how many workers and which placement are fastest;
-            `on_plan` is told. Not with a checkpoint, which holds the number of shuffler shards.
+            `execution.on_plan` is told. Not with a checkpoint, which holds the number of shuffler
+            shards.
         fidelity: "literal" (every message is sent and permuted), "counts" or "aggregate" (the same
             law, faster); by default literal up to 10^8 messages a round, then aggregate. The result
             says which.
         seed: makes the run reproducible, and therefore not private; None takes entropy from the
             operating system.
         adversary: what corrupted users do.
-        block_size: users per random stream; by default from the number of users and the size of a
-            report.
-        kernel: inner loops, "numpy" or "compiled" (extra `fast`); by default compiled for large
-            rounds where it is installed. The result says which; both
-            have one law, not the same bits.
         shuffler_shards: into how many the shuffler is split (on Ray: actors); by default one, or
             where roles are together one for each worker.
-        placement: "apart": a process for each role, as far as the runtime has any; "together": each
-            worker carries a shard of users and a shard of the shuffler, the first one the analyzer,
-            too, and only what must crosses between workers. With as many shuffler shards both give
-            the same bits. Refused with a security mode: roles of one process have no secrets.
         security: "none"; "transport": every frame is signed by its sender and sealed to its
             recipient; "onion": every message is sealed to the analyzer and every user's bundle of
             them to the shuffler, which cannot read what it permutes. Keys are drawn from the
             operating system's entropy; results are those of "none".
-        sealing_seconds: a round of onion that would take longer than this is refused with the
-            estimate.
         checkpoint: a folder in which to keep the run, so that it can be resumed after a death at
             any moment. It holds the run's entropy, which undoes all privacy: it is readable by its
             owner only.
@@ -119,14 +95,7 @@ def run(
             be others.
         round_timeout: seconds after which a role that does not answer is named, ended and put back;
             its bytes are the same. By default 600. In process nothing is waited for.
-        limits: what users are ready to take part in; a protocol that asks for more is refused. What
-            it asks for itself, users and shuffler hold it to.
-        generator: "sfc64", a quick statistical one, or "chacha20", a cryptographic one, for runs
-            without a seed: with it, split and mix draws its noise exactly, from integers.
-        on_round: called after each round with its index, the ledger and the costs so far, and what
-            was asked; also after those replayed.
-        on_plan: with workers "auto", called with what was planned before the run.
-        on_start: called when all is checked, before the first round is charged.
+        execution: what few people set: placement, kernel, generator, limits, hooks and the like.
 
     Raises:
         ParameterError: for bad parameters or data, before any actor starts.
@@ -144,10 +113,13 @@ def run(
     if not isinstance(algorithm, Protocol | CentralAlgorithm):
         allowed = "a protocol or a central algorithm, such as VectorSum.calibrate(...)"
         raise ParameterError("algorithm", algorithm, allowed)
+    how = Execution() if execution is None else execution
+    if not isinstance(how, Execution):
+        raise ParameterError("execution", execution, "None or an Execution(...)")
     host = _host(runtime, round_timeout)
-    workers, auto = asked_workers(algorithm, workers, placement, shuffler_shards, checkpoint)
+    workers, auto = asked_workers(algorithm, workers, how.placement, shuffler_shards, checkpoint)
     if isinstance(algorithm, CentralAlgorithm):
-        check_central(adversary, fidelity, kernel, shuffler_shards, security, placement)
+        check_central(adversary, fidelity, how.kernel, shuffler_shards, security, how.placement)
         return told(
             run_curator(
                 algorithm,
@@ -155,35 +127,32 @@ def run(
                 host,
                 workers=workers,
                 seed=seed,
-                block_size=block_size,
-                generator=generator,
+                execution=how,
                 checkpoint=checkpoint,
                 resume=resume,
-                on_round=on_round,
-                on_start=on_start,
             ),
             algorithm.users,
         )
     protocol, population = algorithm, suited(algorithm, data)
     if adversary is not None and not isinstance(adversary, Adversary):
         raise ParameterError("adversary", adversary, "None or an Adversary")
-    host.placement = placement
+    host.placement = how.placement
     deployment, literal_size = deployment_of(
         protocol,
         fidelity,
         seed,
         adversary,
-        block_size,
-        kernel,
-        check_placement(placement, workers, shuffler_shards, security),
+        how.block_size,
+        how.kernel,
+        check_placement(how.placement, workers, shuffler_shards, security),
         security,
-        limits,
-        generator,
+        how.limits,
+        how.generator,
     )
     if auto:
-        workers, deployment = sized(host, deployment, population, on_plan)
+        workers, deployment = sized(host, deployment, population, how.on_plan)
     if security == "onion":
-        check_sealing_time(deployment, workers, sealing_seconds)
+        check_sealing_time(deployment, workers, how.sealing_seconds)
     check_adversary(adversary, protocol, population)
     ledger, meter = PrivacyLedger(sequential=protocol.claims_sequential), CostMeter()
     reports, rounds = ReportCounts(), 0
@@ -192,7 +161,7 @@ def run(
     deployment = replace(deployment, task=journal.task, entropy=journal.entropy)
     with spending(ledger, protocol.delta), journal, host:
         plan = host.open(deployment, population, workers)
-        on_start()
+        how.started()
         while plan is not None:
             broadcast, cohort = plan.broadcast, plan.cohort
             unchecked |= not checked(protocol, deployment, plan)
@@ -205,11 +174,11 @@ def run(
             metered(meter, deployment, broadcast, exchange, literal_size)
             if exchange.users.nonfinite == exchange.users.asked:
                 raise NotFiniteError(rounds)
-            if on_round is not None:
-                on_round(rounds, ledger, meter.costs, deployment.opened(broadcast).query)
+            if how.on_round is not None:
+                how.on_round(rounds, ledger, meter.costs, deployment.opened(broadcast).query)
             rounds += 1
         value = host.result()
-    assumed = _assumptions(seed, generator) + (UNCHECKED,) * unchecked
+    assumed = _assumptions(seed, how.generator) + (UNCHECKED,) * unchecked
     full = (reports.corrupted, reports.accepted) == (0, reports.asked)
     whole, promised = _guarantees(protocol, ledger, noisy, assumed, full=full)
     unit = protocol.protects or population.unit

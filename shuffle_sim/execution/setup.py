@@ -32,8 +32,6 @@ _LARGEST_BLOCK = {
 values that it is made of.
 """
 _LARGEST_FRAME = 1 << 29  # bytes that a block of users may send at once
-SEALING_SECONDS = 600.0
-"""A round of onion that would take longer is refused, where nothing else is said."""
 _LARGEST_ROUND = 1 << 36  # bytes of messages: parts and frames of a view are counted in 16 bits
 _MESSAGES_A_VALUE = 5  # one-bit messages that take as long as a value rounded
 LITERAL_MESSAGES = 10**8

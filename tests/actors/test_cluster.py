@@ -22,7 +22,7 @@ from ray.cluster_utils import Cluster
 import numpy as np, ray
 from actors.runtime import RayRuntime
 from protocols import VectorSum
-from shuffle_sim import ParameterError, run
+from shuffle_sim import Execution, ParameterError, run
 from shuffle_sim.data.file_population import ParquetFiles
 
 node = {"num_cpus": 1, "include_dashboard": False, "node_ip_address": "127.0.0.1"}
@@ -54,7 +54,8 @@ def shrink(plan):
         time.sleep(0.1)
 try:
     host = RayRuntime(cluster.address)
-    run(protocol, rows, runtime=host, workers="auto", fidelity="aggregate", on_plan=shrink)
+    told = Execution(on_plan=shrink)
+    run(protocol, rows, runtime=host, workers="auto", fidelity="aggregate", execution=told)
 except ParameterError as error:
     found["shrunk"] = str(error)
 cluster.shutdown()

@@ -15,7 +15,7 @@ from processes import TESTS, soon_none
 
 from actors.deadlines import LateError, stopped, tree, within
 from protocols import VectorSum
-from shuffle_sim import ParameterError, run
+from shuffle_sim import Execution, ParameterError, run
 from shuffle_sim.execution.signals import unbroken
 
 PROTOCOL, ROWS = VectorSum(n=97, d=3, g=4, b=20), np.zeros((97, 3))
@@ -26,7 +26,7 @@ import numpy as np
 from actors.deadlines import tree
 from actors.runtime import RayRuntime
 from protocols import VectorSum
-from shuffle_sim import run
+from shuffle_sim import Execution, run
 
 def ours():
     for pid in tree([os.getpid()]) - {os.getpid()}:
@@ -255,7 +255,7 @@ import numpy as np
 from actors.deadlines import kill, tree
 from actors.runtime import RayRuntime, ray
 from protocols import VectorSum
-from shuffle_sim import run
+from shuffle_sim import Execution, run
 
 node = {"num_cpus": 1, "include_dashboard": False, "node_ip_address": "127.0.0.1"}
 node["object_store_memory"] = 100_000_000
@@ -280,7 +280,7 @@ class CutOff(RayRuntime):
 
 protocol, rows = VectorSum(n=97, d=3, g=4, b=20), np.zeros((97, 3))
 host = CutOff(cluster.address)
-how = dict(seed=1, workers=2, block_size=10, round_timeout=12)
+how = dict(seed=1, workers=2, execution=Execution(block_size=10), round_timeout=12)
 result = run(protocol, rows, runtime=host, **how)
 print(host.roles, len(host._nodes), result.value.tobytes().hex(), flush=True)
 kill(host.far)
@@ -299,7 +299,7 @@ def test_a_node_that_is_cut_off_is_left_and_the_bytes_are_the_same():
         timeout=300,
         check=False,
     )
-    value = run(PROTOCOL, ROWS, seed=1, block_size=10).value.tobytes().hex()
+    value = run(PROTOCOL, ROWS, seed=1, execution=Execution(block_size=10)).value.tobytes().hex()
     ends = {f"{roles} 1 {value}" for roles in (1, 2, 3)}  # a slow node gets fewer
     assert ends & set(done.stdout.splitlines()), done.stderr[-3000:]
     assert "no answer for 12 s from" in done.stderr

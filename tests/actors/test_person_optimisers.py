@@ -8,7 +8,7 @@ import pytest
 
 from actors.runtime import RayRuntime, ray
 from protocols import L2Ball, Logistic, Problem, UserLevelACSA, UserLevelGD, UserLevelOneShot
-from shuffle_sim import Privacy, run
+from shuffle_sim import Execution, Privacy, run
 from shuffle_sim.attacks.inputs import LabelFlip, SignFlip
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import Unit
@@ -66,7 +66,7 @@ def test_dropouts_and_attackers_do_on_ray_what_they_do_in_process(name):
             workers=workers,
             seed=3,
             fidelity="counts",
-            block_size=64,
+            execution=Execution(block_size=64),
             adversary=Chain(Dropout(0.1), LabelFlip(0.1), SignFlip(0.05)),
         )
         for runtime, workers in (("inprocess", 1), ("ray", 2))
@@ -75,7 +75,7 @@ def test_dropouts_and_attackers_do_on_ray_what_they_do_in_process(name):
     assert outcome(together) == outcome(alone)
     assert together.unit is Unit.PERSON
     assert together.reports.missing > 0
-    honest = run(protocol, data, seed=3, fidelity="counts", block_size=64)
+    honest = run(protocol, data, seed=3, fidelity="counts", execution=Execution(block_size=64))
     assert outcome(honest)[0] != outcome(alone)[0]  # not blind
 
 
@@ -94,7 +94,7 @@ def test_a_run_that_ended_early_is_resumed_with_its_centers(name, runtime, tmp_p
 
     how = {"seed": 5, "runtime": runtime, "workers": 2, "adversary": Dropout(0.1)}
     with pytest.raises(StopError):
-        run(protocol, data, checkpoint=tmp_path, on_round=stop, **how)
+        run(protocol, data, checkpoint=tmp_path, execution=Execution(on_round=stop), **how)
     resumed = run(protocol, data, checkpoint=tmp_path, resume=True, **how)
     whole = run(protocol, data, seed=5, adversary=Dropout(0.1))
     assert outcome(resumed) == outcome(whole)

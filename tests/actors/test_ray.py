@@ -12,7 +12,7 @@ from processes import TESTS, command, descendants, exposed, listening, soon_none
 from actors.hosts import AnalyzerActor, ShufflerActor, UserShardActor
 from actors.runtime import RayRuntime, ray
 from protocols import ScalarSum, VectorSum
-from shuffle_sim import ParameterError, run
+from shuffle_sim import Execution, ParameterError, run
 from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.attacks.collusion import Collude
 from shuffle_sim.data.persons import PersonRows, Persons
@@ -191,7 +191,7 @@ def test_attacks_by_name_do_on_ray_what_they_do_in_process():
                 workers=workers,
                 adversary=adversary,
                 seed=3,
-                block_size=20,
+                execution=Execution(block_size=20),
             )
         )
         heard.append(listener.heard)

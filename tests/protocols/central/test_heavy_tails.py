@@ -39,7 +39,7 @@ from protocols.problems.losses import MeanEstimation
 from protocols.problems.moments import Moments, kappa
 from protocols.problems.surrogates import Surrogate
 from protocols.shuffle.optimiser import optimisers
-from shuffle_sim import Privacy, run
+from shuffle_sim import Execution, Privacy, run
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.mechanisms import L2Laplace
 from shuffle_sim.registry import registered_kinds
@@ -444,7 +444,7 @@ def test_a_run_that_stopped_goes_on_from_its_checkpoint(tmp_path):
             raise StoppedError
 
     with pytest.raises(StoppedError):
-        run(made, rows, seed=4, checkpoint=tmp_path / "run", on_round=stop)
+        run(made, rows, seed=4, checkpoint=tmp_path / "run", execution=Execution(on_round=stop))
     resumed = run(made, rows, seed=4, checkpoint=tmp_path / "run", resume=True)
     assert resumed.value.tobytes() == run(made, rows, seed=4).value.tobytes()
     assert resumed.privacy.epsilon == 1.0

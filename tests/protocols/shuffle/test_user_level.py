@@ -37,7 +37,7 @@ from protocols.optimisation.centring import Centring, Spread
 from protocols.problems.per_person import MeanGradient
 from protocols.problems.problem import Gradient
 from protocols.shuffle.noisy_mean import NoisyMean
-from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim import Execution, ParameterError, Privacy, run
 from shuffle_sim.arrays import dense
 from shuffle_sim.attacks.inputs import LabelFlip
 from shuffle_sim.data.persons import Persons
@@ -282,7 +282,14 @@ def test_the_compiled_kernel_is_the_default_where_many_records_are_read():
     expected = kernels.available(None, math.inf)
     for data in (equal, ragged):
         results = [
-            run(protocol, data, seed=3, fidelity=fidelity, workers=workers, kernel=kernel)
+            run(
+                protocol,
+                data,
+                seed=3,
+                fidelity=fidelity,
+                workers=workers,
+                execution=Execution(kernel=kernel),
+            )
             for fidelity in ("aggregate", "counts")
             for workers, kernel in ((1, None), (3, None), (2, expected))
         ]

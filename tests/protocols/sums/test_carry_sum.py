@@ -10,7 +10,7 @@ from sum_errors import check_errors
 
 from protocols.sums.carry import CarryRandomizer
 from protocols.sums.carry_sum import CarryScalarSum, CarryVectorSum
-from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim import Execution, ParameterError, Privacy, run
 from shuffle_sim.arrays import Scaled
 from shuffle_sim.attacks.catalogue import attack
 from shuffle_sim.attacks.studies import at_fraction
@@ -116,7 +116,14 @@ def test_runs_are_the_same_on_any_number_of_workers_with_either_kernel(kernel):
     protocol = CarryVectorSum(n=3000, d=3, g=4.0, levels=1)
     for fidelity in ("aggregate", "counts", "literal"):
         results = [
-            run(protocol, xs, fidelity=fidelity, kernel=kernel, seed=4, workers=w, block_size=1024)
+            run(
+                protocol,
+                xs,
+                fidelity=fidelity,
+                execution=Execution(kernel=kernel, block_size=1024),
+                seed=4,
+                workers=w,
+            )
             for w in (1, 2)
         ]
         assert np.array_equal(results[0].value, results[1].value)
@@ -316,14 +323,14 @@ def test_literal_runs_count_and_seal_every_message(security, shards):
         seed=3,
         security=security,
         shuffler_shards=shards,
-        block_size=16,
+        execution=Execution(block_size=16),
     )
     assert result.reports.accepted == 60
     assert result.costs.measured
     assert result.costs.payload_bits_per_user == 2 * protocol.bits
     deviation = (result.value - xs.sum(axis=0)) / protocol.standard_error
     assert np.abs(deviation).max() < 6
-    plain = run(protocol, xs, fidelity="literal", seed=3, block_size=16)
+    plain = run(protocol, xs, fidelity="literal", seed=3, execution=Execution(block_size=16))
     assert np.array_equal(plain.value, result.value)
 
 

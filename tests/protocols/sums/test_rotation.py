@@ -18,7 +18,7 @@ from protocols.sums.rotation import (
     span_without_clipping,
     unrotated,
 )
-from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim import Execution, ParameterError, Privacy, run
 from shuffle_sim.attacks.catalogue import attack
 from shuffle_sim.auditing.audit import audit
 from shuffle_sim.auditing.conformance import (
@@ -232,7 +232,7 @@ def test_runs_at_every_fidelity(fidelity):
 def test_actors_draw_the_same_bits():
     protocol = CarryVectorSum(n=300, d=5, g=2.0, r=4, b=2, delta=1e-2, rotation=2, span=0.9)
     xs = on_sphere(300, 5, seed=7)
-    settings = {"seed": 4, "block_size": 64, "fidelity": "literal"}
+    settings = {"seed": 4, "execution": Execution(block_size=64), "fidelity": "literal"}
     here = run(protocol, xs, **settings)
     there = run(protocol, xs, runtime="ray", workers=2, **settings)
     assert np.array_equal(here.value, there.value)

@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 from protocols import ScalarSum, VectorSum
 from protocols.sums.binomial import BinomialRandomizer, randomize_scalar
-from shuffle_sim import Privacy, run
+from shuffle_sim import Execution, Privacy, run
 from shuffle_sim.arrays import Scaled, dense
 from shuffle_sim.auditing.conformance import (
     LawError,
@@ -49,7 +49,10 @@ def test_the_views_law_is_the_exact_pmf_for_small_n(fidelity):
     xs, g, b, p = np.array([0.13, 0.5, 0.97]), 3, 4, 0.3
     protocol = ScalarSum(n=3, g=g, b=b, p=p)
     values = np.array(
-        [run(protocol, xs, fidelity=fidelity, seed=s, block_size=3).value for s in range(3000)]
+        [
+            run(protocol, xs, fidelity=fidelity, seed=s, execution=Execution(block_size=3)).value
+            for s in range(3000)
+        ]
     )
     ones = np.rint(values * g + p * b * 3).astype(int)
     check_pmf(ones, tally_pmf(xs, g, b, p))
@@ -144,7 +147,12 @@ def test_scalar_sums_are_unbiased_with_the_exact_variance(fidelity):
     protocol = ScalarSum(n=40, g=7, b=6, p=0.25, upper=5.0)
     errors = (
         np.array(
-            [run(protocol, xs, fidelity=fidelity, seed=s, block_size=20).value for s in range(1500)]
+            [
+                run(
+                    protocol, xs, fidelity=fidelity, seed=s, execution=Execution(block_size=20)
+                ).value
+                for s in range(1500)
+            ]
         )
         - xs.sum()
     )
@@ -169,7 +177,13 @@ def test_the_three_fidelities_have_one_law_and_a_wrong_noise_is_seen():
     def tallies(protocol, fidelity, seed):
         values = np.array(
             [
-                run(protocol, rows, fidelity=fidelity, seed=seed + s, block_size=12).value[0]
+                run(
+                    protocol,
+                    rows,
+                    fidelity=fidelity,
+                    seed=seed + s,
+                    execution=Execution(block_size=12),
+                ).value[0]
                 for s in range(2500)
             ]
         )

@@ -24,7 +24,7 @@ from protocols.problems.domains import L2Ball
 from protocols.problems.losses import Logistic
 from protocols.problems.problem import Problem
 from protocols.sums.binomial import BinomialRandomizer
-from shuffle_sim import Privacy, run
+from shuffle_sim import Execution, Privacy, run
 from shuffle_sim.arrays import dense
 from shuffle_sim.attacks import inputs
 from shuffle_sim.attacks.catalogue import attack, attacks
@@ -90,7 +90,14 @@ DROPPED = {
 @pytest.mark.parametrize("fidelity", FIDELITIES)
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_attack_is_accounted_for_and_its_noise_is_not_counted_on(name, fidelity):
-    result = run(PROTOCOL, ROWS, fidelity=fidelity, seed=3, adversary=named(name), block_size=16)
+    result = run(
+        PROTOCOL,
+        ROWS,
+        fidelity=fidelity,
+        seed=3,
+        adversary=named(name),
+        execution=Execution(block_size=16),
+    )
     a = balanced(result)
     assert 20 < a.corrupted < 100
     assert set(a.dropped) <= DROPPED.get(name, set())
@@ -116,12 +123,12 @@ def test_all_attacks_at_once_give_the_same_bits_on_any_number_of_workers(fidelit
             seed=5,
             adversary=everything(),
             workers=w,
-            block_size=16,
+            execution=Execution(block_size=16),
         )
         for w in (1, 3)
     ]
     if fidelity == "literal":  # and in three shards of the shuffler
-        options = {"seed": 5, "block_size": 16, "shuffler_shards": 3}
+        options = {"seed": 5, "execution": Execution(block_size=16), "shuffler_shards": 3}
         results.append(run(PROTOCOL, ROWS, fidelity=fidelity, adversary=everything(), **options))
     assert len({r.value.tobytes() for r in results}) == 1
     assert all(balanced(r) == balanced(results[0]) for r in results)
@@ -554,10 +561,22 @@ def test_no_attacker_counts_for_more_than_one_report(name):
     silent = named(name, 0.3)
     silent.silent = True
     result = run(
-        PROTOCOL, ROWS, seed=9, adversary=Chain(cruel, Keeps()), fidelity="counts", block_size=50
+        PROTOCOL,
+        ROWS,
+        seed=9,
+        adversary=Chain(cruel, Keeps()),
+        fidelity="counts",
+        execution=Execution(block_size=50),
     )
     with_attack = seen["tally"]
-    run(PROTOCOL, ROWS, seed=9, adversary=Chain(silent, Keeps()), fidelity="counts", block_size=50)
+    run(
+        PROTOCOL,
+        ROWS,
+        seed=9,
+        adversary=Chain(silent, Keeps()),
+        fidelity="counts",
+        execution=Execution(block_size=50),
+    )
     added = with_attack.sums - seen["tally"].sums
     assert with_attack.reports - seen["tally"].reports <= result.reports.corrupted
     assert added.min() >= 0

@@ -13,7 +13,7 @@ from rounds import PRIVACY, PROBLEM, Remembers
 from benchmarks.simulate import measure, part
 from protocols import ScalarSum, ShuffleSGD, SingleMessageSum, VectorSum
 from protocols.shuffle.noisy_mean import NoisyMean
-from shuffle_sim import ParameterError, run
+from shuffle_sim import Execution, ParameterError, run
 from shuffle_sim.auditing.simulation import simulate
 from shuffle_sim.errors import RoundAbortedError
 from shuffle_sim.execution import runtime
@@ -284,7 +284,14 @@ def test_a_release_before_its_charge_is_found(monkeypatch):
 def test_the_same_seed_gives_the_same_history():
     def history(seed):
         host = SimRuntime(seed, Faults(duplicate=0.1, lose=0.1, kill=0.1, isolate=0.1))
-        run(descent(), descent_rows(), runtime=host, workers=3, seed=1, block_size=1)
+        run(
+            descent(),
+            descent_rows(),
+            runtime=host,
+            workers=3,
+            seed=1,
+            execution=Execution(block_size=1),
+        )
         # What was asked names the run, by 16 bytes that no seed decides.
         return [event._replace(asked=b"") for event in host.history.events], host.faults
 
@@ -298,7 +305,12 @@ def test_a_view_is_the_same_whoever_hosts_the_users(shards):
     views = []
     for workers in (1, 2, 3):
         host = SimRuntime(workers)
-        how = {"workers": workers, "seed": 1, "block_size": 1, "fidelity": "literal"}
+        how = {
+            "workers": workers,
+            "seed": 1,
+            "execution": Execution(block_size=1),
+            "fidelity": "literal",
+        }
         run(*MOVED, runtime=host, shuffler_shards=shards, **how)
         seen = [each for each in host.history.events if each.what == "release"]
         views.append({(each.place, each.content) for each in seen})

@@ -13,7 +13,7 @@ from protocols.central.optimiser import CentralOptimiser
 from protocols.comparison.baselines import Baseline
 from protocols.learning.training import Trainer
 from protocols.problems.losses import Logistic
-from shuffle_sim import Privacy, load_model, run
+from shuffle_sim import Execution, Privacy, load_model, run
 from shuffle_sim.cli.app import main
 from shuffle_sim.cli.learning import MOMENTS, Moment, Split, Watch
 from shuffle_sim.data.labelled import held_out, labelled
@@ -386,7 +386,7 @@ def test_a_loss_that_turns_nan_stops_the_run_says_where_and_keeps_the_ledger():
             split.train,
             fidelity="aggregate",
             seed=1,
-            on_round=Watch(split, 9, 1e-5, shown.append),
+            execution=Execution(on_round=Watch(split, 9, 1e-5, shown.append)),
         )
     assert [moment.round for moment in shown] == [1]
     assert len(caught.value.ledger.charges) == 2

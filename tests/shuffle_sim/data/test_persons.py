@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from protocols import VectorSum
 from protocols.problems.losses import MeanEstimation
 from protocols.problems.per_person import MeanGradient
-from shuffle_sim import ParameterError, run
+from shuffle_sim import Execution, ParameterError, run
 from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.attacks.inputs import LabelFlip
 from shuffle_sim.data.labelled import held_out, labelled
@@ -312,7 +312,7 @@ class MeanOfPersons(VectorSum):
 
 
 ASK = {"n": N, "d": D, "g": 9, "b": 12}
-HOW = {"seed": 5, "block_size": 8}
+HOW = {"seed": 5, "execution": Execution(block_size=8)}
 
 
 @pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])

@@ -5,9 +5,10 @@ from functools import partial
 
 import numpy as np
 import pytest
+from runs import run
 
 from protocols import Logistic, ScalarSum, VectorSum
-from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim import ParameterError, Privacy
 from shuffle_sim.arrays import dense
 from shuffle_sim.data.file_columns import numeric
 from shuffle_sim.data.persons import Persons

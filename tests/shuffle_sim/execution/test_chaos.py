@@ -13,9 +13,9 @@ import pytest
 from mortal import Chaotic, Diary, Frail, chaos, every_death, violations
 from processes import command, descendants, exposed, listening
 from rounds import PROTOCOLS, Remembers, outcome, records, rows
+from runs import run
 
 from actors.runtime import RayRuntime, ray
-from shuffle_sim import run
 from shuffle_sim.attacks.catalogue import attack, parameters
 from shuffle_sim.errors import ShuffleSimError
 from shuffle_sim.execution.checkpoint import Checkpoint

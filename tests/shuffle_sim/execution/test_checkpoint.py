@@ -22,9 +22,10 @@ import numpy as np
 import pytest
 from processes import TESTS
 from rounds import PROTOCOLS, ROUNDS, Remembers, interactive, outcome, records, rows, sequential
+from runs import run
 
 from protocols import ShuffleSGD
-from shuffle_sim import ParameterError, run
+from shuffle_sim import ParameterError
 from shuffle_sim.data.file_population import NpyFiles
 from shuffle_sim.data.population import Generated, InMemory
 from shuffle_sim.errors import CheckpointError, RoundAbortedError

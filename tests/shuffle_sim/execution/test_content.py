@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from protocols import CentralSum, VectorSum
-from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim import Execution, ParameterError, Privacy, run
 from shuffle_sim.data.file_population import NpyFiles
 from shuffle_sim.errors import DataChangedError
 from shuffle_sim.execution.inprocess import InProcessRuntime
@@ -60,11 +60,19 @@ def test_a_round_is_not_drawn_again_over_rows_that_changed(tmp_path, method):
     path = written(tmp_path)
     changed = Dying(method, lambda: change(path))
     with pytest.raises(DataChangedError, match=r"block 0.*the same noise on other data") as caught:
-        run(protocol(), NpyFiles([path]), seed=1, runtime=changed, block_size=16)
+        run(
+            protocol(),
+            NpyFiles([path]),
+            seed=1,
+            runtime=changed,
+            execution=Execution(block_size=16),
+        )
     assert len(caught.value.ledger.charges) == 1
     same = Dying(method, lambda: None)  # the control: rows that stay give the bits of a whole run
-    again = run(protocol(), NpyFiles([path]), seed=1, runtime=same, block_size=16)
-    whole = run(protocol(), NpyFiles([path]), seed=1, block_size=16)
+    again = run(
+        protocol(), NpyFiles([path]), seed=1, runtime=same, execution=Execution(block_size=16)
+    )
+    whole = run(protocol(), NpyFiles([path]), seed=1, execution=Execution(block_size=16))
     assert np.array_equal(again.value, whole.value)
 
 
@@ -76,16 +84,35 @@ def test_a_run_is_not_resumed_over_rows_that_changed(tmp_path):
     path, kept = written(tmp_path), tmp_path / "run"
     dying = Dying("conclude", lambda: None, KilledError)
     with pytest.raises(KilledError):
-        run(protocol(), NpyFiles([path]), runtime=dying, checkpoint=kept, block_size=16)
+        run(
+            protocol(),
+            NpyFiles([path]),
+            runtime=dying,
+            checkpoint=kept,
+            execution=Execution(block_size=16),
+        )
     original = path.read_bytes()
     change(path)
     with pytest.raises(ParameterError, match="content of the data"):
-        run(protocol(), NpyFiles([path]), checkpoint=kept, resume=True, block_size=16)
+        run(
+            protocol(),
+            NpyFiles([path]),
+            checkpoint=kept,
+            resume=True,
+            execution=Execution(block_size=16),
+        )
     before = path.stat()
     path.write_bytes(original)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert (
-        run(protocol(), NpyFiles([path]), checkpoint=kept, resume=True, block_size=16).rounds == 1
+        run(
+            protocol(),
+            NpyFiles([path]),
+            checkpoint=kept,
+            resume=True,
+            execution=Execution(block_size=16),
+        ).rounds
+        == 1
     )
 
 

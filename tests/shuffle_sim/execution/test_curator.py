@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from outside import installed
 from rounds import records
+from runs import run
 
 from protocols import ScalarSum, VectorSum
 from protocols.central.sums import BallSum, CentralSum
 from protocols.comparison.baselines import Baseline, ClippedMean
-from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim import ParameterError, Privacy
 from shuffle_sim.auditing.conformance import LawError, check_variance
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.persons import Persons

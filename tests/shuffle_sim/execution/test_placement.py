@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 from rounds import PROTOCOLS, Remembers, outcome, rows
+from runs import run
 
 from protocols import CarryVectorSum, OutputPerturbation, SingleMessageSum, VectorSum
 from protocols.problems.domains import L2Ball
 from protocols.problems.losses import Logistic
 from protocols.problems.problem import Problem
-from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim import ParameterError, Privacy
 from shuffle_sim.errors import FrameError, RoundAbortedError
 from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.execution.runtime import HostLostError

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from processes import Watched, descendants, soon_none
 from rounds import PROTOCOLS, Remembers, interactive, outcome, records, rows
+from runs import run
 
 from protocols import SingleMessageSum, VectorSum
 from protocols.central.sums import CentralSum
-from shuffle_sim import ParameterError, run
+from shuffle_sim import ParameterError
 from shuffle_sim.auditing.conformance import check_runtime
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import RoundAbortedError, ShuffleSimError

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from rounds import PROTOCOLS, outcome, rows
+from runs import run
 
 from protocols import VectorSum
-from shuffle_sim import ParameterError, run
+from shuffle_sim import ParameterError
 from shuffle_sim.data.population import InMemory
 from shuffle_sim.execution import sizing
 from shuffle_sim.execution.inprocess import InProcessRuntime

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from protocols import L2Ball, Logistic, Problem, ShuffleSGD, VectorSum
-from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim import Execution, ParameterError, Privacy, run
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.protocol.adversary import Coalition
@@ -63,14 +63,17 @@ def test_a_limit_that_the_protocol_exceeds_is_refused_before_anything(limits, na
     rows, runtime = np.ones((N, 3)) / 2, Watched()
     rows[:, -1] = 1.0
     with pytest.raises(ParameterError, match=rf"limits\.{names} = .* the protocol asks for that"):
-        run(sgd(), rows, runtime=runtime, limits=TaskLimits(**limits))
+        run(sgd(), rows, runtime=runtime, execution=Execution(limits=TaskLimits(**limits)))
     assert runtime.hosted == 0
 
 
 def test_limits_that_hold_change_nothing():
     rows = np.random.default_rng(0).normal(size=(N, 2)) / 4
     limits = TaskLimits(rounds=1, participation=1, cohort=N, minimum=1, report_bits=24)
-    first, second = run(SUM, rows, seed=3), run(SUM, rows, seed=3, limits=limits)
+    first, second = (
+        run(SUM, rows, seed=3),
+        run(SUM, rows, seed=3, execution=Execution(limits=limits)),
+    )
     assert np.array_equal(first.value, second.value)
 
 

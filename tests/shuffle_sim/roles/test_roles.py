@@ -16,7 +16,7 @@ from rounds import rows as rounds_rows
 from scipy.stats import norm
 
 from protocols import ScalarSum, VectorSum
-from shuffle_sim import run
+from shuffle_sim import Execution, run
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.errors import (
@@ -703,7 +703,7 @@ def test_same_seed_same_bits_on_1_2_3_and_7_workers(fidelity, adversary):
             fidelity=fidelity,
             seed=11,
             adversary=adversary,
-            block_size=2,
+            execution=Execution(block_size=2),
         )
         for workers in (1, 2, 3, 7)
     ]
@@ -812,9 +812,18 @@ def test_the_papers_claim_is_not_made_where_honest_reports_were_lost():
             return super().call(host, method, *arguments, many=many, returns=returns)
 
     protocol = ScalarSum.paper(n=40, privacy=Privacy(1.0, 0.1))
-    whole = run(protocol, np.zeros(40), fidelity="counts", seed=1, block_size=39)
+    whole = run(
+        protocol, np.zeros(40), fidelity="counts", seed=1, execution=Execution(block_size=39)
+    )
     assert whole.privacy == whole.promised
-    lost = run(protocol, np.zeros(40), fidelity="counts", seed=1, block_size=39, runtime=Loses())
+    lost = run(
+        protocol,
+        np.zeros(40),
+        fidelity="counts",
+        seed=1,
+        execution=Execution(block_size=39),
+        runtime=Loses(),
+    )
     assert lost.reports.dropped == {"malformed": 1}
     assert "theory" in lost.privacy.basis
 

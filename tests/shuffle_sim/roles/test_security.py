@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from runs import run
 
 from protocols import VectorSum
 from protocols.sums.split_mix import SplitMixRandomizer
 from protocols.sums.split_mix_sum import SplitAndMixSum
-from shuffle_sim import ParameterError, run
+from shuffle_sim import ParameterError
 from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.auditing.conformance import LawError, check_pmf
 from shuffle_sim.data.population import InMemory

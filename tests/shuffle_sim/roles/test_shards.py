@@ -13,7 +13,7 @@ from scipy.stats import hypergeom
 
 from protocols import VectorSum
 from protocols.sums.carry import CarryRandomizer
-from shuffle_sim import ParameterError, run
+from shuffle_sim import Execution, ParameterError, run
 from shuffle_sim.auditing.conformance import LawError, check_pmf, check_same_law
 from shuffle_sim.auditing.mixing import Mixing
 from shuffle_sim.data.cohort import Cohort
@@ -103,7 +103,12 @@ def tiny(monkeypatch):
 @pytest.mark.parametrize("shards", [1, 2, 4])
 @pytest.mark.parametrize("workers", [1, 3])
 def test_waves_and_shards_change_no_bit_of_the_result(tiny, shards, workers, adversary):
-    how = {"seed": 3, "fidelity": "literal", "block_size": 4, "adversary": adversary}
+    how = {
+        "seed": 3,
+        "fidelity": "literal",
+        "execution": Execution(block_size=4),
+        "adversary": adversary,
+    }
     result = run(PROTOCOL, ROWS, workers=workers, shuffler_shards=shards, **how)
     reference = run(PROTOCOL, ROWS, **how)
     assert result.value.tobytes() == reference.value.tobytes()
@@ -126,7 +131,7 @@ def test_one_wave_and_one_frame_are_the_ordinary_round():
 
 @pytest.mark.parametrize("fidelity", ["counts", "aggregate"])
 def test_shards_change_no_bit_where_no_messages_are_simulated(fidelity):
-    how = {"seed": 3, "fidelity": fidelity, "block_size": 4}
+    how = {"seed": 3, "fidelity": fidelity, "execution": Execution(block_size=4)}
     reference = run(PROTOCOL, ROWS, **how)
     for shards in (2, 3):
         result = run(PROTOCOL, ROWS, shuffler_shards=shards, **how)
@@ -153,7 +158,7 @@ def test_messages_of_any_alphabet_arrive_each_once(tiny, symbols, shards):
         runtime=seen,
         fidelity="literal",
         seed=1,
-        block_size=4,
+        execution=Execution(block_size=4),
         shuffler_shards=shards,
     )
     assert result.value.sums.tolist() == sent.sum(axis=(0, 2)).tolist()

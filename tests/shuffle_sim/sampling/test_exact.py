@@ -6,10 +6,11 @@ import pickle
 
 import numpy as np
 import pytest
+from runs import run
 from scipy import stats
 
 from protocols import SplitAndMixSum, VectorSum
-from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim import ParameterError, Privacy
 from shuffle_sim.auditing.conformance import LawError, check_pmf
 from shuffle_sim.sampling import exact
 from shuffle_sim.sampling.chacha import ChaCha20

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import chi2
 
 from protocols import VectorSum
-from shuffle_sim import ParameterError, run
+from shuffle_sim import Execution, ParameterError, run
 from shuffle_sim.auditing.conformance import LawError, check_pmf, check_same_law
 from shuffle_sim.sampling import compiled, kernels
 from shuffle_sim.sampling.kernels import KERNELS, rounded_sum, rounded_values, using
@@ -60,7 +60,13 @@ def test_numpy_and_compiled_have_one_law_in_a_run(ball, fidelity):
 
     def tallies(kernel):
         runs = (
-            run(protocol, rows, fidelity=fidelity, kernel=kernel, seed=s, block_size=64)
+            run(
+                protocol,
+                rows,
+                fidelity=fidelity,
+                execution=Execution(kernel=kernel, block_size=64),
+                seed=s,
+            )
             for s in range(600)
         )
         return np.array([round((r.value[0] + 64) * 5 / 2 + 64 * 3 - 64 * 5 / 2) for r in runs])
@@ -169,7 +175,14 @@ def test_the_same_seed_gives_the_same_bits_on_any_number_of_workers_with_either_
     rows, protocol = ball(3000, 3), VectorSum(n=3000, d=3, g=20, b=9)
     for kernel in KERNELS:
         results = [
-            run(protocol, rows, fidelity="aggregate", kernel=kernel, seed=4, workers=w).value
+            run(
+                protocol,
+                rows,
+                fidelity="aggregate",
+                execution=Execution(kernel=kernel),
+                seed=4,
+                workers=w,
+            ).value
             for w in (1, 3)
         ]
         assert np.array_equal(*results)
@@ -180,7 +193,7 @@ def test_the_kernel_is_named_in_the_result_and_bad_names_are_refused(ball, monke
     assert run(protocol, ball(30, 2)).kernel == "numpy"
     assert kernels.available(None, math.inf) == "compiled"
     with pytest.raises(ParameterError, match="kernel"):
-        run(protocol, ball(30, 2), kernel="fortran")
+        run(protocol, ball(30, 2), execution=Execution(kernel="fortran"))
     monkeypatch.setattr(kernels, "find_spec", lambda _: None)
     assert kernels.available(None, math.inf) == "numpy"
     with pytest.raises(ParameterError, match="numba"):
