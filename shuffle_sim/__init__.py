@@ -2,18 +2,20 @@
 
 from shuffle_sim.data.model import load_model
 from shuffle_sim.data.population import Unit
-from shuffle_sim.errors import ParameterError, ShuffleSimError, WeakPrivacyWarning
+from shuffle_sim.errors import ParameterError, PluginWarning, ShuffleSimError, WeakPrivacyWarning
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.options import Execution
 from shuffle_sim.execution.result import Result
 from shuffle_sim.privacy.amplification import amplify
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
 from shuffle_sim.privacy.trust import Trust
+from shuffle_sim.registry import register
 
 __all__ = [
     "Execution",
     "Guarantee",
     "ParameterError",
+    "PluginWarning",
     "Privacy",
     "Result",
     "ShuffleSimError",
@@ -22,5 +24,6 @@ __all__ = [
     "WeakPrivacyWarning",
     "amplify",
     "load_model",
+    "register",
     "run",
 ]

@@ -43,6 +43,10 @@ class WeakPrivacyWarning(UserWarning):
     """A guarantee is allowed but promises little: delta of 1/n or more, or epsilon above 10."""
 
 
+class PluginWarning(UserWarning):
+    """A registered thing is skipped: it cannot be loaded, or it is not what it is registered as."""
+
+
 WITHHELD = "not shown"
 """In place of users' data in messages: logs are not private."""
 

@@ -4,7 +4,6 @@ import importlib
 import sys
 
 from shuffle_sim import registry
-from shuffle_sim.privacy import theorems
 
 
 def installed(folder, monkeypatch, name, source, **groups):
@@ -34,5 +33,4 @@ def installed(folder, monkeypatch, name, source, **groups):
 
 def forget():
     """What is registered is looked up again."""
-    registry._entries.cache_clear()
-    theorems._theorem.cache_clear()
+    registry.forget()

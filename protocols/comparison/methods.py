@@ -1,16 +1,18 @@
 """Methods on one axis: what each costs, errs and promises at the same privacy.
 
-Registered as comparisons: the command line finds them by their entry points. A sum or an optimiser
-is in them by its own entry point alone.
+A sum or an optimiser is in them by its own registration alone. One that breaks in a way that nobody
+planned is left out, with one warning that names it.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from protocols.central.optimiser import CentralOptimiser
 from protocols.central.sums import CentralSum
 from protocols.comparison.baselines import Baseline
+from protocols.learning.training import Trainer
 from protocols.shuffle.optimiser import FirstOrder
 from protocols.shuffle.practice import PracticalDescent
 from protocols.sums.binomial_sum import BinomialSum
@@ -21,11 +23,62 @@ from shuffle_sim.privacy.bounds import gaussian, paper
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import Plan
 from shuffle_sim.privacy.trust import Trust
+from shuffle_sim.protocol.base import Protocol
 from shuffle_sim.protocol.encodings import choose, encodings
-from shuffle_sim.protocol.kinds import Method, Trainer
-from shuffle_sim.registry import registered, registered_kinds
+from shuffle_sim.protocol.release import CentralAlgorithm
+from shuffle_sim.registry import registered, registered_kinds, skipping
 
 Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method in a comparison: one setting of an algorithm under one trust model.
+
+    Errors are root mean squares, in l2 over the coordinates, with rounding at its worst.
+
+    Attributes:
+        name: of the algorithm or of the trust model.
+        setting: of that.
+        trust: who must be trusted.
+        unit: whose data the guarantee protects.
+        algorithm: what runs it; None where formulas alone are compared.
+        messages: that a user sends in a round.
+        bits: that a user sends in the whole run, the papers' count.
+        limit_bits: that unbiased reports with this error take at least, added by a trusted party;
+            0 where that says nothing.
+        error: with honest users only.
+        attacked: with malicious users that send the worst they can; infinite where nothing bounds
+            them.
+        rounds_per_user: in how many rounds a user answers at most.
+        bound: proven, of the expected excess loss; infinite where none is proven.
+        assumes: what the bound assumes of the data; "" for nothing.
+        colour: in pictures.
+        paper: whether a paper's constants were taken as they are.
+        refused: why it cannot be had; all numbers are then without meaning.
+    """
+
+    name: str
+    setting: str
+    trust: Trust
+    unit: Unit = Unit.RECORD
+    algorithm: Protocol[Any] | CentralAlgorithm[Any] | None = field(default=None, repr=False)
+    messages: int = 0
+    bits: int = 0
+    limit_bits: float = 0.0
+    error: float = math.nan
+    attacked: float = math.nan
+    rounds_per_user: int = 1
+    bound: float = math.inf
+    assumes: str = ""
+    colour: str = "black"
+    paper: bool = False
+    refused: str = ""
+
+    @property
+    def title(self) -> str:
+        """Name and setting."""
+        return f"{self.name}, {self.setting}" if self.setting else self.name
 
 
 def sum_methods(n: int, d: int, privacy: Privacy, attackers: int) -> list[Method]:
@@ -39,24 +92,36 @@ def sum_methods(n: int, d: int, privacy: Privacy, attackers: int) -> list[Method
     """
     sums: dict[str, type[OneRoundSum]] = registered_kinds("protocol", OneRoundSum)
     kinds = sorted(
-        ((kind.family or name, kind) for name, kind in sums.items()), key=lambda pair: pair[0]
+        ((kind.family or name, name, kind) for name, kind in sums.items()),
+        key=lambda each: each[0],
     )
-    made = (
-        _sum(family, kind, setting, n, d, attackers)
-        for family, kind in kinds
-        if kind.scalar == (d == 1)
-        for setting in kind.settings(n, d, privacy)
-    )
+    made = [method for each in kinds for method in _settings(*each, n, d, privacy, attackers)]
     # Different wishes may be met by the same sum.
-    same = {(each.name, each.bits, each.error, each.refused): each for each in reversed([*made])}
+    same = {(each.name, each.bits, each.error, each.refused): each for each in reversed(made)}
     found = [*reversed(same.values())]
     shown = {method.name for method in found}
-    others = {family: kind.scalar for family, kind in kinds if family not in shown}
+    others = {family: kind.scalar for family, _, kind in kinds if family not in shown}
     for family, scalar in others.items():
         reason = f"it sums {'scalars' if scalar else 'vectors'} only"
         found.append(Method(family, "", Trust.SHUFFLE, refused=reason))
     case = n, d, privacy, attackers
     return [*found, *_curators(*case), _local(*case)]
+
+
+def _settings(
+    family: str,
+    name: str,
+    kind: type[OneRoundSum],
+    n: int,
+    d: int,
+    privacy: Privacy,
+    attackers: int,
+) -> Iterator[Method]:
+    """A registered sum in each of its settings; as far as it can be had."""
+    if kind.scalar == (d == 1):
+        with skipping("protocol", name):
+            for setting in kind.settings(n, d, privacy):
+                yield _sum(family, kind, setting, n, d, attackers)
 
 
 def _limit_bits(error: float, n: int, d: int) -> float:
@@ -96,10 +161,11 @@ def _sum(
 def _curators(n: int, d: int, privacy: Privacy, attackers: int) -> list[Method]:
     """The registered central sums: a curator clips, so an attacker moves its sum by 1 at most."""
     found = []
-    for kind in registered_kinds("algorithm", CentralSum).values():
-        made, refused = _possible(dict(kind.settings(n, d, privacy)))
+    for name, kind in registered_kinds("algorithm", CentralSum).items():
+        made, refused = dict[str, CentralSum](), dict[str, ParameterError]()
+        with skipping("algorithm", name):
+            made, refused = _possible("algorithm", dict(kind.settings(n, d, privacy)), name)
         for setting, each in made.items():
-            error, bits = each.error, d * Trust.CENTRAL.unit_bits
             found.append(
                 Method(
                     kind.family,
@@ -107,9 +173,9 @@ def _curators(n: int, d: int, privacy: Privacy, attackers: int) -> list[Method]:
                     each.trust,
                     algorithm=each,
                     messages=d,
-                    bits=bits,
-                    error=error,
-                    attacked=math.hypot(error, attackers),
+                    bits=d * Trust.CENTRAL.unit_bits,
+                    error=each.error,
+                    attacked=math.hypot(each.error, attackers),
                     colour=each.trust.colour,
                 )
             )
@@ -219,7 +285,7 @@ def training_methods(trainer: Trainer, n: int, rounds: int | None = None) -> lis
     found = []
     for trust in Trust:
         makes = {name: _made_by(trainer, name, n, trust, rounds) for name in trainer.optimisers()}
-        made, refused = _possible(makes)
+        made, refused = _possible("protocol", makes)
         if not made:
             raise next(iter(refused.values()))
         if trust is Trust.SHUFFLE:
@@ -276,13 +342,14 @@ def _made_by(
 
 
 def _possible(
-    makes: Mapping[str, Callable[[], Made]],
+    kind: str, makes: Mapping[str, Callable[[], Made]], owner: str | None = None
 ) -> tuple[dict[str, Made], dict[str, ParameterError]]:
-    """What can be made, and why the others cannot."""
+    """What can be made, and why the others cannot; `owner` is registered, or each by its name."""
     made, refused = {}, {}
     for name, make in makes.items():
         try:
-            made[name] = make()
+            with skipping(kind, owner or name.partition(",")[0]):
+                made[name] = make()
         except ParameterError as error:
             refused[name] = error
     return made, refused
@@ -297,9 +364,10 @@ def _central_optimisers(trainer: Trainer, n: int) -> list[Method]:
         if kind.unit is not trainer.unit:
             continue
         given = {key: value for key, value in trainer.tails.items() if key in kind.takes}
-        for setting, make in kind.settings(**common, **given):
-            makes[f"{name}, {setting}" if setting else name] = make
-    made, refused = _possible(makes)
+        with skipping("algorithm", name):
+            for setting, make in kind.settings(**common, **given):
+                makes[f"{name}, {setting}" if setting else name] = make
+    made, refused = _possible("algorithm", makes)
     found = [_central(trainer, name, "", each) for name, each in made.items()]
     return found + [
         Method(name, "", Trust.CENTRAL, unit=trainer.unit, refused=str(why))

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable
 from functools import wraps
 from importlib.metadata import version
-from typing import Annotated, ParamSpec
+from typing import Annotated, ParamSpec, TextIO
 
 import typer
 
@@ -18,7 +18,12 @@ from shuffle_sim.cli.predict import evaluate_command, predict_command
 from shuffle_sim.cli.schema import schema_command
 from shuffle_sim.cli.sum import sum_command
 from shuffle_sim.cli.train import train_command
-from shuffle_sim.errors import ParameterError, ShuffleSimError, WeakPrivacyWarning
+from shuffle_sim.errors import (
+    ParameterError,
+    PluginWarning,
+    ShuffleSimError,
+    WeakPrivacyWarning,
+)
 from shuffle_sim.execution.signals import TerminatedError, stoppable
 
 # Typer brings a click of its own, or uses the one installed: its exceptions are those of the one it
@@ -88,9 +93,10 @@ def _options(
 
 def main() -> None:
     """Run the command; errors raised on purpose become one line and a non-zero exit code."""
-    warnings.simplefilter("ignore", WeakPrivacyWarning)  # commands print them
     try:
-        with stoppable() as arrived:
+        with stoppable() as arrived, warnings.catch_warnings():
+            warnings.simplefilter("ignore", WeakPrivacyWarning)  # commands print them
+            warnings.showwarning = _told
             code = app(standalone_mode=False)
     except ParameterError as error:
         code = _fail(error, 2)
@@ -103,6 +109,21 @@ def main() -> None:
         terminated = bool(arrived) or isinstance(cause, TerminatedError)
         code = _fail(cause, *((143, "terminated") if terminated else (130, "interrupted")))
     sys.exit(code or 0)
+
+
+def _told(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A warning on the standard error: one line of ours, or as Python shows it."""
+    shown = f"shuffle-sim: warning: {message}\n"
+    if not issubclass(category, PluginWarning):
+        shown = warnings.formatwarning(message, category, filename, lineno, line)
+    print(shown, end="", file=file or sys.stderr)
 
 
 def _usage(error: Exception) -> int:

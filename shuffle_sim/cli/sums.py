@@ -92,4 +92,7 @@ def make_sum(
     if noise <= set(known) and not noise & set(given):
         given["noise_ratio"] = NOISE_RATIO
     size = {"n": n} if kind.scalar else {"n": n, "d": d}
-    return kind.calibrate(privacy=privacy, **size, **given)
+    try:
+        return kind.calibrate(privacy=privacy, **size, **given)
+    except TypeError as error:  # of a third party, with parameters of its own
+        raise ParameterError("protocol", name, f"made by n, d and privacy ({error})") from error

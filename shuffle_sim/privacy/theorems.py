@@ -8,7 +8,6 @@ epsilon and delta of all of them by a curve of its own. What it does not state f
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Any, ClassVar, Generic, TypeVar
 
 import scipy
@@ -17,7 +16,7 @@ from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.privacy.bounds import laplace
 from shuffle_sim.privacy.composition import MAX_EPSILON, Parts
 from shuffle_sim.privacy.events import PrivacyEvent
-from shuffle_sim.registry import names, registered
+from shuffle_sim.registry import names, registered, remembered
 
 EventT = TypeVar("EventT", bound=PrivacyEvent)
 Releases = tuple[tuple[EventT, int], ...]
@@ -171,7 +170,7 @@ def theorem_of(kind: type[PrivacyEvent]) -> Theorem[Any]:
     return theorem
 
 
-@lru_cache
+@remembered
 def _theorem(name: str) -> Theorem[Any]:
     made: Theorem[Any] = registered("theorem", name)()
     return made

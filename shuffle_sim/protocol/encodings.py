@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, runtime_checkable
 from typing import Protocol as Interface
 
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.planner import Plan, SumSpec, one_wish
-from shuffle_sim.registry import names, registered
+from shuffle_sim.registry import loaded, registered, remembered, skipping
 
 NOISE_RATIO = 1.05
 """Where neither a noise ratio nor bits are given, and it takes no more than SANE_BITS."""
@@ -36,10 +35,9 @@ class EncodedSum(Interface):
 
 def encodings(scalar: bool = False) -> dict[str, str]:
     """The registered name of the sum of vectors, or of scalars, by encoding."""
-    kinds = {name: registered("protocol", name) for name in names("protocol")}
     return {
         kind.encoding: name
-        for name, kind in kinds.items()
+        for name, kind in loaded("protocol").items()
         if isinstance(kind, EncodedSum) and kind.scalar is scalar
     }
 
@@ -67,7 +65,7 @@ def sane(spec: SumSpec, scalar: bool = False) -> tuple[str, Plan]:
     return min(tried, key=lambda each: each[1].bits)
 
 
-@lru_cache
+@remembered
 def choose(
     spec: SumSpec,
     noise_ratio: float | None = None,
@@ -96,11 +94,12 @@ def choose(
     plans, refused = {}, []
     for name in sums.values() if encoding is None else (sums[encoding],):
         try:
-            plans[name] = registered("protocol", name).choose(spec, noise_ratio, max_bits)
+            with skipping("protocol", name):
+                plans[name] = registered("protocol", name).choose(spec, noise_ratio, max_bits)
         except ParameterError as why:
             refused.append(why)
     if not plans:
-        raise refused[-1]
+        raise refused[-1] if refused else ParameterError("encoding", encoding, "one that can plan")
 
     def rank(name: str) -> tuple[float, float]:
         plan = plans[name]
