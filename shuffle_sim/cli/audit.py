@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from protocols.learning.training import Trainer
+from protocols.sums.one_round import OneRoundSum
+from protocols.sums.planned import PlannedSum
 from shuffle_sim.cli import options as o
 from shuffle_sim.cli.show import console, grid, present
 from shuffle_sim.cli.sums import encoded_sum, make_sum, shown
@@ -13,7 +16,6 @@ from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.guarantee import DELTA, Privacy
 from shuffle_sim.protocol.base import Protocol
-from shuffle_sim.protocol.kinds import Encoded, SumKind, Trainer
 from shuffle_sim.registry import registered
 
 if TYPE_CHECKING:
@@ -82,7 +84,7 @@ def audit_command(
     with console.status("auditing ..."):
         report = audit(made, repeats=repeats, seed=seed)
     title = f"[bold]{type(made).__name__}[/] n = {users:,}"
-    if isinstance(made, Encoded):
+    if isinstance(made, PlannedSum):
         title += f", {shown(made.encoding, made.parameters)}"
     present(Summary(report.passed, report, title), _print, json=json)
     if not report.passed:
@@ -102,7 +104,7 @@ def _curator(
     """The game on the trainer's hard tables."""
     from shuffle_sim.auditing.central import audit_central
 
-    trainer: Trainer = registered("trainer", "linear").of("logistic", d, privacy)
+    trainer = Trainer.of("logistic", d, privacy)
     made, found = trainer.central(mechanism, n), {}
     with console.status("auditing ..."):
         for name, (first, second) in trainer.neighbours(n).items():
@@ -144,12 +146,11 @@ def _made(
         return encoded_sum(n, d, privacy, encoding=encoding, noise_ratio=ratio)[1]
     if encoding is not None:
         raise ParameterError("encoding", encoding, "left out with --protocol")
-    if isinstance(registered("protocol", name), SumKind):
+    kind = registered("protocol", name)
+    if issubclass(kind, OneRoundSum):
         return make_sum(name, n, d, privacy, noise_ratio=noise_ratio)
-    records = 1 if getattr(registered("protocol", name), "unit", None) is Unit.PERSON else None
-    trainer: Trainer = registered("trainer", "linear").of(
-        "logistic", d, privacy, noise_ratio=noise_ratio, records=records
-    )
+    records = 1 if getattr(kind, "unit", None) is Unit.PERSON else None
+    trainer = Trainer.of("logistic", d, privacy, noise_ratio=noise_ratio, records=records)
     made = trainer.protocol(name, n)
     assert isinstance(made, Protocol)
     return made

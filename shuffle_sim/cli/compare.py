@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from protocols.comparison.methods import Method, sum_methods
 from shuffle_sim.cli import options as o
 from shuffle_sim.cli.files import check_picture, new_figure
 from shuffle_sim.cli.outcome import print_refusals, print_warnings
@@ -13,8 +14,6 @@ from shuffle_sim.cli.show import console, grid, number, present
 from shuffle_sim.errors import integer, real
 from shuffle_sim.privacy.guarantee import DELTA, Privacy
 from shuffle_sim.privacy.trust import Trust
-from shuffle_sim.protocol.kinds import Method
-from shuffle_sim.registry import registered
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,7 +58,7 @@ def compare_command(
     attackers = math.ceil(real("malicious", malicious, 0.0, 0.5, closed=(True, True)) * n - 1e-9)
     check_picture(plot)
     with console.status("calibrating ..."):
-        methods: list[Method] = registered("comparison", "sums")(n, d, privacy, attackers)
+        methods = sum_methods(n, d, privacy, attackers)
     summary = Summary(n, d, epsilon, delta, attackers, methods, privacy.warnings(n))
     present(summary, _print, _draw, json=json, plot=plot)
 

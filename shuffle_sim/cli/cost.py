@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from protocols.learning.training import Trainer
 from shuffle_sim.cli import options as o
 from shuffle_sim.cli.outcome import print_warnings
 from shuffle_sim.cli.show import console, grid, number, plural, present, size
@@ -13,8 +14,6 @@ from shuffle_sim.execution.forecast import Forecast, corollary, forecast
 from shuffle_sim.execution.options import SEALING_SECONDS
 from shuffle_sim.privacy.guarantee import DELTA, Privacy
 from shuffle_sim.protocol.base import Protocol
-from shuffle_sim.protocol.kinds import Trainer
-from shuffle_sim.registry import registered
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ def cost_command(
     privacy = Privacy(epsilon, delta)
     noise: Any = {"noise_ratio": noise_ratio, "max_bits": max_bits, "encoding": encoding}
     kind = loss or "logistic"
-    trainer: Trainer = registered("trainer", "linear").of(kind, dimensions, privacy, **noise)
+    trainer = Trainer.of(kind, dimensions, privacy, **noise)
     useless = {"loss": loss, "rounds": rounds, "batch": batch}
     name, made = protocol or "", object()
     if protocol is None:

@@ -8,6 +8,7 @@ from typing import runtime_checkable
 
 import numpy as np
 
+from protocols.learning.training import Trainer
 from shuffle_sim.arrays import Floats
 from shuffle_sim.cli.show import size
 from shuffle_sim.data.labelled import Labelled, held_out
@@ -17,7 +18,6 @@ from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.result import SIMULATOR_VIEW
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.base import Query
-from shuffle_sim.protocol.kinds import Trainer
 
 MOMENTS = 100
 """Most rounds of a run that are looked at: each epsilon takes some milliseconds to compute."""

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 
+from protocols.comparison.methods import Method
 from shuffle_sim.cli.show import console, size
 from shuffle_sim.data.columns import Bounds
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.result import ReportCounts
 from shuffle_sim.privacy.guarantee import Guarantee
-from shuffle_sim.protocol.kinds import Method
 
 
 def print_fact(name: str, *lines: str) -> None:

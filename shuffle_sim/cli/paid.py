@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from protocols.learning.training import Trainer
+from protocols.selection.bounds import ChosenBounds
 from shuffle_sim.cli.learning import Split
 from shuffle_sim.data.row_map import RowMap
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.result import Result
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.protocol.kinds import Optimiser, Trainer
-from shuffle_sim.registry import registered
 
 FRACTION = 0.1
 """Of the people asked, who score candidates and train none, where none is given."""
@@ -69,10 +69,10 @@ class Paid:
             raise ParameterError("select_fraction", fraction, "used with --select")
         return cls(found, FRACTION if fraction is None else fraction, share, by)
 
-    def protocol(self, trainer: Trainer, name: str, n: int, **given: Any) -> Optimiser:
+    def protocol(self, trainer: Trainer, name: str, n: int, **given: Any) -> Any:
         """The optimiser of a name, with what is chosen around it; errors name the parameter."""
 
-        def made(privacy: Privacy) -> Optimiser:
+        def made(privacy: Privacy) -> Any:
             within = trainer.within(privacy)
             if self.select:
                 return within.selected(name, n, self.select, self.fraction, **given)
@@ -80,8 +80,8 @@ class Paid:
 
         if self.share is None:
             return made(trainer.privacy)
-        bounds = registered("selection", "bounds")
-        paid: Optimiser = bounds.calibrated(
+        assert self.by is not None
+        return ChosenBounds.calibrated(
             made,
             n=n,
             by=self.by,
@@ -90,7 +90,6 @@ class Paid:
             encoding=trainer.encoding,
             honest_fraction=trainer.honest_fraction,
         )
-        return paid
 
     def opened(self, split: Split, result: Result) -> tuple[Split, Result, Winner | None]:
         """The split in the bounds that were chosen, the model alone, and what was selected."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from protocols.comparison.methods import Method, planned_methods
 from shuffle_sim.cli import options as o
 from shuffle_sim.cli.data import persons_in
 from shuffle_sim.cli.files import check_picture, new_figure
@@ -23,7 +24,6 @@ from shuffle_sim.privacy.guarantee import DELTA, Privacy
 from shuffle_sim.privacy.planner import Plan, SumSpec
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.encodings import NOISE_RATIO, choose
-from shuffle_sim.protocol.kinds import Method
 from shuffle_sim.registry import registered
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def plan_command(
         spec,
         Row.of(name, chosen),
         list(curve.values()),
-        registered("comparison", "planned")(chosen),
+        planned_methods(chosen),
         ShuffleAccountant().compose(chosen.event, spec.rounds).basis,
         unit,
         spec.privacy.warnings(spec.n),

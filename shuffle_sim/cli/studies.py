@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table as Grid
 
+from protocols.learning.target_model import logistic
+from protocols.optimisation.base import Optimiser
 from shuffle_sim.attacks.studies import (
     BiasRow,
     PrivacyRow,
     Reach,
-    TargetModel,
     TrainingRow,
     manipulation_study,
     privacy_study,
@@ -20,7 +21,6 @@ from shuffle_sim.cli.show import grid, number
 from shuffle_sim.cli.sums import encoded_sum, shown
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.protocol.kinds import Optimiser
 from shuffle_sim.registry import registered
 
 if TYPE_CHECKING:
@@ -160,9 +160,7 @@ def manipulation(asked: Asked) -> Found:
 
 def training(asked: Asked) -> Found:
     """The error of a model by attack and fraction of attackers."""
-    target: TargetModel = registered("target_model", "logistic")(
-        asked.n, asked.d, asked.privacy, asked.noise_ratio, asked.encoding
-    )
+    target = logistic(asked.n, asked.d, asked.privacy, asked.noise_ratio, asked.encoding)
     names, fractions = asked.attacks or _NAMES, asked.fractions or _ATTACKERS
     rows = training_study(target, names, fractions, repeats=asked.repeats, seed=asked.seed)
     table = grid("attack", "attackers", "error", "s.e.", "epsilon")

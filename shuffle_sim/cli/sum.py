@@ -9,6 +9,8 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from protocols.selection.bounds import ChosenBounds
+from protocols.sums.planned import PlannedSum
 from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.cli import options as o
 from shuffle_sim.cli.ahead import announce
@@ -25,8 +27,6 @@ from shuffle_sim.data.tables import Table
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.guarantee import DELTA, Privacy
 from shuffle_sim.protocol.encodings import NOISE_RATIO
-from shuffle_sim.protocol.kinds import Encoded
-from shuffle_sim.registry import registered
 
 
 def sum_command(
@@ -103,7 +103,7 @@ def sum_command(
     if choose_bounds is not None:
         if variance:
             raise ParameterError("variance", variance, "left out with --choose-bounds")
-        asked = registered("selection", "bounds").calibrated(
+        asked = ChosenBounds.calibrated(
             lambda left: made(privacy=left, noise_ratio=noise_ratio, max_bits=max_bits)[1],
             n=people,
             by=view.row_map(view.scale.norm),
@@ -127,7 +127,7 @@ def sum_command(
         accepted = found.reports
         view = source = source.bounded(found.low, found.high)
         result = replace(result, value=found.value)
-    assert isinstance(within, Encoded)
+    assert isinstance(within, PlannedSum)
     summary = summed_up(source, view, within, result, accepted, privacy, variance, ahead)
     present(summary, show, draw, json=json, plot=plot)
 

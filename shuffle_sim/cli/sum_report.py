@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from protocols.sums.planned import PlannedSum
+from protocols.sums.vector_sum import VectorSum
 from shuffle_sim.arrays import Floats
 from shuffle_sim.cli.ahead import Ahead
 from shuffle_sim.cli.files import new_figure
@@ -28,8 +30,6 @@ from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.result import SIMULATOR_VIEW, ReportCounts, Result
 from shuffle_sim.privacy.bounds.gaussian import sigma
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
-from shuffle_sim.protocol.kinds import Encoded
-from shuffle_sim.registry import registered
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -90,7 +90,7 @@ class Summary:
 def summed_up(
     table: Table,
     view: Table,
-    protocol: Encoded,
+    protocol: PlannedSum,
     result: Result,
     accepted: int,
     privacy: Privacy,
@@ -101,7 +101,7 @@ def summed_up(
     people, d = len(view.rows), len(table.columns) * (2 if variance else 1)
     error = protocol.standard_error
     try:
-        constants = registered("protocol", "vector-sum").paper(n=people, d=d, privacy=privacy)
+        constants = VectorSum.paper(n=people, d=d, privacy=privacy)
         paper = Paper(constants.bits, constants.standard_error / error)
     except ParameterError as why:
         paper = Paper(refused=str(why))

@@ -5,13 +5,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from protocols.sums.one_round import OneRoundSum
 from shuffle_sim.cli.show import number
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.protocol.base import Protocol
 from shuffle_sim.protocol.encodings import NOISE_RATIO, choose, sane
-from shuffle_sim.protocol.kinds import SumKind
 from shuffle_sim.registry import registered
 
 
@@ -82,7 +82,7 @@ def make_sum(
         ParameterError: not a sum, or one that has no use for d or for an option that was given.
     """
     kind = registered("protocol", name)
-    if not isinstance(kind, SumKind):
+    if not (isinstance(kind, type) and issubclass(kind, OneRoundSum)):
         raise ParameterError("protocol", name, "one of the sums, or of the optimisers")
     known, noise = inspect.signature(kind.calibrate).parameters, {"noise_ratio", "max_bits"}
     left_out({key: value for key, value in given.items() if key not in known}, name)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from protocols.learning.training import Trainer
 from shuffle_sim.cli import options as o
 from shuffle_sim.cli import train_compare, train_report
 from shuffle_sim.cli.ahead import Ahead, announce
@@ -29,9 +30,6 @@ from shuffle_sim.execution.forecast import forecast
 from shuffle_sim.execution.options import Execution
 from shuffle_sim.privacy.guarantee import DELTA, Privacy
 from shuffle_sim.privacy.trust import Trust
-from shuffle_sim.protocol.base import Protocol
-from shuffle_sim.protocol.kinds import Optimiser, Trainer
-from shuffle_sim.registry import registered
 
 _PROTOCOLS = {Unit.RECORD: "shuffle-gd", Unit.PERSON: "user-level-gd"}
 _HYPER, _REPEATS = "calibrated", 5
@@ -184,7 +182,7 @@ def train_command(
     stated = declared_of(schema, missing, categories, *marks, choose_bounds)
     source = load(table, file, columns, bounds, label, person, stated)
     names = _names(classes, source)
-    trainer: Trainer = registered("trainer", "linear").of(
+    trainer = Trainer.of(
         loss,
         len(source.columns) + 1,
         Privacy(epsilon, 0.0 if pure else delta),
@@ -249,7 +247,6 @@ def train_command(
         smoothing=smoothing,
     )
     made = optimiser(rounds=rounds)
-    assert isinstance(made, Protocol)
     ahead = how.ahead(made, split.asked)
     start = announce(ahead, _fewer(made, ahead, optimiser), yes=yes, json=json)
     with Bar("training", made.rounds) as bar:
@@ -276,12 +273,11 @@ def _left_out(context: typer.Context, options: Mapping[str, object], why: str) -
             raise ParameterError(name, str(value), f"left out {why}")
 
 
-def _fewer(made: Optimiser, ahead: Ahead, optimiser: Callable[..., Optimiser]) -> Iterator[str]:
+def _fewer(made: Any, ahead: Ahead, optimiser: Callable[..., Any]) -> Iterator[str]:
     """What fewer rounds would cost in accuracy, by the proven bounds."""
     for rounds in (made.rounds // 2, made.rounds // 4, made.rounds // 10):
         with suppress(ParameterError):
             other = optimiser(rounds=max(1, rounds))
-            assert isinstance(other, Protocol)
             bits = forecast(other).user_payload_bits
             if bits < ahead.bits_per_user:
                 known = math.isfinite(other.bound + made.bound)

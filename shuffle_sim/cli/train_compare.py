@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from protocols.comparison.methods import Method, training_methods
+from protocols.learning.training import Trainer
 from shuffle_sim.arrays import Floats
 from shuffle_sim.cli.files import new_figure
 from shuffle_sim.cli.learning import People, Split
@@ -23,8 +25,6 @@ from shuffle_sim.execution.result import SIMULATOR_VIEW, Result
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.base import Protocol
-from shuffle_sim.protocol.kinds import Method, Trainer
-from shuffle_sim.registry import registered
 from shuffle_sim.sampling.randomness import entropy_of
 
 if TYPE_CHECKING:
@@ -116,11 +116,10 @@ def compared(
         drawn = np.random.SeedSequence(entropy_of(seed)).generate_state(repeats)
         seeds = [int(each) for each in drawn]
     splits = [Split.of(source, trainer, test_fraction, each) for each in seeds]
-    compared_by = registered("comparison", "training")
-    methods: list[Method] = compared_by(trainer, splits[0].people.asked, rounds)
+    methods = training_methods(trainer, splits[0].people.asked, rounds)
     records = min(len(split.train) for split in splits)
     if trainer.unit is Unit.PERSON:  # beside them, what protects a record only
-        methods = [*methods, *compared_by(trainer.for_records(), records, rounds)]
+        methods = [*methods, *training_methods(trainer.for_records(), records, rounds)]
     how = replace(how, fidelity=how.fidelity or "aggregate")
     possible = [method for method in methods if not method.refused]
     rows = []

@@ -5,8 +5,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from protocols.problems.loss import Loss
 from shuffle_sim.arrays import Floats
 from shuffle_sim.cli.files import new_figure, whole
 from shuffle_sim.cli.learning import Moment, People, Split
@@ -27,7 +28,6 @@ from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.result import SIMULATOR_VIEW, ReportCounts, Result
 from shuffle_sim.privacy.guarantee import Guarantee
 from shuffle_sim.privacy.trust import Trust
-from shuffle_sim.protocol.kinds import Loss, Optimiser
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -102,7 +102,7 @@ class Report:
 
 def summed_up(
     split: Split,
-    made: Optimiser,
+    made: Any,
     result: Result,
     moments: list[Moment],
     bits: int = 0,

@@ -20,11 +20,8 @@ from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.cli.app import app
 from shuffle_sim.execution.forecast import corollary, forecast
 from shuffle_sim.privacy.trust import Trust
-from shuffle_sim.protocol import kinds
-from shuffle_sim.registry import registered
 
 POINT = Privacy(1.0, 1e-6)
-TRAINER: kinds.Trainer = Trainer.of("logistic", 3, POINT)  # mypy: it offers what commands ask
 
 
 def command(*words: str, capsys) -> str:
@@ -59,7 +56,7 @@ def test_a_literal_run_counts_what_was_forecast(protocol, security):
     ("name", "sequential"), [("shuffle-sgd", True), ("shuffle-acsa", True), ("shuffle-gd", False)]
 )
 def test_optimisers_are_walked_through_round_by_round(name, sequential):
-    trainer = registered("trainer", "linear").of("logistic", 3, POINT)
+    trainer = Trainer.of("logistic", 3, POINT)
     protocol = trainer.protocol(name, 600, rounds=5)
     found = forecast(protocol)
     rows = np.column_stack([np.full((600, 3), 0.3), np.ones(600)])
@@ -87,11 +84,7 @@ def test_plain_wire_bytes_are_at_most_a_tenth_above_the_payload():
 def test_the_corollary_is_the_bracket_times_the_rounds_a_user_answers():
     found = forecast(ScalarSum(n=100, g=4, b=6))
     assert corollary(found, 1, 2.0, 1e-6) == pytest.approx(10 + math.log(1e6) / 4)
-    gd = forecast(
-        registered("trainer", "linear")
-        .of("logistic", 3, POINT)
-        .protocol("shuffle-gd", 100, rounds=7)
-    )
+    gd = forecast(Trainer.of("logistic", 3, POINT).protocol("shuffle-gd", 100, rounds=7))
     assert corollary(gd, 3, 1.0, 1e-6) == pytest.approx(7 * 3 * (10 + math.log(1e6)))
 
 
@@ -277,7 +270,7 @@ def test_a_sum_of_others_is_compared_and_costed_by_its_entry_point(capsys):
 
 @pytest.mark.usefixtures("others")
 def test_an_optimiser_of_others_is_a_row_of_its_own_whatever_its_bound(capsys):
-    trainer = registered("trainer", "linear").of("logistic", 3, POINT)
+    trainer = Trainer.of("logistic", 3, POINT)
     methods = {method.name: method for method in training_methods(trainer, 400, 5)}
     shuffled = {name for name, method in methods.items() if method.trust is Trust.SHUFFLE}
     assert shuffled == set(trainer.optimisers())
@@ -301,7 +294,7 @@ def test_an_optimiser_of_others_is_a_row_of_its_own_whatever_its_bound(capsys):
 @pytest.mark.usefixtures("others")
 def test_an_optimiser_that_cannot_be_had_is_refused_and_the_others_stay(monkeypatch):
     monkeypatch.setattr(Careful, "possible", False)
-    trainer = registered("trainer", "linear").of("logistic", 3, POINT)
+    trainer = Trainer.of("logistic", 3, POINT)
     methods = {method.name: method for method in training_methods(trainer, 400, 5)}
     assert "larger" in methods["careful"].refused
     assert not methods["shuffle-sgd"].refused
