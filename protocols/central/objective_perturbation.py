@@ -124,6 +124,7 @@ class ObjectivePerturbation(OneRelease):
     """
 
     assumptions = (CERTIFIED,)
+    binary = True  # of classes: two only
 
     def __init__(
         self,

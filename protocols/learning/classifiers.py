@@ -2,21 +2,17 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import issparse
 from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from protocols.learning.linear_model import LinearModel, validate_data
+from protocols.learning.linear_model import LinearModel, dense_data
 from protocols.learning.weights import weighted
 from protocols.problems.linear_loss import LinearLoss
-from protocols.problems.loss import Loss
-from protocols.problems.multiclass import MultiClass
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import WITHHELD, ParameterError
 
@@ -31,8 +27,9 @@ class LinearClassifier(ClassifierMixin, LinearModel):
     """
 
     classes: Sequence[Any] | None
-    binary: ClassVar[type[LinearLoss]]
-    several: ClassVar[type[MultiClass]]
+    loss: str | LinearLoss
+    joint: ClassVar[bool] = True
+    """Whether more than two classes have one joint model."""
 
     def __sklearn_tags__(self) -> Any:
         """Accuracy on a few dozen rows cannot be expected from a private model."""
@@ -55,12 +52,15 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         return self._fit(X, y, groups)
 
     def _fit(self, X: Any, y: Any, groups: Any = None, weigh: Weigh | None = None) -> Self:
-        X, y = validate_data(self, X, y, dtype=np.float64, accept_sparse="csr")
-        X = X.toarray() if issparse(X) else X
+        X, y = dense_data(self, X, y)
         check_classification_targets(y)
         classes = np.unique(y if self.classes is None else np.asarray(self.classes))
         if len(classes) < 2:
             raise ParameterError("classes", len(classes), "at least 2 classes, not 1 class")
+        if len(classes) > 2 and not self.joint:
+            message = f"Only binary classification is supported. y has {len(classes)} classes."
+            allowed = "2 classes: a clipped gradient of several is no gradient of a convex function"
+            raise ParameterError("classes", message, allowed)
         unknown = ~np.isin(y, classes)
         if unknown.any():
             raise ParameterError(
@@ -68,7 +68,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):
             )
         places = np.searchsorted(classes, y)
         two = len(classes) == 2
-        loss: Callable[[float], Loss] = self.binary if two else partial(self.several, len(classes))
+        loss = self._named(self.loss, classes=len(classes), classification=True)
         labels = 2.0 * places - 1 if two else places
         if weigh is not None and (found := weigh(places, classes)) is not None:
             labels, loss = np.column_stack([labels, found[0]]), weighted(loss, found[1])
@@ -96,6 +96,8 @@ class LinearClassifier(ClassifierMixin, LinearModel):
 
 class LogisticModel(LinearClassifier):
     """What logistic models add: probabilities."""
+
+    loss = "logistic"
 
     def predict_log_proba(self, X: Any) -> Floats:
         """Logarithms of the classes' probabilities, (rows, classes)."""

@@ -8,8 +8,7 @@ All bounds are public parameters, never taken from the data. Every user divides 
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,20 +18,14 @@ from protocols.learning import own_units
 from protocols.learning.classifiers import LinearClassifier, LogisticModel
 from protocols.learning.linear_model import CLIPPED, ClippingWarning, LinearModel, seed_of
 from protocols.learning.regressors import LinearRegressor
+from protocols.learning.training import Trained, Trainer
 from protocols.learning.weights import of_classes, of_rows
 from protocols.optimisation import practice
-from protocols.optimisation.phases import Phased
 from protocols.optimisation.setting import NOISE_RATIO
-from protocols.problems.domains import L2Ball
+from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss
-from protocols.problems.losses import Hinge, Logistic
-from protocols.problems.multiclass import OneVsRestHinge, Softmax
-from protocols.problems.problem import Problem
-from protocols.problems.regression import Absolute, Huber, Pinball, Regression, Squared
-from protocols.selection.bounds import ChosenBounds, WithBounds
-from protocols.selection.models import FRACTION, Selected, Selection, grid
-from protocols.shuffle.optimiser import FirstOrder, optimiser, optimisers
-from protocols.shuffle.practice import practical
+from protocols.selection.models import FRACTION
+from protocols.shuffle.optimiser import optimiser, optimisers
 from shuffle_sim import Privacy, run
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.persons import Persons
@@ -44,20 +37,12 @@ from shuffle_sim.privacy.guarantee import DELTA
 
 __all__ = [
     "CLIPPED",
-    "LOSSES",
     "ClippingWarning",
     "ShuffleLinearSVC",
     "ShuffleLogisticRegression",
     "ShuffleRegressor",
 ]
 
-LOSSES: dict[str, tuple[type[Regression], tuple[str, ...]]] = {
-    "squared": (Squared, ()),
-    "huber": (Huber, ("threshold",)),
-    "absolute": (Absolute, ()),
-    "pinball": (Pinball, ("quantile",)),
-}
-"""Losses of the regressor, with the parameters of the estimator that each takes."""
 MAX_ROUNDS = 100
 """More are not taken unasked by choose="bound": each costs every user a report."""
 CONSTANT = {"practice": 0.25, "bound": 1.0}
@@ -173,18 +158,22 @@ class ShuffleLinearModel(LinearModel):
             users, outside_ball = self._raw(X, labels, constant, unit), np.zeros(n, bool)
         norm = math.hypot(1.0, constant) if self.fit_intercept else 1.0
         persons = None if groups is None else Persons.grouped(users, groups, "groups")
-        problem = Problem(
+        trainer = Trainer(
             loss(norm),
-            L2Ball(outputs * (columns + int(self.fit_intercept)), self._radius(chosen)),
+            outputs * (columns + int(self.fit_intercept)),
+            Privacy(self.epsilon, self.delta),
+            radius=self._radius(chosen),
             ridge=self.ridge,
-            records=1 if persons is None else self.records,
-            constant=constant if self.fit_intercept else None,
+            noise_ratio=self.noise_ratio,
+            encoding=self.encoding,
+            honest_fraction=self.honest_fraction,
+            records=None if persons is None else self.records,
+            choose=chosen,
+            intercept=constant if self.fit_intercept else None,
         )
-        asked = n if persons is None else persons.users
-        seed, privacy = seed_of(self.random_state), Privacy(self.epsilon, self.delta)
-        make = partial(self._selected, asked, problem, unit)
+        asked, seed = n if persons is None else persons.users, seed_of(self.random_state)
         by = own_units.free_columns(columns, users.shape[1] - columns)
-        protocol: Any = self._with_bounds(asked, by, make, privacy)
+        protocol = self._protocol(trainer, asked, by)
         # Batches of neighbouring rows would be no sample.
         order = np.random.default_rng(seed).permutation(asked)
         host: dict[str, Any] = {"runtime": self.runtime, "fidelity": self.fidelity}
@@ -192,16 +181,13 @@ class ShuffleLinearModel(LinearModel):
         result = run(protocol, data, seed=seed, workers=self.workers, **host)
         self.protocol_, self.result_ = protocol, result
         self.privacy_, self.costs_, self.n_iter_ = result.privacy, result.costs, result.rounds
-        theta, self.bounds_ = result.value, None
-        if isinstance(theta, WithBounds):
-            by, theta = by.bounded(theta.low, theta.high), theta.value
+        found, self.bounds_ = Trained.of(result.value), None
+        if found.low is not None and found.high is not None:
+            by = by.bounded(found.low, found.high)
             self.bounds_ = np.array([by.lower[:columns], by.upper[:columns]])
             outside_ball = own_units.beyond(users, by)
         self._count(outside_ball | outside)
-        self.selection_ = theta if isinstance(theta, Selection) else None
-        if self.selection_ is not None:
-            theta = self.selection_.theta
-        theta = theta.reshape(outputs, -1)
+        self.selection_, theta = found.selection, found.theta.reshape(outputs, -1)
         if self.bounds_ is not None:
             return own_units.in_own_units(theta, by, columns, constant)
         intercepts = theta[:, columns:].sum(axis=1) * constant
@@ -225,22 +211,6 @@ class ShuffleLinearModel(LinearModel):
         n = len(X)
         return np.column_stack([X, np.full(n, constant), labels.reshape(n, -1)])
 
-    def _with_bounds(
-        self, n: int, by: RowMap, make: Callable[[Privacy], Any], privacy: Privacy
-    ) -> Any:
-        """A protocol, after a private choice of bounds where one is wanted."""
-        if self.choose_bounds is None:
-            return make(privacy)
-        return ChosenBounds.calibrated(
-            make,
-            n=n,
-            by=by,
-            privacy=privacy,
-            share=self.choose_bounds,
-            encoding=self.encoding,
-            honest_fraction=self.honest_fraction,
-        )
-
     def _radius(self, chosen: str) -> float:
         if self.radius is not None:
             return self.radius
@@ -254,63 +224,28 @@ class ShuffleLinearModel(LinearModel):
         """How parameters are chosen; nothing is tuned for optimisers of others."""
         return self.choose if optimiser(self._name(unit), unit).tuned else "bound"
 
-    def _selected(
-        self, n: int, problem: Problem, unit: Unit, privacy: Privacy
-    ) -> FirstOrder[Any] | Phased | Selected:
-        """One model, or a paid selection among several."""
-        if self.select is None:
-            return self._protocol(n, problem, unit, privacy)
-        if unit is Unit.PERSON or self.phases:
-            allowed = "None where users are persons, and in phases"
-            raise ParameterError("select", self.select, allowed)
-        if not isinstance(self.select, Mapping):
-            allowed = "None, or values by parameter, such as {'radius': [5, 100]}"
-            raise ParameterError("select", self.select, allowed)
-        for name in self.select:
-            if name not in ("radius", "ridge", "rounds", "eta"):
-                raise ParameterError("select", name, "one of radius, ridge, rounds, eta")
-
-        def make(users: int, part: Privacy, **values: Any) -> FirstOrder[Any]:
-            domain = L2Ball(problem.d, values.pop("radius", problem.domain.radius))
-            ridge = values.pop("ridge", problem.ridge)
-            changed = replace(problem, domain=domain, ridge=ridge)
-            made = self._protocol(users, changed, unit, part, **values)
-            assert isinstance(made, FirstOrder)
-            return made
-
-        return Selected.calibrated(
-            grid(self.select, make),
-            n=n,
-            privacy=privacy,
-            fraction=self.select_fraction,
-            encoding=self.encoding,
-            honest_fraction=self.honest_fraction,
-        )
-
-    def _protocol(
-        self, n: int, problem: Problem, unit: Unit, privacy: Privacy, **given: Any
-    ) -> FirstOrder[Any] | Phased:
-        """Calibrated; what its optimiser does not take, or not in phases, is refused there."""
-        kind: type[FirstOrder[Any] | Phased] = optimiser(self._name(unit), unit)
-        tuned = self._chosen(unit) == "practice"
-        given = {"rounds": self.rounds, "batch": self.batch, "eta": self.eta} | given
+    def _protocol(self, trainer: Trainer, n: int, by: RowMap) -> Any:
+        """What the trainer makes; what its optimiser does not take is refused there."""
+        given: dict[str, Any] = {"rounds": self.rounds, "batch": self.batch, "eta": self.eta}
         if self.phases:
-            if not problem.ridge > 0:
+            if not self.ridge > 0:
                 allowed = "above 0 in phases: they need strong convexity"
                 raise ParameterError("ridge", self.ridge, allowed)
-            if tuned:
-                allowed = "False with choose='practice': their starts rest on proven bounds"
-                raise ParameterError("phases", self.phases, allowed)
-            kind, given = Phased, given | {"optimiser": kind}
-        elif not tuned:
+            given["phases"] = 0  # their number is chosen
+        elif trainer.choose == "bound":
             given["max_rounds_per_user"] = MAX_ROUNDS
-        given |= {"noise_ratio": self.noise_ratio, "encoding": self.encoding}
-        given |= {"honest_fraction": self.honest_fraction}
-        common: dict[str, Any] = {"n": n, "problem": problem}
-        common["privacy"] = privacy
-        if tuned:
-            return practical(optimiser(self._name(unit), unit), **common, **given)
-        return kind.calibrated(**common, **given)
+        if not isinstance(self.select, Mapping | None):
+            allowed = "None, or values by parameter, such as {'radius': [5, 100]}"
+            raise ParameterError("select", self.select, allowed)
+        return trainer.paid(
+            self._name(trainer.unit),
+            n,
+            select=self.select,
+            fraction=self.select_fraction,
+            share=self.choose_bounds,
+            by=by,
+            **given,
+        )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -358,15 +293,16 @@ class ShuffleLogisticRegression(LogisticModel, ShuffleClassifier):
     All parameters are those of `ShuffleClassifier`.
     """
 
-    binary = Logistic
-    several = Softmax
 
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class ShuffleLinearSVC(ShuffleClassifier):
-    """Linear support vector machine with the hinge loss; one-vs-rest for more than two classes."""
+    """Linear support vector machine with the hinge loss; one-vs-rest for more than two classes.
 
-    binary = Hinge
-    several = OneVsRestHinge
+    Args:
+        loss: "hinge", or the name of another registered loss of classes, or such a loss.
+    """
+
+    loss: str | LinearLoss = "hinge"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -374,19 +310,21 @@ class ShuffleRegressor(ShuffleLinearModel, LinearRegressor):
     """Linear regression.
 
     Args:
-        loss: "squared", "huber", "absolute" or "pinball".
+        loss: "squared", "huber", "absolute", "pinball" or another registered loss of numbers; or
+            such a loss.
         threshold: of the Huber loss, where it becomes linear; in units of half the range of
             `target_bounds`.
         quantile: of the pinball loss.
         target_bounds: public (low, high); targets beyond are clipped on the user's side.
     """
 
-    loss: str = "squared"
+    loss: str | LinearLoss = "squared"
     threshold: float = 0.1
     quantile: float = 0.5
     target_bounds: tuple[float, float] = (-1.0, 1.0)
 
     _proven_radius = 2.0
+    loss_parameters = ("threshold", "quantile")
 
     def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
         """Train.
@@ -401,10 +339,3 @@ class ShuffleRegressor(ShuffleLinearModel, LinearRegressor):
             ParameterError: naming the parameter, its value and what is allowed, before any release.
         """
         return self._fit(X, y, groups, sample_weight, self.weight_bound)
-
-    def _loss(self) -> Callable[[float], Loss]:
-        """That of its name, with its parameters."""
-        if self.loss not in tuple(LOSSES):
-            raise ParameterError("loss", self.loss, f"one of {', '.join(LOSSES)}")
-        kind, names = LOSSES[self.loss]
-        return partial(kind, labels=1.0, **{name: getattr(self, name) for name in names})

@@ -3,13 +3,17 @@
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import validation
 
+from protocols.learning.training import named_loss, parameters_of
+from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import WITHHELD, ParameterError, integer, positive
@@ -29,7 +33,9 @@ class ClippingWarning(UserWarning):
 class LinearModel(BaseEstimator, ABC):
     """What all estimators of linear models share; not for use by itself."""
 
-    feature_bound: float
+    loss_parameters: ClassVar[tuple[str, ...]] = ()
+    """Parameters of the estimator that are those of a loss which has them."""
+    feature_bound: Any
     fit_intercept: bool
     coef_: Floats
     intercept_: Any
@@ -62,6 +68,19 @@ class LinearModel(BaseEstimator, ABC):
             outputs: parameter vectors of the model.
             groups: whose the rows are, (users,); None: each is a user of its own.
         """
+
+    def _named(self, loss: str | LinearLoss, **how: Any) -> Callable[[float], Loss]:
+        """A registered loss with those of its parameters that the estimator has, by features.
+
+        Raises:
+            ParameterError: unknown, or for other labels.
+        """
+        made = named_loss(loss, **how)  # refuses what is unknown
+        known = parameters_of(type(made))
+        own = {name: getattr(self, name) for name in self.loss_parameters if name in known}
+        if isinstance(loss, LinearLoss):
+            own = {}
+        return partial(named_loss, loss, **how, **own)
 
     def _bounded(
         self, X: Floats, labels: Floats, constant: float, scale: float = 1.0
@@ -120,6 +139,12 @@ def validate_data(estimator: BaseEstimator, *data: Any, **checks: Any) -> Any:
     if checks.get("y_numeric") and found[1].dtype.kind not in "fiub":
         raise ParameterError("y", str(found[1].dtype), "of numbers")
     return found
+
+
+def dense_data(estimator: BaseEstimator, X: Any, y: Any, **checks: Any) -> tuple[Floats, Any]:
+    """Checked rows, dense, and their labels."""
+    X, y = validate_data(estimator, X, y, dtype=np.float64, accept_sparse="csr", **checks)
+    return (X.toarray() if issparse(X) else X), y
 
 
 def seed_of(random_state: Any) -> int | None:

@@ -9,38 +9,27 @@ these units; `coef_` and `intercept_` are in those of the data.
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.central.exponential import Gibbs
-from protocols.central.minimum import OneRelease
-from protocols.central.objective_perturbation import ObjectivePerturbation
-from protocols.central.output_perturbation import OutputPerturbation
 from protocols.learning.classifiers import LinearClassifier, LogisticModel
 from protocols.learning.linear_model import LinearModel, refuse_groups, seed_of
 from protocols.learning.regressors import LinearRegressor
+from protocols.learning.training import Trainer, mechanism_of
 from protocols.optimisation.solver.outside import check_model
 from protocols.problems.domains import RealSpace
+from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss
-from protocols.problems.losses import Hinge, Logistic
-from protocols.problems.multiclass import OneVsRestHinge, Softmax
-from protocols.problems.problem import Problem
+from protocols.problems.losses import Logistic
 from protocols.problems.regression import Squared
 from shuffle_sim import Privacy, run
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, positive
-
-MECHANISMS: dict[str, type[OneRelease]] = {
-    "output": OutputPerturbation,
-    "objective": ObjectivePerturbation,
-    "gibbs": Gibbs,
-}
-"""By name: noise on the minimiser, in the objective, or one draw of e^(-k F)."""
-BINARY = ("objective",)
-"""Mechanisms for two classes only."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -54,7 +43,7 @@ class PrivateLinearModel(LinearModel):
         epsilon: of the release.
         delta: of the release; 0 for pure differential privacy, which "gibbs" does not have.
         mechanism: "output" (any loss, any solver), "objective" (logistic, two classes: the least
-            noise) or "gibbs" (logistic).
+            noise), "gibbs" (logistic) or another registered algorithm of a curator.
         solver: name, callable `solver(objective) -> w` or scikit-learn estimator; what it finds is
             certified, and polished if need be. Not used by "gibbs".
         ridge: adds ridge/2 times the squared l2 norm of all parameters, the intercept's included,
@@ -67,7 +56,7 @@ class PrivateLinearModel(LinearModel):
 
     Attributes:
         coef_, intercept_: the model.
-        n_iter_: 1, the release; how long the solver took is not told: it depends on the data.
+        n_iter_: the releases; how long the solver took is not told: it depends on the data.
         n_features_in_, feature_names_in_: as everywhere in scikit-learn.
         algorithm_: what was run.
         result_: of the run.
@@ -97,9 +86,8 @@ class PrivateLinearModel(LinearModel):
         """Coefficients (outputs, columns) and intercepts (outputs,); as of the shuffle models."""
         refuse_groups(groups)
         (n, columns), ridge = X.shape, self._ridge(len(X))
-        if self.mechanism not in tuple(MECHANISMS):
-            raise ParameterError("mechanism", self.mechanism, f"one of {', '.join(MECHANISMS)}")
-        if outputs > 1 and self.mechanism in BINARY:
+        kind = mechanism_of(self.mechanism)[1]
+        if outputs > 1 and getattr(kind, "binary", False):
             allowed = (
                 f"two with mechanism {self.mechanism}, or take output or gibbs. Only binary "
                 "classification is supported. The type of the target is multiclass."
@@ -107,16 +95,17 @@ class PrivateLinearModel(LinearModel):
             raise ParameterError("classes", outputs, allowed)
         scale = 1 / math.sqrt(1 + bool(self.fit_intercept))
         rows, beyond = self._bounded(X, labels, scale, scale)
-        problem = Problem(
-            loss(1.0), RealSpace(outputs * (columns + int(self.fit_intercept))), ridge=ridge
+        d, privacy = (
+            outputs * (columns + int(self.fit_intercept)),
+            Privacy(self.epsilon, self.delta),
         )
-        kind, given = MECHANISMS[self.mechanism], {"solver": self.solver}
-        if kind is Gibbs:
-            given = {}
-        privacy = Privacy(self.epsilon, self.delta)
-        algorithm = kind.calibrated(n=n, problem=problem, privacy=privacy, **given)
+        trainer = Trainer(loss(1.0), d, privacy, ridge=ridge, domain=RealSpace(d))
+        takes = signature(kind.calibrated).parameters
+        given = {"solver": self.solver} if "solver" in takes else {}
+        algorithm = trainer.central(self.mechanism, n, **given)
         result = run(algorithm, rows, seed=seed_of(self.random_state))
-        self.algorithm_, self.result_, self.privacy_ = algorithm, result, result.privacy
+        self.algorithm_: Any = algorithm
+        self.result_, self.privacy_ = result, result.privacy
         self.n_iter_ = result.rounds
         self._count(beyond | outside)
         theta = result.value.reshape(outputs, -1) * scale
@@ -143,7 +132,9 @@ class PrivateClassifier(PrivateLinearModel, LinearClassifier):
     def __sklearn_tags__(self) -> Any:
         """Several classes, where the mechanism takes them."""
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = self.mechanism not in BINARY
+        with suppress(ParameterError):
+            kind = mechanism_of(self.mechanism)[1]
+            tags.classifier_tags.multi_class = not getattr(kind, "binary", False)
         return tags
 
 
@@ -153,18 +144,18 @@ class PrivateLogisticRegression(LogisticModel, PrivateClassifier):
     All parameters are those of `PrivateClassifier`.
     """
 
-    binary = Logistic
-    several = Softmax
 
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class PrivateLinearSVC(PrivateClassifier):
     """Linear support vector machine of a trusted curator, with the hinge loss.
 
     One-vs-rest for more than two classes, with one joint sensitivity; the mechanism is "output".
+
+    Args:
+        loss: "hinge", or the name of another registered loss of classes, or such a loss.
     """
 
-    binary = Hinge
-    several = OneVsRestHinge
+    loss: str | LinearLoss = "hinge"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -172,14 +163,12 @@ class PrivateRidge(PrivateLinearModel, LinearRegressor):
     """Ridge regression of a trusted curator; the mechanism is "output".
 
     Args:
+        loss: "squared", or the name of another registered loss of numbers, or such a loss.
         target_bounds: public (low, high); targets beyond are clipped.
     """
 
+    loss: str | LinearLoss = "squared"
     target_bounds: tuple[float, float] = (-1.0, 1.0)
-
-    def _loss(self) -> Callable[[float], Loss]:
-        """Squared, of targets in [-1, 1]."""
-        return _squared
 
 
 def privatize(
@@ -231,7 +220,3 @@ def privatize(
         raise ParameterError("classes", classes, "two: the model is the solver of two classes")
     kind = PrivateLogisticRegression if loss is Logistic else PrivateLinearSVC
     return kind(classes=classes, **common)
-
-
-def _squared(features: float) -> Squared:
-    return Squared(features, labels=1.0)

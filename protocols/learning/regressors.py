@@ -1,17 +1,15 @@
 """What linear regressors share, whoever is trusted: public bounds of targets, predictions."""
 
 import math
-from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from scipy.sparse import issparse
 from sklearn.base import RegressorMixin
 
-from protocols.learning.linear_model import LinearModel, validate_data
+from protocols.learning.linear_model import LinearModel, dense_data
 from protocols.learning.weights import of_rows, weighted
-from protocols.problems.loss import Loss
+from protocols.problems.linear_loss import LinearLoss
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, real
 
@@ -19,11 +17,8 @@ from shuffle_sim.errors import ParameterError, real
 class LinearRegressor(RegressorMixin, LinearModel):
     """What regressors share, whoever is trusted; a subclass trains by `_train`."""
 
-    target_bounds: tuple[float, float]
-
-    @abstractmethod
-    def _loss(self) -> Callable[[float], Loss]:
-        """The loss, for a given l2 bound of the users' features."""
+    target_bounds: tuple[float, float] | None
+    loss: str | LinearLoss
 
     def __sklearn_tags__(self) -> Any:
         """Accuracy on a few dozen rows cannot be expected from a private model."""
@@ -48,13 +43,16 @@ class LinearRegressor(RegressorMixin, LinearModel):
     def _fit(
         self, X: Any, y: Any, groups: Any, sample_weight: Any = None, weight_bound: float = 1.0
     ) -> Self:
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, accept_sparse="csr")
-        X = X.toarray() if issparse(X) else X
-        loss, (low, high) = self._loss(), interval(self.target_bounds)
-        # Without an intercept the origin must stay where it is.
-        center = (low + high) / 2 if self.fit_intercept else 0.0
-        half = max(high - center, center - low)
-        labels, outside = (np.clip(y, low, high) - center) / half, (y < low) | (y > high)
+        X, y = dense_data(self, X, y, y_numeric=True)
+        bounded = self.target_bounds is not None
+        loss = self._named(self.loss, labels=1.0 if bounded else None, classification=False)
+        center, half, labels, outside = 0.0, 1.0, y, np.zeros(len(y), bool)
+        if bounded:
+            low, high = interval(self.target_bounds)
+            # Without an intercept the origin must stay where it is.
+            center = (low + high) / 2 if self.fit_intercept else 0.0
+            half = max(high - center, center - low)
+            labels, outside = (np.clip(y, low, high) - center) / half, (y < low) | (y > high)
         if sample_weight is not None:
             own = of_rows(sample_weight, len(y), weight_bound)
             labels, loss = np.column_stack([labels, own]), weighted(loss, weight_bound)

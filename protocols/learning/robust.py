@@ -4,42 +4,29 @@ Rows are taken as they are: no bound of features or targets is needed. Gradients
 the clip is chosen by moments that are given, or by a private histogram (`HeavyTailedERM`).
 """
 
-import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted
 
-from protocols.central.heavy_tails import HeavyTailedERM
-from protocols.learning.linear_model import refuse_groups, validate_data
-from protocols.problems.domains import L2Ball
+from protocols.learning.classifiers import LinearClassifier
+from protocols.learning.linear_model import LinearModel, refuse_groups, seed_of
+from protocols.learning.regressors import LinearRegressor
+from protocols.learning.training import Trainer
 from protocols.problems.linear_loss import LinearLoss
-from protocols.problems.losses import Hinge, Logistic
+from protocols.problems.loss import Loss
 from protocols.problems.moments import Moments
-from protocols.problems.problem import Problem
-from protocols.problems.regression import Absolute, Huber, Pinball, Regression, Squared
 from shuffle_sim import Privacy, run
 from shuffle_sim.arrays import Floats
-from shuffle_sim.errors import WITHHELD, ParameterError, integer, positive
+from shuffle_sim.errors import ParameterError, positive
 from shuffle_sim.execution.runtime import Runtime
-
-REGRESSIONS: dict[str, tuple[type[Regression], tuple[str, ...]]] = {
-    "absolute": (Absolute, ()),
-    "huber": (Huber, ("threshold",)),
-    "pinball": (Pinball, ("quantile",)),
-    "squared": (Squared, ()),
-}
-CLASSIFICATIONS: dict[str, type[LinearLoss]] = {"logistic": Logistic, "hinge": Hinge}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class HeavyTailedModel(BaseEstimator):
+class HeavyTailedModel(LinearModel):
     """What the estimators share; not for use by itself.
 
     Formal guarantee: `privacy_`, pure, of the whole training, replace-one. What is public: every
@@ -82,42 +69,52 @@ class HeavyTailedModel(BaseEstimator):
     workers: int = 1
     random_state: Any = None
 
-    def _train(self, X: Floats, labels: Floats, loss: LinearLoss) -> tuple[Floats, float]:
-        """Coefficients (columns,) and the intercept."""
-        if not isinstance(self.fit_intercept, bool | np.bool_):
-            raise ParameterError("fit_intercept", self.fit_intercept, "True or False")
+    def _train(
+        self,
+        X: Floats,
+        labels: Floats,
+        loss: Callable[[float], Loss],
+        outside: NDArray[np.bool_] | bool = False,
+        outputs: int = 1,
+        groups: Any = None,
+    ) -> tuple[Floats, Floats]:
+        """Coefficients (1, columns) and the intercept (1,)."""
+        refuse_groups(groups)
+        self._flag("fit_intercept")
         (n, columns), constant = X.shape, int(self.fit_intercept)
         bound = math.inf
         if self.feature_bound is not None:
             bound = positive("feature_bound", self.feature_bound)
             X = X * (bound / np.maximum(np.hypot.reduce(X, axis=1, keepdims=True), bound))
         rows = np.column_stack([X, np.ones((n, constant)), labels])
-        loss = dataclasses.replace(loss, features=math.hypot(bound, constant))
-        domain = L2Ball(columns + constant, self.radius)
-        known = loss.lipschitz(domain.radius)
-        problem = Problem(
-            loss, domain, ridge=self.ridge, norm_bound=math.inf if math.isinf(known) else None
-        )
+        made = loss(math.hypot(bound, constant))
+        assert isinstance(made, LinearLoss)
+        known = made.lipschitz(positive("radius", self.radius))
         given: dict[str, Any] = {"noise": self.noise}
-        if self.moments is not None:
-            given["moments"] = _moments(self.moments)
-        elif math.isinf(known):
-            given |= {"pilot": True, "scale": positive("scale", self.scale)}
+        moments = None if self.moments is None else _moments(self.moments)
+        pilot = moments is None and math.isinf(known)
+        if pilot:
+            given["scale"] = positive("scale", self.scale)
             if n < 2:
                 raise ParameterError("X", f"{n} sample", "more than one sample: some for a pilot")
-        privacy, seed = Privacy(self.epsilon), _seed(self.random_state)
-        algorithm = HeavyTailedERM.calibrated(n=n, problem=problem, privacy=privacy, **given)
+        trainer = Trainer(
+            made,
+            columns + constant,
+            Privacy(self.epsilon),
+            radius=self.radius,
+            ridge=self.ridge,
+            norm_bound=math.inf if math.isinf(known) else None,
+            moments=moments,
+            pilot=pilot,
+        )
+        seed = seed_of(self.random_state)
+        algorithm = trainer.central("heavy-tailed-erm", n, **given)
         order = np.random.default_rng(seed).permutation(n)  # phases of neighbouring rows: no sample
         result = run(algorithm, rows[order], seed=seed, runtime=self.runtime, workers=self.workers)
         self.algorithm_, self.result_ = algorithm, result
         self.privacy_, self.n_iter_ = result.privacy, result.rounds
         theta = np.asarray(result.value)
-        return theta[:columns], float(theta[columns:].sum())
-
-    def _scores(self, X: Any) -> Floats:
-        check_is_fitted(self)
-        rows = validate_data(self, X, dtype=np.float64, reset=False)
-        return np.asarray(rows @ np.ravel(self.coef_) + np.ravel(self.intercept_)[0])
+        return theta[None, :columns], theta[columns:].sum(keepdims=True)
 
 
 def _moments(given: Any) -> Moments:
@@ -128,121 +125,41 @@ def _moments(given: Any) -> Moments:
     return Moments(*given)
 
 
-def _seed(random_state: Any) -> int | None:
-    if random_state is None:
-        return None
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31 - 1))
-    return integer("random_state", random_state, 0, 2**128 - 1)
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
-class HeavyTailedRegressor(RegressorMixin, HeavyTailedModel):
+class HeavyTailedRegressor(HeavyTailedModel, LinearRegressor):
     """Robust linear regression on features and targets without bounds, purely private.
 
     Args:
-        loss: "absolute", "huber", "pinball" or "squared".
+        loss: "absolute", "huber", "pinball", "squared" or another registered loss of numbers; or
+            such a loss.
         threshold: of the Huber loss, in the target's units.
         quantile: of the pinball loss.
     """
 
-    loss: str = "absolute"
+    loss: str | LinearLoss = "absolute"
     threshold: float = 1.0
     quantile: float = 0.5
 
-    def __sklearn_tags__(self) -> Any:
-        """Accuracy on a few dozen rows cannot be expected from a private model."""
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True
-        return tags
-
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
-        """Train.
-
-        Args:
-            X: (rows, columns).
-            y: their targets.
-            groups: None; persons are refused.
-
-        Raises:
-            ParameterError: naming the parameter, its value and what is allowed, before any release.
-        """
-        refuse_groups(groups)
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        if self.loss not in tuple(REGRESSIONS):
-            raise ParameterError("loss", self.loss, f"one of {', '.join(REGRESSIONS)}")
-        kind, names = REGRESSIONS[self.loss]
-        loss = kind(**{name: getattr(self, name) for name in names})
-        self.coef_, self.intercept_ = self._train(X, y, loss)
-        return self
-
-    def predict(self, X: Any) -> Floats:
-        """The predictions, (rows,)."""
-        return self._scores(X)
+    target_bounds = None
+    loss_parameters = ("threshold", "quantile")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class HeavyTailedClassifier(ClassifierMixin, HeavyTailedModel):
+class HeavyTailedClassifier(HeavyTailedModel, LinearClassifier):
     """A linear classifier of two classes on features without bounds, purely private.
 
     Args:
-        loss: "logistic" or "hinge".
+        loss: "logistic", "hinge" or another registered loss of classes; or such a loss.
         classes: the public pair of labels; None takes those in y and assumes that they are public.
     """
 
-    loss: str = "logistic"
+    loss: str | LinearLoss = "logistic"
     classes: Sequence[Any] | None = None
-    _several: ClassVar[str] = (
-        "2 classes: a clipped gradient of several classes is no gradient of a convex function"
-    )
+
+    joint = False
 
     def __sklearn_tags__(self) -> Any:
-        """Two classes, and no accuracy on a few dozen rows."""
+        """Two classes only."""
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True
         tags.classifier_tags.multi_class = False
         return tags
-
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
-        """Train.
-
-        Args:
-            X: (rows, columns).
-            y: their classes.
-            groups: None; persons are refused.
-
-        Raises:
-            ParameterError: naming the parameter, its value and what is allowed, before any release.
-        """
-        refuse_groups(groups)
-        X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
-        if self.loss not in tuple(CLASSIFICATIONS):
-            raise ParameterError("loss", self.loss, f"one of {', '.join(CLASSIFICATIONS)}")
-        classes = np.unique(y if self.classes is None else np.asarray(self.classes))
-        if len(classes) > 2:
-            message = f"Only binary classification is supported. y has {len(classes)} classes."
-            raise ParameterError("classes", message, self._several)
-        if len(classes) < 2:
-            raise ParameterError("classes", len(classes), "2 classes, not 1 class")
-        unknown = ~np.isin(y, classes)
-        if unknown.any():
-            place = int(np.argmax(unknown))
-            raise ParameterError(f"y[{place}]", WITHHELD, f"one of {classes.tolist()}")
-        signs = 2.0 * np.searchsorted(classes, y) - 1
-        coef, intercept = self._train(X, signs, CLASSIFICATIONS[self.loss]())
-        self.coef_, self.intercept_ = coef[None], np.array([intercept])
-        whence = "taken from y" if self.classes is None else "given"
-        notes = (*self.privacy_.assumptions, f"the set of classes is public ({whence})")
-        self.classes_ = classes
-        self.privacy_ = dataclasses.replace(self.privacy_, assumptions=notes)
-        return self
-
-    def decision_function(self, X: Any) -> Floats:
-        """Scores (rows,), above 0 for the second class."""
-        return self._scores(X)
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The class with the highest score."""
-        second = self.decision_function(X) > 0
-        return np.asarray(self.classes_[second.astype(int)])

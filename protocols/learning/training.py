@@ -15,31 +15,32 @@ from protocols.optimisation.base import Optimiser
 from protocols.optimisation.phases import Phased
 from protocols.optimisation.setting import NOISE_RATIO
 from protocols.problems import instances
-from protocols.problems.domains import L2Ball
+from protocols.problems.domains import Domain, L2Ball
 from protocols.problems.linear_loss import LinearLoss
+from protocols.problems.loss import Loss
 from protocols.problems.moments import Moments
-from protocols.problems.multiclass import MultiClass, OneVsRestHinge, Softmax
+from protocols.problems.multiclass import MultiClass
 from protocols.problems.problem import Problem
+from protocols.problems.weighted import Weighted
+from protocols.selection.bounds import ChosenBounds, WithBounds
 from protocols.selection.curator import CuratedSelection
-from protocols.selection.models import Selected, grid
+from protocols.selection.models import FRACTION, Selected, Selection, grid
 from protocols.shuffle import heavy_tails
 from protocols.shuffle.noisy_mean import NoisyMean
 from protocols.shuffle.optimiser import FirstOrder, optimiser, optimisers
 from protocols.shuffle.practice import practical
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.population import Unit
+from shuffle_sim.data.row_map import RowMap
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.encodings import SANE_BITS, choose
-from shuffle_sim.registry import registered, registered_kinds
+from shuffle_sim.registry import loaded, names, registered, registered_kinds
 
 RADIUS = {True: 20.0, False: 5.0}
 """Of the ball, where not given: for losses of classes, and for others."""
-
-SEVERAL: dict[str, type[MultiClass]] = {"logistic": Softmax, "hinge": OneVsRestHinge}
-"""Losses of more than two classes, by that of two."""
 
 _OF_TRAINER = ("radius", "ridge", "norm_bound")
 SELECTABLE = (*_OF_TRAINER, "rounds", "eta", "smoothing")
@@ -72,9 +73,10 @@ class Trainer:
         choose: "bound" for the parameters of the smallest proven bound; "practice" for those tuned
             on synthetic data, of which no bound is proven.
         intercept: value of the last feature in all rows, public; tuned steps center the others.
+        domain: of the parameters, in place of the ball.
     """
 
-    loss: LinearLoss | MultiClass
+    loss: Loss
     d: int
     privacy: Privacy
     radius: float | None = None
@@ -89,6 +91,7 @@ class Trainer:
     records: int | None = None
     choose: str = "bound"
     intercept: float | None = None
+    domain: Domain | None = None
 
     @classmethod
     def of(
@@ -97,44 +100,34 @@ class Trainer:
         d: int,
         privacy: Privacy,
         *,
-        quantile: float | None = None,
-        threshold: float | None = None,
         moment: str | None = None,
         classes: int = 2,
         **others: Any,
     ) -> "Trainer":
         """With the loss registered under a name; labels lie in [-1, 1], or are places of classes.
 
-        Parameters of the loss that are None are not given. `moment` is k:G_k, k:G_k:G_2 or
-        k:G_k:G_2:G_1. With more than two `classes` there are d parameters for each.
+        Args:
+            loss: its name.
+            d: parameters; with more than two classes for each of them.
+            privacy: of the whole run.
+            moment: k:G_k, k:G_k:G_2 or k:G_k:G_2:G_1.
+            classes: of the labels.
+            others: attributes, and parameters of the loss; those that are None are not given.
 
         Raises:
             ParameterError: unknown loss, or a parameter that it does not have.
         """
-        kind = registered("loss", loss)
-        known = {each.name for each in dataclasses.fields(kind)}
-        given = {
-            key: value
-            for key, value in (("quantile", quantile), ("threshold", threshold))
-            if value is not None
-        }
-        for key, value in given.items():
-            if key not in known:
-                raise ParameterError(key, value, f"given with a loss that has it: {loss} has none")
         if moment is not None:
             others["moments"] = _moments(moment)
-        if classes > 2:
-            if loss not in SEVERAL:
-                raise ParameterError("loss", loss, f"{' or '.join(SEVERAL)}, for several classes")
-            return cls(SEVERAL[loss](classes), d * classes, privacy, **others)
-        return cls(
-            kind(**given, **({"labels": 1.0} if "labels" in known else {})), d, privacy, **others
-        )
+        known = {each.name for each in dataclasses.fields(cls)}
+        own = {name: others.pop(name) for name in [*others] if name not in known}
+        outputs = classes if classes > 2 else 1
+        return cls(named_loss(loss, classes=classes, **own), d * outputs, privacy, **others)
 
     def __post_init__(self) -> None:
         """Check what no protocol checks."""
         practice.chosen_by(self.choose)
-        if not isinstance(self.loss, LinearLoss | MultiClass):
+        if not isinstance(self.loss, LinearLoss | MultiClass | Weighted):
             raise ParameterError("loss", self.loss, "a LinearLoss")
         if self.noise_ratio is not None and self.max_bits is not None:
             raise ParameterError(
@@ -156,6 +149,13 @@ class Trainer:
         return known
 
     @property
+    def classification(self) -> bool:
+        """Whether labels are classes."""
+        loss = self.loss.loss if isinstance(self.loss, Weighted) else self.loss
+        assert isinstance(loss, LinearLoss | MultiClass)
+        return loss.classification
+
+    @property
     def unit(self) -> Unit:
         """What a user is."""
         return Unit.RECORD if self.records is None else Unit.PERSON
@@ -163,23 +163,68 @@ class Trainer:
     @property
     def problem(self) -> Problem:
         """What is minimised."""
-        if self.radius is not None:
-            radius = positive("radius", self.radius)
-        else:
-            proven = RADIUS[self.loss.classification]
-            radius = proven if self.choose == "bound" else practice.RADIUS
         return Problem(
             self.loss,
-            L2Ball(self.d, radius),
+            self._ball() if self.domain is None else self.domain,
             ridge=self.ridge,
             norm_bound=self.norm_bound,
             records=1 if self.records is None else self.records,
             constant=self.intercept,
         )
 
+    def _ball(self) -> L2Ball:
+        if self.radius is not None:
+            return L2Ball(self.d, positive("radius", self.radius))
+        proven = RADIUS[self.classification]
+        return L2Ball(self.d, proven if self.choose == "bound" else practice.RADIUS)
+
     def within(self, privacy: Privacy) -> "Trainer":
         """The same with another budget."""
         return dataclasses.replace(self, privacy=privacy)
+
+    def paid(
+        self,
+        name: str,
+        n: int,
+        *,
+        select: Mapping[str, Sequence[float]] | None = None,
+        fraction: float = FRACTION,
+        share: float | None = None,
+        by: RowMap | None = None,
+        **given: Any,
+    ) -> Any:
+        """The optimiser of a name, with what is chosen privately around it; `Trained` opens it.
+
+        Args:
+            name: of the optimiser.
+            n: users.
+            select: values of SELECTABLE parameters; None: no selection.
+            fraction: of the users who score what is selected.
+            share: of epsilon for bounds of the columns that have none; None: all have.
+            by: how users map their rows, with `share`.
+            given: as for `protocol`.
+
+        Raises:
+            ParameterError: naming the parameter, its value and what is allowed.
+        """
+
+        def made(privacy: Privacy) -> Any:
+            within = self.within(privacy)
+            if select is not None:
+                return within.selected(name, n, select, fraction, **given)
+            return within.protocol(name, n, **given)
+
+        if share is None or by is None:
+            return made(self.privacy)
+        return ChosenBounds.calibrated(
+            made,
+            n=n,
+            by=by,
+            privacy=self.privacy,
+            share=share,
+            encoding=self.encoding,
+            honest_fraction=self.honest_fraction,
+        )
 
     def selected(
         self,
@@ -201,8 +246,9 @@ class Trainer:
         Raises:
             ParameterError: as for `protocol`; persons; or what is not selectable.
         """
-        if self.unit is Unit.PERSON:
-            raise ParameterError("select", list(select), "left out where users are persons")
+        if self.unit is Unit.PERSON or given.get("phases") is not None:
+            allowed = "left out where users are persons, and in phases"
+            raise ParameterError("select", list(select), allowed)
         for key in select:
             if key not in SELECTABLE:
                 raise ParameterError("select", key, f"one of {', '.join(SELECTABLE)}")
@@ -341,28 +387,23 @@ class Trainer:
         if self.choose == "practice":
             raise ParameterError(name, value, "used with choose='bound' (--choose bound)")
 
-    def central(self, mechanism: str, n: int) -> CentralOptimiser[Any]:
-        """The registered central algorithm of a name, "-perturbation" left out if wanted.
+    def central(self, mechanism: str, n: int, **given: Any) -> CentralOptimiser[Any]:
+        """A curator's algorithm by name; it gets the moments, or is told to estimate them.
 
-        It gets the moments, or is told to estimate them.
+        Args:
+            mechanism: as registered, "-perturbation" left out if wanted.
+            n: rows.
+            given: as for its `calibrated`.
 
         Raises:
             ParameterError: an unknown name, or what the algorithm refuses.
         """
-        every = registered_kinds("algorithm", CentralOptimiser)
-        kinds = {name: kind for name, kind in every.items() if kind.unit is self.unit}
-        full = f"{mechanism}-perturbation"
-        name = full if full in kinds else mechanism
-        if name not in kinds:
-            raise ParameterError("mechanism", mechanism, f"one of {', '.join(kinds)}")
+        name, kind = mechanism_of(mechanism, self.unit)
         for key, value in self.tails.items():
-            if key not in kinds[name].takes:
+            if key not in kind.takes:
                 raise ParameterError(key, value, f"left out: {name} does not take it")
-        problem, privacy = self.problem, self.privacy
-        made: CentralOptimiser[Any] = kinds[name].calibrated(
-            n=n, problem=problem, privacy=privacy, **self.tails
-        )
-        return made
+        common: dict[str, Any] = {"n": n, "problem": self.problem, "privacy": self.privacy}
+        return kind.calibrated(**common, **self.tails, **given)
 
     def neighbours(self, n: int) -> dict[str, tuple[Floats, Floats]]:
         """Tables of n rows that differ in one, by name, for audits."""
@@ -392,6 +433,8 @@ class Trainer:
                 method="Powell",
             )
             return np.asarray(found.x)
+
+        assert isinstance(loss, LinearLoss)
 
         def mean_loss(margin: float) -> float:
             return float(loss.value(np.full_like(labels, margin), labels).mean())
@@ -424,6 +467,99 @@ class Trainer:
         raise ParameterError(
             "max_bits", bits, "larger, or used with --batch: no ratio of the noise was found to fit"
         )
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a run gave, opened: the model alone, and what was chosen privately around it.
+
+    Attributes:
+        theta: the parameters.
+        low, high: bounds of the columns that had none; None: nothing was chosen.
+        selection: of one model among several; None: there was one.
+    """
+
+    theta: Floats
+    low: Floats | None = None
+    high: Floats | None = None
+    selection: Selection | None = None
+
+    @classmethod
+    def of(cls, value: Any) -> "Trained":
+        """Of the value of a run."""
+        low, high, selection = None, None, None
+        if isinstance(value, WithBounds):
+            low, high, value = value.low, value.high, value.value
+        if isinstance(value, Selection):
+            selection, value = value, value.theta
+        return cls(np.asarray(value), low, high, selection)
+
+
+def mechanism_of(name: str, unit: Unit = Unit.RECORD) -> tuple[str, type[CentralOptimiser[Any]]]:
+    """The registered central algorithm of a name, "-perturbation" left out if wanted.
+
+    Raises:
+        ParameterError: there is none for the unit.
+    """
+    every = registered_kinds("algorithm", CentralOptimiser)
+    kinds = {key: kind for key, kind in every.items() if kind.unit is unit}
+    full = f"{name}-perturbation"
+    key = full if full in kinds else name
+    if key not in list(kinds):  # a list: what is not a name need not be hashable
+        raise ParameterError("mechanism", name, f"one of {', '.join(kinds)}")
+    return key, kinds[key]
+
+
+def named_loss(
+    name: str | LinearLoss,
+    features: float = 1.0,
+    *,
+    classes: int = 2,
+    labels: float | None = 1.0,
+    classification: bool | None = None,
+    **own: Any,
+) -> LinearLoss | MultiClass:
+    """The loss registered under a name, also a third party's.
+
+    Args:
+        name: as registered; or a loss, whose bounds are put in place of its own. With several
+            classes that of their joint loss is the same.
+        features: l2 bound of the features.
+        classes: of the labels; more than two have a joint loss, a registered `multiclass_loss`.
+        labels: bound of labels that are numbers; None: none.
+        classification: whether labels must be classes, or must be numbers; None: either.
+        own: parameters of the loss; None: not given.
+
+    Raises:
+        ParameterError: an unknown loss, one for other labels, or a parameter that it does not have.
+    """
+    kind: Any = type(name) if isinstance(name, LinearLoss) else registered("loss", name)
+    if classification is not None and kind.classification is not classification:
+        every = loaded("loss").items()
+        fit = [key for key, each in every if each.classification is classification]
+        raise ParameterError("loss", name, f"one of {', '.join(fit)}")
+    if classes > 2:
+        if name not in names("multiclass_loss"):
+            allowed = f"{' or '.join(names('multiclass_loss'))}, for several classes"
+            raise ParameterError("loss", name, allowed)
+        several: MultiClass = registered("multiclass_loss", name)(classes, features)
+        return several
+    known = parameters_of(kind)
+    given = {key: value for key, value in own.items() if value is not None}
+    for key, value in given.items():
+        if key not in known:
+            raise ParameterError(key, value, f"given with a loss that has it: {name} has none")
+    if "labels" in known:
+        given["labels"] = labels
+    if isinstance(name, LinearLoss):
+        return dataclasses.replace(name, features=features, **given)
+    made: LinearLoss = kind(features=features, **given)
+    return made
+
+
+def parameters_of(loss: Any) -> list[str]:
+    """The names of what a loss is made with, its bound of features left out."""
+    return [each.name for each in dataclasses.fields(loss) if each.name != "features"]
 
 
 def _moments(text: str) -> Moments:

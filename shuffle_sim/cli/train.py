@@ -203,7 +203,7 @@ def train_command(
         choose=choose
         or _choose(mechanism, phases, moment, hyper == "paper", pure, pilot, trust != "shuffle"),
     )
-    is_class, given = trainer.loss.classification, names if classes else ()
+    is_class, given = trainer.classification, names if classes else ()
     rows = labelled(source, classes=is_class, positive=positive or (), names=given)
     how = RunOptions.given(context)
     paid = Paid.of(select or (), select_fraction, choose_bounds, rows.by)
