@@ -29,6 +29,7 @@ NAMES = (
     "training",
     "fit",
     "persons",
+    "uneven_persons",
     "onion",
     "certified",
     "tuning",

@@ -72,8 +72,9 @@ class ShuffleLinearModel(LinearModel):
             "bound".
         radius: l2 bound of all parameters together, intercepts included; by default 100, with
             choose="bound" 10, for the regressor 2.
-        records: nominal number of records of a person, where `fit` is given groups; public, not
-            counted. More of them let gradients be clipped nearer to their mean.
+        records: nominal number of records of a person, where `fit` is given groups; public. As many
+            count, its first ones; 1,024 where it is 1. More let gradients be clipped nearer to
+            their mean. `result_.reports.left_out` says how many records did not count.
         feature_bound: l2 bound of a row; longer rows are clipped on the user's side.
         weight_bound: public bound of `sample_weight`; larger weights are clipped to it on the
             user's side. Noise grows with it.

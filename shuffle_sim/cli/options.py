@@ -211,7 +211,8 @@ Records = Annotated[
     int | None,
     typer.Option(
         "--records",
-        help="With --person: records that a person nominally has. Public, not counted. Default 1.",
+        help="With --person: records that a person nominally has. Public. As many count, its "
+        "first ones. Default 1, and 1,024 count.",
     ),
 ]
 Label = Annotated[str | None, typer.Option("--label", help="Column of the file to predict.")]

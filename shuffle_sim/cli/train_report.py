@@ -228,6 +228,8 @@ def show(report: Report) -> None:
     if gradients is not None:
         clipped += f", {gradients:,} gradients above the norm bound"
     print_reports(report.reports, clipped)
+    if report.reports.left_out:
+        print_fact("Left out", f"{report.reports.left_out:,} records beyond a person's first ones")
     print_fact("Chosen", *(f"{name}: {why}" for name, why in made.choices.items()))
 
 
