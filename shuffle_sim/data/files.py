@@ -5,6 +5,7 @@ memory is asked for. Tables, arrays and journals are read here and nowhere else;
 other modules to that.
 """
 
+import errno
 import math
 import os
 import re
@@ -63,17 +64,24 @@ def most_memory() -> int:
 
 
 @contextmanager
-def opened(path: Path, parameter: str = "file", most: int | None = None) -> Iterator[IO[bytes]]:
+def opened(
+    path: Path, parameter: str = "file", most: int | None = None, *, follow: bool = True
+) -> Iterator[IO[bytes]]:
     """A plain file for reading: no folder, pipe or device, and no longer than `most` bytes.
+
+    Unless `follow`, its name is no symbolic link.
 
     Raises:
         ParameterError: it is none, or cannot be read.
     """
     try:
         # A pipe would be waited for.
-        number = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+        number = os.open(path, flags if follow else flags | os.O_NOFOLLOW)
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
         reason = getattr(error, "strerror", None) or str(error)
+        if not follow and getattr(error, "errno", None) == errno.ELOOP:
+            reason = "it is a symbolic link"
         raise ParameterError(parameter, str(path), f"a file that can be read ({reason})") from error
     status = os.fstat(number)
     if not stat.S_ISREG(status.st_mode):
@@ -87,13 +95,13 @@ def opened(path: Path, parameter: str = "file", most: int | None = None) -> Iter
         yield stream
 
 
-def read_whole(path: Path, parameter: str, most: int) -> bytes:
+def read_whole(path: Path, parameter: str, most: int, *, follow: bool = True) -> bytes:
     """All bytes of a file.
 
     Raises:
         ParameterError: it is no plain file, longer than `most` bytes, or cannot be read.
     """
-    with opened(path, parameter, most) as stream:
+    with opened(path, parameter, most, follow=follow) as stream:
         try:
             found = stream.read(most + 1)
         except OSError as error:

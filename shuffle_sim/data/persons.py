@@ -204,6 +204,12 @@ class Persons(Population):
             return found[0]
         return sha256(b"".join(found)).digest()
 
+    def watched(self) -> "Persons":
+        """With records that are."""
+        found = copy(self)
+        found.source = self.source.watched()
+        return found
+
     def checked(self, check: Callable[[NDArray[Any]], None]) -> None:
         """Have records checked before a run: all in memory, else those of the first person.
 

@@ -3,6 +3,7 @@
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from copy import copy
 from enum import StrEnum
 from typing import Any
 
@@ -38,12 +39,13 @@ class Population(ABC):
     def content(self, start: int, stop: int) -> bytes:
         """SHA-256 of the rows of users start, ..., stop - 1 as they are read now.
 
-        Empty where rows cannot change under a run: those in memory, and those made from a seed.
+        Empty where nobody asks: rows in memory, and those made from a seed unless `watched`.
         """
-        rows = np.ascontiguousarray(self.rows(start, stop))
-        found = hashlib.sha256(f"{rows.dtype.descr}{rows.shape}".encode())
-        found.update(rows.reshape(-1).view(np.uint8).data)
-        return found.digest()
+        return _hashed(self.rows(start, stop))
+
+    def watched(self) -> "Population":
+        """The same rows for a run whose rounds may be drawn again, and must meet no others."""
+        return self
 
     @property
     def resident(self) -> bool:
@@ -133,15 +135,28 @@ class Generated(Population):
         """
         self._users, self._make, self._entropy = integer("users", users), make, entropy_of(seed)
         self._page: tuple[int, NDArray[Any]] | None = None
+        self._digests: dict[int, bytes] | None = None
 
     @property
     def users(self) -> int:
         """Number of users."""
         return self._users
 
+    def watched(self) -> "Generated":
+        """Pages are hashed when they are made: what makes them may depend on more than the seed."""
+        found = copy(self)
+        found._digests = {}
+        return found
+
     def content(self, start: int, stop: int) -> bytes:
-        """Nothing: the same seed makes the same rows."""
-        return b""
+        """SHA-256 of the pages with these rows as they were made last; empty unless `watched`."""
+        if self._digests is None:
+            return b""
+        pages = range(start // self.PAGE, -(-stop // self.PAGE))
+        for page in pages:
+            if page not in self._digests:
+                self._rows_of_page(page)
+        return hashlib.sha256(b"".join(self._digests[page] for page in pages)).digest()
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
         """The rows, from the pages they lie in; the last page made is kept."""
@@ -156,11 +171,21 @@ class Generated(Population):
                     "make", len(made), f"a function that makes {count} rows when asked for {count}"
                 )
             self._page = page, made
+            if self._digests is not None:
+                self._digests[page] = _hashed(np.asarray(made))
         return self._page[1]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the page that is kept."""
-        return {**self.__dict__, "_page": None}
+        """Without the page that is kept, and what is known of others."""
+        known = None if self._digests is None else dict[int, bytes]()
+        return {**self.__dict__, "_page": None, "_digests": known}
+
+
+def _hashed(rows: NDArray[Any]) -> bytes:
+    rows = np.ascontiguousarray(rows)
+    found = hashlib.sha256(f"{rows.dtype.descr}{rows.shape}".encode())
+    found.update(rows.reshape(-1).view(np.uint8).data)
+    return found.digest()
 
 
 def _from_pages(

@@ -10,6 +10,7 @@ The file is only ever appended to. Only its last record can be cut short, by a d
 of writing it: nothing had been done on its strength yet, so it is taken off.
 """
 
+import errno
 import fcntl
 import os
 import secrets
@@ -27,7 +28,7 @@ from shuffle_sim.sampling.randomness import entropy_of
 from shuffle_sim.wire.codec import decode, encode
 from shuffle_sim.wire.messages import Tally
 
-FORMAT = 6  # also another where a round under way would be drawn in another way
+FORMAT = 7  # also another where a round under way would be drawn in another way
 
 
 class Checkpoint(Journal):
@@ -45,8 +46,9 @@ class Checkpoint(Journal):
         """
         self._path = check_name("checkpoint", folder) / FILE
         self._lock = _locked(folder, create=not resume)
+        self._sealed: OSError | None = None
         try:
-            if self._path.exists() != resume:
+            if os.path.lexists(self._path) != resume:
                 allowed = (
                     "a folder with a run to resume"
                     if resume
@@ -54,17 +56,12 @@ class Checkpoint(Journal):
                 )
                 raise ParameterError("checkpoint", str(folder), allowed)
             marks = identity.marks
-            head = (
-                FORMAT,
-                *marks,
-                ("task", identity.task),
-                ("entropy", identity.entropy.to_bytes(16, "big")),
-            )
+            head = FORMAT, marks, identity.task, identity.entropy.to_bytes(16, "big")
             self._hash = b""
             if not resume:
                 self._create(encode(head))
-            content = read_whole(self._path, "checkpoint", most_memory())
-            self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_APPEND)
+            content = read_whole(self._path, "checkpoint", most_memory(), follow=False)
+            self._file = self._opened(resume)
         except OSError as error:
             os.close(self._lock)
             allowed = f"in a folder that can be written ({error.strerror})"
@@ -90,7 +87,7 @@ class Checkpoint(Journal):
             self._append(encode(charge), "the charge of a round; the round was not begun")
             return None
         written = self._decoded(self._records.popleft())
-        if not _is_charge(written, [name for name, _ in charge]):
+        if not _is_pairs(written, bytes) or [*dict(written)] != [*dict(charge)]:
             raise self._damaged("the charge of a round")
         for (name, charged), (_, asked) in zip(written, charge, strict=True):
             if charged != asked:
@@ -98,7 +95,9 @@ class Checkpoint(Journal):
                     name, asked.hex(), f"the one that was charged for the round ({charged.hex()})"
                 )
         outcome: Outcome | None = None
-        if self._records:
+        if not self._records:
+            self._demand_writable("the outcome of a round; the round stays charged")
+        else:
             outcome = self._decoded(self._records.popleft())
             if type(outcome) is not tuple:
                 raise self._damaged("the outcome of a round")
@@ -118,6 +117,24 @@ class Checkpoint(Journal):
         os.close(self._file)
         os.close(self._lock)
 
+    def _opened(self, resume: bool) -> int:
+        """The file, by its own name in the folder; for reading where it cannot be written."""
+        flags = os.O_CLOEXEC | os.O_APPEND | os.O_NOFOLLOW
+        try:
+            return os.open(FILE, flags | os.O_RDWR, dir_fd=self._lock)
+        except OSError as error:
+            if not resume or error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+            self._sealed = error
+        return os.open(FILE, flags | os.O_RDONLY, dir_fd=self._lock)
+
+    def _demand_writable(self, what: str) -> None:
+        if self._sealed is not None:
+            raise CheckpointError(
+                f"{self._path} does not take {what}: {self._sealed.strerror}; what is in it is "
+                "given where the run is finished, and this one is not"
+            ) from self._sealed
+
     def _create(self, head: bytes) -> None:
         """The file with its first record, whole or not at all."""
         part = self._path.with_suffix(".part")
@@ -136,6 +153,7 @@ class Checkpoint(Journal):
         self._hash = b""
 
     def _append(self, body: bytes, what: str) -> None:
+        self._demand_writable(what)
         written, digest = record(self._hash, body)
         before = os.fstat(self._file).st_size
         try:
@@ -157,7 +175,7 @@ class Checkpoint(Journal):
             found = list(records)
         except ValueError as error:
             raise self._damaged(str(error)) from error
-        if records.position < len(content):
+        if records.position < len(content) and self._sealed is None:
             os.ftruncate(self._file, records.position)
         self._hash = records.hash
         return found
@@ -171,18 +189,18 @@ class Checkpoint(Journal):
             raise ParameterError(
                 "checkpoint", str(self._path), f"of format {FORMAT}; it is of format {form!r:.20}"
             )
-        names = [*(name for name, _ in marks), "task", "entropy"]
-        named = _is_charge(tuple(stored[:-2]), names[:-2], str)
-        if not named or not _is_charge(tuple(stored[-2:]), names[-2:], size=16):
+        drawn = stored[1:]
+        sizes = [len(each) for each in drawn if type(each) is bytes]
+        if sizes != [16, 16] or len(drawn) != 2 or not _is_pairs(stored[0], str):
             raise self._damaged("the beginning")
-        *same, (_, task), (_, entropy) = stored
-        for (name, theirs), (_, ours) in zip(same, marks, strict=True):
-            if theirs != ours:
-                raise ParameterError(
-                    "checkpoint",
-                    str(self._path),
-                    f"this run's: its {name} is {theirs}, this run's is {ours}",
-                )
+        (same, task, entropy) = stored
+        theirs, ours = dict(same), dict(marks)
+        # What is new or gone, as a helper of a class, says less than what changed.
+        for name in sorted(ours | theirs, key=lambda each: each not in ours or each not in theirs):
+            if theirs.get(name) != ours.get(name):
+                written, asked = (each.get(name, "none") for each in (theirs, ours))
+                allowed = f"this run's: its {name} is {written}, this run's is {asked}"
+                raise ParameterError("checkpoint", str(self._path), allowed)
         return replace(identity, task=task, entropy=int.from_bytes(entropy, "big"))
 
     def _decoded(self, body: bytes) -> Any:
@@ -223,10 +241,10 @@ def split_seed(folder: str | Path | None, resume: bool, seed: int | None) -> int
         return seed
     kept = check_name("checkpoint", folder) / "split"
     try:
-        if not resume and not kept.exists():
+        if not resume and not os.path.lexists(kept):
             kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_private(kept, str(secrets.randbits(128)).encode())
-        return entropy_of(int(read_whole(kept, "checkpoint", 64)))
+        return entropy_of(int(read_whole(kept, "checkpoint", 64, follow=False)))
     except (OSError, ValueError) as error:
         raise ParameterError(
             "checkpoint",
@@ -259,10 +277,7 @@ def _locked(folder: Path, *, create: bool) -> int:
     return opened
 
 
-def _is_charge(value: Any, names: list[str], kind: Any = bytes, size: int | None = None) -> bool:
-    """Whether a value is pairs of these names and values of a type, of a size where it is given."""
-    if type(value) is not tuple or not all(type(each) is tuple for each in value):
-        return False
-    if [len(each) for each in value] != [2] * len(names) or [each[0] for each in value] != names:
-        return False
-    return all(type(each[1]) is kind and size in (None, len(each[1])) for each in value)
+def _is_pairs(value: Any, kind: type) -> bool:
+    """Whether a value is pairs of names and values of a type."""
+    pairs = type(value) is tuple and all(type(each) is tuple for each in value)
+    return pairs and all([type(part) for part in each] == [str, kind] for each in value)

@@ -18,7 +18,7 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.persons import Persons, population_for
 from shuffle_sim.data.population import InMemory, Population
-from shuffle_sim.errors import ParameterError, RoundAbortedError, integer
+from shuffle_sim.errors import DataChangedError, ParameterError, RoundAbortedError, integer
 from shuffle_sim.execution.checkpoint import journal_of
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.identity import RunIdentity
@@ -117,10 +117,22 @@ class Curator:
         if isinstance(release.statistic, WholeStatistic):
             spans = release.cohort.ranges
             rows = [self._population.rows(low, high) for low, high in spans]
+            self._check_content()
             return release.statistic.of(rows[0] if len(rows) == 1 else np.concatenate(rows))
         return release.statistic(
             lambda part: self._total(part, release.cohort), release.cohort.size
         )
+
+    def _check_content(self) -> None:
+        """Rows that were read here, not by the shards, are those that were first read.
+
+        Raises:
+            DataChangedError: they are others.
+        """
+        for block, first in (self._contents or {}).items():
+            end = min((block + 1) * self._size, self._users)
+            if first and self._population.content(block * self._size, end) != first:
+                raise DataChangedError(block)
 
     def _session(self, release: Release, index: int) -> np.random.Generator | None:
         """The generator of the session's beginning: the same at each of its queries."""
@@ -185,11 +197,14 @@ def run_curator(
         CheckpointError: the disk does not take the checkpoint any more.
     """
     population = _suited(algorithm, data)
+    if checkpoint is not None:
+        population = population.watched()
     default = max(1, min(-(-population.users // _BLOCKS), _LARGEST_BLOCK))
     asked_size, generator = execution.block_size, execution.generator
     size = default if asked_size is None else integer("block_size", asked_size)
     identity = RunIdentity(
         values={"algorithm": algorithm, "data": population},
+        plan=algorithm.plan(algorithm.init()),
         settings={"block size": size, "generator": check_generator(generator, seed)},
         seed=seed,
         task=secrets.token_bytes(16),

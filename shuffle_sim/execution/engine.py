@@ -134,6 +134,8 @@ def run(
             algorithm.users,
         )
     protocol, population = algorithm, suited(algorithm, data)
+    if checkpoint is not None:
+        population = population.watched()
     if adversary is not None and not isinstance(adversary, Adversary):
         raise ParameterError("adversary", adversary, "None or an Adversary")
     host.placement = how.placement
@@ -249,6 +251,7 @@ def _identity(deployment: Deployment, population: Population, seed: int | None) 
             "data": population,
             "adversary": deployment.adversary,
         },
+        plan=deployment.protocol.plan(deployment.protocol.init()),
         settings={
             "fidelity": deployment.fidelity,
             "block size": deployment.block_size,

@@ -2,16 +2,20 @@
 be told apart.
 """
 
+import dis
 import hashlib
-from collections.abc import Callable
-from functools import cached_property
+import linecache
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache, cached_property
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
 
-_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+PLAIN = (type(None), bool, int, float, complex, str, bytes)
+_TAKE_CONSTANT = set(dis.hasconst)
 
 
 def fingerprint(value: Any, within: tuple[int, ...] = ()) -> bytes:
@@ -32,7 +36,7 @@ def fingerprint(value: Any, within: tuple[int, ...] = ()) -> bytes:
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         found.update(f"{value.dtype.descr}{value.shape}".encode())
         found.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
-    elif type(value) in _PLAIN:
+    elif type(value) in PLAIN:
         found.update(repr(value).encode("utf-8", "surrogatepass"))
     elif id(value) in within:
         found.update(f"found in itself at {within.index(id(value))}".encode())
@@ -40,12 +44,17 @@ def fingerprint(value: Any, within: tuple[int, ...] = ()) -> bytes:
         items = value.items() if isinstance(value, dict) else value
         found.update(b"".join(sorted(fingerprint(item, below) for item in items)))
     else:
-        for part in _parts(value):
+        for part in parts_of(value):
             found.update(fingerprint(part, below))
     return found.digest()
 
 
-def _parts(value: Any) -> list[Any]:
+def parts_of(value: Any) -> list[Any]:
+    """What a value is made of: for an object what pickle would keep of it.
+
+    Raises:
+        TypeError: it cannot be taken apart.
+    """
     for kinds, parts in _TAKEN_APART:
         if isinstance(value, kinds):
             return parts(value)
@@ -83,6 +92,53 @@ def _of_function(function: FunctionType) -> list[Any]:
     ]
 
 
+def canonical(code: CodeType) -> CodeType:
+    """The code as Python has it without `-O`: where that runs, compiled again from its source.
+
+    Code without a source, or whose source is another by now, is taken as it is.
+    """
+    if not sys.flags.optimize:
+        return code
+    place = code.co_qualname, code.co_firstlineno
+    loaded = _compiled(code.co_filename, sys.flags.optimize).get(place)
+    if loaded is None or (loaded.co_code, loaded.co_consts) != (code.co_code, code.co_consts):
+        return code
+    return _compiled(code.co_filename, 0)[place]
+
+
+@cache
+def _compiled(file: str, optimize: int) -> dict[tuple[str, int], CodeType]:
+    """All code of a file by name and line; none where it has no source."""
+    try:
+        source = "".join(linecache.getlines(file))
+        module = compile(source, file, "exec", dont_inherit=True, optimize=optimize)
+    except (SyntaxError, ValueError):
+        return {}
+    return {(each.co_qualname, each.co_firstlineno): each for each in _with_inner(module)}
+
+
+def _with_inner(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _with_inner(each)
+
+
+def _of_code(code: CodeType) -> list[Any]:
+    code = canonical(code)
+    constants, steps = list(code.co_consts), zip(code.co_code[::2], code.co_code[1::2], strict=True)
+    # The docstring is the first constant; nothing takes it.
+    if constants and not any(step in _TAKE_CONSTANT and at == 0 for step, at in steps):
+        constants[0] = None
+    return [
+        code.co_code,
+        code.co_names,
+        constants,
+        code.co_exceptiontable,
+        (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount),
+    ]
+
+
 def _of_path(path: Path) -> list[Any]:
     status = path.stat() if path.exists() else None
     return [str(path.resolve()), status and status.st_size, status and status.st_mtime_ns]
@@ -92,6 +148,6 @@ _TAKEN_APART: tuple[tuple[type | tuple[type, ...], Callable[[Any], list[Any]]], 
     ((tuple, list), list),
     (type, lambda kind: [kind.__module__, kind.__qualname__]),
     (FunctionType, _of_function),
-    (CodeType, lambda code: [code.co_code, code.co_names, code.co_consts]),
+    (CodeType, _of_code),
     (Path, _of_path),
 )

@@ -4,7 +4,7 @@ import hashlib
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from importlib import metadata
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 import scipy  # parts by attribute: they load when used
 
 from shuffle_sim.errors import ParameterError
+from shuffle_sim.execution.code import code_of
 from shuffle_sim.execution.fingerprint import fingerprint
 
 version = cache(metadata.version)  # which reads and parses files
@@ -25,6 +26,7 @@ class RunIdentity:
     Attributes:
         values: what the run is made of, by name; their fingerprints count.
         settings: plain values, by name.
+        plan: the first, which names what the run will broadcast or release; its code counts.
         seed: of the run.
         task: 16 bytes that name the run.
         entropy: of the run's random streams.
@@ -36,9 +38,10 @@ class RunIdentity:
     seed: int | None
     task: bytes
     entropy: int = field(repr=False)
+    plan: Any = None
     libraries: Sequence[str] = ()
 
-    @property
+    @cached_property
     def marks(self) -> tuple[tuple[str, str], ...]:
         """All of it by name, to be compared when a run is resumed.
 
@@ -50,6 +53,7 @@ class RunIdentity:
                 (name, f"{type(value).__qualname__} {fingerprint(value).hex()[:32]}")
                 for name, value in self.values.items()
             ]
+            code = code_of([*self.values.values(), self.plan])
         except TypeError as error:
             allowed = f"used with {', '.join(self.values)} that pickle can take"
             raise ParameterError("checkpoint", str(error), allowed) from error
@@ -58,10 +62,13 @@ class RunIdentity:
         return (
             # First the seed: of another one, data that are split or drawn by it differ, too.
             ("seed", str(self.seed)),
+            # Then Python: of another minor version, all bytecode differs.
+            ("Python", ".".join(platform.python_version_tuple()[:2])),
             *prints,
             *((name, str(value)) for name, value in self.settings.items()),
             # Other versions may draw other bits from the same streams: a second release.
             ("software", software),
+            *((f"code of {name}", digest) for name, digest in code.items()),
         )
 
 

@@ -101,7 +101,7 @@ def charged_broadcasts(folder: Path, size: int = 0) -> tuple[int, list[bytes]]:
     path = folder / FILE
     if not path.exists() or path.stat().st_size == size:
         return size, []
-    data = read_whole(path, "checkpoint", most_memory())
+    data = read_whole(path, "checkpoint", most_memory(), follow=False)
     # The beginning, then charge and outcome in turn.
     charges = list(Records(data))[1::2]
     return len(data), [dict(decode(body, (Tally,)))["broadcast"] for body in charges]
