@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 
 from protocols.learning import own_units
 from protocols.learning.classifiers import LinearClassifier, LogisticModel
-from protocols.learning.linear_model import CLIPPED, ClippingWarning, LinearModel, seed_of
+from protocols.learning.linear_model import (
+    CLIPPED,
+    ClippingWarning,
+    LinearModel,
+    of_one_fit,
+    seed_of,
+)
 from protocols.learning.regressors import LinearRegressor
 from protocols.learning.training import Trained, Trainer
 from protocols.learning.weights import of_classes, of_rows
@@ -181,7 +187,8 @@ class ShuffleLinearModel(LinearModel):
         data = users[order] if persons is None else persons.chosen(order)
         result = run(protocol, data, seed=seed, workers=self.workers, **host)
         self.protocol_, self.result_ = protocol, result
-        self.privacy_, self.costs_, self.n_iter_ = result.privacy, result.costs, result.rounds
+        self.privacy_, self.costs_ = of_one_fit(result.privacy), result.costs
+        self.n_iter_ = result.rounds
         found, self.bounds_ = Trained.of(result.value), None
         if found.low is not None and found.high is not None:
             by = by.bounded(found.low, found.high)

@@ -3,6 +3,7 @@
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -28,6 +29,12 @@ class ClippingWarning(UserWarning):
 
     Only the simulator sees this; it is no part of a release.
     """
+
+
+def of_one_fit(guarantee: Guarantee) -> Guarantee:
+    """The guarantee of one fit, which says that a choice among several has none by it."""
+    note = "of this fit alone: other fits on these rows, as of a grid search, are not counted"
+    return replace(guarantee, assumptions=(*guarantee.assumptions, note))
 
 
 class LinearModel(BaseEstimator, ABC):

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.learning.classifiers import LinearClassifier, LogisticModel
-from protocols.learning.linear_model import LinearModel, refuse_groups, seed_of
+from protocols.learning.linear_model import LinearModel, of_one_fit, refuse_groups, seed_of
 from protocols.learning.regressors import LinearRegressor
 from protocols.learning.training import Trainer, mechanism_of
 from protocols.optimisation.solver.outside import check_model
@@ -105,7 +105,7 @@ class PrivateLinearModel(LinearModel):
         algorithm = trainer.central(self.mechanism, n, **given)
         result = run(algorithm, rows, seed=seed_of(self.random_state))
         self.algorithm_: Any = algorithm
-        self.result_, self.privacy_ = result, result.privacy
+        self.result_, self.privacy_ = result, of_one_fit(result.privacy)
         self.n_iter_ = result.rounds
         self._count(beyond | outside)
         theta = result.value.reshape(outputs, -1) * scale

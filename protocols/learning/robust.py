@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.learning.classifiers import LinearClassifier
-from protocols.learning.linear_model import LinearModel, refuse_groups, seed_of
+from protocols.learning.linear_model import LinearModel, of_one_fit, refuse_groups, seed_of
 from protocols.learning.regressors import LinearRegressor
 from protocols.learning.training import Trainer
 from protocols.problems.linear_loss import LinearLoss
@@ -112,7 +112,7 @@ class HeavyTailedModel(LinearModel):
         order = np.random.default_rng(seed).permutation(n)  # phases of neighbouring rows: no sample
         result = run(algorithm, rows[order], seed=seed, runtime=self.runtime, workers=self.workers)
         self.algorithm_, self.result_ = algorithm, result
-        self.privacy_, self.n_iter_ = result.privacy, result.rounds
+        self.privacy_, self.n_iter_ = of_one_fit(result.privacy), result.rounds
         theta = np.asarray(result.value)
         return theta[None, :columns], theta[columns:].sum(keepdims=True)
 

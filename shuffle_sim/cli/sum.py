@@ -128,7 +128,8 @@ def sum_command(
         view = source = source.bounded(found.low, found.high)
         result = replace(result, value=found.value)
     assert isinstance(within, PlannedSum)
-    summary = summed_up(source, view, within, result, accepted, privacy, variance, ahead)
+    given = source, view, within, result, accepted, privacy, variance, ahead
+    summary = summed_up(*given, attacked=adversary is not None)
     present(summary, show, draw, json=json, plot=plot)
 
 

@@ -68,6 +68,7 @@ class Summary:
     private: Floats
     standard_error: Floats
     interval: Intervals
+    attacked: bool
     variance: Moments | None
     lower: Floats
     half_range: Floats
@@ -96,6 +97,8 @@ def summed_up(
     privacy: Privacy,
     variance: bool,
     ahead: Ahead,
+    *,
+    attacked: bool,
 ) -> Summary:
     """Of a run that is over."""
     people, d = len(view.rows), len(table.columns) * (2 if variance else 1)
@@ -121,6 +124,7 @@ def summed_up(
         private=means,
         standard_error=spread,
         interval=Intervals.of(means, spread),
+        attacked=attacked,
         variance=variances,
         lower=table.lower,
         half_range=(table.upper - table.lower) / 2,
@@ -139,6 +143,14 @@ def summed_up(
         reports=result.reports,
         run=RunSummary.of(result),
     )
+
+
+def _held(attacked: bool) -> str:
+    """What an interval holds."""
+    mean = "the mean of these people, clipped to the public bounds"
+    if attacked:
+        return f"Under an attack no interval holds {mean}: it counts the noise alone."
+    return f"The private mean ± that holds, 95 times in 100, {mean}."
 
 
 def show(summary: Summary) -> None:
@@ -181,8 +193,7 @@ def show(summary: Summary) -> None:
         console.print(variances)
     console.print(
         "The true columns are the simulator's own view; the analyzer sees only the permuted "
-        "messages. The private mean ± that holds, 95 times in 100, the mean of these people, "
-        "clipped to the public bounds. Clipping is a bias of the bounds, not noise.\n"
+        f"messages. {_held(summary.attacked)} Clipping is a bias of the bounds, not noise.\n"
     )
     print_privacy(summary.privacy, summary.warnings)
     print_bounds(summary.chosen_bounds)

@@ -115,3 +115,11 @@ def test_pipelines_and_grid_search_take_it(kind):
     searched = GridSearchCV(line, {f"{name}__fit_intercept": [True, False]}, cv=2).fit(x, y)
     assert len(searched.cv_results_["params"]) == 2
     assert searched.predict(x).shape == y.shape
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_a_fit_says_that_it_is_no_guarantee_of_a_choice_among_fits(kind):
+    x, y = table(kind)
+    search = GridSearchCV(kind(random_state=1), {"epsilon": [1.0, 2.0]}, cv=2).fit(x, y)
+    privacy = search.best_estimator_.privacy_
+    assert any("other fits on these rows" in each for each in privacy.assumptions)
