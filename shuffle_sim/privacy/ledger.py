@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError
@@ -117,6 +117,7 @@ class PrivacyLedger:
             assumptions: carried into the guarantee.
         """
         worst: Guarantee | None = None
+        bases: dict[str, None] = {}
         seen: set[frozenset[tuple[PrivacyEvent, int]]] = set()
         for _, events in self.users(settled=settled):
             key = frozenset(events.items())
@@ -127,6 +128,10 @@ class PrivacyLedger:
             for event, count in events.items():
                 accountant.compose(event, count)
             found = accountant.guarantee(delta, assumptions)
+            bases[found.basis] = None
             if worst is None or found.epsilon > worst.epsilon:
                 worst = found
-        return worst or ShuffleAccountant().guarantee(delta, assumptions)
+        if worst is None:
+            return ShuffleAccountant().guarantee(delta, assumptions)
+        others = [each for each in bases if each != worst.basis]  # of users with other releases
+        return replace(worst, basis="; of others ".join([worst.basis, *others]))

@@ -56,3 +56,13 @@ def test_bad_parameters_are_refused_by_name():
     with pytest.raises(ParameterError, match="2 classes"):
         HeavyTailedClassifier().fit(x, np.arange(200) % 3)
     assert HeavyTailedRegressor(moments=Moments(4, 9.0, 6.0, 4.0)).fit(x, y).n_iter_ >= 1
+
+
+def test_a_pilot_and_what_follows_name_both_their_theorems():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2000, 3))
+    model = HeavyTailedRegressor(epsilon=5.0).fit(x, x @ [1, 2, 3])
+    assert "Laplace mechanism" in model.privacy_.basis
+    assert "l2 mechanism" in model.privacy_.basis
+    alone = HeavyTailedRegressor(epsilon=5.0, moments=(2, 30.0)).fit(x, x @ [1, 2, 3])
+    assert "Laplace mechanism" not in alone.privacy_.basis  # the control
