@@ -6,6 +6,7 @@ the certificate in place of an expected gap, the sensitivity of the data part al
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -204,7 +205,7 @@ class OutputPerturbation(OneRelease):
         if privacy.delta:
             noise = Gaussian(paper.output_sigma(epsilon, privacy.delta))
         choices = {"ridge": f"{shown(ridge)}: paper", "alpha": f"{shown(alpha)}: Theorem 3.2"}
-        return cls(
+        made = cls(
             n=n,
             problem=problem,
             privacy=privacy,
@@ -215,6 +216,10 @@ class OutputPerturbation(OneRelease):
             solver=solver,
             choices=choices,
         )
+        size = problem.domain.radius if problem.domain.bounded else risk.reach
+        steepest = risk.lipschitz + ridge * size
+        made.statistic = replace(made.statistic, printed=2 * steepest / (curved * n))
+        return made
 
     @classmethod
     def _kind(cls, problem: Problem) -> type[Risk]:

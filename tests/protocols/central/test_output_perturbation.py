@@ -478,6 +478,10 @@ def test_a_paper_release_runs_at_the_papers_constants():
     best = OutputPerturbation.calibrated(n=500, problem=problem, privacy=APPROXIMATE)
     assert made.mechanism.spread(1) == pytest.approx(5.084168442635271)
     assert made.shift > best.shift
+    ridge, slope = made.risk.ridge, problem.lipschitz
+    printed = 2 * (slope + ridge * 2.0) / (ridge * 500)
+    assert made.shift == pytest.approx(min(printed + 2 * made.radius, 4.0))
+    assert made.shift > made.risk.sensitivity(500)[0] + 2 * made.radius  # the tight one
     assert run(made, rows_of(500, 3), seed=7).privacy.epsilon < 1.0
 
 
