@@ -1,0 +1,504 @@
+"""What is tried: for everything registered a base, and every option at its values, one at a time.
+
+A value that a class refuses cannot break it, and counts as tried. What is no option of any promise
+(words of the result) is named in `WORDS`.
+"""
+
+import inspect
+import math
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import protocols
+from protocols.central.accelerated_erm_plan import CENTERS
+from protocols.central.exponential_grid import SCORES
+from protocols.central.heavy_tails import NOISES as HEAVY_NOISES
+from protocols.central.heavy_tails import SOLVERS as HEAVY_SOLVERS
+from protocols.central.linear_time_plan import MEANS
+from protocols.central.output_bound import NOISES
+from protocols.central.pop_localize import SYSTEMS
+from protocols.central.sums import MECHANISMS
+from protocols.optimisation.acceleration import SCHEDULES
+from protocols.optimisation.solver import SOLVERS
+from protocols.problems import (
+    Absolute,
+    Box,
+    Grouped,
+    Hinge,
+    Huber,
+    Intersection,
+    L2Ball,
+    Linear,
+    Logistic,
+    MeanEstimation,
+    Moments,
+    OneVsRestHinge,
+    Pinball,
+    Problem,
+    RealSpace,
+    Simplex,
+    Softmax,
+    Squared,
+    Weighted,
+)  # fmt: skip
+from protocols.problems.adversarial import NORMS, Budget
+from protocols.problems.domains import Localised
+from shuffle_sim import Privacy
+from shuffle_sim.data.row_map import RowMap
+from shuffle_sim.errors import ParameterError
+from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace
+from shuffle_sim.privacy.trust import Trust
+
+from .neighbours import People, Records, Stacked
+
+WIDE, CURATED = Privacy(50.0, 1e-3), Privacy(5.0, 1e-3)
+PLAIN = Problem(Logistic(), L2Ball(2, 1.0))
+RIDGED = replace(PLAIN, ridge=0.1)
+
+WORDS = {"bound", "choices", "claim"}
+"""Options that say what is expected or why, and enter nothing that is asked."""
+MADE_OF = {
+    "ChosenBounds": {"by", "columns", "histogram", "inner", "make"},
+    "CuratedSelection": {"candidates", "choice", "delta", "loss"},
+    "Piloted": {"kind"},
+    "Selected": {"candidates", "scoring"},
+}
+"""Parts that the maker of a class below makes of the other options."""
+HELPERS = {
+    "NoisyMean": "the sum of the optimisers; its options are theirs",
+    "Phases": "what `Phased` is under any trust; no algorithm by itself",
+}
+
+TINY = (L2Ball(2, 1e-9, 1e8), Box(2, 1e8, 1e8 + 1e-7), L2Ball(2, 1e-12), Box(2, -1e-9, 1e-9))
+DOMAINS: tuple[Any, ...] = (
+    L2Ball(2, 1e3), L2Ball(2, 1.0, (3.0, -4.0)), Box(2, -1.0, (0.5, 2.0)), Simplex(2, 1.0),
+    Intersection(Box(2, -1.0, 1.0), L2Ball(2, 1.0, (1.0, 1.0))),
+    Localised(L2Ball(2, 1.0), L2Ball(2, 0.5, (0.6, 0.6))), RealSpace(2), *TINY,
+)  # fmt: skip
+LOSSES: tuple[Any, ...] = (
+    Logistic(0.01), Logistic(math.inf), Hinge(), Squared(labels=1.0), Squared(),
+    Huber(threshold=0.3), Absolute(labels=1.0), Pinball(quantile=0.9, labels=1.0), Linear(),
+    MeanEstimation(), MeanEstimation(math.inf), Weighted(Logistic(), 3.0),
+    Weighted(Hinge(), 0.5), Softmax(3), OneVsRestHinge(3), Grouped(Logistic(), 3),
+)  # fmt: skip
+PROBLEM: dict[str, tuple[Any, ...]] = {
+    "loss": LOSSES,
+    "domain": DOMAINS,
+    "ridge": (0.0, 1e-6, 0.1, 5.0),
+    "start": (np.array([0.3, -0.2]), np.array([50.0, 0.0])),
+    "norm_bound": (0.01, 1e-9, 2.0, math.inf),
+    "declared_smoothness": (0.0, 1e-6, 100.0, math.inf),
+    "declared_spread": (0.0, 0.1),
+    "declared_root": (1e-3,),
+    "records": (1, 7),
+    "constant": (0.5,),
+}
+FLAT = Intersection(Box(2, (0.0, -1e-3), (1e3, 1e-3)), L2Ball(2, 1.0, (0.0, 1.0 + 9e-4)))
+"""Two sets that nearly only touch: alternating projections hardly move."""
+VALUES: dict[str, tuple[Any, ...]] = {
+    "n": (2, 9),
+    "privacy": (Privacy(1.0, 1e-6), Privacy(1.0, 0.0), Privacy(0.1, 1e-3)),
+    "ridge": (1e-3, 2.0),
+    "noise": (*NOISES, *HEAVY_NOISES),
+    "theta": (0.5, 1e-3),
+    "solver": (*SOLVERS, *HEAVY_SOLVERS),
+    "population": (True,),
+    "projected": (True, False),
+    "tilt": (0.01, 3.0),
+    "norm": NORMS[:3],
+    "corners": (((0.1, 0.0), (0.0, 0.2)),),
+    "radius": (1e-3, 1.0),
+    "concavity": (0.1, 10.0),
+    "weights": ((1.0, 3.0), (0.0, 1.0)),
+    "share": (0.2, 0.7),
+    "fraction": (0.2,),
+    "miss": (0.01, 0.4),
+    "moments": (Moments(2.0, 3.0, 3.0, 1.0), Moments.bounded(0.5), Moments(4.0, 10.0, 5.0, 1.0)),
+    "rounds": (1, 2, 5),
+    "clip": (1e-3, 10.0),
+    "eta": (1e-3, 10.0),
+    "batch": (2, 5),
+    "smoothing": (0.01, 100.0),
+    "schedule": SCHEDULES,
+    "encoding": ("carry", "unary"),
+    "honest_fraction": (0.5,),
+    "noise_ratio": (1.5, 3.0),
+    "initial_distance": (0.01,),
+    "max_rounds_per_user": (3,),
+    "trust": tuple(Trust),
+    "center": CENTERS,
+    "coarse": (0, 2),
+    "recentring": (1, 2),
+    "deviations": (0.0, 1.0, 5.0),
+    "fail": (0.1,),
+    "floor": (1e-3, 0.5),
+    "steps": (1, 10),
+    "phases": (1, 2, 3),
+    "releases": (1, 2, 3),
+    "growth": (2.0,),
+    "width": (0.5, 3.0),
+    "score": SCORES,
+    "curvature": (0.1, 10.0),
+    "step": (0.3,),
+    "pilot": (True, 5),
+    "scale": (1e-3, 100.0),
+    "blocks": (2, 3),
+    "failure": (0.3,),
+    "system": SYSTEMS,
+    "tight": (True, False),
+    "first": (0.01, 100.0),
+    "mean": MEANS,
+    "records": (2, 5),
+    "protects": ("person", "record"),
+    "mechanism": tuple(MECHANISMS),
+    "norm_bound": (1e-3, 100.0),
+    "upper": (1e-3, 100.0),
+    "max_bits": (30,),
+    "rotation": (7,),
+    "span": (0.5, 1.0),
+    "d": (1, 5),
+    "delta": (1e-4,),
+    "r": (3, 5),
+    "g": (4, 10),
+    "b": (300, 500),
+    "p": (0.25,),
+    "levels": (1, 3),
+    "gamma": (0.5,),
+    "security": (20,),
+    "rounding": (0.1,),
+    "q": (0.1,),
+    "seed": (3,),
+}
+"""By option, for all classes that have it; those of one class alone stand in `OWN`."""
+
+
+OPTIMISERS = (
+    "UserLevelOneShot", "ShuffleACSA", "ShuffleGD", "ShuffleSGD", "UserLevelGD", "UserLevelACSA",
+)  # fmt: skip
+
+
+def scaled(times: float) -> Callable[[Any], Any]:
+    """A number that was chosen, times so much."""
+    return lambda chosen: chosen * times
+
+
+def each(**changes: float) -> Callable[[Any], Any]:
+    """Phases with numbers that are so many times those that were chosen."""
+
+    def changed(phases: Any) -> Any:
+        return tuple(
+            replace(one, **{k: getattr(one, k) * v for k, v in changes.items()}) for one in phases
+        )
+
+    return changed
+
+
+SMALLER = {"mean": (lambda mean: mean.within(mean.norm_bound / 100),)}
+CENTRED = {"mean": (lambda mean: mean.within(mean.norm_bound),)}
+CENTRED |= {"centring": (lambda centring: replace(centring, spread=1e-3, contraction=0.0),)}
+STEPS = {"randomizer": (lambda randomizer: replace(randomizer, steps=randomizer.steps + 1),)}
+PHASED = {"ridges": ((0.01, 10.0),), "contraction": (0.0, 0.5), "tau": (1e-3,)}
+RISK: dict[str, tuple[Any, ...]] = {
+    "risk": (lambda risk: replace(risk, ridge=3.0),),
+    "mechanism": (lambda chosen: Gaussian(3.0), lambda chosen: L2Laplace(1.0, 2)),
+}
+OWN: dict[str, dict[str, tuple[Any, ...]]] = {
+    **dict.fromkeys(("ShuffleGD", "ShuffleSGD"), SMALLER),
+    "ShuffleACSA": SMALLER,
+    **dict.fromkeys(("UserLevelGD", "UserLevelOneShot"), CENTRED),
+    "UserLevelACSA": CENTRED | {"schedule": (lambda chosen: replace(chosen, sigma=9.0),)},
+    **dict.fromkeys(("SplitAndMixSum", "SplitAndMixVectorSum"), STEPS),
+    "DeletionStability": {"mechanism": (lambda chosen: replace(chosen, noise_multiplier=9.0),)},
+    "Baseline": {"optimiser": OPTIMISERS},
+    "OneShotAverage": {"total": (lambda total: total,)},
+    "Phased": {"optimiser": OPTIMISERS[1:5]},
+    "Piloted": {"kind": OPTIMISERS[1:4]},
+    "ChosenBounds": {"encoding": ("carry",)},
+    "CuratedSelection": {"kind": ("PureSGD", "GaussianGD", "HeavyTailedERM", "Gibbs")},
+    "PanPrivateACSA": {"zeta": (scaled(2),)},
+    "LinearTimePhasedSGD": {
+        "mechanism": (lambda chosen: chosen,),
+        "phases": (each(eta=0.1), each(reach=0.1, eta=3)),
+    },
+    "HeavyTailedERM": {"phases": (1, 2, each(clip=0.1), each(smoothing=0.5))},
+    "ExponentialGrid": {"phases": (each(clip=0.1),)},
+    "PhasedERM": PHASED,
+    "PhasedSCO": PHASED,
+    **dict.fromkeys(("OutputPerturbation", "TiltedERM", "AdversarialERM", "SaddleERM"), RISK),
+    "AdversarialERM": RISK | {"budget": (Budget("linf", 0.3),)},
+}
+"""Of one class alone; a function changes what was chosen, and the class is made from all of it."""
+
+
+COSTLY = {"Piloted": 0.05, "DeletionStability": 0.2, "PopLocalize": 0.3}
+"""Share of the runs that others get: a run plans anew, or enumerates subsets."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing that is tried.
+
+    Attributes:
+        kind: name of the class.
+        option: what was given.
+        value: of it, in words.
+        make: makes the algorithm; refuses by ParameterError.
+        loss, d, m: of the rows; m of persons.
+    """
+
+    kind: str
+    option: str
+    value: str
+    make: Callable[[], Any]
+    loss: Any
+    d: int
+    m: int = 1
+
+    @property
+    def name(self) -> str:
+        """In reports."""
+        return f"{self.kind} {self.option}={self.value}"
+
+    @property
+    def share(self) -> float:
+        """Of the runs of a search."""
+        return COSTLY.get(self.kind, 1.0)
+
+    def space(self, made: Any) -> Any:
+        """Where neighbours are looked for."""
+        if isinstance(made, protocols.OneShotAverage):
+            return Stacked(self.loss, self.d, made.users, made.records, made.protects == "record")
+        if isinstance(made, protocols.PanPrivateACSA):
+            return Records(self.loss, self.d, made.n)
+        if made.unit == "person":
+            return People(self.loss, self.d, made.users, max(3, self.m))
+        bound = getattr(made, "norm_bound", None) or getattr(made, "upper", 1.0)
+        return Records(self.loss, self.d, made.users, 3 * bound)
+
+
+def bases() -> dict[str, dict[str, Any]]:
+    """What each class is made with where nothing else is given."""
+    small: dict[str, Any] = {"n": 4, "problem": replace(PLAIN, ridge=2.0), "privacy": CURATED}
+    several: dict[str, Any] = small | {"n": 8, "problem": PLAIN}
+    long = Problem(Logistic(math.inf), L2Ball(2, 1.0), norm_bound=math.inf)
+    heavy: dict[str, Any] = several | {"problem": long, "moments": Moments(2.0, 3.0, 3.0, 1.0)}
+    persons: dict[str, Any] = small | {"n": 6, "problem": replace(RIDGED, records=3)}
+    crowd: dict[str, Any] = {"n": 60, "problem": PLAIN, "privacy": WIDE}
+    people: dict[str, Any] = crowd | {"problem": replace(PLAIN, records=3)}
+    total: dict[str, Any] = {"n": 60, "privacy": WIDE}
+    groups = Problem(Grouped(Logistic(), 2), L2Ball(2, 1.0), ridge=0.1)
+    wide = Problem(Logistic(), L2Ball(2, 20.0), ridge=1.0)
+    return {
+        **dict.fromkeys(
+            ("AdversarialERM", "Gibbs", "LocalisedExponential", "ObjectivePerturbation",
+             "OutputPerturbation", "TiltedERM"), small),
+        "SaddleERM": small | {"problem": groups},
+        "ExponentialMechanism": small | {"problem": wide},
+        **dict.fromkeys(("GaussianGD", "PureSGD"), several),
+        **dict.fromkeys(("HeavyTailedERM", "PopLocalize"), heavy),
+        "ExponentialGrid": heavy | {"step": 0.5},
+        **dict.fromkeys(("PhasedERM", "PhasedSCO"), persons),
+        "DeletionStability": persons | {"privacy": Privacy(50.0, 0.1)},
+        "AcceleratedPhasedERM": people,
+        "LinearTimePhasedSGD": people | {"n": 40},
+        **dict.fromkeys(("ShuffleACSA", "ShuffleGD", "ShuffleSGD"), crowd | {"rounds": 4}),
+        **dict.fromkeys(("UserLevelACSA", "UserLevelGD"), people | {"rounds": 6}),
+        "UserLevelOneShot": people | {"problem": replace(RIDGED, records=3)},
+        "SingleMessageSum": total | {"steps": 4},
+        "SplitAndMixSum": total,
+        **dict.fromkeys(("CarryScalarSum", "ScalarSum"), total | {"noise_ratio": 1.5}),
+        "SplitAndMixVectorSum": total | {"d": 3},
+        **dict.fromkeys(("CarryVectorSum", "VectorSum"), total | {"d": 3, "noise_ratio": 1.5}),
+        "CentralSum": {"n": 5, "d": 3, "privacy": CURATED},
+        "PanPrivateACSA": crowd,
+        "OneShotAverage": small | {"n": 20, "records": 3},
+        "Baseline": {"optimiser": "ShuffleGD", "trust": "central"},
+        "Phased": crowd | {"optimiser": "ShuffleSGD", "problem": RIDGED, "phases": 2},
+        "Piloted": crowd | {"kind": "ShuffleGD", "pilot": 20},
+        "Selected": crowd | {"fraction": 0.5},
+        "ChosenBounds": crowd | {"n": 400, "share": 0.5},
+        "CuratedSelection": small | {"n": 4},
+    }  # fmt: skip
+
+
+def _optimiser(name: str) -> Any:
+    return getattr(protocols, name).calibrated(**bases()[name])
+
+
+def _baseline(optimiser: str, trust: Any, privacy: Any = None) -> Any:
+    return protocols.Baseline(_optimiser(optimiser), trust, privacy)
+
+
+def _phased(optimiser: str, **given: Any) -> Any:
+    return protocols.Phased.calibrated(optimiser=getattr(protocols, optimiser), **given)
+
+
+def _piloted(kind: str, **given: Any) -> Any:
+    return protocols.Piloted(getattr(protocols, kind), rounds=3, **given)
+
+
+def _selected(problem: Any, **given: Any) -> Any:
+    def make(n: int, privacy: Privacy, eta: float) -> Any:
+        common: dict[str, Any] = {"n": n, "problem": problem, "privacy": privacy}
+        return protocols.ShuffleGD.calibrated(rounds=2, eta=eta, **common)
+
+    return protocols.Selected.calibrated(
+        {"1": partial(make, eta=1), "2": partial(make, eta=2)}, **given
+    )
+
+
+def _bounds(problem: Any, n: int, privacy: Privacy, **given: Any) -> Any:
+    def make(left: Privacy) -> Any:
+        return protocols.ShuffleGD.calibrated(n=n, problem=problem, privacy=left, rounds=2)
+
+    wide, columns = np.full(3, np.inf), np.arange(2)
+    by = RowMap(-wide, wide, np.zeros(3), np.ones(3), columns, np.full(2, 1 / math.sqrt(2)))
+    return protocols.ChosenBounds.calibrated(make, n=n, by=by, privacy=privacy, **given)
+
+
+def _curated(problem: Any, n: int, kind: str = "OutputPerturbation", **given: Any) -> Any:
+    def make(privacy: Privacy, ridge: float) -> Any:
+        changed = replace(problem, ridge=ridge)
+        few = {"phases": 1} if kind == "HeavyTailedERM" else {}
+        few |= {"rounds": 1} if kind in ("PureSGD", "GaussianGD") else {}
+        return getattr(protocols, kind).calibrated(n=n, problem=changed, privacy=privacy, **few)
+
+    both = {"1": partial(make, ridge=0.1), "2": partial(make, ridge=1.0)}
+    return protocols.CuratedSelection.calibrated(both, loss=problem.loss, **given)
+
+
+MAKERS: dict[str, Callable[..., Any]] = {
+    "Baseline": _baseline,
+    "ChosenBounds": _bounds,
+    "CuratedSelection": _curated,
+    "Phased": _phased,
+    "Piloted": _piloted,
+    "Selected": _selected,
+}
+"""What is made of other algorithms."""
+
+
+def cases(kind: str, found: set[str]) -> Iterator[Case]:
+    """The base of a class, and each of its options at each value.
+
+    Raises:
+        KeyError: a class without a base, or an option without values.
+    """
+    base = bases()[kind]
+    yield _case(kind, base, "", None)
+    if hasattr(getattr(protocols, kind), "paper") and kind not in MAKERS:
+        yield _case(kind, base, "paper", None)
+    for option in sorted(wanted(kind, found)):
+        for value in values_of(kind, option):
+            yield _case(kind, base, option, value)
+
+
+def wanted(kind: str, found: set[str]) -> set[str]:
+    """Options that are tried: those found, and those of the maker of a class."""
+    return (found | set(OWN.get(kind, {}))) - WORDS - MADE_OF.get(kind, set()) - {"problem"} | (
+        {"kind"} & set(OWN.get(kind, {}))
+    )
+
+
+def values_of(kind: str, option: str) -> tuple[Any, ...]:
+    """At which an option is tried."""
+    if option.startswith("problem."):
+        return PROBLEM[option.removeprefix("problem.")]
+    own = OWN.get(kind, {})
+    return own[option] if option in own else VALUES[option]
+
+
+def _case(kind: str, base: dict[str, Any], option: str, value: Any) -> Case:
+    problem = base.get("problem", PLAIN if kind == "Baseline" else None)
+    if option.startswith("problem."):
+        problem = _changed(problem, option.removeprefix("problem."), value)
+        base, option_made = base | {"problem": problem}, ""
+    else:
+        option_made = option
+    make = partial(_made, getattr(protocols, kind), base, option_made, value)
+    loss, d, m = None, base.get("d", 0), 1
+    if option == "d":
+        d = value
+    if isinstance(problem, Problem):
+        loss, d, m = problem.loss, problem.d, problem.records
+    shown = getattr(value, "__qualname__", repr(value)).replace("\n", " ")
+    return Case(kind, option or "base", shown, make, loss, d, m)
+
+
+def _changed(problem: Any, name: str, value: Any) -> Any:
+    """The problem with another part; a loss of several classes has more parameters.
+
+    What a `Problem` itself refuses is made when the case is.
+    """
+    if name == "loss":
+        d = 2 * getattr(value, "classes", 1)
+        if d != problem.d:
+            problem = replace(problem, domain=L2Ball(d, problem.domain.radius))
+    try:
+        return replace(problem, **{name: value})
+    except ParameterError as error:
+        return error
+
+
+def _made(kind: Any, base: dict[str, Any], option: str, value: Any) -> Any:
+    """A class with one option given, by the first of its roads that takes it."""
+    if isinstance(base.get("problem"), ParameterError):
+        raise base["problem"]
+    if kind.__name__ in MAKERS:
+        return MAKERS[kind.__name__](**base | ({option: value} if option else {}))
+    make = getattr(kind, "calibrated", None) or kind.calibrate
+    if option == "paper":
+        return kind.paper(**{name: each for name, each in base.items() if name != "noise_ratio"})
+    if option == "pilot":  # in place of moments
+        base = {name: each for name, each in base.items() if name != "moments"}
+    if option == "max_bits":  # in place of a ratio
+        base = {name: each for name, each in base.items() if name != "noise_ratio"}
+    if not option:
+        return make(**base)
+    own = inspect.signature(kind.__init__).parameters
+    explicit = option in own and (callable(value) or option not in _roads(kind, make))
+    if explicit:
+        made = make(**base)
+        given = {}
+        for name in own:
+            with suppress(StopIteration):
+                given[name] = _kept(made, name)
+        return kind(**given | {option: value(given[option]) if callable(value) else value})
+    if option not in _roads(kind, make):
+        return kind.paper(**base | {option: value})
+    return make(**base | {option: value})
+
+
+def _roads(kind: Any, make: Any) -> set[str]:
+    """Options that `calibrated` takes by name."""
+    from .options import _looked_up, _parameters
+
+    found = _parameters(make) | {*getattr(kind, "takes", ()), *getattr(kind, "adapts", ())}
+    for each in kind.__mro__:
+        if each.__module__.startswith("protocols."):
+            found |= _looked_up(each)
+    return found
+
+
+def _has(made: Any, name: str) -> bool:
+    return (
+        hasattr(made, name)
+        or hasattr(made, f"_{name}")
+        or hasattr(getattr(made, "randomizer", None), name)
+    )
+
+
+def _kept(made: Any, name: str) -> Any:
+    """What a parameter of the constructor became."""
+    parts = (made, getattr(made, "randomizer", None))
+    return next(
+        getattr(owner, called)
+        for owner in parts
+        for called in (name, f"_{name}")
+        if hasattr(owner, called)
+    )

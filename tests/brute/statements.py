@@ -1,0 +1,121 @@
+"""How far two neighbours' answers are apart, over what is stated: above 1 a promise is broken.
+
+Every kind of mechanism believes something of its own about its value; the distances stand here a
+second time, so that a wrong norm in the package does not hide itself.
+"""
+
+from collections.abc import Iterator
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from protocols.central.chained_mean import ChainedMean
+from protocols.central.objective_perturbation import Rows
+from protocols.problems.erm import erm
+from protocols.problems.objective import Objective
+from protocols.sums.carry import CarryRandomizer
+from shuffle_sim.arrays import dense
+from shuffle_sim.privacy.grid_noise import BinomialShiftEvent
+from shuffle_sim.privacy.sparse_vector import AboveThreshold
+from shuffle_sim.privacy.tested_release import TestedGaussian
+
+FAR = (0.0, 0.1, 1.0, 10.0, 1000.0)
+"""Lengths of the points at which functions are compared."""
+
+
+def distance(norm: str, first: Any, second: Any) -> float:
+    """In the norm that a mechanism names."""
+    if norm == "gradient":
+        return _steepest(first, second)
+    apart = np.ravel(np.asarray(second, float)) - np.ravel(np.asarray(first, float))
+    if not apart.size:
+        return 0.0
+    found = {
+        "l2": lambda: np.hypot.reduce(apart),
+        "l1": lambda: np.abs(apart).sum(),
+        "range": lambda: apart.max() - apart.min(),
+        "count": lambda: np.abs(apart).max(),
+    }[norm]()
+    return float(found) if np.isfinite(found) else np.inf
+
+
+def _slope(function: Any, w: Any) -> Any:
+    """Of what was released as a function: of a mean of losses, or of their sum."""
+    if isinstance(function, Objective):
+        return function.gradient(w)
+    assert isinstance(function, Rows)
+    risk = function.risk
+    mean = erm(risk.loss, function.rows, risk.ridge, risk.domain)
+    return len(function.rows) * mean.gradient(w)
+
+
+def _steepest(first: Any, second: Any) -> float:
+    """The largest change of the slope that a few hundred points show."""
+    domain = first.domain if isinstance(first, Objective) else first.risk.domain
+    rng, ways = np.random.default_rng(0), [*np.eye(domain.d)]
+    for rows in (first.rows, second.rows) if hasattr(first, "rows") else ():
+        ways += [each[: domain.d] for each in rows if len(each) >= domain.d]
+    ways += [*rng.normal(size=(4, domain.d))]
+    found = 0.0
+    for way in ways:
+        length = float(np.linalg.norm(way))
+        for far in FAR if length > 0 else ():
+            for sign in (1.0, -1.0):
+                w = domain.project(domain.center + sign * far * way / length)
+                found = max(found, distance("l2", _slope(first, w), _slope(second, w)))
+    return found
+
+
+@singledispatch
+def moved(mechanism: Any, first: Any, second: Any, stated: float) -> float:
+    """Distance over what is stated."""
+    return distance(mechanism.norm, first, second) / stated
+
+
+@moved.register
+def _(mechanism: TestedGaussian, first: Any, second: Any, stated: float) -> float:
+    """A score moves by 1; vectors as stated where both scores may pass."""
+    scores = abs(float(first[0]) - float(second[0]))
+    if max(first[0], second[0]) > mechanism.largest:
+        return scores
+    return max(scores, distance("l2", first[1:], second[1:]) / stated)
+
+
+@moved.register
+def _(mechanism: ChainedMean, first: Any, second: Any, stated: float) -> float:
+    """One row differs, and none is longer than half of what is stated."""
+    rows = int((np.asarray(first) != np.asarray(second)).any(axis=1).sum())
+    longest = max(float(np.hypot.reduce(each, axis=1).max()) for each in (first, second))
+    return max(float(rows > 1) * rows, 2 * longest / stated)
+
+
+@moved.register
+def _(mechanism: AboveThreshold, first: Any, second: Any, stated: float) -> float:
+    """Its own sensitivity is what it pays for."""
+    return distance("l2", first, second) / min(stated, mechanism.sensitivity)
+
+
+def encoded(event: Any, randomizer: Any, first: Any, second: Any) -> Iterator[tuple[str, float]]:
+    """Admitted values of a round's users, against what the event of the round believes of them.
+
+    Args:
+        event: that is charged.
+        randomizer: of the round.
+        first: admitted values of the users.
+        second: of the neighbours.
+    """
+    values = [dense(each).reshape(len(each), -1) for each in (first, second)]
+    if isinstance(randomizer, CarryRandomizer):
+        values = [randomizer._clipped(each) for each in (first, second)]
+    apart = float(np.hypot.reduce(values[1] - values[0], axis=1).sum())
+    width, lower = randomizer.width, getattr(randomizer, "lower", 0.0)
+    stated = width
+    if isinstance(event, BinomialShiftEvent):
+        stated = event.shift * width / randomizer.g
+    yield "users' values", apart / stated if np.isfinite(apart) else np.inf
+    low, high = lower, lower + width
+    if isinstance(randomizer, CarryRandomizer):
+        low, high = randomizer.lowest, randomizer.lowest + randomizer.span * width
+    outside = max(max(low - each.min(), each.max() - high) for each in values)
+    yield "range", 1 + float(outside) / width if outside > 0 else 0.0

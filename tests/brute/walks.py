@@ -1,0 +1,195 @@
+"""One run on two neighbours with one transcript: how far each of its answers moved."""
+
+import copy
+import dataclasses
+import inspect
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from protocols.central.outlier_removal import FriendlyGradient, FriendlyScore
+from protocols.central.pan_private import PanPrivateACSA
+from shuffle_sim.data.persons import Persons
+from shuffle_sim.data.population import InMemory, Unit
+from shuffle_sim.errors import ParameterError
+from shuffle_sim.privacy.mechanisms import Noise
+from shuffle_sim.protocol.base import Datum, RoundSpec
+from shuffle_sim.protocol.binding import checked_event
+from shuffle_sim.protocol.release import Release, WholeStatistic
+from shuffle_sim.roles.users import admitted
+from shuffle_sim.wire.messages import Tally
+
+from .statements import encoded, moved
+
+MOST_ANSWERS = 400
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One release or round: what moved over what is stated, and why where that is infinite."""
+
+    index: int
+    what: str
+    ratio: float
+    why: str = ""
+
+
+def populations(algorithm: Any, pair: tuple[Any, Any]) -> list[Any] | None:
+    """Both neighbours as a run takes them; None where it refuses one before anything is asked."""
+    made = []
+    for each in pair:
+        try:
+            if algorithm.unit is Unit.PERSON:
+                counts = np.array([len(person) for person in each])
+                data: Any = Persons(InMemory(np.concatenate(each)), counts)
+                data.checked(algorithm.check_records)
+            else:
+                data = InMemory(each)
+                algorithm.check(data.array)
+        except ParameterError:
+            return None
+        made.append(data)
+    return made
+
+
+def walk(algorithm: Any, pair: tuple[Any, Any], rng: np.random.Generator) -> Iterator[Answer]:
+    """Every answer of a run; the transcript is the first neighbour's.
+
+    What fails on one of the neighbours, once the run has begun, tells them apart: infinite.
+    """
+    if isinstance(algorithm, PanPrivateACSA):
+        yield from _stream(algorithm, pair)
+        return
+    data = populations(algorithm, pair)
+    if data is None:
+        return
+    state, quiet = algorithm.init(), float(rng.random() < 0.5)
+    memory: dict[Any, Any] = {}
+    for index in range(MOST_ANSWERS):
+        try:
+            asked = algorithm.plan(state)
+        except (ArithmeticError, ParameterError):
+            return  # the transcript is public, and so is how it ends
+        if asked is None:
+            return
+        what = type(asked.query if isinstance(asked, RoundSpec) else asked.statistic).__name__
+        try:
+            with np.errstate(all="ignore"):
+                if isinstance(asked, RoundSpec):
+                    found, estimate = _round(asked, data, rng)
+                else:
+                    found, estimate = _release(asked, data, rng, quiet, memory, index)
+        except Exception as error:  # whatever it is, it comes after the charge
+            yield Answer(index, what, np.inf, f"{type(error).__name__}: {error}"[:300])
+            return
+        for name, ratio in found:
+            yield Answer(index, name or what, ratio)
+        try:
+            state = algorithm.update(state, estimate)
+        except RuntimeError:  # diverged: of the public transcript
+            return
+
+
+def _stream(algorithm: PanPrivateACSA, pair: tuple[Any, Any]) -> Iterator[Answer]:
+    """What is remembered of the first element that differs, against what its two noises cover."""
+    readers = [copy.deepcopy(algorithm) for _ in pair]
+    for each in readers:
+        each.seed = 0  # both draw the same noise
+    for index, rows in enumerate(zip(*pair, strict=True)):
+        if readers[0].done:
+            return
+        try:
+            for each, row in zip(readers, rows, strict=True):
+                each.observe(row)
+        except ParameterError:
+            return
+        first, second = (each.state for each in readers)
+        if first.read == 0 and not np.array_equal(*rows):
+            return  # the batch is over: its gradient has become a step
+        stated = 2 * algorithm.problem.lipschitz / algorithm.batch
+        moved = float(np.hypot.reduce(second.gradient - first.gradient))
+        yield Answer(index, "gradient", moved / stated if np.isfinite(moved) else np.inf)
+
+
+def _rows(data: Any, cohort: Any) -> Any:
+    return np.concatenate([data.rows(*span) for span in cohort.ranges])
+
+
+def _value(release: Release, data: Any) -> Any:
+    rows = _rows(data, release.cohort)
+    if isinstance(release.statistic, WholeStatistic):
+        return release.statistic.of(rows)
+    return release.statistic(lambda part: part(rows), len(rows))
+
+
+def _release(
+    release: Release,
+    data: list[Any],
+    rng: np.random.Generator,
+    quiet: float,
+    memory: dict[Any, Any],
+    index: int,
+) -> tuple[list[tuple[str, float]], Any]:
+    values, stated = [_value(release, each) for each in data], release.sensitivity.value
+    found = [("", moved(release.mechanism, *values, stated))]
+    if isinstance(release.statistic, FriendlyScore):
+        memory["scores"] = values
+    if isinstance(release.statistic, FriendlyGradient):
+        mean = release.statistic.mean
+        least = mean.points - 3 * mean.largest  # as Removal has it: below, nothing is promised
+        if min(memory["scores"]) < least:
+            found = []
+    if isinstance(release.mechanism, Noise):
+        size = np.size(values[0])
+        noise = release.mechanism.noise(rng, size).reshape(np.shape(values[0]))
+        return found, np.asarray(values[0], float) + quiet * stated * noise
+    drawn = [rng]
+    if release.mechanism.sessions:
+        first = index if release.session is None else release.session
+        drawn.append(np.random.default_rng(memory.setdefault(first, int(rng.integers(2**62)))))
+    return found, release.mechanism.sample(values[0], stated, *drawn)
+
+
+def _round(
+    spec: RoundSpec, data: list[Any], rng: np.random.Generator
+) -> tuple[list[tuple[str, float]], Any]:
+    values = _values(spec, data)
+    found = list(encoded(spec.event, spec.randomizer, *values))
+    for other in _accepted(spec):
+        try:
+            found += encoded(spec.event, spec.randomizer, *_values(other, data))
+        except (ParameterError, ValueError):
+            continue  # users refuse to answer it, or it is none
+    tally = Tally(spec.randomizer.tally(values[0], rng), spec.cohort.size)
+    return found, spec.analyze(tally)
+
+
+def _values(spec: RoundSpec, data: list[Any]) -> list[Any]:
+    rows = [np.asfortranarray(_rows(each, spec.cohort), float) for each in data]
+    return [admitted(spec.query(each), spec.randomizer)[0] for each in rows]
+
+
+def _accepted(spec: RoundSpec) -> Iterator[RoundSpec]:
+    """Rounds with another query of which users believe that the event is the same."""
+    for query in (Datum(), *_bent(spec.query)):
+        given = {"query": query, "honest_fraction": 1.0} | {
+            name: getattr(spec, name) for name in ("event", "randomizer", "cohort")
+        }
+        named = inspect.signature(checked_event).parameters
+        try:
+            checked_event(**{name: given[name] for name in named})
+        except ParameterError:
+            continue
+        yield dataclasses.replace(spec, query=query)
+
+
+def _bent(query: Any) -> Iterator[Any]:
+    """With one of its numbers much smaller or larger."""
+    for each in dataclasses.fields(query):
+        number = getattr(query, each.name)
+        for times in (0.01, 100.0) if type(number) is float else ():
+            with suppress(ParameterError):
+                yield dataclasses.replace(query, **{each.name: number * times})
