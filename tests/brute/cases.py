@@ -203,6 +203,11 @@ CENTRED = {"mean": (lambda mean: mean.within(mean.norm_bound),)}
 CENTRED |= {"centring": (lambda centring: replace(centring, spread=1e-3, contraction=0.0),)}
 STEPS = {"randomizer": (lambda randomizer: replace(randomizer, steps=randomizer.steps + 1),)}
 PHASED = {"ridges": ((0.01, 10.0),), "contraction": (0.0, 0.5), "tau": (1e-3,)}
+PHASED["problem.norm_bound"] = (
+    0.3,
+    2.0,
+    math.inf,
+)  # where all are outside, a release takes minutes
 RISK: dict[str, tuple[Any, ...]] = {
     "risk": (lambda risk: replace(risk, ridge=3.0),),
     "mechanism": (lambda chosen: Gaussian(3.0), lambda chosen: L2Laplace(1.0, 2)),
@@ -304,7 +309,7 @@ def bases() -> dict[str, dict[str, Any]]:
         "ExponentialGrid": heavy | {"step": 0.5},
         **dict.fromkeys(("PhasedERM", "PhasedSCO"), persons),
         "DeletionStability": persons | {"privacy": Privacy(50.0, 0.1)},
-        "AcceleratedPhasedERM": people,
+        "AcceleratedPhasedERM": people | {"phases": 1},
         "LinearTimePhasedSGD": people | {"n": 40},
         **dict.fromkeys(("ShuffleACSA", "ShuffleGD", "ShuffleSGD"), crowd | {"rounds": 4}),
         **dict.fromkeys(("UserLevelACSA", "UserLevelGD"), people | {"rounds": 6}),
@@ -407,10 +412,11 @@ def wanted(kind: str, found: set[str]) -> set[str]:
 
 def values_of(kind: str, option: str) -> tuple[Any, ...]:
     """At which an option is tried."""
+    if option in (own := OWN.get(kind, {})):
+        return own[option]
     if option.startswith("problem."):
         return PROBLEM[option.removeprefix("problem.")]
-    own = OWN.get(kind, {})
-    return own[option] if option in own else VALUES[option]
+    return VALUES[option]
 
 
 def _case(kind: str, base: dict[str, Any], option: str, value: Any) -> Case:
@@ -453,7 +459,9 @@ def _made(kind: Any, base: dict[str, Any], option: str, value: Any) -> Any:
         return MAKERS[kind.__name__](**base | ({option: value} if option else {}))
     make = getattr(kind, "calibrated", None) or kind.calibrate
     if option == "paper":
-        return kind.paper(**{name: each for name, each in base.items() if name != "noise_ratio"})
+        known = inspect.signature(kind.paper).parameters
+        free = any(each.kind is each.VAR_KEYWORD for each in known.values())
+        return kind.paper(**{name: each for name, each in base.items() if free or name in known})
     if option == "pilot":  # in place of moments
         base = {name: each for name, each in base.items() if name != "moments"}
     if option == "max_bits":  # in place of a ratio

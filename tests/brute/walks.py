@@ -134,7 +134,7 @@ def _release(
     index: int,
 ) -> tuple[list[tuple[str, float]], Any]:
     values, stated = [_value(release, each) for each in data], release.sensitivity.value
-    found = [("", moved(release.mechanism, *values, stated))]
+    found = [("", moved(release.mechanism, values[0], values[1], stated))]
     if isinstance(release.statistic, FriendlyScore):
         memory["scores"] = values
     if isinstance(release.statistic, FriendlyGradient):

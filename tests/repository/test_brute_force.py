@@ -1,11 +1,11 @@
 """A search over all that is registered: nothing moves more between neighbours than is stated."""
 
 import pytest
+from brute import cases, options
+from brute.climbs import Effort, climb
+from brute.defects import DEFECTS
 
 from shuffle_sim.errors import ParameterError
-from tests.brute import cases, options
-from tests.brute.climbs import Effort, climb
-from tests.brute.defects import DEFECTS
 
 SLACK = 1 + 1e-6  # of floating point
 QUICK, EACH, DEEP = Effort(16, 1, 15), Effort(4, 1, 5), Effort(60, 6, 200)
