@@ -179,11 +179,7 @@ class SingleMessageSum(OneRoundSum):
         def gamma_at(k: int) -> float:
             return blanket.theorem(n, k, privacy.epsilon, privacy.delta)
 
-        k = (
-            _best_steps(gamma_at, n, upper)
-            if steps is None
-            else integer("steps", steps, 1, _MAX_STEPS)
-        )
+        k = _steps(gamma_at, n, upper, steps)
         protocol = cls(n=n, steps=k, gamma=gamma_at(k), upper=upper, delta=privacy.delta)
         protocol._claim = Guarantee(
             privacy.epsilon,
@@ -209,11 +205,7 @@ class SingleMessageSum(OneRoundSum):
         def gamma_at(k: int) -> float:
             return _least_gamma(honest, k, privacy.epsilon, privacy.delta)
 
-        k = (
-            _best_steps(gamma_at, n, upper)
-            if steps is None
-            else integer("steps", steps, 1, _MAX_STEPS)
-        )
+        k = _steps(gamma_at, n, upper, steps)
         return cls(
             n=n,
             steps=k,
@@ -241,12 +233,14 @@ def _least_gamma(honest: int, steps: int, epsilon: float, delta: float) -> float
     return min(1.0, math.exp(scipy.optimize.brentq(excess, low, high, xtol=1e-7) + 2e-7))
 
 
-def _best_steps(gamma_at: Callable[[int], float], n: int, upper: float) -> int:
-    """The number of steps with the least worst variance, which falls and then rises.
+def _steps(gamma_at: Callable[[int], float], n: int, upper: float, given: int | None) -> int:
+    """The number of steps with the least worst variance, which falls and then rises; or as given.
 
     Raises:
         ParameterError: no number of steps is private.
     """
+    if given is not None:
+        return integer("steps", given, 1, _MAX_STEPS)
 
     def variance(k: int) -> float:
         gamma = gamma_at(k)

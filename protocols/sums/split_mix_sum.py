@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from functools import partial
+from typing import Self
 
 from protocols.sums.encoding import MAGNITUDES
 from protocols.sums.one_round import OneRoundSum, Setting
@@ -18,60 +19,6 @@ ROUNDING = 1e-3
 """Variance of the rounding, at its worst, over that of the noise: more steps cost log2 of their
 number in bits.
 """
-
-
-def calibrated(
-    n: int,
-    d: int,
-    privacy: Privacy,
-    ends: tuple[float, float, float | None],
-    honest_fraction: float,
-    security: int,
-    rounding: float,
-) -> SplitMixRandomizer:
-    """The least noise that the honest users' shares alone keep private, in the fewest bits.
-
-    `ends` are the lower end, the width and the norm bound.
-
-    Raises:
-        ParameterError: too few users, or what cannot be reached.
-    """
-    honest = honest_users(honest_fraction, integer("n", n))
-    real("epsilon", privacy.epsilon, 1e-4, 64.0, closed=(True, True))
-    real("rounding", rounding, 0.0, 1.0)
-    if not privacy.delta:
-        raise ParameterError("delta", 0.0, "above 0: the shares' security is statistical")
-    # What the statistical security costs, (1 + e^epsilon) 2^-s in each coordinate, must leave
-    # nearly all of delta to the noise.
-    revealed = d * (1 + math.exp(privacy.epsilon))
-    security = max(
-        integer("security", security, 1, 256), math.ceil(math.log2(32 * revealed / privacy.delta))
-    )
-    left = privacy.delta - revealed * 2.0**-security
-    # The largest rate times shift that is private: in d dimensions by the pure or by the
-    # zero-concentrated bound.
-    reach = (
-        privacy.epsilon
-        if d == 1
-        else max(privacy.epsilon / math.sqrt(d), math.sqrt(2 * rho_zcdp(privacy.epsilon, left)))
-    )
-    least, most = (
-        max(1, math.ceil(reach * math.sqrt(n / (8 * rounding)))),
-        math.floor(reach / MIN_RATE - math.sqrt(d)),
-    )
-    # The modulus holds the sum and the noise on both sides of it, but for probability 2^-s.
-    room = n + 2 * math.ceil(n / honest) * (security + 2) * math.log(2) / reach
-    bits = math.ceil(math.log2(least * room + 1))
-    steps = min(math.floor((2**bits - 1) / room), most)
-    messages = messages_for(security, 2**bits, honest)
-    if least > most or bits > 52 or n * messages * 2**bits >= 2**63:
-        raise ParameterError(
-            "rounding",
-            rounding,
-            f"larger, or n smaller: {least} steps and sums of {bits} bits are too many",
-        )
-    rate = reach / (steps + math.sqrt(d) * (d > 1))
-    return SplitMixRandomizer(d, steps, 2**bits, messages, honest, rate, *ends)
 
 
 class _SplitAndMix(OneRoundSum):
@@ -97,6 +44,63 @@ class _SplitAndMix(OneRoundSum):
         """As it is calibrated, for the default security."""
         name = f"security 2^-{SECURITY}"
         return [Setting(name, partial(cls.calibrate, **cls.size(n, d, privacy)))]
+
+    @classmethod
+    def _made(
+        cls,
+        n: int,
+        d: int,
+        privacy: Privacy,
+        ends: tuple[float, float, float | None],
+        honest_fraction: float,
+        security: int,
+        rounding: float,
+    ) -> Self:
+        """The least noise that the honest users' shares alone keep private, in the fewest bits.
+
+        `ends` are the lower end, the width and the norm bound.
+
+        Raises:
+            ParameterError: too few users, or what cannot be reached.
+        """
+        honest = honest_users(honest_fraction, integer("n", n))
+        real("epsilon", privacy.epsilon, 1e-4, 64.0, closed=(True, True))
+        real("rounding", rounding, 0.0, 1.0)
+        if not privacy.delta:
+            raise ParameterError("delta", 0.0, "above 0: the shares' security is statistical")
+        # What the statistical security costs, (1 + e^epsilon) 2^-s in each coordinate, must leave
+        # nearly all of delta to the noise.
+        revealed = d * (1 + math.exp(privacy.epsilon))
+        security = max(
+            integer("security", security, 1, 256),
+            math.ceil(math.log2(32 * revealed / privacy.delta)),
+        )
+        left = privacy.delta - revealed * 2.0**-security
+        # The largest rate times shift that is private: in d dimensions by the pure or by the
+        # zero-concentrated bound.
+        reach = (
+            privacy.epsilon
+            if d == 1
+            else max(privacy.epsilon / math.sqrt(d), math.sqrt(2 * rho_zcdp(privacy.epsilon, left)))
+        )
+        least, most = (
+            max(1, math.ceil(reach * math.sqrt(n / (8 * rounding)))),
+            math.floor(reach / MIN_RATE - math.sqrt(d)),
+        )
+        # The modulus holds the sum and the noise on both sides of it, but for probability 2^-s.
+        room = n + 2 * math.ceil(n / honest) * (security + 2) * math.log(2) / reach
+        bits = math.ceil(math.log2(least * room + 1))
+        steps = min(math.floor((2**bits - 1) / room), most)
+        messages = messages_for(security, 2**bits, honest)
+        if least > most or bits > 52 or n * messages * 2**bits >= 2**63:
+            raise ParameterError(
+                "rounding",
+                rounding,
+                f"larger, or n smaller: {least} steps and sums of {bits} bits are too many",
+            )
+        rate = reach / (steps + math.sqrt(d) * (d > 1))
+        randomizer = SplitMixRandomizer(d, steps, 2**bits, messages, honest, rate, *ends)
+        return cls(n=n, randomizer=randomizer, delta=privacy.delta, honest_fraction=honest_fraction)
 
     @property
     def security(self) -> float:
@@ -132,7 +136,7 @@ class SplitAndMixSum(_SplitAndMix):
         honest_fraction: float = 1.0,
         security: int = SECURITY,
         rounding: float = ROUNDING,
-    ) -> "SplitAndMixSum":
+    ) -> Self:
         """The least noise for the privacy asked for, in the fewest bits.
 
         Args:
@@ -144,8 +148,7 @@ class SplitAndMixSum(_SplitAndMix):
             rounding: variance of the rounding, at its worst, over that of the noise.
         """
         ends = 0.0, real("upper", upper, *MAGNITUDES, closed=(True, True)), None
-        randomizer = calibrated(n, 1, privacy, ends, honest_fraction, security, rounding)
-        return cls(n=n, randomizer=randomizer, delta=privacy.delta, honest_fraction=honest_fraction)
+        return cls._made(n, 1, privacy, ends, honest_fraction, security, rounding)
 
 
 class SplitAndMixVectorSum(_SplitAndMix):
@@ -174,16 +177,8 @@ class SplitAndMixVectorSum(_SplitAndMix):
         honest_fraction: float = 1.0,
         security: int = SECURITY,
         rounding: float = ROUNDING,
-    ) -> "SplitAndMixVectorSum":
+    ) -> Self:
         """The least noise for the privacy, in the fewest bits; arguments as of `SplitAndMixSum`."""
         bound = real("norm_bound", norm_bound, *MAGNITUDES, closed=(True, True))
-        randomizer = calibrated(
-            n,
-            integer("d", d),
-            privacy,
-            (-bound, 2 * bound, bound),
-            honest_fraction,
-            security,
-            rounding,
-        )
-        return cls(n=n, randomizer=randomizer, delta=privacy.delta, honest_fraction=honest_fraction)
+        ends = -bound, 2 * bound, bound
+        return cls._made(n, integer("d", d), privacy, ends, honest_fraction, security, rounding)
