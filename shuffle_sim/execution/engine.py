@@ -133,9 +133,7 @@ def run(
             ),
             algorithm.users,
         )
-    protocol, population = algorithm, suited(algorithm, data)
-    if checkpoint is not None:
-        population = population.watched()
+    protocol, population = algorithm, _population(algorithm, data, checkpoint)
     if adversary is not None and not isinstance(adversary, Adversary):
         raise ParameterError("adversary", adversary, "None or an Adversary")
     host.placement = how.placement
@@ -204,6 +202,14 @@ def run(
         ),
         protocol.users,
     )
+
+
+def _population(
+    protocol: Protocol[Any], data: Population | ArrayLike, checkpoint: str | Path | None
+) -> Population:
+    """The users' rows; watched where a run may go on after its end."""
+    population = suited(protocol, data)
+    return population if checkpoint is None else population.watched()
 
 
 def _host(runtime: str | Runtime, round_timeout: float | None) -> Runtime:

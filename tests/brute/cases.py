@@ -16,7 +16,6 @@ import numpy as np
 
 import protocols
 from protocols.central.accelerated_erm_plan import CENTERS
-from protocols.central.exponential_grid import SCORES
 from protocols.central.heavy_tails import NOISES as HEAVY_NOISES
 from protocols.central.heavy_tails import SOLVERS as HEAVY_SOLVERS
 from protocols.central.linear_time_plan import MEANS
@@ -47,7 +46,6 @@ from protocols.problems import (
     Weighted,
 )  # fmt: skip
 from protocols.problems.adversarial import NORMS, Budget
-from protocols.problems.domains import Localised
 from shuffle_sim import Privacy
 from shuffle_sim.data.row_map import RowMap
 from shuffle_sim.errors import ParameterError
@@ -78,7 +76,7 @@ TINY = (L2Ball(2, 1e-9, 1e8), Box(2, 1e8, 1e8 + 1e-7), L2Ball(2, 1e-12), Box(2, 
 DOMAINS: tuple[Any, ...] = (
     L2Ball(2, 1e3), L2Ball(2, 1.0, (3.0, -4.0)), Box(2, -1.0, (0.5, 2.0)), Simplex(2, 1.0),
     Intersection(Box(2, -1.0, 1.0), L2Ball(2, 1.0, (1.0, 1.0))),
-    Localised(L2Ball(2, 1.0), L2Ball(2, 0.5, (0.6, 0.6))), RealSpace(2), *TINY,
+    Intersection(L2Ball(2, 1.0), L2Ball(2, 0.5, (0.6, 0.6))), RealSpace(2), *TINY,
 )  # fmt: skip
 LOSSES: tuple[Any, ...] = (
     Logistic(0.01), Logistic(math.inf), Hinge(), Squared(labels=1.0), Squared(),
@@ -142,7 +140,6 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "releases": (1, 2, 3),
     "growth": (2.0,),
     "width": (0.5, 3.0),
-    "score": SCORES,
     "curvature": (0.1, 10.0),
     "step": (0.3,),
     "pilot": (True, 5),

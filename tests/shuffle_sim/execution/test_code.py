@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import protocols
-from shuffle_sim import ParameterError, run
+from shuffle_sim import Execution, ParameterError, run
 from shuffle_sim.execution.code import code_of
 
 EXTENSIONS = Path(__file__).parents[3] / "examples/extensions"
@@ -130,9 +130,10 @@ def test_a_run_is_not_resumed_with_other_code_and_the_error_names_it(change, tmp
     made, before, after, name = CHANGES[change]
     assert ACME.count(before) == 1
     kept, how = tmp_path / "run", {"fidelity": "aggregate"} if made == "summed" else {}
+    once = Execution(on_round=killed)
     first = loaded(tmp_path / "a", ACME, monkeypatch)
     with pytest.raises(KilledError):
-        run(getattr(first, made)(), ROWS[made], checkpoint=kept, on_round=killed, **how)
+        run(getattr(first, made)(), ROWS[made], checkpoint=kept, execution=once, **how)
     other = loaded(tmp_path / "b", ACME.replace(before, after), monkeypatch)
     with pytest.raises(ParameterError, match=rf"its code of acme\.{name} is \w{{16}}, ") as told:
         run(getattr(other, made)(), ROWS[made], checkpoint=kept, resume=True, **how)

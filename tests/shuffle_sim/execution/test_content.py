@@ -20,6 +20,8 @@ from shuffle_sim.roles import CuratorShard
 
 N = 64
 
+BLOCKS, PAGES = Execution(block_size=16), Execution(block_size=Generated.PAGE)
+
 
 def written(folder):
     path = folder / "rows.npy"
@@ -169,12 +171,12 @@ def test_a_run_is_not_resumed_over_other_rows_of_a_generator(kind, tmp_path, sca
     kept, data = tmp_path / "run", KINDS[kind]
     dying = Dying("conclude", lambda: None, KilledError)
     with pytest.raises(KilledError):
-        run(protocol(), data(), runtime=dying, checkpoint=kept, block_size=16)
+        run(protocol(), data(), runtime=dying, checkpoint=kept, execution=BLOCKS)
     scale[0] = 0.125
     with pytest.raises(ParameterError, match="content of the data"):
-        run(protocol(), data(), checkpoint=kept, resume=True, block_size=16)
+        run(protocol(), data(), checkpoint=kept, resume=True, execution=BLOCKS)
     scale[0] = 0.25  # the control
-    assert run(protocol(), data(), checkpoint=kept, resume=True, block_size=16).rounds == 1
+    assert run(protocol(), data(), checkpoint=kept, resume=True, execution=BLOCKS).rounds == 1
 
 
 def test_a_round_is_not_answered_over_other_rows_than_were_charged(tmp_path, scale):
@@ -182,7 +184,7 @@ def test_a_round_is_not_answered_over_other_rows_than_were_charged(tmp_path, sca
     # Each block has a page of its own: none is left over from the first reading.
     data = Generated(3 * Generated.PAGE, make)
     wide = VectorSum(n=data.users, d=2, g=4, b=20)
-    how = {"checkpoint": tmp_path / "run", "block_size": Generated.PAGE, "fidelity": "aggregate"}
+    how = {"checkpoint": tmp_path / "run", "execution": PAGES, "fidelity": "aggregate"}
     with pytest.raises(DataChangedError, match="the same noise on other data"):
         run(wide, data, runtime=changing, **how)
 
@@ -205,11 +207,11 @@ def test_a_curator_draws_over_the_generated_rows_that_it_charged(whole, tmp_path
             return found
 
     data = Generated(users, labelled if whole else make)
-    how = {"checkpoint": tmp_path / "run", "block_size": Generated.PAGE}
+    how = {"checkpoint": tmp_path / "run", "execution": PAGES}
     with pytest.raises(DataChangedError):
         run(algorithm, data, runtime=Changing(), **how)
     with pytest.raises(ParameterError, match="content of the data"):
-        run(algorithm, data, checkpoint=tmp_path / "run", resume=True, block_size=Generated.PAGE)
+        run(algorithm, data, checkpoint=tmp_path / "run", resume=True, execution=PAGES)
     scale[0] = 0.25
     assert run(algorithm, data, resume=True, **how).rounds == 1
 
