@@ -15,7 +15,7 @@ from shuffle_sim.protocol.base import BROADCAST, Protocol, Query, RoundSpec
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.wire.codec import by_name, count_values, plain
 from shuffle_sim.wire.messages import Tally
-from shuffle_sim.wire.schema import demand_types, field_types, form
+from shuffle_sim.wire.schema import demand_fit, demand_types, field_types, form
 
 LARGEST_REPORT = 1 << 44
 """Bits of a user's report that roles work on; at literal fidelity less fit a frame."""
@@ -186,6 +186,7 @@ def _of(protocol: Protocol[Any], specs: Iterable[RoundSpec]) -> Task:
             raise ParameterError(f"{kind.__qualname__}.apart", "a field", allowed)
     classes, chosen = by_name(vocabulary), protocol.chosen if protocol.adaptive else ()
     answers, forms, events = Participation(), set[bytes](), list[PrivacyEvent | None]()
+    randomizers = dict[tuple[bytes, int], Randomizer]()
     rounds = participation = bits = size = values = 0
     cohort = minimum = _MOST_ROUNDS
     for spec in specs:
@@ -194,18 +195,23 @@ def _of(protocol: Protocol[Any], specs: Iterable[RoundSpec]) -> Task:
         cohort, minimum = min(cohort, spec.cohort.size), min(minimum, spec.minimum)
         sent = spec.broadcast(classes.values())
         try:
-            found = _form(plain(sent, classes, BROADCAST), classes, chosen)
+            tree = plain(sent)
+            found = _form(tree, classes, chosen)
+            if found not in forms:  # it has the types of all but the cohort
+                demand_fit(tree, BROADCAST, classes)
         except ValueError as error:
             allowed = f"one whose rounds are of their annotations ({error})"
             raise ParameterError("protocol", type(protocol).__name__, allowed) from error
-        size = max(size, len(sent))
-        values = max(values, count_values(sent, len(sent)))
-        if found not in forms:
+        if len(sent) > size:
+            size, values = len(sent), max(values, count_values(sent, len(sent)))
+        made = found, id(spec.randomizer)
+        if made not in randomizers:
             forms.add(found)
+            randomizers[made] = spec.randomizer  # kept: ids stay their own
             bits = max(bits, spec.randomizer.report_bits)
-        strength = _strength(spec.randomizer, spec.query)
-        if strength not in events:
-            events.append(strength)
+            strength = _strength(spec.randomizer, spec.query)
+            if strength not in events:
+                events.append(strength)
     return Task(
         rounds=rounds,
         participation=participation,

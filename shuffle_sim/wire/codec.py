@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Container, Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 from typing import Protocol as Interface
 
@@ -9,7 +10,7 @@ import msgpack
 import numpy as np
 
 from shuffle_sim.errors import FrameError, ParameterError
-from shuffle_sim.wire.schema import DTYPES, PLAIN, fits
+from shuffle_sim.wire.schema import DTYPES, PLAIN, demand_fit
 
 
 def encode(value: Any, vocabulary: Container[type] | None = None) -> bytes:
@@ -67,7 +68,8 @@ def decode(
     try:
         if agreed is not None and count_values(data, agreed.values) > agreed.values:
             raise FrameError("not-agreed", f"more than {agreed.values:,} values")
-        tree = plain(data, classes, expected)
+        tree = plain(data)
+        demand_fit(tree, expected, classes)
         if agreed is not None:
             agreed.demand(tree, classes)
         value = _raise(tree, classes)
@@ -88,16 +90,13 @@ def decode(
     return value
 
 
-def plain(data: bytes, classes: Mapping[str, type], expected: Any = Any) -> Any:
+def plain(data: bytes) -> Any:
     """The tree that the bytes hold: plain values, and tuples that begin with their kind.
 
     Raises:
-        ValueError: they are none, or not of the type.
+        ValueError: they are none.
     """
-    tree = msgpack.unpackb(data, use_list=False)
-    if not fits(tree, expected, classes):
-        raise ValueError("not of the type that is read here")
-    return tree
+    return msgpack.unpackb(data, use_list=False)
 
 
 def count_values(data: bytes, most: int) -> int:
@@ -172,9 +171,10 @@ def _full(*kinds: type) -> str:
     return " and ".join(f"{kind.__module__}.{kind.__qualname__}" for kind in kinds)
 
 
-def _init_fields(kind: Any) -> list[str]:
+@lru_cache(maxsize=1024)
+def _init_fields(kind: Any) -> tuple[str, ...]:
     """The fields of a dataclass that make it."""
-    return [field.name for field in dataclasses.fields(kind) if field.init]
+    return tuple(field.name for field in dataclasses.fields(kind) if field.init)
 
 
 def _raise(tree: Any, classes: Mapping[str, type]) -> Any:

@@ -72,6 +72,12 @@ def _dtype(hint: Any) -> str:
     return found
 
 
+@lru_cache(maxsize=1024)
+def _taken_apart(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Origin and arguments of an annotation."""
+    return get_origin(hint), get_args(hint)
+
+
 def fits(value: Any, expected: Any, classes: Mapping[str, type]) -> bool:
     """Whether a tree has the type of an annotation; an integer passes for a float, no bool does.
 
@@ -83,40 +89,51 @@ def fits(value: Any, expected: Any, classes: Mapping[str, type]) -> bool:
     Raises:
         ValueError: it is no tree of these classes; for fields of another type, naming the first.
     """
-    origin, parts = get_origin(expected), get_args(expected)
+    found = type(value)
+    if found in PLAIN and (found is expected or expected is Any):  # most are
+        return True
+    origin, parts = _taken_apart(expected)
     if origin in (Union, UnionType):
         return any(fits(value, each, classes) for each in parts)
-    if type(value) is not tuple:
-        return (
-            type(value) is expected
-            or (type(value) is int and expected is float)
-            or (expected is Any and type(value) in PLAIN)
-        )
+    if found is not tuple:
+        return found is int and expected is float
     kind, *rest = value
     if kind == "t":
         several = len(parts) == 2 and parts[1] is Ellipsis
         inner = repeat(Any) if expected is Any else repeat(parts[0]) if several else parts
-        if not (expected is Any or (origin is tuple and (several or len(parts) == len(rest)))):
-            return False
-        return all(fits(*each, classes) for each in zip(rest, inner, strict=False))
+        whole = expected is Any or (origin is tuple and (several or len(parts) == len(rest)))
+        return whole and all(fits(*each, classes) for each in zip(rest, inner, strict=False))
     if kind == "a":
         dtype, shape, data = rest
         sizes = all(type(size) is int and 0 <= size < _LONGEST for size in shape)
         if dtype not in DTYPES or not sizes or 8 * math.prod(shape) != len(data):
             raise ValueError(f"no array of {dtype} and shape {shape}")
-        whole = expected in (Any, np.ndarray) or (
-            origin is np.ndarray and _dtype(expected) == dtype
-        )
-        return type(data) is bytes and whole
+        own = origin is np.ndarray and _dtype(expected) == dtype
+        return type(data) is bytes and (own or expected in (Any, np.ndarray))
     if kind != "d":
         raise ValueError(f"unknown kind {kind!r}")
-    name, *given = rest
+    made = _fitting(classes, *rest)
+    return expected is Any or (isinstance(expected, type) and issubclass(made, expected))
+
+
+def _fitting(classes: Mapping[str, type], name: str, *given: Any) -> type:
+    """The class of that name, which is made of fields of these types."""
     if name not in classes:
         raise ValueError(f"{name} is not in the vocabulary")
     for (field, hint), each in zip(field_types(classes[name]).items(), given, strict=True):
         if not fits(each, hint, classes):
             raise ValueError(f"{name}.{field} is not of type {hint}")
-    return expected is Any or (isinstance(expected, type) and issubclass(classes[name], expected))
+    return classes[name]
+
+
+def demand_fit(tree: Any, expected: Any, classes: Mapping[str, type]) -> None:
+    """Refuse a tree that is not of an annotation's type, as `fits` says.
+
+    Raises:
+        ValueError: naming the first field that is of another type.
+    """
+    if not fits(tree, expected, classes):
+        raise ValueError(f"not of type {expected}")
 
 
 def form(tree: Any, classes: Mapping[str, type], chosen: Collection[str] = ()) -> bytes:

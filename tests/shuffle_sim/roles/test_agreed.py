@@ -4,6 +4,7 @@ import pickle
 import tracemalloc
 from copy import copy
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -122,7 +123,7 @@ HINGE = ShuffleSGD.calibrated(
 )
 
 
-def first(protocol) -> RoundSpec:
+def first(protocol) -> Any:
     spec = protocol.plan(protocol.init())
     assert spec is not None
     return spec

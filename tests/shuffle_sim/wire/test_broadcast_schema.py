@@ -143,7 +143,7 @@ def test_a_class_whose_types_cannot_be_checked_is_refused_by_name(kind):
 
 
 def formed(value: Any, chosen: tuple[str, ...] = ()) -> bytes:
-    return form(plain(encode(value), CLASSES), CLASSES, chosen)
+    return form(plain(encode(value)), CLASSES, chosen)
 
 
 ASKED = Gradient(Logistic(), THETA, 2.0)
