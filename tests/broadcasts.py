@@ -97,7 +97,6 @@ def made() -> dict[str, Protocol[Any]]:
     by = RowMap(-line, line, 0 * ones, ones, np.arange(D), ones / 2)
     whole, real = Problem(Logistic(), RealSpace(D), 0.2), _problem(Logistic(), constant=0.5)
     return found | {
-        "floor": person.calibrated(problem=ridge, floor=1e-3, **common),
         "rotated": CarryVectorSum(n=N, d=D, g=2.0, r=2, b=30, rotation=5),
         "one shot": UserLevelOneShot.calibrated(problem=ridge, **common),
         "average person": OneShotAverage.calibrated(records=4, problem=whole, **common),
