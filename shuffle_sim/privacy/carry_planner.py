@@ -88,7 +88,7 @@ class _Search:
         spec, privacy = self.spec, self.spec.privacy
         each = carry.Carries(spec.honest - 1, g, r, b, levels, spec.d, self.span)
         cost = each.revealed * spec.rounds * (1 + math.exp(privacy.epsilon))
-        nus = nus_near(privacy.delta, cost)
+        nus = nus_near(2 * privacy.delta, cost)
         return carry.delta(((each, spec.rounds),), privacy.epsilon, nus) <= privacy.delta
 
     def most_steps(self, r: int, b: int, levels: int, private: float, most: float) -> float:

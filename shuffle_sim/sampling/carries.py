@@ -65,11 +65,12 @@ def split_numbers(
         random = np.empty((32 * r + 16 * np.dtype(coin).itemsize, 16), np.uint64)
         words = random[: 32 * r].reshape(-1).view(np.uint16)
         coins = random[32 * r :].reshape(-1).view(coin)
-        seen = scratch((columns.size,), np.int64)
+        seen = scratch((2, columns.size), np.int64)
         count = compiled(
             columns,
             factors,
             start,
+            end,
             r,
             np.int32(mask),
             ahead(),
@@ -80,9 +81,8 @@ def split_numbers(
             seen,
             packed,
         )
-        tied, low = seen[:count] >> 16, seen[:count] & (_ONE - 1)
-        scaled = columns.reshape(-1)[tied] * factors[tied % columns.shape[1]] + start
-        numbers[tied] += _goes_up(scaled, end, low, r, rng)
+        tied, units = seen[:, :count]
+        numbers[tied] += _carry_out(units, r, rng) >= 0
         return packed
     values = np.multiply(columns, factors, out=scratch(columns.shape, np.float64)).reshape(-1)
     values += start
@@ -117,15 +117,9 @@ def _split_piece(
     coins *= _ONE - 1
     packed -= coins
     packed += np.uint32(mask << 16)
-    packed[tied] += _goes_up(scaled[tied], end, low[tied].astype(np.int64), r, rng)
-
-
-def _goes_up(
-    scaled: Floats, end: float, low: Ints, r: int, rng: np.random.Generator
-) -> NDArray[np.bool_]:
-    """Whether tied values, in steps of 2^-16, go up; `low` are the low bits of their sums."""
-    rest = np.minimum(scaled, end) - scaled.astype(np.int32)
-    return low + carry_out(np.maximum(rest, 0.0), r, rng) >= _ONE
+    rest = np.minimum(scaled[tied], end) - scaled[tied].astype(np.int32)
+    up = carry_out(np.maximum(rest, 0.0), r, rng)
+    packed[tied] += up >= _ONE - low[tied].astype(np.int64)
 
 
 def carry_out(fractions: Floats, r: int, rng: np.random.Generator) -> Ints:
@@ -139,11 +133,11 @@ def carry_out(fractions: Floats, r: int, rng: np.random.Generator) -> Ints:
 
 def _carry_out(units: Ints, r: int, rng: np.random.Generator) -> Ints:
     words = rng.bit_generator.random_raw(r * units.size) >> 12
-    total = units + words.reshape(r, -1).sum(axis=0).view(np.int64)
-    unsure = np.flatnonzero(total & (_UNIT - 1) > _UNIT - r)
+    total: Ints = units + words.reshape(r, -1).sum(axis=0).view(np.int64)
+    (unsure,) = (total & (_UNIT - 1) > _UNIT - r).nonzero()
     if unsure.size:
         total[unsure] += _carry_out(np.zeros(unsure.size, np.int64), r, rng)
-    return np.asarray(total >> 52)
+    return total >> 52
 
 
 def digit_sums(packed: Packed, levels: int) -> Ints:

@@ -13,25 +13,29 @@ _QUARTERS = np.uint64(0x0001000100010001)
 
 
 @_jit
-def _note_ties(moved, size, r, first, seen, count):
-    """Note the places of a piece's tied values, and their low bits; returns how many are noted."""
-    for i in range(size):
+def _note_ties(values, factors, start, most, r, moved, base, seen, count):
+    """Note a piece's tied values; returns how many are noted then."""
+    for i in range(values.size):
         low = np.int64(moved[i] & np.int32(65535))
         if low >= 65536 - r:
-            seen[count] = ((first + i) << 16) | low
+            scaled = values[i] * factors[i] + start
+            rest = max(min(scaled, most) - np.int32(scaled), 0.0)
+            seen[0, count] = base + i
+            seen[1, count] = np.int64(rest * 2.0**52) - ((65536 - low) << 52)
             count += 1
     return count
 
 
 @_jit
 def split_numbers(
-    columns, multipliers, start, r, mask, ahead, state, random, words, coins, seen, out
+    columns, multipliers, start, most, r, mask, ahead, state, random, words, coins, seen, out
 ):
     """See `carries.split_numbers`; a piece is gone through again only if one value is tied.
 
     ahead, state and random are those of `compiled.rounded_sum`. words and coins are views of
-    random: r words and a coin for each value of some whole pieces of 512. seen: room for the ties,
-    2^16 times the place plus the low bits of the sum. Returns how many there are.
+    random: r words and a coin for each value of some whole pieces of 512. seen: room for the
+    ties, returned is how many. The first row has places. The second has the rests in steps of
+    2^-52, less what they must reach with the uniforms' lower bits for the number to go up.
     """
     d, users = columns.shape
     used, thrown, count, fetched = words.size, 0, 0, 0
@@ -61,7 +65,8 @@ def split_numbers(
                 number = np.int32(np.int32(place >> np.int32(16)) + coin)
                 packed[i] = np.uint32(number | np.int32(np.int32(coin ^ mask) << np.int32(16)))
             if tied:
-                count = _note_ties(moved, size, r, j * users + s, seen, count)
+                base = j * users + s
+                count = _note_ties(values, factors, start, most, r, moved, base, seen, count)
             used += 512 * r
             thrown += 512
     return count

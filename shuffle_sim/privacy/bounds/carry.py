@@ -8,7 +8,6 @@ monotone on a grid and rounded outward.
 """
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -207,13 +206,29 @@ Rounds = tuple[tuple[Carries, int], ...]
 """Rounds over one user, with how many there are of each; queries may be chosen adaptively."""
 
 
-def delta(rounds: Rounds, epsilon: float, nus: Iterable[float] = NUS) -> float:
+def delta(rounds: Rounds, epsilon: float, nus: tuple[float, ...] = NUS) -> float:
     """delta of all rounds at `epsilon`, at most 1: the least over nu and over smaller epsilons.
 
     delta_GDP(e; mu) + (1 + e^e) times the total variation is convex in e^e. Its minimum is where
     Phi(-mu/2 - e/mu) is the total variation.
     """
-    return min(_delta(epsilon, *composed(rounds, nu)) for nu in nus)
+    pairs, given_up = _pairs(rounds, nus)
+    least = pairs * (-scipy.special.ndtri(given_up) - pairs / 2)
+    at = np.minimum(epsilon, np.maximum(0.0, least))
+    with np.errstate(over="ignore"):
+        found = delta_gdp(at, pairs) + (1 + np.exp(at)) * given_up
+    return float(found.min(initial=1.0))
+
+
+@lru_cache(maxsize=1 << 10)
+def _pairs(
+    rounds: Rounds, nus: tuple[float, ...]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Of `composed` at these nu, where it says something."""
+    known = [composed(rounds, nu) for nu in nus]
+    useful = [each for each in known if each[0] < math.inf and each[1] < 0.5]
+    pairs, given_up = np.array(useful).reshape(-1, 2).T
+    return pairs, given_up
 
 
 @lru_cache(maxsize=1 << 12)
@@ -221,14 +236,6 @@ def composed(rounds: Rounds, nu: float) -> tuple[float, float]:
     """mu of a Gaussian pair that dominates all rounds, and the total variation given up."""
     squares = math.fsum(count * each.mu(nu) ** 2 for each, count in rounds)
     return math.sqrt(squares), nu * sum(count * each.revealed for each, count in rounds)
-
-
-def _delta(epsilon: float, pair: float, given_up: float) -> float:
-    if pair == math.inf or given_up >= 0.5:
-        return 1.0
-    least = pair * (-float(scipy.special.ndtri(given_up)) - pair / 2)
-    at = min(epsilon, max(0.0, least))
-    return min(1.0, delta_gdp(at, pair) + (1 + math.exp(at)) * given_up)
 
 
 def law(w: float, r: int, b: int) -> NDArray[np.float64]:

@@ -48,11 +48,11 @@ MIN_VARIANCE = 15.0
 def nus_near(delta: float, units: float) -> tuple[float, ...]:
     """The few of `NUS` that a delta asks for, where `units` times one is given up.
 
-    The first is for little noise, which a smaller one would cost more than it saves.
+    The nearest ones, and last a smaller one: where there is much noise, that costs nothing.
     """
     near = max(delta, 1e-300) * _SHARE / units
-    place = min(range(len(NUS)), key=lambda k: abs(math.log(NUS[k] / near)))
-    return NUS[place : place + 9 : 4]
+    order = sorted(range(len(NUS)), key=lambda k: abs(math.log(NUS[k] / near)))
+    return tuple(NUS[k] for k in (*order[:3], min(order[0] + 8, len(NUS) - 1)))
 
 
 def least_delta(at: Callable[[float], float], units: float) -> float:
