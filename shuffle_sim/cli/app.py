@@ -12,10 +12,9 @@ import typer
 from shuffle_sim.cli.attack import attack_command
 from shuffle_sim.cli.audit import audit_command
 from shuffle_sim.cli.compare import compare_command
-from shuffle_sim.cli.cost import cost_command
-from shuffle_sim.cli.plan import plan_command
-from shuffle_sim.cli.predict import evaluate_command, predict_command
-from shuffle_sim.cli.schema import schema_command
+from shuffle_sim.cli.options import flat
+from shuffle_sim.cli.plan import cost_command, plan_command
+from shuffle_sim.cli.predict import evaluate_command, predict_command, schema_command
 from shuffle_sim.cli.sum import sum_command
 from shuffle_sim.cli.train import train_command
 from shuffle_sim.errors import (
@@ -73,7 +72,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "cost": cost_command,
 }
 for _name, _command in _COMMANDS.items():
-    app.command(_name)(_stopped(_command))
+    app.command(_name)(_stopped(flat(_command)))
 
 
 def _version(asked: bool) -> None:

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shuffle_sim.cli import options as o
 from shuffle_sim.cli import studies
-from shuffle_sim.cli.files import check_picture, new_figure
-from shuffle_sim.cli.show import console, present
+from shuffle_sim.cli.options import Attacks, Drawn, PrivacyOptions, Seed, SumOptions
+from shuffle_sim.cli.show import console, new_figure, present
 from shuffle_sim.errors import ParameterError, real
-from shuffle_sim.privacy.guarantee import DELTA, Privacy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,6 +32,9 @@ _STUDIES: dict[Study, tuple[int, int, int, Callable[[studies.Asked], studies.Fou
 
 
 def attack_command(
+    privacy: PrivacyOptions,
+    noise: SumOptions,
+    output: Drawn,
     study: Annotated[Study, typer.Option(help="What is measured.")] = Study.PRIVACY,
     users: Annotated[
         int | None, typer.Option("--n", help="Users; by default 1,000, and 10,000 for training.")
@@ -41,11 +42,7 @@ def attack_command(
     dimensions: Annotated[
         int | None, typer.Option("--d", help="Coordinates; by default 1, 10 and 5.")
     ] = None,
-    epsilon: o.Epsilon = 1.0,
-    delta: o.Delta = DELTA,
-    noise_ratio: o.NoiseRatio = None,
-    encoding: o.Encoding = None,
-    attack: o.Attacks = None,
+    attack: Attacks = None,
     fraction: Annotated[
         list[float] | None,
         typer.Option(help="Fraction of honest users (privacy) or of attackers; repeatable."),
@@ -53,9 +50,7 @@ def attack_command(
     repeats: Annotated[
         int | None, typer.Option(help="Samples of every law (privacy), or runs of every attack.")
     ] = None,
-    seed: o.Seed = None,
-    json: o.Json = False,
-    plot: o.Plot = None,
+    seed: Seed = None,
 ) -> None:
     """Measure attacks: on privacy, on a sum (manipulation), or on a model (training).
 
@@ -63,7 +58,6 @@ def attack_command(
 
     Example: shuffle-sim attack --study training --attack sign-flip --fraction 0.1
     """
-    check_picture(plot)
     if attack and study is not Study.TRAINING:
         raise ParameterError("attack", attack, "used with --study training")
     for each in fraction or []:
@@ -72,9 +66,8 @@ def attack_command(
     asked = studies.Asked(
         default_n if users is None else users,
         default_d if dimensions is None else dimensions,
-        Privacy(epsilon, delta),
-        noise_ratio,
-        encoding,
+        privacy.budget,
+        noise,
         attack or [],
         fraction or [],
         default_repeats if repeats is None else repeats,
@@ -87,11 +80,12 @@ def attack_command(
         figure = new_figure(7, 4.5)
         axes = figure.subplots()
         found.draw(axes)
-        axes.set_title(f"{study}: n = {asked.n:,}, d = {asked.d}, ε = {epsilon:g}, δ = {delta:g}")
+        budget = f"ε = {privacy.epsilon:g}, δ = {privacy.delta:g}"
+        axes.set_title(f"{study}: n = {asked.n:,}, d = {asked.d}, {budget}")
         axes.grid(alpha=0.3)
         return figure
 
-    present(found, _print, draw, json=json, plot=plot)
+    present(found, _print, draw, json=output.json, plot=output.plot)
 
 
 def _print(found: studies.Found) -> None:

@@ -1,7 +1,7 @@
 """`shuffle-sim audit`: check what is implemented against what is promised."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,13 +9,11 @@ import typer
 from protocols.learning.training import Trainer
 from protocols.sums.one_round import OneRoundSum
 from protocols.sums.planned import PlannedSum
-from shuffle_sim.cli import options as o
-from shuffle_sim.cli.show import console, grid, present
-from shuffle_sim.cli.sums import encoded_sum, make_sum, shown
+from shuffle_sim.cli.options import Output, PrivacyOptions, Seed, Size, SumOptions
+from shuffle_sim.cli.show import console, encoded_as, present, print_table
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError
-from shuffle_sim.privacy.guarantee import DELTA, Privacy
-from shuffle_sim.protocol.base import Protocol
+from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.registry import registered
 
 if TYPE_CHECKING:
@@ -45,12 +43,10 @@ class CuratorSummary:
 
 
 def audit_command(
-    users: o.Users = 1000,
-    dimensions: o.Dimensions = 1,
-    epsilon: o.Epsilon = 1.0,
-    delta: o.Delta = DELTA,
-    noise_ratio: o.NoiseRatio = None,
-    encoding: o.Encoding = None,
+    privacy: PrivacyOptions,
+    noise: SumOptions,
+    output: Output,
+    users: Size = Size(users=1000),
     protocol: Annotated[
         str | None,
         typer.Option(help="A registered sum or optimiser; by default the sum of --encoding."),
@@ -60,8 +56,7 @@ def audit_command(
         typer.Option(help="A trusted curator's algorithm, as of train: output, objective ..."),
     ] = None,
     repeats: Annotated[int, typer.Option(help="Samples of every law.")] = 4000,
-    seed: o.Seed = None,
-    json: o.Json = False,
+    seed: Seed = None,
 ) -> None:
     """Check the implemented randomizer and shuffler on a worst pair of data, many times.
 
@@ -71,22 +66,23 @@ def audit_command(
 
     Example: shuffle-sim audit --n 1000 --d 3 --epsilon 1 --delta 1e-6 --repeats 4000
     """
+    n, d, budget = users.users, users.dimensions, privacy.budget
     if mechanism is not None:
-        _no_messages(protocol=protocol, encoding=encoding, noise_ratio=noise_ratio)
-        curator = _curator(mechanism, users, dimensions, Privacy(epsilon, delta), repeats, seed)
-        present(curator, _print_curator, json=json)
+        _no_messages(protocol=protocol, **noise.given)
+        curator = _curator(mechanism, n, d, budget, repeats, seed)
+        present(curator, _print_curator, json=output.json)
         if not curator.passed:
             raise typer.Exit(1)
         return
     from shuffle_sim.auditing.audit import audit
 
-    made = _made(protocol, users, dimensions, Privacy(epsilon, delta), noise_ratio, encoding)
+    made = _made(protocol, n, d, budget, noise)
     with console.status("auditing ..."):
         report = audit(made, repeats=repeats, seed=seed)
-    title = f"[bold]{type(made).__name__}[/] n = {users:,}"
+    title = f"[bold]{type(made).__name__}[/] n = {n:,}"
     if isinstance(made, PlannedSum):
-        title += f", {shown(made.encoding, made.parameters)}"
-    present(Summary(report.passed, report, title), _print, json=json)
+        title += f", {encoded_as(made.encoding, made.parameters)}"
+    present(Summary(report.passed, report, title), _print, json=output.json)
     if not report.passed:
         raise typer.Exit(1)
 
@@ -115,45 +111,38 @@ def _curator(
 
 def _print_curator(summary: CuratorSummary) -> None:
     console.print(f"\n[bold]{summary.mechanism}[/] by a trusted curator\n")
-    games = grid("tables", "claimed epsilon", "at delta", "empirical epsilon", texts=1)
-    for name, each in summary.audits.items():
-        games.add_row(name, f"{each.claimed:.4f}", f"{each.delta:g}", f"{each.empirical:.4f}")
-    console.print(games)
-    checks = grid("tables", "check", "", texts=3)
-    for name, each in summary.audits.items():
-        for check in each.checks:
-            checks.add_row(name, check.name, _verdict(check))
-    console.print(checks)
+    games = (
+        (name, f"{each.claimed:.4f}", f"{each.delta:g}", f"{each.empirical:.4f}")
+        for name, each in summary.audits.items()
+    )
+    print_table(("tables", "claimed epsilon", "at delta", "empirical epsilon"), games)
+    checks = (
+        (name, check.name, _verdict(check))
+        for name, each in summary.audits.items()
+        for check in each.checks
+    )
+    print_table(("tables", "check", ""), checks, texts=3)
     console.print(
         "\nThe empirical value is a lower bound at confidence 0.9999, by the membership game on "
         "two tables that differ in one row. It is no proof: a better attacker may find more."
     )
-    failed = "[bold red]FAILED: do not rely on this implementation[/]"
-    console.print("[bold]passed[/]" if summary.passed else failed)
+    _print_verdict(summary.passed)
 
 
-def _made(
-    name: str | None,
-    n: int,
-    d: int,
-    privacy: Privacy,
-    noise_ratio: float | None,
-    encoding: str | None,
-) -> Protocol[Any]:
+def _made(name: str | None, n: int, d: int, privacy: Privacy, noise: SumOptions) -> Any:
     """The registered sum, or optimiser of a logistic model."""
     if name is None:
-        ratio = noise_ratio or _NOISE_RATIO
-        return encoded_sum(n, d, privacy, encoding=encoding, noise_ratio=ratio)[1]
-    if encoding is not None:
-        raise ParameterError("encoding", encoding, "left out with --protocol")
+        free = noise.noise_ratio is None and noise.max_bits is None
+        noise = replace(noise, noise_ratio=_NOISE_RATIO) if free else noise
+        return noise.encoded(n, d, privacy)[1]
+    if noise.encoding is not None:
+        raise ParameterError("encoding", noise.encoding, "left out with --protocol")
     kind = registered("protocol", name)
-    if issubclass(kind, OneRoundSum):
-        return make_sum(name, n, d, privacy, noise_ratio=noise_ratio)
+    if isinstance(kind, type) and issubclass(kind, OneRoundSum):
+        return noise.calibrated(name, n, d, privacy)
     records = 1 if getattr(kind, "unit", None) is Unit.PERSON else None
-    trainer = Trainer.of("logistic", d, privacy, noise_ratio=noise_ratio, records=records)
-    made = trainer.protocol(name, n)
-    assert isinstance(made, Protocol)
-    return made
+    trainer = Trainer.of("logistic", d, privacy, records=records, **vars(noise))
+    return trainer.protocol(name, n)
 
 
 def _verdict(check: "Check") -> str:
@@ -164,10 +153,7 @@ def _verdict(check: "Check") -> str:
 def _print(summary: Summary) -> None:
     report = summary.report
     console.print(f"\n{summary.title}\n")
-    checks = grid("check", "", texts=2)
-    for check in report.checks:
-        checks.add_row(check.name, _verdict(check))
-    console.print(checks)
+    print_table(("check", ""), ((each.name, _verdict(each)) for each in report.checks), texts=2)
     console.print(
         f"\nepsilon at delta {report.delta:g}: theorem {report.theorem:.5f} >= exact "
         f"{report.exact:.5f} (worst found) >= empirical {report.empirical:.4f}\nThe empirical "
@@ -175,8 +161,9 @@ def _print(summary: Summary) -> None:
         f"estimate where noise is nearly Gaussian, else Clopper-Pearson. {report.users:,} users "
         "were looked at one by one."
     )
+    _print_verdict(summary.passed, "" if report.complete else ", as far as it could be checked")
+
+
+def _print_verdict(passed: bool, but: str = "") -> None:
     failed = "[bold red]FAILED: do not rely on this implementation[/]"
-    passed = "[bold]passed[/]"
-    if not report.complete:
-        passed += ", as far as it could be checked"
-    console.print(passed if summary.passed else failed)
+    console.print(f"[bold]passed[/]{but}" if passed else failed)

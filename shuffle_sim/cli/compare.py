@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from protocols.comparison.methods import Method, sum_methods
-from shuffle_sim.cli import options as o
-from shuffle_sim.cli.files import check_picture, new_figure
-from shuffle_sim.cli.outcome import print_refusals, print_warnings
-from shuffle_sim.cli.show import console, grid, number, present
+from shuffle_sim.cli.options import Drawn, PrivacyOptions, Size
+from shuffle_sim.cli.show import (
+    console,
+    new_figure,
+    number,
+    present,
+    print_refusals,
+    print_table,
+    print_warnings,
+)
 from shuffle_sim.errors import integer, real
-from shuffle_sim.privacy.guarantee import DELTA, Privacy
 from shuffle_sim.privacy.trust import Trust
 
 if TYPE_CHECKING:
@@ -34,18 +39,12 @@ class Summary:
 
 
 def compare_command(
-    users: o.Users = 10_000,
-    dimensions: Annotated[
-        int,
-        typer.Option("--d", help="Coordinates: 1 for scalars in [0, 1], more for an l2 ball."),
-    ] = 1,
-    epsilon: o.Epsilon = 1.0,
-    delta: o.Delta = DELTA,
+    privacy: PrivacyOptions,
+    output: Drawn,
+    size: Size = Size(users=10_000),
     malicious: Annotated[
         float, typer.Option(help="Fraction of users that send the worst they can.")
     ] = 0.01,
-    json: o.Json = False,
-    plot: o.Plot = None,
 ) -> None:
     """Compare sums at one (epsilon, delta): bits per user, error, and error under attack.
 
@@ -53,14 +52,13 @@ def compare_command(
 
     Example: shuffle-sim compare --n 10000 --d 10 --json
     """
-    privacy = Privacy(epsilon, delta)
-    n, d = integer("n", users), integer("d", dimensions)
+    n, d = integer("n", size.users), integer("d", size.dimensions)
     attackers = math.ceil(real("malicious", malicious, 0.0, 0.5, closed=(True, True)) * n - 1e-9)
-    check_picture(plot)
     with console.status("calibrating ..."):
-        methods = sum_methods(n, d, privacy, attackers)
-    summary = Summary(n, d, epsilon, delta, attackers, methods, privacy.warnings(n))
-    present(summary, _print, _draw, json=json, plot=plot)
+        methods = sum_methods(n, d, privacy.budget, attackers)
+    budget = privacy.epsilon, privacy.delta
+    summary = Summary(n, d, *budget, attackers, methods, privacy.budget.warnings(n))
+    present(summary, _print, _draw, json=output.json, plot=output.plot)
 
 
 def _print(summary: Summary) -> None:
@@ -73,13 +71,13 @@ def _print(summary: Summary) -> None:
         "users.\n"
     )
     heads = "method", "setting", "trusted", "messages", "bits", "limit", "error", "attacked"
-    table = grid(*heads, texts=3)
+    rows = []
     for each in (method for method in summary.methods if not method.refused):
         attacked = "unbounded" if math.isinf(each.attacked) else number(each.attacked)
         limit = number(each.limit_bits) if each.limit_bits else "-"
         numbers = number(each.messages), number(each.bits), limit, number(each.error), attacked
-        table.add_row(each.name, each.setting, each.trust.trusted, *numbers)
-    console.print(table)
+        rows.append((each.name, each.setting, each.trust.trusted, *numbers))
+    print_table(heads, rows, texts=3)
     print_refusals(summary.methods)
     print_warnings(summary.warnings)
     console.print(

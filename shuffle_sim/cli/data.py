@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from shuffle_sim.cli.options import DataOptions, LayoutOptions
 from shuffle_sim.data.column_kinds import Category, Date, moment_of
 from shuffle_sim.data.columns import Bounds, Column, Marks
 from shuffle_sim.data.file_columns import column_of
@@ -14,45 +15,26 @@ from shuffle_sim.data.tables import Table, bundled, read
 from shuffle_sim.errors import ParameterError
 
 
-def load(
-    table: str | None,
-    file: Path | None,
-    columns: str | None,
-    bounds: list[str] | None,
-    label: str | None = None,
-    person: str | None = None,
-    declared: Declared | None = None,
-) -> Table:
-    """The registered table or the user's file.
+def load(data: DataOptions, label: str | None = None, *, target: bool = True) -> Table:
+    """The registered table or the user's file, with what the options and a schema state of it.
 
-    `label` names the column of a file to predict, `person` that of the persons' names, `declared`
-    says what else is stated of the file.
+    Args:
+        data: the options.
+        label: column of a file to predict.
+        target: whether a schema's target is one; else it is a column like the others.
 
     Raises:
         ParameterError: both or neither are named, or what is named cannot be used.
     """
-    if (table is None) == (file is None):
-        raise ParameterError(
-            "table, file",
-            (table, file and str(file)),
-            "exactly one of the two",
-        )
-    declared = declared or Declared()
-    if table is not None:
-        if person:
-            raise ParameterError(
-                "person", person, "used with --file: a registered table names its own"
-            )
-        if declared.free:
-            allowed = "used with --file: registered tables have published bounds"
-            raise ParameterError("choose_bounds", "given", allowed)
-        if columns or bounds or label or declared != Declared():
-            raise ParameterError(
-                "columns, bounds, label, schema",
-                columns or bounds or label or "given",
-                "used with --file: registered tables have their own",
-            )
-        return bundled(table)
+    declared = declared_of(data)
+    if not target:
+        declared = replace(declared, target=None)
+    file, person, bounds = data.file, data.person, data.bounds
+    if (data.table is None) == (file is None):
+        given = data.table, file and str(file)
+        raise ParameterError("table, file", given, "exactly one of the two")
+    if data.table is not None:
+        return _bundled(data.table, data, label, declared)
     assert file is not None
     if declared.free and (person or declared.person):
         allowed = "left out with persons: their records are clipped before they are averaged"
@@ -73,21 +55,28 @@ def load(
             named[name] = found
         else:
             everywhere = found
+    columns = data.columns
     chosen = [name.strip() for name in columns.split(",")] if columns else None
     if chosen is not None and len(set(chosen)) < len(chosen):
         raise ParameterError("columns", columns, "different names: each column is released once")
     return read(file, chosen, named, everywhere, label, person, replace(declared, columns=stated))
 
 
-def declared_of(
-    schema: Path | None,
-    missing: str | None,
-    categories: list[str] | None,
-    delimiter: str | None,
-    decimal: str | None,
-    thousands: str | None,
-    choose_bounds: float | None = None,
-) -> Declared:
+def _bundled(name: str, data: DataOptions, label: str | None, declared: Declared) -> Table:
+    if data.person:
+        allowed = "used with --file: a registered table names its own"
+        raise ParameterError("person", data.person, allowed)
+    if declared.free:
+        allowed = "used with --file: registered tables have published bounds"
+        raise ParameterError("choose_bounds", "given", allowed)
+    if data.columns or data.bounds or label or declared != Declared():
+        given = data.columns or data.bounds or label or "given"
+        allowed = "used with --file: registered tables have their own"
+        raise ParameterError("columns, bounds, label, schema", given, allowed)
+    return bundled(name)
+
+
+def declared_of(data: DataOptions) -> Declared:
     """What the options state of a file; they go before the schema.
 
     With `choose_bounds` numbers need no bounds.
@@ -95,10 +84,10 @@ def declared_of(
     Raises:
         ParameterError: naming the option.
     """
-    free = choose_bounds is not None
-    found = Declared(free=free) if schema is None else read_schema(schema, free=free)
+    free = data.choose_bounds is not None
+    found = Declared(free=free) if data.schema is None else read_schema(data.schema, free=free)
     stated: dict[str, Column] = {}
-    for text in categories or []:
+    for text in data.categories or []:
         name, _, listed = text.rpartition("=")
         if not name or name in stated:
             allowed = "NAME=a,b,c, once for a column; names with a comma go into a --schema"
@@ -108,22 +97,20 @@ def declared_of(
     return replace(
         found,
         columns=dict(found.columns) | stated,
-        missing=missing or found.missing,
-        layout=layout_of(delimiter, decimal, thousands, found.layout),
+        missing=data.missing or found.missing,
+        layout=layout_of(data, found.layout),
     )
 
 
-def layout_of(
-    delimiter: str | None, decimal: str | None, thousands: str | None, known: Layout | None = None
-) -> Layout:
+def layout_of(marks: LayoutOptions, known: Layout | None = None) -> Layout:
     """How a file is written, as options and a schema say."""
     known = known or Layout()
-    marks = Marks(
-        known.marks.decimal if decimal is None else decimal,
-        known.marks.thousands if thousands is None else thousands,
+    stated = Marks(
+        known.marks.decimal if marks.decimal is None else marks.decimal,
+        known.marks.thousands if marks.thousands is None else marks.thousands,
     )
-    delimiter = "\t" if delimiter in ("tab", "\\t") else delimiter
-    return Layout(delimiter=delimiter or known.delimiter, marks=marks)
+    delimiter = "\t" if marks.delimiter in ("tab", "\\t") else marks.delimiter
+    return Layout(delimiter=delimiter or known.delimiter, marks=stated)
 
 
 def persons_in(file: Path, person: str) -> int:

@@ -1,19 +1,19 @@
 """A model in training: people asked and held out, scores, and what is seen of a run under way."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol as Interface
 from typing import runtime_checkable
 
 import numpy as np
 
-from protocols.learning.training import Trainer
+from protocols.learning.training import Trained, Trainer
 from shuffle_sim.arrays import Floats
 from shuffle_sim.cli.show import size
 from shuffle_sim.data.labelled import Labelled, held_out
 from shuffle_sim.data.persons import Persons
-from shuffle_sim.errors import ShuffleSimError
+from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.result import SIMULATOR_VIEW
 from shuffle_sim.privacy.ledger import PrivacyLedger
@@ -71,11 +71,12 @@ class Split:
         """What a protocol of the trainer's unit runs on."""
         return self.train if self.persons is None else self.persons
 
-    def bounded(self, low: Floats, high: Floats) -> "Split":
-        """With bounds that were chosen for columns which had none."""
-        assert self.source.by is not None
-        by = self.source.by.bounded(low, high)
-        source = self.source.bounded(low, high)
+    def opened(self, found: Trained) -> "Split":
+        """With the bounds that a run chose for columns which had none."""
+        if found.low is None or found.high is None or self.source.by is None:
+            return self
+        by = self.source.by.bounded(found.low, found.high)
+        source = self.source.bounded(found.low, found.high)
         return replace(self, source=source, train=by(self.train), test=by(self.test))
 
     def scores(self, theta: Floats) -> dict[str, float]:
@@ -123,6 +124,29 @@ class Moment:
         """All but the round."""
         sent = size(self.wire_bytes)
         return f"rounds  loss {self.loss:.4f}  epsilon {self.epsilon:.3f}  sent {sent}"
+
+
+def selected(texts: Sequence[str], fraction: float | None) -> dict[str, list[float]] | None:
+    """Values by parameter, of NAME=a,b as the command line gives it.
+
+    Raises:
+        ParameterError: not NAME=a,b, or a fraction without anything to select.
+    """
+    found: dict[str, list[float]] = {}
+    for text in texts:
+        name, _, values = text.partition("=")
+        name = name.strip().replace("-", "_")
+        try:
+            each = [float(value) for value in values.split(",")]
+        except ValueError:
+            each = []
+        if not each or name in found:
+            allowed = "NAME=a,b,c, once for a parameter, such as radius=5,100"
+            raise ParameterError("select", text, allowed)
+        found[name] = each
+    if fraction is not None and not found:
+        raise ParameterError("select_fraction", fraction, "used with --select")
+    return found or None
 
 
 @runtime_checkable

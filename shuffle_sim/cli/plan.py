@@ -1,4 +1,4 @@
-"""`shuffle-sim plan`: what a private sum would need, without running anything."""
+"""`shuffle-sim plan` and `cost`: what a run would need and send, without running anything."""
 
 import math
 from collections.abc import Mapping
@@ -11,16 +11,38 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from protocols.comparison.methods import Method, planned_methods
-from shuffle_sim.cli import options as o
+from protocols.learning.training import Trainer
 from shuffle_sim.cli.data import persons_in
-from shuffle_sim.cli.files import check_picture, new_figure
-from shuffle_sim.cli.outcome import print_refusals, print_warnings
-from shuffle_sim.cli.show import console, grid, number, plural, present
-from shuffle_sim.cli.sums import shown
+from shuffle_sim.cli.options import (
+    Batch,
+    Dimensions,
+    Drawn,
+    Output,
+    PersonsOptions,
+    PrivacyOptions,
+    Rounds,
+    Security,
+    Size,
+    SumOptions,
+    left_out,
+)
+from shuffle_sim.cli.show import (
+    console,
+    encoded_as,
+    new_figure,
+    number,
+    plural,
+    present,
+    print_refusals,
+    print_table,
+    print_warnings,
+    size,
+)
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError
+from shuffle_sim.execution.forecast import Forecast, corollary, forecast
+from shuffle_sim.execution.options import SEALING_SECONDS
 from shuffle_sim.privacy.accountant import ShuffleAccountant
-from shuffle_sim.privacy.guarantee import DELTA, Privacy
 from shuffle_sim.privacy.planner import Plan, SumSpec
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.encodings import NOISE_RATIO, choose
@@ -67,19 +89,13 @@ class Summary:
 
 
 def plan_command(
+    persons: PersonsOptions,
+    privacy: PrivacyOptions,
+    noise: SumOptions,
+    output: Drawn,
     users: Annotated[int | None, typer.Option("--n", help="Number of users.")] = None,
-    file: o.File = None,
-    person: o.Person = None,
-    dimensions: o.Dimensions = 1,
-    epsilon: o.Epsilon = 1.0,
-    delta: o.Delta = DELTA,
+    dimensions: Dimensions = 1,
     rounds: Annotated[int, typer.Option(help="Rounds that each user answers in.")] = 1,
-    honest_fraction: o.HonestFraction = 1.0,
-    noise_ratio: o.NoiseRatio = None,
-    max_bits: o.MaxBits = None,
-    encoding: o.Encoding = None,
-    json: o.Json = False,
-    plot: o.Plot = None,
 ) -> None:
     """Choose parameters: the fewest bits at a noise ratio, or the least noise in a bit budget.
 
@@ -93,18 +109,19 @@ def plan_command(
 
     Example: shuffle-sim plan --file visits.csv --person patient --d 3
     """
+    file, person = persons.file, persons.person
     unit = Unit.RECORD if person is None else Unit.PERSON
     spec = SumSpec(
-        _users(users, file, person), dimensions, Privacy(epsilon, delta), rounds, honest_fraction
+        _users(users, file, person), dimensions, privacy.budget, rounds, noise.honest_fraction
     )
+    noise_ratio, max_bits = noise.noise_ratio, noise.max_bits
     if noise_ratio is not None and max_bits is not None:
         given = noise_ratio, max_bits
         raise ParameterError("noise_ratio, max_bits", given, "given one of the two, not both")
-    check_picture(plot)
     least = math.sqrt(spec.n / spec.honest)
     if max_bits is None:
         noise_ratio = noise_ratio or NOISE_RATIO * least
-    plan = partial(choose, spec, encoding=encoding, scalar=spec.d == 1)
+    plan = partial(choose, spec, encoding=noise.encoding, scalar=spec.d == 1)
     name, chosen = plan(noise_ratio=noise_ratio, max_bits=max_bits)
     curve = {}
     for ratio in _CURVE:
@@ -121,7 +138,7 @@ def plan_command(
         unit,
         spec.privacy.warnings(spec.n),
     )
-    present(summary, _print, _draw, json=json, plot=plot)
+    present(summary, _print, _draw, json=output.json, plot=output.plot)
 
 
 def _users(users: int | None, file: Path | None, person: str | None) -> int:
@@ -143,28 +160,30 @@ def _print(summary: Summary) -> None:
     console.print(
         f"\n[bold]{kind}[/], n = {spec.n:,}, epsilon {spec.privacy.epsilon:g}, delta "
         f"{spec.privacy.delta:g}, {plural(spec.rounds, 'round')}, honest fraction "
-        f"{spec.honest_fraction:g}\n[bold]plan[/]: {shown(chosen.encoding, chosen.parameters)}: "
+        f"{spec.honest_fraction:g}\n[bold]plan[/]: "
+        f"{encoded_as(chosen.encoding, chosen.parameters)}: "
         f"{chosen.bits_per_user_and_coordinate:,} bits per user and coordinate, noise "
         f"{chosen.noise_ratio:.4f} x central, proven epsilon {chosen.epsilon:.6g}\n"
         f"by {summary.basis}; replace-one neighbours{whose}\n"
     )
     print_warnings(summary.warnings)
-    curve = grid("encoding", "parameters", "bits", "noise / central", "std", "epsilon", texts=2)
+    curve = []
     for row in summary.curve:
         parameters = " ".join(f"{name}={number(each)}" for name, each in row.parameters.items())
         cells = f"{row.bits_per_user_and_coordinate:,}", f"{row.noise_ratio:.4f}", number(row.std)
-        curve.add_row(row.encoding, parameters, *cells, f"{row.epsilon:.5f}")
-    console.print(curve)
+        curve.append((row.encoding, parameters, *cells, f"{row.epsilon:.5f}"))
+    heads = "encoding", "parameters", "bits", "noise / central", "std", "epsilon"
+    print_table(heads, curve, texts=2)
     console.print()
-    heads = "compared with", "setting", "trusted", "std", "noise / central", "bits"
-    others = grid(*heads, texts=3)
+    others = []
     for each in summary.methods:
         numbers = ["-"] * 3
         if not each.refused:
             ratio = number(each.error / spec.central)
             numbers = [number(each.error), ratio, f"{each.bits:,}"]
-        others.add_row(each.name, each.setting, each.trust.trusted, *numbers)
-    console.print(others)
+        others.append((each.name, each.setting, each.trust.trusted, *numbers))
+    heads = "compared with", "setting", "trusted", "std", "noise / central", "bits"
+    print_table(heads, others, texts=3)
     print_refusals(summary.methods)
 
 
@@ -199,3 +218,118 @@ def _draw(summary: Summary) -> "Figure":
     axes.grid(alpha=0.3, which="both")
     axes.legend()
     return figure
+
+
+# What it costs
+
+
+@dataclass(frozen=True)
+class Paper:
+    """Where the paper states the bits of a user, which without the constant, and that constant."""
+
+    where: str
+    bits: float
+    constant: float
+
+
+@dataclass(frozen=True)
+class CostSummary:
+    """What a protocol will cost."""
+
+    protocol: str
+    n: int
+    d: int
+    epsilon: float
+    delta: float
+    security: str
+    forecast: Forecast
+    wire_bytes: dict[str, int]
+    paper: Paper | None
+    warnings: tuple[str, ...]
+
+
+def cost_command(
+    users: Size,
+    privacy: PrivacyOptions,
+    noise: SumOptions,
+    output: Output,
+    protocol: Annotated[
+        str | None,
+        typer.Option(help="Name of a sum or of an optimiser; default: the sum of the fewest bits."),
+    ] = None,
+    loss: Annotated[
+        str | None, typer.Option(help="Loss of the model, of an optimiser; default logistic.")
+    ] = None,
+    rounds: Rounds = None,
+    batch: Batch = None,
+    security: Security = "none",
+) -> None:
+    """Show what a protocol costs in communication: per user, per round, and hop by hop.
+
+    Example: shuffle-sim cost --n 10000 --d 10 --noise-ratio 1.05 --security onion
+
+    Example: shuffle-sim cost --n 100000 --d 10 --protocol shuffle-sgd --loss hinge
+    """
+    n, d, budget = users.users, users.dimensions, privacy.budget
+    trainer = Trainer.of(loss or "logistic", d, budget, **vars(noise))
+    useless = {"loss": loss, "rounds": rounds, "batch": batch}
+    made: Any = None
+    name = protocol or ""
+    if protocol is None:
+        left_out(useless, "a sum")
+        name, made = noise.encoded(n, d, budget)
+    elif protocol in trainer.optimisers():
+        made = trainer.protocol(protocol, n, rounds=rounds, batch=batch)
+    else:
+        made = noise.calibrated(protocol, n, d, budget, **useless)
+    found = forecast(made, security=security)
+    paper = None
+    if made.paper_cost is not None:
+        bits = corollary(found, d, privacy.epsilon, privacy.delta)
+        paper = Paper(made.paper_cost, bits, found.user_payload_bits / bits)
+    wire = {hop.name: hop.wire for hop in found.hops}
+    asked = name, n, d, privacy.epsilon, privacy.delta, security
+    summary = CostSummary(*asked, found, wire, paper, budget.warnings(n))
+    present(summary, _print_cost, json=output.json)
+
+
+def _print_cost(summary: CostSummary) -> None:
+    f, kind = summary.forecast, "sequentially" if summary.forecast.sequential else "fully"
+    console.print(
+        f"\n[bold]{summary.protocol}[/], n = {f.users:,}, d = {summary.d:,}, security "
+        f"{summary.security}: {kind} interactive\n{plural(f.rounds, 'round')} of at most "
+        f"{f.batch:,} users; a user answers in at most {f.participation:,}, "
+        f"{f.asked / f.users:.3g} on average\n"
+    )
+    counted = {
+        "messages": f.messages,
+        "payload bits (the paper's count)": f.payload_bits,
+        "label bits, if sent one by one": f.label_bits,
+    }
+    rows = [(what, f"{each:,}", f"{each * f.participation:,}") for what, each in counted.items()]
+    wire = f.user_wire_bytes
+    rows.append(("bytes on the wire", f"{wire / f.participation:,.1f}", f"{wire:,.1f}"))
+    print_table(("a user", "in a round", "over the run"), rows)
+    print_warnings(summary.warnings)
+    console.print()
+    hops = ((each.name, each.payload, each.framing, each.sealing, each.wire) for each in f.hops)
+    heads = "hop, over the run", "payload", "framing", "seals", "on the wire"
+    print_table(heads, ((name, *map(size, sizes)) for name, *sizes in hops))
+    if f.seconds:
+        console.print(
+            f"\nSealing and opening takes about {number(f.seconds)} s on this machine with one "
+            "worker."
+        )
+    if f.slowest > SEALING_SECONDS:
+        console.print(
+            f"A run refuses a round of more than {SEALING_SECONDS:g} s, unless --sealing-seconds "
+            "allows it."
+        )
+    if summary.paper is not None:
+        paper = summary.paper
+        factor = "rounds answered x " if f.participation > 1 else ""
+        console.print(
+            f"\n{paper.where} of the paper: O({number(paper.bits)}) bits a user, by {factor}"
+            "d (sqrt(batch) + ln(1/delta)/epsilon^2).\nThe bits here are "
+            f"{paper.constant:.3g} times that."
+        )

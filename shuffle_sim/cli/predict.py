@@ -1,4 +1,4 @@
-"""`shuffle-sim predict` and `shuffle-sim evaluate`: what a saved model says of a file."""
+"""`shuffle-sim predict` and `evaluate` of a saved model on a file, and `schema` of a file."""
 
 import csv
 import math
@@ -10,11 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
-from shuffle_sim.cli import options as o
-from shuffle_sim.cli.files import check_path, whole
-from shuffle_sim.cli.show import console, grid, number, present
-from shuffle_sim.data.file_columns import column_in
+from shuffle_sim.cli.data import layout_of
+from shuffle_sim.cli.options import LayoutOptions, Output
+from shuffle_sim.cli.show import check_path, console, number, present, print_table, whole
+from shuffle_sim.data.file_columns import column_in, kinds_of
 from shuffle_sim.data.model import load_model
+from shuffle_sim.data.schema import draft
 from shuffle_sim.execution.result import SIMULATOR_VIEW
 
 ModelFile = Annotated[Path, typer.Argument(help="A model, as train --model-out wrote it (.json).")]
@@ -70,10 +71,10 @@ def predict_command(
 def evaluate_command(
     model: ModelFile,
     file: DataFile,
+    output: Output,
     label: Annotated[
         str | None, typer.Option(help="Column with the true values. Default: the model's own.")
     ] = None,
-    json: o.Json = False,
 ) -> None:
     """Score a saved model on a file with true labels.
 
@@ -85,13 +86,37 @@ def evaluate_command(
     rows, cells = made.table(file)
     target = made.schema.targets(column_in(cells, label or made.target, file))
     scores = made.scores(rows, target)
-    present(Scores(str(model), str(file), label or made.target, scores), _print, json=json)
+    present(Scores(str(model), str(file), label or made.target, scores), _print, json=output.json)
 
 
 def _print(summary: Scores) -> None:
-    table = grid("score", "value")
-    for name, value in summary.scores.items():
-        table.add_row(name.replace("_", " "), number(value))
     console.print(f"\n[bold]{summary.model}[/] on {summary.file}, predicting {summary.target}\n")
-    console.print(table)
+    scores = summary.scores.items()
+    print_table(
+        ("score", "value"), ((name.replace("_", " "), number(each)) for name, each in scores)
+    )
     console.print("These scores are the simulator's own view: epsilon does not cover them.")
+
+
+def schema_command(
+    file: Annotated[Path, typer.Argument(help="Your own .csv, .tsv, .parquet or .npz file.")],
+    marks: LayoutOptions,
+    out: Annotated[
+        Path | None, typer.Option(help="File for the draft (.toml). Default: print it.")
+    ] = None,
+) -> None:
+    """Draft a schema: names and types of columns. Bounds and categories are yours to fill in.
+
+    No value is read beyond its type, and none is written: bounds must not come from the data.
+
+    Example: shuffle-sim schema people.csv --out people.toml
+    """
+    check_path("out", out, (".toml",))
+    layout = layout_of(marks)
+    text = draft(file.name, *kinds_of(file, layout))
+    if out is None:
+        print(text, end="")
+        return
+    with whole("out", out) as part:
+        part.write_text(text, encoding="utf-8")
+    console.print(f"Draft: {out}. Fill in what is public, then give it as --schema {out}.")

@@ -1,140 +1,184 @@
-"""From options to a run: where and how it takes place."""
+"""From options to a run: what it will cost, where it takes place, and how it is watched."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from inspect import signature
-from pathlib import Path
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.cli.ahead import Ahead
+from shuffle_sim.cli.options import HostOptions
+from shuffle_sim.cli.show import plural, print_fact, size
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import ParameterError, positive
-from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.engine import run
-from shuffle_sim.execution.forecast import forecast
+from shuffle_sim.execution.forecast import Forecast, forecast
 from shuffle_sim.execution.options import SEALING_SECONDS, Execution
 from shuffle_sim.execution.result import Result
 from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.execution.sizing import seconds_of
-from shuffle_sim.privacy.ledger import PrivacyLedger
-from shuffle_sim.protocol.adversary import Adversary
-from shuffle_sim.protocol.base import Protocol, Query
+from shuffle_sim.protocol.base import Protocol
 from shuffle_sim.registry import registered
-from shuffle_sim.sampling.randomness import GENERATORS
 
-OnRound = Callable[[int, PrivacyLedger, Costs, Query], None]
+MAX_BITS, MAX_BYTES, MAX_SECONDS = 10**7, 10**10, 3600.0
+"""Of a user, of all hops, and of a run: more is not started unasked."""
 
 
 @dataclass(frozen=True)
-class RunOptions:
-    """Where and how runs take place."""
+class Ahead:
+    """What a run will cost.
 
-    runtime: Runtime
-    workers: int | str
-    placement: str
-    fidelity: str | None
-    security: str
-    sealing_seconds: float
-    generator: str = GENERATORS[0]
+    Attributes:
+        rounds: of interaction.
+        bits_per_user: payload, over all rounds.
+        bytes: of all hops, if every message is sent.
+        seconds: about, from a rehearsal on this machine (`shuffle_sim.execution.sizing`).
+        fidelity: of the run.
+        workers: that share the work.
+    """
+
+    rounds: int
+    bits_per_user: int
+    bytes: int
+    seconds: float
+    fidelity: str
+    workers: int = 1
 
     @classmethod
-    def given(cls, context: typer.Context) -> "RunOptions":
-        """Those of a command: its options of the same names; errors are those of `of`."""
-        return cls.of(**{name: context.params[name] for name in signature(cls.of).parameters})
+    def of(cls, found: Forecast, seconds: float, fidelity: str, workers: int = 1) -> "Ahead":
+        """From a forecast of the communication, and the seconds beside its seals."""
+        wire = sum(hop.wire for hop in found.hops)
+        bits, each = found.user_payload_bits, found.seconds / workers
+        return cls(found.rounds, bits, wire, seconds + each, fidelity, workers)
+
+    @property
+    def above(self) -> list[str]:
+        """Which limits it is above."""
+        found = []
+        if self.bits_per_user > MAX_BITS:
+            found.append(f"{self.bits_per_user:,} bits a user (limit {MAX_BITS:,})")
+        if self.bytes > MAX_BYTES and self.fidelity != "aggregate":
+            found.append(f"{size(self.bytes)} in all (limit {size(MAX_BYTES)})")
+        if self.seconds > MAX_SECONDS:
+            found.append(f"about {self.seconds:,.0f} s (limit {MAX_SECONDS:,.0f})")
+        return found
+
+    def __str__(self) -> str:
+        """For people."""
+        seconds = f"{self.seconds:.1g}" if self.seconds < 1 else f"{self.seconds:,.0f}"
+        return (
+            f"{plural(self.rounds, 'round')}, {self.bits_per_user:,} bits a user, "
+            f"{size(self.bytes)} in all if each message is sent; about {seconds} s "
+            f"({self.fidelity}, {plural(self.workers, 'worker')})"
+        )
+
+
+def announce(ahead: Ahead, fewer: Iterable[str], *, yes: bool, json: bool) -> Callable[[], object]:
+    """What shows the cost as the run starts; above a limit ask, or refuse where nobody can answer.
+
+    Args:
+        ahead: what it will cost.
+        fewer: ways to less, and their price; only looked at above a limit.
+        yes: whether the answer is known.
+        json: whether output is for machines.
+
+    Raises:
+        ParameterError: it is above a limit, and nobody said yes.
+    """
+    shown = partial(print_fact, "Ahead", str(ahead)) if not json else lambda: None
+    if yes or not ahead.above:
+        return shown
+    what = "; ".join(ahead.above)
+    ways = "; ".join(fewer)
+    allowed = f"given for {what}" + (f". For less: {ways}" if ways else "")
+    if json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise ParameterError("yes", yes, allowed)
+    if not typer.confirm(f"This run takes {what}. {ways}. Start it?"):
+        raise ParameterError("yes", yes, allowed)
+    return shown
+
+
+@dataclass(frozen=True)
+class Running:
+    """Where and how runs take place; `options` are those of `run` beside its execution."""
+
+    host: Runtime
+    options: dict[str, Any]
+    execution: Execution
+    yes: bool
 
     @classmethod
-    def of(
-        cls,
-        runtime: str,
-        address: str | None,
-        workers: str,
-        placement: str,
-        fidelity: str | None,
-        security: str,
-        sealing_seconds: float | None,
-        round_timeout: float | None = None,
-        generator: str = GENERATORS[0],
-    ) -> "RunOptions":
-        """As the command line gives them.
+    def of(cls, asked: HostOptions, execution: Execution) -> "Running":
+        """As the command line gives it.
 
         Raises:
             ParameterError: an unknown runtime, an address of one that joins nothing, or a limit on
                 seals where messages are not sealed one by one.
         """
-        kind: Callable[..., Runtime] = registered("runtime", runtime)
-        if address is not None and runtime != "ray":
-            raise ParameterError("address", address, "used with --runtime ray")
-        if sealing_seconds is not None and security != "onion":
-            raise ParameterError("sealing_seconds", sealing_seconds, "used with --security onion")
-        host = kind() if address is None else kind(address)
-        if round_timeout is not None:
-            host.round_timeout = positive("round_timeout", round_timeout)
-        limit = SEALING_SECONDS if sealing_seconds is None else sealing_seconds
-        many = workers if workers == "auto" else _number(workers)
-        return cls(host, many, placement, fidelity, security, limit, generator)
+        kind: Callable[..., Runtime] = registered("runtime", asked.runtime)
+        if asked.address is not None and asked.runtime != "ray":
+            raise ParameterError("address", asked.address, "used with --runtime ray")
+        seconds = execution.sealing_seconds
+        if seconds != SEALING_SECONDS and asked.security != "onion":
+            raise ParameterError("sealing_seconds", seconds, "used with --security onion")
+        host = kind() if asked.address is None else kind(asked.address)
+        if asked.round_timeout is not None:
+            host.round_timeout = positive("round_timeout", asked.round_timeout)
+        options = {
+            "workers": asked.workers if asked.workers == "auto" else _number(asked.workers),
+            "fidelity": asked.fidelity,
+            "security": asked.security,
+            "seed": asked.seed,
+            "checkpoint": asked.checkpoint,
+            "resume": asked.resume,
+        }
+        return cls(host, options, execution, asked.yes)
 
     @property
-    def number(self) -> int:
-        """Of workers.
+    def workers(self) -> int:
+        """Their number.
 
         Raises:
             ParameterError: each run would plan another.
         """
-        if isinstance(self.workers, str):
-            raise ParameterError("workers", self.workers, "a number with --compare")
-        return self.workers
+        if self.options["workers"] == "auto":
+            raise ParameterError("workers", "auto", "a number with --compare")
+        return int(self.options["workers"])
+
+    @property
+    def summary(self) -> "RunSummary":
+        """As it is asked for."""
+        fidelity, seed, security = (self.options[k] for k in ("fidelity", "seed", "security"))
+        return RunSummary(fidelity or "", self.host.name, self.workers, seed, security)
 
     def ahead(self, protocol: Protocol[Any], rows: Floats | Population) -> Ahead:
         """What a run will cost; its first blocks are rehearsed. Errors are those of `run`."""
-        many = 1 if isinstance(self.workers, str) else self.workers
+        many = 1 if self.options["workers"] == "auto" else self.workers
+        security, fidelity = self.options["security"], self.options["fidelity"]
         seconds, fidelity = seconds_of(
             protocol,
             rows,
-            fidelity="literal" if self.security == "onion" else self.fidelity,
+            fidelity="literal" if security == "onion" else fidelity,
             workers=many,
-            overhead=self.runtime.overhead,
-            placement=self.placement,
-            generator=self.generator,
+            overhead=self.host.overhead,
+            placement=self.execution.placement,
+            generator=self.execution.generator,
         )
-        return Ahead.of(forecast(protocol, security=self.security), seconds, fidelity, many)
+        return Ahead.of(forecast(protocol, security=security), seconds, fidelity, many)
 
-    def run(
-        self,
-        protocol: Protocol[Any],
-        rows: Floats | Population,
-        seed: int | None,
-        *,
-        adversary: Adversary | None = None,
-        checkpoint: Path | None = None,
-        resume: bool = False,
-        on_round: OnRound | None = None,
-        on_start: Callable[[], object] = lambda: None,
-    ) -> Result:
-        """Run the protocol on the rows; errors are those of `run`."""
-        return run(
-            protocol,
-            rows,
-            runtime=self.runtime,
-            workers=self.workers,
-            fidelity=self.fidelity,
-            seed=seed,
-            adversary=adversary,
-            security=self.security,
-            checkpoint=checkpoint,
-            resume=resume,
-            execution=Execution(
-                placement=self.placement,
-                sealing_seconds=self.sealing_seconds,
-                generator=self.generator,
-                on_round=on_round,
-                on_plan=lambda plan: Console(stderr=True).print(f"Planned: {plan}"),
-                on_start=on_start,
-            ),
-        )
+    def run(self, algorithm: Any, rows: Any, *left: str, **hooks: Any) -> Result:
+        """Run it; options named in `left` are left at their defaults, hooks are of `Execution`.
+
+        Errors are those of `run`.
+        """
+        options = {name: value for name, value in self.options.items() if name not in left}
+        tell = partial(Console(stderr=True).print, "Planned:")
+        how = replace(self.execution, on_plan=tell, **hooks)
+        return run(algorithm, rows, runtime=self.host, execution=how, **options)
 
 
 def _number(workers: str) -> int:
@@ -159,3 +203,39 @@ class RunSummary:
         """Of a run that is over."""
         where = result.fidelity, result.runtime, result.workers
         return cls(*where, result.seed, result.security)
+
+
+def asked_of(execution: Execution) -> dict[str, Any]:
+    """What commands let set of it, under the names that it has in Python."""
+    return {name: getattr(execution, name) for name in Execution.options()}
+
+
+class Bar:
+    """A progress bar on the standard error, where that is a terminal, while its block runs."""
+
+    def __init__(self, title: str, total: int) -> None:
+        """Of so many steps."""
+        screen = Console(stderr=True)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total} {task.fields[state]}"),
+            TimeElapsedColumn(),
+            console=screen,
+            transient=True,
+            disable=not screen.is_terminal,
+        )
+        self._task = self._progress.add_task(title, total=total, state="")
+
+    def __enter__(self) -> "Bar":
+        """Show the bar."""
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove the bar."""
+        self._progress.stop()
+
+    def step(self, completed: int, state: str) -> None:
+        """Show how many steps are done, and the state of the work."""
+        self._progress.update(self._task, completed=completed, state=state)

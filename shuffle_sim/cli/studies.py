@@ -1,13 +1,14 @@
 """The studies of `shuffle-sim attack`: each is measured, and comes with its table and picture."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table as Grid
 
 from protocols.learning.target_model import logistic
 from protocols.optimisation.base import Optimiser
+from protocols.sums.vector_sum import VectorSum
 from shuffle_sim.attacks.studies import (
     BiasRow,
     PrivacyRow,
@@ -17,11 +18,10 @@ from shuffle_sim.attacks.studies import (
     privacy_study,
     training_study,
 )
-from shuffle_sim.cli.show import grid, number
-from shuffle_sim.cli.sums import encoded_sum, shown
+from shuffle_sim.cli.options import SumOptions
+from shuffle_sim.cli.show import encoded_as, grid, number
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.registry import registered
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,20 +39,17 @@ class Asked:
     n: int
     d: int
     privacy: Privacy
-    noise_ratio: float | None
-    encoding: str | None
+    noise: SumOptions
     attacks: Sequence[str]
     fractions: Sequence[float]
     repeats: int
     seed: int | None
 
     def sum(self, *, scalar: bool | None = None) -> Any:
-        """A sum with the noise ratio and the encoding."""
-        ratio = _RATIO if self.noise_ratio is None else self.noise_ratio
-        _, made = encoded_sum(
-            self.n, self.d, self.privacy, encoding=self.encoding, scalar=scalar, noise_ratio=ratio
-        )
-        return made
+        """A sum as asked for, with a ratio of its own where nothing is."""
+        free = self.noise.noise_ratio is None and self.noise.max_bits is None
+        noise = replace(self.noise, noise_ratio=_RATIO) if free else self.noise
+        return noise.encoded(self.n, self.d, self.privacy, scalar=scalar)[1]
 
 
 @dataclass(frozen=True)
@@ -87,7 +84,7 @@ def privacy(asked: Asked) -> Found:
         epsilons = f"{row.proven:.4f}", f"{row.exact:.4f}", f"{row.empirical:.4f}"
         table.add_row(f"{row.fraction:.3f}", f"{row.honest:,}", by_paper, *epsilons)
     note = (
-        f"n = {n:,}, d = {d}, {shown(protocol.encoding, protocol.parameters)}, delta "
+        f"n = {n:,}, d = {d}, {encoded_as(protocol.encoding, protocol.parameters)}, delta "
         f"{asked.privacy.delta:g}. The empirical value is a lower bound from samples of the "
         "implemented randomizer, at confidence 0.9999 a row. A value above the exact one would "
         "mean that the implementation is wrong."
@@ -126,12 +123,12 @@ def manipulation(asked: Asked) -> Found:
         table.add_row(row.attack, row.datum, *moved)
     sums, refused = {"calibrated": protocol}, {}
     try:
-        sums["paper"] = registered("protocol", "vector-sum").paper(n=n, d=d, privacy=asked.privacy)
+        sums["paper"] = VectorSum.paper(n=n, d=d, privacy=asked.privacy)
     except ParameterError as error:
         refused["paper"] = str(error)
     reaches = {name: Reach.of(each) for name, each in sums.items()}
     each = "; ".join(
-        f"{name} ({shown(sums[name].encoding, sums[name].parameters)}): {number(one.up)} up, "
+        f"{name} ({encoded_as(sums[name].encoding, sums[name].parameters)}): {number(one.up)} up, "
         f"{number(one.down)} down, {number(one.l2)} in l2"
         for name, one in reaches.items()
     )
@@ -160,7 +157,9 @@ def manipulation(asked: Asked) -> Found:
 
 def training(asked: Asked) -> Found:
     """The error of a model by attack and fraction of attackers."""
-    target = logistic(asked.n, asked.d, asked.privacy, asked.noise_ratio, asked.encoding)
+    target = logistic(
+        asked.n, asked.d, asked.privacy, asked.noise.noise_ratio, asked.noise.encoding
+    )
     names, fractions = asked.attacks or _NAMES, asked.fractions or _ATTACKERS
     rows = training_study(target, names, fractions, repeats=asked.repeats, seed=asked.seed)
     table = grid("attack", "attackers", "error", "s.e.", "epsilon")

@@ -1,74 +1,71 @@
 """`shuffle-sim sum`: a private vector sum on real data, shown as column means."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
-from functools import partial
-from typing import Annotated, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
 from protocols.selection.bounds import ChosenBounds
 from protocols.sums.planned import PlannedSum
+from protocols.sums.vector_sum import VectorSum
+from shuffle_sim.arrays import Floats
 from shuffle_sim.attacks.catalogue import attacks
-from shuffle_sim.cli import options as o
-from shuffle_sim.cli.ahead import announce
-from shuffle_sim.cli.data import declared_of, load
-from shuffle_sim.cli.files import check_picture
-from shuffle_sim.cli.running import RunOptions
-from shuffle_sim.cli.show import present
-from shuffle_sim.cli.sum_report import draw, show, summed_up
-from shuffle_sim.cli.sums import encoded_sum
-from shuffle_sim.data.moments import encoded
+from shuffle_sim.cli.data import load
+from shuffle_sim.cli.options import (
+    Attacks,
+    DataOptions,
+    Drawn,
+    HostOptions,
+    PrivacyOptions,
+    SumOptions,
+)
+from shuffle_sim.cli.running import Ahead, Running, RunSummary, announce, asked_of
+from shuffle_sim.cli.show import (
+    console,
+    encoded_as,
+    new_figure,
+    number,
+    plural,
+    present,
+    print_bounds,
+    print_costs,
+    print_fact,
+    print_privacy,
+    print_reports,
+    print_table,
+)
+from shuffle_sim.data.columns import Bounds
+from shuffle_sim.data.moments import NORMAL_95, Intervals, Moments, encoded, released
 from shuffle_sim.data.persons import PersonMeans, Persons
-from shuffle_sim.data.population import InMemory, Population
+from shuffle_sim.data.population import InMemory, Population, Unit
 from shuffle_sim.data.tables import Table
 from shuffle_sim.errors import ParameterError
-from shuffle_sim.privacy.guarantee import DELTA, Privacy
+from shuffle_sim.execution.costs import Costs
+from shuffle_sim.execution.options import Execution
+from shuffle_sim.execution.result import SIMULATOR_VIEW, ReportCounts, Result
+from shuffle_sim.privacy.bounds.gaussian import sigma
+from shuffle_sim.privacy.guarantee import Guarantee, Privacy
 from shuffle_sim.protocol.encodings import NOISE_RATIO
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def sum_command(
-    context: typer.Context,
-    table: o.TableName = None,
-    file: o.File = None,
-    columns: o.Columns = None,
-    bounds: o.BoundsOption = None,
-    choose_bounds: o.ChooseBounds = None,
-    schema: o.SchemaFile = None,
-    missing: o.Missing = None,
-    categories: o.Categories = None,
-    delimiter: o.Delimiter = None,
-    decimal: o.Decimal = None,
-    thousands: o.Thousands = None,
-    person: o.Person = None,
-    epsilon: o.Epsilon = 1.0,
-    delta: o.Delta = DELTA,
-    noise_ratio: o.NoiseRatio = None,
-    max_bits: o.MaxBits = None,
-    encoding: o.Encoding = None,
-    honest_fraction: o.HonestFraction = 1.0,
-    runtime: o.RuntimeName = "inprocess",
-    address: o.Address = None,
-    workers: o.Workers = "1",
-    placement: o.Placement = "apart",
-    fidelity: o.Fidelity = None,
-    security: o.Security = "none",
-    sealing_seconds: o.SealingSeconds = None,
-    round_timeout: o.RoundTimeout = None,
-    generator: o.GeneratorName = "sfc64",
-    seed: o.Seed = None,
-    attack: o.Attacks = None,
-    checkpoint: o.Checkpoint = None,
-    resume: o.Resume = False,
+    data: DataOptions,
+    privacy: PrivacyOptions,
+    noise: SumOptions,
+    host: HostOptions,
+    execution: Execution,
+    output: Drawn,
+    attack: Attacks = None,
     variance: Annotated[
         bool,
         typer.Option("--variance", help="Release variances, too: twice the numbers, more noise."),
     ] = False,
-    yes: o.Yes = False,
-    json: o.Json = False,
-    plot: o.Plot = None,
 ) -> None:
     """Release the column means of a table by a shuffle-private vector sum.
 
@@ -83,54 +80,48 @@ def sum_command(
 
     Example: shuffle-sim sum --file visits.csv --person patient --bounds dose=0:10
     """
-    marks = delimiter, decimal, thousands
-    stated = declared_of(schema, missing, categories, *marks, choose_bounds)
-    stated = replace(stated, target=None)  # a column like the others here
-    source = load(table, file, columns, bounds, person=person, declared=stated)
-    privacy = Privacy(epsilon, delta)
+    source, budget, share = load(data, target=False), privacy.budget, data.choose_bounds
     view = _view(source)  # one row for each user, in the table's units
-    people = len(view.rows)
-    d = len(source.columns) * (2 if variance else 1)
-    made = partial(
-        encoded_sum,
-        people,
-        d,
-        encoding=encoding,
-        scalar=False,
-        honest_fraction=honest_fraction,
-    )
-    asked = within = made(privacy=privacy, noise_ratio=noise_ratio, max_bits=max_bits)[1]
-    if choose_bounds is not None:
+    n, d = len(view.rows), len(source.columns) * (2 if variance else 1)
+
+    def made(left: Privacy) -> Any:
+        return noise.encoded(n, d, left, scalar=False)[1]
+
+    asked = within = made(budget)
+    if share is not None:
         if variance:
             raise ParameterError("variance", variance, "left out with --choose-bounds")
         asked = ChosenBounds.calibrated(
-            lambda left: made(privacy=left, noise_ratio=noise_ratio, max_bits=max_bits)[1],
-            n=people,
+            made,
+            n=n,
             by=view.row_map(view.scale.norm),
-            privacy=privacy,
-            share=choose_bounds,
-            encoding=encoding,
-            honest_fraction=honest_fraction,
+            privacy=budget,
+            share=share,
+            encoding=noise.encoding,
+            honest_fraction=noise.honest_fraction,
         )
         within = asked.inner
-    check_picture(plot)
-    how = RunOptions.given(context)
+    how = Running.of(host, execution)
     adversary = attacks(attack or [])
     rows = _rows(source, view, variance)
     ahead = how.ahead(asked, rows)
-    start = announce(ahead, _fewer(within, partial(made, privacy=privacy)), yes=yes, json=json)
-    saved: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume}
-    result = how.run(asked, rows, seed, adversary=adversary, on_start=start, **saved)
+    fewer = _fewer(within, lambda ratio: _noisier(noise, ratio).encoded(n, d, budget, scalar=False))
+    start = announce(ahead, fewer, yes=how.yes, json=output.json)
+    how = replace(how, options=how.options | {"adversary": adversary})
+    result = how.run(asked, rows, on_start=start)
     accepted = result.reports.accepted
-    if choose_bounds is not None:
+    if share is not None:
         found = result.value
         accepted = found.reports
         view = source = source.bounded(found.low, found.high)
         result = replace(result, value=found.value)
-    assert isinstance(within, PlannedSum)
-    given = source, view, within, result, accepted, privacy, variance, ahead
-    summary = summed_up(*given, attacked=adversary is not None)
-    present(summary, show, draw, json=json, plot=plot)
+    facts = result, accepted, budget, variance, ahead, execution
+    summary = summed_up(source, view, within, *facts, attacked=adversary is not None)
+    present(summary, show, draw, json=output.json, plot=output.plot)
+
+
+def _noisier(noise: SumOptions, ratio: float) -> SumOptions:
+    return replace(noise, noise_ratio=ratio, max_bits=None)
 
 
 def _view(table: Table) -> Table:
@@ -142,11 +133,11 @@ def _view(table: Table) -> Table:
     return replace(table, rows=np.asarray(means.rows(0, means.users)), person=None)
 
 
-def _fewer(protocol: Any, made: Callable[..., tuple[str, Any]]) -> Iterator[str]:
+def _fewer(protocol: Any, made: Callable[[float], tuple[str, Any]]) -> Iterator[str]:
     """What fewer bits would cost in accuracy."""
     for factor in (1.5, 2.0, 4.0):
         with suppress(ParameterError):
-            other = made(noise_ratio=factor * NOISE_RATIO)[1]
+            other = made(factor * NOISE_RATIO)[1]
             if other.bits < protocol.bits:
                 times = other.standard_error / protocol.standard_error
                 bits = f"{other.d * other.bits:,} bits a user"
@@ -162,3 +153,211 @@ def _rows(table: Table, view: Table, variance: bool) -> Population:
     if variance:
         return PersonMeans(Persons.grouped(encoded(view), np.arange(len(view.rows))))
     return PersonMeans(Persons.grouped(table.scaled(), table.person))
+
+
+@dataclass(frozen=True)
+class Paper:
+    """The paper's constants for the same sum: bits per column, noise over ours; or why not."""
+
+    bits: int | None = None
+    ratio: float | None = None
+    refused: str | None = None
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Standard error of the sum, the central Gaussian's, and what the paper's constants give."""
+
+    standard_error_of_sum: float
+    central: float
+    paper: Paper
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A released table of column means, in the table's own units."""
+
+    table: str
+    people: int
+    unit: Unit
+    columns: tuple[str, ...]
+    true: Floats = field(metadata=SIMULATOR_VIEW)
+    true_clipped: Floats = field(metadata=SIMULATOR_VIEW)
+    true_clipped_variance: Floats | None = field(metadata=SIMULATOR_VIEW)
+    clipped_cells: int = field(metadata=SIMULATOR_VIEW)
+    private: Floats
+    standard_error: Floats
+    interval: Intervals
+    attacked: bool
+    variance: Moments | None
+    lower: Floats
+    half_range: Floats
+    scaling: str
+    encoding: str
+    parameters: Mapping[str, Any]
+    bits: int
+    bits_per_user: int
+    chosen_bounds: dict[str, Bounds]
+    privacy: Guarantee
+    warnings: tuple[str, ...]
+    ahead: Ahead
+    noise: Noise
+    costs: Costs
+    wire_bytes_per_user: float
+    reports: ReportCounts
+    run: RunSummary
+    execution: Mapping[str, Any]
+
+
+def summed_up(
+    table: Table,
+    view: Table,
+    protocol: PlannedSum,
+    result: Result,
+    accepted: int,
+    privacy: Privacy,
+    variance: bool,
+    ahead: Ahead,
+    execution: Execution,
+    *,
+    attacked: bool,
+) -> Summary:
+    """Of a run that is over."""
+    people, d = len(view.rows), len(table.columns) * (2 if variance else 1)
+    error = protocol.standard_error
+    try:
+        constants = VectorSum.paper(n=people, d=d, privacy=privacy)
+        paper = Paper(constants.bits, constants.standard_error / error)
+    except ParameterError as why:
+        paper = Paper(refused=str(why))
+    central = sigma(privacy.epsilon, privacy.delta, protocol.sensitivity)
+    means, spread, variances = released(view, result.value, error, accepted, variance=variance)
+    inside = np.clip(view.rows, view.lower, view.upper)
+    assumptions = (*result.privacy.assumptions, *table.assumptions)
+    return Summary(
+        table=table.name,
+        people=people,
+        columns=table.columns,
+        true=view.rows.mean(axis=0),
+        true_clipped=inside.mean(axis=0),
+        true_clipped_variance=inside.var(axis=0) if variance else None,
+        unit=result.unit,
+        clipped_cells=table.clipped_cells,
+        private=means,
+        standard_error=spread,
+        interval=Intervals.of(means, spread),
+        attacked=attacked,
+        variance=variances,
+        lower=table.lower,
+        half_range=(table.upper - table.lower) / 2,
+        scaling=table.scaling,
+        encoding=protocol.encoding,
+        parameters=protocol.parameters,
+        bits=protocol.bits,
+        bits_per_user=ahead.bits_per_user,
+        chosen_bounds=table.chosen_bounds,
+        privacy=replace(result.privacy, assumptions=assumptions),
+        warnings=privacy.warnings(people),
+        ahead=ahead,
+        noise=Noise(error, central, paper),
+        costs=result.costs,
+        wire_bytes_per_user=result.costs.wire_bytes / result.reports.asked,
+        reports=result.reports,
+        run=RunSummary.of(result),
+        execution=asked_of(execution),
+    )
+
+
+def _held(attacked: bool) -> str:
+    """What an interval holds."""
+    mean = "the mean of these people, clipped to the public bounds"
+    if attacked:
+        return f"Under an attack no interval holds {mean}: it counts the noise alone."
+    return f"The private mean ± that holds, 95 times in 100, {mean}."
+
+
+def show(summary: Summary) -> None:
+    """Print it for people."""
+    run, noise, columns = summary.run, summary.noise, summary.columns
+    console.print(
+        f"\n[bold]{summary.table}[/]: {summary.people:,} people, {plural(len(columns), 'column')}, "
+        f"{run.fidelity} messages, runtime {run.runtime}, {plural(run.workers, 'user shard')}"
+    )
+    console.print(f"Public scaling: {summary.scaling}.\n")
+    if summary.unit is Unit.PERSON:
+        console.print("The unit is the person: each counts once, with the mean of its records.\n")
+    heads = "column mean", "true", "true, clipped", "private", "± 95 %", "off, s.e."
+    reaches = summary.standard_error * NORMAL_95
+    each = summary.true, summary.true_clipped, summary.private, reaches
+    off = ((summary.private - summary.true_clipped) / reaches * NORMAL_95).tolist()
+    rows = zip(columns, *each, off, strict=True)
+    print_table(heads, ([name, *map(number, row), f"{far:+.1f}"] for name, *row, far in rows))
+    if (found := summary.variance) is not None and summary.true_clipped_variance is not None:
+        ends = found.interval.low, found.interval.high
+        variances = zip(columns, summary.true_clipped_variance, found.private, *ends, strict=True)
+        print_table(
+            ("column variance", "true, clipped", "private", "95 % interval"),
+            (
+                [name, number(true), number(private), f"{number(low)} to {number(high)}"]
+                for name, true, private, low, high in variances
+            ),
+        )
+    console.print(
+        "The true columns are the simulator's own view; the analyzer sees only the permuted "
+        f"messages. {_held(summary.attacked)} Clipping is a bias of the bounds, not noise.\n"
+    )
+    print_privacy(summary.privacy, summary.warnings)
+    print_bounds(summary.chosen_bounds)
+    and_bounds = ", and a histogram for the bounds" if summary.chosen_bounds else ""
+    sent = len(columns) * (1 if summary.variance is None else 2)
+    print_costs(
+        summary.bits_per_user,
+        f"{sent} x {summary.bits:,}{and_bounds}; "
+        f"{encoded_as(summary.encoding, summary.parameters)}",
+        summary.costs,
+        summary.reports,
+    )
+    paper = noise.paper
+    print_fact(
+        "Noise",
+        f"{noise.standard_error_of_sum / noise.central:.3f} x the central Gaussian "
+        f"({number(noise.standard_error_of_sum)} against {number(noise.central)} per "
+        "coordinate of the sum)",
+        f"the paper's constants (Theorem 3.2) do not apply: {paper.refused}"
+        if paper.refused
+        else f"the paper's constants (Theorem 3.2): {paper.ratio:,.0f} x this noise with "
+        f"{paper.bits:,} bits per user and column",
+    )
+    print_reports(
+        summary.reports,
+        f"{summary.reports.clipped:,} rows above the norm bound, {summary.clipped_cells:,} cells "
+        "outside the public bounds",
+    )
+
+
+def draw(summary: Summary) -> "Figure":
+    """Private means beside the true ones."""
+    half = summary.half_range
+    middle = summary.lower + half
+    places = np.arange(len(summary.columns))
+    figure = new_figure(7, 1.5 + 0.22 * len(places))
+    axes = figure.subplots()
+    axes.errorbar(
+        (summary.private - middle) / half,
+        places,
+        xerr=1.96 * summary.standard_error / half,
+        fmt="o",
+        ms=4,
+        label="private, 95 % by predicted s.e.",
+    )
+    true = (summary.true_clipped - middle) / half
+    axes.plot(true, places, "k|", ms=9, label="true, clipped")
+    axes.set_yticks(places, summary.columns)
+    axes.invert_yaxis()
+    axes.set_xlabel("column mean, on the public range scaled to [-1, 1]")
+    axes.set_title(
+        f"{summary.table}: {summary.people} people, ε = {summary.privacy.epsilon:.3g}, δ = "
+        f"{summary.privacy.delta:g}"
+    )
+    figure.legend(loc="outside lower center", ncols=2)  # beside the data, not over it
+    return figure

@@ -1,21 +1,19 @@
 """`shuffle-sim train --compare`: every optimiser; central, local and non-private training."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from textwrap import fill
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from protocols.comparison.methods import Method, training_methods
 from protocols.learning.training import Trainer
 from shuffle_sim.arrays import Floats
-from shuffle_sim.cli.files import new_figure
 from shuffle_sim.cli.learning import People, Split
-from shuffle_sim.cli.outcome import print_warnings
-from shuffle_sim.cli.progress import Bar
-from shuffle_sim.cli.running import RunOptions, RunSummary
-from shuffle_sim.cli.show import console, grid, number, plural
+from shuffle_sim.cli.running import Bar, Running, RunSummary, asked_of
+from shuffle_sim.cli.show import console, grid, new_figure, number, plural, print_warnings
 from shuffle_sim.data.labelled import Labelled
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import Unit
@@ -89,6 +87,7 @@ class Summary:
     asked_for: Privacy
     repeats: int
     run: RunSummary
+    execution: Mapping[str, Any]
     constant: Scores = field(metadata=SIMULATOR_VIEW)
     rule: str
     methods: list[Row]
@@ -102,8 +101,7 @@ def compared(
     test_fraction: float,
     repeats: int,
     rounds: int | None,
-    seed: int | None,
-    how: RunOptions,
+    how: Running,
 ) -> Summary:
     """Train by every method on the same splits.
 
@@ -111,6 +109,7 @@ def compared(
         ParameterError: what every optimiser refuses, or repeats outside [1, 1000].
     """
     integer("repeats", repeats, 1, 1000)
+    seed = how.options["seed"]
     seeds: list[int | None] = [None] * repeats
     if seed is not None:
         drawn = np.random.SeedSequence(entropy_of(seed)).generate_state(repeats)
@@ -120,7 +119,8 @@ def compared(
     records = min(len(split.train) for split in splits)
     if trainer.unit is Unit.PERSON:  # beside them, what protects a record only
         methods = [*methods, *training_methods(trainer.for_records(), records, rounds)]
-    how = replace(how, fidelity=how.fidelity or "aggregate")
+    fidelity = how.options["fidelity"] or "aggregate"
+    how = replace(how, options=how.options | {"fidelity": fidelity})
     possible = [method for method in methods if not method.refused]
     rows = []
     with Bar("comparing", len(possible) * repeats) as bar:
@@ -141,7 +141,8 @@ def compared(
         ridge=trainer.ridge,
         asked_for=trainer.privacy,
         repeats=repeats,
-        run=RunSummary(how.fidelity or "", how.runtime.name, how.number, seed, how.security),
+        run=how.summary,
+        execution=asked_of(how.execution),
         constant=_spread([split.constant() for split in splits]),
         rule=_RULES[trainer.choose],
         methods=rows,
@@ -150,14 +151,14 @@ def compared(
     )
 
 
-def _run(method: Method, split: Split, records: int, seed: int | None, how: RunOptions) -> Result:
+def _run(method: Method, split: Split, records: int, seed: int | None, how: Running) -> Result:
     """On persons, or on as many of their records as every split has."""
     assert method.algorithm is not None
     rows: Floats | Persons = split.asked
     if split.persons is not None and method.unit is Unit.RECORD:
         rows = np.random.default_rng(entropy_of(seed)).permutation(split.train)[:records]
     if isinstance(method.algorithm, Protocol):
-        return how.run(method.algorithm, rows, seed)
+        return replace(how, options=how.options | {"seed": seed}).run(method.algorithm, rows)
     return run(method.algorithm, rows, seed=seed)
 
 

@@ -2,35 +2,56 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from protocols.learning.training import Trained
 from protocols.problems.loss import Loss
+from protocols.selection.models import Selection
 from shuffle_sim.arrays import Floats
-from shuffle_sim.cli.files import new_figure, whole
 from shuffle_sim.cli.learning import Moment, People, Split
-from shuffle_sim.cli.outcome import (
+from shuffle_sim.cli.running import RunSummary, asked_of
+from shuffle_sim.cli.show import (
+    Json,
+    console,
+    new_figure,
+    number,
+    plain,
+    plural,
     print_bounds,
     print_costs,
     print_fact,
     print_privacy,
     print_reports,
+    print_table,
+    whole,
 )
-from shuffle_sim.cli.paid import Winner
-from shuffle_sim.cli.running import RunSummary
-from shuffle_sim.cli.show import Json, console, grid, number, plain, plural
 from shuffle_sim.data.columns import Bounds
 from shuffle_sim.data.labelled import Labelled
 from shuffle_sim.data.model import LinearModel
 from shuffle_sim.execution.costs import Costs
+from shuffle_sim.execution.options import Execution
 from shuffle_sim.execution.result import SIMULATOR_VIEW, ReportCounts, Result
 from shuffle_sim.privacy.guarantee import Guarantee
 from shuffle_sim.privacy.trust import Trust
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Winner:
+    """Of a paid selection: its name, and the noisy scores, which epsilon covers."""
+
+    chosen: str
+    scores: Mapping[str, float]
+
+    @classmethod
+    def of(cls, selection: Selection | None) -> "Winner | None":
+        """Of a selection, if there was one."""
+        return None if selection is None else cls(selection.chosen, selection.scores)
 
 
 @dataclass(frozen=True)
@@ -96,6 +117,7 @@ class Report:
     reports: ReportCounts
     history: list[Moment]
     run: RunSummary
+    execution: Mapping[str, Any]
     trust: Trust
     file: LinearModel = field(repr=False)
 
@@ -104,13 +126,15 @@ def summed_up(
     split: Split,
     made: Any,
     result: Result,
-    moments: list[Moment],
+    execution: Execution,
+    moments: Sequence[Moment] = (),
     bits: int = 0,
-    winner: Winner | None = None,
 ) -> Report:
     """Of a run that is over, in which a user sent so many bits."""
+    found = Trained.of(result.value)
+    split = split.opened(found)
     source, trainer, table = split.source, split.trainer, split.source.table
-    weights, intercept = source.weights(result.value)
+    weights, intercept = source.weights(found.theta)
     privacy = _with_classes(result.privacy, source)
     saved = LinearModel(
         loss=type(trainer.loss).__name__,
@@ -143,7 +167,7 @@ def summed_up(
             intercept=intercept,
             target_bounds=table.target_bounds if source.half_range else None,
         ),
-        scores=split.scores(result.value),
+        scores=split.scores(found.theta),
         constant=split.constant(),
         protocol=Chosen(
             type(made).__name__,
@@ -160,10 +184,11 @@ def summed_up(
         costs=result.costs,
         payload_bits_per_user=bits,
         chosen_bounds=table.chosen_bounds,
-        selected=winner,
+        selected=Winner.of(found.selection),
         reports=result.reports,
-        history=moments,
+        history=list(moments),
         run=RunSummary.of(result),
+        execution=asked_of(execution),
         trust=result.trust,
         file=saved,
     )
@@ -204,10 +229,11 @@ def show(report: Report) -> None:
         f"{model.radius:g}, ridge {model.ridge:g}, "
         f"{plural(made.rounds, 'round')}{f', {how}' if how else ''}\n"
     )
-    scores = grid("", "this model", "best constant")
-    for name, value in report.scores.items():
-        scores.add_row(name.replace("_", " "), number(value), number(report.constant[name]))
-    console.print(scores)
+    scores = (
+        (name.replace("_", " "), number(value), number(report.constant[name]))
+        for name, value in report.scores.items()
+    )
+    print_table(("", "this model", "best constant"), scores)
     console.print(f"These scores are the simulator's own view; {seen}.\n")
     print_fact("Bound", *_bound(made, report.constant["held_out_loss"]))
     print_privacy(report.privacy, report.warnings)

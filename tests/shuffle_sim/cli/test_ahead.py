@@ -3,9 +3,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from shuffle_sim.cli.ahead import MAX_BITS, Ahead, announce
 from shuffle_sim.cli.app import app
-from shuffle_sim.cli.sums import encoded_sum
+from shuffle_sim.cli.options import SumOptions
+from shuffle_sim.cli.running import MAX_BITS, Ahead, announce
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.forecast import forecast
 from shuffle_sim.privacy.guarantee import Privacy
@@ -21,7 +21,7 @@ def test_what_is_said_ahead_is_what_is_sent(tmp_path):
     found = json.loads(done.stdout)
     assert found["ahead"]["bits_per_user"] == found["costs"]["payload_bits_per_user"]
     assert found["ahead"]["rounds"] == 1
-    made = encoded_sum(178, 13, Privacy(1.0, 1e-6), scalar=False)[1]
+    made = SumOptions().encoded(178, 13, Privacy(1.0, 1e-6), scalar=False)[1]
     assert found["ahead"]["bytes"] == sum(hop.wire for hop in forecast(made).hops)
     assert found["warnings"] == []
 
@@ -62,9 +62,9 @@ def test_bits_stay_few_where_few_users_or_a_small_epsilon_would_take_many(n, eps
     plan = sane(SumSpec(n, 10, Privacy(epsilon, 1e-6)))[1]
     assert plan.bits <= SANE_BITS
     assert plan.noise_ratio <= 1.05 * 3
-    exact = encoded_sum(n, 10, Privacy(epsilon, 1e-6), noise_ratio=1.05)[1]
-    assert isinstance(exact.bits, int)  # type: ignore[attr-defined]
-    assert exact.bits >= plan.bits  # type: ignore[attr-defined]
+    exact = SumOptions(noise_ratio=1.05).encoded(n, 10, Privacy(epsilon, 1e-6))[1]
+    assert isinstance(exact.bits, int)
+    assert exact.bits >= plan.bits
 
 
 def test_what_promises_little_is_warned_of():

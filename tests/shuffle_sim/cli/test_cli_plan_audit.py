@@ -12,6 +12,7 @@ from protocols import VectorSum
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.auditing.checks import Checks
 from shuffle_sim.cli import audit as audit_module
+from shuffle_sim.cli.options import SumOptions
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import RoundAbortedError
 from shuffle_sim.protocol.adversary import Dropout
@@ -179,7 +180,7 @@ def test_an_aborted_run_keeps_what_it_spent():
 @pytest.mark.parametrize("name", names("protocol"))
 def test_every_registered_protocol_can_be_audited_with_one_coordinate(name):
     """Vectors of one coordinate are no numbers; users of some optimisers are persons."""
-    made = audit_module._made(name, 200, 1, Privacy(1.0, 1e-6), None, None)
+    made = audit_module._made(name, 200, 1, Privacy(1.0, 1e-6), SumOptions())
     spec = made.plan(made.init())
     bench = Checks(made, spec, 1, 1000, 1e-7, UserShard, Shuffler)
     bench.domain()

@@ -101,6 +101,7 @@ def test_json_tells_scores_guarantee_costs_accounts_and_what_was_chosen(printed)
         "seed": 7,
         "security": "none",
     }
+    assert found["execution"] == {name: getattr(Execution(), name) for name in Execution.options()}
 
 
 @pytest.mark.full

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from shuffle_sim.cli.data import declared_of, load
+from shuffle_sim.cli.options import DataOptions
 from shuffle_sim.data.tables import Table, read
 from shuffle_sim.errors import ParameterError
 
@@ -15,14 +16,13 @@ pytestmark = pytest.mark.wheel
 
 
 def stated(**given):
-    options = ("schema", "missing", "categories", "delimiter", "decimal", "thousands")
-    return declared_of(*(given.get(name) for name in options))
+    return declared_of(DataOptions(**given))
 
 
 def table(path: Path, text: str | bytes, bounds=("0:100",), columns=None, **given) -> Table:
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    label, person = given.pop("label", None), given.pop("person", None)
-    return load(None, path, columns, list(bounds), label, person, stated(**given))
+    label = given.pop("label", None)
+    return load(DataOptions(file=path, columns=columns, bounds=list(bounds), **given), label)
 
 
 # name: file, text, what is stated, columns, rows
@@ -253,8 +253,9 @@ def test_parquet_has_the_same_kinds_of_columns(tmp_path):
     made = read(path, None, {}, None, declared=stated(schema=schema))
     assert made.columns == ("a", "job=nurse", "job=cook", "job=other", "born", "seen", "ill")
     assert made.rows.tolist() == [[1, 1, 0, 0, 1, 0.5, 1], [4.5, 0, 0, 1, 2, 2, 0]]
+    bounds = ["seen=1960-01-01:1980-01-01"]
     with pytest.raises(ParameterError, match="without a zone"):
-        load(None, path, "seen", ["seen=1960-01-01:1980-01-01"], declared=stated(missing="drop"))
+        load(DataOptions(file=path, columns="seen", bounds=bounds, missing="drop"))
 
 
 def test_persons_and_labels_that_are_blank_are_dropped_with_their_rows(tmp_path):
