@@ -12,9 +12,9 @@ import typer
 from shuffle_sim.cli.attack import attack_command
 from shuffle_sim.cli.audit import audit_command
 from shuffle_sim.cli.compare import compare_command
+from shuffle_sim.cli.data import evaluate_command, predict_command, schema_command
 from shuffle_sim.cli.options import flat
 from shuffle_sim.cli.plan import cost_command, plan_command
-from shuffle_sim.cli.predict import evaluate_command, predict_command, schema_command
 from shuffle_sim.cli.sum import sum_command
 from shuffle_sim.cli.train import train_command
 from shuffle_sim.errors import (

@@ -68,6 +68,8 @@ def test_a_value_that_equals_another_option_s_default_is_given():
     assert SumOptions().given == SumOptions(honest_fraction=1.0).given == {}
     words = ["cost", "--n", "99", "--protocol", "scalar-sum", "--max-bits", "1"]
     assert isinstance(CliRunner().invoke(app, words).exception, ParameterError)
+    words = ["attack", "--study", "training", "--max-bits", "40"]
+    assert isinstance(CliRunner().invoke(app, words).exception, ParameterError)
 
 
 @dataclass(frozen=True)
