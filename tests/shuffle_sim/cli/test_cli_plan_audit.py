@@ -86,13 +86,20 @@ def test_plan_composes_rounds_and_counts_on_the_honest_only():
     assert found["plan"]["noise_ratio"] > 1 / np.sqrt(0.7)
 
 
+def test_plan_for_a_year_of_days():
+    done = command(
+        "plan", "--n", "10000000", "--d", "8", "--rounds", "365", "--delta", "1e-8", "--json"
+    )
+    assert json.loads(done.stdout)["plan"]["noise_ratio"] < 1.001
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         ["--n", "0"],
         ["--n", "100", "--epsilon", "0"],
         ["--n", "100", "--delta", "1"],
-        ["--n", "100", "--delta", "1e-15"],
+        ["--n", "100", "--delta", "1e-51"],
         ["--n", "100", "--noise-ratio", "0.9"],
         ["--n", "100", "--noise-ratio", "1.1", "--max-bits", "40"],
         ["--n", "100", "--d", "50", "--max-bits", "3"],
