@@ -48,11 +48,12 @@ MIN_VARIANCE = 15.0
 def nus_near(delta: float, units: float) -> tuple[float, ...]:
     """The few of `NUS` that a delta asks for, where `units` times one is given up.
 
-    The nearest ones, and last a smaller one: where there is much noise, that costs nothing.
+    The nearest ones; ten times as much, for little noise; last a ten thousandth, for much.
     """
     near = max(delta, 1e-300) * _SHARE / units
     order = sorted(range(len(NUS)), key=lambda k: abs(math.log(NUS[k] / near)))
-    return tuple(NUS[k] for k in (*order[:3], min(order[0] + 8, len(NUS) - 1)))
+    larger, smaller = max(order[0] - 2, 0), min(order[0] + 8, len(NUS) - 1)
+    return tuple(NUS[k] for k in (*order[:3], larger, smaller))
 
 
 def least_delta(at: Callable[[float], float], units: float) -> float:
