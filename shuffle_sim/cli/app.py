@@ -9,6 +9,7 @@ from typing import Annotated, ParamSpec, TextIO
 
 import typer
 
+from shuffle_sim.cli.amplify import amplify_command
 from shuffle_sim.cli.attack import attack_command
 from shuffle_sim.cli.audit import audit_command
 from shuffle_sim.cli.compare import compare_command
@@ -66,6 +67,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate_command,
     "schema": schema_command,
     "plan": plan_command,
+    "amplify": amplify_command,
     "audit": audit_command,
     "attack": attack_command,
     "compare": compare_command,

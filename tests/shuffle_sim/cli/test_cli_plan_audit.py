@@ -1,5 +1,6 @@
 """The commands plan and audit, and what a run that fails leaves behind."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from protocols import VectorSum
-from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim import ParameterError, Privacy, amplify, run
 from shuffle_sim.auditing.checks import Checks
 from shuffle_sim.cli import audit as audit_module
 from shuffle_sim.cli.options import SumOptions
@@ -193,3 +194,16 @@ def test_every_registered_protocol_can_be_audited_with_one_coordinate(name):
     bench.domain()
     bench.sizes()
     bench.defined()
+
+
+def test_amplify_says_what_python_does_and_draws_it(tmp_path):
+    picture = tmp_path / "amplify.png"
+    asked = ("amplify", "--epsilon0", "2", "--n", "1000", "--delta", "1e-5")
+    found = json.loads(command(*asked, "--json", "--plot", str(picture)).stdout)
+    assert found == dataclasses.asdict(amplify(2.0, 1000, 1e-5))
+    assert picture.stat().st_size > 1000
+    assert "too few to amplify" in command(*asked[:4], "2").stdout
+    refused = command("amplify", "--epsilon0", "31", "--n", "9")
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("shuffle-sim: error: epsilon0 = 31")
+    assert len(refused.stderr.splitlines()) == 1
