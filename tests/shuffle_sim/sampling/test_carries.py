@@ -63,7 +63,7 @@ class Tying:
         self._open = [i for i, each in zip(self._open, low, strict=True) if each + self.r > UNIT]
         self._last = np.zeros(len(self._open), np.int64)
         unused = self._rng.integers(0, 1 << 12, words.shape)
-        return (words << 12 | unused).view(np.uint64).ravel()
+        return (words << 12 | unused).view(np.uint64).T.ravel()
 
     def settled(self, i: int) -> bool:
         """Whether the floor is the same for all bits that may follow: they add less than r."""
@@ -124,7 +124,7 @@ def test_both_kernels_are_the_formula_in_exact_arithmetic(r, levels):
     }
     ties = [place for place, total in totals.items() if math.floor(total) % ONE >= ONE - r]
     assert len(ties) > 400
-    more = (np.random.SFC64(7).random_raw(r * len(ties)) >> 12).reshape(r, -1).sum(axis=0)
+    more = (np.random.SFC64(7).random_raw(r * len(ties)) >> 12).reshape(-1, r).sum(axis=1)
     for place, units in zip(ties, more.tolist(), strict=True):
         totals[place] += Fraction(units, UNIT)
     mask = 2**levels - 1
