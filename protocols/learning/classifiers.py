@@ -1,6 +1,7 @@
 """What linear classifiers share, whoever is trusted: public classes, predictions, probabilities."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
@@ -53,6 +54,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):
 
     def _fit(self, X: Any, y: Any, groups: Any = None, weigh: Weigh | None = None) -> Self:
         X, y = dense_data(self, X, y)
+        _check_labels(y)
         check_classification_targets(y)
         classes = np.unique(y if self.classes is None else np.asarray(self.classes))
         if len(classes) < 2:
@@ -112,3 +114,20 @@ class LogisticModel(LinearClassifier):
     def predict_proba(self, X: Any) -> Floats:
         """The classes' probabilities, (rows, classes)."""
         return np.exp(self.predict_log_proba(X))
+
+
+def _check_labels(y: NDArray[Any]) -> None:
+    """Refuse labels that cannot be told apart as classes.
+
+    Raises:
+        ParameterError: a label is blank, or some are text and others numbers.
+    """
+    if y.dtype != object:
+        return
+    blank = np.array(
+        [each is None or (isinstance(each, float) and math.isnan(each)) for each in y], bool
+    )
+    if blank.any():
+        raise ParameterError(f"y[{np.argmax(blank)}]", WITHHELD, "a class, not blank")
+    if len({isinstance(each, str) for each in y}) > 1:
+        raise ParameterError("y", WITHHELD, "classes of one kind, text or numbers")

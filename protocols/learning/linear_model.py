@@ -142,10 +142,21 @@ def validate_data(estimator: BaseEstimator, *data: Any, **checks: Any) -> Any:
     except ValueError as error:
         if "could not convert" not in str(error):
             raise
-        raise ParameterError("X, y", WITHHELD, "numbers, not text") from None
+        raise ParameterError(_text(data), WITHHELD, "numbers, not text") from None
     if checks.get("y_numeric") and found[1].dtype.kind not in "fiub":
         raise ParameterError("y", str(found[1].dtype), "of numbers")
     return found
+
+
+def _text(data: tuple[Any, ...]) -> str:
+    """Which column of X is no column of numbers; else it is y."""
+    names = getattr(data[0], "columns", None)
+    for place, column in enumerate(np.asarray(data[0], object).T):
+        try:
+            column.astype(np.float64)
+        except (ValueError, TypeError):
+            return f"X[:, {place}]" if names is None else f"X[{names[place]!r}]"
+    return "y"
 
 
 def dense_data(estimator: BaseEstimator, X: Any, y: Any, **checks: Any) -> tuple[Floats, Any]:

@@ -18,7 +18,7 @@ from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.result import SIMULATOR_VIEW
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds import paper
-from shuffle_sim.privacy.events import PrivacyEvent
+from shuffle_sim.privacy.events import BinomialSumEvent, PrivacyEvent
 from shuffle_sim.privacy.planner import honest_users
 from shuffle_sim.privacy.theorems import Theorem, theorem_of
 from shuffle_sim.protocol.adversary import Adversary
@@ -70,7 +70,7 @@ def privacy_study(
         PrivacyRow(
             fraction,
             users,
-            _by_paper(planned, fraction),
+            _by_paper(event, planned, fraction),
             _proven(event.with_honest(users), delta),
             _number(law.exact(event.with_honest(users), delta)),
             empirical_epsilon(
@@ -101,7 +101,9 @@ def _proven(event: PrivacyEvent, delta: float) -> float:
     return ShuffleAccountant().compose(event).get_epsilon(delta)
 
 
-def _by_paper(planned: float, fraction: float) -> float | None:
+def _by_paper(event: PrivacyEvent, planned: float, fraction: float) -> float | None:
+    if not isinstance(event, BinomialSumEvent):  # it speaks of no other sum
+        return None
     try:
         return paper.robust_epsilon(planned, fraction)
     except ParameterError:

@@ -96,6 +96,29 @@ def test_no_error_nor_its_cause_shows_a_row_or_a_label(kind):
         assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
+class Frame(np.ndarray):
+    """An array whose columns have names, as a table's have."""
+
+    columns = ("age", "dose")
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_an_error_names_the_column_that_is_no_number_or_has_blank_labels(kind):
+    x, y = np.full((8, 2), 0.25).astype(object), np.resize([1.0, -1.0], 8)
+    x[3, 1] = "much"
+    for rows, named in ((x, "X[:, 1]"), (x.view(Frame), "X['dose']")):
+        with pytest.raises(ParameterError) as caught:
+            kind().fit(rows, y)
+        assert caught.value.parameter == named
+    labels = np.resize(np.array(["yes", None], object), 8)
+    with pytest.raises(ParameterError) as caught:
+        kind().fit(np.full((8, 2), 0.25), labels)
+    assert caught.value.parameter == ("y[1]" if is_classifier(kind()) else "y")
+    if is_classifier(kind()):
+        with pytest.raises(ParameterError, match="one kind"):
+            kind().fit(np.full((8, 2), 0.25), np.resize(np.array(["yes", 1.0], object), 8))
+
+
 @pytest.mark.parametrize("kind", EVERY)
 def test_clones_and_pickles_predict_the_same(kind):
     x, y = table(kind)
