@@ -17,11 +17,13 @@ from protocols.central.optimiser import CentralOptimiser
 from protocols.central.places import Place
 from protocols.central.stable_sets import certified_width, stable_score
 from protocols.optimisation.solver import minimise
+from protocols.optimisation.solver.public import check_radius
 from protocols.problems.erm import erm
 from protocols.problems.extension import valid_records
 from protocols.problems.loss import Loss
 from protocols.problems.people import People
 from protocols.problems.problem import Problem, demand, demand_slope
+from protocols.problems.risk import Risk, shape_of
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.persons import PersonRows
@@ -182,7 +184,8 @@ class DeletionStability(CentralOptimiser[Floats | None]):
         """Explicit parameters; `calibrated` chooses them.
 
         Raises:
-            ParameterError: too many subsets to enumerate, or no strong convexity.
+            ParameterError: too many subsets to enumerate, no strong convexity, or minimisers that
+                cannot be certified to the radius.
         """
         demand(problem, privacy)
         self.problem, self.privacy, self.n = problem, privacy, integer("n", n)
@@ -197,6 +200,8 @@ class DeletionStability(CentralOptimiser[Floats | None]):
         if subsets > MOST_SUBSETS:
             allowed = f"such that at most {MOST_SUBSETS} subsets are enumerated: take PhasedERM"
             raise ParameterError("n", n, allowed)
+        risk = Risk(problem.loss, problem.ridge, shape_of(problem.domain))
+        check_radius(risk, n * problem.records, _RADIUS)
         place = Place.of(problem.domain)
         self._statistic = StableMinimiser(
             problem.loss, place, problem.ridge, mechanism.largest, width, n, problem.records

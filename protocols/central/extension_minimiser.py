@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from protocols.central.gathering import gathered
 from protocols.central.places import Place
-from protocols.optimisation.solver import minimise
+from protocols.optimisation.solver import demand_radius, minimise
 from protocols.problems.domains import L2Ball
 from protocols.problems.erm import erm
 from protocols.problems.extension import ExtendedERM, valid_records
@@ -61,13 +63,28 @@ class ExtensionMinimiser(Statistic):
         people = People(valid_records(self.loss, d, persons.in_order), persons.counts)
         ball = self.place.domain
         assert isinstance(ball, L2Ball)
-        settings = self.ridge, ball, self.centre
-        pulls = self.center, self.gamma, self.alpha
-        wanted = ExtendedERM(self.loss, people, *settings, *pulls, self.most_records)
+        wanted = self._objective(people)
 
         def plain(objective: Objective) -> Floats:
             """Without the extension: near the minimiser, and it where equal persons are inside."""
-            flat = erm(self.loss, people.records, *settings)
+            flat = erm(self.loss, people.records, self.ridge, ball, self.centre)
             return minimise(flat, self.alpha / 4).point
 
         return minimise(wanted, self.alpha, plain).point
+
+    def demand(self) -> None:
+        """Refuse an alpha that rounding errors may take, by public constants alone.
+
+        Raises:
+            ParameterError: naming the least alpha.
+        """
+        nobody = np.zeros((1, self.loss.columns(self.centre.size)))
+        objective = self._objective(People(nobody, np.ones(1, int)))
+        objective.n = self.users
+        demand_radius(self.alpha, objective.least_radius)
+
+    def _objective(self, people: People) -> ExtendedERM:
+        ball = self.place.domain
+        assert isinstance(ball, L2Ball)
+        settings = self.ridge, ball, self.centre, self.center, self.gamma, self.alpha
+        return ExtendedERM(self.loss, people, *settings, self.most_records)

@@ -163,7 +163,7 @@ class PlainDescent(GroupedPass):
         """2 eta C m, or the diameter: another record moves later iterates by 2 eta C at most."""
         proof = "steps do not expand (eta <= 2/beta), and m of them differ by 2 eta C each"
         moved = 2 * self.eta * self.slopes.clip * self.records
-        return Sensitivity(min(moved, self.place.domain.diameter), "l2", proof)
+        return Sensitivity(min(moved, self.place.domain.widest), "l2", proof)
 
     def __call__(self, total: Total, users: int) -> Floats:
         """Shape (d,)."""

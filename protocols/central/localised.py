@@ -17,14 +17,13 @@ from protocols.central.minimum import (
     CERTIFIED,
     Minimum,
     OfRisk,
-    check_radius,
     demand_case,
-    named,
     refuse,
     shown,
 )
 from protocols.central.output_perturbation import OutputPerturbation
 from protocols.optimisation.solver import THETA
+from protocols.optimisation.solver.public import check_radius, named
 from protocols.problems.domains import L2Ball, RealSpace
 from protocols.problems.problem import Problem
 from protocols.problems.risk import Risk

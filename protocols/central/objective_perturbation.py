@@ -15,14 +15,12 @@ import scipy
 from protocols.central.minimum import (
     CERTIFIED,
     OneRelease,
-    check_radius,
     demand_case,
-    named,
     refuse,
     shown,
-    solver_by,
 )
 from protocols.optimisation.solver import minimise
+from protocols.optimisation.solver.public import check_radius, named, solver_by
 from protocols.problems.domains import RealSpace
 from protocols.problems.erm import erm
 from protocols.problems.linear_loss import LinearLoss

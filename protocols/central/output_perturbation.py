@@ -16,14 +16,13 @@ from protocols.central.minimum import (
     CERTIFIED,
     Minimum,
     OneRelease,
-    check_radius,
     demand_case,
-    named,
     refuse,
     shown,
 )
 from protocols.central.output_bound import Bound, best_bound, noise_of
 from protocols.optimisation.solver import THETA
+from protocols.optimisation.solver.public import check_radius, named
 from protocols.problems.adversarial import Budget, RobustRisk
 from protocols.problems.domains import L2Ball
 from protocols.problems.multiclass import OneVsRestHinge

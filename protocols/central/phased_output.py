@@ -107,6 +107,7 @@ class PhasedOutput(CentralOptimiser[PhaseState], ABC):
             if not ridge + problem.ridge > 0:
                 raise ParameterError(f"ridges[{at}]", ridge, "above 0, or a problem with a ridge")
         self._cohorts = self._split()
+        self._demand_accuracy()
         self.rounds_per_user = releases * (1 if self.disjoint else len(self.ridges))
 
     def _split(self) -> list[Cohort]:
@@ -141,11 +142,13 @@ class PhasedOutput(CentralOptimiser[PhaseState], ABC):
         """The next minimiser."""
         if state.phase == len(self.ridges):
             return None
+        return Release.of(self._cohorts[state.phase], self._statistic(state), self.mechanism)
+
+    def _statistic(self, state: PhaseState) -> ExtensionMinimiser:
         cohort, ridge = self._cohorts[state.phase], self.ridges[state.phase]
-        own = self.problem.ridge
-        strong = ridge + own
+        strong = ridge + self.problem.ridge
         exact = 2 * state.gamma / (strong * cohort.size)
-        statistic = ExtensionMinimiser(
+        return ExtensionMinimiser(
             self.problem.loss,
             self._place,
             strong,
@@ -156,7 +159,18 @@ class PhasedOutput(CentralOptimiser[PhaseState], ABC):
             cohort.size,
             self.problem.most_records,
         )
-        return Release.of(cohort, statistic, self.mechanism)
+
+    def _demand_accuracy(self) -> None:
+        """Refuse, before any charge, releases that no certificate could reach."""
+        far = np.full(self.problem.d, self.problem.domain.radius / math.sqrt(self.problem.d))
+        for phase in range(len(self.ridges)):
+            state = self._begun(phase, far)
+            for _ in range(self.releases):
+                self._statistic(state).demand()
+                state = replace(state, gamma=self._following(state.gamma))
+
+    def _following(self, gamma: float) -> float:
+        return min(self.problem.lipschitz, self.tau + self.contraction * gamma)
 
     def update(self, state: PhaseState, estimate: Any) -> PhaseState:
         """The next center; after the last release, the next phase is around it."""
@@ -165,7 +179,7 @@ class PhasedOutput(CentralOptimiser[PhaseState], ABC):
             return self._begun(state.phase + 1, point)
         ridge, own = self.ridges[state.phase], self.problem.ridge
         center = -(ridge * (point - state.anchor) + own * point)
-        gamma = min(self.problem.lipschitz, self.tau + self.contraction * state.gamma)
+        gamma = self._following(state.gamma)
         return replace(state, release=state.release + 1, center=center, gamma=gamma, last=point)
 
     def result(self, state: PhaseState) -> Floats:

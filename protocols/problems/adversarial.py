@@ -21,6 +21,7 @@ from protocols.problems.objective import (
     gradient_rounding,
     mean_of_rows,
 )
+from protocols.problems.problem import minimiser_norm
 from protocols.problems.risk import Risk
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, positive, real
@@ -141,7 +142,8 @@ class RobustERM(Kinked):
 
     @cached_property
     def _far(self) -> float:
-        return min(self.domain.radius, self.loss.minimiser_norm(self.ridge) * 2)
+        near = minimiser_norm(self.loss, self.ridge, self.domain)
+        return min(self.domain.radius, 2 * near)
 
     @property
     def least_radius(self) -> float:

@@ -15,6 +15,8 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, positive
 
 _UNIT = 2.0**-53  # roundoff of doubles
+_FINEST = 2.0**-40
+"""A diameter over the norm of points, below which doubles tell too few points apart."""
 
 
 class Domain(ABC):
@@ -45,6 +47,11 @@ class Domain(ABC):
     @abstractmethod
     def diameter(self) -> float:
         """D: no two points are farther apart."""
+
+    @property
+    def widest(self) -> float:
+        """No two points that `project` returns are farther apart: D, and roundings."""
+        return self.diameter + 4 * (self.d + 8) * _UNIT * self.radius
 
     @property
     @abstractmethod
@@ -107,6 +114,17 @@ def _point(name: str, value: ArrayLike, d: int) -> Floats:
     return point
 
 
+def _demand_width(domain: Domain) -> None:
+    """Refuse a set that is a point in doubles: nothing computed there is certain.
+
+    Raises:
+        ParameterError: naming the least diameter.
+    """
+    least = _FINEST * domain.radius
+    if not domain.diameter >= least:
+        raise ParameterError("diameter", domain.diameter, f"at least {least:.3g}, or nearer to 0")
+
+
 @dataclass(init=False, eq=False)  # its fields are what is public of it
 class L2Ball(Domain):
     """||theta - center||_2 <= radius."""
@@ -124,6 +142,7 @@ class L2Ball(Domain):
         self.d = integer("d", d)
         self.size = positive("radius", radius)
         self._center = _point("center", center, self.d)
+        _demand_width(self)
 
     def project(self, theta: Floats) -> Floats:
         """Shortened to the radius."""
@@ -171,6 +190,7 @@ class Box(Domain):
             raise ParameterError(
                 "lower", self.lower.tolist(), f"below upper = {self.upper.tolist()}"
             )
+        _demand_width(self)
 
     def project(self, theta: Floats) -> Floats:
         """Clipped."""

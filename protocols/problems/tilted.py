@@ -9,6 +9,7 @@ import scipy
 from protocols.problems.domains import Domain
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.objective import UNIT, Objective, gradient_rounding, mean_of_rows
+from protocols.problems.problem import minimiser_norm
 from protocols.problems.risk import Risk
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.errors import ParameterError, positive
@@ -24,7 +25,7 @@ class TiltedERM(Objective):
         self.loss, self.rows, self.ridge = loss, np.asarray(rows, np.float64), ridge
         self.domain, self.tilt, self.n = domain, positive("tilt", tilt), len(rows)
         self.strong_convexity = positive("ridge", ridge)
-        self._far = min(domain.radius, loss.minimiser_norm(ridge))
+        self._far = minimiser_norm(loss, ridge, domain)
         self._slope = loss.lipschitz(self._far)
         self.smoothness = (loss.smoothness() or 0.0) + tilt * self._slope**2 + ridge
 

@@ -167,6 +167,7 @@ class Piloted(Protocol[PilotedState]):
         """
         demand(problem, privacy)
         self.kind, self.problem, self.privacy = kind, problem, privacy
+        problem.loss.reach_norms(np.zeros((1, 1)), 1.0)  # refuses a loss without A(z)
         self.n = integer("n", n, 2)
         self.pilot = integer("pilot", pilot or max(1, int(SHARE * n)), 1, n - 1)
         self.scale, self.given = scale, given

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.optimisation.solver import SOLVERS, THETA, demand_radius, minimise
+from protocols.optimisation.solver.public import named
 from protocols.problems.extension import valid_records
 from protocols.problems.loss import Loss
 from protocols.problems.problem import Problem
@@ -131,6 +132,7 @@ class OneShotAverage(Protocol[SumState]):
             raise ParameterError("records", records, allowed)
         if solver not in SOLVERS:
             raise ParameterError("solver", solver, f"one of {', '.join(SOLVERS)}")
+        named(solver, self.risk)
         whole = _protected(protects) is Unit.PERSON
         self.protects = None if whole else Unit.RECORD
         self.records, exact = records, self.risk.sensitivity(records)[0]

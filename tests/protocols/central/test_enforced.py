@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from protocols import (
+    Absolute,
     DeletionStability,
     ExponentialMechanism,
     Gibbs,
@@ -20,6 +21,8 @@ from protocols import (
     Logistic,
     MeanEstimation,
     ObjectivePerturbation,
+    OneShotAverage,
+    OneVsRestHinge,
     OutputPerturbation,
     PanPrivateACSA,
     PhasedERM,
@@ -27,11 +30,14 @@ from protocols import (
     Problem,
     Softmax,
     Squared,
+    TiltedERM,
+    Weighted,
 )
 from protocols.central.grouped_descent import PlainDescent
 from protocols.central.linear_time_plan import Phase
 from protocols.central.places import Place
 from protocols.problems.surrogates import Clipped
+from protocols.problems.tilted import TiltedRisk
 from shuffle_sim import ParameterError, Privacy
 from shuffle_sim.arrays import dense
 from shuffle_sim.data.cohort import Cohort
@@ -234,6 +240,57 @@ def test_minimisers_of_records_take_no_norm_bound_and_no_declared_constant(kind)
     declared = replace(problem, declared_smoothness=1e-6, declared_spread=0.0, declared_root=1e-3)
     one, other = (kind.calibrated(problem=each, **asked) for each in (problem, declared))
     assert one.plan(one.init()).public() == other.plan(other.init()).public()
+
+
+CLOSE = Problem(Logistic(), L2Ball(2, 1.0), ridge=0.1, records=3)
+PINPOINT = replace(CLOSE, domain=L2Ball(2, 1e-3, 1e8))
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        (PhasedERM, PINPOINT),
+        (DeletionStability, PINPOINT),
+        *(
+            (DeletionStability, replace(CLOSE, loss=loss))
+            for loss in (Hinge(), Absolute(labels=1.0))
+        ),
+        (DeletionStability, replace(CLOSE, loss=Weighted(Hinge(), 0.5))),
+        (DeletionStability, replace(CLOSE, loss=OneVsRestHinge(3), domain=L2Ball(6, 1.0))),
+    ],
+)
+def test_minimisers_that_no_certificate_reaches_are_refused_before_any_charge(kind, problem):
+    common = {"n": 6, "privacy": Privacy(50.0, 0.1)}
+    kind.calibrated(problem=CLOSE, **common)
+    with pytest.raises(ParameterError, match="radius|loss"):
+        kind.calibrated(problem=problem, **common)
+
+
+def test_minimisers_of_tilted_risks_far_from_the_origin_are_certified():
+    """None is short where 0 is outside the domain."""
+    problem = Problem(Logistic(), L2Ball(2, 1e-3, 1e8), ridge=2.0)
+    with pytest.raises(ParameterError, match="radius"):
+        OutputPerturbation(
+            n=4,
+            problem=problem,
+            privacy=PRIVACY,
+            risk=TiltedRisk.of(problem),
+            mechanism=Gaussian(1.0),
+            radius=1e-9,
+        )
+    made = TiltedERM.calibrated(n=4, problem=problem, privacy=PRIVACY)
+    rows = np.array([[0.6, 0.8, 1.0]] * 4)
+    found = made.statistic.of(rows)
+    assert np.linalg.norm(found - 1e8) <= problem.domain.widest / 2
+
+
+@pytest.mark.parametrize("solver", ["sdca", "extragradient"])
+def test_a_solver_that_does_not_take_a_loss_is_refused_before_users_are_asked(solver):
+    problem = Problem(Logistic(), L2Ball(2, 1.0), ridge=2.0)
+    with pytest.raises(ParameterError, match="solver"):
+        OneShotAverage.calibrated(
+            n=8, records=3, problem=problem, privacy=Privacy(5.0, 1e-3), solver=solver
+        )
 
 
 def test_a_subclass_is_not_believed_to_have_the_slope_of_its_base():

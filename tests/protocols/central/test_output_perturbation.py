@@ -28,8 +28,8 @@ from protocols import (
     Squared,
     TiltedERM,
 )
-from protocols.central.minimum import named
 from protocols.optimisation.solver import minimise
+from protocols.optimisation.solver.public import named
 from protocols.problems.adversarial import NORMS, Budget, RobustRisk
 from protocols.problems.multiclass import OneVsRestHinge
 from protocols.problems.one_vs_rest import OneVsRestRisk

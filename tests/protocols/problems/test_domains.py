@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from protocols.central.minimum import Minimum
 from protocols.problems.domains import Box, Intersection, L2Ball, Simplex
+from protocols.problems.losses import Logistic
+from protocols.problems.risk import Risk, shape_of
 from shuffle_sim.errors import ParameterError
 
 D = 4
@@ -132,3 +135,27 @@ def test_unbounded_empty_or_misshapen_domains_are_refused():
     ):
         with pytest.raises(ParameterError):
             make()
+
+
+@pytest.mark.parametrize(
+    "make", [lambda size: L2Ball(2, size, 1e8), lambda size: Box(2, 1e8, 1e8 + 2 * size)]
+)
+def test_a_set_that_is_a_point_in_doubles_is_refused(make):
+    make(1e-3)
+    with pytest.raises(ParameterError, match="diameter"):
+        make(1e-6)
+
+
+def test_points_of_a_small_ball_are_farther_apart_than_its_diameter_by_roundings_alone():
+    """A sensitivity is capped at the larger number."""
+    rng, most = np.random.default_rng(0), 0.0
+    for _ in range(300):
+        ball = L2Ball(2, 1e-11, rng.random(2))
+        way = rng.normal(size=2)
+        ends = [ball.project(ball.center + sign * way) for sign in (1.0, -1.0)]
+        apart = float(np.linalg.norm(ends[0] - ends[1]))
+        assert apart <= ball.widest
+        most = max(most, apart / ball.diameter)
+    assert most > 1 + 1e-6
+    small = Risk(Logistic(), 0.01, shape_of(ball))
+    assert Minimum(small, 1.0, 2).sensitivity.value == ball.widest
