@@ -58,6 +58,24 @@ WIDE, CURATED = Privacy(50.0, 1e-3), Privacy(5.0, 1e-3)
 PLAIN = Problem(Logistic(), L2Ball(2, 1.0))
 RIDGED = replace(PLAIN, ridge=0.1)
 
+
+class Ramp(Logistic):
+    """A subclass with bends that are no function of its slopes."""
+
+    def value(self, margins: Any, labels: Any) -> Any:
+        """Of three pieces."""
+        signed = labels * margins
+        return np.where(signed < -2.5, -signed, np.clip(2.5 - signed, 0, 5) ** 2 / 10)
+
+    def derivative(self, margins: Any, labels: Any) -> Any:
+        """A ramp from -1 to 0."""
+        return -labels * np.clip(0.5 - labels * margins / 5, 0.0, 1.0)
+
+    def second(self, margins: Any, labels: Any) -> Any:
+        """A fifth on the ramp."""
+        return np.where(np.abs(margins) <= 2.5, 0.2, 0.0)
+
+
 WORDS = {"bound", "choices", "claim"}
 """Options that say what is expected or why, and enter nothing that is asked."""
 MADE_OF = {
@@ -72,7 +90,7 @@ HELPERS = {
     "Phases": "what `Phased` is under any trust; no algorithm by itself",
 }
 
-TINY = (L2Ball(2, 1e-9, 1e8), Box(2, 1e8, 1e8 + 1e-7), L2Ball(2, 1e-12), Box(2, -1e-9, 1e-9))
+TINY = (L2Ball(2, 1e-3, 1e8), Box(2, 1e8, 1e8 + 1e-3), L2Ball(2, 1e-12), Box(2, -1e-9, 1e-9))
 DOMAINS: tuple[Any, ...] = (
     L2Ball(2, 1e3), L2Ball(2, 1.0, (3.0, -4.0)), Box(2, -1.0, (0.5, 2.0)), Simplex(2, 1.0),
     Intersection(Box(2, -1.0, 1.0), L2Ball(2, 1.0, (1.0, 1.0))),
@@ -193,6 +211,9 @@ def each(**changes: float) -> Callable[[Any], Any]:
     return changed
 
 
+FAR = L2Ball(6, 1e5)
+POINTS = Problem(MeanEstimation(math.inf), L2Ball(2, 1.0), norm_bound=1.0)
+VANISHING = {"given": ({"problem": Problem(Squared(), L2Ball(2, 1.0), norm_bound=1e-12)},)}
 SMALLER = {"mean": (lambda mean: mean.within(mean.norm_bound / 100),)}
 CENTRED = {"mean": (lambda mean: mean.within(mean.norm_bound),)}
 CENTRED |= {"centring": (lambda centring: replace(centring, spread=1e-3, contraction=0.0),)}
@@ -208,7 +229,7 @@ RISK: dict[str, tuple[Any, ...]] = {
     "mechanism": (lambda chosen: Gaussian(3.0), lambda chosen: L2Laplace(1.0, 2)),
 }
 OWN: dict[str, dict[str, tuple[Any, ...]]] = {
-    **dict.fromkeys(("ShuffleGD", "ShuffleSGD"), SMALLER),
+    **dict.fromkeys(("ShuffleGD", "ShuffleSGD"), SMALLER | VANISHING),
     "ShuffleACSA": SMALLER,
     **dict.fromkeys(("UserLevelGD", "UserLevelOneShot"), CENTRED),
     "UserLevelACSA": CENTRED | {"schedule": (lambda chosen: replace(chosen, sigma=9.0),)},
@@ -219,9 +240,25 @@ OWN: dict[str, dict[str, tuple[Any, ...]]] = {
     "Phased": {"optimiser": OPTIMISERS[1:5]},
     "Piloted": {"kind": OPTIMISERS[1:4]},
     "ChosenBounds": {"encoding": ("carry",)},
-    "CuratedSelection": {"kind": ("PureSGD", "GaussianGD", "HeavyTailedERM", "Gibbs")},
+    "AcceleratedPhasedERM": {
+        "given": ({"center": "removed", "problem": replace(POINTS, records=3)},)
+    },
+    "CuratedSelection": {
+        "kind": ("PureSGD", "GaussianGD", "HeavyTailedERM", "Gibbs"),
+        "given": ({"kind": "PureSGD", "problem": replace(POINTS, loss=Squared(labels=1.0))},),
+    },
+    "ObjectivePerturbation": {"given": ({"problem": replace(RIDGED, loss=Ramp(), ridge=2.0)},)},
     "PanPrivateACSA": {"zeta": (scaled(2),)},
     "LinearTimePhasedSGD": {
+        "given": (
+            {"mean": "plain", "problem": Problem(Logistic(), FAR, norm_bound=0.01, records=3)},
+            {"mean": "chain", "problem": Problem(Logistic(), L2Ball(2, 1e3), records=3)},
+            {
+                "mean": "plain",
+                "n": 200,
+                "problem": Problem(Logistic(), FAR, declared_smoothness=1e-6),
+            },
+        ),
         "mechanism": (lambda chosen: chosen,),
         "phases": (each(eta=0.1), each(reach=0.1, eta=3)),
     },
@@ -236,6 +273,7 @@ OWN: dict[str, dict[str, tuple[Any, ...]]] = {
 
 
 COSTLY = {"Piloted": 0.05, "DeletionStability": 0.2, "PopLocalize": 0.3}
+COSTLY |= dict.fromkeys(("OneShotAverage", "UserLevelOneShot"), 0.2)
 """Share of the runs that others get: a run plans anew, or enumerates subsets."""
 
 
@@ -399,10 +437,9 @@ def cases(kind: str, found: set[str]) -> Iterator[Case]:
 
 
 def wanted(kind: str, found: set[str]) -> set[str]:
-    """Options that are tried: those found, and those of the maker of a class."""
-    return (found | set(OWN.get(kind, {}))) - WORDS - MADE_OF.get(kind, set()) - {"problem"} | (
-        {"kind"} & set(OWN.get(kind, {}))
-    )
+    """Options that are tried: those found, and those that `OWN` adds."""
+    own = set(OWN.get(kind, {}))
+    return own | found - WORDS - MADE_OF.get(kind, set()) - {"problem"}
 
 
 def values_of(kind: str, option: str) -> tuple[Any, ...]:
@@ -416,7 +453,10 @@ def values_of(kind: str, option: str) -> tuple[Any, ...]:
 
 def _case(kind: str, base: dict[str, Any], option: str, value: Any) -> Case:
     problem = base.get("problem", PLAIN if kind == "Baseline" else None)
-    if option.startswith("problem."):
+    if option == "given":
+        base, option_made = base | value, ""
+        problem = base["problem"]
+    elif option.startswith("problem."):
         problem = _changed(problem, option.removeprefix("problem."), value)
         base, option_made = base | {"problem": problem}, ""
     else:
@@ -428,6 +468,8 @@ def _case(kind: str, base: dict[str, Any], option: str, value: Any) -> Case:
     if isinstance(problem, Problem):
         loss, d, m = problem.loss, problem.d, problem.records
     shown = getattr(value, "__qualname__", repr(value)).replace("\n", " ")
+    if option == "given":
+        shown = ", ".join(f"{name}={each}" for name, each in value.items())
     return Case(kind, option or "base", shown, make, loss, d, m)
 
 
@@ -454,9 +496,7 @@ def _made(kind: Any, base: dict[str, Any], option: str, value: Any) -> Any:
         return MAKERS[kind.__name__](**base | ({option: value} if option else {}))
     make = getattr(kind, "calibrated", None) or kind.calibrate
     if option == "paper":
-        known = inspect.signature(kind.paper).parameters
-        free = any(each.kind is each.VAR_KEYWORD for each in known.values())
-        return kind.paper(**{name: each for name, each in base.items() if free or name in known})
+        return kind.paper(**_taken(kind.paper, base))
     if option == "pilot":  # in place of moments
         base = {name: each for name, each in base.items() if name != "moments"}
     if option == "max_bits":  # in place of a ratio
@@ -473,7 +513,7 @@ def _made(kind: Any, base: dict[str, Any], option: str, value: Any) -> Any:
                 given[name] = _kept(made, name)
         return kind(**given | {option: value(given[option]) if callable(value) else value})
     if option not in _roads(kind, make):
-        return kind.paper(**base | {option: value})
+        return kind.paper(**_taken(kind.paper, base) | {option: value})
     return make(**base | {option: value})
 
 
@@ -488,12 +528,11 @@ def _roads(kind: Any, make: Any) -> set[str]:
     return found
 
 
-def _has(made: Any, name: str) -> bool:
-    return (
-        hasattr(made, name)
-        or hasattr(made, f"_{name}")
-        or hasattr(getattr(made, "randomizer", None), name)
-    )
+def _taken(function: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """What a function takes of it."""
+    known = inspect.signature(function).parameters
+    free = any(each.kind is each.VAR_KEYWORD for each in known.values())
+    return {name: each for name, each in given.items() if free or name in known}
 
 
 def _kept(made: Any, name: str) -> Any:

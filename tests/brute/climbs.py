@@ -1,10 +1,15 @@
 """The search for the pair of neighbours that moves an algorithm most."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from protocols.central.grouped_descent import PlainDescent
+from shuffle_sim.arrays import dense
+
+from .neighbours import row
 from .walks import Answer, walk
 
 NOTHING = Answer(-1, "nothing was asked", 0.0)
@@ -54,7 +59,7 @@ def climb(algorithm: Any, space: Any, effort: Effort, seed: int = 1) -> Found:
             best, pairs = found, pair
         return found
 
-    for pair in space.extremes(rng, effort.extremes):
+    for pair in (*space.extremes(rng, effort.extremes), *parting(algorithm, rng)):
         tried(pair)
     for _ in range(effort.climbs):
         at = rng.normal(size=space.size)
@@ -68,3 +73,43 @@ def climb(algorithm: Any, space: Any, effort: Effort, seed: int = 1) -> Found:
             if found >= height:
                 at, height = after, found
     return Found(best, pairs, runs)
+
+
+def parting(algorithm: Any, rng: np.random.Generator) -> Iterator[Any]:
+    """Persons under whose records two descents part most, chosen record by record.
+
+    The first person's records differ. Every other record is the best of many: with a small slope
+    along the way between both points, and its margins on both sides of 0.
+    """
+    release = algorithm.plan(algorithm.init()) if hasattr(algorithm, "plan") else None
+    asked = getattr(release, "statistic", None)
+    if not isinstance(asked, PlainDescent):
+        return
+    loss, d, tries = asked.slopes.loss, asked.start.size, 60
+    columns = loss.columns(d)
+
+    def stepped(thetas: Any, rows: Any) -> Any:
+        slopes = dense(asked.slopes.each(thetas, rows)) + asked.ridge * thetas
+        return thetas - asked.eta * slopes
+
+    ends = np.zeros((2, columns))
+    ends[:, 0], ends[:, -1] = 1.0, (1.0, -1.0)
+    ends = np.array([row(loss, d, each) for each in ends])
+    points, chosen = np.tile(asked.start, (2, 1)), []
+    for _ in range(asked.records):
+        points = stepped(points, ends)
+    for _ in range((asked.users - 1) * asked.records):
+        numbers = rng.normal(size=(tries, columns)) * rng.random((tries, columns)) ** 4
+        x, apart, middle = numbers[:, :d], points[0] - points[1], points.mean(axis=0)
+        ways = ((apart, rng.random((tries, 1))), (middle, 1.0))
+        for way, share in ways if columns >= d else ():  # features have the parameters' dimension
+            x -= np.outer(x @ way / max(1e-9, way @ way), way) * share
+        tried = np.array([row(loss, d, each) for each in numbers])
+        after = [stepped(np.tile(each, (tries, 1)), tried) for each in points]
+        best = int(np.argmax(np.linalg.norm(after[0] - after[1], axis=1)))
+        chosen.append(tried[best])
+        points = np.array([each[best] for each in after])
+    others = np.array(chosen).reshape(asked.users - 1, asked.records, columns)
+    rest = [ends[:1]] * (algorithm.users - asked.users)
+    pairs = ([np.tile(end, (asked.records, 1)), *others, *rest] for end in ends)
+    yield tuple(pairs)

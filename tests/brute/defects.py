@@ -3,6 +3,7 @@
 A defect is an attribute that is replaced, and the case that must show it.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,22 +12,29 @@ import numpy as np
 
 from protocols.central import (
     centered_mean,
-    clipped_descent,
-    exponential_grid,
     grouped_descent,
+    objective_perturbation,
+    outlier_removal,
     sums,
 )  # fmt: skip
 from protocols.central.exponential import Potential
 from protocols.central.pilot import PilotHistogram
+from protocols.problems.domains import Intersection
+from protocols.problems.losses import Logistic
+from protocols.problems.problem import Problem
 from protocols.problems.risk import Risk
 from protocols.problems.saddle import GroupRisk
-from protocols.problems.surrogates import Surrogate
-from protocols.problems.tilted import TiltedRisk
+from protocols.problems.surrogates import Clipped
+from protocols.problems.tilted import TiltedERM, TiltedRisk
 from protocols.selection.curator import MeanScores
+from protocols.shuffle import one_shot
 from protocols.sums.binomial import BinomialRandomizer
 from protocols.sums.carry import CarryRandomizer
 from protocols.sums.single_message import SingleMessageRandomizer
 from protocols.sums.split_mix import SplitMixRandomizer
+from shuffle_sim import arrays
+from shuffle_sim.arrays import dense
+from shuffle_sim.data.persons import Persons
 from shuffle_sim.protocol.release import Sensitivity
 
 
@@ -41,7 +49,8 @@ class Defect:
         makes: from the old one to the broken one.
         kind: class of the case.
         option: of the case, and
-        value: of the case, as `Case` shows it; None: any.
+        value: of the case, in what `Case` shows of it; "": any.
+        also: other attributes that are replaced at the same time.
     """
 
     name: str
@@ -50,7 +59,13 @@ class Defect:
     makes: Callable[[Any], Any]
     kind: str
     option: str = "base"
-    value: str | None = None
+    value: str = ""
+    also: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = ()
+
+    @property
+    def patches(self) -> tuple[tuple[Any, str, Callable[[Any], Any]], ...]:
+        """(owner, attribute, makes) of all that is replaced."""
+        return (self.owner, self.attribute, self.makes), *self.also
 
 
 def _less(times: float) -> Callable[[Any], Any]:
@@ -64,6 +79,10 @@ def _less(times: float) -> Callable[[Any], Any]:
         return property(sensitivity)
 
     return made
+
+
+def _times(times: float) -> Callable[[Any], Any]:
+    return lambda old: lambda *given: times * dense(old(*given))
 
 
 def _less_of_risk(times: float) -> Callable[[Any], Any]:
@@ -89,17 +108,6 @@ def _admits_all(old: Any) -> Any:
     return lambda self, values: (values, 0)
 
 
-def _twice(old: Any) -> Any:
-    return lambda *given, **named: 2 * old(*given, **named)
-
-
-def _wide(old: Any) -> Any:
-    def gradients(loss: Any, clip: float, *given: Any, **named: Any) -> Any:
-        return old(loss, 3 * clip, *given, **named)
-
-    return gradients
-
-
 def _no_clip(old: Any) -> Any:
     return lambda self, rows: np.asarray(rows.sum(axis=0))
 
@@ -112,7 +120,118 @@ def _looser(old: Any) -> Any:
     return lambda self, theta, rows: old(replace(self, clip=10 * self.clip), theta, rows)
 
 
+def _as_is(old: Any) -> Any:
+    return lambda self, *given: self
+
+
+def _raw(old: Any) -> Any:
+    def each(self: Any, points: Any, rows: Any) -> Any:
+        at = np.tile(points, (len(rows), 1)) if points.ndim == 1 else points
+        return dense(self.loss.gradients_at(at, rows))
+
+    return each
+
+
+def _declared(old: Any) -> Any:
+    return Problem.planned_smoothness
+
+
+def _tiny(old: Any) -> Any:
+    return property(lambda self: 1e-6)
+
+
+def _believed(old: Any) -> Any:
+    """The event of a randomizer, whatever is asked: that of the nearest values it has met."""
+    met: list[Any] = []
+
+    def event(self: Any, users: int, query: Any) -> Any:
+        met.append(query)
+        return old(self, users, min(met, key=lambda each: each.apart))
+
+    return event
+
+
+def _alternating(old: Any) -> Any:
+    """Dykstra's projections, stopped."""
+
+    def project(self: Any, theta: Any) -> Any:
+        point, left, right = theta, 0 * theta, 0 * theta
+        for _ in range(2000):
+            middle = self._sets[0].project(point + left)
+            left = point + left - middle
+            point = self._sets[1].project(middle + right)
+            right = middle + right - point
+        return point
+
+    return project
+
+
+def _of_rows(old: Any) -> Any:
+    """The least radius of a tilted risk, by labels that rows have."""
+
+    def least(self: Any) -> float:
+        largest = float(np.abs(self.loss.values(np.zeros(self.d), self.rows)).max())
+        error = self._error(self._far, self._slope, self._slope * self._far + largest)
+        return error / self.ridge
+
+    return property(least)
+
+
+def _sum_of_all(old: Any) -> Any:
+    def part(self: Any, rows: Any) -> Any:
+        scores = np.asarray(self.query(rows)) * math.sqrt(len(self.query.thetas))
+        return np.clip(scores, -1.0, 1.0).sum(axis=0)
+
+    return part
+
+
+def _base_of(old: Any) -> Any:
+    return lambda loss: Logistic if isinstance(loss, Logistic) else type(loss)
+
+
+def _unlimited(old: Any) -> Any:
+    return math.inf
+
+
+REVERTED = (
+    Defect(
+        "a plain pass takes gradients as they are",
+        Clipped, "each", _raw, "LinearTimePhasedSGD", "given", "norm_bound=0.01",
+    ),
+    Defect(
+        "a step is held against a declared smoothness",
+        Problem, "smoothness", _declared, "LinearTimePhasedSGD", "given",
+        "declared_smoothness=1e-06", ((Clipped, "smoothness", _tiny),),
+    ),
+    Defect(
+        "the event of near values for every query",
+        BinomialRandomizer, "event", _believed, "OneShotAverage", "protects", "record",
+    ),
+    Defect(
+        "records beyond the bounds are believed",
+        one_shot, "valid_records", _as_they_are, "OneShotAverage", "protects", "record",
+    ),
+    Defect("alternating projections that stop", Intersection, "project", _alternating, ""),
+    Defect(
+        "a least radius of the rows' own labels",
+        TiltedERM, "least_radius", _of_rows, "TiltedERM", "problem.loss", "Huber",
+    ),
+    Defect("all records of a person count", Persons, "first", _as_is, "UserLevelGD"),
+    Defect("squares of rows vanish", arrays, "_HUGE", _unlimited, "ShuffleGD", "given"),
+    Defect("scores are no numbers", MeanScores, "part", _sum_of_all, "CuratedSelection", "given"),
+    Defect(
+        "points far away are compared",
+        outlier_removal, "clipped", _unclipped, "AcceleratedPhasedERM", "given",
+    ),
+    Defect(
+        "a subclass is taken for the logistic loss",
+        objective_perturbation, "type", _base_of, "ObjectivePerturbation", "given",
+    ),
+)  # fmt: skip
+"""What was mended, put back."""
+
 DEFECTS = (
+    *REVERTED,
     Defect("a sum's rows are not clipped", sums.BallSum, "part", _no_clip, "CentralSum"),
     Defect("2 radius is stated as radius", sums.BallSum, "sensitivity", _less(2), "CentralSum"),
     Defect("half of 2 L/n", Potential, "sensitivity", _less(2), "Gibbs"),
@@ -122,15 +241,9 @@ DEFECTS = (
     Defect(
         "half of what tilted rows move", TiltedRisk, "sensitivity", _less_of_risk(2), "TiltedERM"
     ),
-    Defect("gradients twice as long", clipped_descent, "clipped_gradients", _twice, "GaussianGD"),
-    Defect(
-        "scores of longer gradients",
-        exponential_grid,
-        "clipped_gradients",
-        _wide,
-        "ExponentialGrid",
-    ),
-    Defect("a clip ten times too wide", Surrogate, "gradients", _looser, "PopLocalize"),
+    Defect("gradients twice as long", Clipped, "each", _times(2), "GaussianGD"),
+    Defect("scores of longer gradients", Clipped, "each", _looser, "ExponentialGrid"),
+    Defect("a clip ten times too wide", Clipped, "each", _looser, "PopLocalize"),
     Defect(
         "an l1 sensitivity in l2",
         PilotHistogram,
@@ -150,19 +263,14 @@ DEFECTS = (
         "0.01",
     ),
     Defect(
-        "groups' points are not clipped",
+        "neither groups' points nor their gradients are clipped",
         grouped_descent,
         "clipped",
         _unclipped,
         "LinearTimePhasedSGD",
-        "privacy",
-    ),
-    Defect(
-        "missing records are no records",
-        grouped_descent,
-        "valid_records",
-        _as_they_are,
-        "LinearTimePhasedSGD",
+        "given",
+        "chain",
+        ((Clipped, "each", _times(100)),),
     ),
     Defect("half of a range of scores", MeanScores, "sensitivity", _less(2), "CuratedSelection"),
     *(

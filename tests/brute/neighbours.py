@@ -12,6 +12,8 @@ from protocols.problems.weighted import Weighted
 
 WILD = (1e300, -1e300, np.inf, -np.inf, np.nan, 1e150, 1e-170, 5e-324, 0.0)
 """Numbers that overflow, vanish or are none."""
+VANISHING = 1e-163
+"""Its square is 0; times 1e153 it is long."""
 
 
 def row(loss: Any, d: int, numbers: Any) -> Any:
@@ -41,7 +43,11 @@ def _label(loss: Any, number: float) -> float:
     if loss.classification:
         return 1.0 if number >= 0 else -1.0
     bound = loss.label_bound
-    return float(bound * np.clip(number, -1, 1) if np.isfinite(bound) else np.sinh(9 * number))
+    return float(
+        bound * np.clip(number, -1, 1)
+        if np.isfinite(bound)
+        else np.sinh(np.clip(9 * number, -700, 700))
+    )
 
 
 @dataclass(frozen=True)
@@ -97,11 +103,24 @@ class Records:
         """Pairs of rows at the ends of what is allowed, and far beyond it."""
         found = []
         for at in range(count):
-            rows = [self._extreme(rng, wild=at % 2 == 1) for _ in range(4)]
+            rows = self._extreme(rng, at, 4)
             found.append(self._around(rows, rng.choice([0.0, 0.5, 1.0]), rng.choice([0, 0.5, 1])))
         return found
 
-    def _extreme(self, rng: np.random.Generator, wild: bool) -> Any:
+    def _extreme(self, rng: np.random.Generator, at: int, count: int) -> list[Any]:
+        """Rows: every other time ends, else in turn what no constant holds for."""
+        kind = ("wild", "long", "wild", "vanishing", "far")[at // 2 % 5] if at % 2 else "ends"
+        if kind == "vanishing":
+            ends = np.array([*[VANISHING] * (self.columns - 1), 1e153])
+            return [ends * rng.choice([-1.0, 1.0], self.columns) for _ in range(count)]
+        if kind == "far":
+            far = rng.uniform(0.5, 1.0, self.columns) * 1e300
+            return [far * (1 + rng.choice([0.0, 0.0, 1e-12])) for _ in range(count)]
+        longer = np.ones(self.columns)
+        longer[:-1] += 29.0 * (kind == "long")
+        return [self._end(rng, kind == "wild") * longer for _ in range(count)]
+
+    def _end(self, rng: np.random.Generator, wild: bool) -> Any:
         numbers = rng.choice([-1.0, 0.0, 1.0], self.columns) * rng.choice([1.0, 1e3])
         made = np.atleast_1d(self._row(numbers))
         if wild:
@@ -164,7 +183,7 @@ class People:
         table = Records(self.loss, self.d, self.n)
         found = []
         for at in range(count):
-            rows = [table._extreme(rng, wild=at % 2 == 1) for _ in range(6)]
+            rows = table._extreme(rng, at, 6)
             found.append(self._around(rows, *rng.choice([0.0, 0.5, 1.0, 1.49], 5)))
         return found
 

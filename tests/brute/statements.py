@@ -96,6 +96,31 @@ def _(mechanism: AboveThreshold, first: Any, second: Any, stated: float) -> floa
     return distance("l2", first, second) / min(stated, mechanism.sensitivity)
 
 
+def coupled(loss: Any) -> float:
+    """Bends over what the event of a loss allows them: 4 s (1 - s) beta at the slope s L."""
+    margins, ones = np.linspace(-9.0, 9.0, 181), np.ones(181)
+    slopes, bends = abs(loss.derivative(margins, ones)), loss.second(margins, ones)
+    allowed = 4 * slopes * (1 - slopes) * loss.curvature()
+    return float((bends / np.maximum(allowed, 1e-12)).max())
+
+
+def strays(domain: Any) -> float:
+    """How far projections lie outside the set, or expand, over a slack of 1e-9 of their size."""
+    rng, most = np.random.default_rng(0), 0.0
+    for scale in (1e-3, 1.0, 1e3):
+        first = domain.center + scale * rng.normal(size=domain.d)
+        second = first + scale * rng.normal(size=domain.d)
+        near, far = domain.project(first), domain.project(second)
+        slack = 1e-9 * (1 + np.abs(near).max())
+        beyond = np.linalg.norm(near - far) - np.linalg.norm(first - second)
+        outside = [
+            np.linalg.norm(each.project(near) - near)
+            for each in getattr(domain, "_sets", (domain,))
+        ]
+        most = max(most, beyond / slack, *(each / slack for each in outside))
+    return float(most)
+
+
 def encoded(event: Any, randomizer: Any, first: Any, second: Any) -> Iterator[tuple[str, float]]:
     """Admitted values of a round's users, against what the event of the round believes of them.
 

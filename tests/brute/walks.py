@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from protocols.central.objective_perturbation import RowGradients
 from protocols.central.outlier_removal import FriendlyGradient, FriendlyScore
 from protocols.central.pan_private import PanPrivateACSA
 from shuffle_sim.data.persons import Persons
@@ -22,7 +23,7 @@ from shuffle_sim.protocol.release import Release, WholeStatistic
 from shuffle_sim.roles.users import admitted
 from shuffle_sim.wire.messages import Tally
 
-from .statements import encoded, moved
+from .statements import coupled, encoded, moved
 
 MOST_ANSWERS = 400
 
@@ -37,21 +38,28 @@ class Answer:
     why: str = ""
 
 
-def populations(algorithm: Any, pair: tuple[Any, Any]) -> list[Any] | None:
-    """Both neighbours as a run takes them; None where it refuses one before anything is asked."""
-    made = []
+def populations(algorithm: Any, pair: tuple[Any, Any], whole: bool) -> list[Any] | None:
+    """Both neighbours as a run takes them; None where it refuses one before anything is asked.
+
+    Args:
+        algorithm: what runs.
+        pair: of neighbours.
+        whole: whether one party has all rows and checks them. Others are not checked where they
+            are not all in one memory: users answer with whatever they have.
+    """
+    made: list[Any] = []
     for each in pair:
-        try:
-            if algorithm.unit is Unit.PERSON:
-                counts = np.array([len(person) for person in each])
-                data: Any = Persons(InMemory(np.concatenate(each)), counts)
-                data.checked(algorithm.check_records)
-            else:
-                data = InMemory(each)
-                algorithm.check(data.array)
-        except ParameterError:
-            return None
-        made.append(data)
+        if algorithm.unit is Unit.PERSON:
+            counts = np.array([len(person) for person in each])
+            persons = Persons(InMemory(np.concatenate(each)), counts)
+            made.append(persons.first(algorithm.most_records))
+        else:
+            made.append(InMemory(each))
+            try:
+                algorithm.check(made[-1].array)
+            except ParameterError:
+                if whole:
+                    return None
     return made
 
 
@@ -63,10 +71,15 @@ def walk(algorithm: Any, pair: tuple[Any, Any], rng: np.random.Generator) -> Ite
     if isinstance(algorithm, PanPrivateACSA):
         yield from _stream(algorithm, pair)
         return
-    data = populations(algorithm, pair)
+    state, quiet = algorithm.init(), float(rng.random() < 0.5)
+    whole = isinstance(getattr(algorithm.plan(state), "statistic", None), WholeStatistic)
+    data = populations(algorithm, pair, whole)
     if data is None:
         return
-    state, quiet = algorithm.init(), float(rng.random() < 0.5)
+    if algorithm.unit is Unit.PERSON:
+        most = max(each.records.max() for each in data)
+        if most > algorithm.most_records:
+            yield Answer(-1, "records of a person", most / algorithm.most_records)
     memory: dict[Any, Any] = {}
     for index in range(MOST_ANSWERS):
         try:
@@ -135,6 +148,10 @@ def _release(
 ) -> tuple[list[tuple[str, float]], Any]:
     values, stated = [_value(release, each) for each in data], release.sensitivity.value
     found = [("", moved(release.mechanism, values[0], values[1], stated))]
+    if getattr(release.mechanism.event, "coupled", False):
+        assert isinstance(release.statistic, RowGradients)
+        bent = coupled(release.statistic.risk.loss)
+        found += [("bends of slopes", bent)] if bent > 1 + 1e-6 else []
     if isinstance(release.statistic, FriendlyScore):
         memory["scores"] = values
     if isinstance(release.statistic, FriendlyGradient):
@@ -160,7 +177,7 @@ def _round(
     found = list(encoded(spec.event, spec.randomizer, *values))
     for other in _accepted(spec):
         try:
-            found += encoded(spec.event, spec.randomizer, *_values(other, data))
+            found += encoded(other.event, other.randomizer, *_values(other, data))
         except (ParameterError, ValueError):
             continue  # users refuse to answer it, or it is none
     tally = Tally(spec.randomizer.tally(values[0], rng), spec.cohort.size)
@@ -168,8 +185,16 @@ def _round(
 
 
 def _values(spec: RoundSpec, data: list[Any]) -> list[Any]:
-    rows = [np.asfortranarray(_rows(each, spec.cohort), float) for each in data]
-    return [admitted(spec.query(each), spec.randomizer)[0] for each in rows]
+    values: list[Any] = [spec.query(_floats(_rows(each, spec.cohort))) for each in data]
+    if isinstance(spec.query, Datum) and values[0].ndim > 2:  # then users' rows are anything
+        width = getattr(spec.randomizer, "labels", 1)
+        values = [np.full((len(each), width), 1e300) for each in values]
+        values[1][0] *= -1
+    return [admitted(each, spec.randomizer)[0] for each in values]
+
+
+def _floats(rows: Any) -> Any:
+    return rows if rows.dtype == object else np.asfortranarray(rows, float)
 
 
 def _accepted(spec: RoundSpec) -> Iterator[RoundSpec]:
