@@ -219,6 +219,7 @@ CENTRED = {"mean": (lambda mean: mean.within(mean.norm_bound),)}
 CENTRED |= {"centring": (lambda centring: replace(centring, spread=1e-3, contraction=0.0),)}
 STEPS = {"randomizer": (lambda randomizer: replace(randomizer, steps=randomizer.steps + 1),)}
 PHASED = {"ridges": ((0.01, 10.0),), "contraction": (0.0, 0.5), "tau": (1e-3,)}
+PHASED["mechanism"] = (lambda chosen: Gaussian(3.0),)
 PHASED["problem.norm_bound"] = (
     0.3,
     2.0,
