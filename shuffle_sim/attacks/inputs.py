@@ -33,10 +33,8 @@ class LabelFlip(Coalition):
     def rows(self, context: AttackContext, rows: Floats, rng: np.random.Generator) -> Floats:
         """The rows with the other label; of persons, all their records."""
         if rows.dtype == object:  # ragged persons
-            each = np.empty_like(rows)
-            for person, records in enumerate(rows):
-                each[person] = self.rows(context, records, rng)
-            return each
+            people = (self.rows(context, each, rng) for each in rows)
+            return np.fromiter(people, object, len(rows))
         flipped = (rows[:, None] if rows.ndim == 1 else rows).copy()
         flipped[..., self.column] = 2 * self.about - flipped[..., self.column]
         return flipped.reshape(rows.shape)

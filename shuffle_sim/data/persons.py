@@ -247,10 +247,10 @@ class Persons(Population):
             raise ParameterError("data", "ragged persons", "persons with equally many records each")
         return self._most
 
-    @property
-    def width(self) -> int:
+    def width(self, user: int) -> int:
         """Values of a person at most; public where persons are ragged."""
-        return (self._most if self.equal else self._limit) * int(self.source.rows(0, 1).size)
+        record = min(int(self._starts[user]), self.source.users - 1)
+        return (self._most if self.equal else self._limit) * self.source.width(record)
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
         """The persons start, ..., stop - 1, as `PersonRows` takes them apart.

@@ -52,10 +52,9 @@ class Population(ABC):
         """Whether shards keep their rows; others ask in every round and hold one chunk."""
         return False
 
-    @property
-    def width(self) -> int:
-        """Values of a user's row."""
-        return int(self.rows(0, 1).size)
+    def width(self, user: int) -> int:
+        """Values of a row; that of this user is looked at, as its page is read next."""
+        return int(self.rows(user, user + 1).size)
 
     @property
     def unit(self) -> Unit:

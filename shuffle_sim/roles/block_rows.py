@@ -44,7 +44,7 @@ class BlockRows:
         return self._resident[start] if start in self._resident else self._read(start, stop)
 
     def _read(self, start: int, stop: int) -> Iterator[Chunk]:
-        step = chunk_rows(self._population.width)
+        step = chunk_rows(self._population.width(start))
         for first in range(start, stop, step):
             yield first, fortran(self._population.rows(first, min(first + step, stop))), None
 
@@ -65,7 +65,7 @@ class BlockRows:
         rows = self._population.rows(start, stop)
         if rows.ndim == 1:  # they are one column as they are
             return [(first, chunk) for first, chunk, _ in self._read(start, stop)]
-        kept, chunks, step = np.empty(rows.shape), [], chunk_rows(self._population.width)
+        kept, chunks, step = np.empty(rows.shape), [], chunk_rows(self._population.width(start))
         for first in range(0, len(rows), step):
             part = kept[first : first + step]
             chunk = part.reshape(part.shape[::-1]).T

@@ -152,7 +152,7 @@ def test_where_no_number_is_stated_a_public_one_holds():
     wanted = persons.source.rows(0, sum(counts))
     for found, low in zip(cut.rows(0, 3), (0, 2, 2 + MANY), strict=True):
         assert np.array_equal(found, wanted[low : low + len(found)])
-    assert cut.width == 2 * MOST_RECORDS == persons.first(MOST_RECORDS).width
+    assert cut.width(0) == 2 * MOST_RECORDS == persons.first(MOST_RECORDS).width(0)
 
 
 def test_deletion_stability_weighs_persons_alike_whatever_they_have(monkeypatch):

@@ -3,7 +3,7 @@
 The loss of an outcome is l = ln(p/q), its law is taken under P. An atom (p, q) with loss between
 two points of the grid is split into two atoms at these points so that both p and q are conserved.
 The old pair is a merging of the new one, so every delta from the grid is an upper bound. It is off
-by the square of the step only (docs: theory, Amplification, "Rounds").
+by the square of the step only (docs: theory, Amplification).
 """
 
 import math

@@ -556,7 +556,7 @@ BAD = [
     ("protocol", ["gd"]),
     ("delta", 0.0),
     ("delta", 1.0),
-    ("delta", 1e-30),
+    ("delta", 1e-51),
     ("protocol", "adam"),
     ("phases", "yes"),
     ("choose", "best"),

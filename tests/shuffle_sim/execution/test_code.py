@@ -20,6 +20,7 @@ ACME = "\n".join(
         (EXTENSIONS / "central_optimiser.py").read_text(),
         '''
 import functools
+import numpy as np
 from protocols.problems.losses import Logistic
 
 FACTOR, LIMITS, ASKED = 1.0, (0.0, 1.0), 0
@@ -98,8 +99,8 @@ CHANGES = {
     "a function it calls": ("summed", "FACTOR * values", "values * FACTOR * 1", "bent"),
     "a constant": ("summed", "FACTOR, LIMITS, ASKED = 1.0", "FACTOR, LIMITS, ASKED = 0.5", "bent"),
     "a constant tuple": ("summed", "(0.0, 1.0), 0", "(0.0, 0.5), 0", "bent"),
-    "a statistic": ("release", ".sum(axis=0)\n\n", ".sum(axis=0) * 2\n\n", "MeanGradient"),
-    "its sensitivity": ("release", "2 * self.bound", "1 * self.bound", "MeanGradient"),
+    "a statistic": ("release", "self.theta)) / users", "self.theta)) / users * 2", "MeanGradient"),
+    "its sensitivity": ("release", "2 * self.slopes", "1 * self.slopes", "MeanGradient"),
     "a loss": ("release", "labels) * 1.0", "labels) * (1.0 - 1e-12)", "Steep"),
     "a mechanism": ("release", "value, 1.0 * sens", "value, 0.1 * sens", "Loud"),
 }
