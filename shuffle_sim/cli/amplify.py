@@ -19,7 +19,7 @@ def amplify_command(
     output: Drawn,
     epsilon0: Annotated[float, typer.Option("--epsilon0", help="Of one report, pure.")],
     users: Annotated[int, typer.Option("--n", help="Users, each with one message a round.")],
-    delta: Annotated[float, typer.Option(help="Privacy parameter delta of all rounds.")] = DELTA,
+    delta: Annotated[float, typer.Option(help="Privacy parameter delta of the whole run.")] = DELTA,
     rounds: Annotated[int, typer.Option(help="Rounds in which the same users report.")] = 1,
     sampling: Annotated[
         float, typer.Option(help="Probability with which a user secretly takes part in a round.")

@@ -15,7 +15,7 @@ SLACK = 1 + 1e-6  # of floating point
 QUICK, EACH, DEEP = Effort(20, 1, 15), Effort(4, 1, 5), Effort(60, 6, 200)
 FLOORS = {
     "AdversarialERM": 0.4,
-    "DeletionStability": 0.002,  # 2 Lambda is for persons whose removal moves all others' minimiser
+    "DeletionStability": 0.0015,  # 2 Lambda is for persons whose removal moves all others' minimiser
     "ExponentialGrid": 0.2,
     "HeavyTailedERM": 0.2,
     "LinearTimePhasedSGD": 0.2,
@@ -143,4 +143,5 @@ def test_a_planted_defect_is_found(defect, monkeypatch):
         if case.option == defect.option and defect.value in case.value
     ]
     tried = ((case, seed) for seed in range(8) for case in every)
-    assert any(broken(case, found(case, QUICK, seed)) for case, seed in tried)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not clipped may be anything
+        assert any(broken(case, found(case, QUICK, seed)) for case, seed in tried)
