@@ -29,7 +29,7 @@ def amplify_command(
         typer.Option(help="k of k-ary randomised response. Default: any randomiser."),
     ] = None,
     honest_fraction: Annotated[
-        float, typer.Option(help="Of the users whose randomness is counted on.")
+        float, typer.Option(help="Fraction of users that are assumed to add their noise.")
     ] = 1.0,
 ) -> None:
     """Say which epsilon the permuted reports of a local randomiser have.

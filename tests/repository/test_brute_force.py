@@ -15,7 +15,7 @@ SLACK = 1 + 1e-6  # of floating point
 QUICK, EACH, DEEP = Effort(20, 1, 15), Effort(4, 1, 5), Effort(60, 6, 200)
 FLOORS = {
     "AdversarialERM": 0.4,
-    "DeletionStability": 0.0015,  # 2 Lambda is for persons whose removal moves all others' minimiser
+    "DeletionStability": 0.0015,  # for persons whose removal moves all others' minimiser
     "ExponentialGrid": 0.2,
     "HeavyTailedERM": 0.2,
     "LinearTimePhasedSGD": 0.2,
