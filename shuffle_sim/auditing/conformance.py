@@ -18,13 +18,13 @@ from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import FrameError, ParameterError
 from shuffle_sim.execution.engine import run
-from shuffle_sim.execution.fingerprint import fingerprint
 from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.privacy.theorems import Theorem
 from shuffle_sim.protocol.base import Protocol, Query
 from shuffle_sim.protocol.binding import UNCHECKED, checked_event
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.wire.codec import decode
+from shuffle_sim.wire.fingerprint import fingerprint
 from shuffle_sim.wire.messages import Tally
 
 FALSE_ALARM = 1e-6

@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.execution.engine import run
-from shuffle_sim.execution.fingerprint import fingerprint
 from shuffle_sim.execution.history import History, violations, windows
 from shuffle_sim.execution.journal import FILE
 from shuffle_sim.execution.options import Execution
@@ -28,6 +27,7 @@ from shuffle_sim.execution.result import Result
 from shuffle_sim.execution.simulated import DriverKilledError, Faults, SimRuntime
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.base import Protocol
+from shuffle_sim.wire.fingerprint import fingerprint
 
 _MEMORY = Path("/dev/shm")
 _LIVES = 6  # of a driver; in the last nothing is lost

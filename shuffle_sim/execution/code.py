@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shuffle_sim.execution.fingerprint import PLAIN, canonical, fingerprint, parts_of
+from shuffle_sim.wire.fingerprint import PLAIN, canonical, fingerprint, parts_of
 
 _OURS = {"shuffle_sim", "protocols"}
 _VERSIONED = {*sys.stdlib_module_names, "numpy", "scipy", "numba"}  # a run knows their versions

@@ -13,7 +13,7 @@ import scipy  # parts by attribute: they load when used
 
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.code import code_of
-from shuffle_sim.execution.fingerprint import fingerprint
+from shuffle_sim.wire.fingerprint import fingerprint
 
 version = cache(metadata.version)  # which reads and parses files
 _SHAPES = ((3, 1), (64, 5), (257, 33), (400, 100))

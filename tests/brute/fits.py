@@ -16,7 +16,7 @@ import numpy as np
 from protocols.learning import estimators, private, robust
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.errors import ParameterError
-from shuffle_sim.execution.fingerprint import fingerprint
+from shuffle_sim.wire.fingerprint import fingerprint
 
 from .walks import Answer, walk
 

@@ -11,7 +11,7 @@ from protocols.problems.objective import Objective, as_point
 from protocols.problems.risk import Risk
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError
-from shuffle_sim.execution.fingerprint import fingerprint
+from shuffle_sim.wire.fingerprint import fingerprint
 
 _PROBE, _FAR = 40, 1e6  # public rows, and a radius that any certificate reaches
 

@@ -22,9 +22,9 @@ from shuffle_sim.data.labelled import held_out, labelled
 from shuffle_sim.data.persons import PersonRows, Persons
 from shuffle_sim.data.population import Generated, InMemory, Unit
 from shuffle_sim.data.tables import read
-from shuffle_sim.execution.fingerprint import fingerprint
 from shuffle_sim.protocol.adversary import Chain
 from shuffle_sim.sampling.randomness import Role, stream
+from shuffle_sim.wire.fingerprint import fingerprint
 
 relaxed = settings(deadline=None, max_examples=60)
 N, D = 23, 2

@@ -32,11 +32,11 @@ from shuffle_sim.errors import CheckpointError, RoundAbortedError
 from shuffle_sim.execution import identity
 from shuffle_sim.execution.checkpoint import Checkpoint
 from shuffle_sim.execution.engine import _identity
-from shuffle_sim.execution.fingerprint import fingerprint
 from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.execution.journal import FILE
 from shuffle_sim.protocol.adversary import Adversary, Dropout
 from shuffle_sim.roles import Deployment
+from shuffle_sim.wire.fingerprint import fingerprint
 
 every_protocol = pytest.mark.parametrize("make", PROTOCOLS.values(), ids=PROTOCOLS)
 
