@@ -62,7 +62,8 @@ def flat(command: Callable[..., None]) -> Callable[..., None]:
         command(**values, **options)
 
     parameters.sort(key=lambda each: each.default is not inspect.Parameter.empty)
-    flattened.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    shown: Any = flattened
+    shown.__signature__ = inspect.Signature(parameters)
     return flattened
 
 

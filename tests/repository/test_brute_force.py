@@ -13,17 +13,16 @@ from shuffle_sim.errors import ParameterError
 
 SLACK = 1 + 1e-6  # of floating point
 QUICK, EACH, DEEP = Effort(20, 1, 15), Effort(4, 1, 5), Effort(60, 6, 200)
+LONGER = dict.fromkeys(("DeletionStability", "PanPrivateACSA", "SaddleERM"), Effort(40, 3, 40))
+"""Whose tight pairs are rarer than the quick search is long."""
 FLOORS = {
     "AdversarialERM": 0.4,
-    "DeletionStability": 0.0015,  # for persons whose removal moves all others' minimiser
+    "DeletionStability": 0.0025,  # for persons whose removal moves all others' minimiser
     "ExponentialGrid": 0.2,
     "HeavyTailedERM": 0.2,
-    "LinearTimePhasedSGD": 0.2,
     "PhasedERM": 0.3,
     "PhasedSCO": 0.15,
-    "PanPrivateACSA": 0.2,
     "PopLocalize": 0.15,
-    "SaddleERM": 0.4,
 }
 """Of moved over stated, as each class is calibrated, where the quick search must come; else 0.5."""
 LONG = {
@@ -87,7 +86,7 @@ def test_a_projection_ends_in_its_set_and_does_not_expand(domain):
 @pytest.mark.parametrize("kind", SOME)
 def test_nothing_moves_more_than_it_states_as_it_is_made(kind):
     (case, *_) = cases.cases(kind, set())
-    result = found(case, QUICK)
+    result = found(case, LONGER.get(kind, QUICK))
     assert broken(case, result) == ""
     assert result.answer.ratio >= FLOORS.get(kind, 0.5), "the search has no power"
 
