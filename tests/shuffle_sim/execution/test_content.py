@@ -67,19 +67,11 @@ def test_a_round_is_not_drawn_again_over_rows_that_changed(tmp_path, method):
     path = written(tmp_path)
     changed = Dying(method, lambda: change(path))
     with pytest.raises(DataChangedError, match=r"block 0.*the same noise on other data") as caught:
-        run(
-            protocol(),
-            NpyFiles([path]),
-            seed=1,
-            runtime=changed,
-            execution=Execution(block_size=16),
-        )
+        run(protocol(), NpyFiles([path]), seed=1, runtime=changed, execution=BLOCKS)
     assert len(caught.value.ledger.charges) == 1
     same = Dying(method, lambda: None)  # the control: rows that stay give the bits of a whole run
-    again = run(
-        protocol(), NpyFiles([path]), seed=1, runtime=same, execution=Execution(block_size=16)
-    )
-    whole = run(protocol(), NpyFiles([path]), seed=1, execution=Execution(block_size=16))
+    again = run(protocol(), NpyFiles([path]), seed=1, runtime=same, execution=BLOCKS)
+    whole = run(protocol(), NpyFiles([path]), seed=1, execution=BLOCKS)
     assert np.array_equal(again.value, whole.value)
 
 
@@ -91,34 +83,16 @@ def test_a_run_is_not_resumed_over_rows_that_changed(tmp_path):
     path, kept = written(tmp_path), tmp_path / "run"
     dying = Dying("conclude", lambda: None, KilledError)
     with pytest.raises(KilledError):
-        run(
-            protocol(),
-            NpyFiles([path]),
-            runtime=dying,
-            checkpoint=kept,
-            execution=Execution(block_size=16),
-        )
+        run(protocol(), NpyFiles([path]), runtime=dying, checkpoint=kept, execution=BLOCKS)
     original = path.read_bytes()
     change(path)
     with pytest.raises(ParameterError, match="content of the data"):
-        run(
-            protocol(),
-            NpyFiles([path]),
-            checkpoint=kept,
-            resume=True,
-            execution=Execution(block_size=16),
-        )
+        run(protocol(), NpyFiles([path]), checkpoint=kept, resume=True, execution=BLOCKS)
     before = path.stat()
     path.write_bytes(original)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert (
-        run(
-            protocol(),
-            NpyFiles([path]),
-            checkpoint=kept,
-            resume=True,
-            execution=Execution(block_size=16),
-        ).rounds
+        run(protocol(), NpyFiles([path]), checkpoint=kept, resume=True, execution=BLOCKS).rounds
         == 1
     )
 
