@@ -125,6 +125,8 @@ def test_beside_other_threads_processes_are_started_anew():
     """A fork could copy a lock that another thread holds."""
     over = threading.Event()
     other = threading.Thread(target=over.wait)
+    tracker: Any = resource_tracker._resource_tracker
+    running = tracker._fd is not None  # for another test
     other.start()
     try:
         begun = []
@@ -140,8 +142,8 @@ def test_beside_other_threads_processes_are_started_anew():
     finally:
         over.set()
         other.join()
-        tracker: Any = resource_tracker._resource_tracker
-        tracker._stop()  # it would stay until this process ends
+        if not running:
+            tracker._stop()  # it would stay until this process ends
 
 
 # Processes that are killed or stopped
