@@ -73,7 +73,6 @@ class RayRuntime(Runtime):
         self._ended = threading.Event()
 
     def start(self) -> None:
-        """Start Ray if needed, and find its nodes."""
         self._connect()
         if self._counted and (cores := _cores()) < self._counted:
             shrunk = f"another number: the cluster shrank from {self._counted} to {cores} cores"
@@ -82,7 +81,6 @@ class RayRuntime(Runtime):
         self._nodes = [node["NodeID"] for node in _all_nodes() if node["Alive"]]
 
     def cores(self, deployment: Deployment) -> int:
-        """Of the cluster; without an address those that this process may use."""
         if self._address is None and not ray.is_initialized():
             return len(os.sched_getaffinity(0))
         self._connect()
@@ -90,7 +88,6 @@ class RayRuntime(Runtime):
         return self._counted
 
     def host(self, role: type, *arguments: Any) -> Any:
-        """An actor of its own, on the nodes of the cluster in turn."""
         node = self._nodes[len(self._actors) % len(self._nodes)]
         actor = (
             ACTORS[role]
@@ -102,13 +99,11 @@ class RayRuntime(Runtime):
         return actor
 
     def shared(self, population: Population) -> Any:
-        """A reference: the population is put into Ray's store once."""
         return ray.put(population)  # once, not in every actor's closure
 
     def call(
         self, host: Any, method: str, *arguments: Any, many: Sequence[Any] = (), returns: int = 1
     ) -> list[Any]:
-        """References; what they stand for passes from actor to actor."""
         handles = host.call.options(num_returns=returns, name=method).remote(
             method, len(many), *arguments, *many
         )
@@ -118,7 +113,6 @@ class RayRuntime(Runtime):
         return given
 
     def alive(self, host: Any) -> bool:
-        """Whether the actor answers."""
         if host in self._gone:
             return False
         try:
@@ -128,7 +122,6 @@ class RayRuntime(Runtime):
         return True
 
     def close(self) -> None:
-        """End the actors, and Ray if it was started here; what does not end in time is killed."""
         started = self._started()
         # References that are let go of after Ray's end would end this process.
         self._calls, self._where, self._gone, self._rows = [], {}, [], None

@@ -118,12 +118,10 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
 
     @property
     def users(self) -> int:
-        """Number of persons n."""
         return self.n
 
     @property
     def assumes(self) -> str:
-        """Of the bound; privacy assumes nothing."""
         removed = any(phase.removal is not None for phase in self.phases)
         carried = any(phase.centring.carried for phase in self.phases)
         no_stop = "records of a person are i.i.d. and no guard stops"
@@ -136,11 +134,9 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
         return sum(phase.rounds * phase.cohort.size * each for phase in self.phases)
 
     def check(self, rows: NDArray[Any]) -> None:
-        """Refuse a table of records: nobody would know whose they are."""
         raise ParameterError("data", "records", "of persons, such as Persons.in_memory(...)")
 
     def init(self) -> AcceleratedPhasesState:
-        """At the problem's start."""
         return self._begun(0, self.problem.origin, 0)
 
     def _begun(self, phase: int, at: Floats, releases: int) -> AcceleratedPhasesState:
@@ -156,7 +152,6 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
         return phase.schedules[state.stage].middle(state.inner)
 
     def plan(self, state: AcceleratedPhasesState) -> Release | None:
-        """The next round's clipped mean."""
         if state.phase == len(self.phases):
             return None
         phase = self.phases[state.phase]
@@ -201,7 +196,6 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
         return replace(after, center=center, radius=radius)
 
     def result(self, state: AcceleratedPhasesState) -> Floats:
-        """The aggregate of the last step."""
         return state.inner.aggregate
 
     @classmethod

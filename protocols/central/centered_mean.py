@@ -31,7 +31,6 @@ class CenteredMean(Statistic):
         return Sensitivity(2 * self.radius / self.users, "l2", proof)
 
     def __call__(self, total: Total, users: int) -> Floats:
-        """Shape (d,)."""
         return total(self.part) / self.users
 
     def part(self, rows: Floats) -> Floats:

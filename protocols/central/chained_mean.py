@@ -77,7 +77,6 @@ class ChainedMean(Mechanism[Floats]):
 
     @property
     def event(self) -> PrivacyEvent:
-        """One Gaussian event: squares of the rounds' shares add up."""
         return GaussianEvent(self.noise_multiplier)
 
     @property
@@ -86,7 +85,6 @@ class ChainedMean(Mechanism[Floats]):
         return math.sqrt(len(self.ratios)) * self.noise_multiplier * self.ratios[-1] / self.points
 
     def sample(self, value: Floats, sensitivity: float, rng: np.random.Generator) -> Floats:
-        """The last mean, shape (d,)."""
         rows = checked(value, sensitivity)
         if rows.ndim != 2 or len(rows) != self.points:
             allowed = f"{self.points} rows, one for each point"

@@ -50,7 +50,6 @@ class ClippedGradient(Statistic):
         return Sensitivity(2 * self.slopes.clip / self.users, "l2", proof)
 
     def __call__(self, total: Total, users: int) -> Floats:
-        """Shape (d,)."""
         return np.asarray(total(partial(self.slopes.gradient, self.theta)) / self.users)
 
 
@@ -157,15 +156,12 @@ class ClippedDescent(CentralOptimiser[DescentState]):
 
     @property
     def users(self) -> int:
-        """Number of users n."""
         return self.n
 
     def check(self, rows: NDArray[Any]) -> None:
-        """Refuse rows of another shape, and labels of the wrong kind; any length is taken."""
         check_shape(self.problem, rows, self.n)
 
     def init(self) -> DescentState:
-        """At the problem's start."""
         return DescentState(0, self.problem.origin, np.zeros(self.problem.d))
 
     def cohort(self, index: int) -> Cohort:
@@ -174,7 +170,6 @@ class ClippedDescent(CentralOptimiser[DescentState]):
         return Cohort.of(index * each, (index + 1) * each)
 
     def plan(self, state: DescentState) -> Release | None:
-        """The next noisy gradient."""
         if state.round == self.rounds:
             return None
         cohort = self.cohort(state.round)
@@ -184,7 +179,6 @@ class ClippedDescent(CentralOptimiser[DescentState]):
         return Release.of(cohort, gradient, noise)
 
     def update(self, state: DescentState, estimate: Any) -> DescentState:
-        """One step; points of the second half are added up."""
         gradient = np.asarray(estimate, np.float64) + self.problem.ridge * state.theta
         theta = self.problem.domain.project(state.theta - self.eta * gradient)
         if not np.isfinite(theta).all():
@@ -193,7 +187,6 @@ class ClippedDescent(CentralOptimiser[DescentState]):
         return DescentState(state.round + 1, theta, state.total + theta * late)
 
     def result(self, state: DescentState) -> Floats:
-        """The mean of the points of the second half."""
         return state.total / max(1, state.round - self.rounds // 2)
 
 
@@ -209,12 +202,10 @@ class PureSGD(ClippedDescent):
 
     @classmethod
     def noise(cls, privacy: Privacy, d: int, rounds: int) -> Noise:
-        """At the whole epsilon: batches compose in parallel."""
         return L2Laplace(privacy.epsilon, d)
 
     @classmethod
     def batch(cls, n: int, rounds: int) -> int:
-        """n/T."""
         return n // rounds
 
 
@@ -225,7 +216,6 @@ class GaussianGD(ClippedDescent):
 
     @property
     def delta(self) -> float:
-        """As asked for."""
         return self.privacy.delta
 
     @classmethod
@@ -239,9 +229,7 @@ class GaussianGD(ClippedDescent):
 
     @classmethod
     def batch(cls, n: int, rounds: int) -> int:
-        """n."""
         return n
 
     def cohort(self, index: int) -> Cohort:
-        """Everybody."""
         return Cohort.of(0, self.n)

@@ -90,8 +90,6 @@ class ClippedMinimiser(Statistic):
         return Sensitivity(min(value, moved + 2 * self.tau), "l2", proof)
 
     def __call__(self, total: Total, users: int) -> Floats:
-        """Shape (d,)."""
-
         def mean(w: Floats) -> Floats:
             return np.asarray(total(partial(self.surrogate.gradient, w)) / self.users)
 

@@ -238,33 +238,26 @@ class DeletionStability(CentralOptimiser[Floats | None]):
 
     @property
     def assumes(self) -> str:
-        """Of the bound."""
         return "the test passes"
 
     @property
     def users(self) -> int:
-        """Number of persons n."""
         return self.n
 
     def check(self, rows: NDArray[Any]) -> None:
-        """Refuse a table of records: nobody would know whose they are."""
         raise ParameterError("data", "records", "of persons, such as Persons.in_memory(...)")
 
     def init(self) -> Floats | None:
-        """Nothing released yet."""
         return None
 
     def plan(self, state: Floats | None) -> Release | None:
-        """The one release."""
         cohort = Cohort.of(0, self.n)
         return Release.of(cohort, self._statistic, self.mechanism) if state is None else None
 
     def update(self, state: Floats | None, estimate: Any) -> Floats:
-        """The minimiser with noise, in the domain; where the test failed, the start."""
         if estimate is None:
             return self.problem.origin
         return self.problem.domain.project(np.asarray(estimate, np.float64))
 
     def result(self, state: Floats | None) -> Floats:
-        """What was released, or the start."""
         return self.problem.origin if state is None else state

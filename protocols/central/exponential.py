@@ -54,7 +54,6 @@ class Potential(WholeStatistic):
         return Sensitivity(2 * self.risk.lipschitz / self.users, "gradient", proof)
 
     def of(self, rows: Floats) -> ERM:
-        """The objective."""
         found = self.risk.objective(np.asarray(rows, float))
         assert isinstance(found, ERM)
         return found
@@ -70,7 +69,6 @@ class Density(Mechanism[Floats]):
         """k."""
 
     def sample(self, value: Any, sensitivity: float, rng: np.random.Generator) -> Floats:
-        """The point, shape (d,)."""
         assert isinstance(value, ERM)
         k = self.sharpness(value.strong_convexity, value.domain, sensitivity)
         found: Floats = draw(rng, value, k)
@@ -89,7 +87,6 @@ class GibbsDraw(Density):
 
     @property
     def event(self) -> PrivacyEvent:
-        """A Gaussian pair."""
         return GaussianPairEvent(self.mu, _GIBBS)
 
     def sharpness(self, ridge: float, domain: Domain, sensitivity: float) -> float:
@@ -109,7 +106,6 @@ class ExponentialDraw(Density):
 
     @property
     def event(self) -> PrivacyEvent:
-        """Of a bounded range."""
         return RangeEvent(self.epsilon, EXPONENTIAL)
 
     def sharpness(self, ridge: float, domain: Domain, sensitivity: float) -> float:
@@ -254,7 +250,6 @@ class Gibbs(OneRelease):
 
     @property
     def release(self) -> Release:
-        """The one release."""
         return Release.of(self.everyone, self.statistic, self.mechanism)
 
 
@@ -271,7 +266,6 @@ class ExponentialMechanism(Gibbs):
 
     @classmethod
     def _risk(cls, problem: Problem, ridge: float, n: int, privacy: Privacy) -> Risk:
-        """On the domain; the ridge must keep minimisers and most draws inside."""
         ball = problem.domain
         if not isinstance(ball, L2Ball) or ball.center.any():
             raise ParameterError("domain", type(ball).__name__, "an L2Ball around 0")

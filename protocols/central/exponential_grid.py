@@ -81,7 +81,6 @@ class GridScore(Statistic):
         return Sensitivity(4 * self.slopes.clip / self.users, "range", proof)
 
     def __call__(self, total: Total, users: int) -> Floats:
-        """Shape (points,)."""
         means = total(partial(self.slopes.gradients_of, self.points)) / self.users
         moved = self.points - self.gamma * (means + self.strong * (self.points - self.theta))
         steps = np.array([self.domain.project(each) for each in moved]) - self.points
@@ -151,11 +150,9 @@ class ExponentialGrid(PureUnbounded[GridState]):
         return cls(problem=problem, n=n, privacy=privacy, phases=phases, **given)
 
     def init(self) -> GridState:
-        """At the problem's start."""
         return GridState(0, self.problem.origin)
 
     def plan(self, state: GridState) -> Release | None:
-        """The next phase's choice."""
         if state.phase == len(self.phases):
             return None
         phase = self.phases[state.phase]
@@ -174,12 +171,10 @@ class ExponentialGrid(PureUnbounded[GridState]):
         return Release.of(cohort, score, Exponential(self.privacy.epsilon))
 
     def update(self, state: GridState, estimate: Any) -> GridState:
-        """The next phase starts at the chosen point."""
         points = self._net(self.phases[state.phase])
         return GridState(state.phase + 1, points[int(estimate)])
 
     def result(self, state: GridState) -> Floats:
-        """The last phase's choice."""
         return state.theta
 
     @property

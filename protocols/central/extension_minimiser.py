@@ -57,7 +57,6 @@ class ExtensionMinimiser(Statistic):
         return Sensitivity(exact + 2 * self.alpha, "l2", proof)
 
     def __call__(self, total: Total, users: int) -> Floats:
-        """Shape (d,)."""
         d, columns = self.centre.size, self.loss.columns(self.centre.size)
         persons = PersonRows(gathered(total), columns)
         people = People(valid_records(self.loss, d, persons.in_order), persons.counts)

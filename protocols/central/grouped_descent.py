@@ -85,12 +85,10 @@ class GroupedDescent(GroupedPass):
     mean: FriendlyMean
 
     def count(self) -> int:
-        """Those of the mean."""
         return self.mean.points
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """That of the friendly mean: a person is in one group, so one point changes."""
         proof = "one group's iterate differs; friendly mean (docs: theory, User level)"
         return Sensitivity(self.mean.sensitivity, "l2", proof)
 
@@ -113,7 +111,6 @@ class ClippedDescent(GroupedPass):
     reach: float
 
     def count(self) -> int:
-        """As stated."""
         return self.groups
 
     @property
@@ -123,7 +120,6 @@ class ClippedDescent(GroupedPass):
         return Sensitivity(2 * self.reach, "l2", proof)
 
     def __call__(self, total: Total, users: int) -> Floats:
-        """Shape (C, d)."""
         return clipped(self.iterates(gathered(total)) - self.start, self.reach)
 
 
@@ -155,7 +151,6 @@ class PlainDescent(GroupedPass):
             demand_convex(self.slopes.loss)
 
     def count(self) -> int:
-        """One."""
         return 1
 
     @property
@@ -166,7 +161,6 @@ class PlainDescent(GroupedPass):
         return Sensitivity(min(moved, self.place.domain.widest), "l2", proof)
 
     def __call__(self, total: Total, users: int) -> Floats:
-        """Shape (d,)."""
         d, loss = self.start.size, self.slopes.loss
         columns = loss.columns(d)
         rows = gathered(total)

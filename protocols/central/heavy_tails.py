@@ -204,7 +204,6 @@ class HeavyTailedERM(PureUnbounded[HeavyState]):
     def settings(
         cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any
     ) -> Iterator[tuple[str, Callable[[], Self]]]:
-        """The plan, and one phase alone."""
         common = {"n": n, "problem": problem, "privacy": privacy, **given}
         yield "", partial(cls.calibrated, **common)
         if not given.get("pilot"):
@@ -226,11 +225,9 @@ class HeavyTailedERM(PureUnbounded[HeavyState]):
         return cls(phases=None, pilot=pilot, scale=scale, choices=choices, **common)
 
     def init(self) -> HeavyState:
-        """At the problem's start."""
         return HeavyState(self.phases, 0, self.problem.origin)
 
     def plan(self, state: HeavyState) -> Release | None:
-        """The pilot, then one block after the other."""
         if state.phases is None:
             radius = self.problem.domain.radius
             histogram = PilotHistogram(self.problem.loss, radius, self.scale)
@@ -246,7 +243,6 @@ class HeavyTailedERM(PureUnbounded[HeavyState]):
         return Release.of(cohort, self._statistic(phase, state.theta), self._mechanism())
 
     def update(self, state: HeavyState, estimate: Any) -> HeavyState:
-        """The next phase starts at the projected release, or at the blocks' aggregate."""
         released = np.asarray(estimate, np.float64)
         if state.phases is None:
             tails = Tails(released, self.pilot, self.privacy.epsilon, self.scale)
@@ -259,7 +255,6 @@ class HeavyTailedERM(PureUnbounded[HeavyState]):
         return HeavyState(state.phases, state.phase + 1, aggregate(outputs))
 
     def result(self, state: HeavyState) -> Floats:
-        """Where the last phase ended."""
         return state.theta
 
     def _statistic(self, phase: Phase, theta: Floats) -> ClippedMinimiser:

@@ -105,7 +105,6 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
 
     @property
     def assumes(self) -> str:
-        """Of the bound; privacy assumes nothing."""
         if any(isinstance(phase.mean, FriendlyMean) for phase in self.phases):
             return "records are i.i.d. and every test passes"
         chained = any(isinstance(phase.mean, ChainedMean) for phase in self.phases)
@@ -113,12 +112,10 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
 
     @property
     def users(self) -> int:
-        """Number of persons n."""
         return self.n
 
     @property
     def most_records(self) -> int:
-        """m: the pass takes no more steps than were planned, whoever has how many records."""
         return self.problem.records
 
     @property
@@ -128,15 +125,12 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
         return sum(phase.groups * phase.group * each for phase in self.phases)
 
     def check(self, rows: NDArray[Any]) -> None:
-        """Refuse a table of records: nobody would know whose they are."""
         raise ParameterError("data", "records", "of persons, such as Persons.in_memory(...)")
 
     def init(self) -> DescentState:
-        """At the problem's start."""
         return DescentState(0, self.problem.origin)
 
     def plan(self, state: DescentState) -> Release | None:
-        """The next phase's mean."""
         if state.phase == len(self.phases):
             return None
         phase = self.phases[state.phase]
@@ -156,7 +150,6 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
         return GroupedDescent(*walk, mean=mean)
 
     def update(self, state: DescentState, estimate: Any) -> DescentState:
-        """The next phase starts at the release; where the test failed, where this one did."""
         theta = state.theta
         if estimate is not None:
             released = np.asarray(estimate, np.float64)
@@ -166,7 +159,6 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
         return DescentState(state.phase + 1, theta)
 
     def result(self, state: DescentState) -> Floats:
-        """The last release."""
         return state.theta
 
     @classmethod
@@ -196,7 +188,6 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
     def settings(
         cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any
     ) -> Iterator[tuple[str, Callable[[], Self]]]:
-        """Each mean; phased SGD of which nothing is left out is the baseline."""
         common: dict[str, Any] = {"n": n, "problem": problem, "privacy": privacy} | given
         for mean in MEANS:
             yield mean, partial(cls.calibrated, **common | {"mean": mean})

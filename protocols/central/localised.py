@@ -153,11 +153,9 @@ class LocalisedExponential(OfRisk[Place]):
         return made
 
     def init(self) -> Place:
-        """Nothing released yet."""
         return Place()
 
     def plan(self, state: Place) -> Release | None:
-        """The centre, then the draw in its ball."""
         if state.centre is None:
             return Release.of(self.everyone, self.statistic, self.noise)
         if state.drawn is not None:
@@ -167,12 +165,10 @@ class LocalisedExponential(OfRisk[Place]):
         return Release.of(self.everyone, Potential(inside, self.n), self.draw)
 
     def update(self, state: Place, estimate: Any) -> Place:
-        """Keep what was released."""
         released = np.asarray(estimate, np.float64)
         return Place(released) if state.centre is None else Place(state.centre, released)
 
     def result(self, state: Place) -> Floats:
-        """The parameters, shape (d,)."""
         if state.drawn is None:
             raise ParameterError("state", state, "that of a finished draw")
         return state.drawn

@@ -48,7 +48,6 @@ class Minimum(WholeStatistic):
         return Sensitivity(total, "l2", f"{proof}; twice the certified radius more")
 
     def of(self, rows: Floats) -> Floats:
-        """The point, shape (d,)."""
         objective = self.risk.objective(np.asarray(rows, float))
         return minimise(objective, self.radius, solver_by(self.solver)).point
 
@@ -68,7 +67,6 @@ class OfRisk(CentralOptimiser[State], ABC, Generic[State]):
 
     @property
     def users(self) -> int:
-        """Rows n."""
         return self.n
 
     @property
@@ -82,7 +80,6 @@ class OfRisk(CentralOptimiser[State], ABC, Generic[State]):
         return Cohort.of(0, self.n)
 
     def check(self, rows: NDArray[Any]) -> None:
-        """Refuse rows of the wrong shape, or for which the loss's constants do not hold."""
         check_rows(rows, (self.n, self.risk.loss.columns(self.risk.d)))
         self.risk.check(rows)
 
@@ -103,19 +100,15 @@ class OneRelease(OfRisk[Floats | None]):
         return released
 
     def init(self) -> Floats | None:
-        """Nothing released yet."""
         return None
 
     def plan(self, state: Floats | None) -> Release | None:
-        """The one release."""
         return self.release if state is None else None
 
     def update(self, state: Floats | None, estimate: Any) -> Floats:
-        """Keep the release."""
         return np.asarray(estimate, np.float64)
 
     def result(self, state: Floats | None) -> Floats:
-        """The parameters, shape (d,)."""
         if state is None:
             raise ParameterError("state", state, "that of a finished release")
         return self.finish(state)

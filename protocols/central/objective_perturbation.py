@@ -76,7 +76,6 @@ class RowGradients(WholeStatistic):
         return Sensitivity(2 * self.risk.lipschitz, "gradient", proof)
 
     def of(self, rows: Floats) -> Rows:
-        """All of it."""
         return Rows(self.risk, np.asarray(rows, float), self.radius, solver_by(self.solver))
 
 
@@ -95,11 +94,9 @@ class LinearTerm(Mechanism[Floats]):
 
     @property
     def event(self) -> PrivacyEvent:
-        """The law."""
         return self.law
 
     def sample(self, value: Any, sensitivity: float, rng: np.random.Generator) -> Floats:
-        """The noisy minimiser, shape (d,)."""
         assert isinstance(value, Rows)
         d = value.risk.d
         if isinstance(self.law, ObjectiveEvent):
@@ -195,7 +192,6 @@ class ObjectivePerturbation(OneRelease):
 
     @property
     def release(self) -> Release:
-        """The one release."""
         return Release.of(self.everyone, self.statistic, self.mechanism)
 
 

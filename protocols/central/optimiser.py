@@ -60,14 +60,11 @@ class CentralOptimiser(CentralAlgorithm[State], ABC, Generic[State]):
 
     @property
     def most_records(self) -> int:
-        """The problem's."""
         return self.problem.most_records
 
     def check_records(self, records: NDArray[Any]) -> None:
-        """Refuse records of persons on which the loss's constants do not hold."""
         self.problem.loss.check(records, self.problem.d)
 
     @property
     def delta(self) -> float:
-        """The delta of the guarantee."""
         return self.privacy.delta

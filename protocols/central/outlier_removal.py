@@ -50,7 +50,6 @@ class FriendlyScore(Statistic):
         return Sensitivity(SCORE_SENSITIVITY, "l2", proof)
 
     def __call__(self, total: Total, users: int) -> float:
-        """A number."""
         friends = self.mean.friends(gathered(total, _Asked(self.query, self.limit)))
         C = self.mean.points
         return C - float(np.minimum(C, 2 * (C - friends)).sum()) / C
@@ -73,12 +72,10 @@ class FriendlyGradient(Statistic):
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """That of the friendly mean, where Q is high enough for both neighbours."""
         proof = "friendly mean (docs: theory, Friendly mean), assured by above-threshold"
         return Sensitivity(self.mean.sensitivity, "l2", proof)
 
     def __call__(self, total: Total, users: int) -> Floats:
-        """Shape (d,)."""
         return self.mean(gathered(total, _Asked(self.query, self.limit)))[1]
 
 

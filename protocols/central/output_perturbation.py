@@ -258,11 +258,9 @@ class OutputPerturbation(OneRelease):
 
     @property
     def release(self) -> Release:
-        """The one release."""
         return Release.of(self.everyone, self.statistic, self.mechanism)
 
     def finish(self, released: Floats) -> Floats:
-        """Projected, where the bound takes that."""
         return self.risk.domain.project(released) if self.projected else released
 
 

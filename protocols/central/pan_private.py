@@ -193,7 +193,6 @@ class PanPrivateACSA(Calibrated):
 
     @classmethod
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
-        """Analytic Gaussian noise, and the batch and smoothing with the smallest proven bound."""
         unit = 1 / gaussian.mu_of(setting.privacy.epsilon, setting.privacy.delta)
         return cls._chosen(setting, choices, unit, "analytic Gaussian")
 

@@ -119,27 +119,22 @@ class PhasedOutput(CentralOptimiser[PhaseState], ABC):
 
     @property
     def assumes(self) -> str:
-        """Of the bound; privacy assumes nothing."""
         return NEAR if self.releases > 1 else ""
 
     @property
     def users(self) -> int:
-        """Number of persons n."""
         return self.n
 
     def check(self, rows: NDArray[Any]) -> None:
-        """Refuse a table of records: nobody would know whose they are."""
         raise ParameterError("data", "records", "of persons, such as Persons.in_memory(...)")
 
     def init(self) -> PhaseState:
-        """At the problem's start."""
         return self._begun(0, self.problem.origin)
 
     def _begun(self, phase: int, at: Floats) -> PhaseState:
         return PhaseState(phase, 0, at, np.zeros(self.problem.d), self.problem.lipschitz, at)
 
     def plan(self, state: PhaseState) -> Release | None:
-        """The next minimiser."""
         if state.phase == len(self.ridges):
             return None
         return Release.of(self._cohorts[state.phase], self._statistic(state), self.mechanism)
@@ -173,7 +168,6 @@ class PhasedOutput(CentralOptimiser[PhaseState], ABC):
         return min(self.problem.lipschitz, self.tau + self.contraction * gamma)
 
     def update(self, state: PhaseState, estimate: Any) -> PhaseState:
-        """The next center; after the last release, the next phase is around it."""
         point = np.asarray(estimate, np.float64)
         if state.release + 1 == self.releases:
             return self._begun(state.phase + 1, point)
@@ -183,7 +177,6 @@ class PhasedOutput(CentralOptimiser[PhaseState], ABC):
         return replace(state, release=state.release + 1, center=center, gamma=gamma, last=point)
 
     def result(self, state: PhaseState) -> Floats:
-        """The last release, in the domain."""
         return self.problem.domain.project(state.last)
 
     @classmethod

@@ -45,7 +45,6 @@ class PilotHistogram(Statistic):
         return Sensitivity(2.0, "l1", "one row leaves a bin and enters another")
 
     def __call__(self, total: Total, users: int) -> Floats:
-        """Counts as floats."""
         return total(partial(_counted, self))
 
     def part(self, rows: Floats) -> Floats:

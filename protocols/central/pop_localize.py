@@ -142,14 +142,12 @@ class PopLocalize(PureUnbounded[LocalState]):
 
     @classmethod
     def calibrated(cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any) -> Self:
-        """The printed algorithm with the noise that its sensitivities need."""
         return cls(problem=problem, n=n, privacy=privacy, tight=True, **given)
 
     @classmethod
     def settings(
         cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any
     ) -> Iterator[tuple[str, Callable[[], Self]]]:
-        """As printed, and with the noise that is needed."""
         common = {"n": n, "problem": problem, "privacy": privacy, **given}
         yield "paper", partial(cls.paper, **common)
         yield "tight noise", partial(cls.calibrated, **common)
@@ -160,7 +158,6 @@ class PopLocalize(PureUnbounded[LocalState]):
         return 2 if self.system == "double" else 1
 
     def init(self) -> LocalState:
-        """At the problem's start."""
         return LocalState(0, self.problem.origin)
 
     def clip(self, phase: int) -> float:
@@ -182,7 +179,6 @@ class PopLocalize(PureUnbounded[LocalState]):
         return Stage(tau, scale, float(scipy.special.gammaincinv(d, 0.95)) * scale + tau)
 
     def plan(self, state: LocalState) -> Release | None:
-        """One or two releases of the next block."""
         if state.phase == len(self.sizes):
             return None
         users, second = self.sizes[state.phase], state.anchor is not None
@@ -194,7 +190,6 @@ class PopLocalize(PureUnbounded[LocalState]):
         return Release.of(Cohort.of(first, first + users), statistic, noise)
 
     def update(self, state: LocalState, estimate: Any) -> LocalState:
-        """The second stage, the next block, or the next phase at the aggregate."""
         point = self._domain(state).project(np.asarray(estimate, np.float64))
         if self.system == "double" and state.anchor is None:
             return replace(state, anchor=point)
@@ -204,7 +199,6 @@ class PopLocalize(PureUnbounded[LocalState]):
         return LocalState(state.phase + 1, aggregate(outputs))
 
     def result(self, state: LocalState) -> Floats:
-        """Where the last phase ended."""
         return state.theta
 
     def _statistic(self, phase: int, domain: Domain, theta: Floats, tau: float) -> ClippedMinimiser:

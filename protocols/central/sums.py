@@ -44,7 +44,6 @@ class BallSum(Statistic):
         return Sensitivity(2 * self.radius, "l2", proof)
 
     def __call__(self, total: Total, users: int) -> Floats:
-        """Shape (d,)."""
         return total(self.part)
 
     def part(self, rows: Floats) -> Floats:
@@ -129,12 +128,10 @@ class CentralSum(CentralAlgorithm[Floats | None]):
 
     @property
     def users(self) -> int:
-        """Number of users n."""
         return self.n
 
     @property
     def delta(self) -> float:
-        """The delta of the guarantee."""
         return self._delta
 
     @property
@@ -148,23 +145,18 @@ class CentralSum(CentralAlgorithm[Floats | None]):
         return self.error / math.sqrt(self.d)
 
     def check(self, rows: NDArray[Any]) -> None:
-        """Refuse data of another shape or type, or with NaN or infinity."""
         check_rows(rows, (self.n, self.d))
 
     def init(self) -> Floats | None:
-        """Nothing released yet."""
         return None
 
     def plan(self, state: Floats | None) -> Release | None:
-        """The one release."""
         return self._release if state is None else None
 
     def update(self, state: Floats | None, estimate: Any) -> Floats:
-        """Keep the release."""
         return np.asarray(estimate)
 
     def result(self, state: Floats | None) -> Floats:
-        """The released sum."""
         if state is None:
             raise ParameterError("state", state, "that of a finished release")
         return state

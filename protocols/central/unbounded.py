@@ -25,7 +25,6 @@ class PureUnbounded(CentralOptimiser[State], ABC, Generic[State]):
 
     @property
     def users(self) -> int:
-        """Number of users n."""
         return self.n
 
     @property
@@ -34,7 +33,6 @@ class PureUnbounded(CentralOptimiser[State], ABC, Generic[State]):
         return 0.0
 
     def check(self, rows: NDArray[Any]) -> None:
-        """Refuse rows of another shape, and labels of the wrong kind; any length is taken."""
         check_shape(self.problem, rows, self.n)
 
 

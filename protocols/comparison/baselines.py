@@ -58,7 +58,6 @@ class ClippedMean(Statistic):
         return Sensitivity(2 * self.norm_bound / self.users, "l2", proof)
 
     def __call__(self, total: Total, users: int) -> Floats:
-        """Shape (d,)."""
         return total(self.part) / self.users
 
     def part(self, rows: Floats) -> Floats:
@@ -106,12 +105,10 @@ class Baseline(CentralAlgorithm[Any]):
 
     @property
     def users(self) -> int:
-        """Number of users n."""
         return self.optimiser.users
 
     @property
     def delta(self) -> float:
-        """The delta of the guarantee."""
         return self.privacy.delta
 
     @property
@@ -130,24 +127,19 @@ class Baseline(CentralAlgorithm[Any]):
         return self.optimiser.rounds_per_user
 
     def check(self, rows: NDArray[Any]) -> None:
-        """Refuse what the optimiser refuses."""
         self.optimiser.check(rows)
 
     @property
     def most_records(self) -> int:
-        """The optimiser's."""
         return self.optimiser.most_records
 
     def check_records(self, records: NDArray[Any]) -> None:
-        """Refuse what the optimiser refuses."""
         self.optimiser.check_records(records)
 
     def init(self) -> Any:
-        """The optimiser's start."""
         return self.optimiser.init()
 
     def plan(self, state: Any) -> Release | None:
-        """The optimiser's next round as a release."""
         spec = self.optimiser.plan(state)
         return None if spec is None else self.translated(spec)
 
@@ -171,9 +163,7 @@ class Baseline(CentralAlgorithm[Any]):
         return Gaussian(self._multiplier)
 
     def update(self, state: Any, estimate: Any) -> Any:
-        """The optimiser's step along the released average."""
         return self.optimiser.update(state, estimate)
 
     def result(self, state: Any) -> Any:
-        """The optimiser's output."""
         return self.optimiser.result(state)

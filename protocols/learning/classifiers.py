@@ -33,7 +33,6 @@ class LinearClassifier(ClassifierMixin, LinearModel):
     """Whether more than two classes have one joint model."""
 
     def __sklearn_tags__(self) -> Any:
-        """Accuracy on a few dozen rows cannot be expected from a private model."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True
         return tags

@@ -153,7 +153,6 @@ class ShuffleLinearModel(LinearModel):
         outputs: int = 1,
         groups: Any = None,
     ) -> tuple[Floats, Floats]:
-        """Coefficients (outputs, columns) and intercepts (outputs,)."""
         practice.chosen_by(self.choose)
         unit = Unit.RECORD if groups is None else Unit.PERSON
         (n, columns), chosen = X.shape, self._chosen(unit)

@@ -83,7 +83,6 @@ class PrivateLinearModel(LinearModel):
         outputs: int = 1,
         groups: Any = None,
     ) -> tuple[Floats, Floats]:
-        """Coefficients (outputs, columns) and intercepts (outputs,); as of the shuffle models."""
         refuse_groups(groups)
         (n, columns), ridge = X.shape, self._ridge(len(X))
         kind = mechanism_of(self.mechanism)[1]
@@ -130,7 +129,6 @@ class PrivateClassifier(PrivateLinearModel, LinearClassifier):
     classes: Sequence[Any] | None = None
 
     def __sklearn_tags__(self) -> Any:
-        """Several classes, where the mechanism takes them."""
         tags = super().__sklearn_tags__()
         with suppress(ParameterError):
             kind = mechanism_of(self.mechanism)[1]

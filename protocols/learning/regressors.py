@@ -21,7 +21,6 @@ class LinearRegressor(RegressorMixin, LinearModel):
     loss: str | LinearLoss
 
     def __sklearn_tags__(self) -> Any:
-        """Accuracy on a few dozen rows cannot be expected from a private model."""
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True
         return tags

@@ -159,7 +159,6 @@ class HeavyTailedClassifier(HeavyTailedModel, LinearClassifier):
     joint = False
 
     def __sklearn_tags__(self) -> Any:
-        """Two classes only."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags

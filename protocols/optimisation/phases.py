@@ -88,27 +88,22 @@ class Phases(Optimiser[PhasedState]):
 
     @property
     def rounds_per_user(self) -> int:
-        """In how many rounds a user answers at most."""
         return max(phase.rounds_per_user for phase in self.phases)
 
     @property
     def assumes(self) -> str:
-        """What the phases assume."""
         return "; ".join(dict.fromkeys(phase.assumes for phase in self.phases if phase.assumes))
 
     def check(self, rows: NDArray[Any]) -> None:
-        """Refuse rows of the wrong shape, or for which the loss's constants do not hold."""
         if len(rows) != self.n:
             raise ParameterError("data.shape", rows.shape, f"{self.n} rows")
         for start, phase in zip(self._starts, self.phases, strict=True):
             phase.check(rows[start : start + phase.n])
 
     def init_at(self, theta: Floats) -> PhasedState:
-        """The first phase starts there."""
         return PhasedState(0, self.phases[0].init_at(theta))
 
     def plan(self, state: PhasedState) -> Any:
-        """The running phase's next round, on its group."""
         spec = self.phases[state.phase].plan(state.inner)
         if spec is None:
             return None
@@ -117,7 +112,6 @@ class Phases(Optimiser[PhasedState]):
         return dataclasses.replace(spec, cohort=Cohort(ranges))
 
     def update(self, state: PhasedState, estimate: Any) -> PhasedState:
-        """The running phase's step; after its last, the next phase starts at its result."""
         phase, following = self.phases[state.phase], state.phase + 1
         inner = phase.update(state.inner, estimate)
         if phase.plan(inner) is None and following < len(self.phases):
@@ -125,7 +119,6 @@ class Phases(Optimiser[PhasedState]):
         return PhasedState(state.phase, inner)
 
     def result(self, state: PhasedState) -> Any:
-        """The last phase's result."""
         return self.phases[state.phase].result(state.inner)
 
     @classmethod
@@ -150,7 +143,6 @@ class Phases(Optimiser[PhasedState]):
 
     @classmethod
     def expected_bound(cls, setting: Setting, choices: Choices) -> float:
-        """That of the last phase."""
         return cls._best(setting, choices)[0]
 
     @classmethod
@@ -186,13 +178,11 @@ class Phased(Phases, Protocol[PhasedState]):
     phases: Sequence[Any]
 
     def __post_init__(self) -> None:
-        """Check that the phases fit together."""
         super().__post_init__()
         self.honest_fraction = min(phase.honest_fraction for phase in self.phases)
 
     @property
     def vocabulary(self) -> tuple[type, ...]:
-        """What a round may broadcast."""
         return tuple(dict.fromkeys(word for phase in self.phases for word in phase.vocabulary))
 
 

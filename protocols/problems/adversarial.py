@@ -112,20 +112,17 @@ class RobustERM(Kinked):
 
     @property
     def width(self) -> float:
-        """Of the order of w."""
         return 1.0
 
     def _slopes(self, margins: Floats) -> Floats:
         return self.loss.derivative(margins, np.ones(self.n))
 
     def value(self, w: Floats) -> float:
-        """F(w)."""
         margins = self.signed @ w - self.budget.support(w)
         mean = float(self.loss.value(margins, np.ones(self.n)).mean())
         return mean + self.ridge / 2 * float(w @ w)
 
     def gradient(self, w: Floats) -> Floats:
-        """A subgradient: the worst perturbation is the limit of the smoothed one."""
         at = self.budget.smoothed(w, 1e-12)[1]
         return self.slope(w, at, self.budget.support(w))
 
@@ -135,7 +132,6 @@ class RobustERM(Kinked):
         return np.asarray(mean_of_rows(slopes, self.signed) - slopes.mean() * at + self.ridge * w)
 
     def rounding(self, w: Floats) -> float:
-        """As of a linear model with longer features."""
         norm, lipschitz = float(np.linalg.norm(w)), self.bound
         beta = self.curvature * self.bound**2
         return 2 * gradient_rounding(self.n, self.d, lipschitz, beta, self.ridge, norm)
@@ -147,13 +143,11 @@ class RobustERM(Kinked):
 
     @property
     def least_radius(self) -> float:
-        """Of the gap's errors where minimisers are."""
         error = self.rounding(np.full(self.d, self._far / math.sqrt(self.d)))
         support = 8 * (self.d + 4) * UNIT * self.bound * self._far
         return math.sqrt(2 * support / self.ridge) + error / self.ridge
 
     def smoothed(self, width: float) -> "SmoothedRobust":
-        """With a smooth support function."""
         return SmoothedRobust(self, width)
 
     def witness(self, w: Floats, width: float) -> tuple[Floats, float]:
@@ -189,19 +183,16 @@ class SmoothedRobust(Objective):
         self.smoothness = robust.curvature * robust.bound**2 + bend + robust.ridge
 
     def value(self, w: Floats) -> float:
-        """F(w)."""
         robust = self._robust
         support = robust.budget.smoothed(w, self._width)[0]
         losses = robust.loss.value(robust.signed @ w - support, np.ones(robust.n))
         return float(losses.mean()) + robust.ridge / 2 * float(w @ w)
 
     def gradient(self, w: Floats) -> Floats:
-        """The gradient."""
         support, at, _ = self._robust.budget.smoothed(w, self._width)
         return self._robust.slope(w, at, support)
 
     def hessian(self, w: Floats, stride: int = 1) -> Floats | None:
-        """Of the margins, and of the support function."""
         robust = self._robust
         support, at, bend = robust.budget.smoothed(w, self._width)
         x = robust.signed[::stride]
@@ -215,12 +206,10 @@ class SmoothedRobust(Objective):
         return np.asarray(found + robust.ridge * np.eye(robust.d))
 
     def rounding(self, w: Floats) -> float:
-        """As of the objective with kinks."""
         return self._robust.rounding(w)
 
     @property
     def least_radius(self) -> float:
-        """As of the objective with kinks."""
         return self._robust.least_radius
 
 
@@ -235,7 +224,6 @@ class RobustRisk(Risk):
     budget: Budget = Budget()
 
     def __post_init__(self) -> None:
-        """Refuse losses that do not fall, or have kinks of their own."""
         smooth = isinstance(self.loss, LinearLoss) and self.loss.curvature() is not None
         if not smooth or not getattr(self.loss, "classification", False):
             allowed = "a smooth loss of two classes, such as Logistic()"
@@ -247,7 +235,6 @@ class RobustRisk(Risk):
 
     @cached_property
     def reach(self) -> float:
-        """The margins are homogeneous in w, so the pull is that of the loss."""
         pulled = math.sqrt(self.loss.pull() / self.ridge)
         return min(self.domain.radius, pulled) if not self._off else self.domain.radius
 
@@ -263,7 +250,6 @@ class RobustRisk(Risk):
 
     @property
     def smoothness(self) -> float:
-        """Kinks."""
         return math.inf
 
     def sensitivity(self, n: int) -> tuple[float, str]:
@@ -272,6 +258,5 @@ class RobustRisk(Risk):
         return min(2 * self.lipschitz / (self.ridge * n), self.domain.diameter), proof
 
     def objective(self, rows: Floats) -> Objective:
-        """The adversarial risk of the rows."""
         assert isinstance(self.loss, LinearLoss)
         return RobustERM(self.loss, rows, self.ridge, self.domain, self.budget)

@@ -42,7 +42,6 @@ class FeatureMoments(Loss):
         return self.norm / (math.sqrt(2) * self.reach)
 
     def columns(self, d: int) -> int:
-        """Those of the loss."""
         return self.loss.columns(d)
 
     def values(self, theta: Floats, rows: Floats) -> Floats:
@@ -50,22 +49,18 @@ class FeatureMoments(Loss):
         return np.asarray(self.gradients(theta, rows) @ theta)
 
     def gradients(self, theta: Floats, rows: Floats, smoothing: float | None = None) -> Floats:
-        """v, (users, d)."""
         x, found = rows[:, : self.features], np.zeros((len(rows), theta.size), order="F")
         np.multiply(x, self.unit, out=found[:, : self.features])
         found[:, self.features] = np.einsum("ij,ij->i", x, x) * (self.unit / self.reach)
         return found
 
     def lipschitz(self, radius: float) -> float:
-        """L."""
         return self.norm
 
     def smoothness(self) -> float:
-        """It is linear."""
         return 0.0
 
     def check(self, rows: NDArray[Any], d: int) -> None:
-        """As the loss."""
         self.loss.check(rows, d)
 
 
@@ -115,25 +110,19 @@ class Centred(Loss):
         return found
 
     def columns(self, d: int) -> int:
-        """Those of the loss."""
         return self.loss.columns(d)
 
     def values(self, theta: Floats, rows: Floats) -> Floats:
-        """The loss of every row of z."""
         return self.loss.values(self.inward(theta), self.rows(rows))
 
     def gradients(self, theta: Floats, rows: Floats, smoothing: float | None = None) -> Values:
-        """In the parameters of z."""
         return self.loss.gradients(self.inward(theta), self.rows(rows), smoothing)
 
     def lipschitz(self, radius: float) -> float:
-        """That of the loss, for parameters of z."""
         return self.loss.lipschitz(radius)
 
     def smoothness(self) -> float | None:
-        """That of the loss, for parameters of z."""
         return self.loss.smoothness()
 
     def check(self, rows: NDArray[Any], d: int) -> None:
-        """As the loss: rows of z are no longer than rows of x may be."""
         self.loss.check(rows, d)

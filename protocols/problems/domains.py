@@ -80,26 +80,21 @@ class RealSpace(Domain):
         self.d = integer("d", d)
 
     def project(self, theta: Floats) -> Floats:
-        """The point itself."""
         return theta
 
     @property
     def center(self) -> Floats:
-        """The origin."""
         return np.zeros(self.d)
 
     @property
     def diameter(self) -> float:
-        """Infinite."""
         return math.inf
 
     @property
     def radius(self) -> float:
-        """Infinite."""
         return math.inf
 
     def reach(self, theta: Floats) -> float:
-        """Infinite."""
         return math.inf
 
 
@@ -145,19 +140,16 @@ class L2Ball(Domain):
         _demand_width(self)
 
     def project(self, theta: Floats) -> Floats:
-        """Shortened to the radius."""
         offset = theta - self._center
         length = float(np.linalg.norm(offset))
         return theta if length <= self.size else self._center + offset * (self.size / length)
 
     @property
     def center(self) -> Floats:
-        """The centre."""
         return self._center
 
     @property
     def diameter(self) -> float:
-        """Twice the radius."""
         return 2 * self.size
 
     @property
@@ -166,7 +158,6 @@ class L2Ball(Domain):
         return float(np.linalg.norm(self._center)) + self.size
 
     def reach(self, theta: Floats) -> float:
-        """To the far side."""
         return float(np.linalg.norm(theta - self._center)) + self.size
 
 
@@ -193,17 +184,14 @@ class Box(Domain):
         _demand_width(self)
 
     def project(self, theta: Floats) -> Floats:
-        """Clipped."""
         return np.asarray(np.clip(theta, self.lower, self.upper))
 
     @property
     def center(self) -> Floats:
-        """The centre."""
         return np.asarray((self.lower + self.upper) / 2)
 
     @property
     def diameter(self) -> float:
-        """The diagonal."""
         return float(np.linalg.norm(self.upper - self.lower))
 
     @property
@@ -212,7 +200,6 @@ class Box(Domain):
         return self.reach(np.zeros(self.d))
 
     def reach(self, theta: Floats) -> float:
-        """To the farthest corner."""
         return float(
             np.linalg.norm(np.maximum(np.abs(theta - self.lower), np.abs(self.upper - theta)))
         )
@@ -243,21 +230,17 @@ class Simplex(Domain):
 
     @property
     def center(self) -> Floats:
-        """All coordinates equal."""
         return np.full(self.d, self.total / self.d)
 
     @property
     def diameter(self) -> float:
-        """Between two corners."""
         return math.sqrt(2) * self.total
 
     @property
     def radius(self) -> float:
-        """Of a corner."""
         return self.total
 
     def reach(self, theta: Floats) -> float:
-        """To the farthest corner: a convex function is largest at one."""
         squares = float(theta @ theta) - 2 * self.total * theta + self.total**2
         return math.sqrt(max(float(squares.max()), 0.0))
 
@@ -310,7 +293,6 @@ class Intersection(Domain):
         return point
 
     def slack(self, far: float) -> float:
-        """Roundings of w - c times its multiplier (docs: theory, Heavy tails, "Exactness")."""
         domain, ball = self._sets
         size = float(np.linalg.norm(ball.center))
         if domain.bounded:  # the same for every ball with its centre in the domain
@@ -320,19 +302,15 @@ class Intersection(Domain):
 
     @property
     def center(self) -> Floats:
-        """A point near the centres of both."""
         return self._start
 
     @property
     def diameter(self) -> float:
-        """At most that of the smaller set."""
         return min(each.diameter for each in self._sets)
 
     @property
     def radius(self) -> float:
-        """At most that of the smaller set."""
         return min(each.radius for each in self._sets)
 
     def reach(self, theta: Floats) -> float:
-        """At most that of either set."""
         return min(each.reach(theta) for each in self._sets)

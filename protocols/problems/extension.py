@@ -78,16 +78,13 @@ class ExtendedERM(Objective):
 
     @property
     def start(self) -> Floats:
-        """Near the ridge's centre."""
         return self.domain.project(self.centre)
 
     def value(self, w: Floats) -> float:
-        """F(w), to the accuracy of the inner minimisers."""
         values, apart = self.people.values(self.loss, w), w - self.centre
         return float(values.mean()) + self._looked(w)[2] + self.ridge / 2 * float(apart @ apart)
 
     def gradient(self, w: Floats) -> Floats:
-        """Of the extension and the ridge."""
         return np.asarray(self._looked(w)[0] + self.ridge * (w - self.centre))
 
     def rounding(self, w: Floats) -> float:
@@ -96,7 +93,6 @@ class ExtendedERM(Objective):
 
     @property
     def least_radius(self) -> float:
-        """Doubles, and the share of the inner minimisers."""
         return self._floating(self.domain.radius) / self.ridge + _SHARE * self.radius
 
     def _floating(self, norm: float) -> float:

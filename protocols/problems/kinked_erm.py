@@ -31,19 +31,16 @@ class KinkedERM(LinearERM, Kinked):
 
     @property
     def width(self) -> float:
-        """Of the order of a margin."""
         return 1.0
 
     @property
     def least_radius(self) -> float:
-        """Were all rows at their kink, margins would be off by this much."""
         norm = self.reach
         low, high = self.residuals(self.domain.center)[2:]
         gap = (high - low) * self._margin_error(norm)
         return math.sqrt(2 * gap / self.ridge) + self._dual_error(norm)
 
     def smoothed(self, width: float) -> "Smoothed":
-        """With ramps of the width in place of kinks."""
         return Smoothed(self, width)
 
     def residuals(self, w: Floats) -> tuple[Floats, Floats, float, float]:
@@ -59,7 +56,6 @@ class KinkedERM(LinearERM, Kinked):
         return np.asarray(sign * np.clip(r / width, low, high))
 
     def witness(self, w: Floats, width: float) -> tuple[Floats, float]:
-        """The dual point of the ramps' slopes, with the rows on a ramp then put on their kink."""
         signed = self.slopes(w, width)
         best = self.dual_point(signed)
         for _ in range(_REFINED):
@@ -138,11 +134,9 @@ class Smoothed(LinearERM):
         return value, np.asarray(mean + self.regulariser_gradient(w))
 
     def value(self, w: Floats) -> float:
-        """F(w)."""
         return self.value_and_gradient(w)[0]
 
     def hessian(self, w: Floats, stride: int = 1) -> Floats | None:
-        """Of the rows on their ramp alone, which are few."""
         r, _, low, high = self._kinked.residuals(w)
         on = (r > low * self._width) & (r < high * self._width)
         x = self.features[on]

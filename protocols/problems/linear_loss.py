@@ -177,15 +177,12 @@ class LinearLoss(Loss):
                     )
 
     def columns(self, d: int) -> int:
-        """d features and the label."""
         return d + 1
 
     def values(self, theta: Floats, rows: Floats) -> Floats:
-        """The loss of every row."""
         return self.value(rows[:, :-1] @ theta, rows[:, -1])
 
     def gradients(self, theta: Floats, rows: Floats, smoothing: float | None = None) -> Values:
-        """Multiples of the features."""
         x, y = rows[:, :-1], rows[:, -1]
         margins, norms = margins_and_norms(x, theta)
         factors = (
@@ -196,13 +193,11 @@ class LinearLoss(Loss):
         return Scaled(x, factors, norms)
 
     def values_at(self, thetas: Floats, rows: Floats) -> Floats:
-        """Of margins, row by row."""
         if type(self).values is not LinearLoss.values:
             return super().values_at(thetas, rows)
         return self.value(np.einsum("ij,ij->i", rows[:, :-1], thetas), rows[:, -1])
 
     def gradients_at(self, thetas: Floats, rows: Floats) -> Values:
-        """Multiples of the features."""
         if type(self).gradients is not LinearLoss.gradients:
             return super().gradients_at(thetas, rows)
         x = rows[:, :-1]
@@ -228,7 +223,6 @@ class LinearLoss(Loss):
         return np.asarray(norms * np.array([self.slope(each * radius) for each in norms]))
 
     def check(self, rows: NDArray[Any], d: int) -> None:
-        """Refuse features above the bound and labels of the wrong kind."""
         check_rows(rows, (len(rows), self.columns(d)))
         x, y = rows[:, :-1], rows[:, -1]
         norms = np.sqrt(np.einsum("ij,ij->i", x, x, dtype=np.float64))

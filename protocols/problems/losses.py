@@ -26,11 +26,9 @@ class Linear(LinearLoss):
     twice_differentiable: ClassVar[bool] = True
 
     def value(self, margins: Floats, labels: Floats) -> Floats:
-        """The margin."""
         return margins
 
     def derivative(self, margins: Floats, labels: Floats) -> Floats:
-        """One."""
         return np.ones_like(margins)
 
     def second(self, margins: Floats, labels: Floats) -> Floats | None:
@@ -38,7 +36,6 @@ class Linear(LinearLoss):
         return np.zeros_like(margins)
 
     def slope(self, reach: float) -> float:
-        """One."""
         return 1.0
 
     def curvature(self) -> float | None:
@@ -58,14 +55,12 @@ class Logistic(LinearLoss):
         return np.asarray(np.logaddexp(0.0, -labels * margins))
 
     def derivative(self, margins: Floats, labels: Floats) -> Floats:
-        """-y sigmoid(-y margin); numpy's exponential is four times as fast as expit."""
         with np.errstate(over="ignore"):  # 1/infinity is the limit
             odds = np.exp(labels * margins)
         odds += 1
         return np.asarray(-labels / odds)
 
     def second(self, margins: Floats, labels: Floats) -> Floats | None:
-        """sigmoid(margin) sigmoid(-margin)."""
         return np.asarray(scipy.special.expit(margins) * scipy.special.expit(-margins))
 
     def pull(self) -> float:
@@ -133,15 +128,12 @@ class Hinge(LinearLoss):
         return labels, np.ones_like(labels), -1.0, 0.0
 
     def pull(self) -> float:
-        """One: at the kink."""
         return 1.0
 
     def slope(self, reach: float) -> float:
-        """One."""
         return 1.0
 
     def curvature(self) -> float | None:
-        """A kink."""
         return None
 
 
@@ -167,11 +159,9 @@ class MeanEstimation(Loss):
             positive("points", self.points)
 
     def columns(self, d: int) -> int:
-        """The point."""
         return d
 
     def values(self, theta: Floats, rows: Floats) -> Floats:
-        """Half the squared distance."""
         return np.asarray(((theta - rows) ** 2).sum(axis=1) / 2)
 
     def gradients(self, theta: Floats, rows: Floats, smoothing: float | None = None) -> Values:
@@ -180,19 +170,15 @@ class MeanEstimation(Loss):
         return gradients if smoothing is None else gradients * (smoothing / (1 + smoothing))
 
     def values_at(self, thetas: Floats, rows: Floats) -> Floats:
-        """Half the squared distances."""
         return np.asarray(((thetas - rows) ** 2).sum(axis=1) / 2)
 
     def gradients_at(self, thetas: Floats, rows: Floats) -> Values:
-        """theta - x."""
         return thetas - rows
 
     def lipschitz(self, radius: float) -> float:
-        """The largest distance."""
         return radius + self.points
 
     def gradient_diameter(self, radius: float) -> float:
-        """Of the points: theta cancels."""
         return 2 * self.points
 
     def pull(self) -> float:
@@ -204,15 +190,12 @@ class MeanEstimation(Loss):
         return np.asarray(np.hypot.reduce(rows, axis=1) + radius)
 
     def smoothness(self) -> float | None:
-        """One."""
         return 1.0
 
     def strong_convexity(self) -> float:
-        """One."""
         return 1.0
 
     def check(self, rows: NDArray[Any], d: int) -> None:
-        """Refuse points outside the ball."""
         check_rows(rows, (len(rows), d))
         norms = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
         refuse_rows(norms > self.points * ROUNDING, f"of l2 norm at most {self.points:g}")

@@ -56,15 +56,12 @@ class MultiClass(Loss):
         """
 
     def columns(self, d: int) -> int:
-        """The features and the label."""
         return d // self.classes + 1
 
     def values(self, theta: Floats, rows: Floats) -> Floats:
-        """The loss of every row."""
         return self.value(*self._scored(theta, rows))
 
     def gradients(self, theta: Floats, rows: Floats, smoothing: float | None = None) -> Values:
-        """The features, times the derivative in the score of each class; (users, d)."""
         x = rows[:, :-1]
         factors = self.derivative(
             *self._scored(theta, rows), np.einsum("ij,ij->i", x, x)[:, None], smoothing
@@ -72,7 +69,6 @@ class MultiClass(Loss):
         return np.asarray((factors[:, :, None] * x[:, None, :]).reshape(len(rows), -1))
 
     def check(self, rows: NDArray[Any], d: int) -> None:
-        """Refuse features above the bound, and labels that are no class."""
         Linear(self.features).check(rows, d // self.classes)
         bad = ~np.isin(rows[:, -1], np.arange(self.classes))
         if bad.any():
@@ -90,7 +86,6 @@ class Softmax(MultiClass):
     """ln(sum_k e^(scores_k)) - scores_y: multinomial logistic regression."""
 
     def value(self, scores: Floats, chosen: Marks) -> Floats:
-        """Without overflow."""
         return np.asarray(scipy.special.logsumexp(scores, axis=1) - scores[chosen])
 
     def derivative(
@@ -125,13 +120,11 @@ class OneVsRestHinge(MultiClass):
     """sum_k max(0, 1 - y_k scores_k), with y_k = 1 for the class and -1 for the rest."""
 
     def value(self, scores: Floats, chosen: Marks) -> Floats:
-        """The sum of the hinge losses."""
         return np.asarray(Hinge().value(scores, _signs(chosen)).sum(axis=1))
 
     def derivative(
         self, scores: Floats, chosen: Marks, squared_norms: Floats, smoothing: float | None
     ) -> Floats:
-        """Class by class: they share no parameter, so envelopes are summed."""
         if smoothing is None:
             return Hinge().derivative(scores, _signs(chosen))
         return Hinge().prox(scores, _signs(chosen), squared_norms, smoothing)
@@ -141,7 +134,6 @@ class OneVsRestHinge(MultiClass):
         return math.sqrt(self.classes) * self.features
 
     def smoothness(self) -> float | None:
-        """A kink."""
         return None
 
 

@@ -31,15 +31,12 @@ class Stacked(Objective):
         return list(zip(self.parts, np.split(w, ends), strict=True))
 
     def value(self, w: Floats) -> float:
-        """The sum."""
         return sum(part.value(each) for part, each in self.split(w))
 
     def gradient(self, w: Floats) -> Floats:
-        """The parts' gradients."""
         return np.concatenate([part.gradient(each) for part, each in self.split(w)])
 
     def hessian(self, w: Floats, stride: int = 1) -> Floats | None:
-        """Of blocks on the diagonal."""
         found, low = np.zeros((self.d, self.d)), 0
         for part, each in self.split(w):
             block = part.hessian(each, stride)
@@ -63,11 +60,9 @@ class KinkedStack(Stacked, Kinked):
     """`Stacked` of objectives with kinks."""
 
     def smoothed(self, width: float) -> Stacked:
-        """Of the smoothed parts."""
         return Stacked([part.smoothed(width) for part in self._kinked])
 
     def witness(self, w: Floats, width: float) -> tuple[Floats, float]:
-        """The parts' witnesses, together."""
         pairs = [
             part.witness(each, width)
             for part, (_, each) in zip(self._kinked, self.split(w), strict=True)
@@ -76,7 +71,6 @@ class KinkedStack(Stacked, Kinked):
 
     @property
     def width(self) -> float:
-        """Of the parts."""
         return max(part.width for part in self._kinked)
 
     @property
@@ -94,7 +88,6 @@ class OneVsRestRisk(Risk):
     certified = False  # class by class
 
     def __post_init__(self) -> None:
-        """Refuse domains."""
         if self.shape[0] != "real" or not isinstance(self.loss, OneVsRestHinge):
             raise ParameterError("domain", self.shape[0], "RealSpace, for one model a class")
         positive("ridge", self.ridge)

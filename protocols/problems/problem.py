@@ -36,7 +36,6 @@ class Gradient(Query):
     moves: ClassVar[tuple[str, ...]] = ("theta",)
 
     def __call__(self, rows: Floats) -> Values:
-        """One gradient for each row."""
         return self.loss.gradients(self.theta, np.asarray(rows, np.float64), self.smoothing)
 
 

@@ -23,14 +23,12 @@ class Regression(LinearLoss):
     labels: float | None = None
 
     def __post_init__(self) -> None:
-        """Check the bounds."""
         super().__post_init__()
         if self.labels is not None:
             positive("labels", self.labels)
 
     @property
     def label_bound(self) -> float:
-        """Largest |y| allowed."""
         return math.inf if self.labels is None else self.labels
 
 
@@ -39,19 +37,15 @@ class Squared(Regression):
     """(margin - y)^2/2; Lipschitz only on a bounded domain and with bounded labels."""
 
     def value(self, margins: Floats, labels: Floats) -> Floats:
-        """Half the squared residual."""
         return np.asarray((margins - labels) ** 2 / 2)
 
     def derivative(self, margins: Floats, labels: Floats) -> Floats:
-        """The residual."""
         return margins - labels
 
     def prox(self, margins: Floats, labels: Floats, squared_norms: Floats, beta: float) -> Floats:
-        """The residual, shrunk."""
         return np.asarray((margins - labels) / (1 + squared_norms / beta))
 
     def second(self, margins: Floats, labels: Floats) -> Floats | None:
-        """One."""
         return np.ones_like(margins)
 
     def pull(self) -> float:
@@ -64,11 +58,9 @@ class Squared(Regression):
         return np.asarray(norms * (norms * radius + np.abs(rows[:, -1])))
 
     def slope(self, reach: float) -> float:
-        """The largest residual."""
         return reach + self.label_bound
 
     def curvature(self) -> float | None:
-        """One."""
         return 1.0
 
 
@@ -85,7 +77,6 @@ class Huber(Regression):
     threshold: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check the bounds."""
         super().__post_init__()
         positive("threshold", self.threshold)
 
@@ -96,11 +87,9 @@ class Huber(Regression):
         return np.asarray(inside * (size - inside / 2))
 
     def derivative(self, margins: Floats, labels: Floats) -> Floats:
-        """The residual, clipped."""
         return np.asarray(np.clip(margins - labels, -self.threshold, self.threshold))
 
     def prox(self, margins: Floats, labels: Floats, squared_norms: Floats, beta: float) -> Floats:
-        """The residual, shrunk and clipped."""
         return np.asarray(
             np.clip(
                 (margins - labels) / (1 + squared_norms / beta), -self.threshold, self.threshold
@@ -108,7 +97,6 @@ class Huber(Regression):
         )
 
     def second(self, margins: Floats, labels: Floats) -> Floats | None:
-        """One up to the threshold."""
         return np.where(np.abs(margins - labels) <= self.threshold, 1.0, 0.0)
 
     def pull(self) -> float:
@@ -116,11 +104,9 @@ class Huber(Regression):
         return min(self.label_bound**2 / 4, self.threshold * self.label_bound)
 
     def slope(self, reach: float) -> float:
-        """The threshold, or the largest residual if that is less."""
         return min(self.threshold, reach + self.label_bound)
 
     def curvature(self) -> float | None:
-        """One."""
         return 1.0
 
 
@@ -137,7 +123,6 @@ class Pinball(Regression):
     quantile: float = 0.5
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         super().__post_init__()
         real("quantile", self.quantile, 0.0, 1.0, closed=(False, False))
 
@@ -152,23 +137,18 @@ class Pinball(Regression):
         return np.where(r > 0, 1 - self.quantile, np.where(r < 0, -self.quantile, 0.0))
 
     def prox(self, margins: Floats, labels: Floats, squared_norms: Floats, beta: float) -> Floats:
-        """The kink becomes a ramp."""
         return ramp(margins - labels, squared_norms / beta, -self.quantile, 1 - self.quantile)
 
     def kink(self, labels: Floats) -> tuple[Floats, Floats, float, float] | None:
-        """At the label."""
         return np.ones_like(labels), labels, -self.quantile, 1 - self.quantile
 
     def pull(self) -> float:
-        """At the kink."""
         return max(self.quantile, 1 - self.quantile) * self.label_bound
 
     def slope(self, reach: float) -> float:
-        """The steeper side."""
         return max(self.quantile, 1 - self.quantile)
 
     def curvature(self) -> float | None:
-        """A kink."""
         return None
 
 
@@ -177,29 +157,22 @@ class Absolute(Regression):
     """|margin - y|."""
 
     def value(self, margins: Floats, labels: Floats) -> Floats:
-        """The residual's size."""
         return np.asarray(np.abs(margins - labels))
 
     def derivative(self, margins: Floats, labels: Floats) -> Floats:
-        """The residual's sign."""
         return np.asarray(np.sign(margins - labels))
 
     def prox(self, margins: Floats, labels: Floats, squared_norms: Floats, beta: float) -> Floats:
-        """The kink becomes a ramp: the envelope is a Huber loss."""
         return ramp(margins - labels, squared_norms / beta, -1.0, 1.0)
 
     def kink(self, labels: Floats) -> tuple[Floats, Floats, float, float] | None:
-        """At the label."""
         return np.ones_like(labels), labels, -1.0, 1.0
 
     def pull(self) -> float:
-        """At the kink."""
         return self.label_bound
 
     def slope(self, reach: float) -> float:
-        """One."""
         return 1.0
 
     def curvature(self) -> float | None:
-        """A kink."""
         return None

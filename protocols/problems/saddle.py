@@ -87,11 +87,9 @@ class Saddle(Objective):
         return total
 
     def value(self, w: Floats) -> float:
-        """G(w)."""
         return self.payoff(w, self.worst(w))
 
     def gradient(self, w: Floats) -> Floats:
-        """The slope in w at the worst v (Danskin)."""
         return self.slopes(w, self.worst(w))[0]
 
     def rounding(self, w: Floats) -> float:
@@ -107,7 +105,6 @@ class Saddle(Objective):
 
     @property
     def least_radius(self) -> float:
-        """Of the gradient's errors where minimisers are."""
         size = min(self.reach, self.domain.radius)
         own, other = self.slope_rounding(np.full(self.d, size / math.sqrt(self.d)))
         still = 2 * _STILL * (1 + self.opponent.radius) * self.steepness / self.concavity
@@ -165,32 +162,25 @@ class Grouped(Loss):
         integer("groups", self.groups, 2, 10_000)
 
     def columns(self, d: int) -> int:
-        """Features, label, group."""
         return self.loss.columns(d) + 1
 
     def values(self, theta: Floats, rows: Floats) -> Floats:
-        """The loss of every row."""
         return self.loss.values(theta, rows[:, :-1])
 
     def gradients(self, theta: Floats, rows: Floats, smoothing: float | None = None) -> Values:
-        """As of the loss."""
         found: Scaled | Floats = self.loss.gradients(theta, rows[:, :-1], smoothing)
         return found
 
     def lipschitz(self, radius: float) -> float:
-        """As of the loss."""
         return self.loss.lipschitz(radius)
 
     def smoothness(self) -> float | None:
-        """As of the loss."""
         return self.loss.smoothness()
 
     def pull(self) -> float:
-        """As of the loss."""
         return self.loss.pull()
 
     def check(self, rows: NDArray[Any], d: int) -> None:
-        """Refuse what the loss refuses, and groups that are none."""
         if rows.ndim != 2 or rows.shape[1] != self.columns(d):
             raise ParameterError("data.shape", rows.shape, f"(n, {self.columns(d)})")
         self.loss.check(rows[:, :-1], d)
@@ -229,13 +219,11 @@ class GroupERM(Saddle):
 
     @cached_property
     def reach(self) -> float:
-        """By the pull of the loss."""
         pulled = math.sqrt(float(self.weights.max()) * self.loss.pull() / self.ridge)
         return min(pulled, self.domain.radius)
 
     @cached_property
     def payoff_slope(self) -> float:
-        """Weights times the largest loss."""
         return float(self.weights.max()) * _largest(self.loss, self.reach)
 
     def _group_losses(self, w: Floats) -> Floats:
@@ -244,14 +232,12 @@ class GroupERM(Saddle):
         return np.asarray(self.weights * sums / self.n)
 
     def slopes(self, w: Floats, v: Floats) -> tuple[Floats, Floats]:
-        """One pass for each."""
         x, y = self.rows[:, :-1], self.rows[:, -1]
         factors = (v * self.weights)[self.group] * self.loss.derivative(x @ w, y)
         own = mean_of_rows(factors, x) + self.ridge * w
         return own, self._group_losses(w) - self.concavity * (v - self.opponent.center)
 
     def payoff(self, w: Floats, v: Floats) -> float:
-        """H(w, v)."""
         apart = v - self.opponent.center
         public = self.ridge / 2 * float(w @ w) - self.concavity / 2 * float(apart @ apart)
         return float(self._group_losses(w) @ v) + public
@@ -262,7 +248,6 @@ class GroupERM(Saddle):
         return self.opponent.project(far)
 
     def slope_rounding(self, w: Floats) -> tuple[float, float]:
-        """As of linear models; a sum of n losses in any order."""
         norm, heavy = float(np.linalg.norm(w)), float(self.weights.max())
         own = heavy * gradient_rounding(self.n, self.d, self._slope, 0.0, 0.0, norm)
         own += gradient_rounding(1, self.d, self._slope, self._curved, self.ridge, norm)
@@ -291,7 +276,6 @@ class GroupRisk(Risk):
     weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what has no bounded sensitivity."""
         if not isinstance(self.loss, Grouped) or not self.loss.loss.classification:
             allowed = "Grouped(loss, groups) with a smooth loss of classes, such as Logistic()"
             raise ParameterError("loss", self.loss, allowed)
@@ -321,12 +305,10 @@ class GroupRisk(Risk):
 
     @cached_property
     def reach(self) -> float:
-        """By the pull of the loss, times the largest weight."""
         pulled = math.sqrt(max(self.shares) * self.loss.pull() / self.ridge)
         return min(pulled, self.domain.radius)
 
     def lipschitz_within(self, radius: float) -> float:
-        """The largest weight times the slope of the loss."""
         return max(self.shares) * self.loss.lipschitz(radius)
 
     @property
@@ -336,7 +318,6 @@ class GroupRisk(Risk):
         return beta + self.lipschitz_within(self.domain.radius) ** 2 / self.concavity
 
     def sensitivity(self, n: int) -> tuple[float, str]:
-        """By monotone slopes of both players."""
         own = 2 * self.lipschitz_within(self.reach)
         other = math.sqrt(2) * max(self.shares) * _largest(self._grouped.loss, self.reach)
         moved = saddle_sensitivity(self.ridge, self.concavity, own, other, n)
@@ -344,5 +325,4 @@ class GroupRisk(Risk):
         return min(moved, self.domain.diameter, 2 * self.reach), proof
 
     def objective(self, rows: Floats) -> Objective:
-        """The saddle problem of the rows."""
         return GroupERM(self._grouped, rows, self.ridge, self.domain, self.concavity, self.shares)

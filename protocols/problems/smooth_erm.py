@@ -59,17 +59,14 @@ class ERM(FiniteSum):
         self.linear = np.zeros(domain.d) if linear is None else linear
 
     def value(self, w: Floats) -> float:
-        """F(w)."""
         return float(self.loss.values(w, self.rows).mean()) + self._quadratic(w)
 
     def gradient(self, w: Floats) -> Floats:
-        """A subgradient."""
         gradients = dense(self.loss.gradients(w, self.rows, None))
         mean = mean_of_rows(np.ones(self.n), gradients)
         return np.asarray(mean + self.regulariser_gradient(w))
 
     def rounding(self, w: Floats) -> float:
-        """As of a linear model."""
         norm = float(np.linalg.norm(w))
         lipschitz = self.loss.lipschitz(norm)
         error = gradient_rounding(
@@ -79,7 +76,6 @@ class ERM(FiniteSum):
 
     @property
     def least_radius(self) -> float:
-        """Of the gradient's errors where minimisers are."""
         error = gradient_rounding(
             self.n,
             self.d,
@@ -101,7 +97,6 @@ class ERM(FiniteSum):
         return self._offset + pull / self.strong_convexity
 
     def row_gradients(self, w: Floats, rows: NDArray[np.int64]) -> Floats:
-        """Of the loss alone."""
         return dense(self.loss.gradients(w, self.rows[rows], None))
 
     def regulariser_gradient(self, w: Floats) -> Floats:
@@ -151,11 +146,9 @@ class LinearERM(ERM):
         return np.asarray(self.rows[:, -1])
 
     def gradient(self, w: Floats) -> Floats:
-        """The gradient."""
         return self.value_and_gradient(w, want_value=False)[1]
 
     def value_and_gradient(self, w: Floats, want_value: bool = True) -> tuple[float, Floats]:
-        """Both, of the same margins."""
         margins, labels = self.features @ w, self.labels
         slopes = self.loss.derivative(margins, labels)
         value = math.nan
@@ -165,7 +158,6 @@ class LinearERM(ERM):
         return value, np.asarray(mean + self.regulariser_gradient(w))
 
     def bregman(self, near: Floats, points: Floats) -> Floats:
-        """Of margins."""
         x, y = self.features, self.labels[:, None]
         before = (x @ near)[:, None]
         margins = x @ points.T
@@ -190,7 +182,6 @@ class SoftmaxERM(ERM):
     """`ERM` of `Softmax`: with the second derivative."""
 
     def gradient(self, w: Floats) -> Floats:
-        """Class by class."""
         x, p = self._probabilities(w)
         chosen = self.rows[:, -1].astype(int)
         p[np.arange(self.n), chosen] -= 1

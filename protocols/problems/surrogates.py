@@ -115,7 +115,6 @@ class Surrogate(Clipped):
     """
 
     def __post_init__(self) -> None:
-        """Check the loss, too."""
         demand_convex(self.loss)
         super().__post_init__()
 

@@ -30,7 +30,6 @@ class TiltedERM(Objective):
         self.smoothness = (loss.smoothness() or 0.0) + tilt * self._slope**2 + ridge
 
     def value(self, w: Floats) -> float:
-        """F(w), without overflow."""
         losses = self.tilt * self.loss.values(w, self.rows)
         mean = float(scipy.special.logsumexp(losses)) - math.log(self.n)
         return mean / self.tilt + self.ridge / 2 * float(w @ w)
@@ -39,12 +38,10 @@ class TiltedERM(Objective):
         return np.asarray(scipy.special.softmax(self.tilt * self.loss.values(w, self.rows)))
 
     def gradient(self, w: Floats) -> Floats:
-        """The gradients' mean with the tilted weights."""
         gradients = dense(self.loss.gradients(w, self.rows, None))
         return np.asarray(mean_of_rows(self._weights(w) * self.n, gradients) + self.ridge * w)
 
     def hessian(self, w: Floats, stride: int = 1) -> Floats | None:
-        """The mean second derivative, and tilt times the gradients' covariance."""
         rows = self.rows[::stride]
         x, y = rows[:, :-1], rows[:, -1]
         weights = scipy.special.softmax(self.tilt * self.loss.values(w, rows))
@@ -58,7 +55,6 @@ class TiltedERM(Objective):
         return np.asarray(found + self.ridge * np.eye(self.d))
 
     def rounding(self, w: Floats) -> float:
-        """As of a mean, and of the weights: their relative errors are tilt times the losses'."""
         norm = float(np.linalg.norm(w))
         slope = self.loss.lipschitz(norm)
         largest = float(np.abs(self.loss.values(w, self.rows)).max())
@@ -94,7 +90,6 @@ class TiltedRisk(Risk):
     tilt: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse kinks, and losses whose spread is not known."""
         positive("tilt", self.tilt)
         super().__post_init__()
         if not math.isfinite(self.smoothness) or not isinstance(self.loss, LinearLoss):
@@ -130,6 +125,5 @@ class TiltedRisk(Risk):
         return min(moved, self.domain.diameter, 2 * self.reach), proof
 
     def objective(self, rows: Floats) -> Objective:
-        """The tilted risk of the rows."""
         assert isinstance(self.loss, LinearLoss)
         return TiltedERM(self.loss, rows, self.ridge, self.domain, self.tilt)

@@ -34,11 +34,9 @@ class Weighted(Loss):
         positive("weight_bound", self.bound)
 
     def columns(self, d: int) -> int:
-        """Those of l, and the weight."""
         return self.loss.columns(d) + 1
 
     def values(self, theta: Floats, rows: Floats) -> Floats:
-        """Weighted."""
         return rows[:, -1] * self.loss.values(theta, rows[:, :-1])
 
     def gradients(self, theta: Floats, rows: Floats, smoothing: float | None = None) -> Values:
@@ -53,28 +51,22 @@ class Weighted(Loss):
         return found * weights[:, None]
 
     def lipschitz(self, radius: float) -> float:
-        """The bound times that of l."""
         return self.bound * self.loss.lipschitz(radius)
 
     def start_norm(self) -> float:
-        """The bound times that of l."""
         return self.bound * self.loss.start_norm()
 
     def smoothness(self) -> float | None:
-        """The bound times that of l."""
         beta = self.loss.smoothness()
         return None if beta is None else self.bound * beta
 
     def pull(self) -> float:
-        """The bound times that of l."""
         return self.bound * self.loss.pull()
 
     def verify(self, radius: float) -> None:
-        """As l."""
         self.loss.verify(radius)
 
     def reach_norms(self, rows: Floats, radius: float) -> Floats:
-        """Weighted."""
         return rows[:, -1] * self.loss.reach_norms(rows[:, :-1], radius)
 
     def check(self, rows: NDArray[Any], d: int) -> None:

@@ -92,7 +92,6 @@ class Bounded(Query):
         return cls(query, by.lower, by.upper, by.center, by.factor)
 
     def __call__(self, rows: Floats) -> Values:
-        """The other query's values."""
         inside = np.clip(rows, self.lower, self.upper)
         return self.query(np.asfortranarray((inside - self.center) * self.factor))
 
@@ -194,12 +193,10 @@ class ChosenBounds(Protocol[BoundsState]):
 
     @property
     def users(self) -> int:
-        """Number of users n."""
         return self.inner.users
 
     @property
     def delta(self) -> float:
-        """The delta of the guarantee."""
         return self.inner.delta
 
     @property
@@ -209,7 +206,6 @@ class ChosenBounds(Protocol[BoundsState]):
 
     @property
     def vocabulary(self) -> tuple[type, ...]:
-        """What rounds may broadcast."""
         own = MagnitudeBins, Bounded, type(self.histogram.randomizer)
         return tuple(dict.fromkeys((*own, *self.inner.vocabulary)))
 
@@ -230,16 +226,13 @@ class ChosenBounds(Protocol[BoundsState]):
         return {"bounds": cut, **getattr(self.inner, "choices", {})}
 
     def check(self, rows: NDArray[Any]) -> None:
-        """Refuse rows that are not finite numbers, or that do not suit the protocol behind."""
         check_rows(rows, (self.users, self.columns))
         self.inner.check(self._widest(rows))
 
     def init(self) -> BoundsState:
-        """Before the choice."""
         return BoundsState(None, None, self.inner.init())
 
     def plan(self, state: BoundsState) -> RoundSpec | None:
-        """The histogram of all users, then the protocol's rounds on rows within the bounds."""
         if state.low is None or state.high is None:
             made = self.histogram
             query = MagnitudeBins(self.by.free)
@@ -258,7 +251,6 @@ class ChosenBounds(Protocol[BoundsState]):
         return dataclasses.replace(spec, query=mapped, analyze=partial(_counted, spec.analyze))
 
     def update(self, state: BoundsState, estimate: Any) -> BoundsState:
-        """The bounds; then the protocol's own updates."""
         if state.low is not None:
             value, reports = estimate
             inner = self.inner.update(state.inner, value)
@@ -268,7 +260,6 @@ class ChosenBounds(Protocol[BoundsState]):
         return BoundsState(low, high, state.inner)
 
     def result(self, state: BoundsState) -> WithBounds:
-        """The bounds, and the protocol's own result."""
         if state.low is None or state.high is None:
             raise ParameterError("state", state, "that after the histogram")
         value = self.inner.result(state.inner)

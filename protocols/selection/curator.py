@@ -50,7 +50,6 @@ class MeanScores(Statistic):
         return Sensitivity(4 / self.users, "range", proof)
 
     def __call__(self, total: Total, users: int) -> Floats:
-        """Shape (models,)."""
         return total(self.part) / self.users
 
     def part(self, rows: Floats) -> Floats:
@@ -134,12 +133,10 @@ class CuratedSelection(CentralAlgorithm[CuratedState]):
 
     @property
     def users(self) -> int:
-        """Number of users n."""
         return int(self.candidates[0].users)
 
     @property
     def delta(self) -> float:
-        """The delta of the guarantee."""
         return self._delta
 
     @property
@@ -149,16 +146,13 @@ class CuratedSelection(CentralAlgorithm[CuratedState]):
         return {"select": f"{'; '.join(self.names)}: {how}", **self.candidates[0].choices}
 
     def check(self, rows: NDArray[Any]) -> None:
-        """Refuse what the candidates refuse."""
         for each in self.candidates:
             each.check(rows)
 
     def init(self) -> CuratedState:
-        """Before the first candidate."""
         return CuratedState()
 
     def plan(self, state: CuratedState) -> Release | None:
-        """The next candidate's release; then the choice."""
         place = len(state.thetas)
         if place < len(self.candidates):
             return self.candidates[place].plan(self.candidates[place].init())
@@ -168,7 +162,6 @@ class CuratedSelection(CentralAlgorithm[CuratedState]):
         return Release.of(Cohort.of(0, self.users), scores, self.choice)
 
     def update(self, state: CuratedState, estimate: Any) -> CuratedState:
-        """With a model, or with the choice."""
         place = len(state.thetas)
         if place == len(self.candidates):
             return dataclasses.replace(state, drawn=int(estimate))
@@ -177,7 +170,6 @@ class CuratedSelection(CentralAlgorithm[CuratedState]):
         return CuratedState((*state.thetas, theta))
 
     def result(self, state: CuratedState) -> Selection:
-        """The model that was drawn."""
         if state.drawn is None:
             raise ParameterError("state", state, "that after the choice")
         return Selection(state.thetas[state.drawn], self.names[state.drawn], {})

@@ -176,17 +176,14 @@ class Selected(Protocol[SelectionState]):
 
     @property
     def users(self) -> int:
-        """Those who train, and those who score."""
         return self.trained + self.scoring.n
 
     @property
     def delta(self) -> float:
-        """The delta of the guarantee."""
         return self.scoring.delta
 
     @property
     def vocabulary(self) -> tuple[type, ...]:
-        """What rounds may broadcast."""
         every = [each for made in self.candidates for each in made.vocabulary]
         return tuple(dict.fromkeys((Scores, type(self.scoring.randomizer), *every)))
 
@@ -208,7 +205,6 @@ class Selected(Protocol[SelectionState]):
         return {"select": f"{'; '.join(self.names)}: {how}", **self.candidates[0].choices}
 
     def check(self, rows: NDArray[Any]) -> None:
-        """Refuse rows of the wrong shape, or for which the losses' constants do not hold."""
         problem = self.candidates[0].problem
         shape = self.users, problem.loss.columns(problem.d)
         if rows.shape != shape:
@@ -216,11 +212,9 @@ class Selected(Protocol[SelectionState]):
         problem.loss.check(rows, problem.d)
 
     def init(self) -> SelectionState:
-        """Before the first candidate."""
         return SelectionState((), self.candidates[0].init())
 
     def plan(self, state: SelectionState) -> RoundSpec | None:
-        """The next round of the candidate in training; then the scores."""
         if len(state.thetas) < len(self.candidates):
             return self.candidates[len(state.thetas)].plan(state.inner)
         if state.scores is not None:
@@ -229,7 +223,6 @@ class Selected(Protocol[SelectionState]):
         return NoisyMean(self.scoring).spec(Cohort.of(self.trained, self.users), query)
 
     def update(self, state: SelectionState, estimate: Any) -> SelectionState:
-        """A step of the candidate in training, or the scores."""
         place = len(state.thetas)
         if place == len(self.candidates):
             scores = np.asarray(estimate, np.float64) * math.sqrt(place)
@@ -243,7 +236,6 @@ class Selected(Protocol[SelectionState]):
         return SelectionState(thetas, after)
 
     def result(self, state: SelectionState) -> Selection:
-        """The candidate with the largest noisy score."""
         if state.scores is None:
             raise ParameterError("state", state, "that after the scores")
         best = int(np.argmax(state.scores))

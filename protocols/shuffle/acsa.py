@@ -46,35 +46,28 @@ class ShuffleACSA(FirstOrder[AcceleratedState]):
     bound: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """Check the parameters; rounds and bound are the schedule's."""
         self.rounds = self.schedule.rounds
         self.bound = self.schedule.gap + envelope_error(self.problem, self.smoothing)
         super().__post_init__()
 
     def init_at(self, theta: Floats) -> AcceleratedState:
-        """Both sequences start there."""
         return AcceleratedState(0, theta, theta)
 
     def point(self, state: AcceleratedState) -> Floats:
-        """theta_md."""
         return self.schedule.middle(state)
 
     def step(self, state: AcceleratedState, gradient: Floats) -> AcceleratedState:
-        """One step of the schedule."""
         return self.schedule.step(state, gradient, self.problem.domain)
 
     def result(self, state: AcceleratedState) -> Floats:
-        """theta_ag."""
         return state.aggregate
 
     @classmethod
     def best(cls, setting: Setting, choices: Choices) -> tuple[int, int, float]:
-        """The smallest bound, with the envelope's error."""
         return best_batch(setting, choices, setting.squared_noise)
 
     @classmethod
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
-        """The batch and the smoothing with the smallest proven bound for the noise really used."""
         batch, rounds, bound = cls.best(setting, choices)
         mean = NoisyMean.calibrated_for(setting, batch)
         noise = mean.squared_noise_in(setting)

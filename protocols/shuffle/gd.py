@@ -37,11 +37,9 @@ class ShuffleGD(Averaged):
 
     @property
     def rounds_per_user(self) -> int:
-        """Every user answers in every round."""
         return self.rounds
 
     def cohort(self, state: AverageState) -> Cohort:
-        """Everybody."""
         return Cohort.of(0, self.mean.batch)
 
     @staticmethod
@@ -94,7 +92,6 @@ class ShuffleGD(Averaged):
 
     @classmethod
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
-        """The step with the smallest proven bound for the noise of T composed rounds."""
         choices.choose("batch", setting.n, "everybody, in every round")
         (n, rounds, _), problem = cls.best(setting, choices), setting.problem
         mean = NoisyMean.calibrated_for(setting, n, rounds)

@@ -116,7 +116,6 @@ class TailBins(Query):
     scale: float = 1.0
 
     def __call__(self, rows: Floats) -> Floats:
-        """Shape (users, BINS)."""
         return np.asarray(np.eye(BINS)[bins_of(self.loss, self.radius, self.scale, rows)])
 
 
@@ -178,22 +177,18 @@ class Piloted(Protocol[PilotedState]):
 
     @property
     def users(self) -> int:
-        """Number of users n."""
         return self.n
 
     @property
     def delta(self) -> float:
-        """The delta of the guarantee."""
         return self.privacy.delta
 
     @property
     def vocabulary(self) -> tuple[type, ...]:
-        """What rounds may broadcast."""
         kinds = dict.fromkeys(type(each.randomizer) for each in self._examples)
         return (Gradient, TailBins, *kinds, *self.problem.loss.vocabulary)
 
     def examples(self) -> Iterable[RoundSpec]:
-        """The pilot; then a gradient by every encoding that so many users can have at all."""
         return self._examples
 
     def _gradients(self) -> Iterator[RoundSpec]:
@@ -205,17 +200,14 @@ class Piloted(Protocol[PilotedState]):
                 yield mean.spec(Cohort.of(self.pilot, self.n), query)
 
     def check(self, rows: NDArray[Any]) -> None:
-        """Refuse rows of another shape; rows of any length are taken."""
         shape = (self.n, self.problem.loss.columns(self.problem.d))
         if rows.shape != shape:
             raise ParameterError("data.shape", rows.shape, str(shape))
 
     def init(self) -> PilotedState:
-        """Before the pilot."""
         return PilotedState(None, None)
 
     def plan(self, state: PilotedState) -> RoundSpec | None:
-        """The pilot round, then the optimiser's, on the users after the pilot's."""
         if state.optimiser is None:
             query = TailBins(self.problem.loss, self.problem.domain.radius, self.scale)
             return self.mean.spec(Cohort.of(0, self.pilot), query)
@@ -226,14 +218,12 @@ class Piloted(Protocol[PilotedState]):
         return dataclasses.replace(spec, cohort=Cohort(ranges))
 
     def update(self, state: PilotedState, estimate: Any) -> PilotedState:
-        """The optimiser with the pilot's clip; then its own updates."""
         if state.optimiser is not None:
             return PilotedState(state.optimiser, state.optimiser.update(state.inner, estimate))
         made = self._chosen(np.asarray(estimate, np.float64) * self.pilot)
         return PilotedState(made, made.init())
 
     def result(self, state: PilotedState) -> Any:
-        """The optimiser's; the start before the pilot."""
         if state.optimiser is None:
             return self.problem.origin
         return state.optimiser.result(state.inner)

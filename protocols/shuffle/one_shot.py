@@ -209,42 +209,34 @@ class OneShotAverage(Protocol[SumState]):
 
     @property
     def users(self) -> int:
-        """Persons n."""
         return self.n
 
     @property
     def delta(self) -> float:
-        """Of the sum."""
         return self.total.delta
 
     @property
     def vocabulary(self) -> tuple[type, ...]:
-        """What the round may broadcast."""
         words = self.problem.loss.vocabulary
         return (CertifiedMinimiser, type(self.total.randomizer), *words)
 
     @property
     def claims_sequential(self) -> bool:
-        """One round."""
         return True
 
     def check(self, rows: NDArray[Any]) -> None:
-        """Refuse what is no array of persons' records, or outside the loss's constants."""
         columns = self.problem.loss.columns(self.problem.d)
         if rows.shape != (self.n, self.records, columns):
             raise ParameterError("data.shape", rows.shape, f"{(self.n, self.records, columns)}")
         self.check_records(rows.reshape(-1, columns))
 
     def check_records(self, records: NDArray[Any]) -> None:
-        """Refuse records outside the loss's constants."""
         self.risk.check(records)
 
     def init(self) -> SumState:
-        """Nothing released yet."""
         return self.total.init()
 
     def plan(self, state: SumState) -> RoundSpec | None:
-        """The one round."""
         spec = self.total.plan(state)
         if spec is None:
             return None
@@ -252,11 +244,9 @@ class OneShotAverage(Protocol[SumState]):
         return replace(spec, query=self.query, event=event)
 
     def update(self, state: SumState, estimate: Any) -> SumState:
-        """Keep the estimate."""
         return self.total.update(state, estimate)
 
     def result(self, state: SumState) -> Any:
-        """The average, projected onto the domain."""
         mean = np.asarray(self.total.result(state)) / self.n
         return self.risk.domain.project(mean)
 

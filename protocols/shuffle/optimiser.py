@@ -83,16 +83,13 @@ class FirstOrder(Optimiser[StateT], Protocol[StateT]):
 
     @classmethod
     def expected_bound(cls, setting: Setting, choices: Choices) -> float:
-        """That of the best batch and rounds."""
         return cls.best(setting, choices)[2]
 
     @property
     def vocabulary(self) -> tuple[type, ...]:
-        """What a round may broadcast."""
         return (Gradient, type(self.mean.randomizer), *self.problem.loss.vocabulary)
 
     def check(self, rows: NDArray[Any]) -> None:
-        """Refuse rows of the wrong shape, or for which the loss's constants do not hold."""
         d = self.problem.d
         columns = self.problem.loss.columns(d)
         if rows.shape != (self.n, columns):
@@ -112,7 +109,6 @@ class FirstOrder(Optimiser[StateT], Protocol[StateT]):
         """The state after a gradient of the objective at `point`."""
 
     def plan(self, state: StateT) -> RoundSpec | None:
-        """The next round's gradient."""
         if state.round >= self.rounds:
             return None
         return self.mean.spec(

@@ -44,7 +44,6 @@ class PracticalDescent(FirstOrder[MomentumState]):
     momentum: Momentum
 
     def __post_init__(self) -> None:
-        """Check that batches fit the users."""
         super().__post_init__()
         if not self.everybody:
             batching(self.n, self.mean.batch, self.rounds)
@@ -56,24 +55,19 @@ class PracticalDescent(FirstOrder[MomentumState]):
 
     @property
     def rounds_per_user(self) -> int:
-        """All of them, or one where batches are disjoint."""
         return self.rounds if self.everybody else 1
 
     def cohort(self, state: MomentumState) -> Cohort:
-        """Everybody, or the next batch."""
         return Cohort.of(0, self.n) if self.everybody else super().cohort(state)
 
     def init_at(self, theta: Floats) -> MomentumState:
-        """At rest."""
         return self.momentum.init_at(theta)
 
     @property
     def vocabulary(self) -> tuple[type, ...]:
-        """What a round may broadcast."""
         return (self.asks, Centred, FeatureMoments, *super().vocabulary)
 
     def plan(self, state: MomentumState) -> RoundSpec | None:
-        """The next round's mean: of features, then of gradients."""
         if state.round >= self.rounds:
             return None
         loss, smoothing = state.centred or self.problem.loss, self.smoothing
@@ -83,28 +77,23 @@ class PracticalDescent(FirstOrder[MomentumState]):
         return self.mean.spec(self.cohort(state), query)
 
     def point(self, state: MomentumState) -> Floats:
-        """Ahead of the iterate."""
         return state.outward(state.ahead)
 
     def step(self, state: MomentumState, gradient: Floats) -> MomentumState:
-        """One step, in the domain; or none, where a round looks."""
         if state.round < self.momentum.looks.rounds:
             return self.momentum.look(state, gradient, self.problem.loss)
         return self.momentum.step(state, gradient, self.problem.domain)
 
     def result(self, state: MomentumState) -> Floats:
-        """The last iterate."""
         return self.problem.domain.project(state.outward(state.theta))
 
     @classmethod
     def best(cls, setting: Setting, choices: Choices) -> tuple[int, int, float]:
-        """Everybody in every round; no bound is proven."""
         rounds = Momentum.tuned(setting, choices, sequential=False).rounds
         return setting.n, rounds, math.inf
 
     @classmethod
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
-        """Everybody in every round, unless a batch below n is given."""
         return cls.tuned_for(
             setting, choices, sequential=(choices["batch"] or setting.n) < setting.n
         )
@@ -147,7 +136,6 @@ class PracticalUserDescent(PracticalDescent):
     asks = MeanGradient
 
     def check(self, rows: NDArray[Any]) -> None:
-        """Refuse a table of records: nobody would know whose they are."""
         raise ParameterError("data", "records", "of persons, such as Persons.in_memory(...)")
 
 

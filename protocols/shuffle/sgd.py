@@ -36,16 +36,13 @@ class Averaged(FirstOrder[AverageState]):
     eta: float
 
     def __post_init__(self) -> None:
-        """Check the parameters."""
         super().__post_init__()
         positive("eta", self.eta)
 
     def init_at(self, theta: Floats) -> AverageState:
-        """Nothing averaged yet."""
         return AverageState(0, theta, np.zeros(self.problem.d))
 
     def point(self, state: AverageState) -> Floats:
-        """theta_t."""
         return state.theta
 
     def step(self, state: AverageState, gradient: Floats) -> AverageState:
@@ -54,7 +51,6 @@ class Averaged(FirstOrder[AverageState]):
         return AverageState(state.round + 1, after, state.total + state.theta)
 
     def result(self, state: AverageState) -> Floats:
-        """The average; before any round, the start."""
         return state.total / state.round if state.round else state.theta
 
 
@@ -89,7 +85,6 @@ class ShuffleSGD(Averaged):
 
     @classmethod
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
-        """The batch with the smallest proven bound for the noise really used, and its step."""
         problem, distance = setting.problem, setting.distance
         batch, rounds, _ = cls.best(setting, choices)
         mean = NoisyMean.calibrated_for(setting, batch)

@@ -99,7 +99,6 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
     centring: Centring
 
     def __post_init__(self) -> None:
-        """Check that mean and centring fit the problem, and the batches the persons."""
         super().__post_init__()
         self.records_read = self.problem.records
         if self.mean.batch < self.n:
@@ -121,12 +120,10 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
 
     @property
     def rounds_per_user(self) -> int:
-        """Every person answers in every round, or once where batches are disjoint."""
         return self.rounds if self.mean.batch == self.n else 1
 
     @property
     def assumes(self) -> str:
-        """Of the bound: how far persons are from their mean, and that clipping keeps stability."""
         if not self.centring.carried:
             return ""
         again = ", and clipped descent is as stable as plain descent"
@@ -134,11 +131,9 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
 
     @property
     def vocabulary(self) -> tuple[type, ...]:
-        """What a round may broadcast."""
         return (MeanGradient, type(self.mean.randomizer), *self.problem.loss.vocabulary)
 
     def check(self, rows: NDArray[Any]) -> None:
-        """Refuse a table of records: nobody would know whose they are."""
         raise ParameterError("data", "records", "of persons, such as Persons.in_memory(...)")
 
     @abstractmethod
@@ -163,25 +158,20 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
         return CarriedState(0, self.begin(theta), zero, limit)
 
     def point(self, state: CarriedState[InnerT]) -> Floats:
-        """Where the next gradient is asked for."""
         return self.where(state.inner)
 
     def step(self, state: CarriedState[InnerT], gradient: Floats) -> CarriedState[InnerT]:
-        """The state with the optimiser's step."""
         return dataclasses.replace(state, inner=self.advance(state.inner, gradient))
 
     def result(self, state: CarriedState[InnerT]) -> Floats:
-        """The optimiser's."""
         return self.output(state.inner)
 
     def cohort(self, state: CarriedState[InnerT]) -> Cohort:
-        """Everybody, or the next batch."""
         if self.mean.batch == self.n:
             return Cohort.of(0, self.n)
         return super().cohort(state)
 
     def plan(self, state: CarriedState[InnerT]) -> RoundSpec | None:
-        """The next round: the mean of what is within the radius of the center."""
         if state.round >= self.rounds:
             return None
         query = MeanGradient(self.problem.loss, self.point(state), self.smoothing, state.center)
@@ -259,7 +249,6 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
 
     @classmethod
     def best(cls, setting: Setting, choices: Choices) -> tuple[int, int, float]:
-        """The smallest bound, over centred and fixed clipping."""
         plan = cls._plan_for(setting, choices)
         return plan.batch, plan.rounds, plan.bound
 

@@ -47,36 +47,29 @@ class UserLevelACSA(UserLevel[AcceleratedState]):
 
     @property
     def assumes(self) -> str:
-        """Over all persons the bound is one of their own loss: nothing is said of stability."""
         own = "the loss is the mean over the persons asked" if self.rounds_per_user > 1 else ""
         near = NEAR if self.centring.carried else ""
         return ", and ".join(each for each in (own, near) if each)
 
     def __post_init__(self) -> None:
-        """Check that the schedule has as many steps as there are."""
         super().__post_init__()
         if self.schedule.rounds != self.steps:
             raise ParameterError("schedule.rounds", self.schedule.rounds, f"{self.steps} steps")
 
     def begin(self, theta: Floats) -> AcceleratedState:
-        """Both sequences start there."""
         return AcceleratedState(0, theta, theta)
 
     def where(self, inner: AcceleratedState) -> Floats:
-        """theta_md; after the last step the aggregate."""
         return inner.aggregate if inner.round >= self.steps else self.schedule.middle(inner)
 
     def advance(self, inner: AcceleratedState, gradient: Floats) -> AcceleratedState:
-        """One step of the schedule."""
         return self.schedule.step(inner, gradient, self.problem.domain)
 
     def output(self, inner: AcceleratedState) -> Floats:
-        """theta_ag."""
         return inner.aggregate
 
     @classmethod
     def _cases(cls, setting: Setting, choices: Choices) -> Iterator[tuple[int, int]]:
-        """Everybody in every round; and disjoint batches."""
         batch, rounds, n = choices["batch"], choices["rounds"], setting.n
         if batch is None or batch == n:
             yield from super()._cases(setting, choices)
@@ -92,7 +85,6 @@ class UserLevelACSA(UserLevel[AcceleratedState]):
 
     @classmethod
     def _planned(cls, setting: Setting, choices: Choices, case: Plan, noise: float) -> Plan:
-        """The schedule's gap with the radii that its moves allow."""
         problem, T, R = setting.problem, case.steps, setting.distance
         smoothing = choices["smoothing"]
         if smoothing is None and not problem.smooth:
@@ -112,7 +104,6 @@ class UserLevelACSA(UserLevel[AcceleratedState]):
 
     @classmethod
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
-        """The schedule and the centring with the smallest bound for the noise really used."""
         plan, mean = cls._prepared(setting, choices)
         problem, (sigma, beta) = setting.problem, plan.facts
         smoothing = smoothing_for(problem, choices, beta, "L sqrt(T (T+1))/(2R)")

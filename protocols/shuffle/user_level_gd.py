@@ -48,33 +48,27 @@ class UserLevelGD(UserLevel[AverageState]):
     eta: float
 
     def __post_init__(self) -> None:
-        """Check the parameters."""
         super().__post_init__()
         positive("eta", self.eta)
 
     def begin(self, theta: Floats) -> AverageState:
-        """Nothing averaged yet."""
         return AverageState(0, theta, np.zeros(self.problem.d))
 
     def where(self, inner: AverageState) -> Floats:
-        """theta_t."""
         return inner.theta
 
     def advance(self, inner: AverageState, gradient: Floats) -> AverageState:
-        """Proj(theta_t - eta g_t); the last half is added up."""
         after = self.problem.domain.project(inner.theta - self.eta * gradient)
         done = inner.round + 1
         late = done > self.steps - _tail(self.steps)
         return AverageState(done, after, inner.total + after if late else inner.total)
 
     def output(self, inner: AverageState) -> Floats:
-        """The average of the last half; before it, the last iterate."""
         count = inner.round - (self.steps - _tail(self.steps))
         return inner.total / count if count > 0 else inner.theta
 
     @classmethod
     def _planned(cls, setting: Setting, choices: Choices, case: Plan, noise: float) -> Plan:
-        """The step with the smallest bound."""
         problem, centring, T = setting.problem, case.centring, case.steps
         kinks, length, R = not problem.smooth, problem.objective_lipschitz, setting.distance
         beta = problem.planned_smoothness()
@@ -114,7 +108,6 @@ class UserLevelGD(UserLevel[AverageState]):
 
     @classmethod
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
-        """The step and the centring with the smallest bound for the noise really used."""
         plan, mean = cls._prepared(setting, choices)
         (best,) = plan.facts
         eta = positive("eta", choices.choose("eta", best, f"smallest bound {plan.bound:.4g}"))

@@ -89,24 +89,19 @@ class UserLevelOneShot(Optimiser[ChainState], Protocol[ChainState]):
 
     @property
     def rounds_per_user(self) -> int:
-        """Every person answers in every round."""
         return self.rounds
 
     @property
     def vocabulary(self) -> tuple[type, ...]:
-        """What a round may broadcast."""
         return (LocalMinimiser, type(self.mean.randomizer), *self.problem.loss.vocabulary)
 
     def check(self, rows: NDArray[Any]) -> None:
-        """Refuse a table of records: nobody would know whose they are."""
         raise ParameterError("data", "records", "of persons, such as Persons.in_memory(...)")
 
     def init_at(self, theta: Floats) -> ChainState:
-        """The first center is the domain's, and nobody is cut."""
         return ChainState(0, self.problem.domain.center, self.centring.limit)
 
     def plan(self, state: ChainState) -> RoundSpec | None:
-        """The mean of the minimisers, clipped around the center."""
         if state.round >= self.rounds:
             return None
         problem = self.problem
@@ -129,17 +124,14 @@ class UserLevelOneShot(Optimiser[ChainState], Protocol[ChainState]):
         return ChainState(state.round + 1, center, radius)
 
     def result(self, state: ChainState) -> Floats:
-        """The last center, in the domain."""
         return self.problem.domain.project(state.center)
 
     @classmethod
     def expected_bound(cls, setting: Setting, choices: Choices) -> float:
-        """None is proven: the averaging error is not in it."""
         return math.inf
 
     @classmethod
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
-        """As many rounds as make the last radius times their noise smallest."""
         problem, n = setting.problem, setting.n
         demand_bounded(problem)
         limit, strong = 2 * problem.domain.radius, problem.strong_convexity

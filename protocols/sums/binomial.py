@@ -75,7 +75,6 @@ class BinomialRandomizer(SumRandomizer):
 
     @cached_property
     def alphabet(self) -> Alphabet:
-        """One label per coordinate, one-bit symbols."""
         return Alphabet(self.labels)
 
     @property
@@ -84,7 +83,6 @@ class BinomialRandomizer(SumRandomizer):
         return self.g + self.b
 
     def admit(self, values: Values) -> tuple[Values, int]:
-        """Scale longer vectors to the bound, or clip scalars to the range; and how many were."""
         return admitted(values, self.labels, self.lower, self.width, self.norm_bound)
 
     def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
@@ -123,11 +121,9 @@ class BinomialRandomizer(SumRandomizer):
         return rows.T, factors, steps, -self.lower * steps
 
     def reports(self, xs: Values, rng: np.random.Generator) -> Messages:
-        """All reports at once, the ones first."""
         return Messages.from_ones(self.counts(xs, rng), self.per_label)
 
     def counts(self, xs: Values, rng: np.random.Generator) -> NDArray[np.integer]:
-        """One-bits per user and coordinate, vectorised."""
         rounded = self._rounded(xs, rng)
         if self.p == 0.5 and self.b <= 512:
             # Drawn in the memory order of the roundings, and added in the narrowest type that holds
@@ -141,7 +137,6 @@ class BinomialRandomizer(SumRandomizer):
         return rounded + noise
 
     def tally(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
-        """One-bits per coordinate over all users; their noise is one binomial draw."""
         if self._quick(xs):
             return np.asarray(rounded_sum(*self._columns(xs), rng) + self._noise(len(xs), rng))
         return np.asarray(self._rounded(xs, rng).sum(axis=0) + self._noise(len(xs), rng))
@@ -182,7 +177,6 @@ class BinomialRandomizer(SumRandomizer):
         return up, step * self.b * self.p - self.lower
 
     def manipulation(self, attackers: int, reports: int) -> float:
-        """Only ones, which reach as far as only zeros at least."""
         return attackers * math.sqrt(self.labels) * max(self.reach())
 
     def worst_pair(self) -> tuple[Floats, Floats]:

@@ -32,18 +32,15 @@ class BinomialSum(PlannedSum):
     def choose(
         spec: SumSpec, noise_ratio: float | None = None, max_bits: int | None = None
     ) -> BinomialPlan:
-        """The fewest bits at a noise ratio, or the least noise in max_bits."""
         return choose_binomial(spec, noise_ratio, max_bits)
 
     @classmethod
     def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[Setting]:
-        """Also with the paper's constants."""
         yield from super().settings(n, d, privacy)
         yield Setting(cls.theorem, partial(cls.paper, **cls.size(n, d, privacy)), paper=True)
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """g, b and p."""
         return {"g": self.g, "b": self.b, "p": self.p}
 
     @property

@@ -100,13 +100,11 @@ class CarryRandomizer(SumRandomizer):
 
     @cached_property
     def alphabet(self) -> Alphabet:
-        """One label per coordinate and level, one-bit symbols."""
         columns = (2,) * self.levels + (self.top,)
         return Alphabet(self.sent * (self.levels + 1), 2, columns * self.sent)
 
     @property
     def per_label(self) -> int:
-        """One in each column."""
         return 1
 
     @property
@@ -131,7 +129,6 @@ class CarryRandomizer(SumRandomizer):
 
     @property
     def report_bits(self) -> int:
-        """One of each message, without the alphabet: a round may claim any number of them."""
         return self.sent * self.bits
 
     @property
@@ -140,7 +137,6 @@ class CarryRandomizer(SumRandomizer):
         return (self.r - 1 + self.b) / 2
 
     def admit(self, values: Values) -> tuple[Values, int]:
-        """Vectors longer than the bound are scaled to it, scalars clipped; how many users' were."""
         return admitted(values, self.coordinates, self.lower, self.width, self.norm_bound)
 
     def _clipped(self, xs: Values) -> Floats:
@@ -163,7 +159,6 @@ class CarryRandomizer(SumRandomizer):
         return whole.astype(np.int64) + carried + half_binomial(self.b, whole.shape, rng)
 
     def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
-        """One coordinate after the other, digit by digit, a fair coin for each."""
         bits: list[int] = []
         for rounded in self._numbers(np.atleast_1d(x)[None], rng)[0].tolist():
             number = rounded
@@ -197,7 +192,6 @@ class CarryRandomizer(SumRandomizer):
         return packed
 
     def counts(self, xs: Values, rng: np.random.Generator) -> NDArray[np.integer]:
-        """One-bits per user and label, vectorised; the coins are the bits of one random word."""
         if self._quick(xs):
             kind = np.uint8 if self.top < 256 else np.uint16
             return digit_counts(self._packed(xs, rng), self.levels, kind)
@@ -211,13 +205,11 @@ class CarryRandomizer(SumRandomizer):
         return counts.reshape(len(counts), self.alphabet.labels)
 
     def tally(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
-        """One-bits per label over all users; no user's are kept."""
         if self._quick(xs):
             return digit_sums(self._packed(xs, rng), self.levels).ravel()
         return super().tally(xs, rng)
 
     def reports(self, xs: Values, rng: np.random.Generator) -> Messages:
-        """All reports at once, the ones first under each label."""
         if self._quick(xs) and self.bits <= MAX_WORD:
             packed = pack_reports(self._packed(xs, rng), self.levels, self.top)
             return Messages(self.alphabet, self.per_label, packed)

@@ -21,7 +21,6 @@ class _CarrySum(PlannedSum):
     def __init__(
         self, n: int, randomizer: CarryRandomizer, delta: float, honest_fraction: float
     ) -> None:
-        """Refuse what the theorem says nothing about."""
         super().__init__(n, randomizer, delta, honest_fraction)
         check_proven(randomizer.event(self.honest, Datum()), delta)
 
@@ -29,12 +28,10 @@ class _CarrySum(PlannedSum):
     def choose(
         spec: SumSpec, noise_ratio: float | None = None, max_bits: int | None = None
     ) -> CarryPlan:
-        """The fewest bits at a noise ratio, or the least noise in max_bits."""
         return choose_carries(spec, noise_ratio, max_bits)
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """g, r, b and levels."""
         return {"g": self.g, "r": self.r, "b": self.b, "levels": self.levels}
 
     @property

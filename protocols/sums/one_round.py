@@ -85,12 +85,10 @@ class OneRoundSum(Protocol[SumState]):
 
     @property
     def users(self) -> int:
-        """Number of users n."""
         return self.n
 
     @property
     def delta(self) -> float:
-        """The delta of the guarantee."""
         return self._delta
 
     @property
@@ -104,12 +102,10 @@ class OneRoundSum(Protocol[SumState]):
 
     @property
     def vocabulary(self) -> tuple[type, ...]:
-        """What a round may broadcast."""
         return (Datum, type(self.randomizer))
 
     @property
     def claims_sequential(self) -> bool:
-        """One round: nobody answers twice."""
         return True
 
     @property
@@ -123,15 +119,12 @@ class OneRoundSum(Protocol[SumState]):
         return float(np.sqrt(self.randomizer.variance(self.n)[0]))
 
     def check(self, rows: NDArray[Any]) -> None:
-        """Refuse data of another shape or type, or with NaN or infinity."""
         check_rows(rows, (self.n,) if self.scalar else (self.n, self.randomizer.variance(1).size))
 
     def init(self) -> SumState:
-        """Nothing released yet."""
         return SumState()
 
     def plan(self, state: SumState) -> RoundSpec | None:
-        """The one round: every user's datum."""
         if state.estimate is not None:
             return None
         query = Datum()
@@ -145,11 +138,9 @@ class OneRoundSum(Protocol[SumState]):
         )
 
     def update(self, state: SumState, estimate: Any) -> SumState:
-        """Keep the estimate."""
         return SumState(estimate)
 
     def result(self, state: SumState) -> Any:
-        """The estimated sum: an array of shape (d,), or a float of scalars."""
         if state.estimate is None:
             raise ParameterError("state", state, "that of a finished round")
         return float(state.estimate[0]) if self.scalar else state.estimate

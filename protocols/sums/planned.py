@@ -48,7 +48,6 @@ class PlannedSum(OneRoundSum):
 
     @classmethod
     def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[Setting]:
-        """Calibrated at several noise ratios."""
         size = cls.size(n, d, privacy)
         for ratio in RATIOS:
             make = partial(cls.calibrate, **size, noise_ratio=ratio)

@@ -56,11 +56,9 @@ class SingleMessageRandomizer(SumRandomizer):
 
     @property
     def per_label(self) -> int:
-        """One message."""
         return 1
 
     def admit(self, values: Values) -> tuple[Values, int]:
-        """Numbers are clipped to the range; and how many were."""
         return admitted(values, 1, 0.0, self.width, None)
 
     def _scaled(self, xs: Values) -> Floats:
@@ -76,11 +74,9 @@ class SingleMessageRandomizer(SumRandomizer):
         return Messages.from_symbols(self.alphabet, np.array([[[symbol]]]))
 
     def reports(self, xs: Values, rng: np.random.Generator) -> Messages:
-        """All reports at once."""
         return Messages.from_symbols(self.alphabet, self.counts(xs, rng)[..., None])
 
     def counts(self, xs: Values, rng: np.random.Generator) -> NDArray[np.integer]:
-        """The messages themselves."""
         fixed = round_at_random(self._scaled(xs), self.steps, rng)
         drawn = rng.integers(0, self.steps + 1, fixed.shape)
         return np.where(rng.random(fixed.shape) < self.gamma, drawn, fixed)
@@ -129,7 +125,6 @@ class SingleMessageRandomizer(SumRandomizer):
         return attackers * self.width * (1 - self.gamma / 2) / (1 - self.gamma)
 
     def event(self, users: int, query: Query) -> BlanketEvent:
-        """The release of the view, with the blanket of `users` honest users."""
         return BlanketEvent(users, self.gamma, self.steps + 1)
 
 
@@ -163,7 +158,6 @@ class SingleMessageSum(OneRoundSum):
 
     @classmethod
     def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[Setting]:
-        """By the exact blanket, and with the paper's constants."""
         size = cls.size(n, d, privacy)
         return [
             Setting("exact blanket", partial(cls.calibrate, **size)),
@@ -198,7 +192,6 @@ class SingleMessageSum(OneRoundSum):
         honest_fraction: float = 1.0,
         steps: int | None = None,
     ) -> "SingleMessageSum":
-        """The least gamma by the exact blanket; by default with the steps of the least variance."""
         honest = honest_users(honest_fraction, integer("n", n))
         real("delta", privacy.delta, 1e-11, 1.0, closed=(True, False))
 

@@ -90,16 +90,13 @@ class SplitMixRandomizer(SumRandomizer):
 
     @cached_property
     def alphabet(self) -> Alphabet:
-        """One label per coordinate, numbers modulo q."""
         return Alphabet(self.labels, self.modulus)
 
     @property
     def per_label(self) -> int:
-        """m."""
         return self.messages
 
     def admit(self, values: Values) -> tuple[Values, int]:
-        """Scale longer vectors to the bound, or clip scalars to the range; and how many were."""
         return admitted(values, self.labels, self.lower, self.width, self.norm_bound)
 
     def _scaled(self, xs: Values) -> Floats:
@@ -137,24 +134,20 @@ class SplitMixRandomizer(SumRandomizer):
         return Messages.from_symbols(self.alphabet, symbols)
 
     def reports(self, xs: Values, rng: np.random.Generator) -> Messages:
-        """All reports at once."""
         noisy = self.counts(xs, rng)
         symbols = rng.integers(0, self.modulus, (*noisy.shape, self.messages))
         symbols[..., -1] = (noisy - symbols[..., :-1].sum(axis=-1)) % self.modulus
         return Messages.from_symbols(self.alphabet, symbols)
 
     def counts(self, xs: Values, rng: np.random.Generator) -> NDArray[np.integer]:
-        """Sums modulo q per user and coordinate: nothing else of a report tells anything."""
         fixed = round_at_random(self._scaled(xs), self.steps, rng)
         return np.asarray((fixed + self.noise(1, fixed.shape, rng)) % self.modulus)
 
     def tally(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
-        """The sum modulo q per coordinate; the noise is one negative binomial difference."""
         fixed = round_at_random(self._scaled(xs), self.steps, rng).sum(axis=0)
         return np.asarray((fixed + self.noise(len(xs), fixed.shape, rng)) % self.modulus)
 
     def reduced(self, sums: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Modulo q."""
         return sums % self.modulus
 
     def estimate(self, tally: Tally) -> Floats:
@@ -208,7 +201,6 @@ class SplitMixRandomizer(SumRandomizer):
         return self.count_index(sums, 1), np.concatenate([half[:0:-1], half])
 
     def manipulation(self, attackers: int, reports: int) -> float:
-        """One attacker can move the estimate anywhere: half the modulus from the honest sum."""
         return (
             math.sqrt(self.labels) * self.modulus / 2 * self.width / self.steps
             if attackers

@@ -41,7 +41,6 @@ class _SplitAndMix(OneRoundSum):
 
     @classmethod
     def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[Setting]:
-        """As it is calibrated, for the default security."""
         name = f"security 2^-{SECURITY}"
         return [Setting(name, partial(cls.calibrate, **cls.size(n, d, privacy)))]
 

@@ -29,13 +29,11 @@ class NoNoise(Coalition):
     """They encode their value and leave out the noise."""
 
     def check(self, spec: RoundSpec, row: Floats) -> None:
-        """Needs a randomizer that says what it is without noise."""
         if not isinstance(spec.randomizer, Noiseless):
             raise ParameterError(
                 "attack", "no-noise", "used on a randomizer with a method noiseless(x, rng)"
             )
 
     def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
-        """The encoding alone."""
         randomizer = call_next.context.randomizer
         return randomizer.noiseless(x, rng) if isinstance(randomizer, Noiseless) else None

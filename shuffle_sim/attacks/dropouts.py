@@ -16,7 +16,6 @@ class Blackout(Dropout):
     """Correlated: in each round a block is silent as a whole with probability `rate`."""
 
     def corrupt(self, round_index: int, users: Users, rng: np.random.Generator) -> Users:
-        """All or none."""
         return users if rng.random() < self.rate else users[:0]
 
 
@@ -24,7 +23,6 @@ class CutOff(Dropout):
     """Mid-round: with probability `rate` the users of a block after a random place are silent."""
 
     def corrupt(self, round_index: int, users: Users, rng: np.random.Generator) -> Users:
-        """What comes after the place."""
         return users[rng.integers(users.size) :] if rng.random() < self.rate else users[:0]
 
 
@@ -39,14 +37,12 @@ class ChosenDropout(Dropout):
     ORDERS = ("largest", "smallest", "norm")
 
     def __init__(self, rate: float, by: str = "largest") -> None:
-        """Refuse an unknown order."""
         super().__init__(rate)
         if by not in self.ORDERS:
             raise ParameterError("by", by, f"one of {', '.join(self.ORDERS)}")
         self.by = by
 
     def select(self, context: AttackContext, rng: np.random.Generator) -> Users:
-        """The first in that order."""
         values = context.honest.reshape(context.users.size, -1)
         score = np.linalg.norm(values, axis=1) if self.by == "norm" else values.sum(axis=1)
         order = np.argsort(score if self.by == "smallest" else -score, kind="stable")

@@ -19,19 +19,16 @@ class LabelFlip(Coalition):
     """The label in `column`, reflected about `about`: 0 for labels -1 and 1, 0.5 for 0 and 1."""
 
     def __init__(self, fraction: float, column: int = -1, about: float = 0.0) -> None:
-        """By default the last column, where losses have their label."""
         super().__init__(fraction)
         self.column = integer("column", column, -(2**31), 2**31)
         self.about = real("about", about, -math.inf, math.inf)
 
     def check(self, spec: RoundSpec, row: Floats) -> None:
-        """Needs the column."""
         columns = np.atleast_1d(row).shape[-1]
         if not -columns <= self.column < columns:
             raise ParameterError("column", self.column, f"one of the {columns} columns of a row")
 
     def rows(self, context: AttackContext, rows: Floats, rng: np.random.Generator) -> Floats:
-        """The rows with the other label; of persons, all their records."""
         if rows.dtype == object:  # ragged persons
             people = (self.rows(context, each, rng) for each in rows)
             return np.fromiter(people, object, len(rows))
@@ -44,7 +41,6 @@ class SignFlip(Coalition):
     """The value reflected about the middle of the domain: -x for vectors of a ball."""
 
     def values(self, context: AttackContext, xs: Floats, rng: np.random.Generator) -> Floats:
-        """The mirror images."""
         return 2 * context.center(xs[0]) - xs
 
 
@@ -52,12 +48,10 @@ class Scaling(Coalition):
     """The value, `factor` times as far from the domain's middle (Bagdasaryan et al. 2020)."""
 
     def __init__(self, fraction: float, factor: float = 10.0) -> None:
-        """A negative factor flips the sign, too."""
         super().__init__(fraction)
         self.factor = real("factor", factor, -math.inf, math.inf, closed=(False, False))
 
     def values(self, context: AttackContext, xs: Floats, rng: np.random.Generator) -> Floats:
-        """The stretched values."""
         center = context.center(xs[0])
         return center + self.factor * (xs - center)
 
@@ -66,12 +60,10 @@ class Gaussian(Coalition):
     """Noise of standard deviation `std` about the middle of the domain in place of the value."""
 
     def __init__(self, fraction: float, std: float = 1.0) -> None:
-        """Refuse a negative std."""
         super().__init__(fraction)
         self.std = real("std", std, 0.0, math.inf, closed=(True, False))
 
     def values(self, context: AttackContext, xs: Floats, rng: np.random.Generator) -> Floats:
-        """Independent noise."""
         return context.center(xs[0]) + self.std * rng.normal(size=xs.shape)
 
 
@@ -79,7 +71,6 @@ class Knowing(Coalition):
     """Attackers that compute their value from those of the coalition, or of the whole block."""
 
     def __init__(self, fraction: float, knows: str = "own") -> None:
-        """Refuse another word."""
         super().__init__(fraction)
         if knows not in ("own", "all"):
             raise ParameterError("knows", knows, "own or all")
@@ -97,7 +88,6 @@ class ALIE(Knowing):
     """
 
     def __init__(self, fraction: float, z: float | None = None, knows: str = "own") -> None:
-        """Refuse a z that cannot be derived."""
         super().__init__(fraction, knows)
         if z is None and self.fraction >= 0.5:
             raise ParameterError("z", z, "given where half of the users or more are corrupted")
@@ -108,7 +98,6 @@ class ALIE(Knowing):
         )
 
     def values(self, context: AttackContext, xs: Floats, rng: np.random.Generator) -> Floats:
-        """The same value for all."""
         known = self.known(context, xs)
         return np.broadcast_to(known.mean(axis=0) - self.z * known.std(axis=0), xs.shape)
 
@@ -117,12 +106,10 @@ class IPM(Knowing):
     """Inner-product manipulation (Xie, Koyejo, Gupta 2020): -scale times the known mean."""
 
     def __init__(self, fraction: float, scale: float = 1.0, knows: str = "own") -> None:
-        """Refuse a scale that is not a number."""
         super().__init__(fraction, knows)
         self.scale = real("scale", scale, -math.inf, math.inf, closed=(False, False))
 
     def values(self, context: AttackContext, xs: Floats, rng: np.random.Generator) -> Floats:
-        """The same value for all."""
         center = context.center(xs[0])
         return np.broadcast_to(
             center - self.scale * (self.known(context, xs).mean(axis=0) - center), xs.shape
@@ -133,9 +120,7 @@ class Mimic(Knowing):
     """All send the value of the first user they know (Karimireddy, He, Jaggi 2022)."""
 
     def __init__(self, fraction: float, knows: str = "all") -> None:
-        """By default they look at the whole block."""
         super().__init__(fraction, knows)
 
     def values(self, context: AttackContext, xs: Floats, rng: np.random.Generator) -> Floats:
-        """Copies."""
         return np.broadcast_to(self.known(context, xs)[0], xs.shape)

@@ -28,7 +28,6 @@ class Ones(Coalition):
     """Every message is the largest symbol: the highest estimate that a report can make."""
 
     def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
-        """All ones."""
         return _same(call_next.context, True)
 
 
@@ -36,7 +35,6 @@ class Zeros(Coalition):
     """Every message is zero: the lowest estimate that a report can make."""
 
     def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
-        """All zeros."""
         return _same(call_next.context, False)
 
 
@@ -44,7 +42,6 @@ class Oppose(Coalition):
     """Under each label the extreme on the other side: the sign flip at a report's largest reach."""
 
     def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
-        """Ones where the value is below the middle."""
         return _same(call_next.context, np.atleast_1d(x < call_next.context.center(x)))
 
 
@@ -52,12 +49,10 @@ class ExtraBits(Coalition):
     """The report with `count` bytes more."""
 
     def __init__(self, fraction: float, count: int = 1) -> None:
-        """At least one."""
         super().__init__(fraction)
         self.count = integer("count", count, 1, 2**28)
 
     def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
-        """Ones at the end."""
         return payload_of(call_next(x)) + b"\xff" * self.count
 
 
@@ -65,7 +60,6 @@ class MissingBits(Coalition):
     """The report without its last byte."""
 
     def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
-        """Cut short."""
         return payload_of(call_next(x))[:-1]
 
 
@@ -80,7 +74,6 @@ class WrongLabels(Coalition):
     """Every message under the next label that takes as many: labels are places."""
 
     def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
-        """The labels moved on."""
         honest = call_next(x)
         if not isinstance(honest, Messages):
             return honest
@@ -92,7 +85,6 @@ class OutOfRange(Coalition):
     """Every bit of the report set, its padding, and symbols beyond the alphabet."""
 
     def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
-        """Bytes of ones."""
         return b"\xff" * call_next.context.randomizer.report_bytes
 
 
@@ -102,7 +94,6 @@ class Garbage(Coalition):
     def send(
         self, context: AttackContext, user: int, packet: bytes, rng: np.random.Generator
     ) -> tuple[bytes, ...]:
-        """Of a random length."""
         return (rng.bytes(int(rng.integers(2 * len(packet) + 1))),)
 
 
@@ -110,12 +101,10 @@ class Oversized(Coalition):
     """A report of `size` bytes, whatever was asked."""
 
     def __init__(self, fraction: float, size: int = 1 << 20) -> None:
-        """One megabyte by default."""
         super().__init__(fraction)
         self.size = integer("size", size, 1, 2**28)
 
     def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
-        """Zeros."""
         return bytes(self.size)
 
 
@@ -123,14 +112,12 @@ class Twice(Coalition):
     """The same report `times` times."""
 
     def __init__(self, fraction: float, times: int = 2) -> None:
-        """At least two."""
         super().__init__(fraction)
         self.times = integer("times", times, 2, 1000)
 
     def send(
         self, context: AttackContext, user: int, packet: bytes, rng: np.random.Generator
     ) -> tuple[bytes, ...]:
-        """Copies."""
         return (packet,) * self.times
 
 
@@ -140,7 +127,6 @@ class Impostor(Coalition):
     CLAIMS = ("block", "user", "count")
 
     def __init__(self, fraction: float, claim: str = "block") -> None:
-        """Refuse an unknown claim."""
         super().__init__(fraction)
         if claim not in self.CLAIMS:
             raise ParameterError("claim", claim, f"one of {', '.join(self.CLAIMS)}")
@@ -149,7 +135,6 @@ class Impostor(Coalition):
     def send(
         self, context: AttackContext, user: int, packet: bytes, rng: np.random.Generator
     ) -> tuple[bytes, ...]:
-        """The honest frame with another header."""
         frame = parse(packet)
         changed = {
             "block": replace(
@@ -165,13 +150,11 @@ class Replay(Coalition):
     """The frame of the last round it answered, once more; the first one is honest."""
 
     def __init__(self, fraction: float) -> None:
-        """Nothing sent yet."""
         super().__init__(fraction)
         self._last: dict[int, tuple[int, bytes]] = {}
 
     def send(
         self, context: AttackContext, user: int, packet: bytes, rng: np.random.Generator
     ) -> tuple[bytes, ...]:
-        """What was kept; it stays the same where a round is answered again."""
         kept, sent = self._last.setdefault(user, (context.round, packet))
         return (packet if kept == context.round else sent,)

@@ -54,11 +54,9 @@ class OneRound(Protocol[int]):
         """Everything may be sent: also what is not allowed."""
 
     def init(self) -> int:
-        """Nothing was asked."""
         return 0
 
     def plan(self, state: int) -> RoundSpec | None:
-        """The round."""
         if state:
             return None
         event = self.spec.randomizer.event(self._users, self.query) or self.spec.event
@@ -66,12 +64,10 @@ class OneRound(Protocol[int]):
         return RoundSpec(cohort, self.query, self.spec.randomizer, event, lambda tally: tally)
 
     def update(self, state: int, estimate: Any) -> int:
-        """The tally is what is looked at."""
         self.tally = estimate
         return 1
 
     def result(self, state: int) -> Any:
-        """The tally's sums."""
         return self.tally.sums
 
 

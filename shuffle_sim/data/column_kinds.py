@@ -43,15 +43,12 @@ class Number(Column):
 
     @property
     def bounds(self) -> Bounds:
-        """The limits."""
         return self.limits
 
     def stated(self) -> dict[str, Any]:
-        """Its bounds."""
         return {"bounds": list(self.limits)}
 
     def values(self, cells: NDArray[Any], marks: Marks) -> Floats:
-        """Numbers as they are; text by the marks."""
         if cells.dtype.kind == "M":
             allowed = f"of numbers; or bounds as dates: --bounds {self.name}=1900-01-01:2030-01-01"
             raise ParameterError(f"column {self.name}", "dates", allowed)
@@ -128,16 +125,13 @@ class Date(Column):
 
     @property
     def bounds(self) -> Bounds:
-        """In days."""
         return days(self.first), days(self.last)
 
     def stated(self) -> dict[str, Any]:
-        """Bounds and format."""
         limits = {"bounds": [self.first.isoformat(), self.last.isoformat()]}
         return limits | ({"format": self.format} if self.format else {})
 
     def values(self, cells: NDArray[Any], marks: Marks) -> Floats:
-        """Days."""
         zoned = self.first.tzinfo is not None
         if cells.dtype.kind == "M":
             if zoned:
@@ -180,7 +174,6 @@ class Named(Column):
         return 0.0, 1.0
 
     def labels(self, cells: NDArray[Any], marks: Marks) -> NDArray[Any]:
-        """Names of classes."""
         places = self.places(cells)
         known = np.array([*self.classes, None], object)
         return np.asarray(known[np.where(np.isnan(places), -1, places).astype(int)])
@@ -194,7 +187,6 @@ class Boolean(Named):
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Both."""
         return "false", "true"
 
     def places(self, cells: NDArray[Any]) -> Floats:
@@ -239,7 +231,6 @@ class Category(Named):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """One for each class."""
         return tuple(f"{self.name}={each}" for each in self.classes)
 
     @property
@@ -249,7 +240,6 @@ class Category(Named):
         return share, 1.0, 1 - share
 
     def stated(self) -> dict[str, Any]:
-        """The list, and whether others are taken."""
         return {"categories": list(self.categories), "other": self.other}
 
     def places(self, cells: NDArray[Any]) -> Floats:
@@ -263,7 +253,6 @@ class Category(Named):
         return self._each(cells, meaning, "one of its public categories; or set other = true")
 
     def values(self, cells: NDArray[Any], marks: Marks) -> Floats:
-        """One number for each class."""
         places = self.places(cells)
         found = np.where(places[:, None] == np.arange(len(self.classes)), 1.0, 0.0)
         found[np.isnan(places)] = math.nan

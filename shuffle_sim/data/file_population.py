@@ -48,11 +48,9 @@ class Files(Population):
 
     @property
     def users(self) -> int:
-        """Rows of all files together."""
         return self._users
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
-        """The rows, from the files they lie in."""
         found, first = [], 0
         for path, part, rows in self._parts:
             if max(first, start) < min(first + rows, stop):  # an empty part has none
@@ -78,7 +76,6 @@ class NpyFiles(Files):
     suffix = ".npy"
 
     def __init__(self, paths: Sequence[str | Path]) -> None:
-        """As of all files."""
         self._rows: dict[Path, files.Rows] = {}
         super().__init__(paths)
 

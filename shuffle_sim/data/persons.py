@@ -194,18 +194,15 @@ class Persons(Population):
 
     @property
     def users(self) -> int:
-        """Number of persons."""
         return len(self.records)
 
     def content(self, start: int, stop: int) -> bytes:
-        """That of the records, where they may change."""
         found = [self.source.content(*span) for span, _ in self._pieces(start, stop)]
         if len(found) == 1 or not any(found):
             return found[0]
         return sha256(b"".join(found)).digest()
 
     def watched(self) -> "Persons":
-        """With records that are."""
         found = copy(self)
         found.source = self.source.watched()
         return found
@@ -228,12 +225,10 @@ class Persons(Population):
 
     @property
     def unit(self) -> Unit:
-        """A person."""
         return Unit.PERSON
 
     @property
     def resident(self) -> bool:
-        """Equal persons in memory stay with the shards; ragged ones are read in each round."""
         return self.equal and self.source.resident
 
     @property
@@ -248,7 +243,6 @@ class Persons(Population):
         return self._most
 
     def width(self, user: int) -> int:
-        """Values of a person at most; public where persons are ragged."""
         record = min(int(self._starts[user]), self.source.users - 1)
         return (self._most if self.equal else self._limit) * self.source.width(record)
 
@@ -310,21 +304,17 @@ class PersonMeans(Population):
 
     @property
     def users(self) -> int:
-        """Number of persons."""
         return self.persons.users
 
     @property
     def unit(self) -> Unit:
-        """A person, with all records."""
         return Unit.PERSON
 
     @property
     def resident(self) -> bool:
-        """Small beside the records: shards keep them."""
         return self.persons.source.resident
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
-        """Shape (persons, columns)."""
         rows = self.persons.rows(start, stop)
         records = PersonRows(rows, rows[0].shape[1])
         return records.means(records.records)

@@ -95,20 +95,16 @@ class InMemory(Population):
 
     @property
     def users(self) -> int:
-        """Number of rows."""
         return len(self.array)
 
     @property
     def resident(self) -> bool:
-        """Rows in memory stay with the shards."""
         return True
 
     def content(self, start: int, stop: int) -> bytes:
-        """Nothing: shards have a copy, and a checkpoint knows the array by every element."""
         return b""
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
-        """A view of the rows."""
         return self.array[start:stop]
 
 
@@ -138,11 +134,9 @@ class Generated(Population):
 
     @property
     def users(self) -> int:
-        """Number of users."""
         return self._users
 
     def watched(self) -> "Generated":
-        """Pages are hashed when they are made: what makes them may depend on more than the seed."""
         found = copy(self)
         found._digests = {}
         return found
@@ -158,7 +152,6 @@ class Generated(Population):
         return hashlib.sha256(b"".join(self._digests[page] for page in pages)).digest()
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
-        """The rows, from the pages they lie in; the last page made is kept."""
         return _from_pages(start, stop, self.PAGE, self._rows_of_page)
 
     def _rows_of_page(self, page: int) -> NDArray[Any]:

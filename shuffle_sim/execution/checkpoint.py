@@ -113,7 +113,6 @@ class Checkpoint(Journal):
         self._append(encode(outcome), "the outcome of a round; the round stays charged")
 
     def close(self) -> None:
-        """Close the file and let others use the folder."""
         os.close(self._file)
         os.close(self._lock)
 

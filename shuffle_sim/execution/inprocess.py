@@ -12,16 +12,13 @@ class InProcessRuntime(Runtime):
     name = "inprocess"
 
     def host(self, role: type, *arguments: Any) -> Any:
-        """The role itself."""
         return role(*arguments)
 
     def call(
         self, host: Any, method: str, *arguments: Any, many: Sequence[Any] = (), returns: int = 1
     ) -> list[Any]:
-        """The values themselves."""
         value = getattr(host, method)(*arguments, *([list(many)] if many else []))
         return [value] if returns == 1 else list(value)
 
     def get(self, handles: list[Any]) -> list[Any]:
-        """The values."""
         return handles

@@ -141,11 +141,9 @@ class ProcessesRuntime(Runtime):
         return super().open(deployment, population, workers)
 
     def cores(self, deployment: Deployment) -> int:
-        """Those that this process may use."""
         return min(MOST_BLOBS, len(os.sched_getaffinity(0)))
 
     def host(self, role: type, *arguments: Any) -> _Host:
-        """A new process with the role in it."""
         method = self._method or ("fork" if threading.active_count() == 1 else "spawn")
         here, there = socket.socketpair()
         here.settimeout(min(self.round_timeout, _LONGEST))
@@ -170,7 +168,6 @@ class ProcessesRuntime(Runtime):
     def call(
         self, host: Any, method: str, *arguments: Any, many: Sequence[Any] = (), returns: int = 1
     ) -> list[Any]:
-        """Handles; what they stand for is handed on to other processes, and not read here."""
         call = _Call(method, arguments, many, returns)
         if host.error is not None:
             call.fail(host.error)
@@ -200,13 +197,11 @@ class ProcessesRuntime(Runtime):
         return values
 
     def alive(self, host: Any) -> bool:
-        """Whether its process is."""
         if host.error is None and not host.process.is_alive():
             self._lose(host, f"{host.name} is gone")
         return host.error is None
 
     def close(self) -> None:
-        """End all processes at once: they hold nothing that is to be kept."""
         with unbroken(second_wins=True):
             hosts = list(self._hosts.values())
             for host in hosts:

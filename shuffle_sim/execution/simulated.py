@@ -149,7 +149,6 @@ class SimRuntime(Runtime):
         self._late: list[_Call] = []
 
     def host(self, role: type, *arguments: Any) -> _Host:
-        """The role at a place of its own, with an adversary's memory of its own."""
         first, *rest = arguments
         if isinstance(first, Deployment) and first.adversary is not None:
             first = replace(first, adversary=copy.deepcopy(first.adversary))
@@ -160,7 +159,6 @@ class SimRuntime(Runtime):
         return host
 
     def alive(self, host: _Host) -> bool:
-        """Whether the role is there, as far as the driver can tell."""
         if host.alive and self._harmed("isolate"):
             return False
         return host.alive
@@ -168,7 +166,6 @@ class SimRuntime(Runtime):
     def call(
         self, host: _Host, method: str, *arguments: Any, many: Sequence[Any] = (), returns: int = 1
     ) -> list[Any]:
-        """Put the call in its role's queue; other roles may go on meanwhile."""
         self._driver()
         handles = [_Handle() for _ in range(returns)]
         host.queue.append(_Call(host, method, arguments, list(many), handles))
@@ -194,7 +191,6 @@ class SimRuntime(Runtime):
         return [handle.value for handle in handles]
 
     def close(self) -> None:
-        """Roles may go on with what they were asked, though nobody listens any more."""
         for _ in range(self._rng.randrange(12)):
             if not self._step():
                 break

@@ -54,7 +54,6 @@ class ShuffledEvent(PrivacyEvent):
         return Corners(self.both, self.neither)
 
     def with_honest(self, honest: int) -> PrivacyEvent:
-        """Never more than was counted on: what others send is post-processing."""
         return replace(self, honest=min(honest, self.honest)) if honest else NonPrivateEvent()
 
 
@@ -70,11 +69,9 @@ class Shuffled(Theorem[ShuffledEvent]):
     )
 
     def pure(self, event: ShuffledEvent) -> float:
-        """A report's own; shuffling is post-processing."""
         return event.epsilon0
 
     def epsilon(self, events: Releases[ShuffledEvent], delta: float) -> float:
-        """The least of what the rules prove."""
         found = super().epsilon(events, delta)
         if delta == 0:
             return found
@@ -87,7 +84,6 @@ class Shuffled(Theorem[ShuffledEvent]):
         return min(found, basic, *composed)
 
     def delta(self, events: Releases[ShuffledEvent], epsilon: float) -> float:
-        """The least of what the rules prove."""
         share = epsilon / sum(count for _, count in events)
         basic = sum(
             count * clones.delta(event.honest, event.epsilon0, share, event.corners)

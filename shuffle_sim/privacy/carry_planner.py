@@ -57,12 +57,10 @@ class CarryPlan(Plan):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """g, r, b and levels."""
         return {"g": self.g, "r": self.r, "b": self.b, "levels": self.levels}
 
     @property
     def event(self) -> CarrySumEvent:
-        """What one round costs, with the honest users' randomness."""
         shape = self.g, self.r, self.b, self.levels
         return CarrySumEvent(self.spec.honest, *shape, self.spec.d, self.span)
 

@@ -43,11 +43,9 @@ class Carry(Theorem[CarrySumEvent]):
         return carry.exact_epsilon(event.honest - 1, *shape, delta)
 
     def epsilon(self, events: Releases[CarrySumEvent], delta: float) -> float:
-        """The least epsilon whose delta is enough."""
         return _epsilon(events, delta) if delta > 0 else math.inf
 
     def delta(self, events: Releases[CarrySumEvent], epsilon: float) -> float:
-        """The least over what may be given up."""
         return carry.delta(_rounds(events), epsilon)
 
     def parts(self, events: Releases[CarrySumEvent], share: float) -> list[Parts]:

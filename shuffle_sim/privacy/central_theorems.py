@@ -43,11 +43,9 @@ class NonPrivate(Theorem[NonPrivateEvent]):
     examples = (NonPrivateEvent(),)
 
     def epsilon(self, events: Releases[NonPrivateEvent], delta: float) -> float:
-        """Infinite."""
         return math.inf
 
     def delta(self, events: Releases[NonPrivateEvent], epsilon: float) -> float:
-        """All of it."""
         return 1.0
 
 
@@ -63,13 +61,11 @@ class ByCurve(Theorem[EventT]):
         """delta of one release."""
 
     def epsilon(self, events: Releases[EventT], delta: float) -> float:
-        """Exact for one release."""
         ((event, count), *more) = events
         one = self.exact(event, delta) if count == 1 and not more else math.inf
         return min(one, super().epsilon(events, delta))
 
     def delta(self, events: Releases[EventT], epsilon: float) -> float:
-        """Exact for one release."""
         ((event, count), *more) = events
         one = self.curve(event, epsilon) if count == 1 and not more else 1.0
         return min(one, super().delta(events, epsilon))
@@ -83,7 +79,6 @@ class Gamma(ByCurve[GammaEvent]):
     examples = (GammaEvent(1.0, 1), GammaEvent(1.5, 10), GammaEvent(0.3, 3), GammaEvent(7.0, 1000))
 
     def pure(self, event: GammaEvent) -> float:
-        """The rate."""
         return event.rate
 
     def exact(self, event: GammaEvent, delta: float) -> float:
@@ -105,7 +100,6 @@ class Laplace(ByCurve[LaplaceEvent]):
     spends = False  # its curve is below the pure epsilon by 2 delta only
 
     def pure(self, event: LaplaceEvent) -> float:
-        """The rate."""
         return event.rate
 
     def exact(self, event: LaplaceEvent, delta: float) -> float:
@@ -113,7 +107,6 @@ class Laplace(ByCurve[LaplaceEvent]):
         return max(0.0, event.rate + 2 * math.log1p(-delta))
 
     def curve(self, event: LaplaceEvent, epsilon: float) -> float:
-        """Its inverse."""
         return max(0.0, -math.expm1((epsilon - event.rate) / 2))
 
 
@@ -125,7 +118,6 @@ class Objective(Theorem[ObjectiveEvent]):
     examples = (ObjectiveEvent(4.5, 0.025, 0.01), ObjectiveEvent(12.0, 0.25, 0.005))
 
     def epsilon(self, events: Releases[ObjectiveEvent], delta: float) -> float:
-        """Of one release by its curve; several share delta."""
         if not delta:
             return math.inf
         ((event, count), *more) = events
@@ -136,7 +128,6 @@ class Objective(Theorem[ObjectiveEvent]):
         return Parts(tuple(steps)).epsilon(delta)
 
     def delta(self, events: Releases[ObjectiveEvent], epsilon: float) -> float:
-        """Of one release by its curve."""
         ((event, count), *more) = events
         if count == 1 and not more:
             return self._one(event, epsilon)
@@ -175,11 +166,9 @@ class Pure(Theorem[PureEvent]):
     examples: ClassVar[tuple[PrivacyEvent, ...]] = (PureEvent(0.1, "stated"), PureEvent(2.0, "too"))
 
     def basis(self, events: Releases[PureEvent]) -> str:
-        """The proofs that the events name."""
         return "; ".join(dict.fromkeys(event.proof for event, _ in events))
 
     def pure(self, event: PureEvent) -> float:
-        """epsilon."""
         return event.epsilon
 
 
@@ -202,11 +191,9 @@ class GaussianPair(Theorem[GaussianPairEvent]):
     examples = (GaussianPairEvent(0.2, "stated"), GaussianPairEvent(1.0, "too"))
 
     def basis(self, events: Releases[GaussianPairEvent]) -> str:
-        """The proofs that the events name."""
         return "; ".join(dict.fromkeys(event.proof for event, _ in events))
 
     def mu(self, event: GaussianPairEvent) -> float:
-        """mu."""
         return event.mu
 
 

@@ -31,7 +31,6 @@ class DiscreteLaplace(PureMechanism[Floats], Noise):
 
     @property
     def event(self) -> PrivacyEvent:
-        """Pure."""
         return PureEvent(self.epsilon, PROOF)
 
     def noise(self, rng: np.random.Generator, d: int) -> Floats:
@@ -83,7 +82,6 @@ class GridLaplace(Noise):
 
     @property
     def event(self) -> PrivacyEvent:
-        """Pure."""
         return PureEvent(self.epsilon, PROOF)
 
     @staticmethod
@@ -112,7 +110,6 @@ class GridLaplace(Noise):
         return math.hypot(noise, math.sqrt(d) * step / 2)
 
     def sample(self, value: Any, sensitivity: float, rng: np.random.Generator) -> Floats:
-        """The rounded value plus noise, on the grid."""
         array, step = checked(value, sensitivity), self.step(sensitivity)
         if array.size != self.coordinates:
             raise ParameterError("d", array.size, f"{self.coordinates}, as the mechanism states")

@@ -105,7 +105,6 @@ class CarrySumEvent(PrivacyEvent):
         real("span", self.span, 0.0, 1.0)
 
     def with_honest(self, honest: int) -> PrivacyEvent:
-        """Never more than was counted on: what others send is post-processing."""
         return replace(self, honest=min(honest, self.honest)) if honest else NonPrivateEvent()
 
 
@@ -293,7 +292,6 @@ class SplitMixEvent(PrivacyEvent):
         )
 
     def with_honest(self, honest: int) -> PrivacyEvent:
-        """Never more than was counted on."""
         return replace(self, honest=min(honest, self.honest)) if honest else NonPrivateEvent()
 
 
@@ -317,5 +315,4 @@ class BlanketEvent(PrivacyEvent):
         blanket.check(self.honest, self.gamma, self.symbols)
 
     def with_honest(self, honest: int) -> PrivacyEvent:
-        """Never more than was counted on."""
         return replace(self, honest=min(honest, self.honest)) if honest else NonPrivateEvent()

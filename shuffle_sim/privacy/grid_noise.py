@@ -86,7 +86,6 @@ class BinomialShiftEvent(PrivacyEvent):
         return sigma, self.shift, max(2, self.coordinates), 1
 
     def with_honest(self, honest: int) -> PrivacyEvent:
-        """Never more than was counted on: what others send is post-processing."""
         return replace(self, honest=min(honest, self.honest)) if honest else NonPrivateEvent()
 
 
@@ -105,7 +104,6 @@ class BinomialShift(Theorem[BinomialShiftEvent]):
     )
 
     def epsilon(self, events: Releases[BinomialShiftEvent], delta: float) -> float:
-        """The least that is proven."""
         if not delta:
             return math.inf
         found = []
@@ -117,7 +115,6 @@ class BinomialShift(Theorem[BinomialShiftEvent]):
         return min(found)
 
     def delta(self, events: Releases[BinomialShiftEvent], epsilon: float) -> float:
-        """The least over what may be given up."""
         return least_delta(partial(self._delta, events, epsilon), self._units(events))
 
     def _delta(self, events: Releases[BinomialShiftEvent], epsilon: float, nu: float) -> float:
@@ -227,7 +224,6 @@ class GridBinomial(Noise):
         return math.sqrt(d * (self.trials + 1)) / (2 * self.steps)
 
     def sample(self, value: Any, sensitivity: float, rng: np.random.Generator) -> Floats:
-        """The rounded value plus noise, on the grid; to doubles only at the end."""
         array = checked(value, sensitivity)
         self._check(array.size)
         step = Fraction(sensitivity) / self.steps

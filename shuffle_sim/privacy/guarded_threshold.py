@@ -43,7 +43,6 @@ class Guarded(ByParts[GuardedThresholdEvent]):
     examples = (GuardedThresholdEvent(0.2, 1e-7), GuardedThresholdEvent(1.0, 1e-6))
 
     def together(self, events: Releases[GuardedThresholdEvent]) -> Parts:
-        """Its steps, and its tail."""
         steps = tuple((event.epsilon, 0.0, count) for event, count in events)
         return Parts(steps, 0.0, math.fsum(event.tail * count for event, count in events))
 
@@ -63,7 +62,6 @@ class GuardedThreshold(AboveThreshold):
 
     @property
     def event(self) -> PrivacyEvent:
-        """One, for all queries."""
         return GuardedThresholdEvent(self.epsilon, self.tail)
 
     @property

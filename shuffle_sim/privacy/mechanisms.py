@@ -121,7 +121,6 @@ class Noise(Mechanism[Floats]):
         return sensitivity * self.spread(d)
 
     def sample(self, value: Any, sensitivity: float, rng: np.random.Generator) -> Floats:
-        """The value plus noise."""
         exact = checked(value, sensitivity)
         noisy: Floats = exact + sensitivity * self.noise(rng, exact.size).reshape(exact.shape)
         return noisy
@@ -161,11 +160,9 @@ class Gaussian(Noise):
 
     @property
     def event(self) -> PrivacyEvent:
-        """A Gaussian event."""
         return GaussianEvent(self.noise_multiplier)
 
     def noise(self, rng: np.random.Generator, d: int) -> Floats:
-        """Independent normal numbers."""
         return self.noise_multiplier * rng.standard_normal(d)
 
     def spread(self, d: int) -> float:
@@ -193,25 +190,20 @@ class LocalGaussian(Gaussian):
     users: int
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         super().__post_init__()
         integer("users", self.users)
 
     @classmethod
     def calibrated(cls, privacy: Privacy, releases: int = 1, users: int = 1) -> Self:
-        """The least noise of each user with which so many releases are private together."""
         return cls(Gaussian.calibrated(privacy, releases).noise_multiplier, users)
 
     def noise(self, rng: np.random.Generator, d: int) -> Floats:
-        """The sum of all users' noise."""
         return math.sqrt(self.users) * super().noise(rng, d)
 
     def spread(self, d: int) -> float:
-        """noise_multiplier sqrt(users d)."""
         return math.sqrt(self.users) * super().spread(d)
 
     def mean_norm(self, d: int) -> float:
-        """As of one Gaussian of that scale."""
         return math.sqrt(self.users) * super().mean_norm(d)
 
 
@@ -239,7 +231,6 @@ class L2Laplace(Noise):
 
     @property
     def event(self) -> PrivacyEvent:
-        """A gamma event."""
         return GammaEvent(self.rate, self.coordinates)
 
     def noise(self, rng: np.random.Generator, d: int) -> Floats:
@@ -280,7 +271,6 @@ class Laplace(PureMechanism[Floats], Noise):
 
     @property
     def event(self) -> PrivacyEvent:
-        """A Laplace event."""
         return LaplaceEvent(self.epsilon)
 
     def noise(self, rng: np.random.Generator, d: int) -> Floats:
@@ -300,11 +290,9 @@ class NoNoise(Noise):
 
     @property
     def event(self) -> PrivacyEvent:
-        """A release that protects nobody."""
         return NonPrivateEvent()
 
     def noise(self, rng: np.random.Generator, d: int) -> Floats:
-        """Zeros."""
         return np.zeros(d)
 
     def spread(self, d: int) -> float:
@@ -326,11 +314,9 @@ class Exponential(PureMechanism[int]):
 
     @property
     def event(self) -> PrivacyEvent:
-        """Of a bounded range."""
         return RangeEvent(self.epsilon, EXPONENTIAL)
 
     def sample(self, value: Any, sensitivity: float, rng: np.random.Generator) -> int:
-        """The index of the choice with the greatest score after Gumbel noise."""
         utilities = checked(value, sensitivity)
         if utilities.ndim != 1 or not utilities.size:
             allowed = "one utility for each of one or more choices"

@@ -188,7 +188,6 @@ class BinomialPlan(Plan):
 
     @property
     def event(self) -> BinomialSumEvent:
-        """What one round costs, with the honest users' noise."""
         return self.spec.event(self.g, self.b)
 
     @property

@@ -37,14 +37,12 @@ class AboveThreshold(PureMechanism[bool]):
     sensitivity: float
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         super().__post_init__()
         real("threshold", self.threshold, -math.inf, math.inf, closed=(False, False))
         positive("sensitivity", self.sensitivity)
 
     @property
     def event(self) -> PrivacyEvent:
-        """One, for all queries."""
         return PureEvent(self.epsilon, PROOF)
 
     def sample(

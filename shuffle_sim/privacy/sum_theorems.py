@@ -58,15 +58,12 @@ class BinomialSum(Theorem[BinomialSumEvent]):
     )
 
     def exact(self, event: BinomialSumEvent, delta: float) -> float:
-        """Of neighbours that differ in one coordinate by all its steps."""
         return binomial.epsilon(event.trials, event.p, event.steps, delta)
 
     def basis(self, events: _Sums) -> str:
-        """The rule, and the bound of few coins where that may say more."""
         return _rule(events, _USUAL) + (FEW_COINS if _few_coins(events) else "")
 
     def epsilon(self, events: _Sums, delta: float) -> float:
-        """The least of what the rules prove."""
         if delta == 0:
             return math.inf
         few = _few_coins(events)
@@ -75,7 +72,6 @@ class BinomialSum(Theorem[BinomialSumEvent]):
         )
 
     def delta(self, events: _Sums, epsilon: float) -> float:
-        """The least of what the rules prove."""
         few = _few_coins(events)
         return min(_delta(events, epsilon), renyi.delta_few_coins(epsilon, *few) if few else 1.0)
 
@@ -203,11 +199,9 @@ class SplitAndMix(Theorem[SplitMixEvent]):
     )
 
     def exact(self, event: SplitMixEvent, delta: float) -> float:
-        """Of the noisy sum of one coordinate."""
         return laplace.epsilon(event.shape, event.rate, event.steps, delta)
 
     def basis(self, events: Releases[SplitMixEvent]) -> str:
-        """Which noise bound, and the statistical security."""
         security = min(event.security for event, _ in events)
         noise = "exact" if _releases(events) == 1 else "pure or zero-concentrated"
         return (
@@ -216,7 +210,6 @@ class SplitAndMix(Theorem[SplitMixEvent]):
         )
 
     def epsilon(self, events: Releases[SplitMixEvent], delta: float) -> float:
-        """The noise's epsilon at what the statistical security leaves of delta."""
         # delta is granted (1 + e^cap) T, which is enough for every epsilon up to the cap.
         cap = 0.5
         while (left := delta - _revealed(events, cap)) > 0:
@@ -299,11 +292,9 @@ class Blanket(Theorem[BlanketEvent]):
     examples = (BlanketEvent(1000, 0.2, 8), BlanketEvent(200, 0.5, 2))
 
     def basis(self, events: Releases[BlanketEvent]) -> str:
-        """One round or more."""
         return self.source + (", basic composition" if _releases(events) > 1 else "")
 
     def epsilon(self, events: Releases[BlanketEvent], delta: float) -> float:
-        """Added up, each at an equal share of delta."""
         if delta == 0:
             return math.inf
         share = delta / _releases(events)
@@ -312,7 +303,6 @@ class Blanket(Theorem[BlanketEvent]):
         )
 
     def delta(self, events: Releases[BlanketEvent], epsilon: float) -> float:
-        """Added up, each at an equal share of epsilon."""
         share = epsilon / _releases(events)
         return min(
             1.0,

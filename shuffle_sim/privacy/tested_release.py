@@ -58,7 +58,6 @@ class TestedRelease(ByParts[TestedReleaseEvent]):
     examples = (TestedReleaseEvent(0.3, 2e-7, 8.0), TestedReleaseEvent(1.0, 1e-6, 2.0))
 
     def together(self, events: Releases[TestedReleaseEvent]) -> Parts:
-        """Its steps, and its Gaussian."""
         steps = tuple((event.epsilon, event.delta, count) for event, count in events)
         mus = (math.sqrt(count) / event.noise_multiplier for event, count in events)
         return Parts(steps, math.hypot(*mus))
@@ -116,7 +115,6 @@ class TestedGaussian(Mechanism[Floats | None]):
 
     @property
     def event(self) -> PrivacyEvent:
-        """Both at once: they are charged before the score is looked at."""
         return TestedReleaseEvent(self.epsilon, self.delta, self.noise_multiplier)
 
     @property
@@ -125,7 +123,6 @@ class TestedGaussian(Mechanism[Floats | None]):
         return cutoff(self.epsilon, self.delta)
 
     def sample(self, value: Any, sensitivity: float, rng: np.random.Generator) -> Floats | None:
-        """The noisy vector, or None."""
         positive("sensitivity", sensitivity)
         found = np.asarray(value, np.float64)
         if found.ndim != 1 or found.size < 2:

@@ -129,20 +129,16 @@ class ByParts(Theorem[EventT]):
         """What dominates them all."""
 
     def epsilon(self, events: Releases[EventT], delta: float) -> float:
-        """Infinite where what is given up costs more delta."""
         return self.together(events).epsilon(delta)
 
     def delta(self, events: Releases[EventT], epsilon: float) -> float:
-        """Of the parts, and of what is given up."""
         return self.together(events).delta(epsilon)
 
     def parts(self, events: Releases[EventT], share: float) -> list[Parts]:
-        """As they are."""
         return [self.together(events)]
 
     @property
     def spends(self) -> bool:
-        """No share of delta helps."""
         return False
 
 

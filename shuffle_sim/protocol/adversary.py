@@ -202,7 +202,6 @@ class Chain(Adversary):
 
     @property
     def members(self) -> tuple[Adversary, ...]:
-        """All of them, chains unrolled."""
         return self._members
 
 
@@ -216,7 +215,6 @@ class Coalition(Adversary):
         self.fraction = real("fraction", fraction, 0.0, 1.0, closed=(True, True))
 
     def corrupt(self, round_index: int, users: Users, rng: np.random.Generator) -> Users:
-        """A binomial part of the block."""
         return users[rng.random(users.size) < self.fraction]
 
 
@@ -233,5 +231,4 @@ class Dropout(Adversary):
         self.rate = real("rate", rate, 0.0, 1.0, closed=(True, True))
 
     def corrupt(self, round_index: int, users: Users, rng: np.random.Generator) -> Users:
-        """A binomial part of the block."""
         return users[rng.random(users.size) < self.rate]

@@ -42,5 +42,4 @@ class Datum(Query):
     """Asks for the datum itself."""
 
     def __call__(self, rows: Floats) -> Values:
-        """The rows as they are."""
         return rows

@@ -72,7 +72,6 @@ class WholeStatistic(Statistic):
         """The value that the mechanism makes private; rows of the whole cohort in order."""
 
     def __call__(self, total: Total, users: int) -> Any:
-        """Refused: it is no sum."""
         raise ParameterError("statistic", type(self).__name__, "asked by `of`: it is no sum")
 
 

@@ -81,19 +81,16 @@ class BoxPool(MessagePool):
     """Sealed messages, each held and moved; nothing of them can be read here."""
 
     def __init__(self, randomizer: Randomizer) -> None:
-        """Start with no boxes."""
         super().__init__(randomizer)
         self._held: list[list[Boxes]] = [[] for _ in range(randomizer.alphabet.labels)]
 
     def add(self, reports: Messages | Tally | Boxes) -> None:
-        """Keep a user's boxes."""
         assert isinstance(reports, np.ndarray)
         edges = self.randomizer.alphabet.edges.tolist()
         size = reports.shape[-1]
         self._hold([reports[low:high].reshape(-1, size) for low, high in pairwise(edges)])
 
     def take(self, payload: bytes) -> None:
-        """Keep the boxes of a chunk."""
         self._hold(read_boxes(payload, self.randomizer)[1])
 
     def _hold(self, rows: list[Boxes]) -> None:
@@ -102,7 +99,6 @@ class BoxPool(MessagePool):
         self.each += np.array([len(row) for row in rows])
 
     def view(self) -> NDArray[np.int64]:
-        """Chunks of at most VIEW_CHUNK_BYTES."""
         return self._in_chunks(_largest(self.randomizer))
 
     def _permute(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:

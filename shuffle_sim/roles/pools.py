@@ -128,25 +128,21 @@ class BitPool(MessagePool):
     """One-bit messages: how many ones there are under each label is all there is to know."""
 
     def __init__(self, randomizer: Randomizer) -> None:
-        """Start with no messages."""
         super().__init__(randomizer)
         self._ones = np.zeros(randomizer.alphabet.labels, np.int64)
 
     def add(self, reports: Messages | Tally | NDArray[np.uint8]) -> None:
-        """Count the ones."""
         assert isinstance(reports, Messages)
         self._ones += reports.sums()
         self.each += under_each(reports.reports * reports.per_label, self.randomizer)
 
     def take(self, payload: bytes) -> None:
-        """Add the ones."""
         size, rest = parted(payload)
         each = self.more(size)
         self._ones += read_ones(rest, each)
         self.each += each
 
     def routed(self, index: int, rng: np.random.Generator) -> bytes:
-        """How many ones there are under each label: their order is drawn where they are viewed."""
         return front(self.chunk_sizes[index]) + self._chunks[:, index].astype("<i8").tobytes()
 
     def _permute(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
@@ -168,17 +164,14 @@ class SymbolPool(MessagePool):
     """Messages of any alphabet, each held and moved."""
 
     def __init__(self, randomizer: Randomizer) -> None:
-        """Start with no messages."""
         super().__init__(randomizer)
         self._held: list[Sequence[NDArray[np.integer]]] = []
 
     def add(self, reports: Messages | Tally | NDArray[np.uint8]) -> None:
-        """Keep the messages by label."""
         assert isinstance(reports, Messages)
         self._hold(list(reports.symbols.transpose(1, 0, 2).reshape(reports.alphabet.labels, -1)))
 
     def take(self, payload: bytes) -> None:
-        """Keep the messages of the chunk."""
         self._hold([row.symbols.ravel() for row in by_label(payload, self.randomizer)])
 
     def _hold(self, rows: Sequence[NDArray[np.integer]]) -> None:
@@ -202,29 +195,24 @@ class TallyPool(MessagePool):
     """Sums of symbols, where messages are not simulated: one chunk, and nothing to permute."""
 
     def __init__(self, randomizer: Randomizer) -> None:
-        """Start with sums of zero."""
         super().__init__(randomizer)
         self._sums = np.zeros(randomizer.alphabet.labels, np.int64)
 
     def add(self, reports: Messages | Tally | NDArray[np.uint8]) -> None:
-        """Add the reports' sums."""
         assert isinstance(reports, Messages | Tally)
         self._sums += reports.sums if isinstance(reports, Tally) else reports.sums()
         self.each += under_each(reports.reports * self.randomizer.per_label, self.randomizer)
 
     def take(self, payload: bytes) -> None:
-        """Add the chunk's sums."""
         size, sums = read_tally(payload, self.randomizer)
         each = self.more(size)
         self._sums += sums
         self.each += each
 
     def shares(self, shards: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """All for the first shard: sums are in no order."""
         return np.eye(shards, 1, dtype=np.int64) * self.each
 
     def view(self) -> NDArray[np.int64]:
-        """One chunk for the whole pool."""
         return self.each[None][: self.size]
 
     def _permute(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
