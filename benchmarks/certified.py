@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from protocols import Logistic, OutputPerturbation, Problem, RealSpace, minimise
-from protocols.problems.risk import Risk
+from protocols.erm.risk import Risk
 from shuffle_sim import Privacy
 from shuffle_sim.arrays import Floats
 

@@ -29,8 +29,8 @@ from protocols import (
     TiltedERM,
     minimise,
 )
-from protocols.optimisation.solver import SOLVERS, Tally, certify, counted
-from protocols.problems.risk import Risk
+from protocols.erm.risk import Risk
+from protocols.erm.solver import SOLVERS, Tally, certify, counted
 from shuffle_sim import Privacy, run
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.labelled import held_out, labelled

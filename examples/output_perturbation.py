@@ -30,10 +30,10 @@ from protocols import (
     Problem,
     RealSpace,
 )
-from protocols.central.minimum import Minimum
-from protocols.central.output_bound import best_bound
+from protocols.central.record.minimum import Minimum
+from protocols.central.record.output_bound import best_bound
+from protocols.erm.risk import Risk
 from protocols.problems.instances import neighbours
-from protocols.problems.risk import Risk
 from shuffle_sim import Privacy
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing import audit_central

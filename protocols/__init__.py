@@ -12,8 +12,12 @@ from protocols import (
     shuffle,
     sums,
 )
-from protocols.central import *
+from protocols import erm as empirical  # below, `protocols.erm` becomes the function
+from protocols.central.heavy_tails import *
+from protocols.central.person import *
+from protocols.central.record import *
 from protocols.comparison import *
+from protocols.erm import *
 from protocols.optimisation import *
 from protocols.problems import *
 from protocols.selection import *
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = (
     central.__all__
     + comparison.__all__
+    + empirical.__all__
     + learning.__all__
     + optimisation.__all__
     + problems.__all__

@@ -22,6 +22,7 @@ from protocols import (
     ShuffleSGD,
     VectorSum,
 )
+from protocols.erm.saddle import Grouped
 from protocols.problems.domains import L2Ball, RealSpace
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss
@@ -29,7 +30,6 @@ from protocols.problems.losses import Linear, Logistic, MeanEstimation
 from protocols.problems.multiclass import OneVsRestHinge, Softmax
 from protocols.problems.problem import Problem
 from protocols.problems.regression import Regression
-from protocols.problems.saddle import Grouped
 from protocols.problems.weighted import Weighted
 from protocols.selection.models import grid
 from protocols.shuffle.heavy_tails import Piloted

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from protocols.central.optimiser import CentralOptimiser
-from protocols.central.sums import CentralSum
+from protocols.central.record.sums import CentralSum
 from protocols.comparison.baselines import Baseline
 from protocols.learning.training import Trainer
 from protocols.shuffle.optimiser import FirstOrder

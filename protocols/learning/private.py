@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.erm.solver.outside import check_model
 from protocols.learning.classifiers import LinearClassifier, LogisticModel
 from protocols.learning.linear_model import LinearModel, of_one_fit, refuse_groups, seed_of
 from protocols.learning.regressors import LinearRegressor
 from protocols.learning.training import Trainer, mechanism_of
-from protocols.optimisation.solver.outside import check_model
 from protocols.problems.domains import RealSpace
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss

@@ -5,21 +5,16 @@ from protocols.optimisation.base import Calibrated, DivergedError, Optimiser, Op
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.phases import Phased, Phases
 from protocols.optimisation.setting import Setting
-from protocols.optimisation.solver import Certificate, Minimiser, certify, minimise
 
 __all__ = [
     "AcceleratedState",
     "Calibrated",
-    "Certificate",
     "Choices",
     "DivergedError",
-    "Minimiser",
     "Optimiser",
     "OptimiserState",
     "Phased",
     "Phases",
     "Schedule",
     "Setting",
-    "certify",
-    "minimise",
 ]

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.optimisation.solver import SOLVERS, THETA, demand_radius, minimise
-from protocols.optimisation.solver.public import named
-from protocols.problems.extension import valid_records
+from protocols.erm.extension import valid_records
+from protocols.erm.risk import Risk, Shape
+from protocols.erm.solver import SOLVERS, THETA, demand_radius, minimise
+from protocols.erm.solver.public import named
 from protocols.problems.loss import Loss
 from protocols.problems.problem import Problem
-from protocols.problems.risk import Risk, Shape
 from protocols.sums.one_round import SumState
 from protocols.sums.vector_sum import VectorSum
 from shuffle_sim.arrays import Floats, Values

@@ -15,19 +15,20 @@ from typing import Any
 import numpy as np
 
 import protocols
-from protocols.central.accelerated_erm_plan import CENTERS
-from protocols.central.heavy_tails import NOISES as HEAVY_NOISES
-from protocols.central.heavy_tails import SOLVERS as HEAVY_SOLVERS
-from protocols.central.linear_time_plan import MEANS
-from protocols.central.output_bound import NOISES
-from protocols.central.pop_localize import SYSTEMS
-from protocols.central.sums import MECHANISMS
+from protocols.central.heavy_tails.heavy_tailed_erm import NOISES as HEAVY_NOISES
+from protocols.central.heavy_tails.heavy_tailed_erm import SOLVERS as HEAVY_SOLVERS
+from protocols.central.heavy_tails.pop_localize import SYSTEMS
+from protocols.central.person.accelerated_erm_plan import CENTERS
+from protocols.central.person.linear_time_plan import MEANS
+from protocols.central.record.output_bound import NOISES
+from protocols.central.record.sums import MECHANISMS
+from protocols.erm import Grouped
+from protocols.erm.adversarial import NORMS, Budget
+from protocols.erm.solver import SOLVERS
 from protocols.optimisation.acceleration import SCHEDULES
-from protocols.optimisation.solver import SOLVERS
 from protocols.problems import (
     Absolute,
     Box,
-    Grouped,
     Hinge,
     Huber,
     Intersection,
@@ -45,7 +46,6 @@ from protocols.problems import (
     Squared,
     Weighted,
 )  # fmt: skip
-from protocols.problems.adversarial import NORMS, Budget
 from shuffle_sim import Privacy
 from shuffle_sim.data.row_map import RowMap
 from shuffle_sim.errors import ParameterError

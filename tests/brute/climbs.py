@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from protocols.central.grouped_descent import PlainDescent
+from protocols.central.person.grouped_descent import PlainDescent
 from shuffle_sim.arrays import dense
 
 from .neighbours import row

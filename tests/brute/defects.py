@@ -10,22 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from protocols.central import (
-    centered_mean,
-    grouped_descent,
-    objective_perturbation,
-    outlier_removal,
-    sums,
-)  # fmt: skip
-from protocols.central.exponential import Potential
-from protocols.central.pilot import PilotHistogram
+from protocols.central.heavy_tails.pilot import PilotHistogram
+from protocols.central.person import centered_mean, grouped_descent, outlier_removal
+from protocols.central.record import objective_perturbation, sums
+from protocols.central.record.exponential import Potential
+from protocols.erm.risk import Risk
+from protocols.erm.saddle import GroupRisk
+from protocols.erm.tilted import TiltedERM, TiltedRisk
 from protocols.problems.domains import Intersection
 from protocols.problems.losses import Logistic
 from protocols.problems.problem import Problem
-from protocols.problems.risk import Risk
-from protocols.problems.saddle import GroupRisk
 from protocols.problems.surrogates import Clipped
-from protocols.problems.tilted import TiltedERM, TiltedRisk
 from protocols.selection.curator import MeanScores
 from protocols.shuffle import one_shot
 from protocols.sums.binomial import BinomialRandomizer

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from protocols.erm.saddle import Grouped
 from protocols.problems.losses import MeanEstimation
 from protocols.problems.multiclass import MultiClass
-from protocols.problems.saddle import Grouped
 from protocols.problems.weighted import Weighted
 
 WILD = (1e300, -1e300, np.inf, -np.inf, np.nan, 1e150, 1e-170, 5e-324, 0.0)

@@ -10,11 +10,11 @@ from dataclasses import fields
 from typing import Any
 
 import protocols
+from protocols.erm.risk import Risk
 from protocols.problems import domains
 from protocols.problems.domains import Domain
 from protocols.problems.loss import Loss
 from protocols.problems.problem import Problem
-from protocols.problems.risk import Risk
 from shuffle_sim.protocol.base import Algorithm
 from shuffle_sim.registry import names, registered
 

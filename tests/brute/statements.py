@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from protocols.central.chained_mean import ChainedMean
-from protocols.central.objective_perturbation import Rows
-from protocols.problems.erm import erm
-from protocols.problems.objective import Objective
+from protocols.central.person.chained_mean import ChainedMean
+from protocols.central.record.objective_perturbation import Rows
+from protocols.erm.erm import erm
+from protocols.erm.objective import Objective
 from protocols.sums.carry import CarryRandomizer
 from shuffle_sim.arrays import dense
 from shuffle_sim.privacy.grid_noise import BinomialShiftEvent

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from protocols.central.objective_perturbation import RowGradients
-from protocols.central.outlier_removal import FriendlyGradient, FriendlyScore
-from protocols.central.pan_private import PanPrivateACSA
+from protocols.central.person.outlier_removal import FriendlyGradient, FriendlyScore
+from protocols.central.record.objective_perturbation import RowGradients
+from protocols.central.record.pan_private import PanPrivateACSA
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import InMemory, Unit
 from shuffle_sim.errors import ParameterError

@@ -11,6 +11,7 @@ import protocols
 ROOMS = [
     "central",
     "comparison",
+    "erm",
     "learning",
     "optimisation",
     "problems",

@@ -159,7 +159,7 @@ def test_deletion_stability_weighs_persons_alike_whatever_they_have(monkeypatch)
     """No enumeration because somebody has another number of records: that would take its time."""
     problem = Problem(MeanEstimation(), L2Ball(2, 1.0), records=M, ridge=0.5)
     made = DeletionStability.calibrated(n=8, problem=problem, privacy=Privacy(8.0, 0.5), width=5.0)
-    monkeypatch.delattr("protocols.central.deletion_stability.stable_score")
+    monkeypatch.delattr("protocols.central.person.deletion_stability.stable_score")
     even = [np.full((M, 2), 0.1 * at) / 8 for at in range(8)]
     for count in (1, M, 1000):
         data = [*even[:-1], np.tile(even[-1][:1], (count, 1))]

@@ -60,12 +60,12 @@ def test_algorithms_ask_no_loss_for_raw_gradients(room):
     ],
 )
 def test_control_a_planted_offender_is_found(offence):
-    source = (ROOT / "central" / "grouped_descent.py").read_text()
+    source = (ROOT / "central" / "person" / "grouped_descent.py").read_text()
     assert len(raw_slopes(f"{source}\n\n{offence}\n")) == 1
 
 
 def test_control_a_statistic_that_reads_what_is_declared_is_found():
-    source = (ROOT / "central" / "grouped_descent.py").read_text()
+    source = (ROOT / "central" / "person" / "grouped_descent.py").read_text()
     planted = source.replace("self.slopes.clip * self.records", "self.problem.root * self.records")
     assert planted != source
     assert len(declared_in_statistics(planted)) == 1

@@ -30,9 +30,9 @@ from protocols import (
     RealSpace,
     TiltedERM,
 )
-from protocols.central.minimum import Minimum
+from protocols.central.record.minimum import Minimum
+from protocols.erm.risk import Risk
 from protocols.problems.instances import neighbours
-from protocols.problems.risk import Risk
 from shuffle_sim import ParameterError, Privacy
 from shuffle_sim.auditing import audit_central
 from shuffle_sim.auditing.conformance import LawError

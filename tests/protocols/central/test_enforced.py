@@ -33,11 +33,11 @@ from protocols import (
     TiltedERM,
     Weighted,
 )
-from protocols.central.grouped_descent import PlainDescent
-from protocols.central.linear_time_plan import Phase
-from protocols.central.places import Place
+from protocols.central.person.grouped_descent import PlainDescent
+from protocols.central.person.linear_time_plan import Phase
+from protocols.central.person.places import Place
+from protocols.erm.tilted import TiltedRisk
 from protocols.problems.surrogates import Clipped
-from protocols.problems.tilted import TiltedRisk
 from shuffle_sim import ParameterError, Privacy
 from shuffle_sim.arrays import dense
 from shuffle_sim.data.cohort import Cohort

@@ -27,12 +27,12 @@ from protocols import (
     erm,
     minimise,
 )
-from protocols.central.exponential import draw
-from protocols.optimisation.solver import certify
+from protocols.central.record.exponential import draw
+from protocols.erm.one_vs_rest import OneVsRestRisk
+from protocols.erm.risk import Risk
+from protocols.erm.solver import certify
+from protocols.erm.tilted import TiltedRisk
 from protocols.problems.multiclass import OneVsRestHinge
-from protocols.problems.one_vs_rest import OneVsRestRisk
-from protocols.problems.risk import Risk
-from protocols.problems.tilted import TiltedRisk
 from shuffle_sim import ParameterError, Privacy
 from shuffle_sim.privacy.bounds import gamma, gaussian, objective, paper
 

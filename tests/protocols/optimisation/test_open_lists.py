@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from protocols import ShuffleACSA, ShuffleGD, ShuffleSGD, VectorSum
-from protocols.central.pan_private import PanPrivateACSA
+from protocols.central.record.pan_private import PanPrivateACSA
 from protocols.comparison.baselines import Baseline
 from protocols.optimisation.base import Optimiser, OptimiserState
 from protocols.optimisation.phases import Phased, Phases

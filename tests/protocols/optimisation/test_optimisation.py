@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
-from protocols.central.pan_private import PanPrivateACSA
+from protocols.central.record.pan_private import PanPrivateACSA
 from protocols.comparison.baselines import Baseline
 from protocols.optimisation.acceleration import Schedule
 from protocols.optimisation.base import DivergedError

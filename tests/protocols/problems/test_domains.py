@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from protocols.central.minimum import Minimum
+from protocols.central.record.minimum import Minimum
+from protocols.erm.risk import Risk, shape_of
 from protocols.problems.domains import Box, Intersection, L2Ball, Simplex
 from protocols.problems.losses import Logistic
-from protocols.problems.risk import Risk, shape_of
 from shuffle_sim.errors import ParameterError
 
 D = 4

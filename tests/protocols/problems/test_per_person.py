@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from protocols.erm.people import People
 from protocols.problems.losses import Hinge, Logistic, MeanEstimation
 from protocols.problems.multiclass import MultiClass, OneVsRestHinge, Softmax
-from protocols.problems.people import People
 from protocols.problems.per_person import MeanGradient
 from protocols.problems.problem import Gradient
 from protocols.problems.regression import Huber, Squared

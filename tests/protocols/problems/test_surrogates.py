@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from protocols import Hinge, Huber, Logistic, MeanEstimation, Softmax, Squared
-from protocols.problems.saddle import Grouped
+from protocols.erm.saddle import Grouped
 from protocols.problems.surrogates import Clipped, Surrogate
 from protocols.problems.weighted import Weighted
 from shuffle_sim import ParameterError

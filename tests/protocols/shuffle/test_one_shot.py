@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from protocols import Linear, Logistic, OneShotAverage, Problem, RealSpace
-from protocols.optimisation.solver import minimise
+from protocols.erm.solver import minimise
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.privacy.bounds import gaussian

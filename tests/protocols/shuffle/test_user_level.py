@@ -32,7 +32,7 @@ from protocols import (
     UserLevelOneShot,
     VectorSum,
 )
-from protocols.central.friendly import FriendlyMean
+from protocols.central.person.friendly import FriendlyMean
 from protocols.optimisation.centring import Centring, Spread
 from protocols.problems.per_person import MeanGradient
 from protocols.problems.problem import Gradient

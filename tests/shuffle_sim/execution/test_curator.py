@@ -10,7 +10,7 @@ from rounds import records
 from runs import run
 
 from protocols import ScalarSum, VectorSum
-from protocols.central.sums import BallSum, CentralSum
+from protocols.central.record.sums import BallSum, CentralSum
 from protocols.comparison.baselines import Baseline, ClippedMean
 from shuffle_sim import ParameterError, Privacy
 from shuffle_sim.auditing.conformance import LawError, check_variance
@@ -614,7 +614,7 @@ def test_rows_out_of_memory_that_a_statistic_cannot_read_are_refused_before_the_
 # A third party's
 
 OUTSIDE = """
-from protocols.central.sums import CentralSum
+from protocols.central.record.sums import CentralSum
 
 class Median(CentralSum):
     "Stands for an algorithm of somebody else."

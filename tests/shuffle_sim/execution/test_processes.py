@@ -14,7 +14,7 @@ from rounds import PROTOCOLS, Remembers, interactive, outcome, records, rows
 from runs import run
 
 from protocols import SingleMessageSum, VectorSum
-from protocols.central.sums import CentralSum
+from protocols.central.record.sums import CentralSum
 from shuffle_sim import ParameterError
 from shuffle_sim.auditing.conformance import check_runtime
 from shuffle_sim.data.population import Population

@@ -1,0 +1,235 @@
+"""Noisy clipped gradient descent at a curator: what heavy-tailed algorithms are compared with.
+
+Any loss is taken: each gradient is clipped, whatever it is, and clipping costs a bias.
+"""
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.central.heavy_tails.unbounded import bounded_moments, check_shape
+from protocols.central.optimiser import CentralOptimiser
+from protocols.optimisation.base import DivergedError
+from protocols.problems.moments import Moments
+from protocols.problems.problem import Problem, demand
+from protocols.problems.surrogates import Clipped
+from shuffle_sim.arrays import Floats
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.errors import ParameterError, integer, positive
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace, Noise
+from shuffle_sim.protocol.release import Release, Sensitivity, Statistic, Total
+
+_TIMES = np.unique(np.geomspace(1, 100, 30).round().astype(int))
+_CLIPS = np.geomspace(1e-2, 1e4, 200)
+
+
+@dataclass(frozen=True)
+class ClippedGradient(Statistic):
+    """The mean of a loss's clipped gradients at theta, shape (d,); bad rows count as 0.
+
+    Attributes:
+        slopes: of any loss, and their clip C.
+        theta: where, (d,).
+        users: m.
+    """
+
+    slopes: Clipped
+    theta: Floats
+    users: int
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """2 C/m."""
+        proof = "one of m gradients differs, and each is no longer than C"
+        return Sensitivity(2 * self.slopes.clip / self.users, "l2", proof)
+
+    def __call__(self, total: Total, users: int) -> Floats:
+        return np.asarray(total(partial(self.slopes.gradient, self.theta)) / self.users)
+
+
+@dataclass(frozen=True)
+class DescentState:
+    """Rounds over, where the next gradient is asked, and the sum of the points averaged."""
+
+    round: int
+    theta: Floats
+    total: Floats
+
+
+class ClippedDescent(CentralOptimiser[DescentState]):
+    """Projected descent along noisy means of clipped gradients.
+
+    The result is the mean of the points of the second half.
+
+    Attributes:
+        rounds: T.
+        clip: C.
+        eta: the step.
+        choices: what was chosen, and why.
+    """
+
+    takes: ClassVar[tuple[str, ...]] = ("moments", "rounds", "clip", "eta")
+    once: ClassVar[bool]
+    """Whether a user answers in one round only."""
+
+    def __init__(
+        self,
+        *,
+        problem: Problem,
+        n: int,
+        privacy: Privacy,
+        rounds: int,
+        clip: float,
+        eta: float,
+        bound: float = math.inf,
+        choices: dict[str, str] | None = None,
+    ) -> None:
+        """Explicit parameters; `calibrated` chooses good ones.
+
+        Raises:
+            ParameterError: naming the parameter, its value and what is allowed.
+        """
+        demand(problem, privacy)
+        self.problem, self.n, self.privacy = problem, integer("n", n), privacy
+        self.rounds, self.clip = integer("rounds", rounds, 1, self.n), positive("clip", clip)
+        self.eta, self.bound, self.choices = positive("eta", eta), bound, choices or {}
+        self.rounds_per_user = 1 if self.once else self.rounds
+
+    @classmethod
+    @abstractmethod
+    def noise(cls, privacy: Privacy, d: int, rounds: int) -> Noise:
+        """Of one round."""
+
+    @classmethod
+    @abstractmethod
+    def batch(cls, n: int, rounds: int) -> int:
+        """Users of a round."""
+
+    @classmethod
+    def calibrated(cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any) -> Self:
+        """The T and C with the least D B(C) + R sqrt((G_2^2 + E ||noise||^2)/T), and its step.
+
+        Args:
+            n: users.
+            problem: loss and domain; any loss.
+            privacy: of the whole run.
+            given: what is in `takes`; None: chosen.
+
+        Raises:
+            ParameterError: naming the parameter, its value and what is allowed.
+        """
+        demand(problem, privacy)
+        given = {name: value for name, value in given.items() if value is not None}
+        for name in given:
+            if name not in cls.takes:
+                raise ParameterError(name, given[name], f"left out: takes {', '.join(cls.takes)}")
+        moments: Moments = given.get("moments") or bounded_moments(problem)
+        times = [t for t in _TIMES.tolist() if t <= integer("n", n)]
+        if "rounds" in given:
+            times = [integer("rounds", given["rounds"], 1, n)]
+        clips = moments.root * _CLIPS if math.isfinite(moments.k) else np.array([moments.gk])
+        if "clip" in given:
+            clips = np.array([positive("clip", given["clip"])])
+        biases = np.array([moments.bias(float(clip)) for clip in clips])
+        best: tuple[float, int, float, float] | None = None
+        for t in times:
+            unit = 2 / cls.batch(n, t) * cls.noise(privacy, problem.d, t).spread(problem.d)
+            lengths = np.sqrt(moments.root**2 + (clips * unit) ** 2)
+            gaps = problem.domain.diameter * biases + problem.reach * lengths / math.sqrt(t)
+            place = int(np.argmin(gaps))
+            if best is None or gaps[place] < best[0]:
+                length = float(lengths[place])
+                best = float(gaps[place]), t, float(clips[place]), length
+        assert best is not None
+        gap, t, clip, length = best
+        eta = given.get("eta") or problem.reach / (length * math.sqrt(t))
+        choices = {"rounds, clip": f"{t}, {clip:.4g}: least of D B(C) + R L_G/sqrt(T) = {gap:.4g}"}
+        return cls(
+            problem=problem, n=n, privacy=privacy, rounds=t, clip=clip, eta=eta, choices=choices
+        )
+
+    @property
+    def users(self) -> int:
+        return self.n
+
+    def check(self, rows: NDArray[Any]) -> None:
+        check_shape(self.problem, rows, self.n)
+
+    def init(self) -> DescentState:
+        return DescentState(0, self.problem.origin, np.zeros(self.problem.d))
+
+    def cohort(self, index: int) -> Cohort:
+        """Of a round."""
+        each = self.batch(self.n, self.rounds)
+        return Cohort.of(index * each, (index + 1) * each)
+
+    def plan(self, state: DescentState) -> Release | None:
+        if state.round == self.rounds:
+            return None
+        cohort = self.cohort(state.round)
+        slopes = Clipped(self.problem.loss, self.clip)
+        gradient = ClippedGradient(slopes, state.theta, cohort.size)
+        noise = self.noise(self.privacy, self.problem.d, self.rounds)
+        return Release.of(cohort, gradient, noise)
+
+    def update(self, state: DescentState, estimate: Any) -> DescentState:
+        gradient = np.asarray(estimate, np.float64) + self.problem.ridge * state.theta
+        theta = self.problem.domain.project(state.theta - self.eta * gradient)
+        if not np.isfinite(theta).all():
+            raise DivergedError(state.round)
+        late = state.round + 1 > self.rounds // 2
+        return DescentState(state.round + 1, theta, state.total + theta * late)
+
+    def result(self, state: DescentState) -> Floats:
+        return state.total / max(1, state.round - self.rounds // 2)
+
+
+class PureSGD(ClippedDescent):
+    """Each user answers once, in disjoint batches, with l2-Laplace noise: pure."""
+
+    once = True
+
+    @property
+    def delta(self) -> float:
+        """0: pure."""
+        return 0.0
+
+    @classmethod
+    def noise(cls, privacy: Privacy, d: int, rounds: int) -> Noise:
+        return L2Laplace(privacy.epsilon, d)
+
+    @classmethod
+    def batch(cls, n: int, rounds: int) -> int:
+        return n // rounds
+
+
+class GaussianGD(ClippedDescent):
+    """All users answer in every round, with Gaussian noise: approximate, exactly composed."""
+
+    once = False
+
+    @property
+    def delta(self) -> float:
+        return self.privacy.delta
+
+    @classmethod
+    def noise(cls, privacy: Privacy, d: int, rounds: int) -> Noise:
+        """Of T composed releases.
+
+        Raises:
+            ParameterError: delta = 0.
+        """
+        return Gaussian.calibrated(privacy, rounds)
+
+    @classmethod
+    def batch(cls, n: int, rounds: int) -> int:
+        return n
+
+    def cohort(self, index: int) -> Cohort:
+        return Cohort.of(0, self.n)

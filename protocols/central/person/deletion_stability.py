@@ -1,0 +1,263 @@
+"""Output perturbation with deletion stability: Ghazi et al. 2023, Algorithm 1, exact.
+
+It enumerates subsets of persons, unless a certificate shows that it need not. Where that fails,
+enumeration must run: to stop would reveal it. So it is for few persons, as a reference and in
+tests. For more, `PhasedERM` and `PhasedSCO` release always, in polynomial time.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.central.optimiser import CentralOptimiser
+from protocols.central.person.gathering import gathered
+from protocols.central.person.places import Place
+from protocols.central.person.stable_sets import certified_width, stable_score
+from protocols.erm.erm import erm
+from protocols.erm.extension import valid_records
+from protocols.erm.people import People
+from protocols.erm.risk import Risk, shape_of
+from protocols.erm.solver import minimise
+from protocols.erm.solver.public import check_radius
+from protocols.problems.loss import Loss
+from protocols.problems.problem import Problem, demand, demand_slope
+from shuffle_sim.arrays import Floats
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.data.persons import PersonRows
+from shuffle_sim.data.population import Unit
+from shuffle_sim.errors import ParameterError, integer, positive
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.tested_release import TestedGaussian
+from shuffle_sim.protocol.release import Release, Sensitivity, Statistic, Total
+
+MOST_SUBSETS = 20_000
+FAIL = 1e-3
+_RADIUS = 1e-6  # of the computed minimisers; the theorem is about the computed function
+
+
+@dataclass(frozen=True)
+class StableMinimiser(Statistic):
+    """k*, then the regularised minimiser without S*; exact, by enumeration.
+
+    Attributes:
+        loss: of a record.
+        place: where the parameters may be.
+        ridge: mu.
+        largest: K.
+        width: Lambda.
+        persons: n.
+        records: m; a person with fewer counts with them over again, so that persons weigh alike.
+    """
+
+    loss: Loss
+    place: Place
+    ridge: float
+    largest: int
+    width: float
+    persons: int
+    records: int
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """2 Lambda."""
+        proof = "both outputs are within Lambda of the output without both sets, if k + k' <= 2 K"
+        return Sensitivity(2 * self.width, "l2", proof)
+
+    def __call__(self, total: Total, users: int) -> Floats:
+        """Shape (1 + d,)."""
+        domain = self.place.domain
+        columns = self.loss.columns(domain.d)
+        rows = gathered(total)
+        if len(rows) < self.persons:  # the check of the first row
+            return np.zeros(1 + domain.d)
+        data = [
+            valid_records(self.loss, domain.d, np.resize(each.in_order, (self.records, columns)))
+            for each in (PersonRows(row[None], columns) for row in rows)
+        ]
+
+        point = minimise(erm(self.loss, np.concatenate(data), self.ridge, domain), _RADIUS).point
+        if self._certified(point, data):
+            return np.concatenate([[0.0], point])
+
+        def f(remaining: tuple[int, ...]) -> Floats:
+            records = np.concatenate([data[i] for i in remaining])
+            return minimise(erm(self.loss, records, self.ridge, domain), _RADIUS).point
+
+        score, value = stable_score(self.persons, self.largest, self.width, f)
+        return np.concatenate([[float(score)], value])
+
+    def _certified(self, point: Floats, data: list[Floats]) -> bool:
+        """Whether k* = 0 is proven at a minimiser that is computed to a radius."""
+        beta = self.loss.smoothness()
+        if beta is None:
+            return False
+        people = People(np.concatenate(data), np.array([len(each) for each in data]))
+        slopes = people.slopes(self.loss, np.tile(point, (len(people), 1)))
+        width = certified_width(slopes, self.largest, self.ridge)
+        removed = 2 * self.largest + 1
+        # Slopes are off by beta alpha each, and computed points by alpha each.
+        slack = 4 * removed * beta * _RADIUS / (self.ridge * (len(data) - removed)) + 2 * _RADIUS
+        return width + slack <= self.width
+
+
+@dataclass(frozen=True)
+class Printed:
+    """The printed constants of Algorithms 1 and 2.
+
+    Attributes:
+        kappa: removals that are tolerated.
+        stability: Delta.
+        sigma: standard deviation of the noise per coordinate.
+    """
+
+    kappa: int
+    stability: float
+    sigma: float
+
+
+def printed(privacy: Privacy, n: int, m: int, G: float, mu: float, fail: float) -> Printed:
+    """kappa, Delta and sigma as printed, with natural logarithms and the ceiling that is meant.
+
+    Args:
+        privacy: of the release; epsilon at most 1, delta at most 1/2.
+        n: persons.
+        m: records of each.
+        G: Lipschitz constant.
+        mu: strong convexity.
+        fail: b, the chance of bottom for i.i.d. data.
+
+    Raises:
+        ParameterError: naming the condition that fails.
+    """
+    demand_range(privacy)
+    epsilon, delta = privacy.epsilon, privacy.delta
+    half, part = epsilon / 2, delta / (math.exp(epsilon) + 2)
+    kappa = math.ceil(1 + math.log(1 / part) / half)
+    r = 4 * kappa
+    if n <= r + 1:
+        raise ParameterError("n", n, f"above 4 kappa + 1 = {r + 1}")
+    spread = math.sqrt(((r + 1) * math.log(n) + math.log(1 / fail)) / m)
+    stability = 5 * G * spread / (mu * (n - r - 1))
+    sigma = math.sqrt(2 * math.log(2 / part)) * 8 * kappa * stability / half
+    return Printed(kappa, stability, sigma)
+
+
+def demand_range(privacy: Privacy) -> None:
+    """Refuse what the theorems of Ghazi et al. do not cover.
+
+    Raises:
+        ParameterError: epsilon above 1, or delta not in (0, 1/2].
+    """
+    if privacy.epsilon > 1:
+        raise ParameterError("epsilon", privacy.epsilon, "at most 1 in the theorem")
+    if not 0 < privacy.delta <= 0.5:
+        raise ParameterError("delta", privacy.delta, "above 0 and at most 1/2 in the theorem")
+
+
+class DeletionStability(CentralOptimiser[Floats | None]):
+    """DelOutputPert: a private test of stability, then the minimiser with noise, or nothing.
+
+    Formal guarantee: one tested release; any data. The result is the problem's start where the test
+    fails.
+
+    Attributes:
+        width: Lambda.
+        mechanism: the test and the noise.
+    """
+
+    unit = Unit.PERSON
+    rounds_per_user = 1
+
+    def __init__(
+        self,
+        *,
+        problem: Problem,
+        n: int,
+        privacy: Privacy,
+        width: float,
+        mechanism: TestedGaussian,
+        bound: float = math.inf,
+    ) -> None:
+        """Explicit parameters; `calibrated` chooses them.
+
+        Raises:
+            ParameterError: too many subsets to enumerate, no strong convexity, or minimisers that
+                cannot be certified to the radius.
+        """
+        demand(problem, privacy)
+        self.problem, self.privacy, self.n = problem, privacy, integer("n", n)
+        self.width, self.mechanism = positive("width", width), mechanism
+        self.bound = bound
+        positive("ridge", problem.ridge)
+        demand_slope(problem)
+        most = 2 * mechanism.largest + 1
+        if n <= most:
+            raise ParameterError("n", n, f"above 2 K + 1 = {most}: so many are removed")
+        subsets = sum(math.comb(n, count) for count in range(most + 1))
+        if subsets > MOST_SUBSETS:
+            allowed = f"such that at most {MOST_SUBSETS} subsets are enumerated: take PhasedERM"
+            raise ParameterError("n", n, allowed)
+        risk = Risk(problem.loss, problem.ridge, shape_of(problem.domain))
+        check_radius(risk, n * problem.records, _RADIUS)
+        place = Place.of(problem.domain)
+        self._statistic = StableMinimiser(
+            problem.loss, place, problem.ridge, mechanism.largest, width, n, problem.records
+        )
+
+    @classmethod
+    def calibrated(cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any) -> Self:
+        """With the width that i.i.d. records reach with probability 0.999.
+
+        Args:
+            n: persons, a dozen or so.
+            problem: with a ridge.
+            privacy: of the release; epsilon or delta large enough that few removals are tested.
+            given: `width`.
+
+        Raises:
+            ParameterError: too many subsets to enumerate, or what it does not take.
+        """
+        demand(problem, privacy)
+        for name in given.keys() - {"width"}:
+            raise ParameterError(name, given[name], "left out: it takes width")
+        mechanism = TestedGaussian.calibrated(privacy)
+        K, strong = mechanism.largest, positive("ridge", problem.ridge)
+        if n <= 2 * K + 1:
+            raise ParameterError("n", n, f"above 2 K + 1 = {2 * K + 1}: so many are removed")
+        gamma = problem.spread * (1 + math.sqrt(2 * math.log(n / FAIL)))
+        width = 2 * (2 * K + 1) * gamma / (strong * (n - 2 * K - 1))
+        width = positive("width", given.get("width", width))
+        noise = 2 * width * mechanism.noise_multiplier * math.sqrt(problem.d)
+        bound = problem.objective_lipschitz * noise
+        return cls(
+            problem=problem, n=n, privacy=privacy, width=width, mechanism=mechanism, bound=bound
+        )
+
+    @property
+    def assumes(self) -> str:
+        return "the test passes"
+
+    @property
+    def users(self) -> int:
+        return self.n
+
+    def check(self, rows: NDArray[Any]) -> None:
+        raise ParameterError("data", "records", "of persons, such as Persons.in_memory(...)")
+
+    def init(self) -> Floats | None:
+        return None
+
+    def plan(self, state: Floats | None) -> Release | None:
+        cohort = Cohort.of(0, self.n)
+        return Release.of(cohort, self._statistic, self.mechanism) if state is None else None
+
+    def update(self, state: Floats | None, estimate: Any) -> Floats:
+        if estimate is None:
+            return self.problem.origin
+        return self.problem.domain.project(np.asarray(estimate, np.float64))
+
+    def result(self, state: Floats | None) -> Floats:
+        return self.problem.origin if state is None else state

@@ -1,0 +1,89 @@
+"""The minimiser of a centred Lipschitz extension, as a statistic of persons."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from protocols.central.person.gathering import gathered
+from protocols.central.person.places import Place
+from protocols.erm.erm import erm
+from protocols.erm.extension import ExtendedERM, valid_records
+from protocols.erm.objective import Objective
+from protocols.erm.people import People
+from protocols.erm.solver import demand_radius, minimise
+from protocols.problems.domains import L2Ball
+from protocols.problems.loss import Loss
+from shuffle_sim.arrays import Floats
+from shuffle_sim.data.persons import PersonRows
+from shuffle_sim.protocol.release import Sensitivity, Statistic, Total
+
+
+@dataclass(frozen=True)
+class ExtensionMinimiser(Statistic):
+    """argmin over K of mean_i h_i^{c,gamma} + (ridge/2) ||w - centre||^2, certified to alpha.
+
+    Records that the loss's constants do not hold for count as a fixed one.
+
+    Attributes:
+        loss: of a record.
+        place: K, an l2 ball.
+        ridge: lambda.
+        centre: of the ridge, (d,).
+        center: c, (d,).
+        gamma: slopes of a person's objective lie within it of c.
+        alpha: fixed before the data are looked at.
+        users: n.
+        most_records: of a person.
+    """
+
+    loss: Loss
+    place: Place
+    ridge: float
+    centre: Floats
+    center: Floats
+    gamma: float
+    alpha: float
+    users: int
+    most_records: int
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """2 gamma/(lambda n) + 2 alpha."""
+        proof = (
+            "two extensions differ by a 2 gamma-Lipschitz function, the mean by 1/n of it, and the "
+            "objective is lambda-strongly convex; both minimisers are computed to alpha"
+        )
+        exact = 2 * self.gamma / (self.ridge * self.users)
+        return Sensitivity(exact + 2 * self.alpha, "l2", proof)
+
+    def __call__(self, total: Total, users: int) -> Floats:
+        d, columns = self.centre.size, self.loss.columns(self.centre.size)
+        persons = PersonRows(gathered(total), columns)
+        people = People(valid_records(self.loss, d, persons.in_order), persons.counts)
+        ball = self.place.domain
+        assert isinstance(ball, L2Ball)
+        wanted = self._objective(people)
+
+        def plain(objective: Objective) -> Floats:
+            """Without the extension: near the minimiser, and it where equal persons are inside."""
+            flat = erm(self.loss, people.records, self.ridge, ball, self.centre)
+            return minimise(flat, self.alpha / 4).point
+
+        return minimise(wanted, self.alpha, plain).point
+
+    def demand(self) -> None:
+        """Refuse an alpha that rounding errors may take, by public constants alone.
+
+        Raises:
+            ParameterError: naming the least alpha.
+        """
+        nobody = np.zeros((1, self.loss.columns(self.centre.size)))
+        objective = self._objective(People(nobody, np.ones(1, int)))
+        objective.n = self.users
+        demand_radius(self.alpha, objective.least_radius)
+
+    def _objective(self, people: People) -> ExtendedERM:
+        ball = self.place.domain
+        assert isinstance(ball, L2Ball)
+        settings = self.ridge, ball, self.centre, self.center, self.gamma, self.alpha
+        return ExtendedERM(self.loss, people, *settings, self.most_records)

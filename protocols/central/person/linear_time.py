@@ -1,0 +1,247 @@
+"""Linear-time person-level optimisation: phased SGD with removal of outlying iterates.
+
+Lowy, Liu and Asi 2024, Algorithm 1, with proven constants in place of the printed ones: the radius
+by one-pass concentration, the mean by `FriendlyMean`, the test by the pass curve
+(docs/theory/user-level.md, "Linear time"). Where groups are many enough, a chain of clipped means
+(`ChainedMean`) takes the place of the friendly mean and its test: less noise, and it never fails.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.central.optimiser import CentralOptimiser
+from protocols.central.person.chained_mean import ChainedMean
+from protocols.central.person.friendly import FriendlyMean
+from protocols.central.person.grouped_descent import (
+    ClippedDescent,
+    GroupedDescent,
+    GroupedPass,
+    PlainDescent,
+)
+from protocols.central.person.linear_time_plan import MEANS, Phase, planned
+from protocols.central.person.places import Place
+from protocols.optimisation.centring import NEAR
+from protocols.problems.problem import Problem, demand, demand_bounded
+from protocols.problems.surrogates import Clipped
+from shuffle_sim.arrays import Floats
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.data.population import Unit
+from shuffle_sim.errors import ParameterError, integer, positive
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.mechanisms import Gaussian
+from shuffle_sim.privacy.tested_release import TestedGaussian
+from shuffle_sim.protocol.release import Release
+
+
+@dataclass(frozen=True)
+class DescentState:
+    """How many phases are over, and where the next one starts."""
+
+    phase: int
+    theta: Floats
+
+
+class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
+    """Phases over disjoint persons; each releases one mean of its groups' iterates.
+
+    Formal guarantee: a person is in one phase and one group, and each phase is one tested release
+    of a friendly mean, or one chain of Gaussian releases.
+    Bound, for i.i.d. records and up to the chance that a test fails: R^2/(2 eta T_1) + eta L^2/2 +
+    sum over later phases of d s^2/(2 eta_i T_i) + eta_i L^2/2, + L sqrt(d) s of the last one.
+    Gradients: at most one for each record.
+
+    Attributes:
+        phases: in order.
+        mechanism: of each phase with a friendly mean.
+    """
+
+    takes = ("deviations", "mean")
+    """u of the radius; "friendly", "chain" or "plain", that of the smallest bound if not given."""
+
+    unit = Unit.PERSON
+    rounds_per_user = 1
+
+    def __init__(
+        self,
+        *,
+        problem: Problem,
+        n: int,
+        privacy: Privacy,
+        phases: tuple[Phase, ...],
+        mechanism: TestedGaussian | None = None,
+        bound: float = math.inf,
+    ) -> None:
+        """Explicit parameters; `calibrated` chooses them.
+
+        Raises:
+            ParameterError: the groups ask for more persons than there are, or a mean whose K is not
+                that of the test.
+        """
+        demand(problem, privacy)
+        self.problem, self.privacy, self.n = problem, privacy, integer("n", n)
+        self.phases, self.mechanism, self.bound = phases, mechanism, bound
+        self._place, stop = Place.of(problem.domain), 0
+        for phase in phases:
+            positive("eta", phase.eta)
+            asked = phase.groups * integer("group", phase.group)
+            if phase.cohort.size < asked or phase.cohort.stop > self.n:
+                raise ParameterError("cohort", phase.cohort.ranges, f"{asked} of {n} persons")
+            if isinstance(phase.mean, ChainedMean):
+                positive("reach", phase.reach)
+            elif isinstance(phase.mean, Gaussian):
+                self._statistic(phase, problem.origin)
+            elif mechanism is None or phase.mean.largest != mechanism.largest:
+                allowed = f"K of the test, {mechanism and mechanism.largest}"
+                raise ParameterError("largest", phase.mean.largest, allowed)
+            if phase.cohort.ranges[0][0] < stop:
+                raise ParameterError("cohort", phase.cohort.ranges, f"from {stop}: disjoint")
+            stop = phase.cohort.stop
+
+    @property
+    def assumes(self) -> str:
+        if any(isinstance(phase.mean, FriendlyMean) for phase in self.phases):
+            return "records are i.i.d. and every test passes"
+        chained = any(isinstance(phase.mean, ChainedMean) for phase in self.phases)
+        return NEAR if chained else "records are i.i.d."
+
+    @property
+    def users(self) -> int:
+        return self.n
+
+    @property
+    def most_records(self) -> int:
+        return self.problem.records
+
+    @property
+    def gradients(self) -> int:
+        """Planned: gradients of one record, at most; all of them where persons have m records."""
+        each = self.problem.records
+        return sum(phase.groups * phase.group * each for phase in self.phases)
+
+    def check(self, rows: NDArray[Any]) -> None:
+        raise ParameterError("data", "records", "of persons, such as Persons.in_memory(...)")
+
+    def init(self) -> DescentState:
+        return DescentState(0, self.problem.origin)
+
+    def plan(self, state: DescentState) -> Release | None:
+        if state.phase == len(self.phases):
+            return None
+        phase = self.phases[state.phase]
+        mechanism = self.mechanism if isinstance(phase.mean, FriendlyMean) else phase.mean
+        assert mechanism is not None
+        return Release.of(phase.cohort, self._statistic(phase, state.theta), mechanism)
+
+    def _statistic(self, phase: Phase, start: Floats) -> GroupedPass:
+        """Of a phase that begins at `start`."""
+        problem, mean = self.problem, phase.mean
+        slopes = Clipped(problem.loss, problem.lipschitz, phase.smoothing)
+        walk = slopes, self._place, start, phase.eta, problem.ridge, phase.group
+        if isinstance(mean, ChainedMean):
+            return ClippedDescent(*walk, groups=mean.points, reach=phase.reach)
+        if isinstance(mean, Gaussian):
+            return PlainDescent(*walk, users=phase.cohort.size, records=problem.records)
+        return GroupedDescent(*walk, mean=mean)
+
+    def update(self, state: DescentState, estimate: Any) -> DescentState:
+        theta = state.theta
+        if estimate is not None:
+            released = np.asarray(estimate, np.float64)
+            if isinstance(self.phases[state.phase].mean, ChainedMean):
+                released = theta + released
+            theta = self.problem.domain.project(released)
+        return DescentState(state.phase + 1, theta)
+
+    def result(self, state: DescentState) -> Floats:
+        return state.theta
+
+    @classmethod
+    def calibrated(cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any) -> Self:
+        """With the smallest proven bound over phases, groups and steps.
+
+        Args:
+            n: persons.
+            problem: with its nominal number of records.
+            privacy: of the run; delta above 0.
+            given: `deviations` and `mean`.
+
+        Raises:
+            ParameterError: too few persons for any group count, or what it does not take.
+        """
+        demand(problem, privacy)
+        demand_bounded(problem)
+        for name in given.keys() - set(cls.takes):
+            raise ParameterError(name, given[name], f"left out: it takes {', '.join(cls.takes)}")
+        plan = planned(integer("n", n), problem, privacy, given)
+        own: dict[str, Any] = {"phases": plan.phases, "mechanism": plan.mechanism}
+        made = cls(problem=problem, n=n, privacy=privacy, bound=plan.bound, **own)
+        made.choices = {"mean": plan.reason}
+        return made
+
+    @classmethod
+    def settings(
+        cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any
+    ) -> Iterator[tuple[str, Callable[[], Self]]]:
+        common: dict[str, Any] = {"n": n, "problem": problem, "privacy": privacy} | given
+        for mean in MEANS:
+            yield mean, partial(cls.calibrated, **common | {"mean": mean})
+
+    @classmethod
+    def paper(cls, *, n: int, problem: Problem, privacy: Privacy, q: float = 0.2) -> Self:
+        """The printed constants of Theorem 3.1, in the algorithm whose privacy is proven here.
+
+        Groups, radii, steps and noise are the printed ones; the test is that of `calibrated`.
+
+        Raises:
+            ParameterError: naming the condition of the theorem that fails. Below some 2 10^5
+                persons one always does.
+        """
+        demand(problem, privacy)
+        m, d, epsilon, delta = problem.records, problem.d, privacy.epsilon, privacy.delta
+        if epsilon > 10:
+            raise ParameterError("epsilon", epsilon, "at most 10 in the theorem")
+        if not 0 < delta < 1 / (n * m):
+            raise ParameterError("delta", delta, f"below 1/(n m) = {1 / (n * m):.3g}, and above 0")
+        L, R = problem.objective_lipschitz, problem.reach
+        steepest = L / R * math.sqrt(d * m * n * epsilon)
+        if not problem.planned_smoothness() <= steepest:
+            raise ParameterError(
+                "smoothness", problem.planned_smoothness(), f"at most {steepest:.3g}"
+            )
+        C = math.ceil(printed_groups(n, m, privacy))
+        asked = 100 * math.log(20 * n * m * d * math.exp(epsilon) / delta)
+        if not n ** (1 - q) > asked / (epsilon * (1 - 2**-q)):
+            allowed = f"larger: n^(1-q) must be above {asked / (epsilon * (1 - 2**-q)):.3g}"
+            raise ParameterError("n", n, allowed)
+        count = math.floor(math.log2(n))
+        sizes = [int((1 - 2**-q) * n / 2 ** (i * q)) for i in range(1, count + 1)]
+        if sizes[-1] < C:
+            raise ParameterError("n", n, f"larger: the last phase has {sizes[-1]} < C = {C}")
+        eta = R / (L * math.sqrt(d * m * n * epsilon))
+        p = 2.5 if m <= n else 1.5 + math.ceil(math.log(m) / math.log(n))
+        calibrated = TestedGaussian.calibrated(privacy)
+        log, phases, start = math.log(n * d * m), [], 0
+        noise = 100 * math.log(n / delta) ** 2 / (epsilon * C)  # in units of tau
+        for i, size in enumerate(sizes, 1):
+            T, step = size // C * m, eta / 2 ** (p * i)
+            tau = 1000 * step * L * math.sqrt(T) * log
+            mean = FriendlyMean(C, 2 * tau, calibrated.largest)
+            cohort = Cohort.of(start, start + size)
+            phases.append(Phase(cohort, size // C, step, None, mean))
+            start += size
+        sensitivity = mean.sensitivity / (mean.radius / 2)
+        printed = TestedGaussian(calibrated.epsilon, calibrated.delta, noise / sensitivity)
+        own: dict[str, Any] = {"phases": tuple(phases), "mechanism": printed}
+        return cls(problem=problem, n=n, privacy=privacy, **own)
+
+
+def printed_groups(n: int, m: int, privacy: Privacy) -> float:
+    """C = 100 ln(20 n m e^epsilon/delta)/epsilon, as printed, not yet rounded."""
+    epsilon, delta = privacy.epsilon, privacy.delta
+    return 100 * math.log(20 * n * m * math.exp(epsilon) / delta) / epsilon

@@ -1,0 +1,139 @@
+"""Outlying gradients left out: the friendly mean of persons' gradients, behind above-threshold.
+
+The alternative to clipping around a center in `AcceleratedPhasedERM`, as in Lowy, Liu and Asi 2024,
+Algorithm 2. It asks for some thousands of persons: the margins of two Laplace noises are paid in
+points.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from protocols.central.person.chained_mean import clipped
+from protocols.central.person.friendly import FriendlyMean
+from protocols.central.person.gathering import gathered
+from protocols.problems.per_person import MeanGradient
+from shuffle_sim.arrays import Floats
+from shuffle_sim.errors import ParameterError
+from shuffle_sim.privacy.bounds.gaussian import delta_gdp
+from shuffle_sim.privacy.composition import Parts
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.guarded_threshold import GuardedThreshold
+from shuffle_sim.privacy.mechanisms import Gaussian
+from shuffle_sim.protocol.release import Sensitivity, Statistic, Total
+
+SCORE_SENSITIVITY = 3.0
+"""Of Q: one point moves it by 3 - 2/C at most."""
+SHARES = 0.2, 0.1
+"""Of epsilon for the threshold, and of delta for its tail."""
+
+
+@dataclass(frozen=True)
+class FriendlyScore(Statistic):
+    """Q of the persons' gradients: how many of them agree.
+
+    Attributes:
+        query: of each person.
+        mean: of the persons.
+        limit: L, to which a person's gradient is clipped.
+    """
+
+    query: MeanGradient
+    mean: FriendlyMean
+    limit: float
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """3."""
+        proof = "one point changes weights by at most 3 - 2/C together"
+        return Sensitivity(SCORE_SENSITIVITY, "l2", proof)
+
+    def __call__(self, total: Total, users: int) -> float:
+        friends = self.mean.friends(gathered(total, _Asked(self.query, self.limit)))
+        C = self.mean.points
+        return C - float(np.minimum(C, 2 * (C - friends)).sum()) / C
+
+
+@dataclass(frozen=True)
+class FriendlyGradient(Statistic):
+    """The friendly mean of the persons' gradients.
+
+    Attributes:
+        query: of each person.
+        mean: of the persons; its K is of the score that above-threshold assures.
+        limit: L, to which a person's gradient is clipped. Means of points far beyond would round
+            off by more than the sensitivity.
+    """
+
+    query: MeanGradient
+    mean: FriendlyMean
+    limit: float
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        proof = "friendly mean (docs: theory, Friendly mean), assured by above-threshold"
+        return Sensitivity(self.mean.sensitivity, "l2", proof)
+
+    def __call__(self, total: Total, users: int) -> Floats:
+        return self.mean(gathered(total, _Asked(self.query, self.limit)))[1]
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What a phase's rounds are asked by.
+
+    Attributes:
+        guard: above-threshold on Q.
+        mean: of persons' gradients.
+        mechanism: of each round.
+    """
+
+    guard: GuardedThreshold
+    mean: FriendlyMean
+    mechanism: Gaussian
+
+    @classmethod
+    def calibrated(cls, privacy: Privacy, persons: int, rounds: int, radius: float) -> "Removal":
+        """The least noise with which so many rounds are private together.
+
+        Args:
+            privacy: of a phase.
+            persons: of it.
+            rounds: queries, and releases.
+            radius: r of friends.
+
+        Raises:
+            ParameterError: too few persons for the margins of the two noises.
+        """
+        epsilon, tail = SHARES[0] * privacy.epsilon, SHARES[1] * privacy.delta
+        guard = GuardedThreshold(epsilon, float(persons), SCORE_SENSITIVITY, rounds, tail)
+        # Q = C passes half of the time at a threshold of C: one margin lower it nearly always does.
+        threshold = persons - guard.margin
+        guard = GuardedThreshold(epsilon, threshold, SCORE_SENSITIVITY, rounds, tail)
+        least = guard.assured - SCORE_SENSITIVITY  # of both neighbours
+        missing = math.ceil((persons - least) / 3)
+        try:
+            mean = FriendlyMean(persons, radius, missing)
+        except ParameterError as error:
+            allowed = f"at least {math.ceil(2 * guard.margin + 9)} in a phase: both margins"
+            raise ParameterError("n", persons, allowed) from error
+        low, high = 1e-9, 1e3
+        for _ in range(200):
+            middle = math.sqrt(low * high)
+            found = Parts(((epsilon, 0.0, 1),), middle, tail).delta(privacy.epsilon)
+            low, high = (middle, high) if found <= privacy.delta else (low, middle)
+        if delta_gdp(privacy.epsilon, low) > privacy.delta:
+            raise ParameterError("privacy", privacy, "larger: the guard alone costs more")
+        return cls(guard, mean, Gaussian(math.sqrt(rounds) / low))
+
+
+class _Asked:
+    """A query and its clip as a function that can be sent to shards."""
+
+    def __init__(self, query: MeanGradient, limit: float) -> None:
+        self._query, self._limit = query, limit
+
+    def __call__(self, rows: Floats) -> Floats:
+        with np.errstate(all="ignore"):  # records may be anything
+            return clipped(np.asarray(self._query(rows)), self._limit)

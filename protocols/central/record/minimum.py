@@ -1,0 +1,140 @@
+"""What algorithms share that release something of one certified minimiser."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Generic
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.central.optimiser import CentralOptimiser
+from protocols.erm.risk import Risk
+from protocols.erm.solver import minimise
+from protocols.erm.solver.public import solver_by
+from shuffle_sim.arrays import Floats
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.errors import ParameterError, integer
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.protocol.base import State, check_rows
+from shuffle_sim.protocol.release import Release, Sensitivity, WholeStatistic
+
+CERTIFIED = "the polisher ends: a certificate is reached for any data"
+
+
+@dataclass(frozen=True)
+class Minimum(WholeStatistic):
+    """The minimiser of a risk to a promised radius, certified.
+
+    Attributes:
+        risk: of the rows.
+        radius: promised, whatever the rows.
+        users: n.
+        solver: its name.
+        printed: a paper's D, which is taken where it is above the tight one.
+    """
+
+    risk: Risk
+    radius: float
+    users: int
+    solver: str = "newton"
+    printed: float = 0.0
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """D + 2 radius."""
+        exact, proof = self.risk.sensitivity(self.users)
+        total = min(max(exact, self.printed) + 2 * self.radius, self.risk.domain.widest)
+        return Sensitivity(total, "l2", f"{proof}; twice the certified radius more")
+
+    def of(self, rows: Floats) -> Floats:
+        objective = self.risk.objective(np.asarray(rows, float))
+        return minimise(objective, self.radius, solver_by(self.solver)).point
+
+
+class OfRisk(CentralOptimiser[State], ABC, Generic[State]):
+    """A central optimiser of n rows and a risk.
+
+    Attributes:
+        n: rows.
+        risk: what is minimised.
+        choices: what was chosen, and why.
+    """
+
+    n: int
+    risk: Risk
+    choices: dict[str, str]
+
+    @property
+    def users(self) -> int:
+        return self.n
+
+    @property
+    def ridge(self) -> float:
+        """lambda that is used."""
+        return self.risk.ridge
+
+    @property
+    def everyone(self) -> Cohort:
+        """All rows."""
+        return Cohort.of(0, self.n)
+
+    def check(self, rows: NDArray[Any]) -> None:
+        check_rows(rows, (self.n, self.risk.loss.columns(self.risk.d)))
+        self.risk.check(rows)
+
+
+class OneRelease(OfRisk[Floats | None]):
+    """A central optimiser of a single release."""
+
+    rounds_per_user = 1
+    rounds = 1
+
+    @property
+    @abstractmethod
+    def release(self) -> Release:
+        """The one release."""
+
+    def finish(self, released: Floats) -> Floats:
+        """The output, of what was released; post-processing."""
+        return released
+
+    def init(self) -> Floats | None:
+        return None
+
+    def plan(self, state: Floats | None) -> Release | None:
+        return self.release if state is None else None
+
+    def update(self, state: Floats | None, estimate: Any) -> Floats:
+        return np.asarray(estimate, np.float64)
+
+    def result(self, state: Floats | None) -> Floats:
+        if state is None:
+            raise ParameterError("state", state, "that of a finished release")
+        return self.finish(state)
+
+
+def demand_case(n: Any, privacy: Any) -> int:
+    """n, if both can be.
+
+    Raises:
+        ParameterError: naming which is wrong.
+    """
+    if not isinstance(privacy, Privacy):
+        raise ParameterError("privacy", privacy, "a Privacy(epsilon, delta)")
+    return integer("n", n)
+
+
+def refuse(kind: type, unknown: dict[str, Any]) -> None:
+    """Refuse parameters that a kind of algorithm does not take.
+
+    Raises:
+        ParameterError: naming the first.
+    """
+    for name, value in unknown.items():
+        raise ParameterError(name, value, f"left out: {kind.__name__} does not take it")
+
+
+def shown(value: float) -> str:
+    """A number in a list of choices."""
+    return "infinite" if math.isinf(value) else f"{value:.4g}"

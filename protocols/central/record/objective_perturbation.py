@@ -1,0 +1,251 @@
+"""Objective perturbation with approximate minima: noise inside the objective.
+
+Chaudhuri, Monteleoni and Sarwate (2011); Kifer, Smith and Thakurta (2012); Iyengar et al. (2019);
+Redberg, Koskela and Wang (2023). Replace-one neighbours, by a curve of our own: docs, theory,
+Output perturbation, "Objective perturbation".
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy
+
+from protocols.central.record.minimum import (
+    CERTIFIED,
+    OneRelease,
+    demand_case,
+    refuse,
+    shown,
+)
+from protocols.erm.erm import erm
+from protocols.erm.risk import Risk
+from protocols.erm.solver import minimise
+from protocols.erm.solver.public import check_radius, named, solver_by
+from protocols.problems.domains import RealSpace
+from protocols.problems.linear_loss import LinearLoss
+from protocols.problems.losses import Logistic
+from protocols.problems.problem import Problem
+from shuffle_sim.arrays import Floats
+from shuffle_sim.errors import ParameterError, positive, real
+from shuffle_sim.privacy.bounds import gamma, objective
+from shuffle_sim.privacy.events import ObjectiveEvent, PrivacyEvent, PureObjectiveEvent
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.mechanisms import Mechanism, Norm
+from shuffle_sim.protocol.release import Release, Sensitivity, WholeStatistic
+
+_SHARE = 0.01  # of epsilon, for the certified distance from the minimiser
+_STOP = 1e-5  # of the gradient of the sum at which the solver may stop, in units of L
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What is minimised once the linear term is drawn: not yet private."""
+
+    risk: Risk
+    rows: Floats
+    radius: float
+    solver: Any
+
+    def minimiser(self, linear: Floats) -> Floats:
+        """Of the mean loss + ridge + <linear, w>, to the radius."""
+        risk = self.risk
+        function = erm(risk.loss, self.rows, risk.ridge, risk.domain, linear=linear)
+        return minimise(function, self.radius, self.solver).point
+
+
+@dataclass(frozen=True)
+class RowGradients(WholeStatistic):
+    """The rows as a function of the linear term; one row moves the gradient of the sum by 2 L.
+
+    Attributes:
+        risk: of the rows, over R^d.
+        radius: to which minimisers are certified.
+        solver: its name.
+    """
+
+    risk: Risk
+    radius: float
+    solver: str = "newton"
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """2 L."""
+        proof = "two rows' gradients of a loss of slope L are at most 2 L apart"
+        return Sensitivity(2 * self.risk.lipschitz, "gradient", proof)
+
+    def of(self, rows: Floats) -> Rows:
+        return Rows(self.risk, np.asarray(rows, float), self.radius, solver_by(self.solver))
+
+
+@dataclass(frozen=True)
+class LinearTerm(Mechanism[Floats]):
+    """Draws a linear term, minimises with it, and pays for the distance from the minimiser.
+
+    Attributes:
+        law: of the linear term and of what is added after it.
+        radius: certified.
+    """
+
+    norm: ClassVar[Norm] = "gradient"
+    law: ObjectiveEvent | PureObjectiveEvent
+    radius: float
+
+    @property
+    def event(self) -> PrivacyEvent:
+        return self.law
+
+    def sample(self, value: Any, sensitivity: float, rng: np.random.Generator) -> Floats:
+        assert isinstance(value, Rows)
+        d = value.risk.d
+        if isinstance(self.law, ObjectiveEvent):
+            term = sensitivity * self.law.noise_multiplier * rng.standard_normal(d)
+        else:
+            term = sensitivity * gamma.draw(rng, self.law.tilt, d)
+        noise = 2 * self.radius * gamma.draw(rng, self.law.rate, d)
+        return np.asarray(value.minimiser(term / len(value.rows)) + noise)
+
+
+class ObjectivePerturbation(OneRelease):
+    """Noise in the objective: the strongest central method for smooth linear models over R^d.
+
+    Rows are those of the problem's loss; the result is theta, shape (d,). Formal guarantee: that of
+    `ObjectiveEvent`, or of `PureObjectiveEvent` at delta = 0. A ball of the problem is passed over:
+    theta is minimised over R^d, where the proof holds; the bound is that of R^d.
+
+    Attributes:
+        bound: proven, of the expected excess of the problem's objective.
+    """
+
+    assumptions = (CERTIFIED,)
+    binary = True  # of classes: two only
+
+    def __init__(
+        self,
+        *,
+        n: int,
+        problem: Problem,
+        privacy: Privacy,
+        ridge: float,
+        solver: Any = "newton",
+    ) -> None:
+        """With a ridge; `calibrated` chooses it where the problem has none.
+
+        Raises:
+            ParameterError: naming the parameter, its value and what is allowed.
+        """
+        self.n, self.problem, self.privacy = demand_case(n, privacy), problem, privacy
+        self.risk = _risk(problem, ridge)
+        self.law = _law(self.risk, self.n, privacy)
+        self.radius = _STOP * self.risk.lipschitz / (self.n * ridge)
+        check_radius(self.risk, self.n, self.radius / 2)  # the linear term moves minimisers, too
+        self.statistic = RowGradients(self.risk, self.radius, named(solver, self.risk))
+        self.mechanism = LinearTerm(self.law, self.radius)
+        self.bound = _bound(problem, self.risk, self.n, self.law)
+        self.choices = {"ridge": "given"}
+
+    @classmethod
+    def calibrated(
+        cls,
+        *,
+        n: int,
+        problem: Problem,
+        privacy: Privacy,
+        ridge: float | None = None,
+        solver: Any = "newton",
+        **unknown: Any,
+    ) -> Self:
+        """The ridge of the problem, or the one of the least proven bound where it has none.
+
+        Args:
+            n: rows.
+            problem: a smooth linear model; its domain gives the size of the best theta.
+            privacy: delta = 0 for pure differential privacy.
+            ridge: in place of the problem's.
+            solver: as of `OutputPerturbation`.
+            unknown: refused.
+
+        Raises:
+            ParameterError: naming the parameter, its value and what is allowed, before any data.
+        """
+        demand_case(n, privacy)
+        refuse(cls, unknown)
+        if not isinstance(problem, Problem):
+            raise ParameterError("problem", problem, "a Problem(loss, domain, ridge)")
+        if ridge is None and problem.ridge > 0:
+            ridge = problem.ridge
+        if ridge is not None:
+            return cls(n=n, problem=problem, privacy=privacy, ridge=ridge, solver=solver)
+        found = []
+        for each in np.geomspace(1e-8, 1e2, 101).tolist():
+            risk = _risk(problem, each)
+            try:
+                law = _law(risk, n, privacy)
+            except ParameterError:
+                continue
+            found.append((_bound(problem, risk, n, law), each))
+        bound, best = min(found)
+        made = cls(n=n, problem=problem, privacy=privacy, ridge=best, solver=solver)
+        made.bound, made.choices = bound, {"ridge": f"{shown(best)}: least proven bound"}
+        return made
+
+    @property
+    def release(self) -> Release:
+        return Release.of(self.everyone, self.statistic, self.mechanism)
+
+
+def _risk(problem: Problem, ridge: float) -> Risk:
+    """Over R^d.
+
+    Raises:
+        ParameterError: a loss for which the change of variables does not hold.
+    """
+    loss = problem.loss
+    if not (isinstance(loss, LinearLoss) and loss.twice_differentiable):
+        allowed = "twice differentiable, such as Logistic(); take mechanism output or gibbs"
+        raise ParameterError("loss", loss, allowed)
+    if not math.isfinite(loss.lipschitz(math.inf)):
+        raise ParameterError("loss", loss, "of bounded slope over all of R^d")
+    positive("ridge", ridge)
+    return Risk.of(Problem(loss, RealSpace(problem.d), ridge, norm_bound=problem.norm_bound))
+
+
+def _law(risk: Risk, n: int, privacy: Privacy) -> ObjectiveEvent | PureObjectiveEvent:
+    """The least noise.
+
+    Raises:
+        ParameterError: the ridge is too small for epsilon, whatever the noise.
+    """
+    rate = _SHARE * privacy.epsilon
+    left, curvature = privacy.epsilon - rate, risk.smoothness / (n * risk.ridge)
+    coupled = type(risk.loss) is Logistic  # a subclass may have another slope
+    if privacy.delta:
+        multiplier = objective.multiplier_for(left, privacy.delta, curvature, coupled)
+        if math.isfinite(multiplier):
+            return ObjectiveEvent(multiplier * (1 + 1e-9), curvature, rate, coupled)
+    elif left > objective.pure(1e-9, curvature, coupled):
+        tilt = scipy.optimize.brentq(
+            lambda each: objective.pure(each, curvature, coupled) - left, 1e-9, left, rtol=1e-13
+        )
+        return PureObjectiveEvent(tilt * (1 - 1e-9), curvature, rate, coupled)
+    least = risk.smoothness / (n * math.expm1(left))
+    raise ParameterError("ridge", risk.ridge, f"above {least:.3g} at this n and epsilon")
+
+
+def _bound(problem: Problem, risk: Risk, n: int, law: ObjectiveEvent | PureObjectiveEvent) -> float:
+    """E ||b||^2/(2 n^2 lambda), since the gradient at the minimiser is -b/n; and what z' adds."""
+    d, ridge, unit = risk.d, risk.ridge, 2 * risk.lipschitz / n
+    if isinstance(law, ObjectiveEvent):
+        square = d * (unit * law.noise_multiplier) ** 2
+    else:
+        square = unit**2 * gamma.mean_square(law.tilt, d)
+    radius = _STOP * risk.lipschitz / (n * ridge)
+    after = 2 * radius * math.sqrt(gamma.mean_square(law.rate, d)) + radius
+    slope = math.sqrt(square)
+    excess = square / (2 * ridge) + slope * after + (risk.smoothness + ridge) / 2 * after**2
+    more = ridge - problem.ridge
+    if more <= 0:
+        return excess
+    size = real("radius", problem.domain.radius, 0.0, math.inf)
+    return excess + more * size**2 / 2

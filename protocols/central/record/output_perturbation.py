@@ -1,0 +1,320 @@
+"""Output perturbation: minimise without privacy, certify, add noise once.
+
+Lowy and Razaviyayn (2021), Algorithms 1 to 8, with the mends of docs/theory/output-perturbation.md:
+the certificate in place of an expected gap, the sensitivity of the data part alone, exact noise.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy
+
+from protocols.central.record.minimum import (
+    CERTIFIED,
+    Minimum,
+    OneRelease,
+    demand_case,
+    refuse,
+    shown,
+)
+from protocols.central.record.output_bound import Bound, best_bound, noise_of
+from protocols.erm.adversarial import Budget, RobustRisk
+from protocols.erm.one_vs_rest import OneVsRestRisk
+from protocols.erm.risk import Risk
+from protocols.erm.saddle import GroupRisk
+from protocols.erm.solver import THETA
+from protocols.erm.solver.public import check_radius, named
+from protocols.erm.tilted import TiltedRisk
+from protocols.problems.domains import L2Ball
+from protocols.problems.multiclass import OneVsRestHinge
+from protocols.problems.problem import Problem
+from shuffle_sim.arrays import Floats
+from shuffle_sim.errors import ParameterError, positive, real
+from shuffle_sim.privacy.bounds import paper
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace, Noise
+from shuffle_sim.protocol.release import Release
+
+_RIDGES = np.geomspace(1e-9, 1e3, 241)
+
+
+class OutputPerturbation(OneRelease):
+    """A certified minimiser plus noise for the promised radius: any solver, one release.
+
+    Rows are those of the problem's loss; the result is theta, shape (d,). Formal guarantee: that of
+    the noise at sensitivity D + 2 r, for any rows and any solver; D is that of exact minimisers, r
+    the certified radius. Where the output is not projected, it may lie outside the domain.
+
+    Attributes:
+        bound: proven, of the expected excess of the problem's objective.
+        radius: r.
+        shift: D + 2 r.
+        mechanism: the noise.
+    """
+
+    kind: ClassVar[type[Risk]] = Risk
+    assumptions = (CERTIFIED,)
+
+    def __init__(
+        self,
+        *,
+        n: int,
+        problem: Problem,
+        privacy: Privacy,
+        risk: Risk,
+        mechanism: Noise,
+        theta: float = THETA,
+        radius: float | None = None,
+        projected: bool = True,
+        solver: Any = "newton",
+        bound: float = math.inf,
+        choices: dict[str, str] | None = None,
+    ) -> None:
+        """Explicit parameters; `calibrated` chooses good ones.
+
+        Args:
+            n: rows.
+            problem: what is minimised.
+            privacy: asked for.
+            risk: the problem's, with the ridge that is used.
+            mechanism: noise in l2.
+            theta: the promised radius over D.
+            radius: in place of theta.
+            projected: whether the output is projected onto the domain.
+            solver: name, callable or scikit-learn estimator.
+            bound: proven, of the expected excess.
+            choices: what was chosen, and why.
+
+        Raises:
+            ParameterError: naming the parameter, its value and what is allowed.
+        """
+        self.n, self.problem, self.privacy = demand_case(n, privacy), problem, privacy
+        self.risk, self.mechanism, self.projected = risk, mechanism, projected
+        real("theta", theta, 0.0, 1.0)
+        wanted = theta * risk.sensitivity(n)[0] if radius is None else positive("radius", radius)
+        self.radius = check_radius(risk, self.n, wanted)
+        self.statistic = Minimum(risk, self.radius, self.n, named(solver, risk))
+        self.bound, self.choices = bound, dict(choices or {})
+
+    @classmethod
+    def calibrated(
+        cls,
+        *,
+        n: int,
+        problem: Problem,
+        privacy: Privacy,
+        ridge: float | None = None,
+        noise: str | None = None,
+        theta: float = THETA,
+        solver: Any = "newton",
+        population: bool = False,
+        **own: Any,
+    ) -> Self:
+        """The noise, and where the problem has no ridge the ridge, of the least proven bound.
+
+        Args:
+            n: rows.
+            problem: loss, domain and ridge; over `RealSpace(d)` it must have a ridge.
+            privacy: delta = 0 for pure differential privacy.
+            ridge: in place of the problem's; None: the problem's, or chosen if that is 0.
+            noise: one of NOISES; None: the one of the least bound among those in floating point.
+            theta: the promised radius over D.
+            solver: name, callable `solver(objective) -> w`, or a linear model of scikit-learn.
+            population: whether the bound is of the expected loss of new rows.
+            own: of the kind of risk: `tilt`, `norm`, `radius`.
+
+        Raises:
+            ParameterError: naming the parameter, its value and what is allowed, before any data.
+        """
+        demand_case(n, privacy)
+        given, kept = cls._own(own), cls.kept_ridge(problem, ridge)
+        tried = [kept] if kept is not None else _RIDGES.tolist()
+        names = [noise] if noise is not None else list(cls._noises(privacy))
+        noises = {name: noise_of(name, privacy, problem.d) for name in names}
+
+        def at(strength: float, name: str) -> tuple[Bound, Risk]:
+            risk = cls._kind(problem).of(problem, strength, **given)
+            base = problem.ridge if kept is None else strength
+            return best_bound(risk, n, noises[name], theta, base, population), risk
+
+        def excess(strength: float, name: str) -> float:
+            return at(strength, name)[0].excess
+
+        best = min((excess(each, name), each, name) for each in tried for name in names)
+        _, chosen, name = best
+        if kept is None:  # the grid is coarse: ten points a decade or more
+            place = math.log(chosen)
+            fine = scipy.optimize.minimize_scalar(
+                lambda log: excess(math.exp(log), name), bounds=(place - 0.2, place + 0.2)
+            )
+            chosen = math.exp(float(fine.x)) if fine.fun < best[0] else chosen
+        bound, risk = at(chosen, name)
+        choices = {
+            "ridge": "given" if kept is not None else f"{shown(chosen)}: least proven bound",
+            "noise": "given" if noise else f"{name}: least proven bound",
+            "projected": f"{bound.projected}: least proven bound",
+        }
+        return cls(
+            n=n,
+            problem=problem,
+            privacy=privacy,
+            risk=risk,
+            mechanism=noises[name],
+            theta=theta,
+            projected=bound.projected,
+            solver=solver,
+            bound=bound.excess,
+            choices=choices,
+        )
+
+    @classmethod
+    def paper(
+        cls, *, n: int, problem: Problem, privacy: Privacy, solver: Any = "newton", **own: Any
+    ) -> Self:
+        """The paper's ridge, accuracy alpha and noise, for comparison; alpha is certified.
+
+        Its sensitivity 2 (L + ridge R)/(ridge n) is kept where it is above the tight one. Algorithm
+        6 and 8 are not private as printed (E7, E13): the mended noise is taken.
+
+        Raises:
+            ParameterError: as of `calibrated`; or no bounded domain and no ridge.
+        """
+        demand_case(n, privacy)
+        given, d, epsilon = cls._own(own), problem.d, privacy.epsilon
+        ratio = d / epsilon
+        if privacy.delta:
+            c = paper.c_delta(privacy.delta)
+            ratio = math.sqrt(d) * (c + math.sqrt(c * c + epsilon)) / epsilon
+        ridge = problem.ridge
+        if not ridge and not problem.loss.strong_convexity():
+            slope, size = problem.lipschitz, problem.domain.radius
+            beta = problem.loss.smoothness()
+            ridge = slope / size / math.sqrt(1 + n / ratio)  # Propositions 2.4, 2.5
+            if beta:  # Proposition 2.8
+                ridge = (beta * slope**2 / size**2) ** (1 / 3) * (ratio / n) ** (2 / 3)
+        risk = cls._kind(problem).of(problem, ridge, **given)
+        curved = risk.strong_convexity
+        kappa = (risk.smoothness + ridge) / curved if math.isfinite(risk.smoothness) else 1.0
+        alpha = risk.lipschitz**2 / (curved * n**2) * min(kappa * ratio**2, 1.0)
+        radius = math.sqrt(2 * alpha / curved)
+        noise: Noise = L2Laplace(epsilon, d)
+        if privacy.delta:
+            noise = Gaussian(paper.output_sigma(epsilon, privacy.delta))
+        choices = {"ridge": f"{shown(ridge)}: paper", "alpha": f"{shown(alpha)}: Theorem 3.2"}
+        made = cls(
+            n=n,
+            problem=problem,
+            privacy=privacy,
+            risk=risk,
+            mechanism=noise,
+            radius=radius,
+            projected=problem.domain.bounded,
+            solver=solver,
+            choices=choices,
+        )
+        size = problem.domain.radius if problem.domain.bounded else risk.reach
+        steepest = risk.lipschitz + ridge * size
+        made.statistic = replace(made.statistic, printed=2 * steepest / (curved * n))
+        return made
+
+    @classmethod
+    def _kind(cls, problem: Problem) -> type[Risk]:
+        one_each = isinstance(problem.loss, OneVsRestHinge) and cls.kind is Risk
+        return OneVsRestRisk if one_each else cls.kind
+
+    @classmethod
+    def _own(cls, own: dict[str, Any]) -> dict[str, Any]:
+        """What the kind of risk takes."""
+        refuse(cls, own)
+        return {}
+
+    @classmethod
+    def _noises(cls, privacy: Privacy) -> Iterator[str]:
+        yield "gamma"
+        if privacy.delta:
+            yield from ("relaxed-gamma", "gaussian")
+
+    @classmethod
+    def kept_ridge(cls, problem: Problem, ridge: float | None) -> float | None:
+        """The ridge to keep; None: to be chosen."""
+        if not isinstance(problem, Problem):
+            raise ParameterError("problem", problem, "a Problem(loss, domain, ridge)")
+        if ridge is not None:
+            return real("ridge", ridge, 0.0, math.inf, closed=(True, False))
+        if problem.strong_convexity > 0:
+            return problem.ridge
+        if not isinstance(problem.domain, L2Ball):
+            allowed = "above 0, or the domain an L2Ball: else no ridge can be chosen"
+            raise ParameterError("ridge", problem.ridge, allowed)
+        return None
+
+    @property
+    def shift(self) -> float:
+        """D + 2 r, for which the noise pays."""
+        return self.statistic.sensitivity.value
+
+    @property
+    def release(self) -> Release:
+        return Release.of(self.everyone, self.statistic, self.mechanism)
+
+    def finish(self, released: Floats) -> Floats:
+        return self.risk.domain.project(released) if self.projected else released
+
+
+class TiltedERM(OutputPerturbation):
+    """Output perturbation of tilted empirical risk (Algorithm 7); `tilt` is above 0.
+
+    Parameters are those of `OutputPerturbation`, and `tilt`. Formal guarantee: as there, with D =
+    (2 L/ridge) C/(n - 1 + C), C = e^(tilt * spread of the losses at one w).
+    """
+
+    kind, own_objective = TiltedRisk, True
+
+    @classmethod
+    def _own(cls, own: dict[str, Any]) -> dict[str, Any]:
+        tilt = positive("tilt", own.pop("tilt", 1.0))
+        return {"tilt": tilt} | super()._own(own)
+
+
+class AdversarialERM(OutputPerturbation):
+    """Output perturbation of adversarial training (Algorithm 8) of a linear model.
+
+    Parameters are those of `OutputPerturbation`, and `norm`, `radius` and `corners` of a `Budget`.
+    Formal guarantee: as there, with the slopes of the perturbed rows.
+    """
+
+    kind, own_objective = RobustRisk, True
+
+    @classmethod
+    def _own(cls, own: dict[str, Any]) -> dict[str, Any]:
+        names = ("norm", "radius", "corners")
+        budget = Budget(**{name: own.pop(name) for name in names if name in own})
+        return {"budget": budget} | super()._own(own)
+
+
+class SaddleERM(OutputPerturbation):
+    """Output perturbation of the worst mixture of groups, a saddle problem; rows (x, y, group).
+
+    Parameters are those of `OutputPerturbation`, and `concavity` and `weights` of a `GroupRisk`;
+    the loss is a `Grouped`. Formal guarantee: as there, with the distance that both players allow.
+    """
+
+    kind = GroupRisk
+
+    @classmethod
+    def calibrated(
+        cls, *, solver: Any = "extragradient", population: bool = False, **given: Any
+    ) -> Self:
+        """As of `OutputPerturbation`, by extragradient."""
+        if population:
+            allowed = "False: the worst mixture's expected loss has no bound here"
+            raise ParameterError("population", population, allowed)
+        return super().calibrated(solver=solver, **given)
+
+    @classmethod
+    def _own(cls, own: dict[str, Any]) -> dict[str, Any]:
+        taken = {name: own.pop(name) for name in ("concavity", "weights") if name in own}
+        return taken | super()._own(own)

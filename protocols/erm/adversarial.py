@@ -1,0 +1,262 @@
+"""Adversarial training of linear models: every row is moved as badly as a budget allows.
+
+The inner maximum is closed: max over ||v||_p <= r of phi(y <w, x + v>) = phi(y <w, x> - r ||w||_q)
+for phi that falls, 1/p + 1/q = 1. So the risk is plain empirical risk with kinks in ||w||_q, and no
+saddle problem is solved.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy
+
+from protocols.erm.objective import (
+    UNIT,
+    Kinked,
+    Objective,
+    gradient_rounding,
+    mean_of_rows,
+)
+from protocols.erm.risk import Risk
+from protocols.problems.domains import Domain
+from protocols.problems.linear_loss import LinearLoss
+from protocols.problems.problem import minimiser_norm
+from shuffle_sim.arrays import Floats
+from shuffle_sim.errors import ParameterError, positive, real
+
+Corners = tuple[tuple[float, ...], ...]
+NORMS = ("l1", "l2", "linf", "polytope")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a row may be moved by: a ball of a norm, or the convex hull of corners.
+
+    Attributes:
+        norm: "l1", "l2", "linf", or "polytope".
+        radius: of the ball; of a polytope a factor.
+        corners: of a polytope, each of d numbers.
+
+    Raises:
+        ParameterError: naming which is out of range.
+    """
+
+    norm: str = "l2"
+    radius: float = 0.1
+    corners: Corners = ()
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        if self.norm not in NORMS:
+            raise ParameterError("norm", self.norm, f"one of {', '.join(NORMS)}")
+        real("radius", self.radius, 0.0, math.inf, closed=(True, False))
+        if (self.norm == "polytope") != bool(self.corners):
+            raise ParameterError("corners", self.corners, "given for a polytope, and only then")
+
+    def size(self, d: int) -> float:
+        """The largest l2 norm of a perturbation."""
+        if self.norm == "polytope":
+            return self.radius * float(np.linalg.norm(np.array(self.corners), axis=1).max())
+        return self.radius * (math.sqrt(d) if self.norm == "linf" else 1.0)
+
+    def support(self, w: Floats) -> float:
+        """max <v, w> over the budget."""
+        if self.norm == "polytope":
+            return self.radius * float((np.array(self.corners) @ w).max())
+        order = {"l1": math.inf, "l2": 2, "linf": 1}[self.norm]
+        return self.radius * float(np.linalg.norm(w, order))
+
+    def smoothed(self, w: Floats, width: float) -> tuple[float, Floats, Floats]:
+        """A smooth support function with its two derivatives; the first is in the budget."""
+        d, r = len(w), self.radius
+        if self.norm == "l2":
+            size = math.hypot(float(np.linalg.norm(w)), width)
+            at = w / size
+            return r * size, r * at, r * (np.eye(d) - np.outer(at, at)) / size
+        if self.norm == "linf":
+            sizes = np.hypot(w, width)
+            return r * float(sizes.sum()), r * w / sizes, r * np.diag(width**2 / sizes**3)
+        corners = self._corners(d)
+        scores = corners @ w / width
+        p = scipy.special.softmax(scores)
+        at = p @ corners
+        bend = (corners * p[:, None]).T @ corners - np.outer(at, at)
+        return width * float(scipy.special.logsumexp(scores)), at, bend / width
+
+    def _corners(self, d: int) -> Floats:
+        if self.norm == "polytope":
+            return self.radius * np.array(self.corners)
+        return self.radius * np.concatenate([np.eye(d), -np.eye(d)])
+
+
+class RobustERM(Kinked):
+    """mean_i phi(y_i <w, x_i> - max over the budget of <v, w>) + (ridge/2) ||w||^2.
+
+    phi is smooth and falls: logistic.
+    """
+
+    smoothness = math.inf
+
+    def __init__(
+        self, loss: LinearLoss, rows: Floats, ridge: float, domain: Domain, budget: Budget
+    ) -> None:
+        """Of rows (x, y), y = -1 or +1."""
+        self.loss, self.rows, self.budget = loss, np.asarray(rows, np.float64), budget
+        self.domain, self.n = domain, len(self.rows)
+        self.ridge = self.strong_convexity = positive("ridge", ridge)
+        self.signed = self.rows[:, :-1] * self.rows[:, -1:]
+        self.bound = loss.features + budget.size(domain.d)
+        self.curvature = loss.curvature() or 0.0
+
+    @property
+    def width(self) -> float:
+        return 1.0
+
+    def _slopes(self, margins: Floats) -> Floats:
+        return self.loss.derivative(margins, np.ones(self.n))
+
+    def value(self, w: Floats) -> float:
+        margins = self.signed @ w - self.budget.support(w)
+        mean = float(self.loss.value(margins, np.ones(self.n)).mean())
+        return mean + self.ridge / 2 * float(w @ w)
+
+    def gradient(self, w: Floats) -> Floats:
+        at = self.budget.smoothed(w, 1e-12)[1]
+        return self.slope(w, at, self.budget.support(w))
+
+    def slope(self, w: Floats, at: Floats, support: float) -> Floats:
+        """Of F with the perturbation `at`, margins less `support`."""
+        slopes = self._slopes(self.signed @ w - support)
+        return np.asarray(mean_of_rows(slopes, self.signed) - slopes.mean() * at + self.ridge * w)
+
+    def rounding(self, w: Floats) -> float:
+        norm, lipschitz = float(np.linalg.norm(w)), self.bound
+        beta = self.curvature * self.bound**2
+        return 2 * gradient_rounding(self.n, self.d, lipschitz, beta, self.ridge, norm)
+
+    @cached_property
+    def _far(self) -> float:
+        near = minimiser_norm(self.loss, self.ridge, self.domain)
+        return min(self.domain.radius, 2 * near)
+
+    @property
+    def least_radius(self) -> float:
+        error = self.rounding(np.full(self.d, self._far / math.sqrt(self.d)))
+        support = 8 * (self.d + 4) * UNIT * self.bound * self._far
+        return math.sqrt(2 * support / self.ridge) + error / self.ridge
+
+    def smoothed(self, width: float) -> "SmoothedRobust":
+        return SmoothedRobust(self, width)
+
+    def witness(self, w: Floats, width: float) -> tuple[Floats, float]:
+        """The gap between F(w) and the least value with one fixed perturbation of the budget.
+
+        F >= H(., v) for every v in the budget, and H is lambda-strongly convex in w.
+        """
+        w = self.domain.project(w)
+        _, at, _ = self.budget.smoothed(w, width)
+        held = float(at @ w)
+        support = self.budget.support(w)
+        slack = max(0.0, support - held)
+        norm = float(np.linalg.norm(w))
+        slack += 4 * (self.d + 4) * UNIT * self.bound * norm
+        steepest = float(-self._slopes(self.signed @ w - support).mean())
+        slope, error = self.slope(w, at, held), self.rounding(w)
+        down = self.domain.project(w - slope / self.ridge) - w
+        fall = -float(slope @ down) - self.ridge / 2 * float(down @ down)
+        fall += 2 * error * (float(np.linalg.norm(down)) + error / self.ridge)
+        gap = steepest * (1 + 1e-9) * slack + max(0.0, fall)
+        return w, math.sqrt(2 * gap / self.ridge)
+
+
+class SmoothedRobust(Objective):
+    """`RobustERM` with a smooth support function."""
+
+    def __init__(self, robust: RobustERM, width: float) -> None:
+        """Of a width."""
+        self._robust, self._width = robust, positive("width", width)
+        self.domain, self.n = robust.domain, robust.n
+        self.strong_convexity = robust.ridge
+        bend = robust.budget.size(robust.d) / width
+        self.smoothness = robust.curvature * robust.bound**2 + bend + robust.ridge
+
+    def value(self, w: Floats) -> float:
+        robust = self._robust
+        support = robust.budget.smoothed(w, self._width)[0]
+        losses = robust.loss.value(robust.signed @ w - support, np.ones(robust.n))
+        return float(losses.mean()) + robust.ridge / 2 * float(w @ w)
+
+    def gradient(self, w: Floats) -> Floats:
+        support, at, _ = self._robust.budget.smoothed(w, self._width)
+        return self._robust.slope(w, at, support)
+
+    def hessian(self, w: Floats, stride: int = 1) -> Floats | None:
+        robust = self._robust
+        support, at, bend = robust.budget.smoothed(w, self._width)
+        x = robust.signed[::stride]
+        margins, ones = x @ w - support, np.ones(len(x))
+        bends = robust.loss.second(margins, ones)
+        if bends is None:
+            return None
+        moved = x - at
+        slope = float(robust.loss.derivative(margins, ones).mean())
+        found = (moved * bends[:, None]).T @ moved / len(x) - slope * bend
+        return np.asarray(found + robust.ridge * np.eye(robust.d))
+
+    def rounding(self, w: Floats) -> float:
+        return self._robust.rounding(w)
+
+    @property
+    def least_radius(self) -> float:
+        return self._robust.least_radius
+
+
+@dataclass(frozen=True)
+class RobustRisk(Risk):
+    """The adversarial risk.
+
+    Attributes:
+        budget: of the perturbations.
+    """
+
+    budget: Budget = Budget()
+
+    def __post_init__(self) -> None:
+        smooth = isinstance(self.loss, LinearLoss) and self.loss.curvature() is not None
+        if not smooth or not getattr(self.loss, "classification", False):
+            allowed = "a smooth loss of two classes, such as Logistic()"
+            raise ParameterError("loss", self.loss, allowed)
+        super().__post_init__()
+        for corner in self.budget.corners:
+            if len(corner) != self.d:
+                raise ParameterError("corners", corner, f"of {self.d} numbers")
+
+    @cached_property
+    def reach(self) -> float:
+        pulled = math.sqrt(self.loss.pull() / self.ridge)
+        return min(self.domain.radius, pulled) if not self._off else self.domain.radius
+
+    @property
+    def _off(self) -> bool:
+        return bool(np.any(self.domain.project(np.zeros(self.d))))
+
+    def lipschitz_within(self, radius: float) -> float:
+        """(B + the budget's size) times the slope of phi, 1 at most."""
+        assert isinstance(self.loss, LinearLoss)
+        bound = self.loss.features + self.budget.size(self.d)
+        return bound * self.loss.slope(bound * radius)
+
+    @property
+    def smoothness(self) -> float:
+        return math.inf
+
+    def sensitivity(self, n: int) -> tuple[float, str]:
+        """2 L/(lambda n), with L of the perturbed rows."""
+        proof = "Lemma S, with features longer by the budget"
+        return min(2 * self.lipschitz / (self.ridge * n), self.domain.diameter), proof
+
+    def objective(self, rows: Floats) -> Objective:
+        assert isinstance(self.loss, LinearLoss)
+        return RobustERM(self.loss, rows, self.ridge, self.domain, self.budget)

@@ -1,0 +1,31 @@
+"""Certified minimisation: any solver, a computable certificate, a polisher.
+
+`minimise(objective, radius)` is the one way in: a point that is certainly within `radius` of the
+minimiser, or a refusal by public constants. Objectives are in `protocols.problems`.
+"""
+
+from protocols.erm.solver.certificate import Certificate, certify
+from protocols.erm.solver.counting import Tally, counted
+from protocols.erm.solver.minimise import (
+    SOLVERS,
+    THETA,
+    Minimiser,
+    UncertifiedError,
+    demand_radius,
+    minimise,
+    solver_of,
+)
+
+__all__ = [
+    "SOLVERS",
+    "THETA",
+    "Certificate",
+    "Minimiser",
+    "Tally",
+    "UncertifiedError",
+    "certify",
+    "counted",
+    "demand_radius",
+    "minimise",
+    "solver_of",
+]

@@ -1,0 +1,88 @@
+"""Minimisers found by others: fitted linear models of scikit-learn."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from protocols.erm.objective import Objective
+from protocols.erm.smooth import LinearERM
+from protocols.problems.losses import Hinge, Logistic
+from protocols.problems.regression import Squared
+from shuffle_sim.arrays import Floats
+from shuffle_sim.errors import ParameterError
+
+Strength = Callable[[float, int], float]
+"""(ridge, n) -> the parameter of an estimator."""
+
+
+def mean(ridge: float, n: int) -> float:
+    """Of a mean over rows."""
+    return ridge
+
+
+def total(ridge: float, n: int) -> float:
+    """Of a sum over rows."""
+    return ridge * n
+
+
+def inverse(ridge: float, n: int) -> float:
+    """C: the weight of a sum over rows."""
+    return 1 / (ridge * n)
+
+
+MODELS: dict[str, tuple[type, str, Strength, dict[str, Any]]] = {
+    "LogisticRegression": (Logistic, "C", inverse, {}),
+    "LinearSVC": (Hinge, "C", inverse, {"loss": "hinge", "dual": True}),
+    "Ridge": (Squared, "alpha", total, {}),
+    "SGDClassifier": (object, "alpha", mean, {"penalty": "l2"}),
+    "SGDRegressor": (object, "alpha", mean, {"penalty": "l2"}),
+}
+"""By class name: the loss, the parameter of the ridge and its unit, what else must be set."""
+SGD = {"log_loss": Logistic, "hinge": Hinge, "squared_error": Squared}
+"""Losses of scikit-learn's stochastic gradient descent."""
+
+
+def check_model(estimator: Any) -> tuple[type, str, Strength, dict[str, Any]]:
+    """What is known of a linear model of scikit-learn.
+
+    Raises:
+        ParameterError: it is none that is known, or weights its rows.
+    """
+    name = type(estimator).__name__
+    if name not in MODELS:
+        raise ParameterError("estimator", name, f"one of {', '.join(MODELS)}")
+    loss, parameter, unit, fixed = MODELS[name]
+    given = estimator.get_params()
+    if given.get("class_weight") is not None:
+        raise ParameterError("class_weight", given["class_weight"], "None: weights multiply L")
+    if loss is object:
+        if given["loss"] not in SGD:
+            raise ParameterError("loss", given["loss"], f"one of {', '.join(SGD)}")
+        loss = SGD[given["loss"]]
+    for key, allowed in (("penalty", ("l2", "deprecated")), ("l1_ratio", (0, 0.0, 0.15, None))):
+        if key in given and given[key] not in allowed:
+            raise ParameterError(key, given[key], "that of a ridge: l2")
+    return loss, parameter, unit, fixed
+
+
+def fitted(estimator: Any) -> Callable[[Objective], Floats]:
+    """A solver that fits a clone of the estimator, its ridge and intercept set to the objective's.
+
+    Raises:
+        ParameterError: no linear model of scikit-learn that is known.
+    """
+    loss, parameter, unit, fixed = check_model(estimator)
+
+    def solve(objective: Objective) -> Floats:
+        from sklearn.base import clone
+
+        if not isinstance(objective, LinearERM) or not isinstance(objective.loss, loss):
+            raise ParameterError("solver", estimator, f"an estimator of the loss {loss.__name__}")
+        model = clone(estimator)
+        strength = {parameter: unit(objective.ridge, objective.n)}
+        model.set_params(fit_intercept=False, **fixed, **strength)
+        model.fit(objective.features, objective.labels)
+        return np.asarray(model.coef_, np.float64).ravel()
+
+    return solve

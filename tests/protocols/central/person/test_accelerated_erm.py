@@ -1,0 +1,212 @@
+"""Accelerated phases for persons: sensitivity, spending, bounds, refusals."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from protocols import AcceleratedPhasedERM, Hinge, L2Ball, Logistic, MeanEstimation, Problem
+from protocols.central.person.centered_mean import CenteredMean
+from protocols.central.person.outlier_removal import FriendlyGradient, FriendlyScore, Removal
+from protocols.problems.per_person import MeanGradient
+from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim.data.population import Unit
+from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.privacy.guarded_threshold import GuardedThreshold
+
+D = 3
+PRIVACY = Privacy(2.0, 1e-6)
+PROBLEM = Problem(MeanEstimation(), L2Ball(D, 1.0), records=50)
+
+
+def persons(n, m=5, seed=0):
+    rng = np.random.default_rng(seed)
+    return 0.3 + 0.1 * rng.normal(size=(n, m, D))
+
+
+def largest_move(share=1.0):
+    """Over adversarial neighbours: the largest move of the mean over share times the bound."""
+    query = MeanGradient(MeanEstimation(), np.zeros(D), None, np.full(D, 0.2))
+    statistic = CenteredMean(query, 0.5, 6)
+    rest, found = persons(5), []
+    for end in (1e9, -1e9, np.nan, np.inf, 0.0, 1e300):
+        rows = np.concatenate([np.full((1, 5, D), end), rest])
+        found.append(statistic.part(rows) / 6)
+    gaps = [np.linalg.norm(a - b) for a in found for b in found]
+    return max(gaps) / (share * statistic.sensitivity.value)
+
+
+def test_a_replaced_person_moves_a_mean_by_at_most_two_radii():
+    assert 0.99 < largest_move() <= 1 + 1e-12
+    assert largest_move(share=0.9) > 1  # a tenth less would be seen
+
+
+def test_runs_spend_what_was_asked_for_and_meet_their_bounds():
+    """Mean of 4 runs; the bound is on the expectation."""
+    made = AcceleratedPhasedERM.calibrated(n=2000, problem=PROBLEM, privacy=PRIVACY)
+    data = persons(2000)
+    best, gaps = data.reshape(-1, D).mean(axis=0), []
+    for seed in range(4):
+        result = run(made, data, seed=seed)
+        assert result.unit is Unit.PERSON
+        assert 1.0 < result.privacy.epsilon <= 2.0
+        gaps.append(((result.value - best) ** 2).sum() / 2)
+    assert np.mean(gaps) < made.bound
+    ragged = [rows[: 1 + at % 5] for at, rows in enumerate(data)]
+    assert run(made, ragged, seed=1).privacy.epsilon <= 2.0
+
+
+def test_many_records_make_the_center_worth_it():
+    many = dataclasses.replace(PROBLEM, records=2000)
+    bounds = {
+        center: AcceleratedPhasedERM.calibrated(
+            n=20_000, problem=many, privacy=PRIVACY, center=center
+        ).bound
+        for center in ("carried", "fixed")
+    }
+    made = AcceleratedPhasedERM.calibrated(n=20_000, problem=many, privacy=PRIVACY)
+    assert made.bound == min(bounds.values())
+    assert made.gradients == sum(phase.rounds * phase.cohort.size * 2000 for phase in made.phases)
+
+
+def test_rounds_follow_the_plan():
+    made = AcceleratedPhasedERM.calibrated(n=4000, problem=PROBLEM, privacy=PRIVACY, phases=2)
+    state, rounds = made.init(), [0, 0]
+    while (release := made.plan(state)) is not None:
+        rounds[state.phase] += 1
+        assert release.sensitivity.value == pytest.approx(2 * state.radius / release.cohort.size)
+        state = made.update(state, np.full(D, 1e-3))
+    assert rounds == [phase.rounds for phase in made.phases]
+    assert [phase.cohort.ranges for phase in made.phases] == [((0, 2000),), ((2000, 4000),)]
+
+
+def test_what_it_cannot_have_is_refused():
+    kinks = Problem(Hinge(), L2Ball(D, 1.0), records=50)
+    for given, named in (
+        ({"problem": kinks, "smoothing": -1.0}, "smoothing"),
+        ({"center": "median"}, "center"),
+        ({"rounds": 3}, "rounds = 3"),
+        ({"n": 50, "center": "carried"}, "n = 50"),
+        ({"privacy": Privacy(1.0, 0.0)}, "delta"),
+    ):
+        with pytest.raises(ParameterError, match=named):
+            AcceleratedPhasedERM.calibrated(
+                **{"n": 2000, "problem": PROBLEM, "privacy": PRIVACY} | given
+            )
+    made = AcceleratedPhasedERM.calibrated(n=2000, problem=PROBLEM, privacy=PRIVACY)
+    with pytest.raises(ParameterError, match=r"data.*of persons"):
+        run(made, persons(2000)[:, 0])
+    with pytest.raises(ParameterError, match="disjoint"):
+        AcceleratedPhasedERM(
+            problem=PROBLEM, n=2000, privacy=PRIVACY, phases=(made.phases[0], made.phases[0])
+        )
+    with pytest.raises(ParameterError, match="smoothing = None"):
+        AcceleratedPhasedERM(problem=kinks, n=2000, privacy=PRIVACY, phases=made.phases)
+    smooth = Problem(Logistic(), L2Ball(D, 1.0), records=50)
+    assert AcceleratedPhasedERM.calibrated(n=2000, problem=smooth, privacy=PRIVACY).bound < 1
+
+
+@pytest.mark.full
+def test_kinks_are_smoothed_by_the_envelope_and_its_error_is_in_the_bound():
+    """Mean of 4 runs on fresh labels; the bound is on the expectation."""
+    problem = Problem(Hinge(), L2Ball(D, 1.0), records=50)
+    made = AcceleratedPhasedERM.calibrated(n=4000, problem=problem, privacy=PRIVACY, phases=1)
+    assert made.bound > 1 / (2 * made.smoothing)  # the envelope is L^2/(2 beta) below the loss
+    one = AcceleratedPhasedERM.calibrated(
+        n=4000, problem=problem, privacy=PRIVACY, phases=1, smoothing=made.smoothing * 16
+    )
+    assert one.smoothing == 16 * made.smoothing
+    assert made.bound <= one.bound
+    release = made.plan(made.init())
+    assert isinstance(release.statistic, CenteredMean)
+    assert release.statistic.query.smoothing == made.smoothing
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4000, 4, D))
+    x /= np.maximum(1.0, np.linalg.norm(x, axis=2, keepdims=True))
+    y = np.where(x[:, :, :1] > 0, 1.0, -1.0)
+    rows = np.concatenate([x, y], axis=2)
+    flat, best = rows.reshape(-1, D + 1), np.eye(D)[0]
+    results = [run(made, rows, seed=seed) for seed in range(4)]
+    assert all(result.privacy.epsilon <= 2.0 for result in results)
+    gaps = [problem.risk(each.value, flat) - problem.risk(best, flat) for each in results]
+    assert np.mean(gaps) < made.bound < 1
+
+
+def removal(n=60):
+    return Removal.calibrated(Privacy(80.0, 0.2), n, 2, 0.5)
+
+
+def test_removal_asks_the_guard_before_each_gradient():
+    made = AcceleratedPhasedERM.calibrated(
+        n=600,
+        problem=dataclasses.replace(PROBLEM, declared_spread=0.4),
+        privacy=Privacy(8.0, 1e-4),
+        center="removed",
+        phases=1,
+    )
+    phase = made.phases[0]
+    data = 0.3 + (persons(600, 2) - 0.3) / 5
+    result = run(made, data, seed=1)
+    assert result.privacy.epsilon <= 8.0
+    assert result.rounds == 2 * phase.rounds
+    assert np.linalg.norm(result.value - data.reshape(-1, D).mean(axis=0)) < 0.5
+    apart = np.concatenate([data[:300], -data[300:]])
+    stopped = run(made, apart, seed=1)
+    assert stopped.rounds == 1  # the guard said no, and nothing more was asked
+    assert (stopped.value == PROBLEM.origin).all()
+
+
+def test_the_guard_and_the_gaussians_spend_what_was_asked_for():
+    made = Removal.calibrated(Privacy(2.0, 1e-6), 6000, 12, 0.5)
+    accountant = ShuffleAccountant().compose(made.guard.event)
+    accountant = accountant.compose(made.mechanism.event, 12)
+    assert accountant.get_epsilon(1e-6) == pytest.approx(2.0, abs=1e-6)
+    assert made.guard.assured == pytest.approx(made.guard.threshold - made.guard.margin)
+    with pytest.raises(ParameterError, match="in a phase"):
+        Removal.calibrated(Privacy(1.0, 1e-6), 2500, 12, 0.5)
+
+
+def test_a_score_below_what_is_assured_passes_no_more_often_than_the_tail():
+    """4,000 sessions of 5 queries at the assured score; 5 standard errors: 6e-7. The control is a
+    margin of half the size.
+    """
+    guard = GuardedThreshold(1.0, 100.0, 3.0, 5, 0.02)
+    for margin, caught in ((guard.margin, False), (guard.margin / 2, True)):
+        value, hits = guard.threshold - margin, 0
+        for session in range(4000):
+            for at in range(5):
+                rng = np.random.default_rng((session, at))
+                opened = np.random.default_rng((session, 99))
+                if guard.sample(value, 3.0, rng, opened):
+                    hits += 1
+                    break
+        allowed = 0.02 * 4000 + 5 * (0.02 * 4000) ** 0.5
+        assert (hits > allowed) == caught
+
+
+def test_scores_and_gradients_of_neighbours_move_as_stated():
+    rng = np.random.default_rng(0)
+    mean = removal().mean
+    query = MeanGradient(MeanEstimation(), np.zeros(D))
+    score, gradient = FriendlyScore(query, mean, 10.0), FriendlyGradient(query, mean, 10.0)
+    worst = farthest = 0.0
+    for _ in range(40):
+        base = 0.3 + 0.05 * rng.normal(size=(60, 2, D))
+        far = rng.integers(0, 12)
+        base[1 : 1 + far] += 0.3 * rng.normal(size=(far, 1, D))
+        found = []
+        for end in (0.3, 0.0, 1e9, np.nan, 0.55):
+            rows = base.copy()
+            rows[0] = end
+
+            def total(part, rows=rows):
+                return part(rows)
+
+            found.append((score(total, 60), gradient(total, 60)))
+        for q, a in found:
+            for other, b in found:
+                worst = max(worst, abs(q - other))
+                if min(q, other) >= 60 - 3 * mean.largest:
+                    farthest = max(farthest, float(np.linalg.norm(a - b)))
+    assert 1 < worst <= 3
+    assert 0 < farthest <= mean.sensitivity
