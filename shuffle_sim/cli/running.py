@@ -1,5 +1,6 @@
 """From options to a run: what it will cost, where it takes place, and how it is watched."""
 
+import math
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -52,7 +53,7 @@ class Ahead:
     def of(cls, found: Forecast, seconds: float, fidelity: str, workers: int = 1) -> "Ahead":
         """From a forecast of the communication, and the seconds beside its seals."""
         wire = sum(hop.wire for hop in found.hops)
-        bits, each = found.user_payload_bits, found.seconds / workers
+        bits, each = math.ceil(found.user_payload_bits), found.seconds / workers
         return cls(found.rounds, bits, wire, seconds + each, fidelity, workers)
 
     @property

@@ -1,5 +1,6 @@
 """What a run costs in communication: counted on real frames where there are some, or computed."""
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 
@@ -7,9 +8,10 @@ from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import AccountingError
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles.chunks import Size, size_bytes, under_each, view_chunk_bytes
-from shuffle_sim.roles.onion import box_chunk_bytes, bundle_bytes
+from shuffle_sim.roles.onion import box_bytes, box_chunk_bytes, bundle_bytes
 from shuffle_sim.wire.frames import frame_bytes
 from shuffle_sim.wire.sealing import SEAL, SIGNATURE
+from shuffle_sim.wire.words import word_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +20,8 @@ class Costs:
 
     Attributes:
         rounds: rounds of interaction.
-        messages_per_user: messages a user sends in a round it answers (the largest over rounds).
+        messages_per_user: messages a user sends in a round it answers (the largest over rounds);
+            where their number varies, the mean of those received.
         payload_bits_per_user: their bits, the papers' count; grouped by label, the label costs
             nothing.
         label_bits_per_user: what the labels would cost if every message were sent on its own.
@@ -32,9 +35,9 @@ class Costs:
     """
 
     rounds: int = 0
-    messages_per_user: int = 0
-    payload_bits_per_user: int = 0
-    label_bits_per_user: int = 0
+    messages_per_user: float = 0
+    payload_bits_per_user: float = 0
+    label_bits_per_user: float = 0
     wire_bytes: int = 0
     routed_bytes: int = 0
     view_bytes: int = 0
@@ -61,6 +64,7 @@ class CostMeter:
     def add(
         self,
         randomizer: Randomizer,
+        words: float | None = None,
         *,
         counted: tuple[int, int, int],
         formula: tuple[int, int, int],
@@ -73,6 +77,7 @@ class CostMeter:
 
         Args:
             randomizer: of the round.
+            words: that a user sent on average, where their number varies.
             counted: bytes counted, users to shuffler, shard to shard, shuffler to analyzer.
             formula: what they must be in a literal run of honest users.
             literal: whether the bits were simulated.
@@ -86,12 +91,16 @@ class CostMeter:
         if literal and checked and counted != formula:
             raise AccountingError(f"wire bytes counted {counted}, by formula {formula}")
         wire, routed, view = counted if literal else formula
-        messages = randomizer.report_messages
+        messages: float
+        bits: float
+        messages, bits = randomizer.report_messages, randomizer.report_bits
+        if words is not None:
+            messages, bits = words, words * randomizer.alphabet.symbol_bits
         c = self._costs
         self._costs = Costs(
             rounds=c.rounds + 1,
             messages_per_user=max(c.messages_per_user, messages),
-            payload_bits_per_user=max(c.payload_bits_per_user, randomizer.report_bits),
+            payload_bits_per_user=max(c.payload_bits_per_user, bits),
             label_bits_per_user=max(
                 c.label_bits_per_user, messages * randomizer.alphabet.label_bits
             ),
@@ -104,13 +113,41 @@ class CostMeter:
         )
 
 
+Sent = Counter[tuple[int, int]]
+"""Frames of users by (users, words) in a frame."""
+
+
+def evenly(mean: float, cohort: Cohort, block_size: int, security: str = "none") -> Sent:
+    """The frames of words that users send, where each sends the mean number."""
+    if security == "onion":
+        return Counter({(1, math.ceil(mean)): cohort.size})
+    frames = cohort.frames(block_size).items()
+    return Counter({(users, round(users * mean)): many for users, many in frames})
+
+
 def users_to_shuffler(
-    randomizer: Randomizer, cohort: Cohort, block_size: int, security: str = "none"
+    randomizer: Randomizer,
+    cohort: Cohort,
+    block_size: int,
+    security: str = "none",
+    sent: Sent | None = None,
 ) -> int:
     """Wire bytes of a literal round by formula.
 
     There is a frame for each block that the cohort has users in; in an onion, for each user.
+    `sent` are those of words; None: as usual.
     """
+    if randomizer.view != "sums":
+        mean = randomizer.usual_messages
+        sent = evenly(mean, cohort, block_size, security) if sent is None else sent
+        head, word = randomizer.head_bytes, word_bytes(randomizer.alphabet.symbols)
+        if security == "onion":
+            box = box_bytes(randomizer.alphabet)
+            return sum(many * frame_bytes(SEAL + words * box) for (_, words), many in sent.items())
+        return sum(
+            many * _wrapped(frame_bytes(users * head + words * word), security)
+            for (users, words), many in sent.items()
+        )
     if security == "onion":
         return cohort.size * frame_bytes(SEAL + bundle_bytes(randomizer))
     size = randomizer.report_bytes
@@ -137,7 +174,8 @@ def routed_on_wire(randomizer: Randomizer, chunks: Counter[Size], security: str 
 
     One-bit messages cross as the numbers of ones under each label, others one by one.
     """
-    if randomizer.alphabet.symbols > 2 or security == "onion":
+    bits = randomizer.view == "sums" and randomizer.alphabet.symbols == 2
+    if not bits or security == "onion":
         return chunks_on_wire(randomizer, chunks, security)
     ones = 8 * randomizer.alphabet.labels
     return sum(
@@ -153,16 +191,23 @@ def sealing(
     routed: Counter[Size],
     viewed: Counter[Size],
     security: str,
+    sent: Sent | None = None,
 ) -> int:
     """Bytes that seals and signatures add to a literal round, by formula.
 
-    `routed` and `viewed`: {messages under each label: chunks}, between shards and of the view.
+    `routed` and `viewed`: {messages under each label: chunks}, between shards and of the view;
+    `sent` as for `users_to_shuffler`.
     """
     if security == "onion":
         moved = sum(messages(each, randomizer) for each in (routed, viewed))
-        return SEAL * (cohort.size * (1 + randomizer.report_messages) + moved)
+        own = cohort.size * randomizer.report_messages
+        if randomizer.view != "sums":
+            mean = randomizer.usual_messages
+            sent = evenly(mean, cohort, block_size, security) if sent is None else sent
+            own = sum(words * many for (_, words), many in sent.items())
+        return SEAL * (cohort.size + own + moved)
     protected, plain = (
-        users_to_shuffler(randomizer, cohort, block_size, each)
+        users_to_shuffler(randomizer, cohort, block_size, each, sent)
         + routed_on_wire(randomizer, routed, each)
         + chunks_on_wire(randomizer, viewed, each)
         for each in (security, "none")

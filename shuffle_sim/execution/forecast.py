@@ -62,7 +62,7 @@ class Forecast:
         asked: users asked, summed over rounds.
         participation: rounds that the user asked most often answers in.
         sequential: whether nobody is asked twice.
-        messages: of a user in a round (the largest over rounds).
+        messages: of a user in a round (the largest over rounds); the mean, where they vary.
         payload_bits: of these messages, the papers' count.
         label_bits: what their labels would cost if every message were sent on its own.
         user_payload_bits: of the user who sends most, over the run.
@@ -78,10 +78,10 @@ class Forecast:
     asked: int
     participation: int
     sequential: bool
-    messages: int
-    payload_bits: int
-    label_bits: int
-    user_payload_bits: int
+    messages: float
+    payload_bits: float
+    label_bits: float
+    user_payload_bits: float
     user_wire_bytes: float
     hops: tuple[Hop, ...]
     batch: int
@@ -114,7 +114,8 @@ def forecast(
             spec, index, security, block_size or default_block_size(protocol.users, spec.randomizer)
         )
         if security == "onion":
-            seconds.append(sealing_time(spec.cohort.size * _messages(spec), spec.cohort.size, 1))
+            sealed = math.ceil(spec.cohort.size * _messages(spec))
+            seconds.append(sealing_time(sealed, spec.cohort.size, 1))
     asked = sum(spec.cohort.size for spec in specs)
     answered = [events for _, events in ledger.users()]
     participation = max(sum(events.values()) for events in answered)
@@ -123,9 +124,9 @@ def forecast(
         Hop(name=name, **dict(zip(_KINDS, row, strict=True)))
         for name, row in zip(_HOPS, totals.tolist(), strict=True)
     )
-    sent: dict[PrivacyEvent, int] = {}
+    sent: dict[PrivacyEvent, float] = {}
     for spec in specs:
-        sent[spec.event] = max(sent.get(spec.event, 0), spec.randomizer.report_bits)
+        sent[spec.event] = max(sent.get(spec.event, 0), spec.randomizer.usual_bits)
     return Forecast(
         users=protocol.users,
         rounds=len(specs),
@@ -159,20 +160,21 @@ def corollary(forecast_: Forecast, d: int, epsilon: float, delta: float) -> floa
     )
 
 
-def _messages(spec: RoundSpec) -> int:
-    return spec.randomizer.report_messages
+def _messages(spec: RoundSpec) -> float:
+    return spec.randomizer.usual_messages
 
 
 def _round(spec: RoundSpec, index: int, security: str, block_size: int) -> list[list[int]]:
     """(payload, framing, sealing) of each hop of a round."""
     randomizer, users = spec.randomizer, spec.cohort.size
-    size = users * randomizer.per_label
+    words = round(users * randomizer.usual_messages)
+    size = users * randomizer.per_label if randomizer.view == "sums" else words
     chunks = (
         Counter(box_chunks(randomizer, size))
         if security == "onion"
         else view_chunks(randomizer, size)
     )
-    payload = -(-users * randomizer.report_bits // 8)
+    payload = math.ceil(users * randomizer.usual_bits / 8)
     sent = users_to_shuffler(randomizer, spec.cohort, block_size, security)
     viewed = chunks_on_wire(randomizer, chunks, security)
     seals = [sealing(randomizer, spec.cohort, block_size, Counter(), Counter(), security)]

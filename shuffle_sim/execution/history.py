@@ -15,7 +15,7 @@ from shuffle_sim.execution.journal import charged_broadcasts
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.roles import Conclusion, Deployment, read_reports
 from shuffle_sim.wire.frames import Frame, Kind, parse, split_frames
-from shuffle_sim.wire.messages import Tally
+from shuffle_sim.wire.messages import Messages
 
 _OPEN = (Kind.REPORTS, Kind.COUNTS, Kind.TALLY)
 _SEALED = (Kind.SEALED, Kind.BUNDLE, Kind.BOXES)
@@ -32,7 +32,8 @@ class Event(NamedTuple):
         content: SHA-256 of what the frame carries; empty where it is sealed, by fresh randomness.
         asked: SHA-256 of the broadcast that was charged or asked; empty of a delivery.
         reports: how many users' reports.
-        sums: of symbols by label, where they can be read.
+        sums: (label, sum of its symbols) or (word, how often it came), but none that is 0; where
+            they can be read.
     """
 
     what: str
@@ -41,7 +42,7 @@ class Event(NamedTuple):
     content: bytes = b""
     asked: bytes = b""
     reports: int = 0
-    sums: tuple[int, ...] | None = None
+    sums: tuple[tuple[int, int], ...] | None = None
 
 
 class History:
@@ -76,9 +77,9 @@ class History:
             self.look()
             randomizer = deployment.opened(arguments[0]).randomizer
             for frame in _frames(value[0]):
-                tally = read_reports(frame, randomizer) if frame.kind in _OPEN else None
-                sums = tally.sums if isinstance(tally, Tally) else tally and tally.sums()
-                self._add("answer", frame, arguments[0], sums)
+                sent = read_reports(frame, randomizer) if frame.kind in _OPEN else None
+                tally = sent.tally() if isinstance(sent, Messages) else sent
+                self._add("answer", frame, arguments[0], None if tally is None else tally.items())
         elif method in ("shuffle", "view"):
             for frame in _frames(value[0]):
                 self._add("release", frame, arguments[0])
@@ -86,10 +87,16 @@ class History:
             for frame in _frames(arguments[0]):
                 self._viewed = frame.context.round
         if isinstance(value, Conclusion):
-            tally, reports = value.tally.sums.tolist(), value.tally.reports
-            self.events.append(Event("delivery", self._viewed, reports=reports, sums=(*tally,)))
+            reports, sums = value.tally.reports, value.tally.items()
+            self.events.append(Event("delivery", self._viewed, reports=reports, sums=sums))
 
-    def _add(self, what: str, frame: Frame, broadcast: bytes, sums: Any = None) -> None:
+    def _add(
+        self,
+        what: str,
+        frame: Frame,
+        broadcast: bytes,
+        sums: tuple[tuple[int, int], ...] | None = None,
+    ) -> None:
         sealed = frame.kind in _SEALED
         self.events.append(
             Event(
@@ -99,7 +106,7 @@ class History:
                 b"" if sealed else hashlib.sha256(frame.payload).digest(),
                 hashlib.sha256(broadcast).digest(),
                 frame.reports,
-                None if sums is None else tuple(sums.tolist()),
+                sums,
             )
         )
 
@@ -164,11 +171,13 @@ def _sums(events: list[Event]) -> Iterator[str]:
         if event.what != "delivery" or any(each.sums is None for each in sent):
             continue  # what is sealed or sent by hand is not read here
         reports = sum(each.reports for each in sent)
-        sums = tuple(map(sum, zip(*(each.sums or () for each in sent), strict=True)))
-        if (reports, sums) != (event.reports, event.sums):
+        sums = Counter[int]()
+        for each in sent:
+            sums.update(dict(each.sums or ()))
+        if (reports, sums) != (event.reports, Counter(dict(event.sums or ()))):
             yield (
                 f"delivery of round {event.round}: {event.reports} reports with sums {event.sums}, "
-                f"sent were {reports} with {sums}"
+                f"sent were {reports} with {(*sorted(sums.items()),)}"
             )
 
 

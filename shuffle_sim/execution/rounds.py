@@ -10,6 +10,7 @@ from shuffle_sim.errors import AccountingError, FrameError, ParameterError
 from shuffle_sim.execution.costs import (
     CostMeter,
     chunks_on_wire,
+    evenly,
     messages,
     routed_on_wire,
     sealing,
@@ -87,9 +88,12 @@ def known_exchange(outcome: tuple[Any, ...], deployment: Deployment, broadcast: 
     """
     try:
         exchange = Exchange.of(outcome)
-        labels = deployment.opened(broadcast).randomizer.alphabet.labels
+        randomizer = deployment.opened(broadcast).randomizer
         tally = exchange.tally
-        whole = tally.sums.shape == (labels,) and tally.sums.dtype == np.int64
+        shape = (randomizer.alphabet.labels,)
+        if randomizer.view != "sums":
+            shape = tally.words.shape if tally.words is not None else ()
+        whole = tally.sums.shape == shape and tally.sums.dtype == np.int64
         if not (whole and 0 <= exchange.shuffler.singles <= exchange.shuffler.accepted):
             raise ValueError("of another round")
     except (TypeError, ValueError, KeyError, AttributeError) as error:
@@ -109,16 +113,20 @@ def metered(
     opened = deployment.opened(broadcast)
     cohort, randomizer = opened.cohort, opened.randomizer
     record, literal = exchange.shuffler, deployment.fidelity == "literal"
-    chunks = (
-        Counter(record.chunks)
-        if literal
-        else view_chunks(randomizer, record.accepted * randomizer.per_label)
-    )
+    tally, sent, mean = exchange.tally, None, None
+    if tally.words is None:
+        viewed = record.accepted * randomizer.per_label
+    else:
+        viewed, mean = tally.messages, tally.messages / record.accepted
+        even = evenly(mean, cohort, block_size, deployment.security)
+        sent = exchange.users.sent if literal else even
+    chunks = Counter(record.chunks) if literal else view_chunks(randomizer, viewed)
     meter.add(
         randomizer,
+        mean,
         counted=(record.bytes_in, record.bytes_routed, record.bytes_out),
         formula=(
-            users_to_shuffler(randomizer, cohort, block_size, deployment.security),
+            users_to_shuffler(randomizer, cohort, block_size, deployment.security, sent),
             routed_on_wire(randomizer, Counter(record.routed), deployment.security),
             chunks_on_wire(randomizer, chunks, deployment.security),
         ),
@@ -126,7 +134,13 @@ def metered(
         checked=exchange.users.corrupted == 0,
         broadcast=len(broadcast),
         sealing=sealing(
-            randomizer, cohort, block_size, Counter(record.routed), chunks, deployment.security
+            randomizer,
+            cohort,
+            block_size,
+            Counter(record.routed),
+            chunks,
+            deployment.security,
+            sent,
         ),
     )
     found, viewed = exchange.analyzer, messages(Counter(record.chunks), randomizer)

@@ -15,7 +15,7 @@ from shuffle_sim.protocol.binding import checked_event
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.protocol.task import TaskLimits, task_of
 from shuffle_sim.roles import FIDELITIES, SECURITIES, Deployment
-from shuffle_sim.roles.reports import user_bytes
+from shuffle_sim.roles.reports import most_bytes, user_bytes
 from shuffle_sim.sampling.kernels import available, fortran
 from shuffle_sim.sampling.randomness import GENERATORS, check_generator, entropy_of
 from shuffle_sim.wire.sealing import sealing_time
@@ -43,7 +43,10 @@ def default_block_size(users: int, randomizer: Randomizer, fidelity: str = "lite
     are not too many.
     """
     most, room = _LARGEST_BLOCK[fidelity]
-    size = max(1, min(-(-users // _BLOCKS), most, room // user_bytes(fidelity, randomizer)))
+    fitting = room // max(1, user_bytes(fidelity, randomizer))
+    if randomizer.view != "sums":  # what a block may send at most must fit a frame
+        fitting = min(fitting, _LARGEST_FRAME // most_bytes(fidelity, randomizer, 1))
+    size = max(1, min(-(-users // _BLOCKS), most, fitting))
     while fidelity == "aggregate" and users > _MOST_SUMS * size:
         size *= 2
     return size
@@ -70,6 +73,7 @@ def deployment_of(
             "protocol", type(protocol).__name__, "a protocol with at least one round"
         )
     randomizer, labels = first.randomizer, first.randomizer.alphabet.labels
+    randomizer.check_view()
     checked_event(first.event, randomizer, first.query, first.cohort, protocol.honest_fraction)
     if security not in SECURITIES:
         raise ParameterError("security", security, f"one of {', '.join(SECURITIES)}")
@@ -79,10 +83,13 @@ def deployment_of(
             security,
             f"none or transport at {fidelity} fidelity: no messages are there to be sealed",
         )
-    if fidelity is None and security == "onion":
+    if randomizer.view == "messages" and fidelity not in (None, "literal"):
+        allowed = f"literal: the view of {type(randomizer).__name__} is the messages themselves"
+        raise ParameterError("fidelity", fidelity, allowed)
+    if fidelity is None and (security == "onion" or randomizer.view == "messages"):
         fidelity = "literal"
     if fidelity is None:
-        messages = first.cohort.size * randomizer.report_messages
+        messages = first.cohort.size * randomizer.usual_messages
         fidelity = "literal" if messages <= LITERAL_MESSAGES else "aggregate"
     if fidelity not in FIDELITIES:
         raise ParameterError("fidelity", fidelity, f"one of {', '.join(FIDELITIES)}")
@@ -92,7 +99,7 @@ def deployment_of(
         else integer("block_size", block_size)
         for each in ("literal", fidelity)
     )
-    each = user_bytes(fidelity, randomizer)
+    each = most_bytes(fidelity, randomizer, 1)
     if fidelity != "aggregate" and min(size, protocol.users) * each > _LARGEST_FRAME:
         name, given = ("fidelity", fidelity) if size == 1 else ("block_size", size)
         fits = "counts or aggregate" if size == 1 else f"at most {_LARGEST_FRAME // each}"
@@ -101,14 +108,14 @@ def deployment_of(
             given,
             f"{fits}: {each:,} bytes a user must fit a frame of {_LARGEST_FRAME >> 20} MiB",
         )
-    sent = first.cohort.size * randomizer.report_bytes
+    sent = first.cohort.size * user_bytes("literal", randomizer)
     if fidelity == "literal" and sent > _LARGEST_ROUND:
         allowed = (
             f"counts or aggregate: a literal round would send {sent >> 30:,} GiB, at most are "
             f"{_LARGEST_ROUND >> 30}"
         )
         raise ParameterError("fidelity", fidelity, allowed)
-    values = randomizer.report_messages // _MESSAGES_A_VALUE if fidelity == "literal" else labels
+    values = randomizer.usual_messages // _MESSAGES_A_VALUE if fidelity == "literal" else labels
     if check_generator(generator, seed) != GENERATORS[0]:
         if kernel == "compiled":
             allowed = f"numpy with {generator}: compiled kernels stretch what they are given"
@@ -214,8 +221,9 @@ def check_sealing_time(deployment: Deployment, workers: int, most: float) -> Non
     positive("sealing_seconds", most)
     spec = deployment.protocol.plan(deployment.protocol.init())
     assert spec is not None
-    users, messages = spec.cohort.size, spec.randomizer.report_messages
-    seconds = sealing_time(users * messages, users, workers)
+    users = spec.cohort.size
+    messages = math.ceil(users * spec.randomizer.usual_messages)
+    seconds = sealing_time(messages, users, workers)
     if seconds > most:
         allowed = (
             f"another, or sealing_seconds above {math.ceil(seconds)}: about {seconds:,.0f} s to "
@@ -224,5 +232,5 @@ def check_sealing_time(deployment: Deployment, workers: int, most: float) -> Non
         raise ParameterError(
             "security",
             "onion",
-            f"{allowed} {users * messages:,} messages in a round on this machine",
+            f"{allowed} {messages:,} messages in a round on this machine",
         )

@@ -155,9 +155,10 @@ def _round(deployment: Deployment, broadcast: bytes, users: UserShard, blocks: r
 def answers(protocol: Protocol[Any], fidelity: str) -> list[float]:
     """Reports of each round, in units of one of the first round: by messages, or by numbers."""
 
-    def size(spec: RoundSpec) -> int:
+    def size(spec: RoundSpec) -> float:
         sent = spec.randomizer
-        return sent.report_messages if fidelity == "literal" else sent.alphabet.labels
+        words = fidelity == "literal" or sent.view != "sums"
+        return sent.usual_messages if words else sent.alphabet.labels
 
     specs = list(walked(copy(protocol)))
     return [spec.cohort.size * size(spec) / size(specs[0]) for spec in specs]

@@ -61,8 +61,9 @@ class AttackContext:
         return np.asarray(dense(self.query(rows)), np.float64)
 
     def admitted(self, values: Floats) -> Floats:
-        """Values as a user may claim them: in the randomizer's domain, zero where not finite."""
-        return dense(self.randomizer.admit(np.where(np.isfinite(values), values, 0.0))[0])
+        """Values as a user may claim them: in the randomizer's domain, finite."""
+        finite = np.where(np.isfinite(values), values, self.randomizer.absent)
+        return dense(self.randomizer.admit(finite)[0])
 
     def center(self, x: Floats) -> Floats:
         """The middle of the domain of values shaped like `x`.
@@ -184,8 +185,8 @@ class Adversary:
         Args:
             round_index: of the round.
             reports: how many they sent.
-            sums: of the symbols they sent, by label; labels with none are left out. The view
-                without them is the honest users'.
+            sums: of the symbols they sent, by label, or how often each word; those with none are
+                left out. The view without them is the honest users'.
         """
 
 

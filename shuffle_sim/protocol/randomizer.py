@@ -5,12 +5,19 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from shuffle_sim.arrays import Floats, Values, dense
+from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.protocol.query import Query
-from shuffle_sim.wire.messages import Alphabet, Messages
+from shuffle_sim.wire.messages import Alphabet, Messages, Tally
+from shuffle_sim.wire.words import carrier_bytes, word_bytes
+
+VIEWS = ("sums", "counts", "messages")
+"""What an analyzer makes of a view: sums by label, how often each word came, or all words."""
+_LARGEST_SUM = 2**62  # symbols that are added: their sums are integers of 64 bits
+_MOST_WORDS = 2**24  # messages of a user
 
 
 class Randomizer(ABC):
@@ -20,8 +27,16 @@ class Randomizer(ABC):
     sample faster what the analyzer makes of it: the law of the sums of symbols, or where it reduces
     them modulo something, of the sums so reduced. `shuffle_sim.auditing.conformance` checks that
     they do.
+
+    In the other two views a user sends any number of words up to `per_label`, each on its own:
+    numbers below the symbols of an alphabet with one label. There `reports` and `tallied` may be
+    faster; `counts`, `tally` and `reduced` are of sums only.
     """
 
+    view: ClassVar[str] = "sums"
+    """One of VIEWS."""
+    absent: ClassVar[float] = 0.0
+    """What stands for a value that is not finite; silence would leak."""
     moves: ClassVar[tuple[str, ...]] = ()
     """Fields that may change from round to round at the same event: the scale of the domain."""
 
@@ -33,13 +48,16 @@ class Randomizer(ABC):
     @property
     @abstractmethod
     def per_label(self) -> int:
-        """Messages of a user per label, or per column: fixed, or their number would leak."""
+        """Messages of a user per label, or per column: fixed, or their number would leak.
+
+        Of words: how many a user sends at most. The shuffler refuses more.
+        """
 
     @abstractmethod
     def admit(self, values: Values) -> tuple[Values, int]:
         """Bring values (users, ...) into the domain, and say how many had to be clipped.
 
-        This is done on the user's side.
+        This is done on the user's side. What it gives, it leaves as it is.
         """
 
     @abstractmethod
@@ -51,12 +69,19 @@ class Randomizer(ABC):
 
         Inside a label the order carries nothing, so it need not be that of `randomize`.
         """
-        packed = [self.randomize(x, rng).packed for x in dense(xs)]
-        return Messages(
-            self.alphabet,
-            self.per_label,
-            np.concatenate([np.empty((0, self.report_bytes), np.uint8), *packed]),
-        )
+        sent = [self.randomize(x, rng) for x in dense(xs)]
+        row = self.report_bytes if self.view == "sums" else word_bytes(self.alphabet.symbols)
+        rows = np.concatenate([np.empty((0, row), np.uint8), *(user.packed for user in sent)])
+        each = None if self.view == "sums" else np.array([len(user.packed) for user in sent], int)
+        return Messages(self.alphabet, self.per_label, rows, each)
+
+    def singly(self, words: ArrayLike, each: ArrayLike | None = None) -> Messages:
+        """Words (messages,) that one user sends, or many users: user after user, so many `each`.
+
+        Raises:
+            ParameterError: words that are not of the alphabet, or more of a user than `per_label`.
+        """
+        return Messages.singly(self.alphabet, self.per_label, words, each)
 
     def counts(self, xs: Values, rng: np.random.Generator) -> NDArray[np.integer]:
         """Sums of symbols per user and label, shape (users, labels), of the law of `randomize`.
@@ -74,6 +99,12 @@ class Randomizer(ABC):
         total: NDArray[np.int64] = self.counts(xs, rng).sum(axis=0)
         return total
 
+    def tallied(self, xs: Values, rng: np.random.Generator) -> Tally:
+        """What the analyzer gets of all users of `xs`, but for the order of messages."""
+        if self.view == "sums":
+            return Tally(self.tally(xs, rng), len(xs))
+        return self.reports(xs, rng).tally()
+
     def event(self, users: int, query: Query) -> PrivacyEvent | None:
         """What the view of a round costs that asks a query, with `users` honest users' randomness.
 
@@ -87,9 +118,38 @@ class Randomizer(ABC):
         """Sums of symbols as far as the analyzer looks at them: as they are, or modulo a number."""
         return sums
 
+    def check_view(self) -> None:
+        """Refuse a view that its alphabet does not fit.
+
+        Raises:
+            ParameterError: naming what does not fit.
+        """
+        name, alphabet = type(self).__name__, self.alphabet
+        if self.view not in VIEWS:
+            raise ParameterError(f"{name}.view", self.view, f"one of {', '.join(VIEWS)}")
+        if self.view == "sums":
+            integer(f"{name}.alphabet.symbols", alphabet.symbols, 2, _LARGEST_SUM)
+            return
+        allowed = f"1 in a view of {self.view}: write the label into the word"
+        if alphabet.labels != 1 or alphabet.columns:
+            raise ParameterError(f"{name}.alphabet.labels", alphabet.labels, allowed)
+        integer(f"{name}.per_label", self.per_label, 1, _MOST_WORDS)
+
+    @property
+    def usual_messages(self) -> float:
+        """Messages of a user on average, public: blocks and fidelity are chosen by it."""
+        return self.report_messages
+
+    @property
+    def usual_bits(self) -> float:
+        """Their payload bits."""
+        if self.view == "sums":
+            return self.report_bits
+        return self.usual_messages * self.alphabet.symbol_bits
+
     @property
     def report_messages(self) -> int:
-        """Messages of one user."""
+        """Messages of one user; of words, at most."""
         return self.alphabet.width * self.per_label
 
     @cached_property
@@ -110,10 +170,17 @@ class Randomizer(ABC):
 
     @property
     def report_bits(self) -> int:
-        """Payload bits of one user's report (the papers' count)."""
+        """Payload bits of one user's report (the papers' count); of words, at most."""
         return Messages.row_bits(self.alphabet, self.per_label)
 
     @property
     def report_bytes(self) -> int:
-        """Bytes of one user's packed report."""
-        return (self.report_bits + 7) // 8
+        """Bytes of one user's packed report; of words with their number, at most."""
+        if self.view == "sums":
+            return (self.report_bits + 7) // 8
+        return self.head_bytes + self.per_label * word_bytes(self.alphabet.symbols)
+
+    @property
+    def head_bytes(self) -> int:
+        """Bytes that say how many words a user sends."""
+        return 0 if self.view == "sums" else carrier_bytes(self.per_label.bit_length())

@@ -168,12 +168,22 @@ def task_of(protocol: Protocol[Any], limits: TaskLimits | None = None) -> Task:
 
 
 def walked(protocol: Protocol[Any]) -> Iterator[RoundSpec]:
-    """All rounds, with sums from the middle of what messages can add up to in place of views."""
+    """All rounds, with sums from the middle of what messages can add up to in place of views.
+
+    Of words, all users send the one in the middle of the domain.
+    """
     state = protocol.init()
     while (spec := protocol.plan(state)) is not None:
         yield spec
-        middle = (spec.cohort.size * spec.randomizer.largest_sums // 2).astype(np.int64)
-        state = protocol.update(state, spec.analyze(Tally(middle, spec.cohort.size)))
+        randomizer, users = spec.randomizer, spec.cohort.size
+        if randomizer.view == "sums":
+            middle = (users * randomizer.largest_sums // 2).astype(np.int64)
+            tally = Tally(middle, users)
+        else:
+            word = np.full(1, randomizer.alphabet.symbols // 2, np.uint64)
+            copies = 1 if randomizer.view == "counts" else users
+            tally = Tally(np.full(copies, users // copies), users, np.repeat(word, copies))
+        state = protocol.update(state, spec.analyze(tally))
 
 
 def _of(protocol: Protocol[Any], specs: Iterable[RoundSpec]) -> Task:

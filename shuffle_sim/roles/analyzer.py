@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,12 @@ from shuffle_sim.roles.onion import Opener
 from shuffle_sim.roles.records import Conclusion, PlannedRound, ViewRecord
 from shuffle_sim.sampling.kernels import with_kernel
 from shuffle_sim.wire.frames import Context, Frame, Kind, check_context, parse, split_frames
-from shuffle_sim.wire.messages import Tally
+from shuffle_sim.wire.messages import Tally, together
 from shuffle_sim.wire.sealing import Purpose
 
-Reader = Callable[[bytes, Randomizer], tuple[Size, NDArray[np.int64]]]
+Reader = Callable[[bytes, Randomizer], tuple[Size, Tally]]
 """From a frame's payload and the randomizer to how many messages there are under each label, and
-the sums of their symbols.
+their tally, of no report yet.
 """
 
 
@@ -35,13 +35,16 @@ class Reading:
         context: of the round.
         frames: SHA-256 of the payload of each frame, by its place.
         size: messages under each label.
-        tally: of them; `reports` is that of the whole round.
+        tallies: of them; `reports` are those of the whole round. Sums are added up under 0, words
+            stand by the place of their frame: their order counts.
+        whole: of words, how many the view has.
     """
 
     context: Context
     frames: dict[int, bytes]
     size: tuple[int, ...]
-    tally: Tally
+    tallies: dict[int, Tally]
+    whole: int | None
 
 
 class Analyzer(Keyed):
@@ -183,29 +186,57 @@ class _View:
         self._spec, self._kind, self._read, self._context = spec, kind, read, context
         self._taken: dict[int, bytes] = {}
         self._size = np.zeros(spec.randomizer.alphabet.labels, np.int64)
-        self.tally = Tally(np.zeros(spec.randomizer.alphabet.labels, np.int64), 0)
+        self._tallies: dict[int, Tally] = {}
+        self._whole: int | None = None
 
     @property
     def complete(self) -> bool:
         """Whether all messages are there."""
-        reports = self.tally.reports
-        return reports > 0 and np.array_equal(self._size, self._all(reports))
+        reports = self._reports
+        return reports > 0 and np.array_equal(self._size, self._all(reports, self._whole))
 
-    def _all(self, reports: int) -> NDArray[np.int64]:
-        """Messages of so many reports under each label."""
+    @property
+    def tally(self) -> Tally:
+        """Of all that was taken."""
+        tallies = [self._tallies[place] for place in sorted(self._tallies)]
+        if self._spec.randomizer.view == "messages":
+            words = np.concatenate([each.words for each in tallies if each.words is not None])
+            return Tally(np.ones(len(words), np.int64), self._reports, words)
+        found = tallies[0] if len(tallies) == 1 else together(tallies)
+        return replace(found, reports=self._reports)
+
+    @property
+    def _reports(self) -> int:
+        return next(iter(self._tallies.values())).reports if self._tallies else 0
+
+    def _all(self, reports: int, whole: int | None) -> NDArray[np.int64]:
+        """Messages of so many reports under each label; of words, how many were said to come."""
         randomizer = self._spec.randomizer
-        return under_each(reports * randomizer.per_label, randomizer)
+        return under_each(reports * randomizer.per_label if whole is None else whole, randomizer)
 
-    def _fits(self, size: Size, reports: int) -> NDArray[np.int64]:
+    def _fits(self, size: Size, reports: int, whole: int | None) -> NDArray[np.int64]:
         """Messages so far under each label, with these.
 
         Raises:
-            FrameError: `wrong-length` if there are more than those of so many reports.
+            FrameError: `wrong-length` if there are more than those of so many reports, or than were
+                said to come.
         """
+        if self._taken and (reports, whole) != (self._reports, self._whole):
+            said = f"{self._reports} reports, {self._whole} words said before"
+            raise FrameError("wrong-count", f"{reports} reports, {whole} words; {said}")
         found = self._size + room(size, self._spec.randomizer)
-        if (found > self._all(reports)).any():
+        most = self._spec.randomizer.per_label * reports
+        if (whole or 0) > most or (found > self._all(reports, whole)).any():
             raise FrameError("wrong-length", f"more messages than those of {reports} reports")
         return found
+
+    def _add(self, place: int, tally: Tally) -> None:
+        """Sums are added up, so that there are never many; words wait for all of them."""
+        at = 0 if tally.words is None else place
+        before = self._tallies.get(at)
+        self._tallies[at] = (
+            tally if before is None else replace(tally, sums=before.sums + tally.sums)
+        )
 
     def receive(self, view: bytes) -> None:
         """Add frames that nobody has opened yet.
@@ -221,7 +252,8 @@ class _View:
     @property
     def reading(self) -> Reading:
         """What was read."""
-        return Reading(self._context, self._taken, tuple(self._size.tolist()), self.tally)
+        size = tuple(self._size.tolist())
+        return Reading(self._context, self._taken, size, self._tallies, self._whole)
 
     def join(self, reading: Reading) -> None:
         """Add what another has read.
@@ -233,12 +265,12 @@ class _View:
             return
         if not reading.frames.keys().isdisjoint(self._taken):
             raise FrameError("duplicate-block", "a frame of the view was read twice")
-        reports = reading.tally.reports
-        if self._taken and reports != self.tally.reports:
-            raise FrameError("wrong-count", f"{reports} reports, {self.tally.reports} said before")
-        self._size = self._fits(reading.size, reports)
+        reports = next(iter(reading.tallies.values())).reports
+        self._size = self._fits(reading.size, reports, reading.whole)
         self._taken |= reading.frames
-        self.tally = Tally(self.tally.sums + reading.tally.sums, reports)
+        self._whole = reading.whole
+        for place, tally in reading.tallies.items():
+            self._add(place, tally)
 
     def take(self, frame: Frame) -> None:
         """Add a frame.
@@ -258,13 +290,10 @@ class _View:
             raise FrameError(
                 "wrong-count", f"{frame.reports} reports of {self._spec.cohort.size} users"
             )
-        if self._taken and frame.reports != self.tally.reports:
-            raise FrameError(
-                "wrong-count", f"{frame.reports} reports, {self.tally.reports} said before"
-            )
-        together = self._fits(parted(frame.payload)[0], frame.reports)
+        size, whole, _ = parted(frame.payload, self._spec.randomizer)
+        fitting = self._fits(size, frame.reports, whole)
         # Last: what is opened counts as seen.
-        _, sums = self._read(frame.payload, self._spec.randomizer)
+        _, tally = self._read(frame.payload, self._spec.randomizer)
         self._taken[frame.index] = digest
-        self._size = together
-        self.tally = Tally(self.tally.sums + sums, frame.reports)
+        self._size, self._whole = fitting, whole
+        self._add(frame.index, replace(tally, reports=frame.reports))

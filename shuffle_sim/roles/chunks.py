@@ -4,14 +4,16 @@ The shuffler's shards send chunks to each other, and a view is released in chunk
 """
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.errors import FrameError
 from shuffle_sim.protocol.randomizer import Randomizer
-from shuffle_sim.roles.reports import read_sums
-from shuffle_sim.wire.messages import Alphabet, Messages
+from shuffle_sim.roles.reports import read_counts, read_sums
+from shuffle_sim.wire.messages import Alphabet, Messages, Tally
+from shuffle_sim.wire.words import read_words, word_bytes
 
 VIEW_CHUNK_BYTES = 1 << 21
 """Largest chunk of a view: whoever holds one needs little memory."""
@@ -43,10 +45,11 @@ def size_bytes(size: Size) -> int:
     return SIZE if isinstance(size, int) else SIZE * (1 + len(size))
 
 
-def front(size: Size) -> bytes:
-    """The size in front of a chunk."""
+def front(size: Size, randomizer: Randomizer, whole: int = 0) -> bytes:
+    """The size in front of a chunk; of words also how many there are in the whole view."""
     numbers = (size,) if isinstance(size, int) else (_SEVERAL | len(size), *size)
-    return b"".join(each.to_bytes(SIZE, "big") for each in numbers)
+    told = () if randomizer.view == "sums" else (whole,)
+    return b"".join(each.to_bytes(SIZE, "big") for each in (*numbers, *told))
 
 
 def view_chunks(randomizer: Randomizer, size: int) -> Counter[Size]:
@@ -63,52 +66,82 @@ def view_chunks(randomizer: Randomizer, size: int) -> Counter[Size]:
 def largest_chunk(randomizer: Randomizer) -> int:
     """Messages of a chunk in each column, at most."""
     alphabet = randomizer.alphabet
+    if randomizer.view != "sums":
+        return VIEW_CHUNK_BYTES // word_bytes(alphabet.symbols)
     return max(8, 8 * VIEW_CHUNK_BYTES // (alphabet.width * alphabet.symbol_bits) // 8 * 8)
 
 
 def view_chunk_bytes(randomizer: Randomizer, size: Size) -> int:
     """Bytes of a chunk of so many messages under each label, by formula."""
+    if randomizer.view != "sums":
+        words = int(under_each(size, randomizer).sum())
+        return 2 * SIZE + words * word_bytes(randomizer.alphabet.symbols)
     counted: Counter[int] = Counter(under_each(size, randomizer).tolist())
     bits = randomizer.alphabet.symbol_bits
     rows = (labels * ((messages * bits + 7) // 8) for messages, labels in counted.items())
     return size_bytes(size) + sum(rows)
 
 
-def read_view_chunk(payload: bytes, randomizer: Randomizer) -> tuple[Size, NDArray[np.int64]]:
-    """Of a chunk how many messages it has under each label, and the sums of their symbols.
+def read_view_chunk(payload: bytes, randomizer: Randomizer) -> tuple[Size, Tally]:
+    """Of a chunk how many messages it has under each label, and their tally, of no report yet.
 
     Raises:
         FrameError: `wrong-length`, `nonzero-padding` or `symbol-out-of-range` if it does not encode
             so many messages.
     """
-    size, rest = parted(payload)
+    size, _, rest = parted(payload, randomizer)
     alphabet = randomizer.alphabet
+    if randomizer.view != "sums":
+        words = read_words(rest, alphabet.symbols, int(room(size, randomizer).sum()))
+        return size, tally_of(words, randomizer)
     if isinstance(size, int) and not alphabet.columns:  # all labels at once
         one = Alphabet(1, alphabet.symbols)
-        return size, Messages.from_bytes(one, size, rest, alphabet.labels).row_sums()
-    sums = [row.row_sums() for row in by_label(payload, randomizer)]
-    return size, np.concatenate(sums)
+        sums = Messages.from_bytes(one, size, rest, alphabet.labels).row_sums()
+        return size, Tally(sums, 0)
+    by_row = [row.row_sums() for row in by_label(payload, randomizer)]
+    return size, Tally(np.concatenate(by_row), 0)
 
 
-def read_tally(payload: bytes, randomizer: Randomizer) -> tuple[int, NDArray[np.int64]]:
+def tally_of(words: NDArray[Any], randomizer: Randomizer) -> Tally:
+    """Of words as they were released, of no report yet: counted, or in their order."""
+    if randomizer.view == "counts":
+        return Tally.counted(words, reports=0)
+    return Tally(np.ones(len(words), np.int64), 0, words.astype(np.uint64))
+
+
+def read_tally(payload: bytes, randomizer: Randomizer) -> tuple[int, Tally]:
     """The same of a chunk whose messages were not simulated.
 
     Raises:
         FrameError: `wrong-length`, or `count-out-of-range` if so many messages cannot have these
             sums.
     """
-    size, rest = parted(payload)
+    size, _, rest = parted(payload, randomizer)
     if not isinstance(size, int):
         raise FrameError("wrong-length", "sums are of as many messages under each label")
-    return size, read_sums(rest, randomizer, size // randomizer.per_label)
+    if randomizer.view == "sums":
+        return size, Tally(read_sums(rest, randomizer, size // randomizer.per_label), 0)
+    tally = read_counts(rest, randomizer)
+    if tally.messages != size:
+        raise FrameError("wrong-length", f"counts of {tally.messages} messages, said were {size}")
+    return size, tally
 
 
-def parted(payload: bytes) -> tuple[Size, memoryview]:
-    """The size in front of a chunk, and the rest.
+def parted(payload: bytes, randomizer: Randomizer) -> tuple[Size, int | None, memoryview]:
+    """Of a chunk its size, of words how many the whole view has, and the rest.
 
     Raises:
         FrameError: `wrong-length` if there is no size.
     """
+    size, rest = _sized(payload)
+    if randomizer.view == "sums":
+        return size, None, rest
+    if len(rest) < SIZE:
+        raise FrameError("wrong-length", f"{len(payload)} bytes")
+    return size, int.from_bytes(rest[:SIZE], "big"), rest[SIZE:]
+
+
+def _sized(payload: bytes) -> tuple[Size, memoryview]:
     numbers = np.frombuffer(payload, ">u8", len(payload) // SIZE)  # no copy of it
     if not numbers.size:
         raise FrameError("wrong-length", f"{len(payload)} bytes")
@@ -138,7 +171,7 @@ def room(size: Size, randomizer: Randomizer) -> NDArray[np.int64]:
 
 def by_label(payload: bytes, randomizer: Randomizer) -> list[Messages]:
     """The messages of a chunk under each label, as one report."""
-    size, rest = parted(payload)
+    size, _, rest = parted(payload, randomizer)
     each, one = room(size, randomizer), Alphabet(1, randomizer.alphabet.symbols)
     if len(payload) != view_chunk_bytes(randomizer, size):
         raise FrameError("wrong-length", f"{len(rest)} bytes for {size} messages under each label")

@@ -31,7 +31,7 @@ class Corrupted:
             sender, whatever is inside.
         silent: how many put nothing there.
         disclosed: reports that colluders disclosed to the analyzer.
-        sums: of the symbols in them, by label.
+        sums: of the symbols in them, by label; or how often each word.
     """
 
     users: Users
@@ -145,7 +145,7 @@ def _act(
     ]
     if any(member.colludes for member in mine) and isinstance(report, Messages) and own in packets:
         acts.disclosed += 1
-        acts.sums.update({label: int(total) for label, total in enumerate(report.sums()) if total})
+        acts.sums.update(dict(report.tally().items()))
 
 
 def _wrapped(member: Adversary, user: int, inner: CallNext, rng: np.random.Generator) -> CallNext:

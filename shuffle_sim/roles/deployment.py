@@ -1,6 +1,7 @@
 """What every role is set up with, and how it reads a broadcast."""
 
 import hashlib
+import math
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -8,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from shuffle_sim.data.cohort import Cohort
-from shuffle_sim.errors import FrameError
+from shuffle_sim.errors import FrameError, ParameterError
 from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.protocol.base import BROADCAST, Protocol, Query
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.protocol.task import LARGEST_REPORT, Task
-from shuffle_sim.roles.onion import bundle_bytes
+from shuffle_sim.roles.onion import box_bytes
 from shuffle_sim.roles.reports import user_bytes
 from shuffle_sim.sampling.randomness import GENERATORS, Role, stream
 from shuffle_sim.wire.codec import by_name, decode
@@ -123,9 +124,10 @@ class Deployment:
         """
         opened = self.opened(broadcast)
         cohort, randomizer = opened.cohort, opened.randomizer
-        users = 1 if self.fidelity == "aggregate" else self.block_size
+        added = self.fidelity == "aggregate" and randomizer.view == "sums"
+        users = 1 if added else self.block_size
         each = (
-            bundle_bytes(randomizer)
+            math.ceil(randomizer.usual_messages * box_bytes(randomizer.alphabet))
             if self.security == "onion"
             else user_bytes(self.fidelity, randomizer)
         )
@@ -168,6 +170,10 @@ def _opened(
     if minimum > cohort.size:
         fewest = f"at least {minimum:,} reports of {cohort.size:,} users"
         raise FrameError("not-agreed", fewest)
+    try:
+        randomizer.check_view()
+    except ParameterError as error:
+        raise FrameError("not-agreed", str(error)) from error
     if randomizer.report_bits > LARGEST_REPORT:
         long = f"{randomizer.report_bits:,} bits a report, at most {LARGEST_REPORT:,}"
         raise FrameError("not-agreed", long)

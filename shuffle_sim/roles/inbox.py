@@ -9,7 +9,7 @@ from shuffle_sim.roles.deployment import Broadcast, Deployment
 from shuffle_sim.roles.onion import bundle_bytes, read_bundle
 from shuffle_sim.roles.pools import MessagePool
 from shuffle_sim.roles.records import ShuffleRecord
-from shuffle_sim.roles.reports import HONEST_KIND, read_reports, user_bytes
+from shuffle_sim.roles.reports import HONEST_KIND, most_bytes, read_reports
 from shuffle_sim.wire.frames import Frame, Kind, check_context, claimed_place, parse, split_frames
 from shuffle_sim.wire.sealing import BOX_ID
 
@@ -34,9 +34,12 @@ class Inbox:
         )
         each = bundle_bytes(self._randomizer) if onion else self._randomizer.report_bytes
         self._longest = each + PACKET_MARGIN
-        block = 1 if deployment.fidelity == "aggregate" or onion else deployment.block_size
-        honest = each if onion else user_bytes(deployment.fidelity, self._randomizer)
-        self._largest = block * honest + self._longest + 2 * PACKET_MARGIN  # a frame, in its seals
+        honest = (
+            each
+            if onion
+            else most_bytes(deployment.fidelity, self._randomizer, deployment.block_size)
+        )
+        self._largest = honest + self._longest + 2 * PACKET_MARGIN  # a frame, in its seals
         self._boxes: set[bytes] = set()
         self._seen: set[int] = set()
         self._taken: Counter[int] = Counter()

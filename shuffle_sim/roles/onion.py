@@ -20,9 +20,10 @@ from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles.chunks import (
     VIEW_CHUNK_BYTES,
     Size,
+    front,
     parted,
     room,
-    size_bytes,
+    tally_of,
     under_each,
 )
 from shuffle_sim.roles.pools import MessagePool
@@ -45,13 +46,18 @@ def box_bytes(alphabet: Alphabet) -> int:
 
 
 def bundle_bytes(randomizer: Randomizer) -> int:
-    """Bytes of a user's sealed messages, before they are sealed together."""
+    """Bytes of a user's sealed messages, before they are sealed together; of words, at most."""
     return randomizer.report_messages * box_bytes(randomizer.alphabet)
 
 
 def bundles(reports: Messages, sealer: Sealer) -> Iterator[bytes]:
     """Each user's messages, sealed one by one and joined, label by label."""
     alphabet, width = reports.alphabet, message_bytes(reports.alphabet)
+    if reports.each is not None:
+        of_user = np.split(reports.packed, np.cumsum(reports.each)[:-1])
+        for words in of_user:
+            yield b"".join(sealer.seal(word.tobytes()) for word in words)
+        return
     for rows in reports.symbols.tolist():
         numbers = (
             label << alphabet.symbol_bits | symbol
@@ -62,11 +68,20 @@ def bundles(reports: Messages, sealer: Sealer) -> Iterator[bytes]:
 
 
 def read_bundle(frame: Frame, randomizer: Randomizer) -> Boxes:
-    """A user's boxes, (labels or columns, per_label, bytes).
+    """A user's boxes, (labels or columns, per_label, bytes); of words, (1, messages, bytes).
 
     Raises:
-        FrameError: `wrong-length` if it is not the right number of boxes of the right size.
+        FrameError: `wrong-length` if it is not the right number of boxes of the right size;
+            `too-many-messages`.
     """
+    if randomizer.view != "sums":
+        boxes, rest = divmod(len(frame.payload), box_bytes(randomizer.alphabet))
+        if not rest and boxes > randomizer.per_label:
+            raise FrameError("too-many-messages", f"{boxes}, at most {randomizer.per_label}")
+        if not rest:
+            return np.frombuffer(frame.payload, np.uint8).reshape(
+                1, boxes, box_bytes(randomizer.alphabet)
+            )
     if len(frame.payload) != bundle_bytes(randomizer):
         raise FrameError(
             "wrong-length",
@@ -129,7 +144,7 @@ def _largest(randomizer: Randomizer) -> int:
 def box_chunk_bytes(randomizer: Randomizer, size: Size) -> int:
     """Bytes of a chunk of so many boxes under each label, by formula."""
     boxes = int(under_each(size, randomizer).sum())
-    return size_bytes(size) + boxes * box_bytes(randomizer.alphabet)
+    return len(front(size, randomizer)) + boxes * box_bytes(randomizer.alphabet)
 
 
 def read_boxes(payload: bytes, randomizer: Randomizer) -> tuple[Size, list[Boxes]]:
@@ -138,7 +153,7 @@ def read_boxes(payload: bytes, randomizer: Randomizer) -> tuple[Size, list[Boxes
     Raises:
         FrameError: `wrong-length`.
     """
-    size, rest = parted(payload)
+    size, _, rest = parted(payload, randomizer)
     each = room(size, randomizer)
     if len(payload) != box_chunk_bytes(randomizer, size):
         raise FrameError("wrong-length", f"{len(rest)} bytes for {size} boxes under each label")
@@ -151,7 +166,7 @@ class Opener:
 
     Attributes:
         opened: messages opened.
-        dropped: messages by reason; in the sums they count as 0.
+        dropped: messages by reason; in sums they count as 0, of words they are none.
     """
 
     def __init__(self, keys: KeyPair, context: Context) -> None:
@@ -161,22 +176,24 @@ class Opener:
         self.opened = 0
         self.dropped: Counter[str] = Counter()
 
-    def read(self, payload: bytes, randomizer: Randomizer) -> tuple[Size, NDArray[np.int64]]:
-        """A chunk's number of boxes under each label, and the sums of symbols of those that open.
+    def read(self, payload: bytes, randomizer: Randomizer) -> tuple[Size, Tally]:
+        """A chunk's number of boxes under each label, and the tally of those that open.
 
         Raises:
             FrameError: `wrong-length` if it is not a chunk.
         """
         size, boxes = read_boxes(payload, randomizer)
-        sums = np.zeros(randomizer.alphabet.labels, np.int64)
+        symbols: list[list[int]] = [[] for _ in boxes]
         for label, row in enumerate(boxes):
             for box in row:
                 try:
-                    sums[label] += self._symbol(box.tobytes(), label, randomizer.alphabet)
+                    symbols[label].append(self._symbol(box.tobytes(), label, randomizer.alphabet))
                     self.opened += 1
                 except FrameError as error:
                     self.dropped[error.reason] += 1
-        return size, sums
+        if randomizer.view != "sums":
+            return size, tally_of(np.array(symbols[0], np.uint64), randomizer)
+        return size, Tally(np.array([sum(row) for row in symbols], np.int64), 0)
 
     def _symbol(self, box: bytes, label: int, alphabet: Alphabet) -> int:
         if box[:BOX_ID] in self._seen:

@@ -27,9 +27,10 @@ from shuffle_sim.roles.chunks import (
     shortened,
     under_each,
 )
-from shuffle_sim.roles.reports import read_ones
+from shuffle_sim.roles.reports import count_bytes, read_ones
 from shuffle_sim.sampling.shuffling import arrange, permuted, share_out
-from shuffle_sim.wire.messages import Alphabet, Messages, Tally
+from shuffle_sim.wire.messages import Alphabet, Messages, Tally, together
+from shuffle_sim.wire.words import Words, pack_words, read_words, words_of
 
 
 class MessagePool(ABC):
@@ -40,6 +41,7 @@ class MessagePool(ABC):
         self.randomizer = randomizer
         self.each = np.zeros(randomizer.alphabet.labels, np.int64)  # messages under each label
         self.chunk_sizes: list[Size] = []  # sizes of the chunks
+        self.whole = 0  # messages of the whole view, once they are known
 
     @property
     def size(self) -> int:
@@ -86,7 +88,8 @@ class MessagePool(ABC):
 
         The same generator gives the same bytes again.
         """
-        return b"".join([front(self.chunk_sizes[index]), *self._chunk(index, rng)])
+        size = front(self.chunk_sizes[index], self.randomizer, self.whole)
+        return b"".join([size, *self._chunk(index, rng)])
 
     def routed(self, index: int, rng: np.random.Generator) -> bytes:
         """One of the chunks as it goes to another shard, which permutes it again."""
@@ -137,13 +140,14 @@ class BitPool(MessagePool):
         self.each += under_each(reports.reports * reports.per_label, self.randomizer)
 
     def take(self, payload: bytes) -> None:
-        size, rest = parted(payload)
+        size, _, rest = parted(payload, self.randomizer)
         each = self.more(size)
         self._ones += read_ones(rest, each)
         self.each += each
 
     def routed(self, index: int, rng: np.random.Generator) -> bytes:
-        return front(self.chunk_sizes[index]) + self._chunks[:, index].astype("<i8").tobytes()
+        size = front(self.chunk_sizes[index], self.randomizer)
+        return size + self._chunks[:, index].astype("<i8").tobytes()
 
     def _permute(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
         self._chunks = np.array(
@@ -204,9 +208,9 @@ class TallyPool(MessagePool):
         self.each += under_each(reports.reports * self.randomizer.per_label, self.randomizer)
 
     def take(self, payload: bytes) -> None:
-        size, sums = read_tally(payload, self.randomizer)
+        size, tally = read_tally(payload, self.randomizer)
         each = self.more(size)
-        self._sums += sums
+        self._sums += tally.sums
         self.each += each
 
     def shares(self, shards: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -223,8 +227,67 @@ class TallyPool(MessagePool):
         return [sums.astype("<i8").tobytes()]
 
 
+class WordPool(MessagePool):
+    """Words, each held and moved."""
+
+    def __init__(self, randomizer: Randomizer) -> None:
+        super().__init__(randomizer)
+        self._held = [words_of((), randomizer.alphabet.symbols)]
+
+    def add(self, reports: Messages | Tally | NDArray[np.uint8]) -> None:
+        assert isinstance(reports, Messages)
+        self._hold(reports.words)
+
+    def take(self, payload: bytes) -> None:
+        size, _, rest = parted(payload, self.randomizer)
+        words = int(self.more(size).sum())
+        self._hold(read_words(rest, self.randomizer.alphabet.symbols, words))
+
+    def _hold(self, words: Words) -> None:
+        self._held.append(words)
+        self.each += len(words)
+
+    def _permute(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
+        self._moved = permuted(self._held, rng)
+        self._held = self._held[:1]
+
+    def _chunk(self, index: int, rng: np.random.Generator) -> list[Buffer]:
+        (place,) = self.places(index)
+        packed = pack_words(self._moved[place], self.randomizer.alphabet.symbols)
+        return [packed.reshape(-1).data]
+
+
+class CountPool(TallyPool):
+    """How often each word came, where messages are not simulated."""
+
+    def __init__(self, randomizer: Randomizer) -> None:
+        super().__init__(randomizer)
+        self._counted = [Tally.counted((), reports=0)]
+
+    def add(self, reports: Messages | Tally | NDArray[np.uint8]) -> None:
+        assert isinstance(reports, Messages | Tally)
+        self._hold(reports if isinstance(reports, Tally) else reports.tally())
+
+    def take(self, payload: bytes) -> None:
+        size, tally = read_tally(payload, self.randomizer)
+        self.more(size)
+        self._hold(tally)
+
+    def _hold(self, tally: Tally) -> None:
+        self._counted.append(tally)
+        self.each += tally.messages
+
+    def _permute(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> None:
+        self._counted = [together(self._counted)]
+
+    def _chunk(self, index: int, rng: np.random.Generator) -> list[Buffer]:
+        return [count_bytes(self._counted[0])] if self.chunk_sizes[index] else []
+
+
 def pool_of(randomizer: Randomizer, fidelity: str) -> MessagePool:
     """An empty pool for a round whose messages can be read."""
+    if randomizer.view != "sums":
+        return (WordPool if fidelity == "literal" else CountPool)(randomizer)
     if fidelity != "literal":
         return TallyPool(randomizer)
     return (BitPool if randomizer.alphabet.symbols == 2 else SymbolPool)(randomizer)

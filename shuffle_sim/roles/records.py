@@ -40,7 +40,7 @@ class ViewRecord:
 
     Attributes:
         opened: messages.
-        dropped: messages by reason; in the sums they count as 0.
+        dropped: messages by reason; in sums they count as 0, of words they are none.
     """
 
     opened: int = 0
@@ -74,7 +74,8 @@ class ShardRecord(Additive):
         disclosed: reports that colluders disclosed to the analyzer.
         clipped: users whose value was clipped.
         nonfinite: users whose value was not finite.
-        sums: of the symbols that colluders disclosed, by label.
+        sums: of the symbols that colluders disclosed, by label; or how often each word.
+        sent: of words, how many frames honest users sent, by (users, words) in a frame.
     """
 
     asked: int = 0
@@ -85,6 +86,7 @@ class ShardRecord(Additive):
     clipped: int = 0
     nonfinite: int = 0
     sums: Counter[int] = field(default_factory=Counter)
+    sent: Counter[tuple[int, int]] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from shuffle_sim.errors import FrameError, RoundAbortedError
 from shuffle_sim.roles.channel import Keyed
 from shuffle_sim.roles.deployment import Deployment
@@ -145,8 +147,12 @@ class Shuffler(Keyed):
             )
             raise RoundAbortedError(f"round {now.context.round}: {lost}; not released")
         now.accepted = collected.accepted
+        now.pool.whole = collected.shares.total()
+        sizes = now.pool.view()
+        if not now.pool.whole and self._shard == 0:  # a view without words says how many reported
+            sizes = np.zeros((1, now.pool.each.size), np.int64)
         now.pool.cut(
-            now.pool.view(),
+            sizes,
             self._deployment.stream(now.context.round, Role.SHUFFLER, self._shard << 32),
         )
         self._released = now.context.round

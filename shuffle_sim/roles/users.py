@@ -1,5 +1,6 @@
 """The users: a shard hosts some blocks of them and answers for them."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -7,10 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffle_sim.arrays import Floats, Scaled, Values, all_finite, dense
+from shuffle_sim.arrays import Buffer, Floats, Scaled, Values, all_finite, dense
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import Population
-from shuffle_sim.errors import DataChangedError, FrameError, RoundAbortedError
+from shuffle_sim.errors import (
+    DataChangedError,
+    FrameError,
+    ParameterError,
+    RoundAbortedError,
+)
 from shuffle_sim.protocol.adversary import AttackContext
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.protocol.task import Participation
@@ -20,11 +26,11 @@ from shuffle_sim.roles.corrupted import Corrupted, corrupted
 from shuffle_sim.roles.deployment import Broadcast, Deployment
 from shuffle_sim.roles.onion import bundles
 from shuffle_sim.roles.records import ShardRecord
-from shuffle_sim.roles.reports import HONEST_KIND, count_type
+from shuffle_sim.roles.reports import HONEST_KIND, count_bytes, count_type, read_messages
 from shuffle_sim.sampling.kernels import expect, using
 from shuffle_sim.sampling.randomness import Role
 from shuffle_sim.wire.frames import Context, Frame, Kind, parse, prefix, split_frames
-from shuffle_sim.wire.messages import Messages
+from shuffle_sim.wire.messages import Messages, Tally, together
 from shuffle_sim.wire.sealing import Purpose, Sealer
 
 
@@ -136,9 +142,7 @@ class UserShard(Keyed):
         the bundle holds.
         """
         if frame.kind is not Kind.PACKET:
-            reports = Messages.from_bytes(
-                randomizer.alphabet, randomizer.per_label, frame.payload, frame.reports
-            )
+            reports = read_messages(frame.payload, randomizer, frame.reports)
             sealer, bundle = self._sealers(frame.context, frame.index)
             sent = (
                 replace(frame, kind=Kind.BUNDLE, reports=1, payload=bundle.seal(each))
@@ -151,9 +155,7 @@ class UserShard(Keyed):
             return frame.tobytes()  # no frame at all: the shuffler will see it
         sealer, bundle = self._sealers(inner.context, frame.index // self._deployment.block_size)
         try:
-            reports = Messages.from_bytes(
-                randomizer.alphabet, randomizer.per_label, inner.payload, 1
-            )
+            reports = read_messages(inner.payload, randomizer, 1)
             (content,) = bundles(reports, sealer)
         except FrameError:
             content = inner.payload
@@ -229,6 +231,7 @@ class UserShard(Keyed):
             clipped=clipped,
             nonfinite=nonfinite,
             sums=bad.sums,
+            sent=_sent(honest, deployment.security == "onion"),
         )
 
     def _corrupted(self, broadcast: Broadcast, block: int) -> Corrupted:
@@ -265,31 +268,39 @@ def _users(cohort: Cohort, start: int, stop: int) -> NDArray[np.int64]:
 def admitted(values: Values, randomizer: Randomizer) -> tuple[Values, int, int]:
     """Values in the randomizer's domain, how many were clipped, and how many were not finite.
 
-    Zero before randomizing: silence would leak.
+    Those are `absent` before randomizing: silence would leak.
     """
     nonfinite = 0
     if isinstance(values, Scaled):
         if not np.isfinite(values.norms_squared.sum()):
             finite = np.isfinite(values.norms_squared)
             nonfinite = int((~finite).sum())
-            rows = np.where(finite[:, None], values.rows, 0.0)
+            rows = np.where(finite[:, None], values.rows, randomizer.absent)
             values = Scaled(np.asfortranarray(rows), np.where(finite, values.factors, 0.0))
     else:
         values = np.asarray(values, np.float64)
         if not all_finite(values):
             finite = np.asarray(np.isfinite(values.reshape(len(values), -1)).all(axis=1))
             nonfinite = int((~finite).sum())
-            values = np.where(finite.reshape(-1, *[1] * (values.ndim - 1)), values, 0.0)
+            finite = finite.reshape(-1, *[1] * (values.ndim - 1))
+            values = np.where(finite, values, randomizer.absent)
     return *randomizer.admit(values), nonfinite
 
 
-_Part = tuple[int, NDArray[Any]]
-"""Users of a chunk, and what they send: packed reports, counts or a tally."""
+_Part = tuple[int, NDArray[Any] | Messages | Tally]
+"""Users of a chunk, and what they send: packed reports, counts or a tally; words or their tally."""
 
 
 def _randomized(
     fidelity: str, values: Values, randomizer: Randomizer, rng: np.random.Generator
 ) -> _Part:
+    if randomizer.view != "sums":
+        sample = randomizer.tallied if fidelity == "aggregate" else randomizer.reports
+        sent = sample(values, rng)
+        if sent.reports != len(values):
+            name = type(randomizer).__name__
+            raise ParameterError(f"{name}.reports", sent.reports, f"of {len(values)} users")
+        return len(values), sent
     if fidelity == "aggregate":
         return len(values), randomizer.tally(values, rng)
     return len(values), (
@@ -303,14 +314,31 @@ def _honest_frame(
     fidelity: str, context: Context, block: int, parts: list[_Part], randomizer: Randomizer
 ) -> list[bytes]:
     users = sum(count for count, _ in parts)
-    if fidelity == "aggregate":
-        pieces = [
-            np.sum([tally for _, tally in parts], axis=0, dtype=np.int64).astype("<i8").tobytes()
-        ]
+    sent = [each for _, each in parts if isinstance(each, np.ndarray)]
+    pieces: list[Any]  # bytes, or buffers of them
+    if not sent:
+        pieces = _words([each for _, each in parts if not isinstance(each, np.ndarray)])
+    elif fidelity == "aggregate":
+        pieces = [np.sum(sent, axis=0, dtype=np.int64).astype("<i8").tobytes()]
     elif fidelity == "counts":
-        pieces = [
-            counts.astype(count_type(randomizer), copy=False).tobytes() for _, counts in parts
-        ]
+        pieces = [counts.astype(count_type(randomizer), copy=False).tobytes() for counts in sent]
     else:
-        pieces = [packed.reshape(-1).data for _, packed in parts]
+        pieces = [packed.reshape(-1).data for packed in sent]
     return [prefix(HONEST_KIND[fidelity], context, block, users, sum(map(len, pieces))), *pieces]
+
+
+def _sent(parts: list[_Part], onion: bool) -> Counter[tuple[int, int]]:
+    """Users and words of the frame of these users, or of the frame of each."""
+    each = [words.each for _, words in parts if isinstance(words, Messages)]
+    numbers = np.concatenate([one for one in each if one is not None] or [np.arange(0)])
+    if onion:
+        return Counter({(1, many): users for many, users in Counter(numbers.tolist()).items()})
+    return Counter({(numbers.size, int(numbers.sum())): 1} if numbers.size else {})
+
+
+def _words(sent: list[Messages | Tally]) -> list[Buffer]:
+    """What users send, or all of them together: how many each, then all words."""
+    if tallies := [each for each in sent if isinstance(each, Tally)]:
+        return [count_bytes(together(tallies))]
+    pieces = [each.pieces for each in sent if isinstance(each, Messages)]
+    return [heads for heads, _ in pieces] + [rows for _, rows in pieces]

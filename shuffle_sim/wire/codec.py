@@ -17,7 +17,7 @@ def encode(value: Any, vocabulary: Container[type] | None = None) -> bytes:
     """The same bytes for the same tree of plain values, tuples, arrays and frozen dataclasses.
 
     Args:
-        value: arrays are of float64 or int64.
+        value: arrays are of float64, int64 or uint64.
         vocabulary: the dataclasses that the reader knows; None: all are allowed.
 
     Raises:

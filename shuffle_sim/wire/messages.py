@@ -1,15 +1,25 @@
 """What users send: labelled messages, batches of reports packed to bits, and their tally."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from shuffle_sim.arrays import Buffer
 from shuffle_sim.errors import FrameError, ParameterError, integer
 from shuffle_sim.sampling.bits import count_ones, field_sums, pack_ones
 from shuffle_sim.sampling.kernels import compiling
+from shuffle_sim.wire.words import (
+    Words,
+    carrier_bytes,
+    counted,
+    pack_words,
+    read_words,
+    word_bytes,
+    words_of,
+)
 
 _UNPACKED = 1 << 19  # messages unpacked to a byte each at a time: they stay in the cache
 
@@ -32,7 +42,7 @@ class Alphabet:
     def __post_init__(self) -> None:
         """Refuse an empty alphabet."""
         integer("labels", self.labels)
-        integer("symbols", self.symbols, 2, 2 if self.columns else 2**62)
+        integer("symbols", self.symbols, 2, 2 if self.columns else 2**64)
         if self.columns and len(self.columns) != self.labels:
             raise ParameterError("columns", self.columns, f"one for each of {self.labels} labels")
         for each in self.columns:
@@ -66,38 +76,85 @@ class Alphabet:
 
 @dataclass(frozen=True)
 class Tally:
-    """The sum of the symbols under each label: all that the analyzers here need of a view.
+    """What the analyzer gets of a view: sums by label, how often each word came, or the words.
 
-    Of one-bit messages it is the number of ones, and then all that a permuted view says at all.
+    Of one-bit messages the sum is the number of ones, and then all that a permuted view says.
 
     Attributes:
-        sums: int64 array of shape (labels,).
+        sums: int64 array: of the symbols under each label, (labels,); or how often each word came.
         reports: number of reports (users) counted.
+        words: uint64; None in a view of sums. In one of counts the distinct messages, ascending; in
+            one of messages all of them, in the order of release, each once.
     """
 
     sums: NDArray[np.int64]
     reports: int
+    words: NDArray[np.uint64] | None = None
+
+    @classmethod
+    def counted(cls, words: ArrayLike, counts: ArrayLike | None = None, *, reports: int) -> "Tally":
+        """The view of counts: words (words,) in any order, and how often each came; None: once."""
+        often = None if counts is None else np.asarray(counts, np.int64)
+        given = np.asarray(words)
+        distinct, each = counted(given if given.size else given.astype(np.uint64), often)
+        return cls(each, reports, distinct)
+
+    def dense(self, symbols: int) -> NDArray[np.int64]:
+        """How often each of the symbols 0, ..., symbols - 1 came, in a view of words."""
+        if self.words is None:
+            raise ParameterError("view", "sums", "of counts or messages: sums are dense already")
+        found = np.zeros(symbols, np.int64)
+        inside = self.words < symbols
+        np.add.at(found, self.words[inside].astype(np.int64), self.sums[inside])
+        return found
+
+    def items(self) -> tuple[tuple[int, int], ...]:
+        """(label, sum) or (word, how often it came), ascending, but none that is 0."""
+        if self.words is None:
+            places = np.flatnonzero(self.sums)
+            return tuple(zip(places.tolist(), self.sums[places].tolist(), strict=True))
+        words, counts = counted(self.words, self.sums)
+        return tuple(zip(words.tolist(), counts.tolist(), strict=True))
+
+    @property
+    def messages(self) -> int:
+        """How many messages there are, in a view of words."""
+        return int(self.sums.sum())
 
     def __add__(self, other: "Tally") -> "Tally":
-        """The tally of both batches together."""
-        return Tally(self.sums + other.sums, self.reports + other.reports)
+        """The tally of both batches together; of words their counts."""
+        if self.words is None:
+            return Tally(self.sums + other.sums, self.reports + other.reports)
+        return together([self, other])
+
+
+def together(tallies: Sequence[Tally]) -> Tally:
+    """How often each word came in all of them, at least one."""
+    words = np.concatenate([each.words for each in tallies if each.words is not None])
+    counts = np.concatenate([each.sums for each in tallies])
+    return Tally.counted(words, counts, reports=sum(each.reports for each in tallies))
 
 
 @dataclass(frozen=True)
 class Messages:
     """A batch of reports, one row a user, packed: a one-bit message costs one bit of memory.
 
-    A report lists its messages label by label; inside a label the order carries nothing.
+    A report lists its messages label by label; inside a label the order carries nothing. Where
+    their number varies, each is a word of its own, and a row is a message.
 
     Attributes:
         alphabet: the message space.
-        per_label: messages under each label in each report, or in each of its columns.
-        packed: uint8 array of shape (reports, report_bytes), big-endian bit order, zero padding.
+        per_label: messages under each label in each report, or in each of its columns; of words, at
+            most.
+        packed: uint8 array of shape (reports, report_bytes), big-endian bit order, zero padding; of
+            words (messages, bytes), each a big-endian number, user after user.
+        each: of words, how many each user sends, (reports,); else None.
     """
 
     alphabet: Alphabet
     per_label: int
     packed: NDArray[np.uint8]
+    each: NDArray[np.int64] | None = None
 
     @staticmethod
     def row_bits(alphabet: Alphabet, per_label: int) -> int:
@@ -107,7 +164,66 @@ class Messages:
     @property
     def reports(self) -> int:
         """Number of reports in the batch."""
-        return int(self.packed.shape[0])
+        return int(self.packed.shape[0]) if self.each is None else len(self.each)
+
+    @classmethod
+    def singly(
+        cls, alphabet: Alphabet, most: int, words: ArrayLike, each: ArrayLike | None = None
+    ) -> "Messages":
+        """Words, each to be sent on its own: all users' messages, user after user.
+
+        Args:
+            alphabet: of one label.
+            most: messages of a user, at most.
+            words: integers, (messages,).
+            each: how many each user sends, (users,); None: all are one user's.
+
+        Raises:
+            ParameterError: words outside the alphabet, a user with more than `most`, or other
+                numbers than words.
+        """
+        found = words_of(words, alphabet.symbols)
+        numbers = np.asarray([len(found)] if each is None else each, np.int64)
+        largest = int(numbers.max(initial=0))
+        if largest > most or int(numbers.min(initial=0)) < 0:
+            raise ParameterError("messages of a user", largest, f"from 0 to {most}")
+        if int(numbers.sum()) != len(found):
+            raise ParameterError("messages", len(found), f"as many as each says: {numbers.sum()}")
+        return cls(alphabet, most, pack_words(found, alphabet.symbols), numbers)
+
+    @classmethod
+    def singly_from_bytes(
+        cls, alphabet: Alphabet, most: int, payload: Buffer, reports: int
+    ) -> "Messages":
+        """Reports of words from the wire: how many each user sends, then all of them.
+
+        Raises:
+            FrameError: `wrong-length`, `too-many-messages` of a user, or `symbol-out-of-range`.
+        """
+        width = carrier_bytes(most.bit_length())
+        if len(payload) < reports * width:
+            raise FrameError("wrong-length", f"{len(payload)} bytes for {reports} reports")
+        each = np.frombuffer(payload, f">u{width}", reports).astype(np.int64)
+        if int(each.max(initial=0)) > most:
+            raise FrameError("too-many-messages", f"{each.max()} of a user, at most {most}")
+        rest, octets = memoryview(payload)[reports * width :], word_bytes(alphabet.symbols)
+        if len(rest) != int(each.sum()) * octets:
+            raise FrameError("wrong-length", f"{len(rest)} bytes for {each.sum()} messages")
+        batch = cls(alphabet, most, np.frombuffer(rest, np.uint8).reshape(-1, octets), each)
+        assert batch.words.size == len(batch.packed)  # reading them refuses what is out of range
+        return batch
+
+    @cached_property
+    def words(self) -> Words:
+        """The messages as words, (messages,): all users', user after user."""
+        rows = self.packed.reshape(-1).data
+        return read_words(rows, self.alphabet.symbols, len(self.packed))
+
+    def tally(self) -> Tally:
+        """Of all messages."""
+        if self.each is None:
+            return Tally(self.sums(), self.reports)
+        return Tally.counted(self.words, reports=self.reports)
 
     @classmethod
     def from_symbols(cls, alphabet: Alphabet, symbols: NDArray[np.integer]) -> "Messages":
@@ -115,7 +231,7 @@ class Messages:
         reports, _, per_label = symbols.shape
         rows = symbols.reshape(reports, alphabet.width * per_label)
         if alphabet.symbol_bits > 1:
-            carrier = f">u{_carrier_bytes(alphabet.symbol_bits)}"
+            carrier = f">u{carrier_bytes(alphabet.symbol_bits)}"
             octets = rows.astype(carrier)[:, :, None].view(np.uint8)
             bits = np.unpackbits(octets, axis=2)[:, :, -alphabet.symbol_bits :]
             rows = bits.reshape(reports, rows.shape[1] * alphabet.symbol_bits)
@@ -179,7 +295,7 @@ class Messages:
         width = self.alphabet.symbol_bits
         if width == 1:
             return bits.reshape(shape)
-        octets = _carrier_bytes(width)
+        octets = carrier_bytes(width)
         padded = np.zeros((bits.size // width, 8 * octets), np.uint8)
         padded[:, -width:] = bits.reshape(-1, width)
         return np.packbits(padded, axis=1).view(f">u{octets}").astype(f"u{octets}").reshape(shape)
@@ -217,7 +333,15 @@ class Messages:
 
     def tobytes(self) -> bytes:
         """All reports, one after the other."""
-        return self.packed.tobytes()
+        return b"".join(self.pieces)
+
+    @property
+    def pieces(self) -> tuple[Buffer, ...]:
+        """The same in pieces that need not be copied."""
+        rows = self.packed.reshape(-1).data
+        if self.each is None:
+            return (rows,)
+        return self.each.astype(f">u{carrier_bytes(self.per_label.bit_length())}").tobytes(), rows
 
 
 def _column_sums(counts: NDArray[np.uint8]) -> NDArray[np.int64]:
@@ -229,8 +353,3 @@ def _column_sums(counts: NDArray[np.uint8]) -> NDArray[np.int64]:
     return np.asarray(
         together.sum(axis=0, dtype=np.int64) + counts[31 * rows :].sum(axis=0, dtype=np.int64)
     )
-
-
-def _carrier_bytes(width: int) -> int:
-    """Bytes of the machine integer that holds a symbol of `width` bits."""
-    return next(octets for octets in (1, 2, 4, 8) if width <= 8 * octets)

@@ -18,7 +18,7 @@ import numpy as np
 from shuffle_sim.errors import ParameterError
 
 PLAIN = (NoneType, bool, int, float, str, bytes)
-DTYPES = ("<f8", "<i8")
+DTYPES = ("<f8", "<i8", "<u8")
 _LONGEST = 1 << 48  # of an axis: numpy counts bytes in 63 bits
 
 
@@ -49,7 +49,7 @@ def demand_types(vocabulary: Collection[type]) -> None:
             if not _checkable(hint):
                 allowed = (
                     "annotated with what can be checked: None, bool, int, float, str, bytes, "
-                    "tuple[...], NDArray of float64 or int64, a class, or a union of them"
+                    "tuple[...], NDArray of float64, int64 or uint64, a class, or a union of them"
                 )
                 raise ParameterError("vocabulary", f"{kind.__qualname__}.{name}: {hint}", allowed)
 

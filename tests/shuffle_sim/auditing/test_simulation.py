@@ -353,7 +353,7 @@ def test_what_a_simulation_cannot_do_is_refused(what, name):
 
 
 def event(what, number=0, place=0, content=b"a", **more):
-    more = {"asked": b"asked", "reports": 1, "sums": (1,)} | more
+    more = {"asked": b"asked", "reports": 1, "sums": ((0, 1),)} | more
     return Event(what, number, (Kind.REPORTS, place), content, **more)
 
 
@@ -370,7 +370,7 @@ GOOD = [event("charge"), event("answer"), event("release"), event("delivery")]
         ([*GOOD, event("answer", asked=b"other")], "not charged"),
         ([*GOOD, event("answer", content=b"b")], "reports 0: 2 different contents"),
         ([*GOOD, event("release", content=b"b")], "2 different contents"),
-        ([*GOOD, event("delivery", sums=(2,))], "sums"),
+        ([*GOOD, event("delivery", sums=((0, 2),))], "sums"),
         ([*GOOD, event("delivery", reports=2)], "2 reports"),
         ([*GOOD, event("answer", place=1)], "sent were 2"),
     ],

@@ -259,8 +259,8 @@ def test_a_symbol_outside_the_alphabet_is_dropped_by_the_analyzer():
     sealer = Sealer(keys.public, Purpose.MESSAGE, context)
     boxes = [sealer.seal(bytes([symbol])) for symbol in (4, 5, 7)]
     opener = Opener(keys, context)
-    size, sums = opener.read((3).to_bytes(8, "big") + b"".join(boxes), randomizer)
-    assert (size, sums.tolist(), opener.opened, opener.dropped) == (
+    size, tally = opener.read((3).to_bytes(8, "big") + b"".join(boxes), randomizer)
+    assert (size, tally.sums.tolist(), opener.opened, opener.dropped) == (
         3,
         [4],
         1,

@@ -1,0 +1,140 @@
+"""Randomizers whose messages are words, and a protocol of one round that asks with them."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.privacy.amplification import ShuffledEvent
+from shuffle_sim.privacy.events import NonPrivateEvent
+from shuffle_sim.protocol.base import Datum, Protocol, RoundSpec, check_rows
+from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.wire.messages import Alphabet, Tally
+
+
+@dataclass(frozen=True)
+class Categories(Randomizer):
+    """Values are categories 0, 1, ..., or -1: none."""
+
+    categories: int
+    view = "counts"
+    absent = -1.0
+
+    @property
+    def alphabet(self):
+        return Alphabet(1, self.categories)
+
+    def admit(self, values):
+        known = (values >= 0) & (values < self.categories) & (values == np.rint(values))
+        inside = np.where(known, values, -1.0)
+        return inside, int((inside != values).sum())
+
+
+@dataclass(frozen=True)
+class Response(Categories):
+    """k-ary randomised response; no category: a uniform one."""
+
+    epsilon0: float
+    per_label: ClassVar[int] = 1
+
+    @property
+    def least(self):
+        return 1 / (math.exp(self.epsilon0) + self.categories - 1)
+
+    def randomize(self, x, rng):
+        lies = x < 0 or rng.random() < self.categories * self.least
+        return self.singly([rng.integers(self.categories) if lies else int(x)])
+
+    def reports(self, xs, rng):
+        lies = (xs < 0) | (rng.random(len(xs)) < self.categories * self.least)
+        words = rng.integers(self.categories, size=len(xs), dtype=np.uint16)
+        np.copyto(words, xs, where=~lies, casting="unsafe")
+        return self.singly(words, np.ones(len(xs), np.int64))
+
+    def event(self, users, query):
+        return ShuffledEvent(users, self.epsilon0)
+
+
+@dataclass(frozen=True)
+class Pollution(Categories):
+    """The own category, and each category once more with probability q: of independent cells."""
+
+    q: float
+
+    @property
+    def per_label(self):
+        return 1 + self.categories
+
+    @property
+    def usual_messages(self):
+        return 1 + self.q * self.categories
+
+    def randomize(self, x, rng):
+        noise = np.flatnonzero(rng.random(self.categories) < self.q)
+        return self.singly(np.concatenate([np.full(int(x >= 0), int(x)), noise]).astype(int))
+
+    def tallied(self, xs, rng):
+        own = np.bincount(xs[xs >= 0].astype(int), minlength=self.categories)
+        noise = rng.binomial(len(xs), self.q, self.categories)
+        return Tally.counted(np.arange(self.categories), own + noise, reports=len(xs))
+
+    def event(self, users, query):
+        return NonPrivateEvent()
+
+
+@dataclass(frozen=True)
+class Wide(Categories):
+    """Each value twice, from the top of a large domain, or none: -1. No noise, no privacy."""
+
+    bits: int
+    per_label: ClassVar[int] = 300
+
+    @property
+    def alphabet(self):
+        return Alphabet(1, 1 << self.bits)
+
+    def randomize(self, x, rng):
+        top = (1 << self.bits) - 1
+        return self.singly(np.full(2 * int(x >= 0), top - max(0, int(x)), np.uint64))
+
+    def event(self, users, query):
+        return NonPrivateEvent()
+
+
+@dataclass(frozen=True)
+class InOrder(Wide):
+    """The same, not tallied."""
+
+    view = "messages"
+
+
+class Asked(Protocol[Any]):
+    """One round over all users; its result is the tally."""
+
+    def __init__(self, users: int, randomizer: Randomizer, honest: int | None = None):
+        self.n, self.randomizer, self.honest = users, randomizer, honest or users
+        self.honest_fraction = self.honest / users
+
+    users = property(lambda self: self.n)
+    delta = 1e-6
+    vocabulary = property(lambda self: (Datum, type(self.randomizer)))
+
+    def check(self, rows):
+        check_rows(rows, (self.n,))
+
+    def init(self):
+        return None
+
+    def plan(self, state):
+        if state is not None:
+            return None
+        event = self.randomizer.event(self.honest, Datum())
+        return RoundSpec(Cohort.of(0, self.n), Datum(), self.randomizer, event, lambda tally: tally)
+
+    def update(self, state, estimate):
+        return estimate
+
+    def result(self, state):
+        return state
