@@ -4,13 +4,9 @@
 `Shuffled` its theorem.
 """
 
-import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-import numpy as np
-
-from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import integer, real
 from shuffle_sim.privacy.bounds import clones
 from shuffle_sim.privacy.bounds.clones import MAX_EPSILON0, NUMERICAL_ERROR, Corners
@@ -99,21 +95,15 @@ def _laws(events: Releases[ShuffledEvent]) -> tuple[LossLaw, ...]:
     if sum(count for _, count in events) == 1:
         return ()
     pairs = [(clones.pair(event.honest, event.epsilon0), count) for event, count in events]
-    widths = [_deviation(*pair) for pair, _ in pairs]
+    width = min(pair.deviation for pair, _ in pairs)
     found = []
     for parts in _STEPS:
-        laws = [LossLaw.of(*pair, min(widths) / parts).times(count) for pair, count in pairs]
+        laws = [pair.losses(width / parts).times(count) for pair, count in pairs]
         whole = laws[0]
         for law in laws[1:]:
             whole = whole.then(law)
         found.append(whole)
     return tuple(found)
-
-
-def _deviation(p: Floats, q: Floats) -> float:
-    known = (p > 0) & (q > 0)
-    loss = np.log(p[known]) - np.log(q[known])
-    return float(math.sqrt(p[known] @ (loss - p[known] @ loss) ** 2))
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,13 @@
 """Composition of releases of several kinds over one user.
 
 Each kind is dominated by simple parts: (epsilon, delta)-private steps by randomised response that
-reveals the datum with probability delta, everything else by one Gaussian pair. Together they give
-(docs: theory, Composition)
+reveals the datum with probability delta, pairs whose losses are known as a law on a grid, and
+everything else by one Gaussian pair. Together they give (docs: theory, Composition)
 
     delta(eps) = 1 - q + q E delta_GDP(eps - S; mu) + given up + (1 + e^eps) changed,
 
-with q the probability that no step reveals, and S the sum of the steps' signed epsilons. The order,
+with q the probability that no step reveals, and S the sum of the steps' signed epsilons and of the
+losses known. The order,
 the kinds and the queries may be chosen adaptively, and interactive releases may be interleaved:
 concurrent composition costs no more (Vadhan and Wang 2021; Lyu 2022; Vadhan and Zhang 2023).
 """
@@ -21,8 +22,10 @@ import scipy
 from numpy.typing import NDArray
 
 from shuffle_sim.privacy.bounds.gaussian import delta_gdp, epsilon_gdp
+from shuffle_sim.privacy.bounds.losses import LossLaw
 
 _MOST_SHIFTS = 4096
+_POINTS = 1024  # of known losses beside steps
 MAX_EPSILON = 1e4
 """Beyond it nothing is called private."""
 _MAX_MU = 1e8  # beyond, the curve's digits are lost
@@ -37,20 +40,24 @@ class Parts:
         mu: of the Gaussian pair that dominates all the others.
         given_up: probability with which neither of them does.
         changed: total variation of each world from one that they dominate.
+        losses: of the pairs whose losses are known.
     """
 
     steps: tuple[tuple[float, float, int], ...] = ()
     mu: float = 0.0
     given_up: float = 0.0
     changed: float = 0.0
+    losses: LossLaw | None = None
 
     def __add__(self, other: "Parts") -> "Parts":
         """Both groups of releases."""
+        both = self.losses.then(other.losses) if self.losses and other.losses else None
         return Parts(
             self.steps + other.steps,
             math.hypot(self.mu, other.mu),
             self.given_up + other.given_up,
             self.changed + other.changed,
+            both or self.losses or other.losses,
         )
 
     def delta(self, epsilon: float) -> float:
@@ -61,6 +68,8 @@ class Parts:
         shifts, weights = self._shifts()
         mixture = float(weights @ delta_gdp(epsilon - shifts, np.full_like(shifts, self.mu)))
         lost = self.given_up + (1 + math.exp(min(epsilon, 700.0))) * self.changed
+        if self.losses:
+            mixture, lost = mixture * (1 + 1e-9), lost + self.losses.lost
         return min(1.0, -math.expm1(hidden) + math.exp(hidden) * mixture + lost)
 
     def epsilon(self, delta: float) -> float:
@@ -68,9 +77,11 @@ class Parts:
         if not self.finite:
             return math.inf
         if delta == 0:
+            if self.losses:
+                return math.inf
             lost = max(self.mu, self.given_up, self.changed, *(d for _, d, _ in self.steps), 0.0)
             return math.inf if lost else math.fsum(e * count for e, _, count in self.steps)
-        if not self.steps and not self.changed:
+        if not self.steps and not self.changed and not self.losses:
             left = delta - self.given_up
             return epsilon_gdp(left, self.mu) if left > 0 else math.inf
         return least_epsilon(self.delta, delta)
@@ -84,10 +95,14 @@ class Parts:
         """The values of S with their probabilities; values are rounded up where there are many."""
         shifts: NDArray[Any] = np.zeros(1)
         weights: NDArray[Any] = np.ones(1)
+        if self.losses:
+            law, size = self.losses, self.losses.masses.size
+            law = law.on(law.step * max(1, math.ceil(size / _POINTS))) if self.steps else law
+            shifts, weights = law.losses, law.masses
         for e, _, count in self.steps:
-            up, law = _upward(count, float(scipy.special.expit(e)))
+            up, chances = _upward(count, float(scipy.special.expit(e)))
             shifts = np.add.outer(shifts, (2 * up - count) * e).ravel()
-            weights = np.outer(weights, law).ravel()
+            weights = np.outer(weights, chances).ravel()
             if shifts.size > _MOST_SHIFTS:
                 width = (shifts.max() - shifts.min()) / (_MOST_SHIFTS // 2)
                 cells = np.ceil((shifts - shifts.min()) / width).astype(int)

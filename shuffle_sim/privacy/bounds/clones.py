@@ -26,6 +26,7 @@ import scipy
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, real
+from shuffle_sim.privacy.bounds.losses import Finite
 
 MAX_EPSILON0 = 30.0
 """Beyond it a report hides nothing, and e^epsilon0 is no longer an exact matter of doubles."""
@@ -119,14 +120,38 @@ def least_epsilon(users: int, epsilon0: float, delta_: float, symbols: int = 3) 
     return _root(partial(_lower, users, epsilon0, symbols), epsilon0, delta_, -1)
 
 
-def pair(users: int, epsilon0: float) -> tuple[Floats, Floats]:
-    """Laws of the two views' counts that dominate a round of any randomiser, (outcomes,) each.
+def pair(users: int, epsilon0: float) -> Finite:
+    """A pair of laws of the views' counts that dominates a round of any randomiser.
 
-    C clones are binned downward: one more is post-processing. Exchanging the laws changes nothing.
+    Exchanging the laws changes nothing.
     """
     check(users, epsilon0)
     p = float(scipy.special.expit(epsilon0))
-    clones, weights = _counts(users - 1, 1 - p, None)
+    return _binned(*_counts(users - 1, 1 - p, None), p)
+
+
+def blanket_pair(messages: int, bins: int) -> Finite:
+    """A datum's own message in a histogram of so many others, each of a uniform bin.
+
+    Clones of a user who never lies: those in the two bins in question are Bin(messages, 2/bins).
+    """
+    return _binned(*_counts(messages, 1 / bins, None), 1.0)
+
+
+def blanket_delta(messages: int, bins: int, epsilon: float) -> float:
+    """delta of it, by one sum; rounded upward."""
+    counts, weights = _counts(messages, 1 / bins, None)
+    t = np.floor((counts + 1) * float(scipy.special.expit(epsilon))) + 1
+    tail = np.where(t > counts, 0.0, scipy.special.betainc(t, np.maximum(counts - t + 1, 1), 0.5))
+    gains = scipy.stats.binom.pmf(t - 1, counts, 0.5) - math.expm1(min(epsilon, 700.0)) * tail
+    return min(1.0, float(weights @ np.maximum(gains, 0.0)) * (1 + NUMERICAL_ERROR) + _LOST)
+
+
+def _binned(clones: Floats, weights: Floats, p: float) -> Finite:
+    """(A + X, C + 1 - A - X) against X exchanged, X ~ Ber(p), A ~ Bin(C, 1/2).
+
+    C clones are binned downward: one more is post-processing.
+    """
     width = _REACH * math.sqrt(float(clones[-1]) + 1)
     bins = int(np.clip(_POINTS * 4 // width, *_BINS))
     edges = np.unique(np.linspace(0, clones.size, bins + 1).astype(int))
@@ -138,7 +163,7 @@ def pair(users: int, epsilon0: float) -> tuple[Floats, Floats]:
         one, none = (scipy.stats.binom.pmf(a - shift, c, 0.5) for shift in (1, 0))
         here.append(weight * (p * one + (1 - p) * none))
         there.append(weight * ((1 - p) * one + p * none))
-    return np.concatenate(here), np.concatenate(there)
+    return Finite(np.concatenate(here), np.concatenate(there))
 
 
 @dataclass(frozen=True)

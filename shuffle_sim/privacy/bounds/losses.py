@@ -7,7 +7,9 @@ by the square of the step only (docs: theory, Amplification).
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import scipy
@@ -17,6 +19,7 @@ from shuffle_sim.arrays import Floats
 _FARTHEST = 60.0  # losses beyond count as infinite, those below minus it are raised
 _TAIL = 1e-17  # of a law, cut off outward
 _UNIT = 1.2e-16  # of rounding
+_FINE = 800  # grid steps in a standard deviation: delta is too large by 1e-4 of itself at most
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,11 @@ class LossLaw:
             loss = np.log(p) - np.log(q)
         known = (p > 0) & (loss <= _FARTHEST)
         lost = float(p[(p > 0) & ~known].sum()) + max(0.0, 1.0 - float(p.sum()))
-        kept, loss = p[known], np.maximum(loss[known], -_FARTHEST)
+        return cls._split(np.maximum(loss[known], -_FARTHEST), p[known], lost, step)
+
+    @classmethod
+    def _split(cls, loss: Floats, kept: Floats, lost: float, step: float) -> "LossLaw":
+        """Atoms of P on a grid, both P and Q conserved."""
         place = np.floor(loss / step)
         low = np.clip(np.expm1((place + 1) * step - loss) / math.expm1(step), 0.0, 1.0)
         start = int(place.min()) if place.size else 0
@@ -52,8 +59,22 @@ class LossLaw:
         masses += np.bincount(index + 1, kept * (1 - low), masses.size)
         return cls(step, start, masses, lost)._trimmed()
 
+    @property
+    def losses(self) -> Floats:
+        """The points of the grid, (points,)."""
+        return np.asarray(self.step * (self.start + np.arange(self.masses.size)))
+
+    def on(self, step: float) -> "LossLaw":
+        """On another grid; a coarser one is rougher by the square of its step."""
+        if step == self.step:
+            return self
+        return self._split(self.losses, self.masses, self.lost, step)
+
     def then(self, other: "LossLaw") -> "LossLaw":
-        """Both releases; the second may be chosen after the first was seen."""
+        """Both releases, on the coarser grid; the second may be chosen after the first was seen."""
+        if other.step != self.step:
+            step = max(self.step, other.step)
+            return self.on(step).then(other.on(step))
         masses = np.maximum(scipy.signal.fftconvolve(self.masses, other.masses), 0.0)
         size = 2 * masses.size  # of the transform at most; its error counts as lost
         norms = float(np.linalg.norm(self.masses) * np.linalg.norm(other.masses))
@@ -75,7 +96,7 @@ class LossLaw:
 
     def delta(self, epsilon: float) -> float:
         """Of all of them, at most 1."""
-        losses = self.step * (self.start + np.arange(self.masses.size))
+        losses = self.losses
         above = losses > epsilon
         gains = self.masses[above] * -np.expm1(epsilon - losses[above])
         return min(1.0, (self.lost + float(gains.sum())) * (1 + 1e-9))
@@ -91,3 +112,58 @@ class LossLaw:
         kept[0] += self.masses[:first].sum()
         lost = self.lost + float(self.masses[last + 1 :].sum())
         return LossLaw(self.step, self.start + first, kept, lost)
+
+
+class Pair(Protocol):
+    """Two laws that neighbours' releases are not told apart better than; exchanged, the same."""
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the loss, where it is finite."""
+
+    def losses(self, step: float) -> LossLaw:
+        """On a grid."""
+
+    def delta(self, epsilon: float) -> float:
+        """Of one release, rounded upward."""
+
+
+@dataclass(frozen=True)
+class Finite:
+    """A pair of laws of the same outcomes.
+
+    Attributes:
+        here: (outcomes,).
+        there: (outcomes,).
+    """
+
+    here: Floats
+    there: Floats
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the loss, where it is finite."""
+        known = (self.here > 0) & (self.there > 0)
+        p = self.here[known] / self.here[known].sum()
+        loss = np.log(self.here[known]) - np.log(self.there[known])
+        return float(math.sqrt(p @ (loss - p @ loss) ** 2))
+
+    def losses(self, step: float) -> LossLaw:
+        """On a grid."""
+        return LossLaw.of(self.here, self.there, step)
+
+    def delta(self, epsilon: float) -> float:
+        """The sum of what is more, and what is missing to 1."""
+        more = np.maximum(self.here - math.exp(min(epsilon, 700.0)) * self.there, 0.0).sum()
+        return min(1.0, (float(more) + max(0.0, 1.0 - float(self.here.sum()))) * (1 + 1e-9))
+
+
+def together(pairs: Sequence[tuple[Pair, int]]) -> LossLaw:
+    """The loss of releases of all of these pairs, so often each; at least one."""
+    deviation = math.sqrt(sum(count * pair.deviation**2 for pair, count in pairs))
+    # Where all is told, nothing is spread: any step serves.
+    laws = [pair.losses(deviation / _FINE or 1e-3).times(count) for pair, count in pairs]
+    whole = laws[0]
+    for law in laws[1:]:
+        whole = whole.then(law)
+    return whole

@@ -87,7 +87,8 @@ def test_deltas_of_the_sheet():
 @pytest.mark.parametrize("epsilon", [0.0, 0.2, 0.7, 1.3])
 @pytest.mark.parametrize(("users", "epsilon0"), [(2, 1.0), (4, 1.5), (6, 2.0)])
 def test_the_formula_is_the_clone_pair_by_double_sums(users, epsilon0, epsilon):
-    here, there = clones.pair(users, epsilon0)
+    pair = clones.pair(users, epsilon0)
+    here, there = pair.here, pair.there
     exact = np.maximum(here - math.exp(epsilon) * there, 0.0).sum()
     assert clones.delta(users, epsilon0, epsilon) == pytest.approx(exact, rel=1e-8)
     back = np.maximum(there - math.exp(epsilon) * here, 0.0).sum()

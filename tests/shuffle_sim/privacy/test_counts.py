@@ -1,0 +1,351 @@
+"""What noisy counts cost, against whole views by enumeration, and the sheet's numbers."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+import scipy
+
+from shuffle_sim import ParameterError, Privacy
+from shuffle_sim.privacy import count_planner
+from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.privacy.bounds import cells
+from shuffle_sim.privacy.bounds.cells import Cell, batches, compound, one_sided, two_sided
+from shuffle_sim.privacy.bounds.gaussian import delta_gdp
+from shuffle_sim.privacy.bounds.losses import LossLaw, together
+from shuffle_sim.privacy.counts import FixedBlanketEvent, PollutionEvent, TwoSidedEvent
+from shuffle_sim.privacy.events import GaussianEvent, NonPrivateEvent
+from shuffle_sim.privacy.theorems import theorem_of
+
+RHO, FLOOD = math.exp(-0.4), (240 / 13, 12)  # mean 120
+PLAN = Privacy(1.0, 1e-6)
+
+
+def under(noise, kept_back=0.0):
+    """The cell of a count under noise of any law."""
+    outside = np.append(noise, 0.0)
+    return Cell((1 - kept_back) * np.roll(outside, 1) + kept_back * outside, outside)
+
+
+def delta(event, epsilon, count=1):
+    return theorem_of(type(event)).delta(((event, count),), epsilon)
+
+
+def binomial(trials, p):
+    return scipy.stats.binom.pmf(np.arange(trials + 1), trials, p)
+
+
+@pytest.mark.parametrize(
+    ("cell", "epsilon", "found"),
+    [
+        (under(binomial(10**4, 0.004)[:400]), 1.0, 1.94519889563e-6),
+        (one_sided(40.0), 1.0, 1.90723777568e-6),
+        (one_sided(40.0), 0.5, 1.50768205334e-3),
+        (one_sided(42.65453058), 1.0, 1e-6),
+        (one_sided(500.601 / 4.5, 8), 0.1, 9.999996e-7),
+        (under(binomial(3, 0.3), 0.15), 0.8, 0.350593276303),
+        (two_sided(RHO, *FLOOD), 1.0, 8.07199e-7),
+        (two_sided(RHO, 0.9 * FLOOD[0], 12, 0.9), 1.0, 2.34e-4),
+        (two_sided(RHO, 0.8 * FLOOD[0], 12, 0.8), 1.0, 1.70e-2),
+        (two_sided(0.6, 7.0), 0.5, 0.174009932),
+        (two_sided(0.6, 7.0), 1.0, 0.0624663333),
+        (two_sided(0.6, 7.0), 2.0, 0.00330692324),
+    ],
+)
+def test_deltas_of_one_release(cell, epsilon, found):
+    digits = 3e-3 if found in (2.34e-4, 0.017) else 1e-6  # as many as it prints
+    assert cell.delta(epsilon) == pytest.approx(found, rel=digits)
+
+
+@pytest.mark.parametrize(
+    ("law", "found"),
+    [
+        (scipy.stats.poisson.pmf(np.arange(800), 400), 4.443296e-7),
+        (scipy.stats.nbinom.pmf(np.arange(2500), 8, 0.05), 2.026064e-6),
+    ],
+)
+def test_floods_of_other_laws(law, found):
+    assert cells.geometric_under(RHO, law).delta(1.0) == pytest.approx(found, rel=3e-7)
+
+
+@pytest.mark.parametrize(
+    ("cell", "count", "epsilon", "found"),
+    [
+        (one_sided(109.741839), 3, 1.0, 1.0000002e-6),
+        (one_sided(6.0), 2, 2.0, 0.0149507103),
+        (two_sided(RHO, *FLOOD), 3, 3.0, 9.673279e-9),
+    ],
+)
+def test_deltas_of_rounds_are_rounded_upward(cell, count, epsilon, found):
+    proven = together([(cell, count)]).delta(epsilon)
+    assert found * (1 - 4e-6) <= proven <= found * 1.005
+
+
+def test_compound_poisson_laws():
+    found = compound(FLOOD[0], batches(12))
+    assert found[0] == pytest.approx(9.599657065e-9, rel=1e-9)
+    assert found[5] == pytest.approx(1.048187865e-7, rel=1e-9)
+    # Where e^-rate is no double: moments.
+    sizes, values = batches(3), np.arange(20_000)
+    law = compound(2000.0, sizes)
+    values = values[: law.size]
+    assert law.sum() == pytest.approx(1.0, abs=1e-10)
+    assert law @ values == pytest.approx(4000.0, rel=1e-10)
+    assert law @ (values - 4000.0) ** 2 == pytest.approx(2000 * 14 / 3, rel=1e-9)
+    two = compound(1.5, sizes)
+    assert np.allclose(np.convolve(two, two)[:30], compound(3.0, sizes)[:30], rtol=1e-13)
+
+
+def whole_view(own, noise, bins):
+    """The law of all bins' counts with one user in bin `own`, others told."""
+    found = {}
+    for counts in product(range(noise.size), repeat=bins):
+        p = math.prod(noise[list(counts)])
+        seen = tuple(count + (at == own) for at, count in enumerate(counts))
+        found[seen] = found.get(seen, 0.0) + p
+    return found
+
+
+def test_the_worst_pair_is_that_of_the_whole_view():
+    noise, epsilon = binomial(4, 0.4), 0.7
+    here, there = (whole_view(own, noise, 3) for own in (0, 1))
+    exact = sum(max(0.0, p - math.exp(epsilon) * there.get(at, 0.0)) for at, p in here.items())
+    assert exact == pytest.approx(0.360466901022, rel=1e-11)
+    assert under(noise).delta(epsilon) == pytest.approx(exact, rel=1e-8)
+    assert under(noise).delta(epsilon) >= exact
+    # Power: with a coin less, the promise made for more noise is broken.
+    less = [whole_view(own, binomial(3, 0.4), 3) for own in (0, 1)]
+    worse = sum(max(0.0, p - math.exp(epsilon) * less[1].get(at, 0.0)) for at, p in less[0].items())
+    assert worse > under(noise).delta(epsilon) * 1.05
+
+
+def test_two_sided_views_are_told_by_one_number():
+    rho, reach = 0.6, 60
+    flood = scipy.stats.poisson.pmf(np.arange(reach), 7.0)
+    law = (1 - rho) * rho ** np.arange(reach)
+    table = np.zeros((reach, reach))
+    for c in range(reach):
+        table[c:, c:] += flood[c] * np.outer(law, law)[: reach - c, : reach - c]
+    moved = np.zeros_like(table)
+    moved[1:] = table[:-1]
+    laws = moved[:25, :25].ravel(), table[:25, :25].ravel()
+    here, there = np.multiply.outer(*laws), np.multiply.outer(*laws[::-1])
+    exact = np.maximum(here - math.e * there, 0.0).sum()  # but for what lies outside 25 x 25
+    assert exact <= two_sided(rho, 7.0).delta(1.0) <= exact * 1.001
+    assert two_sided(rho, 7.0, 1, 1 - 1e-12).delta(1.0) == pytest.approx(0.0624663333, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("messages", "bins", "epsilon", "found"),
+    [
+        (5, 3, 0.7, 0.225431920496),
+        (5 * 10**6, 10**5, 1.0, 1.716308913e-7),
+        (4 * 10**6, 10**5, 1.0, 1.907214717e-6),
+    ],
+)
+def test_fixed_blankets(messages, bins, epsilon, found):
+    event = FixedBlanketEvent(honest=messages, each=1, bins=bins)
+    assert delta(event, epsilon) == pytest.approx(found, rel=1e-8)
+    assert delta(event, epsilon) <= delta(event, epsilon, 2)
+
+
+def test_a_fixed_blanket_by_enumeration():
+    messages, bins, epsilon = 5, 3, 0.7
+    views = []
+    for own in (0, 1):
+        law = {}
+        for drawn in product(range(bins), repeat=messages):
+            seen = tuple(drawn.count(at) + (at == own) for at in range(bins))
+            law[seen] = law.get(seen, 0.0) + bins**-messages
+        views.append(law)
+    exact = sum(
+        max(0.0, p - math.exp(epsilon) * views[1].get(at, 0.0)) for at, p in views[0].items()
+    )
+    assert delta(FixedBlanketEvent(honest=5, each=1, bins=3), epsilon) == pytest.approx(
+        exact, rel=1e-8
+    )
+
+
+def test_planes_are_independent_pairs():
+    event = PollutionEvent(honest=10, planned=10, rates=(5.0, 9.0), kept_back=0.1)
+    one, two = (under(scipy.stats.poisson.pmf(np.arange(60), rate), 0.1) for rate in (5.0, 9.0))
+    exact = 0.0
+    pairs = [
+        np.multiply.outer(*laws).ravel()
+        for laws in ((one.inside, one.outside), (one.outside, one.inside))
+    ]
+    others = [
+        np.multiply.outer(*laws).ravel()
+        for laws in ((two.inside, two.outside), (two.outside, two.inside))
+    ]
+    kept = np.argsort(-pairs[0])[:900]
+    for p, q in zip(pairs[0][kept], pairs[1][kept], strict=True):
+        exact += np.maximum(p * others[0] - math.exp(1.2) * q * others[1], 0.0).sum()
+    missing = 1 - pairs[0][kept].sum()
+    assert exact <= delta(event, 1.2) <= (exact + missing) * 1.001
+
+
+def test_rounds_compose_with_other_releases():
+    event, gaussian = PollutionEvent(honest=9, planned=10, rates=(40.0,)), GaussianEvent(3.0)
+    accountant = ShuffleAccountant().compose(event).compose(gaussian)
+    cell = under(scipy.stats.poisson.pmf(np.arange(130), 36.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        losses = np.log(cell.inside) - np.log(cell.outside)
+        difference = losses[:, None] - losses[None, :-1]
+    weights = np.outer(cell.inside, cell.outside[:-1])
+    finite = np.isfinite(difference)
+    exact = float(
+        weights[finite] @ delta_gdp(1.5 - difference[finite], np.full(finite.sum(), 1 / 3.0))
+        + weights[~finite & (difference > 0)].sum()
+    )
+    assert exact <= accountant.get_delta(1.5) <= exact * 1.001
+    assert accountant.get_epsilon(accountant.get_delta(1.5)) == pytest.approx(1.5, abs=1e-6)
+    # Basic composition, which the ledger would have to take without the law, says far less.
+    basic = ShuffleAccountant().compose(event).get_epsilon(exact / 2)
+    basic += ShuffleAccountant().compose(gaussian).get_epsilon(exact / 2)
+    assert accountant.get_epsilon(exact) < 0.8 * basic
+
+
+def test_grids_keep_both_laws():
+    rng = np.random.default_rng(1)
+    here, there = rng.dirichlet(np.ones(40)), rng.dirichlet(np.ones(40))
+    fine = LossLaw.of(here, there, 0.01)
+    coarse = fine.on(0.05)
+    for law in (fine, coarse):
+        assert law.masses.sum() + law.lost == pytest.approx(1.0, abs=1e-12)
+        assert (law.masses * np.exp(-law.losses)).sum() == pytest.approx(1.0, abs=1e-12)
+    for epsilon in (0.0, 0.3, 1.0):
+        exact = np.maximum(here - math.exp(epsilon) * there, 0.0).sum()
+        assert exact <= fine.delta(epsilon) <= coarse.delta(epsilon) * (1 + 1e-12) <= exact + 1e-3
+
+
+@pytest.mark.parametrize(
+    ("releases", "rate"),
+    [(1, 42.65453), (2, 75.1434), (3, 109.7418), (5, 180.2627), (16, 572.031)],
+)
+def test_planned_pollution(releases, rate):
+    plan = count_planner.pollution(PLAN, releases)
+    assert rate * (1 - 1e-6) <= plan.rate <= rate * (1 + 3e-4)
+    event = PollutionEvent(honest=1, planned=1, rates=(plan.rate,))
+    assert delta(event, 1.0, releases) <= 1e-6
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "options", "messages", "variance"),
+    [
+        (0.1, {}, 2641.13, 2641.13),
+        (0.1, {"batch": 8}, 500.6, 2837),
+        (0.1, {"batch": 24}, 264.9, 4326),
+        (1, {"batch": 2}, 34.67, 57.78),
+        (1, {"kept_back": 0.1}, 33.769, 41.690),
+        (4, {}, 13.81551, 13.81551),
+        (4, {"kept_back": 0.1}, 1.493463, 1.8438),
+        (6, {"kept_back": 0.01}, 2.688670, 2.7433),
+        (1, {"releases": 3, "batch": 2}, 69.53, 115.9),
+        (1, {"releases": 6, "batch": 4}, 77.7, 233),
+        (1, {"weights": (1, 1, 2, 4)}, 100.439, 100.439),
+    ],
+)
+def test_plans_of_the_sheet(epsilon, options, messages, variance):
+    plan = count_planner.pollution(Privacy(epsilon, 1e-6), **options)
+    assert plan.messages == pytest.approx(messages, rel=1e-3)
+    assert plan.variance() == pytest.approx(variance, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "flood", "messages", "variance"),
+    [
+        (0.1, 0.3, 1168, 1632),
+        (1, 0.02, 1706, 8.165),
+        (1, 0.1, 431, 9.712),
+        (4, 0.2, 76, 0.634),
+        (4, 0.5, 33.5, 1.841),
+    ],
+)
+def test_two_sided_plans_of_the_sheet(epsilon, flood, messages, variance):
+    plan = count_planner.two_sided(Privacy(epsilon, 1e-6), flood=flood)
+    assert plan.messages == pytest.approx(messages, rel=2e-3)
+    assert plan.variance() == pytest.approx(variance, rel=1e-3)
+
+
+def test_two_sided_rounds():
+    plan = count_planner.two_sided(PLAN, 2, 0.2)
+    assert plan.variance() == pytest.approx(49.83, rel=1e-3)
+    assert plan.messages <= 248.5
+
+
+def test_batches_save_messages():
+    plans = list(count_planner.batched(Privacy(0.1, 1e-6)))
+    best = min(plans, key=lambda plan: plan.messages)
+    assert plans[0].batch == 1
+    assert best.messages < plans[0].messages / 8
+
+
+@pytest.mark.parametrize(
+    ("honest", "symbols", "epsilon", "epsilon0"),
+    [
+        (10**4, 100, 1, 5.7911),
+        (10**6, 1000, 4, 11.262),
+        (10**6, 10**5, 0.1, 8.7502),
+        (10**6, None, 1, 10.0625),
+    ],
+)
+def test_largest_local_epsilons(honest, symbols, epsilon, epsilon0):
+    found = count_planner.local(Privacy(epsilon, 1e-6), honest, symbols)
+    assert found == pytest.approx(epsilon0, abs=1e-3)
+
+
+def test_fixed_blankets_are_whole_numbers():
+    assert count_planner.fixed_blanket(PLAN, 10**6, 10**5) == 5
+
+
+@pytest.mark.parametrize(("users", "rate", "found"), [(10**4, 0.4265, 11), (10**6, 4.265, 29)])
+def test_caps_of_the_sheet(users, rate, found):
+    assert cells.cap(compound(rate, batches(1)), users, 1e-9) == found
+    beyond = users * scipy.stats.poisson.sf([found - 1, found], rate)
+    assert beyond[1] <= 1e-9 < beyond[0]
+
+
+def test_the_cap_of_a_two_sided_user():
+    plan = count_planner.two_sided(PLAN)
+    assert abs(cells.cap(plan.law(1e-3), 10**6, 1e-9) - 236) <= 1
+
+
+def test_fewer_honest_users_cost_more():
+    event = PollutionEvent(honest=1000, planned=1000, rates=(42.65453058,))
+    for honest, epsilon in ((900, 1.07277), (800, 1.16340), (667, 1.32861), (500, 1.68964)):
+        accountant = ShuffleAccountant().compose(event.with_honest(honest))
+        assert accountant.get_epsilon(1e-6) == pytest.approx(epsilon, abs=2e-3)
+    assert event.with_honest(2000) == event
+    assert isinstance(event.with_honest(0), NonPrivateEvent)
+    two = TwoSidedEvent(honest=10, planned=10, decay=RHO, rate=FLOOD[0], batch=12)
+    assert delta(two.with_honest(9), 1.0) == pytest.approx(2.34e-4, rel=3e-3)
+
+
+def test_noise_drawn_again_is_charged():
+    event = PollutionEvent(honest=10, planned=10, rates=(43.0,))
+    again = PollutionEvent(honest=10, planned=10, rates=(43.0,), redrawn=1e-8)
+    assert delta(again, 1.0) == pytest.approx(delta(event, 1.0) + (1 + math.e) * 1e-8, rel=1e-9)
+    assert delta(again, 1.0, 3) >= delta(event, 1.0, 3) + 3e-8
+
+
+@pytest.mark.parametrize(
+    ("make", "parameter"),
+    [
+        (lambda: PollutionEvent(honest=10, planned=9, rates=(4.0,)), "planned"),
+        (lambda: PollutionEvent(honest=1, planned=1, rates=()), "rates"),
+        (lambda: PollutionEvent(honest=1, planned=1, rates=(2.0**54,)), "rate"),
+        (lambda: PollutionEvent(honest=1, planned=1, rates=(4.0,), kept_back=1.0), "kept_back"),
+        (lambda: TwoSidedEvent(honest=1, planned=1, decay=1.0, rate=4.0), "decay"),
+        (lambda: FixedBlanketEvent(honest=1, each=1, bins=1), "bins"),
+        (lambda: count_planner.pollution(Privacy(1.0)), "delta"),
+        (lambda: count_planner.pollution(PLAN, batch=0), "batch"),
+        (lambda: count_planner.pollution(PLAN, releases=0), "releases"),
+        (lambda: count_planner.two_sided(PLAN, flood=1.0), "flood"),
+    ],
+)
+def test_what_is_refused(make, parameter):
+    with pytest.raises(ParameterError) as found:
+        make()
+    assert found.value.parameter == parameter
