@@ -41,7 +41,7 @@ _LOST = (
 """What Ray raises where an actor is gone, or what it made."""
 
 
-def _cores() -> int:
+def cores() -> int:
     """Of all nodes that live."""
     alive = [node["Resources"] for node in _all_nodes() if node["Alive"]]
     return max(1, int(sum(each.get("CPU", 0) for each in alive)))
@@ -74,8 +74,8 @@ class RayRuntime(Runtime):
 
     def start(self) -> None:
         self._connect()
-        if self._counted and (cores := _cores()) < self._counted:
-            shrunk = f"another number: the cluster shrank from {self._counted} to {cores} cores"
+        if self._counted and (found := cores()) < self._counted:
+            shrunk = f"another number: the cluster shrank from {self._counted} to {found} cores"
             self.close()
             raise ParameterError("workers", "auto", shrunk)
         self._nodes = [node["NodeID"] for node in _all_nodes() if node["Alive"]]
@@ -84,7 +84,7 @@ class RayRuntime(Runtime):
         if self._address is None and not ray.is_initialized():
             return len(os.sched_getaffinity(0))
         self._connect()
-        self._counted = _cores()
+        self._counted = cores()
         return self._counted
 
     def host(self, role: type, *arguments: Any) -> Any:

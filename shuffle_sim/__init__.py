@@ -6,6 +6,8 @@ from shuffle_sim.errors import ParameterError, PluginWarning, ShuffleSimError, W
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.options import Execution
 from shuffle_sim.execution.result import Result
+from shuffle_sim.experiments.sweep import sweep
+from shuffle_sim.experiments.trial import Trial
 from shuffle_sim.privacy.amplification import amplify
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
 from shuffle_sim.privacy.trust import Trust
@@ -19,6 +21,7 @@ __all__ = [
     "Privacy",
     "Result",
     "ShuffleSimError",
+    "Trial",
     "Trust",
     "Unit",
     "WeakPrivacyWarning",
@@ -26,4 +29,5 @@ __all__ = [
     "load_model",
     "register",
     "run",
+    "sweep",
 ]

@@ -6,7 +6,6 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffle_sim import Execution
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.auditing.bench import (
     BLOCK,
@@ -25,6 +24,7 @@ from shuffle_sim.auditing.scores import JointLaw, judge, scored, scores, summed
 from shuffle_sim.auditing.uniform import check_uniform
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.execution.engine import run
+from shuffle_sim.execution.options import Execution
 from shuffle_sim.roles import Shuffler, UserShard
 from shuffle_sim.sampling.randomness import GENERATORS, Role, stream
 

@@ -14,6 +14,7 @@ from shuffle_sim.cli.attack import attack_command
 from shuffle_sim.cli.audit import audit_command
 from shuffle_sim.cli.compare import compare_command
 from shuffle_sim.cli.data import evaluate_command, predict_command, schema_command
+from shuffle_sim.cli.experiment import COMMANDS as EXPERIMENT
 from shuffle_sim.cli.options import flat
 from shuffle_sim.cli.plan import cost_command, plan_command
 from shuffle_sim.cli.sum import sum_command
@@ -75,6 +76,14 @@ _COMMANDS: dict[str, Callable[..., None]] = {
 }
 for _name, _command in _COMMANDS.items():
     app.command(_name)(_stopped(flat(_command)))
+
+_experiment = typer.Typer(
+    help="Run studies from a file over all cores, keep every point, and show what came of them.",
+    no_args_is_help=True,
+)
+for _name, _part in EXPERIMENT.items():
+    _experiment.command(_name)(_stopped(flat(_part)))
+app.add_typer(_experiment, name="experiment")
 
 
 def _version(asked: bool) -> None:
