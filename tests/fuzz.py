@@ -30,9 +30,9 @@ from typing import Any
 import msgpack
 import numpy as np
 from broadcasts import worlds
+from words import Asked, Pollution
 
 from protocols import CarryVectorSum, SplitAndMixSum, VectorSum
-from protocols.sums.one_round import OneRoundSum
 from shuffle_sim import Privacy
 from shuffle_sim.data.file_population import NpyFiles, ParquetFiles
 from shuffle_sim.data.model import FORMAT, VERSION, load_model
@@ -174,15 +174,19 @@ def asked(world: Deployment) -> bytes:
 WORLDS = {each: deployment(each) for each in FIDELITIES}
 ASKED = asked(WORLDS["literal"])
 SYMBOLS = SplitAndMixSum.calibrate(n=48, privacy=Privacy(3.0, 1e-4), rounding=0.3)
+WORDS = Asked(48, Pollution(300, 0.01))
 COLUMNS = CarryVectorSum(n=1000, d=3, g=0.9, b=4, levels=1)
 SPLIT = [
     *(deployment("literal", each, shuffler_shards=3) for each in (PROTOCOL, SYMBOLS, COLUMNS)),
     deployment("aggregate", shuffler_shards=3),
+    *(deployment(each, WORDS, shuffler_shards=3) for each in ("literal", "aggregate")),
 ]
-"""Bits, symbols, labels of several columns, and sums: what goes between shards and into a view."""
+"""Bits, symbols, labels of several columns, sums, and words: between shards and in a view."""
+COUNTED = {each: deployment(each, WORDS) for each in FIDELITIES}
 SEALED = [
     deployment("literal", security="transport"),
     deployment("literal", VectorSum(n=48, d=1, g=2, b=2), security="onion"),
+    deployment("literal", WORDS, security="onion"),
 ]
 KEYS = KeyPair(), KeyPair()
 """Of the users and of the shuffler."""
@@ -204,9 +208,9 @@ IDENTITY = Known(values={}, settings={}, seed=5, task=TASK, entropy=7)
 def seeds() -> dict[str, list[bytes]]:
     """What honest code makes, by kind."""
     frames = []
-    for world in WORLDS.values():
-        batch, _ = UserShard(world, InMemory(ROWS), world.blocks()).answer(ASKED)
-        frames += [bytes(each) for each in split_frames(batch)][:8]
+    for world in (*WORLDS.values(), *COUNTED.values()):
+        users = UserShard(world, InMemory(_rows(world)), world.blocks())
+        frames += [bytes(each) for each in split_frames(users.answer(asked(world))[0])][:8]
     routed, views = [], []
     for world in SPLIT:
         sent = _answered(world)
@@ -232,8 +236,8 @@ def seeds() -> dict[str, list[bytes]]:
 
 
 def _rows(world: Deployment) -> Any:
-    if world.protocol is SYMBOLS:
-        return abs(ROWS[:, 0])
+    if world.protocol in (SYMBOLS, WORDS):
+        return abs(np.round(4 * ROWS[:, 0]))
     protocol: Any = world.protocol
     return np.resize(ROWS[:, : protocol.d], (protocol.users, protocol.d))
 
@@ -451,9 +455,9 @@ class Readers:
 
     def frame(self, data: bytes) -> None:
         """By a shuffler at each fidelity."""
-        for world in WORLDS.values():
+        for world in (*WORLDS.values(), *COUNTED.values()):
             shuffler = Shuffler(world)
-            *_, record = shuffler.collect(ASKED, [data])
+            *_, record = shuffler.collect(asked(world), [data])
             assert record.accepted + sum(record.dropped.values()) <= 48 + 1
 
     def broadcast(self, data: bytes) -> None:
@@ -466,12 +470,12 @@ class Readers:
     def routed(self, data: bytes) -> None:
         """By a shard of the shuffler, from another; then the round is released if it is whole."""
         for world in SPLIT:
-            shard, broadcast, protocol = Shuffler(world), asked(world), world.protocol
+            shard, broadcast = Shuffler(world), asked(world)
+            randomizer = world.opened(broadcast).randomizer
             *_, record = shard.collect(broadcast, [])
-            assert isinstance(protocol, OneRoundSum)
             with suppress(FrameError):
                 shard.accept(broadcast, [data])
-                shares = Counter({0: 48 * protocol.randomizer.report_messages // 3})
+                shares = Counter({0: 48 * randomizer.report_messages // 3})
                 with suppress(RoundAbortedError):
                     shard.release(broadcast, [replace(record, accepted=48, shares=shares)])
 

@@ -16,8 +16,14 @@ from shuffle_sim.wire.messages import Alphabet, Messages
 
 
 def _same(context: AttackContext, largest: Floats | bool) -> Messages:
-    """The largest symbol under the labels where `largest` holds, zero under the others."""
+    """The largest symbol under the labels where `largest` holds, zero under the others.
+
+    Of words as many as a user may send.
+    """
     alphabet, per_label = context.randomizer.alphabet, context.randomizer.per_label
+    if context.randomizer.view != "sums":
+        word = alphabet.symbols - 1 if np.any(largest) else 0
+        return context.randomizer.singly(np.full(per_label, word, np.uint64))
     by_label = np.asarray(largest, np.uint64).ravel()  # or by coordinate, of several labels each
     by_column = np.repeat(by_label, alphabet.labels // by_label.size)[alphabet.label_of]
     symbols = np.broadcast_to(by_column[:, None], (alphabet.width, per_label))
@@ -71,12 +77,19 @@ def step_to_next(alphabet: Alphabet) -> int:
 
 
 class WrongLabels(Coalition):
-    """Every message under the next label that takes as many: labels are places."""
+    """Every message under the next label that takes as many: labels are places.
+
+    A word becomes the next one.
+    """
 
     def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
         honest = call_next(x)
         if not isinstance(honest, Messages):
             return honest
+        if honest.each is not None:
+            following = honest.words.astype(np.uint64) + np.uint64(1)
+            last = following > np.uint64(honest.alphabet.symbols - 1)
+            return call_next.context.randomizer.singly(np.where(last, np.uint64(0), following))
         places = int(honest.alphabet.edges[step_to_next(honest.alphabet)])
         return Messages.from_symbols(honest.alphabet, np.roll(honest.symbols, places, 1))
 
