@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import words
 from processes import TESTS, command, descendants, exposed, listening, soon_none
 
 from actors.hosts import AnalyzerActor, ShufflerActor, UserShardActor
@@ -371,3 +372,16 @@ def test_persons_give_on_ray_what_they_give_in_process(ragged):
     )
     assert (together.value, together.costs) == (alone.value, alone.costs)
     assert together.reports == alone.reports
+
+
+@pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])
+@pytest.mark.full
+def test_words_give_on_ray_the_view_of_one_process(fidelity):
+    """Any number of messages a user, over two shards of the shuffler."""
+    ray.cloudpickle.register_pickle_by_value(words)
+    protocol, items = words.Asked(USERS, words.Pollution(7, 0.3)), np.arange(USERS) % 7.0
+    how = {"fidelity": fidelity, "seed": 7, "workers": 2, "shuffler_shards": 2}
+    here = run(protocol, items, **how)
+    there = run(protocol, items, runtime="ray", **how)
+    assert there.value.items() == here.value.items()
+    assert (there.value.reports, there.costs) == (USERS, here.costs)
