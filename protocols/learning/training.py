@@ -83,7 +83,7 @@ class Trainer:
     ridge: float = 0.0
     norm_bound: float | None = None
     noise_ratio: float | None = None
-    max_bits: int | None = None
+    max_bits: float | None = None
     encoding: str | None = None
     honest_fraction: float = 1.0
     moments: Moments | None = None

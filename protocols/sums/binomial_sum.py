@@ -30,7 +30,7 @@ class BinomialSum(PlannedSum):
 
     @staticmethod
     def choose(
-        spec: SumSpec, noise_ratio: float | None = None, max_bits: int | None = None
+        spec: SumSpec, noise_ratio: float | None = None, max_bits: float | None = None
     ) -> BinomialPlan:
         return choose_binomial(spec, noise_ratio, max_bits)
 

@@ -19,10 +19,11 @@ from protocols.sums.encoding import (
     check_domain,
     opposite_ends,
 )
-from protocols.sums.rotation import padded, rotated, unrotated
+from protocols.sums.rotation import rotated, unrotated
 from shuffle_sim.arrays import Floats, Scaled, Values, dense
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy.bounds import carry
+from shuffle_sim.privacy.bounds.clipping import padded
 from shuffle_sim.privacy.carry_planner import top
 from shuffle_sim.privacy.events import CarrySumEvent
 from shuffle_sim.protocol.query import Query
@@ -52,7 +53,8 @@ class CarryRandomizer(SumRandomizer):
     Attributes:
         coordinates: d.
         g: rounding steps over the range; a real number.
-        r: uniforms, 2 to 5.
+        r: uniforms, 1 to 5; with 1 there are no levels and no fair bits, and a coordinate is one
+            bit: the range lies in the middle of a step, of which it is less than all.
         b: fair bits, added to the number.
         levels: L, digits before the rest.
         lower: least value of a coordinate.
@@ -132,9 +134,14 @@ class CarryRandomizer(SumRandomizer):
         return self.sent * self.bits
 
     @property
+    def start(self) -> float:
+        """Steps at the lower end."""
+        return carry.start(self.steps, self.r)
+
+    @property
     def center(self) -> float:
-        """Mean of a number above its w."""
-        return (self.r - 1 + self.b) / 2
+        """Mean of a number above its steps over the lower end."""
+        return (self.r - 1 + self.b) / 2 + self.start
 
     def admit(self, values: Values) -> tuple[Values, int]:
         return admitted(values, self.coordinates, self.lower, self.width, self.norm_bound)
@@ -147,9 +154,9 @@ class CarryRandomizer(SumRandomizer):
         return np.asarray(np.clip(rows, self.lowest, self.lowest + self.span * self.width))
 
     def _scaled(self, xs: Values) -> Floats:
-        """In steps above the lower end, shape (users, sent)."""
+        """In steps, shape (users, sent)."""
         above = (self._clipped(xs) - self.lowest) * (self.g / self.width)
-        return np.clip(above, 0.0, self.steps, out=above)
+        return np.clip(above, 0.0, self.steps, out=above) + self.start
 
     def _numbers(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
         """Rounded, with their fair bits, shape (users, sent)."""
@@ -183,10 +190,8 @@ class CarryRandomizer(SumRandomizer):
         else:
             rows, factors = dense(xs) if whole else self._clipped(xs), None
         columns, scale = rows.reshape(len(xs), self.sent).T, self.g / self.width
-        offset = -self.lowest * scale
-        packed = split_numbers(
-            columns, factors, scale, offset, self.steps, self.r, self.levels, rng
-        )
+        offset, most = self.start - self.lowest * scale, self.start + self.steps
+        packed = split_numbers(columns, factors, scale, offset, most, self.r, self.levels, rng)
         if self.b:
             add_half_binomial(packed, self.b, rng)
         return packed
@@ -231,9 +236,15 @@ class CarryRandomizer(SumRandomizer):
         return sums if self.rotation is None else unrotated(sums, self.rotation, self.coordinates)
 
     def variance(self, reports: int, xs: Floats | None = None) -> Floats:
-        """(width/g)^2 R ((r + 1)/12 + b/4) in each coordinate, whatever the data are."""
-        each = (self.r + 1) / 12 + self.b / 4
-        return np.full(self.coordinates, (self.width / self.g) ** 2 * reports * each)
+        """(width/g)^2 R ((r + 1)/12 + b/4) in each coordinate, whatever the data are.
+
+        Of one bit (width/g)^2 R/4, less v^2 for a datum v steps from the middle.
+        """
+        each = np.full(self.coordinates, carry.variance(self.r, self.b))
+        if self.r == carry.ONE_BIT and xs is not None:
+            squares = ((self._scaled(xs) - 0.5) ** 2).mean(axis=0)
+            each -= squares if self.rotation is None else squares.mean()  # all mixed equally
+        return np.asarray((self.width / self.g) ** 2 * reports * each)
 
     def reach(self) -> tuple[float, float]:
         """How far only ones move a coordinate that is sent up from datum 0, and only zeros down."""

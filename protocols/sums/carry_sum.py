@@ -4,11 +4,10 @@ from typing import Any
 
 from protocols.sums.carry import CarryRandomizer
 from protocols.sums.planned import PlannedScalarSum, PlannedSum, PlannedVectorSum
-from protocols.sums.rotation import clipping_loss, clipping_probability, padded, span_of
-from shuffle_sim.errors import integer
+from protocols.sums.rotation import clipping_probability
+from shuffle_sim.privacy.bounds.clipping import clipping_loss
 from shuffle_sim.privacy.carry_planner import CarryPlan, check_proven, choose_carries
-from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.planner import SumSpec
+from shuffle_sim.privacy.planner import SumSpec, clip_of, turned
 from shuffle_sim.protocol.query import Datum
 
 
@@ -26,13 +25,15 @@ class _CarrySum(PlannedSum):
 
     @staticmethod
     def choose(
-        spec: SumSpec, noise_ratio: float | None = None, max_bits: int | None = None
+        spec: SumSpec, noise_ratio: float | None = None, max_bits: float | None = None
     ) -> CarryPlan:
         return choose_carries(spec, noise_ratio, max_bits)
 
     @property
     def parameters(self) -> dict[str, Any]:
-        return {"g": self.g, "r": self.r, "b": self.b, "levels": self.levels}
+        made = self.randomizer
+        own = {"g": self.g, "r": self.r, "b": self.b, "levels": self.levels}
+        return own | turned(made.rotation, made.span)
 
     @property
     def bits(self) -> int:
@@ -117,7 +118,7 @@ class CarryVectorSum(PlannedVectorSum, _CarrySum):
         """Explicit parameters; `calibrate` chooses good ones."""
         d, norm_bound = self._bound(d, norm_bound)
         ball = -norm_bound, 2 * norm_bound, norm_bound
-        part = span_of(d, rotation, span)
+        part = clip_of(d, rotation, span)
         randomizer = CarryRandomizer(d, g, r, b, levels, *ball, part, rotation)
         super().__init__(n, randomizer, delta, honest_fraction)
 
@@ -150,28 +151,3 @@ class CarryVectorSum(PlannedVectorSum, _CarrySum):
         """
         loss = 1 - self.span if self.rotation is None else clipping_loss(self.d, self.span)
         return self.n * self.norm_bound * loss
-
-    @classmethod
-    def calibrate(
-        cls,
-        *,
-        n: int,
-        d: int,
-        privacy: Privacy,
-        norm_bound: float = 1.0,
-        noise_ratio: float | None = None,
-        max_bits: int | None = None,
-        honest_fraction: float = 1.0,
-        rotation: int | None = None,
-        span: float | None = None,
-    ) -> "CarryVectorSum":
-        """The fewest bits for a noise ratio, or the least noise for a number of bits.
-
-        `noise_ratio` is the noise over the central Gaussian's; `max_bits` counts bits per user and
-        coordinate that is sent.
-        """
-        sent = d if rotation is None else padded(integer("d", d))
-        spec = SumSpec(n, sent, privacy, honest_fraction=honest_fraction)
-        plan = choose_carries(spec, noise_ratio, max_bits, span_of(d, rotation, span))
-        own = {"d": d, "norm_bound": norm_bound, "rotation": rotation, "span": span}
-        return cls.of_plan(plan, **own)

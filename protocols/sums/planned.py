@@ -27,7 +27,7 @@ class PlannedSum(OneRoundSum):
     @staticmethod
     @abstractmethod
     def choose(
-        spec: SumSpec, noise_ratio: float | None = None, max_bits: int | None = None
+        spec: SumSpec, noise_ratio: float | None = None, max_bits: float | None = None
     ) -> Plan:
         """The fewest bits at a noise ratio, or the least noise in max_bits."""
 
@@ -60,8 +60,8 @@ class PlannedSum(OneRoundSum):
 
     @property
     @abstractmethod
-    def bits(self) -> int:
-        """Messages of one bit per user and coordinate that is sent."""
+    def bits(self) -> float:
+        """Bits per user and coordinate that is sent."""
 
 
 class PlannedScalarSum(PlannedSum):
@@ -82,7 +82,7 @@ class PlannedScalarSum(PlannedSum):
         privacy: Privacy,
         upper: float = 1.0,
         noise_ratio: float | None = None,
-        max_bits: int | None = None,
+        max_bits: float | None = None,
         honest_fraction: float = 1.0,
     ) -> Self:
         """The fewest bits for a noise ratio, or the least noise for a number of bits.
@@ -114,13 +114,16 @@ class PlannedVectorSum(PlannedSum):
         privacy: Privacy,
         norm_bound: float = 1.0,
         noise_ratio: float | None = None,
-        max_bits: int | None = None,
+        max_bits: float | None = None,
         honest_fraction: float = 1.0,
+        rotation: int | None = None,
+        span: float | None = None,
     ) -> Self:
         """The fewest bits for a noise ratio, or the least noise for a number of bits.
 
         `noise_ratio` is the noise over the central Gaussian's; `max_bits` counts bits per user and
-        coordinate.
+        coordinate that is sent. `rotation` and `span` are those of `SumSpec`.
         """
-        spec = SumSpec(n, d, privacy, honest_fraction=honest_fraction)
+        fraction = honest_fraction
+        spec = SumSpec(n, d, privacy, 1, fraction, rotation=rotation, span=span)
         return cls.planned(cls.choose(spec, noise_ratio, max_bits), norm_bound)

@@ -9,29 +9,10 @@ import math
 from functools import lru_cache
 
 import numpy as np
-import scipy
 
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.errors import integer, real
-
-SPAN = 3.5
-"""Default bound of a rotated coordinate, in units of norm_bound / sqrt(size)."""
-
-
-def padded(d: int) -> int:
-    """The least power of two that is at least d."""
-    return 1 << (d - 1).bit_length()
-
-
-def span_of(d: int, rotation: int | None, span: float | None) -> float:
-    """The span that is given, or else 1, and SPAN / sqrt(size) with a rotation.
-
-    Raises:
-        ParameterError: outside (0, 1].
-    """
-    if span is not None:
-        return real("span", span, 0.0, 1.0)
-    return 1.0 if rotation is None else min(1.0, SPAN / math.sqrt(padded(integer("d", d))))
+from shuffle_sim.privacy.bounds.clipping import padded
 
 
 def rotated(rows: Floats, seed: int) -> Floats:
@@ -88,17 +69,6 @@ def clipping_probability(users: int, d: int, span: float) -> float:
     """
     size = padded(d)
     return 0.0 if span >= 1 else min(1.0, 2 * users * size * math.exp(-(span**2) * size / 2))
-
-
-def clipping_loss(d: int, span: float) -> float:
-    """Bound of what clipping takes from a user's vector: root mean square over the signs, in l2.
-
-    For data chosen without the signs; in units of the norm bound. Whatever the data and the signs
-    are, it is at most 1 - span.
-    """
-    k = span * math.sqrt(padded(d))
-    tail = math.exp(-(k**2) / 2) - k * math.sqrt(2 * math.pi) * float(scipy.special.ndtr(-k))
-    return min(1.0 - span, 2 * math.sqrt(max(0.0, tail)))
 
 
 def span_without_clipping(users: int, d: int, probability: float) -> float:

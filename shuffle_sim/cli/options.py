@@ -179,7 +179,7 @@ class SumOptions:
     noise_ratio: float | None = option(
         None, "Noise allowed, as a multiple of the central Gaussian's. The fewest bits are chosen."
     )
-    max_bits: int | None = option(
+    max_bits: float | None = option(
         None,
         "Bits allowed per user and coordinate. The least noise is chosen. It replaces "
         "--noise-ratio.",

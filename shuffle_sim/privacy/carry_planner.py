@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from shuffle_sim.errors import ParameterError, integer, real
+from shuffle_sim.errors import ParameterError, real
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds import carry
 from shuffle_sim.privacy.bounds.domination import nus_near
@@ -19,9 +19,10 @@ from shuffle_sim.privacy.planner import Plan, SumSpec, one_wish
 
 _BITS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Fair bits b that are tried: rounding alone is enough noise but for few users."""
-_SHAPES = tuple(product(carry.UNIFORMS, _BITS))
+_SHAPES = ((carry.ONE_BIT, 0), *product(carry.UNIFORMS, _BITS))
 _LEVELS = 40
 _TINY = 1e-9  # of a step: any sum is private then, if one is
+_MOST_OF_A_STEP = 1 - 1e-6  # that one bit's numbers span: at all of it some would have no noise
 
 
 def top(steps: float, r: int, b: int, levels: int) -> int:
@@ -46,45 +47,49 @@ class CarryPlan(Plan):
         r: uniforms.
         b: fair bits.
         levels: L.
-        span: part of g that is the range of a coordinate.
     """
 
     g: float
     r: int
     b: int
     levels: int
-    span: float = 1.0
 
     @property
     def parameters(self) -> dict[str, Any]:
-        return {"g": self.g, "r": self.r, "b": self.b, "levels": self.levels}
+        own = {"g": self.g, "r": self.r, "b": self.b, "levels": self.levels}
+        return own | self.spec.turned
 
     @property
     def event(self) -> CarrySumEvent:
         shape = self.g, self.r, self.b, self.levels
-        return CarrySumEvent(self.spec.honest, *shape, self.spec.d, self.span)
+        return CarrySumEvent(self.spec.honest, *shape, self.spec.sent, self.spec.clip)
 
     @property
     def bits(self) -> int:
         """2 levels and the largest rest."""
-        return bits(self.g * self.span, self.r, self.b, self.levels)
+        return bits(self.g * self.spec.clip, self.r, self.b, self.levels)
+
+    @property
+    def error_ratio(self) -> float:
+        return math.hypot(self.noise_ratio, self.spec.bias_ratio(self.spec.clip))
 
 
 @dataclass(frozen=True)
 class _Search:
-    """The choices for a spec, where coordinates span a part of g."""
+    """The choices for a spec."""
 
     spec: SumSpec
-    span: float
 
     def ratio(self, g: float, r: int, b: int) -> float:
         """Noise over the central Gaussian's."""
-        return math.sqrt(self.spec.n * ((r + 1) / 12 + b / 4)) / (g * self.spec.central)
+        return math.sqrt(self.spec.n * carry.variance(r, b)) / (g * self.spec.central)
 
     def private(self, g: float, r: int, b: int, levels: int) -> bool:
         """Whether a choice keeps the privacy asked for; the accountant tries more than here."""
         spec, privacy = self.spec, self.spec.privacy
-        each = carry.Carries(spec.honest - 1, g, r, b, levels, spec.d, self.span)
+        if r == carry.ONE_BIT and g * self.spec.clip > _MOST_OF_A_STEP:
+            return False
+        each = carry.Carries(spec.honest - 1, g, r, b, levels, spec.sent, spec.clip)
         cost = each.revealed * spec.rounds * (1 + math.exp(privacy.epsilon))
         nus = nus_near(2 * privacy.delta, cost)
         return carry.delta(((each, spec.rounds),), privacy.epsilon, nus) <= privacy.delta
@@ -101,45 +106,43 @@ class _Search:
 
     def fitting(self, most: int) -> Iterator[tuple[float, int, int, int]]:
         """The (most steps, r, b, L) that fit so many bits; not more than a Gaussian would allow."""
-        for r, b, levels in product(carry.UNIFORMS, _BITS, range(min(most // 2, _LEVELS + 1))):
-            steps = ((most - 2 * levels) << levels) - (r - 1) - b
+        for (r, b), levels in product(_SHAPES, range(min((most + 1) // 2, _LEVELS + 1))):
+            steps = float(((most - 2 * levels) << levels) - (r - 1) - b)
+            if r == carry.ONE_BIT:
+                steps = 0.0 if levels else _MOST_OF_A_STEP
             if steps > 0:
-                whole = steps / self.span * (1 - 1e-15)  # times the span, it must not be above
+                whole = steps / self.spec.clip * (1 - 1e-15)  # times the span, it must not be above
                 yield min(whole, self.ratio(1.0, r, b)), r, b, levels
 
     def plan(self, g: float, r: int, b: int, levels: int) -> CarryPlan:
         """With what it costs and gives."""
         spec = self.spec
-        event = CarrySumEvent(spec.honest, g, r, b, levels, spec.d, self.span)
+        event = CarrySumEvent(spec.honest, g, r, b, levels, spec.sent, spec.clip)
         accountant = ShuffleAccountant().compose(event, spec.rounds)
         epsilon = accountant.get_epsilon(spec.privacy.delta)
-        return CarryPlan(spec, self.ratio(g, r, b), epsilon, g, r, b, levels, self.span)
+        return CarryPlan(spec, self.ratio(g, r, b), epsilon, g, r, b, levels)
 
 
 def choose_carries(
-    spec: SumSpec,
-    noise_ratio: float | None = None,
-    max_bits: int | None = None,
-    span: float = 1.0,
+    spec: SumSpec, noise_ratio: float | None = None, max_bits: float | None = None
 ) -> CarryPlan:
     """The fewest bits at a noise ratio over the central Gaussian's, or the least noise in max_bits.
 
     Args:
-        spec: what is to be summed; coordinates as they are sent.
+        spec: what is to be summed.
         noise_ratio: standard deviation over the central Gaussian's.
-        max_bits: bits per user and coordinate.
-        span: coordinates are clipped to this part of the range, in (0, 1].
+        max_bits: bits per user and coordinate that is sent.
 
     Raises:
         ParameterError: if both or neither are given, or what is asked for cannot be had.
     """
     one_wish(noise_ratio, max_bits)
-    search = _Search(spec, real("span", span, 0.0, 1.0))
+    search = _Search(spec)
     if not any(search.private(_TINY, r, b, 0) for r, b in _SHAPES):
         allowed = "more: the honest users' randomness does not protect any sum"
         raise ParameterError("n", spec.n, allowed)
     if noise_ratio is None:
-        found = _least_noise(search, integer("max_bits", max_bits, 2, 2**31), math.inf)
+        found = _least_noise(search, math.floor(real("max_bits", max_bits, 0.0, 2**31)), math.inf)
         if found is None:
             least = min(r + b for r, b in _SHAPES if search.private(_TINY, r, b, 0))
             raise ParameterError("max_bits", max_bits, f"at least {least}")
@@ -158,7 +161,7 @@ def _fewest_bits(search: _Search, noise_ratio: float) -> int | None:
     choices: list[tuple[int, float, int, int, int]] = []
     for r, b in _SHAPES:
         g = search.ratio(1.0, r, b) / noise_ratio  # the fewest steps with so little noise
-        steps = g * search.span
+        steps = g * search.spec.clip
         for levels in range(min(top(steps, r, b, 0).bit_length(), _LEVELS + 1)):
             choices.append((bits(steps, r, b, levels), g, r, b, levels))
     return next((choice[0] for choice in sorted(choices) if search.private(*choice[1:])), None)

@@ -29,6 +29,7 @@ class Carry(Theorem[CarrySumEvent]):
         CarrySumEvent(200, 1.5, 2, 16, 0, 3),
         CarrySumEvent(1_000_000, 110.0, 2, 0, 5, 10),
         CarrySumEvent(10_000, 11.0, 2, 0, 0, 128, 0.31),
+        CarrySumEvent(10_000, 11.0, 1, 0, 0, 16_384, 0.026),
     )
 
     def exact(self, event: CarrySumEvent, delta: float) -> float | None:

@@ -79,7 +79,7 @@ class CarrySumEvent(PrivacyEvent):
     Attributes:
         honest: users whose randomness is counted on, the one who changes among them.
         sensitivity: g, l2 distance of two users' w at most; a real number.
-        uniforms: r.
+        uniforms: r; with 1 every w lies in the middle of a step, and a number is one bit.
         bits: b.
         levels: L, digits before the rest.
         coordinates: d.
@@ -98,11 +98,15 @@ class CarrySumEvent(PrivacyEvent):
         """Check the ranges."""
         integer("honest", self.honest, 1, 2**53)
         real("g", self.sensitivity, 0.0, 2.0**40)
-        integer("r", self.uniforms, min(carry.UNIFORMS), max(carry.UNIFORMS))
+        integer("r", self.uniforms, carry.ONE_BIT, max(carry.UNIFORMS))
         integer("b", self.bits, 0, 2**10)
         integer("levels", self.levels, 0, 40)
         integer("d", self.coordinates)
         real("span", self.span, 0.0, 1.0)
+        if self.uniforms == carry.ONE_BIT:
+            integer("b", self.bits, 0, 0)
+            integer("levels", self.levels, 0, 0)
+            real("g span", self.sensitivity * self.span, 0.0, 1.0, closed=(False, False))
 
     def with_honest(self, honest: int) -> PrivacyEvent:
         return replace(self, honest=min(honest, self.honest)) if honest else NonPrivateEvent()

@@ -16,6 +16,7 @@ from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds import binomial, gaussian
 from shuffle_sim.privacy.bounds.binomial import first
+from shuffle_sim.privacy.bounds.clipping import clipping_loss, padded
 from shuffle_sim.privacy.bounds.domination import (
     MIN_VARIANCE,
     NUS,
@@ -26,6 +27,8 @@ from shuffle_sim.privacy.bounds.rounding import delta_many_rounds, delta_one_rou
 from shuffle_sim.privacy.events import BinomialSumEvent, PrivacyEvent
 from shuffle_sim.privacy.guarantee import Privacy
 
+SPAN = 3.5
+"""Default bound of a rotated coordinate, in norm bounds over the root of their number."""
 P = 0.5  # the best choice, and always available
 _MAX_B = 2**40
 _EPSILONS = (
@@ -49,6 +52,25 @@ def honest_users(honest_fraction: float, n: int) -> int:
     return honest
 
 
+def clip_of(d: int, rotation: int | None, span: float | None) -> float:
+    """The part of the range to which coordinates are clipped; with a rotation SPAN by default.
+
+    Raises:
+        ParameterError: no seed, or a span outside (0, 1].
+    """
+    if rotation is not None:
+        integer("rotation", rotation, 0, 2**63 - 1)
+    if span is not None:
+        return real("span", span, 0.0, 1.0)
+    return 1.0 if rotation is None else min(1.0, SPAN / math.sqrt(padded(integer("d", d))))
+
+
+def turned(rotation: int | None, span: float) -> dict[str, Any]:
+    """What sums take of both; empty where there are none."""
+    kept = rotation is None and span == 1
+    return {} if kept else {"rotation": rotation, "span": span}
+
+
 @dataclass(frozen=True)
 class SumSpec:
     """What is to be summed, and how privately.
@@ -59,6 +81,9 @@ class SumSpec:
         privacy: of the whole run.
         rounds: how many rounds each user answers in.
         honest_fraction: of the users that add their noise, assumed in advance.
+        rotation: public seed of a random rotation of vectors; None: there is none.
+        span: coordinates are clipped to this part of the range; None: all of it, or with a rotation
+            SPAN over the root of their number.
     """
 
     n: int
@@ -66,6 +91,8 @@ class SumSpec:
     privacy: Privacy
     rounds: int = 1
     honest_fraction: float = 1.0
+    rotation: int | None = None
+    span: float | None = None
 
     def __post_init__(self) -> None:
         """Check the ranges, and that delta is above what the bounds that are tried can certify."""
@@ -76,6 +103,7 @@ class SumSpec:
         integer("rounds", self.rounds, 1, 2**30)
         real("epsilon", self.privacy.epsilon, *_EPSILONS, closed=(True, True))
         honest_users(self.honest_fraction, self.n)
+        clip_of(self.d, self.rotation, self.span)
         floor = 1e10 * NUS[-1] * self.d * self.rounds
         if self.privacy.delta < floor:
             raise ParameterError(
@@ -88,6 +116,26 @@ class SumSpec:
     def honest(self) -> int:
         """Users whose noise is counted on."""
         return honest_users(self.honest_fraction, self.n)
+
+    @property
+    def sent(self) -> int:
+        """Coordinates that are sent: a rotation fills up to a power of two."""
+        return self.d if self.rotation is None else padded(self.d)
+
+    @property
+    def clip(self) -> float:
+        """The part of the range to which a coordinate that is sent is clipped."""
+        return clip_of(self.d, self.rotation, self.span)
+
+    @property
+    def turned(self) -> dict[str, Any]:
+        """Rotation and clip of vectors, as sums take them; empty where there are none."""
+        return turned(self.rotation, self.clip)
+
+    def bias_ratio(self, span: float) -> float:
+        """Bound of the l2 bias of clipping that n equal vectors share, over the central error."""
+        loss = 1 - span if self.rotation is None else clipping_loss(self.d, span)
+        return self.n * loss / (2 * math.sqrt(self.d) * self.central)
 
     @cached_property
     def central(self) -> float:
@@ -158,8 +206,18 @@ class Plan(ABC):
 
     @property
     @abstractmethod
-    def bits(self) -> int:
-        """Bits per user, coordinate and round."""
+    def bits(self) -> float:
+        """Bits per user, coordinate that is sent and round."""
+
+    @property
+    def report_bits(self) -> int:
+        """Bits per user and round."""
+        return math.ceil(self.bits * self.spec.sent)
+
+    @property
+    def error_ratio(self) -> float:
+        """Noise and bias (l2, the worst data) over the central Gaussian's error."""
+        return self.noise_ratio
 
     @property
     def std(self) -> float:
@@ -196,7 +254,7 @@ class BinomialPlan(Plan):
         return self.g + self.b
 
 
-def one_wish(noise_ratio: float | None, max_bits: int | None) -> None:
+def one_wish(noise_ratio: float | None, max_bits: float | None) -> None:
     """Refuse a wish for both a noise ratio and bits, or for neither.
 
     Raises:
@@ -208,7 +266,7 @@ def one_wish(noise_ratio: float | None, max_bits: int | None) -> None:
 
 
 def choose_binomial(
-    spec: SumSpec, noise_ratio: float | None = None, max_bits: int | None = None
+    spec: SumSpec, noise_ratio: float | None = None, max_bits: float | None = None
 ) -> BinomialPlan:
     """The fewest bits at a noise ratio over the central Gaussian's, or the least noise in max_bits.
 
@@ -216,9 +274,12 @@ def choose_binomial(
         ParameterError: if both or neither are given, or what is asked for cannot be had.
     """
     one_wish(noise_ratio, max_bits)
+    if spec.turned:
+        allowed = "None with unary sums: carries and buckets take them"
+        raise ParameterError("rotation, span", (spec.rotation, spec.span), allowed)
     if noise_ratio is not None:
         return fewest_bits(spec, noise_ratio)
-    return least_noise(spec, max_bits or 0)
+    return least_noise(spec, math.floor(real("max_bits", max_bits, 0.0, 2.0**31)))
 
 
 def _plan(spec: SumSpec, g: int, b: int) -> BinomialPlan:

@@ -69,7 +69,7 @@ def sane(spec: SumSpec, scalar: bool = False) -> tuple[str, Plan]:
 def choose(
     spec: SumSpec,
     noise_ratio: float | None = None,
-    max_bits: int | None = None,
+    max_bits: float | None = None,
     encoding: str | None = None,
     scalar: bool = False,
 ) -> tuple[str, Plan]:

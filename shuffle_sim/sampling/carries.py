@@ -48,7 +48,7 @@ def split_numbers(
         scale: steps per unit.
         offset: added to every scaled value.
         most: all s = scale * factor * value + offset must lie in [0, most], but for rounding.
-        r: uniforms, at least 2; ceil(most) + r - 1 must not exceed MAX_NUMBER.
+        r: uniforms; ceil(most) + r - 1 must not exceed MAX_NUMBER.
         levels: L, up to MAX_LEVELS.
         rng: the users' stream.
     """

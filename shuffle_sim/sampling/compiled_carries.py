@@ -39,7 +39,7 @@ def split_numbers(
     """
     d, users = columns.shape
     used, thrown, count, fetched = words.size, 0, 0, 0
-    moved = np.empty(512, np.int32)
+    moved, silent = np.empty(512, np.int32), np.zeros(512, np.uint16)
     for j in range(d):
         for s in range(0, users, 512):
             for line in range(fetched, min(fetched + 512, ahead.size), 8):
@@ -49,7 +49,9 @@ def split_numbers(
                 fill(state, random)
                 used, thrown = 0, 0
             values, factors = columns[j, s : s + 512], multipliers[s : s + 512]
-            first, second = words[used : used + 512], words[used + 512 : used + 1024]
+            first, second = words[used : used + 512], silent
+            if r > 1:
+                second = words[used + 512 : used + 1024]
             size, tied = values.size, np.int32(0)
             for i in range(size):
                 place = np.int32(values[i] * factors[i] + start)

@@ -4,10 +4,12 @@ Every user but the one who changes adds floor(w + U_1 + ... + U_r) + Bin(b, 1/2)
 known to the analyzer. That is a constant plus independent Bernoullis. Up to a total variation nu
 the total is a post-processed Gaussian of standard deviation `sigma` (Theorem 1). What the carries
 tell beside the total is dominated by one of `carry_mu` (Theorem 2). Everything is a closed form, or
-monotone on a grid and rounded outward.
+monotone on a grid and rounded outward. With r = 1 a coordinate is one bit: w lies within a < 1/2
+of the middle of a step (Theorem B).
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -21,6 +23,8 @@ from shuffle_sim.privacy.bounds.gaussian import delta_gdp
 
 UNIFORMS = (2, 3, 4, 5)
 """Numbers r of uniforms for which the constants below are proven."""
+ONE_BIT = 1
+"""r of the least noise: its w must lie in the middle of a step, for at a grid point it has none."""
 MAX_TILT = 1.0
 # A fourth cumulant of a user's rounding is at least minus this times its variance, at all tilts up
 # to MAX_TILT: proven for r = 2, certified for the others (the tests).
@@ -32,6 +36,7 @@ _DISTANCE = {2: 1 / 4, 3: 1 / 3, 4: 13 / 32, 5: 7 / 15}
 _DISTANCE_0 = {2: 1 / 4, 3: 1 / 3, 4: 19 / 48, 5: 13 / 30}
 _MIN_VARIANCE = 10.0
 _POSITIONS = tuple(k / 8 for k in range(8))
+_SIDES = (-1.0, -0.5, 0.0, 0.5, 1.0)
 MIN_ODD = 100
 """Users with a carry below which Theorem 2 says nothing."""
 _INFLATE = 1 + 1e-6
@@ -52,6 +57,16 @@ def kappa(v: float) -> float:
     even = (1 / 2 + 1 / (8 * v) + 1 / (4 * v * v)) / v / (1 - lost)
     odd = ((1 / 2 + chord * 5 / 4 / v) / v + max(1.0, v * (math.pi / 2 - 1)) * far) / (1 - lost)
     return -math.log1p(-even * (2 - even) - odd * odd)
+
+
+def variance(r: int, b: int) -> float:
+    """Of a user's number: whatever the datum is, or for one bit its largest."""
+    return 0.25 if r == ONE_BIT else (r + 1) / 12 + b / 4
+
+
+def start(steps: float, r: int) -> float:
+    """The least w: 0, or where `steps` lie in the middle of a step."""
+    return (1 - steps) / 2 if r == ONE_BIT else 0.0
 
 
 def least_variance(tilt: float, r: int, b: int) -> float:
@@ -80,20 +95,47 @@ def sigma(m: int, r: int, b: int, nu: float) -> float:
     Returns:
         In units of one count; 0 where the theorem says nothing.
     """
+    steepest, curve = _window(lambda tilt: m * least_variance(tilt, r, b), nu)
+    return math.exp(-(steepest**2 + curve) / 8) / math.sqrt(curve) if curve else 0.0
+
+
+@lru_cache(maxsize=1 << 16)
+def one_bit_sigma(m: int, a: float, nu: float) -> float:
+    """The same where each number is one bit, 1 with a probability in [1/2 - a, 1/2 + a].
+
+    Args:
+        m: honest users beside the one who changes.
+        a: below 1/2.
+        nu: total variation given up in a coordinate.
+
+    Returns:
+        In units of one count; 0 where the theorem says nothing.
+    """
+    logit = 2 * math.atanh(2 * a)
+    steepest, curve = _window(lambda tilt: m / (4 * math.cosh((tilt + logit) / 2) ** 2), nu)
+    if not curve:
+        return 0.0
+    return math.exp(-curve / 8) / math.sqrt(curve) * (1 - 2 * a * math.tanh(steepest / 2))
+
+
+def _window(least: Callable[[float], float], nu: float) -> tuple[float, float]:
+    """Where all but nu of a total lies: its largest log-ratio and second log-difference.
+
+    `least` is the total's least variance at all tilts up to one. (0, 0) where nothing is proven.
+    """
     rate = math.log(4 / nu)
     low, high = 0.0, MAX_TILT
     for _ in range(50):
         tilt = (low + high) / 2
-        enough = m * least_variance(tilt, r, b) * tilt**2 >= 2 * rate
+        enough = least(tilt) * tilt**2 >= 2 * rate
         low, high = (low, tilt) if enough else (tilt, high)
-    v = m * least_variance(high, r, b)
+    v = least(high)
     if v < _MIN_VARIANCE or v * high**2 < 2 * rate:
-        return 0.0
+        return 0.0, 0.0
     curve = kappa(v)
     if curve >= high or 0.41 * math.exp(high) > math.sqrt(v) * (high - curve):
-        return 0.0
-    steepest = high + curve
-    return math.exp(-(steepest**2 + curve) / 8) / math.sqrt(curve)
+        return 0.0, 0.0
+    return high + curve, curve
 
 
 def odd_share(r: int, level: int) -> float:
@@ -180,7 +222,12 @@ class Carries:
 
     def mu(self, nu: float) -> float:
         """Of a Gaussian pair that dominates the view, up to `revealed` nu; maybe infinite."""
-        spread = sigma(self.m, self.r, self.b, nu)
+        one_bit = self.r == ONE_BIT
+        spread = (
+            one_bit_sigma(self.m, self.widest / 2, nu)
+            if one_bit
+            else sigma(self.m, self.r, self.b, nu)
+        )
         if spread == 0:
             return math.inf
         carries = carry_mu(self.m, self.reach, self.r, self.levels, self.d, nu, self.widest)
@@ -257,32 +304,35 @@ def sum_law(pmf: NDArray[np.float64], count: int) -> tuple[int, NDArray[np.float
     mean = float(places @ pmf)
     spread = math.sqrt(count * float((places - mean) ** 2 @ pmf))
     size = 1 << (math.ceil(40 * spread) + 2 * len(pmf) + 64).bit_length()
-    start = round(count * mean) - size // 2
+    first_place = round(count * mean) - size // 2
     angles = 2 * np.pi * np.arange(size // 2 + 1) / size
     single = np.exp(1j * np.outer(angles, places - mean)) @ pmf
-    total = single**count * np.exp(1j * angles * (count * mean - start))
-    return start, np.maximum(np.fft.irfft(total.conj(), size), 0.0)
+    total = single**count * np.exp(1j * angles * (count * mean - first_place))
+    return first_place, np.maximum(np.fft.irfft(total.conj(), size), 0.0)
 
 
 @lru_cache(maxsize=256)
 def exact_epsilon(m: int, g: float, r: int, b: int, delta: float) -> float:
     """epsilon of the total where one user changes from 0 to g, rounded down.
 
-    The m others all hold one position between two steps, the worst of `_POSITIONS`: a lower bound
-    over all data of the others. The likelihood ratio is monotone, so threshold tests are optimal.
+    The m others all hold one position between two steps, the worst of a few: a lower bound over
+    all data of the others. The likelihood ratio is monotone, so threshold tests are optimal.
     Infinite where the totals are told apart but for rounding errors.
     """
-    return max(_exact_epsilon(each, m, g, r, b, delta) for each in _POSITIONS)
+    middle = tuple(0.5 + side * g / 2 for side in _SIDES)
+    positions = middle if r == ONE_BIT else _POSITIONS
+    return max(_exact_epsilon(each, m, g, r, b, delta) for each in positions)
 
 
 def _exact_epsilon(position: float, m: int, g: float, r: int, b: int, delta: float) -> float:
     _, others = sum_law(law(position, r, b), m)
-    whole = math.floor(g)
+    low = start(g, r)
+    whole = math.floor(low + g)
     if whole > len(others):
         return math.inf
     gap = np.zeros(whole)
-    one = np.concatenate([np.convolve(others, law(0.0, r, b)), gap])
-    other = np.concatenate([gap, np.convolve(others, law(g, r, b))])
+    one = np.concatenate([np.convolve(others, law(low, r, b)), gap])
+    other = np.concatenate([gap, np.convolve(others, law(low + g, r, b))])
     return max(0.0, _epsilon(one, other, delta), _epsilon(other[::-1], one[::-1], delta))
 
 

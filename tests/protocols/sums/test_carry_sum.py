@@ -35,6 +35,8 @@ SMALL = [
     CarryRandomizer(2, 2.7, 2, 0, 1, *BALL),
     CarryRandomizer(2, 6.3, 3, 1, 2, *BALL),
     CarryRandomizer(1, 9.5, 2, 2, 3, 0.0, 2.0),
+    CarryRandomizer(2, 0.6, 1, 0, 0, *BALL),
+    CarryRandomizer(1, 0.9, 1, 0, 0, 0.0, 2.0),
 ]
 VECTORS = np.array([[0.1, -0.7], [0.9, 0.2], [-1.0, 0.0]])
 NUMBERS = np.array([0.0, 0.71, 2.0])
@@ -212,7 +214,7 @@ def test_parameters_of_a_report():
     assert randomizer.alphabet.labels == 20
     assert randomizer.largest_sums.tolist() == [2, 7] * 10
     with pytest.raises(ParameterError):
-        replace(randomizer, r=1)
+        replace(randomizer, r=0)
 
 
 # The sums
@@ -401,7 +403,7 @@ def test_dropouts_and_corrupted_users_are_charged_and_the_sum_stays_unbiased():
 @pytest.mark.parametrize(
     ("given", "name"),
     [
-        ({"r": 1}, "r"),
+        ({"r": 1}, "g span"),
         ({"r": 0}, "r"),
         ({"r": 6}, "r"),
         ({"r": 2.5}, "r"),
@@ -431,7 +433,7 @@ def test_bad_parameters_are_refused(given, name):
     [
         ({}, "noise_ratio, max_bits"),
         ({"max_bits": 0}, "max_bits"),
-        ({"max_bits": 1}, "max_bits"),
+        ({"max_bits": 1, "n": 100}, "max_bits"),
         ({"noise_ratio": 1.0}, "noise_ratio"),
         ({"noise_ratio": 1.1, "honest_fraction": 0.5}, "noise_ratio"),
         ({"noise_ratio": 1.1, "upper": math.nan}, "upper"),
