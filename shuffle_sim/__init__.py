@@ -3,6 +3,7 @@
 from shuffle_sim.data.model import load_model
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, PluginWarning, ShuffleSimError, WeakPrivacyWarning
+from shuffle_sim.execution.budget import Budget
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.options import Execution
 from shuffle_sim.execution.result import Result
@@ -14,6 +15,7 @@ from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.registry import register
 
 __all__ = [
+    "Budget",
     "Execution",
     "Guarantee",
     "ParameterError",

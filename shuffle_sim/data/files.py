@@ -83,16 +83,28 @@ def opened(
         if not follow and getattr(error, "errno", None) == errno.ELOOP:
             reason = "it is a symbolic link"
         raise ParameterError(parameter, str(path), f"a file that can be read ({reason})") from error
+    try:
+        check_plain(number, path, parameter, most)
+    except ParameterError:
+        os.close(number)
+        raise
+    with os.fdopen(number, "rb") as stream:
+        yield stream
+
+
+def check_plain(number: int, path: Path, parameter: str, most: int | None = None) -> None:
+    """Refuse an open file that is a folder, pipe or device, or longer than `most` bytes.
+
+    Raises:
+        ParameterError: it is one.
+    """
     status = os.fstat(number)
     if not stat.S_ISREG(status.st_mode):
-        os.close(number)
         kind = "folder" if stat.S_ISDIR(status.st_mode) else "pipe or device"
         raise ParameterError(parameter, str(path), f"a file, not a {kind}")
-    with os.fdopen(number, "rb") as stream:
-        if most is not None and status.st_size > most:
-            allowed = f"a file of at most {most:,} bytes; it has {status.st_size:,}"
-            raise ParameterError(parameter, str(path), allowed)
-        yield stream
+    if most is not None and status.st_size > most:
+        allowed = f"a file of at most {most:,} bytes; it has {status.st_size:,}"
+        raise ParameterError(parameter, str(path), allowed)
 
 
 def read_whole(path: Path, parameter: str, most: int, *, follow: bool = True) -> bytes:
@@ -102,11 +114,22 @@ def read_whole(path: Path, parameter: str, most: int, *, follow: bool = True) ->
         ParameterError: it is no plain file, longer than `most` bytes, or cannot be read.
     """
     with opened(path, parameter, most, follow=follow) as stream:
-        try:
+        return read_open(stream.fileno(), path, parameter, most)
+
+
+def read_open(number: int, path: Path, parameter: str, most: int) -> bytes:
+    """All bytes of a file that is open, such as one that is locked; its place is its beginning.
+
+    Raises:
+        ParameterError: as `read_whole`.
+    """
+    check_plain(number, path, parameter, most)
+    try:
+        with os.fdopen(number, "rb", closefd=False) as stream:
             found = stream.read(most + 1)
-        except OSError as error:
-            allowed = f"a file that can be read ({error.strerror})"
-            raise ParameterError(parameter, str(path), allowed) from error
+    except OSError as error:
+        allowed = f"a file that can be read ({error.strerror})"
+        raise ParameterError(parameter, str(path), allowed) from error
     if len(found) > most:
         raise ParameterError(parameter, str(path), f"a file of at most {most:,} bytes")
     return found

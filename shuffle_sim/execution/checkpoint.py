@@ -23,7 +23,7 @@ from typing import Any
 from shuffle_sim.data.files import check_name, most_memory, read_whole, write_private
 from shuffle_sim.errors import CheckpointError, FrameError, ParameterError
 from shuffle_sim.execution.identity import RunIdentity
-from shuffle_sim.execution.journal import FILE, Charge, Journal, Outcome, Records, record
+from shuffle_sim.execution.journal import FILE, Charge, Journal, Outcome, Records, append, record
 from shuffle_sim.sampling.randomness import entropy_of
 from shuffle_sim.wire.codec import decode, encode
 from shuffle_sim.wire.messages import Tally
@@ -154,14 +154,9 @@ class Checkpoint(Journal):
     def _append(self, body: bytes, what: str) -> None:
         self._demand_writable(what)
         written, digest = record(self._hash, body)
-        before = os.fstat(self._file).st_size
         try:
-            while written:
-                written = written[os.write(self._file, written) :]
-            os.fsync(self._file)
+            append(self._file, written)
         except OSError as error:
-            with suppress(OSError):
-                os.ftruncate(self._file, before)
             raise CheckpointError(
                 f"{self._path} does not take {what}: {error.strerror}; make room, then resume"
             ) from error

@@ -19,6 +19,7 @@ from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.persons import Persons, population_for
 from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.errors import DataChangedError, ParameterError, RoundAbortedError, integer
+from shuffle_sim.execution.budget import Report, check_report, ledger_of
 from shuffle_sim.execution.checkpoint import journal_of
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.identity import RunIdentity
@@ -189,6 +190,7 @@ def run_curator(
     execution: Execution,
     checkpoint: str | Path | None,
     resume: bool,
+    budget: Report | None = None,
 ) -> Result:
     """Run an algorithm of the trusted curator; `engine.run` is its public name.
 
@@ -210,10 +212,14 @@ def run_curator(
         task=secrets.token_bytes(16),
         entropy=entropy_of(seed),
     )
-    ledger, state, index, asked = PrivacyLedger(), algorithm.init(), 0, 0
-    exact = True
+    state, index, asked, exact = algorithm.init(), 0, 0, True
+    check_report(budget, data, (), resume=resume)
     journal = journal_of(checkpoint, resume, identity)
-    with spending(ledger, algorithm.delta), journal, host:
+    with (
+        journal,
+        spending(ledger := ledger_of(budget, journal.task, data), algorithm.delta),
+        host,
+    ):
         host.start()
         execution.started()
         curator = Curator(host, population, workers, size, ledger, journal, generator)

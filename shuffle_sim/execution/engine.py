@@ -2,7 +2,10 @@
 done.
 """
 
+from collections.abc import Iterator
+from copy import copy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from shuffle_sim.errors import (
     ParameterError,
     positive,
 )
+from shuffle_sim.execution.budget import Report, check_report, ledger_of
 from shuffle_sim.execution.checkpoint import journal_of
 from shuffle_sim.execution.costs import CostMeter
 from shuffle_sim.execution.curator import run_curator
@@ -32,11 +36,12 @@ from shuffle_sim.execution.setup import (
 )
 from shuffle_sim.execution.sizing import asked_workers, sized
 from shuffle_sim.privacy.guarantee import Guarantee
-from shuffle_sim.privacy.ledger import PrivacyLedger
+from shuffle_sim.privacy.ledger import Charge, PrivacyLedger
 from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.protocol.base import Protocol
 from shuffle_sim.protocol.binding import UNCHECKED, UNCONFIRMED
 from shuffle_sim.protocol.release import CentralAlgorithm
+from shuffle_sim.protocol.task import walked
 from shuffle_sim.registry import registered
 from shuffle_sim.roles import Deployment
 
@@ -55,6 +60,7 @@ def run(
     checkpoint: str | Path | None = None,
     resume: bool = False,
     round_timeout: float | None = None,
+    budget: Report | None = None,
     execution: Execution | None = None,
 ) -> Result:
     """Run `algorithm` on `data` (first axis: users).
@@ -95,6 +101,10 @@ def run(
             be others.
         round_timeout: seconds after which a role that does not answer is named, ended and put back;
             its bytes are the same. By default 600. In process nothing is waited for.
+        budget: a report of a budget on disk, `Budget(path, ...).report(name)`: the run is charged
+            to it before anything is drawn, and refused where it does not fit. Rounds that depend on
+            what was seen, and releases of a curator, are charged one by one. A run that is resumed
+            is not charged again.
         execution: what few people set: placement, kernel, generator, limits, hooks and the like.
 
     Raises:
@@ -130,6 +140,7 @@ def run(
                 execution=how,
                 checkpoint=checkpoint,
                 resume=resume,
+                budget=budget,
             ),
             algorithm.users,
         )
@@ -154,12 +165,17 @@ def run(
     if security == "onion":
         check_sealing_time(deployment, workers, how.sealing_seconds)
     check_adversary(adversary, protocol, population)
-    ledger, meter = PrivacyLedger(sequential=protocol.claims_sequential), CostMeter()
-    reports, rounds = ReportCounts(), 0
+    ahead = check_report(budget, data, _ahead(protocol), resume=resume)
+    reports, rounds, meter = ReportCounts(), 0, CostMeter()
     unchecked, noisy = False, list[tuple[int, int]]()
     journal = journal_of(checkpoint, resume, _identity(deployment, population, seed))
     deployment = replace(deployment, task=journal.task, entropy=journal.entropy)
-    with spending(ledger, protocol.delta), journal, host:
+    charged = partial(ledger_of, budget, data=data, sequential=protocol.claims_sequential)
+    with (
+        journal,
+        spending(ledger := charged(journal.task, ahead=ahead), protocol.delta),
+        host,
+    ):
         plan = host.open(deployment, population, workers)
         how.started()
         while plan is not None:
@@ -202,6 +218,12 @@ def run(
         ),
         protocol.users,
     )
+
+
+def _ahead(protocol: Protocol[Any]) -> Iterator[Charge]:
+    """What all rounds will cost, as far as it does not depend on what is seen in them."""
+    if not protocol.adaptive:
+        yield from (Charge(spec.cohort, spec.event) for spec in walked(copy(protocol)))
 
 
 def _population(

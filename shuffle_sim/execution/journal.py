@@ -1,8 +1,10 @@
 """How a journal is written: a list of records, each bound to all before it by SHA-256."""
 
 import hashlib
+import os
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,23 @@ def record(before: bytes, body: bytes) -> tuple[bytes, bytes]:
     """A record after those of a hash, and the hash of all."""
     digest = hashlib.sha256(before + body).digest()
     return _SIZE.pack(len(body), len(body) ^ 0xFFFFFFFF) + digest + body, digest
+
+
+def append(number: int, written: bytes) -> None:
+    """Bytes at the end of an open file, and on the disk; or none of them.
+
+    Raises:
+        OSError: the disk does not take them.
+    """
+    end = os.lseek(number, 0, os.SEEK_END)
+    try:
+        while written:
+            written = written[os.write(number, written) :]
+        os.fsync(number)
+    except OSError:
+        with suppress(OSError):
+            os.ftruncate(number, end)
+        raise
 
 
 class Records:

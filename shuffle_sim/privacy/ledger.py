@@ -1,7 +1,7 @@
 """The ledger: what was released on whom, and what that means for the worst-off user."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from shuffle_sim.data.cohort import Cohort
@@ -135,3 +135,13 @@ class PrivacyLedger:
             return ShuffleAccountant().guarantee(delta, assumptions)
         others = [each for each in bases if each != worst.basis]  # of users with other releases
         return replace(worst, basis="; of others ".join([worst.basis, *others]))
+
+
+def maximal(histories: Iterable[Counter[PrivacyEvent]]) -> list[Counter[PrivacyEvent]]:
+    """Histories that no other one contains: whoever has fewer releases has a smaller epsilon."""
+    distinct = {frozenset(each.items()): each for each in histories}
+    found: list[Counter[PrivacyEvent]] = []
+    for each in sorted(distinct.values(), key=Counter.total, reverse=True):
+        if not any(each <= larger for larger in found):
+            found.append(each)
+    return found
