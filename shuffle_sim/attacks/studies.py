@@ -15,7 +15,7 @@ from shuffle_sim.attacks.outputs import step_to_next
 from shuffle_sim.auditing.audit import empirical_epsilon
 from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.execution.engine import run
-from shuffle_sim.execution.result import SIMULATOR_VIEW
+from shuffle_sim.execution.plain import SIMULATOR_VIEW
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds import paper
 from shuffle_sim.privacy.events import BinomialSumEvent, PrivacyEvent

@@ -21,7 +21,7 @@ from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.schema import Declared, Layout, draft, read_schema
 from shuffle_sim.data.tables import Table, bundled, read
 from shuffle_sim.errors import ParameterError
-from shuffle_sim.execution.result import SIMULATOR_VIEW
+from shuffle_sim.execution.plain import SIMULATOR_VIEW
 
 
 def load(data: DataOptions, label: str | None = None, *, target: bool = True) -> Table:

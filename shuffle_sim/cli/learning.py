@@ -15,7 +15,7 @@ from shuffle_sim.data.labelled import Labelled, held_out
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.execution.costs import Costs
-from shuffle_sim.execution.result import SIMULATOR_VIEW
+from shuffle_sim.execution.plain import SIMULATOR_VIEW
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.protocol.base import Query
 

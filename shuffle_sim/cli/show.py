@@ -1,14 +1,11 @@
 """How results are shown: for people with rich, for machines as JSON, in pictures and files."""
 
-import dataclasses
 import json
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table as Grid
 
@@ -17,20 +14,19 @@ from shuffle_sim.data.columns import Bounds
 from shuffle_sim.data.files import check_name
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.costs import Costs
-from shuffle_sim.execution.result import SIMULATOR_VIEW, ReportCounts
+from shuffle_sim.execution.plain import plain, simulator_view
+from shuffle_sim.execution.result import ReportCounts
 from shuffle_sim.privacy.guarantee import Guarantee
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 Summary = TypeVar("Summary")
 
 FOOTER = (
     "Simulator's view: true values and scores come from the data without noise. Epsilon does not "
     "cover them."
 )
-(_MARK,) = SIMULATOR_VIEW
 
 console = Console(highlight=False)
 
@@ -78,58 +74,6 @@ def emit(value: object) -> None:
     if view and isinstance(shown, dict):
         shown = shown | {"simulator_view": {"note": FOOTER, **view}}
     print(json.dumps(shown, indent=2))
-
-
-def simulator_view(value: object) -> dict[str, Json]:
-    """What of `value` the simulator alone knows, in the places where `plain` leaves it out."""
-    found = _view(value)
-    return found if isinstance(found, dict) else {}
-
-
-def _view(value: object) -> Json:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = dataclasses.fields(value)
-        views = {
-            each.name: plain(getattr(value, each.name))
-            if _MARK in each.metadata
-            else _view(getattr(value, each.name))
-            for each in fields
-            if each.repr
-        }
-        return {name: view for name, view in views.items() if view is not None} or None
-    if isinstance(value, Mapping):
-        found = {str(key): _view(item) for key, item in value.items()}
-        return {name: view for name, view in found.items() if view is not None} or None
-    if isinstance(value, list | tuple):
-        each = [_view(item) for item in value]
-        return each if any(view is not None for view in each) else None
-    return None
-
-
-def plain(value: object) -> Json:
-    """`value` as JSON can hold it: dataclasses as objects, arrays as lists, infinity as a string.
-
-    Fields that a dataclass leaves out of its `repr` are left out here, too, and what the simulator
-    alone knows.
-
-    Raises:
-        TypeError: JSON cannot hold it.
-    """
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = dataclasses.fields(value)
-        shown = [each.name for each in fields if each.repr and _MARK not in each.metadata]
-        return {name: plain(getattr(value, name)) for name in shown}
-    if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "infinity" if value > 0 else str(value)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    raise TypeError(f"JSON cannot hold {value!r}")
 
 
 def grid(*heads: str, texts: int = 1) -> Grid:

@@ -45,7 +45,8 @@ from shuffle_sim.data.tables import Table
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.options import Execution
-from shuffle_sim.execution.result import SIMULATOR_VIEW, ReportCounts, Result
+from shuffle_sim.execution.plain import SIMULATOR_VIEW
+from shuffle_sim.execution.result import ReportCounts, Result
 from shuffle_sim.privacy.bounds.gaussian import sigma
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
 from shuffle_sim.protocol.encodings import NOISE_RATIO

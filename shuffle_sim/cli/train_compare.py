@@ -19,7 +19,8 @@ from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import integer
 from shuffle_sim.execution.engine import run
-from shuffle_sim.execution.result import SIMULATOR_VIEW, Result
+from shuffle_sim.execution.plain import SIMULATOR_VIEW
+from shuffle_sim.execution.result import Result
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.base import Protocol

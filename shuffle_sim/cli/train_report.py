@@ -14,11 +14,9 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.cli.learning import Moment, People, Split
 from shuffle_sim.cli.running import RunSummary, asked_of
 from shuffle_sim.cli.show import (
-    Json,
     console,
     new_figure,
     number,
-    plain,
     plural,
     print_bounds,
     print_costs,
@@ -33,7 +31,8 @@ from shuffle_sim.data.labelled import Labelled
 from shuffle_sim.data.model import LinearModel
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.options import Execution
-from shuffle_sim.execution.result import SIMULATOR_VIEW, ReportCounts, Result
+from shuffle_sim.execution.plain import SIMULATOR_VIEW, Json, plain
+from shuffle_sim.execution.result import ReportCounts, Result
 from shuffle_sim.privacy.guarantee import Guarantee
 from shuffle_sim.privacy.trust import Trust
 

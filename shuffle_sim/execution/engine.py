@@ -215,6 +215,7 @@ def run(
             seed=seed,
             ledger=ledger,
             security=security,
+            standard_error=getattr(protocol, "standard_error", None) if full else None,
         ),
         protocol.users,
     )

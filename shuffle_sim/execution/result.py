@@ -5,22 +5,20 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
+
+import numpy as np
 
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import AccountingError, ShuffleSimError, WeakPrivacyWarning
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.exchange import Exchange
+from shuffle_sim.execution.plain import SIMULATOR_VIEW, plain, simulator_view
+from shuffle_sim.notebook import html_table
 from shuffle_sim.privacy.guarantee import Guarantee, weaknesses
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.privacy.trust import Trust
-
-SIMULATOR_VIEW = {"simulator_view": True}
-"""Metadata of fields that the simulator alone knows, from users' data without noise.
-
-No epsilon covers them. Commands print them apart.
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +84,11 @@ class ReportCounts:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Result:
     """What a run gives.
 
@@ -107,6 +109,8 @@ class Result:
         ledger: every release, with its cohort.
         security: none, transport or onion.
         trust: who must be trusted.
+        standard_error: predicted standard deviation of each number of the value, where the
+            algorithm states one and all who were asked sent honest reports; else None.
     """
 
     value: Any
@@ -125,6 +129,49 @@ class Result:
     security: str = "none"
     placement: str = "apart"
     trust: Trust = Trust.SHUFFLE
+    standard_error: Any = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the ledger, as JSON can hold it; what the simulator alone knows stands apart.
+
+        Raises:
+            TypeError: JSON cannot hold the value.
+        """
+        shown = {each.name: getattr(self, each.name) for each in fields(self)}
+        del shown["ledger"]
+        found = {name: plain(value) for name, value in shown.items()}
+        return found | {"unit": str(self.unit), "simulator_view": simulator_view(self)}
+
+    def _facts(self) -> dict[str, str]:
+        """What a reader looks for first."""
+        value = self.value
+        shape = f"array {value.shape}" if isinstance(value, np.ndarray) else _short(repr(value))
+        costs, reports = self.costs, self.reports
+        error = (
+            {} if self.standard_error is None else {"standard error": f"{self.standard_error:.4g}"}
+        )
+        lost = reports.asked - reports.accepted
+        dropped = {"reports": f"{reports.accepted:,} of {reports.asked:,}"} if lost else {}
+        bits = costs.payload_bits_per_user
+        seeded = {"seed": f"{self.seed}: not private"} if self.seed is not None else {}
+        return {
+            "value": shape,
+            **error,
+            "privacy": f"epsilon {self.privacy.epsilon:.4g} at delta {self.privacy.delta:g}",
+            "trust": f"{self.trust}, unit {self.unit}",
+            "rounds": f"{self.rounds:,}, {bits:,} bits a user in each",
+            **dropped,
+            **seeded,
+        }
+
+    def __repr__(self) -> str:
+        """One line; `to_dict` gives all."""
+        return f"Result({', '.join(f'{name}: {fact}' for name, fact in self._facts().items())})"
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks, with what the guarantee rests on."""
+        rests = {"by": self.privacy.basis, "assuming": "; ".join(self.privacy.assumptions)}
+        return html_table(self._facts() | rests)
 
     @property
     def unit(self) -> Unit:

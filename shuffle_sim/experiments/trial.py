@@ -13,7 +13,8 @@ import numpy as np
 from shuffle_sim.errors import ParameterError, ShuffleSimError, WeakPrivacyWarning
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.engine import run
-from shuffle_sim.execution.result import SIMULATOR_VIEW, ReportCounts, Result
+from shuffle_sim.execution.plain import SIMULATOR_VIEW
+from shuffle_sim.execution.result import ReportCounts, Result
 from shuffle_sim.experiments.points import Point
 
 Row = dict[str, Any]

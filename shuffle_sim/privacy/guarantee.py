@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import positive, real
+from shuffle_sim.notebook import html_table
 
 REPLACE_ONE = "replace-one"
 DELTA = 1e-6
@@ -84,3 +85,8 @@ class Guarantee:
         shown = "infinite" if math.isinf(self.epsilon) else f"{self.epsilon:.6g}"
         whose = f" {self.unit}" * (self.unit is Unit.PERSON)
         return f"epsilon {shown} at delta {self.delta:g} ({self.relation}{whose}), by {self.basis}"
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks."""
+        assumed = "; ".join(self.assumptions)
+        return html_table({"privacy": self, "assuming": assumed})

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError
+from shuffle_sim.notebook import html_table
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.privacy.guarantee import Guarantee
@@ -105,6 +106,15 @@ class PrivacyLedger:
                 del active[charges[index].event]
             if active and (position + 1 == len(edges) or edges[position + 1][0] > place):
                 yield place, Counter(active)
+
+    def __repr__(self) -> str:
+        """How much was charged."""
+        return f"PrivacyLedger({len(self._planned)} charges)"
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks: each kind of release, and how often it was charged."""
+        kinds = Counter(type(each.event).__name__ for each in self._planned)
+        return html_table({name: f"charged {many:,} times" for name, many in kinds.items()})
 
     def guarantee(
         self, delta: float, *, settled: bool = True, assumptions: tuple[str, ...] = ()

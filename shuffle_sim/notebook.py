@@ -1,0 +1,15 @@
+"""Values as tables in notebooks."""
+
+from collections.abc import Mapping
+from html import escape
+
+
+def html_table(facts: Mapping[str, object]) -> str:
+    """Names and what they are, a row each; what is empty is left out."""
+    rows = "".join(
+        f'<tr><th style="text-align:left">{escape(name)}</th>'
+        f'<td style="text-align:left">{escape(str(fact))}</td></tr>'
+        for name, fact in facts.items()
+        if str(fact)
+    )
+    return f"<table>{rows}</table>"

@@ -1,0 +1,41 @@
+"""Results as notebooks and machines take them."""
+
+import json
+
+import numpy as np
+import pytest
+
+from protocols import CarryVectorSum
+from shuffle_sim import run
+from shuffle_sim.protocol.adversary import Dropout
+
+
+@pytest.fixture(scope="module")
+def made():
+    return CarryVectorSum(n=60, d=3, norm_bound=1.0, g=4, r=2, b=8, delta=1e-6)
+
+
+def test_a_result_is_one_short_line_and_a_table(made):
+    result = run(made, np.zeros((60, 3)), seed=1)
+    assert len(repr(result)) < 300
+    assert "array (3,)" in repr(result)
+    assert "seed: 1: not private" in repr(result)
+    page = result._repr_html_() + result.privacy._repr_html_() + result.ledger._repr_html_()
+    assert result.privacy.basis in page.replace("&lt;", "<")
+    assert "CarrySumEvent</th>" in page
+
+
+def test_a_result_as_json_leaves_the_simulator_s_view_apart(made):
+    result = run(made, np.full((60, 3), 2.0), seed=1)
+    found = result.to_dict()
+    assert json.loads(json.dumps(found)) == found
+    assert found["privacy"]["epsilon"] == result.privacy.epsilon
+    assert found["value"] == result.value.tolist()
+    assert "clipped" not in found["reports"]
+    assert found["simulator_view"]["reports"]["clipped"] == 60
+
+
+def test_a_standard_error_is_stated_where_all_reports_are_honest(made):
+    assert run(made, np.zeros((60, 3)), seed=1).standard_error == made.standard_error
+    dropped = run(made, np.zeros((60, 3)), seed=1, adversary=Dropout(0.5))
+    assert dropped.standard_error is None
