@@ -63,8 +63,8 @@ class Method:
     trust: Trust
     unit: Unit = Unit.RECORD
     algorithm: Protocol[Any] | CentralAlgorithm[Any] | None = field(default=None, repr=False)
-    messages: int = 0
-    bits: int = 0
+    messages: float = 0
+    bits: float = 0
     limit_bits: float = 0.0
     error: float = math.nan
     attacked: float = math.nan
@@ -148,8 +148,8 @@ def _sum(
         setting.name,
         Trust.SHUFFLE,
         algorithm=made,
-        messages=randomizer.report_messages,
-        bits=randomizer.report_bits,
+        messages=randomizer.usual_messages,
+        bits=randomizer.usual_bits,
         limit_bits=_limit_bits(error, n, d),
         error=error,
         attacked=math.hypot(error, randomizer.manipulation(attackers, n)),

@@ -88,7 +88,10 @@ class ShuffleLinearModel(LinearModel):
             average loss.
         fit_intercept: whether a constant is fitted.
         noise_ratio: of the noise over the central Gaussian's; nearer to 1 takes more bits.
-        encoding: of numbers as messages, "carry" or "unary"; None: that of the fewest bits.
+        encoding: of numbers as messages, "carry", "unary" or "buckets"; None: that of the fewest
+            bits.
+        rotation: public seed of a rotation of gradients of many coordinates, which then take fewer
+            bits; None: there is none.
         honest_fraction: of the users that are counted on to add their noise, in every round.
         runtime: "inprocess", "processes", "ray", another registered name, or a runtime.
         workers: user shards.
@@ -133,6 +136,7 @@ class ShuffleLinearModel(LinearModel):
     fit_intercept: bool = True
     noise_ratio: float = NOISE_RATIO
     encoding: str | None = None
+    rotation: int | None = None
     honest_fraction: float = 1.0
     runtime: str | Runtime = "inprocess"
     workers: int = 1
@@ -172,6 +176,7 @@ class ShuffleLinearModel(LinearModel):
             ridge=self.ridge,
             noise_ratio=self.noise_ratio,
             encoding=self.encoding,
+            rotation=self.rotation,
             honest_fraction=self.honest_fraction,
             records=None if persons is None else self.records,
             choose=chosen,

@@ -65,6 +65,7 @@ class Trainer:
             allows.
         max_bits: per user, coordinate and round, instead.
         encoding: of a sum's numbers as messages; None: that of the fewest bits.
+        rotation: public seed of a rotation of the gradients; None: there is none.
         honest_fraction: of the users that add their noise.
         moments: of the gradients; clips are planned for them.
         pilot: whether they estimate moments by a private histogram instead.
@@ -85,6 +86,7 @@ class Trainer:
     noise_ratio: float | None = None
     max_bits: float | None = None
     encoding: str | None = None
+    rotation: int | None = None
     honest_fraction: float = 1.0
     moments: Moments | None = None
     pilot: bool = False
@@ -355,7 +357,8 @@ class Trainer:
 
         def made(ratio: float) -> Optimiser[Any]:
             adapted: dict[str, Any] = {"trust": trust, "noise_ratio": ratio, **common}
-            adapted |= {"encoding": self.encoding, "honest_fraction": self.honest_fraction}
+            adapted |= {"encoding": self.encoding, "rotation": self.rotation}
+            adapted["honest_fraction"] = self.honest_fraction
             if self.choose == "practice":
                 return practical(optimiser(name, self.unit), **adapted)
             if self.moments is not None and issubclass(kind, FirstOrder):
@@ -445,7 +448,7 @@ class Trainer:
         return np.array([found.x])
 
     def _within(
-        self, bits: int, make: Callable[[float], Optimiser[Any]], ratio: float
+        self, bits: float, make: Callable[[float], Optimiser[Any]], ratio: float
     ) -> Optimiser[Any]:
         """With at most `bits` per user, coordinate and round; the least noise that they allow.
 
@@ -456,7 +459,9 @@ class Trainer:
             # Another ratio may choose other batches, which need another ratio; and `fewest_bits`
             # may miss by some bits.
             specs = (
-                SumSpec(mean.batch, self.d, self.privacy, repeats, self.honest_fraction)
+                SumSpec(
+                    mean.batch, self.d, self.privacy, repeats, self.honest_fraction, self.rotation
+                )
                 for mean, repeats in _means(made)
             )
             plans = (choose(spec, None, bits, self.encoding)[1] for spec in specs)

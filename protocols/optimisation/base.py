@@ -45,6 +45,7 @@ class Calibrated(ABC):
         "trust",
         "noise_ratio",
         "encoding",
+        "rotation",
         "honest_fraction",
         "initial_distance",
         "max_rounds_per_user",

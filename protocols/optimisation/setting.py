@@ -12,6 +12,7 @@ from protocols.problems.problem import Problem, demand
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.bounds import gaussian
 from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.privacy.trust import Trust
 
 NOISE_RATIO = 1.05
@@ -34,6 +35,8 @@ class Setting:
         trust: whose noise is expected.
         noise_ratio: of the shuffle model's noise over the central Gaussian's.
         encoding: of a sum's numbers as messages; None: that of the fewest bits.
+        rotation: public seed of a rotation of the gradients, for sums of few bits; None: there is
+            none. The clipping that comes with it is no part of proven bounds.
         honest_fraction: of the users that add their noise, in every round.
         initial_distance: R, from the start to the minimiser at most; None: what the domain allows.
         max_rounds_per_user: rounds that a user answers in at most, where rounds are chosen.
@@ -45,6 +48,7 @@ class Setting:
     trust: Trust = Trust.SHUFFLE
     noise_ratio: float = NOISE_RATIO
     encoding: str | None = None
+    rotation: int | None = None
     honest_fraction: float = 1.0
     initial_distance: float | None = None
     max_rounds_per_user: int = MAX_ROUNDS
@@ -65,6 +69,11 @@ class Setting:
     def distance(self) -> float:
         """R, from the start to the minimiser at most."""
         return self.problem.reach if self.initial_distance is None else self.initial_distance
+
+    def sum_of(self, batch: int, rounds: int = 1) -> SumSpec:
+        """The sums of gradients that a batch answers, each user in so many rounds."""
+        shared = self.honest_fraction, self.rotation
+        return SumSpec(batch, self.problem.d, self.privacy, rounds, *shared)
 
     @cached_property
     def _mu(self) -> float:

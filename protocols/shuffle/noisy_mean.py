@@ -47,9 +47,8 @@ class NoisyMean:
     @classmethod
     def calibrated_for(cls, setting: Setting, batch: int, rounds: int = 1) -> "NoisyMean":
         """For the gradients of a setting, where each user answers in `rounds` rounds."""
-        problem = setting.problem
-        spec = SumSpec(batch, problem.d, setting.privacy, rounds, setting.honest_fraction)
-        return cls.calibrated(spec, problem.lipschitz, setting.noise_ratio, setting.encoding)
+        spec, norm_bound = setting.sum_of(batch, rounds), setting.problem.lipschitz
+        return cls.calibrated(spec, norm_bound, setting.noise_ratio, setting.encoding)
 
     @classmethod
     def paper(

@@ -32,7 +32,6 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, integer
-from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.protocol.base import RoundSpec
 
 _SLACK = 1.05  # of the bound, for fewer rounds
@@ -257,8 +256,7 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
         """The plan for the noise really used, recorded in the choices; and the private mean."""
         first = cls._plan_for(setting, choices)
         times = first.rounds if first.batch == setting.n else 1
-        problem = setting.problem
-        spec = SumSpec(first.batch, problem.d, setting.privacy, times, setting.honest_fraction)
+        problem, spec = setting.problem, setting.sum_of(first.batch, times)
         mean = NoisyMean.calibrated(spec, problem.lipschitz, setting.noise_ratio, setting.encoding)
         noise = mean.squared_noise_in(setting, times) / problem.lipschitz**2
         plans = cls._plans(setting, choices, first.batch, first.rounds, noise) or [first]

@@ -24,7 +24,6 @@ from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.protocol.base import Protocol, RoundSpec
 
 DEVIATIONS, FAIL, STEPS = 3.0, 1e-3, 100
@@ -155,7 +154,7 @@ class UserLevelOneShot(Optimiser[ChainState], Protocol[ChainState]):
         )  # fmt: skip
         _, tau, a = made(rounds)
         choices.choose("rounds", rounds, "least noise of the last one")
-        spec = SumSpec(n, problem.d, setting.privacy, rounds, setting.honest_fraction)
+        spec = setting.sum_of(n, rounds)
         mean = NoisyMean.calibrated(spec, limit, setting.noise_ratio, setting.encoding)
         steps = choices.choose("steps", STEPS, "of every person's descent")
         return cls(

@@ -2,6 +2,7 @@
 
 from protocols.sums.binomial import BinomialRandomizer
 from protocols.sums.binomial_sum import BinomialSum
+from protocols.sums.buckets import BucketRandomizer
 from protocols.sums.carry import CarryRandomizer
 from protocols.sums.carry_sum import CarryScalarSum, CarryVectorSum
 from protocols.sums.encoding import SumRandomizer
@@ -9,6 +10,7 @@ from protocols.sums.one_round import OneRoundSum
 from protocols.sums.planned import PlannedScalarSum, PlannedSum, PlannedVectorSum
 from protocols.sums.scalar_sum import ScalarSum
 from protocols.sums.single_message import SingleMessageRandomizer, SingleMessageSum
+from protocols.sums.sparse_sum import SparseVectorSum
 from protocols.sums.split_mix import SplitMixRandomizer
 from protocols.sums.split_mix_sum import SplitAndMixSum, SplitAndMixVectorSum
 from protocols.sums.vector_sum import VectorSum
@@ -16,6 +18,7 @@ from protocols.sums.vector_sum import VectorSum
 __all__ = [
     "BinomialRandomizer",
     "BinomialSum",
+    "BucketRandomizer",
     "CarryRandomizer",
     "CarryScalarSum",
     "CarryVectorSum",
@@ -26,6 +29,7 @@ __all__ = [
     "ScalarSum",
     "SingleMessageRandomizer",
     "SingleMessageSum",
+    "SparseVectorSum",
     "SplitAndMixSum",
     "SplitAndMixVectorSum",
     "SplitMixRandomizer",

@@ -10,6 +10,7 @@ from protocols.sums.one_round import OneRoundSum, Setting
 from shuffle_sim.errors import integer, real
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import Plan, SumSpec
+from shuffle_sim.protocol.encodings import NOISE_RATIO
 
 RATIOS = (1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0)
 """Noise over the central Gaussian's at which comparisons show planned sums."""
@@ -20,9 +21,11 @@ class PlannedSum(OneRoundSum):
 
     Attributes:
         encoding: how its numbers become messages; a scalar and a vector sum share it.
+        usual_ratio: of the noise over the central Gaussian's, where commands are given none.
     """
 
     encoding: ClassVar[str]
+    usual_ratio: ClassVar[float] = NOISE_RATIO
 
     @staticmethod
     @abstractmethod

@@ -185,7 +185,12 @@ class SumOptions:
         "--noise-ratio.",
     )
     encoding: str | None = option(
-        None, "How numbers become messages: carry or unary. Default: that of the fewest bits."
+        None,
+        "How numbers become messages: carry, unary, or with --rotation buckets. Default: that of "
+        "the fewest bits.",
+    )
+    rotation: int | None = option(
+        None, "Public seed of a rotation of vectors. Many coordinates then take fewer bits."
     )
     honest_fraction: float = option(1.0, "Fraction of users that are assumed to add their noise.")
 
@@ -209,7 +214,7 @@ class SumOptions:
         Raises:
             ParameterError: what cannot be had.
         """
-        spec = SumSpec(n, d, privacy, honest_fraction=self.honest_fraction)
+        spec = SumSpec(n, d, privacy, 1, self.honest_fraction, self.rotation)
         numbers = d == 1 if scalar is None else scalar
         if self.noise_ratio is None and self.max_bits is None:
             least = NOISE_RATIO * math.sqrt(n / spec.honest)
@@ -244,7 +249,7 @@ class SumOptions:
             raise ParameterError("d", d, f"1: {name} sums scalars")
         noise = {"noise_ratio", "max_bits"}
         if noise <= set(known) and not noise & set(given):
-            given["noise_ratio"] = NOISE_RATIO
+            given["noise_ratio"] = getattr(kind, "usual_ratio", NOISE_RATIO)
         try:
             return kind.calibrate(**kind.size(n, d, privacy), **given)
         except TypeError as error:  # of a third party, with parameters of its own

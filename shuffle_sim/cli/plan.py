@@ -60,19 +60,22 @@ class Row:
 
     encoding: str
     parameters: Mapping[str, Any]
-    bits_per_user_and_coordinate: int
+    bits_per_user_and_coordinate: float
     bits_per_user_and_round: int
     noise_ratio: float
+    error_ratio: float
+    malicious_user_moves: float
     std: float
     epsilon: float
 
     @classmethod
     def of(cls, name: str, plan: Plan) -> "Row":
         """Of a plan for the sum of this name."""
-        encoding = registered("protocol", name).encoding
-        bits = plan.bits, plan.bits * plan.spec.d
-        facts = plan.noise_ratio, plan.std, plan.epsilon
-        return cls(encoding, plan.parameters, *bits, *facts)
+        kind = registered("protocol", name)
+        moved = kind.planned(plan).randomizer.manipulation(1, plan.spec.n)
+        errors = plan.noise_ratio, plan.error_ratio, moved
+        bits = plan.bits, plan.report_bits
+        return cls(kind.encoding, plan.parameters, *bits, *errors, plan.std, plan.epsilon)
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,12 @@ def plan_command(
     file, person = persons.file, persons.person
     unit = Unit.RECORD if person is None else Unit.PERSON
     spec = SumSpec(
-        _users(users, file, person), dimensions, privacy.budget, rounds, noise.honest_fraction
+        _users(users, file, person),
+        dimensions,
+        privacy.budget,
+        rounds,
+        noise.honest_fraction,
+        noise.rotation,
     )
     noise_ratio, max_bits = noise.noise_ratio, noise.max_bits
     if noise_ratio is not None and max_bits is not None:
@@ -162,18 +170,20 @@ def _print(summary: Summary) -> None:
         f"{spec.privacy.delta:g}, {plural(spec.rounds, 'round')}, honest fraction "
         f"{spec.honest_fraction:g}\n[bold]plan[/]: "
         f"{encoded_as(chosen.encoding, chosen.parameters)}: "
-        f"{chosen.bits_per_user_and_coordinate:,} bits per user and coordinate, noise "
+        f"{number(chosen.bits_per_user_and_coordinate)} bits per user and coordinate, noise "
         f"{chosen.noise_ratio:.4f} x central, proven epsilon {chosen.epsilon:.6g}\n"
+        f"{_moves(spec, chosen)}\n"
         f"by {summary.basis}; replace-one neighbours{whose}\n"
     )
     print_warnings(summary.warnings)
     curve = []
     for row in summary.curve:
         parameters = " ".join(f"{name}={number(each)}" for name, each in row.parameters.items())
-        cells = f"{row.bits_per_user_and_coordinate:,}", f"{row.noise_ratio:.4f}", number(row.std)
+        bits, moved = row.bits_per_user_and_coordinate, number(row.malicious_user_moves)
+        cells = number(bits), f"{row.noise_ratio:.4f}", number(row.std), moved
         curve.append((row.encoding, parameters, *cells, f"{row.epsilon:.5f}"))
-    heads = "encoding", "parameters", "bits", "noise / central", "std", "epsilon"
-    print_table(heads, curve, texts=2)
+    columns = "encoding", "parameters", "bits", "noise / central", "std", "attacker", "epsilon"
+    print_table(columns, curve, texts=2)
     console.print()
     others = []
     for each in summary.methods:
@@ -185,6 +195,15 @@ def _print(summary: Summary) -> None:
     heads = "compared with", "setting", "trusted", "std", "noise / central", "bits"
     print_table(heads, others, texts=3)
     print_refusals(summary.methods)
+
+
+def _moves(spec: SumSpec, chosen: Row) -> str:
+    """What a malicious user can do, and what clipping does."""
+    unit = "ranges" if spec.d == 1 else "norm bounds (l2)"
+    said = f"one malicious user moves the sum by up to {number(chosen.malicious_user_moves)} {unit}"
+    bias = chosen.error_ratio > chosen.noise_ratio
+    clipped = f"; with the bias of clipping the error is at most {chosen.error_ratio:.4f} x central"
+    return said + clipped * bias
 
 
 def _draw(summary: Summary) -> "Figure":
@@ -199,7 +218,7 @@ def _draw(summary: Summary) -> "Figure":
         [chosen.noise_ratio],
         "k*",
         ms=13,
-        label=f"the plan: {chosen.bits_per_user_and_coordinate:,} bits",
+        label=f"the plan: {number(chosen.bits_per_user_and_coordinate)} bits",
     )
     for trust, style in ((Trust.CENTRAL, "--"), (Trust.LOCAL, ":")):
         label, noise = f"{trust} Gaussian", trust.noise(spec.n)

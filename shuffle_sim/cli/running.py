@@ -43,7 +43,7 @@ class Ahead:
     """
 
     rounds: int
-    bits_per_user: int
+    bits_per_user: float
     bytes: int
     seconds: float
     fidelity: str

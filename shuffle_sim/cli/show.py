@@ -147,11 +147,11 @@ def print_bounds(chosen: Mapping[str, Bounds]) -> None:
         print_fact("Bounds", "chosen by a private histogram, which epsilon covers", *each)
 
 
-def print_costs(bits: int, made_of: str, costs: Costs, reports: ReportCounts) -> None:
+def print_costs(bits: float, made_of: str, costs: Costs, reports: ReportCounts) -> None:
     """What a user sent, and all together."""
     print_fact(
         "Cost",
-        f"{bits:,} bits per user ({made_of}); on the wire {costs.wire_bytes / reports.asked:.1f} "
+        f"{round(bits):,} bits per user ({made_of}); on the wire {costs.wire_bytes / reports.asked:.1f} "
         f"bytes per report, {size(costs.wire_bytes)} in all "
         f"({'measured' if costs.measured else 'by formula'})",
     )

@@ -160,7 +160,7 @@ def _rows(table: Table, view: Table, variance: bool) -> Population:
 class Paper:
     """The paper's constants for the same sum: bits per column, noise over ours; or why not."""
 
-    bits: int | None = None
+    bits: float | None = None
     ratio: float | None = None
     refused: str | None = None
 
@@ -196,8 +196,8 @@ class Summary:
     scaling: str
     encoding: str
     parameters: Mapping[str, Any]
-    bits: int
-    bits_per_user: int
+    bits: float
+    bits_per_user: float
     chosen_bounds: dict[str, Bounds]
     privacy: Guarantee
     warnings: tuple[str, ...]

@@ -67,7 +67,7 @@ class Row:
     unit: Unit
     rounds: int
     rounds_per_user: int
-    bits_per_user: int
+    bits_per_user: float
     excess_bound: float
     bound_assumes: str
     privacy: Guarantee

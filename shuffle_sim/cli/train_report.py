@@ -110,7 +110,7 @@ class Report:
     private: bool
     sequentially_interactive: bool
     costs: Costs
-    payload_bits_per_user: int
+    payload_bits_per_user: float
     chosen_bounds: dict[str, Bounds]
     selected: Winner | None
     reports: ReportCounts
@@ -127,7 +127,7 @@ def summed_up(
     result: Result,
     execution: Execution,
     moments: Sequence[Moment] = (),
-    bits: int = 0,
+    bits: float = 0,
 ) -> Report:
     """Of a run that is over, in which a user sent so many bits."""
     found = Trained.of(result.value)

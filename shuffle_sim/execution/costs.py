@@ -95,15 +95,16 @@ class CostMeter:
         bits: float
         messages, bits = randomizer.report_messages, randomizer.report_bits
         if words is not None:
-            messages, bits = words, words * randomizer.alphabet.symbol_bits
+            messages, bits = (
+                words,
+                words * (randomizer.alphabet.symbol_bits - randomizer.label_bits),
+            )
         c = self._costs
         self._costs = Costs(
             rounds=c.rounds + 1,
             messages_per_user=max(c.messages_per_user, messages),
             payload_bits_per_user=max(c.payload_bits_per_user, bits),
-            label_bits_per_user=max(
-                c.label_bits_per_user, messages * randomizer.alphabet.label_bits
-            ),
+            label_bits_per_user=max(c.label_bits_per_user, messages * randomizer.label_bits),
             wire_bytes=c.wire_bytes + wire,
             routed_bytes=c.routed_bytes + routed,
             view_bytes=c.view_bytes + view,

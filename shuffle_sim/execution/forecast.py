@@ -135,7 +135,7 @@ def forecast(
         sequential=ledger.sequentially_interactive,
         messages=_messages(widest),
         payload_bits=max(sent.values()),
-        label_bits=_messages(widest) * widest.randomizer.alphabet.label_bits,
+        label_bits=_messages(widest) * widest.randomizer.label_bits,
         user_payload_bits=max(
             sum(count * sent[event] for event, count in events.items()) for events in answered
         ),

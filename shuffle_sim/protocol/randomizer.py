@@ -135,6 +135,10 @@ class Randomizer(ABC):
             raise ParameterError(f"{name}.alphabet.labels", alphabet.labels, allowed)
         integer(f"{name}.per_label", self.per_label, 1, _MOST_WORDS)
 
+    def proper(self, messages: Messages) -> bool:
+        """Whether users could send these words: the shuffler refuses others, if it sees them."""
+        return True
+
     @property
     def usual_messages(self) -> float:
         """Messages of a user on average, public: blocks and fidelity are chosen by it."""
@@ -145,7 +149,12 @@ class Randomizer(ABC):
         """Their payload bits."""
         if self.view == "sums":
             return self.report_bits
-        return self.usual_messages * self.alphabet.symbol_bits
+        return self.usual_messages * (self.alphabet.symbol_bits - self.label_bits)
+
+    @property
+    def label_bits(self) -> int:
+        """Bits of a message's label, sent on its own: in a view of words, of those in the word."""
+        return self.alphabet.label_bits
 
     @property
     def report_messages(self) -> int:

@@ -58,7 +58,10 @@ def read_messages(payload: Buffer, randomizer: Randomizer, reports: int) -> Mess
     """
     sums = randomizer.view == "sums"
     read = Messages.from_bytes if sums else Messages.singly_from_bytes
-    return read(randomizer.alphabet, randomizer.per_label, payload, reports)
+    found = read(randomizer.alphabet, randomizer.per_label, payload, reports)
+    if not sums and not randomizer.proper(found):
+        raise FrameError("malformed-report", "words that no user sends together")
+    return found
 
 
 def read_reports(frame: Frame, randomizer: Randomizer) -> Messages | Tally:

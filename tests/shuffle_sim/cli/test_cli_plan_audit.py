@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from itertools import islice
 import subprocess
 import sys
 from pathlib import Path
@@ -191,9 +192,8 @@ def test_every_registered_protocol_can_be_audited_with_one_coordinate(name):
     made = audit_module._made(name, 200, 1, Privacy(1.0, 1e-6), SumOptions())
     spec = made.plan(made.init())
     bench = Checks(made, spec, 1, 1000, 1e-7, UserShard, Shuffler)
-    bench.domain()
-    bench.sizes()
-    bench.defined()
+    for _, check in islice(bench.checks(), 3):
+        check()
 
 
 def test_amplify_says_what_python_does_and_draws_it(tmp_path):
