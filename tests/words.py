@@ -2,14 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.privacy.amplification import ShuffledEvent
 from shuffle_sim.privacy.events import NonPrivateEvent
-from shuffle_sim.protocol.base import Datum, Protocol, RoundSpec, check_rows
+from shuffle_sim.protocol.one_round import OneRound
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.wire.messages import Alphabet, Tally
 
@@ -53,6 +52,13 @@ class Response(Categories):
         np.copyto(words, xs, where=~lies, casting="unsafe")
         return self.singly(words, np.ones(len(xs), np.int64))
 
+    def worst_pair(self):
+        return np.array([0.0]), np.array([1.0])
+
+    def count_pmf(self, x, label):
+        said = self.least * (math.exp(self.epsilon0) if x == label else 1)
+        return np.array([1 - said, said])
+
     def event(self, users, query):
         return ShuffledEvent(users, self.epsilon0)
 
@@ -79,6 +85,13 @@ class Pollution(Categories):
         own = np.bincount(xs[xs >= 0].astype(int), minlength=self.categories)
         noise = rng.binomial(len(xs), self.q, self.categories)
         return Tally.counted(np.arange(self.categories), own + noise, reports=len(xs))
+
+    def worst_pair(self):
+        return np.array([0.0]), np.array([1.0])
+
+    def count_pmf(self, x, label):
+        noise = np.array([1 - self.q, self.q])
+        return np.append(0.0, noise) if x == label else noise
 
     def event(self, users, query):
         return NonPrivateEvent()
@@ -110,31 +123,8 @@ class InOrder(Wide):
     view = "messages"
 
 
-class Asked(Protocol[Any]):
+class Asked(OneRound):
     """One round over all users; its result is the tally."""
 
-    def __init__(self, users: int, randomizer: Randomizer, honest: int | None = None):
-        self.n, self.randomizer, self.honest = users, randomizer, honest or users
-        self.honest_fraction = self.honest / users
-
-    users = property(lambda self: self.n)
-    delta = 1e-6
-    vocabulary = property(lambda self: (Datum, type(self.randomizer)))
-
-    def check(self, rows):
-        check_rows(rows, (self.n,))
-
-    def init(self):
-        return None
-
-    def plan(self, state):
-        if state is not None:
-            return None
-        event = self.randomizer.event(self.honest, Datum())
-        return RoundSpec(Cohort.of(0, self.n), Datum(), self.randomizer, event, lambda tally: tally)
-
-    def update(self, state, estimate):
-        return estimate
-
-    def result(self, state):
-        return state
+    def __init__(self, users: int, randomizer: Randomizer):
+        super().__init__(users, randomizer, 1e-7)

@@ -161,6 +161,9 @@ def _print(summary: Summary) -> None:
         f"estimate where noise is nearly Gaussian, else Clopper-Pearson. {report.users:,} users "
         "were looked at one by one."
     )
+    if not report.checked:
+        console.print("[bold red]NOT CHECKED: nothing of the noise that users add[/]")
+        return
     _print_verdict(summary.passed, "" if report.complete else ", as far as it could be checked")
 
 

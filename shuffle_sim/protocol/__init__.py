@@ -11,6 +11,7 @@ from shuffle_sim.protocol.adversary import (
     Users,
 )
 from shuffle_sim.protocol.base import Algorithm, Datum, Protocol, Query, RoundSpec, check_rows
+from shuffle_sim.protocol.one_round import LocalRandomizer, OneRound
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.protocol.release import (
     CentralAlgorithm,
@@ -30,6 +31,8 @@ __all__ = [
     "Coalition",
     "Datum",
     "Dropout",
+    "LocalRandomizer",
+    "OneRound",
     "Protocol",
     "Query",
     "Randomizer",

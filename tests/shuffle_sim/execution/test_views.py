@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -53,7 +53,7 @@ def response_law(randomizer: Response, x: int) -> dict[tuple[int, ...], float]:
 
 def pollution_law(randomizer: Pollution, x: int) -> dict[tuple[int, ...], float]:
     """Of one user's counts, by all its coins."""
-    law: Counter[tuple[int, ...]] = Counter()
+    law: defaultdict[tuple[int, ...], float] = defaultdict(float)
     for coins in itertools.product((0, 1), repeat=randomizer.categories):
         chance = math.prod(randomizer.q if coin else 1 - randomizer.q for coin in coins)
         law[tuple(coin + (place == x) for place, coin in enumerate(coins))] += chance
@@ -65,7 +65,7 @@ def view_law(randomizer, data) -> dict[tuple[int, ...], float]:
     of_user = response_law if isinstance(randomizer, Response) else pollution_law
     law = {(0,) * randomizer.categories: 1.0}
     for x in data:
-        following: Counter[tuple[int, ...]] = Counter()
+        following: defaultdict[tuple[int, ...], float] = defaultdict(float)
         for (a, p), (b, q) in itertools.product(law.items(), of_user(randomizer, x).items()):
             following[tuple(i + j for i, j in zip(a, b, strict=True))] += p * q
         law = dict(following)
@@ -376,16 +376,11 @@ class Odd(Wide):
     """Of another view, alphabet or cap."""
 
     label: int = 1
-    seen: ClassVar[str] = "counts"
     per_label: ClassVar[int] = 300
 
     @property
     def alphabet(self):
         return Alphabet(self.label, 8)
-
-    @property
-    def view(self):
-        return type(self).seen
 
 
 @pytest.mark.parametrize(
@@ -399,7 +394,7 @@ class Odd(Wide):
     ],
 )
 def test_views_that_cannot_be_are_refused(seen, labels, most, allowed):
-    kind = dataclass(frozen=True)(type("Odd", (Odd,), {"seen": seen, "per_label": most}))
+    kind = dataclass(frozen=True)(type("Odd", (Odd,), {"view": seen, "per_label": most}))
     with pytest.raises(ParameterError, match=allowed):
         run(Asked(USERS, kind(7, 3, labels)), ITEMS, **HOW)
 

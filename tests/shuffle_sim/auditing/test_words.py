@@ -1,0 +1,157 @@
+"""Audits of views of words: what is right passes, and each planted defect is found."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from words import Asked, InOrder, Pollution, Response
+
+from shuffle_sim.auditing.audit import audit
+from shuffle_sim.auditing.conformance import LawError
+from shuffle_sim.auditing.words import WordChecks
+from shuffle_sim.privacy.amplification import ShuffledEvent
+from shuffle_sim.protocol.one_round import LocalRandomizer
+from shuffle_sim.roles import Shuffler
+from shuffle_sim.roles.pools import WordPool
+from shuffle_sim.wire.messages import Tally
+
+
+def audited(randomizer):
+    return audit(Asked(1000, randomizer), seed=1, repeats=1000)
+
+
+def found_by(name, randomizer, **how) -> bool:
+    """Whether the check with this in its name fails; false alarm 1e-8."""
+    spec = Asked(1000, randomizer).plan(None)
+    checks = WordChecks(spec, 1, 1000, 1e-8, **how).checks()
+    (check,) = (check for each, check in checks if name in each)
+    try:
+        check()
+    except LawError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("randomizer", [Response(5, 1.0), Pollution(4, 0.4)])
+def test_what_is_right_passes(randomizer):
+    report = audited(randomizer)
+    assert [check for check in report.checks if check.passed is not True] == []
+    assert report.passed
+
+
+class Shared(Pollution):
+    """Two users draw the same noise."""
+
+    def reports(self, xs, rng):
+        noise = [np.flatnonzero(rng.random(self.categories) < self.q)] * len(xs)
+        sent = [np.append(each, int(x)) for x, each in zip(xs, noise, strict=True)]
+        return self.singly(np.concatenate(sent), [len(each) for each in sent])
+
+
+class Bare(Pollution):
+    """The last category has no noise."""
+
+    def reports(self, xs, rng):
+        sent = [
+            np.append(np.flatnonzero(rng.random(self.categories - 1) < self.q), int(x)) for x in xs
+        ]
+        return self.singly(np.concatenate(sent), [len(each) for each in sent])
+
+
+class Doubled(Pollution):
+    """The truth is sent twice, in aggregate only."""
+
+    def tallied(self, xs, rng):
+        own = Tally.counted(xs.astype(int), reports=0)
+        return super().tallied(xs, rng) + own
+
+
+class Silent(Pollution):
+    """Noise of half the users."""
+
+    def tallied(self, xs, rng):
+        half = super().tallied(xs[::2], rng)
+        return half + Tally.counted(xs[1::2].astype(int), reports=len(xs[1::2]))
+
+
+class Frozen(Pollution):
+    """The same coins in every round."""
+
+    def reports(self, xs, rng):
+        return super().reports(xs, np.random.default_rng([int(x) for x in xs]))
+
+
+class Hopeful(Response):
+    """Charges for a response that lies more."""
+
+    def event(self, users, query):
+        return ShuffledEvent(users, self.epsilon0 / 4)
+
+
+@dataclass(frozen=True)
+class Boastful(LocalRandomizer):
+    """States half of its epsilon0."""
+
+    symbols: int
+    epsilon0: float
+
+    def admit(self, values):
+        return np.clip(values, 0, 1), 0
+
+    def randomize(self, x, rng):
+        truth = rng.random() < self.count_pmf(1.0, 1)[1]
+        return self.singly([int(x) if truth else 1 - int(x)])
+
+    def worst_pair(self):
+        return np.array([0.0]), np.array([1.0])
+
+    def count_pmf(self, x, label):
+        said = 1 / (1 + np.exp(-2 * self.epsilon0 * (1 if x == label else -1)))
+        return np.array([1 - said, said])
+
+
+class Lazy(WordPool):
+    """Does not permute."""
+
+    def _permute(self, sizes, rng):
+        self._moved = np.concatenate(self._held)
+
+
+class LazyShuffler(Shuffler):
+    """Holds words in the order in which they came."""
+
+    def _at(self, broadcast):
+        now = super()._at(broadcast)
+        if not isinstance(now.pool, Lazy):
+            now.pool = Lazy(now.pool.randomizer)
+        return now
+
+
+@pytest.mark.parametrize(
+    ("randomizer", "found"),
+    [
+        (Shared(4, 0.4), "exact law (literal)"),
+        (Bare(4, 0.4), "exact law (counts)"),
+        (Doubled(4, 0.4), "exact law (aggregate)"),
+        (Silent(4, 0.4), "exact law (aggregate)"),
+        (Frozen(4, 0.4), "two rounds over the same data"),
+        (Hopeful(4, 2.0), "one word reveals no more"),
+        (Boastful(2, 1.0), "a message is as private as is stated"),
+    ],
+)
+def test_a_planted_defect_is_found(randomizer, found):
+    assert found_by(found, randomizer)
+
+
+def test_a_shuffler_that_does_not_permute_is_found():
+    assert found_by("the shuffler keeps no order", Response(5, 1.0), shuffler=LazyShuffler)
+    assert not found_by("the shuffler keeps no order", Response(5, 1.0))
+
+
+def test_an_audit_that_checks_no_law_does_not_pass():
+    """What costs nothing to say is that its messages are permuted."""
+    report = audited(InOrder(7, 40))
+    assert (report.checked, report.passed, report.complete) == (False, False, False)
+    missing = [check.detail for check in report.checks if check.passed is None]
+    assert missing
+    assert all("worst_pair, count_pmf" in each for each in missing)
