@@ -34,6 +34,7 @@ NAMES = (
     "certified",
     "tuning",
     "simulate",
+    "year",
     "stopped",
     "peer",
 )

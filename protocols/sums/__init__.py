@@ -8,6 +8,7 @@ from protocols.sums.carry_sum import CarryScalarSum, CarryVectorSum
 from protocols.sums.encoding import SumRandomizer
 from protocols.sums.one_round import OneRoundSum
 from protocols.sums.planned import PlannedScalarSum, PlannedSum, PlannedVectorSum
+from protocols.sums.running_totals import RunningTotals
 from protocols.sums.scalar_sum import ScalarSum
 from protocols.sums.single_message import SingleMessageRandomizer, SingleMessageSum
 from protocols.sums.sparse_sum import SparseVectorSum
@@ -26,6 +27,7 @@ __all__ = [
     "PlannedScalarSum",
     "PlannedSum",
     "PlannedVectorSum",
+    "RunningTotals",
     "ScalarSum",
     "SingleMessageRandomizer",
     "SingleMessageSum",

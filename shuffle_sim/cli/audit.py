@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from protocols.learning.training import Trainer
-from protocols.sums.one_round import OneRoundSum
 from protocols.sums.planned import PlannedSum
 from shuffle_sim.cli.options import Output, PrivacyOptions, Seed, Size, SumOptions
 from shuffle_sim.cli.show import console, encoded_as, present, print_table
@@ -138,7 +137,7 @@ def _made(name: str | None, n: int, d: int, privacy: Privacy, noise: SumOptions)
     if noise.encoding is not None:
         raise ParameterError("encoding", noise.encoding, "left out with --protocol")
     kind = registered("protocol", name)
-    if isinstance(kind, type) and issubclass(kind, OneRoundSum):
+    if hasattr(kind, "calibrate"):
         return noise.calibrated(name, n, d, privacy)
     records = 1 if getattr(kind, "unit", None) is Unit.PERSON else None
     trainer = Trainer.of("logistic", d, privacy, records=records, **vars(noise))

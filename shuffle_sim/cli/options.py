@@ -16,7 +16,6 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from protocols.sums.one_round import OneRoundSum
 from shuffle_sim.cli.show import check_path, check_picture
 from shuffle_sim.data.files import check_name
 from shuffle_sim.errors import ParameterError
@@ -240,12 +239,12 @@ class SumOptions:
             ParameterError: not a sum, or one that has no use for d or for an option that was given.
         """
         kind = registered("protocol", name)
-        if not (isinstance(kind, type) and issubclass(kind, OneRoundSum)):
+        if not hasattr(kind, "calibrate") or not hasattr(kind, "size"):
             raise ParameterError("protocol", name, "one of the sums, or of the optimisers")
         known = inspect.signature(kind.calibrate).parameters
         given = self.given | {key: each for key, each in useless.items() if each is not None}
         left_out({key: value for key, value in given.items() if key not in known}, name)
-        if kind.scalar and d != 1:
+        if getattr(kind, "scalar", False) and d != 1:
             raise ParameterError("d", d, f"1: {name} sums scalars")
         noise = {"noise_ratio", "max_bits"}
         if noise <= set(known) and not noise & set(given):
