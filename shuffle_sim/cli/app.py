@@ -12,6 +12,7 @@ import typer
 from shuffle_sim.cli.amplify import amplify_command
 from shuffle_sim.cli.attack import attack_command
 from shuffle_sim.cli.audit import audit_command
+from shuffle_sim.cli.budget import budget_command
 from shuffle_sim.cli.compare import compare_command
 from shuffle_sim.cli.data import evaluate_command, predict_command, schema_command
 from shuffle_sim.cli.experiment import COMMANDS as EXPERIMENT
@@ -68,6 +69,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate_command,
     "schema": schema_command,
     "plan": plan_command,
+    "budget": budget_command,
     "amplify": amplify_command,
     "audit": audit_command,
     "attack": attack_command,

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from shuffle_sim.cli.options import DataOptions, LayoutOptions, Output
+from shuffle_sim.cli.options import DataOptions, LayoutOptions, Output, parse_number
 from shuffle_sim.cli.show import check_path, console, number, present, print_table, whole
 from shuffle_sim.data.column_kinds import Category, Date, moment_of
 from shuffle_sim.data.columns import Bounds, Column, Marks
@@ -136,7 +136,7 @@ def _bounds(name: str, text: str) -> Bounds | Date:
     """Two numbers, or for a column of a name two dates."""
     ends = text.split(":")
     try:
-        low, high = (float(end) for end in ends)
+        low, high = (parse_number(end, float) for end in ends)
     except ValueError as error:
         try:
             first, last = (moment_of(end, None) for end in ends)

@@ -9,10 +9,12 @@ too: what few people set of a run has the same names in Python and here.
 import inspect
 import math
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, field, fields, is_dataclass
-from functools import wraps
+from decimal import Decimal, InvalidOperation
+from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
@@ -30,27 +32,65 @@ def option(default: Any, text: str, *names: str, **more: Any) -> Any:
     return field(default=default, metadata={"option": typer.Option(*names, help=text, **more)})
 
 
+_FACTORS = {"k": 3, "M": 6, "G": 9}
+_KINDS: dict[type, tuple[str, str]] = {int: ("integer", "10k or 1e4"), float: ("float", "0.1")}
+
+
+def parse_number(text: str, kind: type) -> Any:
+    """A number as people write it: 10000, 1e4, 10_000 or 10k; M is 10^6, and G is 10^9.
+
+    Raises:
+        ValueError: it is none, or no whole one where one is asked for.
+    """
+    body, power = (text[:-1], _FACTORS[text[-1]]) if text[-1:] in _FACTORS else (text, 0)
+    try:
+        found = Decimal(body.strip())
+    except InvalidOperation as error:
+        raise ValueError("not a number") from error
+    if kind is float:
+        return float(found) * 10.0**power if power else float(found)
+    if not found.is_finite() or found.adjusted() > 300 or (found := found.scaleb(power)) % 1:
+        raise ValueError("not a whole number")
+    return int(found)
+
+
+def _given(kind: type, value: Any) -> Any:
+    """A number that was given as an option; a default is one already."""
+    try:
+        return parse_number(value, kind) if isinstance(value, str) else value
+    except (ValueError, ArithmeticError):
+        name, example = _KINDS[kind]
+        raise typer.BadParameter(f"'{value}' is not a valid {name}, such as {example}.") from None
+
+
+def _numeric(kind: Any, text: Any) -> Any:
+    """The annotation of an option; all that take a number read it alike."""
+    for number in _KINDS:
+        if kind in (number, number | None) and text.parser is None:
+            text = copy(text)
+            text.parser = partial(_given, number)
+            text.metavar = text.metavar or _KINDS[number][0].upper()
+    return Annotated[kind, text]
+
+
 def flat(command: Callable[..., None]) -> Callable[..., None]:
     """A command for Typer: the fields of its groups are options beside its other parameters."""
     hints, parameters = get_type_hints(command, include_extras=True), list[inspect.Parameter]()
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
     for name, parameter in inspect.signature(command).parameters.items():
         if name not in groups:
-            own = parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=hints[name])
+            hint, *text = get_args(hints[name])[:2] or (hints[name],)
+            kind = _numeric(hint, *text) if text else hint
+            own = parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=kind)
             parameters.append(own)
             continue
         kinds, given = get_type_hints(groups[name]), parameter.default
         for each, text in _options(groups[name]).items():
             value = getattr(groups[name] if given is parameter.empty else given, each, ...)
             default = inspect.Parameter.empty if value is ... else value
-            kind: Any = kinds[each]
-            at = inspect.Parameter(
-                each,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=default,
-                annotation=Annotated[kind, text],
-            )
-            parameters.append(at)
+            kind = _numeric(kinds[each], text)
+            one = inspect.Parameter.KEYWORD_ONLY
+            parameters.append(inspect.Parameter(each, one, default=default, annotation=kind))
 
     @wraps(command)
     def flattened(**options: Any) -> None:
@@ -80,6 +120,12 @@ def _options(group: Any) -> dict[str, Any]:
 Dimensions = Annotated[
     int, typer.Option("--d", help="Coordinates: 1 for a scalar sum, more for a vector sum.")
 ]
+Repeated = Annotated[
+    int,
+    typer.Option(
+        "--rounds", help="Rounds that each user answers in, such as days; epsilon is of all."
+    ),
+]
 Rounds = Annotated[
     int | None, typer.Option(help="Rounds, where there are several; by default chosen.")
 ]
@@ -92,6 +138,14 @@ Security = Annotated[
         help="none, transport (hops are sealed) or onion (messages are sealed to the analyzer)."
     ),
 ]
+
+
+BOUNDS = "Public bounds low:high of every column, or name=low:high of one; repeatable."
+BUDGET = typer.Option(
+    help="A budget, as `shuffle-sim budget create` makes it. Runs that do not fit are refused.",
+    parser=lambda text: check_name("budget", text),
+    metavar="FILE",
+)
 
 
 @dataclass(frozen=True)
@@ -133,9 +187,7 @@ class DataOptions(PersonsOptions, LayoutOptions):
 
     table: str | None = option(None, "A registered one: breast-cancer, digits, diabetes, wine ...")
     columns: str | None = option(None, "Columns of the file, separated by commas; by default all.")
-    bounds: list[str] | None = option(
-        None, "Public bounds low:high of every column, or name=low:high of one; repeatable."
-    )
+    bounds: list[str] | None = option(None, BOUNDS)
     choose_bounds: float | None = option(
         None,
         "Choose bounds that nobody stated by a private histogram, for this share of epsilon, such "
@@ -200,7 +252,7 @@ class SumOptions:
         return {name: value for name, value, default in every if value != default}
 
     def encoded(
-        self, n: int, d: int, privacy: Privacy, *, scalar: bool | None = None
+        self, n: int, d: int, privacy: Privacy, *, scalar: bool | None = None, rounds: int = 1
     ) -> tuple[str, Any]:
         """A sum by the encoding, or by that of the fewest bits, and its registered name.
 
@@ -209,11 +261,12 @@ class SumOptions:
             d: coordinates.
             privacy: of the release.
             scalar: of numbers in [0, 1], not of vectors in the unit ball; None: where d is 1.
+            rounds: that each user answers in, whose privacy it is.
 
         Raises:
             ParameterError: what cannot be had.
         """
-        spec = SumSpec(n, d, privacy, 1, self.honest_fraction, self.rotation)
+        spec = SumSpec(n, d, privacy, rounds, self.honest_fraction, self.rotation)
         numbers = d == 1 if scalar is None else scalar
         if self.noise_ratio is None and self.max_bits is None:
             least = NOISE_RATIO * math.sqrt(n / spec.honest)
@@ -375,6 +428,13 @@ class HostOptions:
         metavar="FOLDER",
     )
     resume: bool = option(False, "Continue the run in the folder of --checkpoint.", "--resume")
+    budget: Path | None = field(default=None, metadata={"option": BUDGET})
+    report: str | None = option(
+        None, "With --budget: name of this report, such as its day. A name is taken once."
+    )
+    population: str | None = option(
+        None, "Name of the people whose budget it is. Default: that of the table."
+    )
     yes: bool = option(False, "Start a run above the limits of bits, bytes and seconds.", "--yes")
 
 

@@ -14,18 +14,22 @@ from protocols.comparison.methods import Method, planned_methods
 from protocols.learning.training import Trainer
 from shuffle_sim.cli.data import persons_in
 from shuffle_sim.cli.options import (
+    BOUNDS,
+    BUDGET,
     Batch,
     Dimensions,
     Drawn,
     Output,
     PersonsOptions,
     PrivacyOptions,
+    Repeated,
     Rounds,
     Security,
     Size,
     SumOptions,
     left_out,
 )
+from shuffle_sim.cli.people import Horizon, People, bounds_of
 from shuffle_sim.cli.show import (
     console,
     encoded_as,
@@ -40,6 +44,7 @@ from shuffle_sim.cli.show import (
 )
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError
+from shuffle_sim.execution.budget import Budget
 from shuffle_sim.execution.forecast import Forecast, corollary, forecast
 from shuffle_sim.execution.options import SEALING_SECONDS
 from shuffle_sim.privacy.accountant import ShuffleAccountant
@@ -89,6 +94,8 @@ class Summary:
     basis: str
     unit: Unit
     warnings: tuple[str, ...]
+    people: People | None = None
+    horizon: Horizon | None = None
 
 
 def plan_command(
@@ -98,7 +105,14 @@ def plan_command(
     output: Drawn,
     users: Annotated[int | None, typer.Option("--n", help="Number of users.")] = None,
     dimensions: Dimensions = 1,
-    rounds: Annotated[int, typer.Option(help="Rounds that each user answers in.")] = 1,
+    rounds: Repeated = 1,
+    bounds: Annotated[list[str] | None, typer.Option(help=BOUNDS)] = None,
+    unit: Annotated[str, typer.Option(help="With --bounds: unit of the data, such as ms.")] = "",
+    per: Annotated[
+        str | None,
+        typer.Option(help="What a round is, such as a day: what one costs, and what is left."),
+    ] = None,
+    budget: Annotated[Path | None, BUDGET] = None,
 ) -> None:
     """Choose parameters: the fewest bits at a noise ratio, or the least noise in a bit budget.
 
@@ -108,12 +122,22 @@ def plan_command(
 
     Example: shuffle-sim plan --n 1000000 --d 100 --rounds 50 --max-bits 64 --plot plan.png
 
+    In units of the data; with --per what one round costs, and how many a --budget has left:
+
+    Example: shuffle-sim plan --n 10M --bounds 0:2000 --unit ms --rounds 365 --per day --delta 1e-8
+
     With --file and --person, users are the persons in the file:
 
     Example: shuffle-sim plan --file visits.csv --person patient --d 3
     """
     file, person = persons.file, persons.person
-    unit = Unit.RECORD if person is None else Unit.PERSON
+    whose = Unit.RECORD if person is None else Unit.PERSON
+    if unit and bounds is None:
+        raise ParameterError("unit", unit, "given with --bounds")
+    if budget is not None and per is None:
+        raise ParameterError("budget", str(budget), "given with --per")
+    ends = None if bounds is None else bounds_of(bounds)
+    shared = None if budget is None else Budget(budget)
     spec = SumSpec(
         _users(users, file, person),
         dimensions,
@@ -143,8 +167,10 @@ def plan_command(
         list(curve.values()),
         planned_methods(chosen),
         ShuffleAccountant().compose(chosen.event, spec.rounds).basis,
-        unit,
+        whose,
         spec.privacy.warnings(spec.n),
+        None if ends is None else People.of(name, chosen, *ends, unit),
+        None if per is None else Horizon.of(chosen, per, shared),
     )
     present(summary, _print, _draw, json=output.json, plot=output.plot)
 
@@ -176,6 +202,10 @@ def _print(summary: Summary) -> None:
         f"by {summary.basis}; replace-one neighbours{whose}\n"
     )
     print_warnings(summary.warnings)
+    told = [] if summary.people is None else list(summary.people.lines())
+    if summary.horizon is not None:
+        told += summary.horizon.lines(spec.privacy.epsilon)
+    console.print("\n".join([*told, ""]) if told else "", end="\n" if told else "")
     curve = []
     for row in summary.curve:
         parameters = " ".join(f"{name}={number(each)}" for name, each in row.parameters.items())

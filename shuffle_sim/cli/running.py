@@ -1,10 +1,12 @@
 """From options to a run: what it will cost, where it takes place, and how it is watched."""
 
+import hashlib
 import math
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -12,10 +14,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.cli.options import HostOptions
+from shuffle_sim.cli.options import HostOptions, parse_number
 from shuffle_sim.cli.show import plural, print_fact, size
+from shuffle_sim.data.files import opened
 from shuffle_sim.data.population import Population
+from shuffle_sim.data.tables import Table
 from shuffle_sim.errors import ParameterError, positive
+from shuffle_sim.execution.budget import Budget, Report
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.forecast import Forecast, forecast
 from shuffle_sim.execution.options import SEALING_SECONDS, Execution
@@ -24,6 +29,7 @@ from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.execution.sizing import seconds_of
 from shuffle_sim.protocol.base import Protocol
 from shuffle_sim.registry import registered
+from shuffle_sim.wire.fingerprint import fingerprint
 
 MAX_BITS, MAX_BYTES, MAX_SECONDS = 10**7, 10**10, 3600.0
 """Of a user, of all hops, and of a run: more is not started unasked."""
@@ -113,12 +119,14 @@ class Running:
     yes: bool
 
     @classmethod
-    def of(cls, asked: HostOptions, execution: Execution) -> "Running":
-        """As the command line gives it.
+    def of(
+        cls, asked: HostOptions, execution: Execution, table: Table, file: Path | None = None
+    ) -> "Running":
+        """As the command line gives it, on a table, which may be of a file.
 
         Raises:
-            ParameterError: an unknown runtime, an address of one that joins nothing, or a limit on
-                seals where messages are not sealed one by one.
+            ParameterError: an unknown runtime, an address of one that joins nothing, a limit on
+                seals where messages are not sealed one by one, or a budget that cannot be used.
         """
         kind: Callable[..., Runtime] = registered("runtime", asked.runtime)
         if asked.address is not None and asked.runtime != "ray":
@@ -136,6 +144,7 @@ class Running:
             "seed": asked.seed,
             "checkpoint": asked.checkpoint,
             "resume": asked.resume,
+            "budget": report_of(asked, table, file),
         }
         return cls(host, options, execution, asked.yes)
 
@@ -182,10 +191,39 @@ class Running:
         return run(algorithm, rows, runtime=self.host, execution=how, **options)
 
 
+def report_of(asked: HostOptions, table: Table, file: Path | None) -> Report | None:
+    """The report in a budget that a run is charged to, if one is asked for.
+
+    Raises:
+        ParameterError: options of a budget without one, no name, or as `Budget`.
+    """
+    if asked.budget is None:
+        given = {"report": asked.report, "population": asked.population}
+        for name, value in given.items():
+            if value is not None:
+                raise ParameterError(name, value, "given with --budget")
+        return None
+    if asked.report is None:
+        raise ParameterError("report", None, "a name, such as the day's, with --budget")
+    budget = Budget(asked.budget, population=asked.population or table.name)
+    return budget.report(asked.report, content=content_of(table, file))
+
+
+def content_of(table: Table, file: Path | None) -> bytes:
+    """What a budget that is bound to data knows of them: all of the file, or the table's rows."""
+    if file is None:
+        return fingerprint((table.rows, table.target))
+    found = hashlib.sha256()
+    with opened(file) as stream:
+        for part in iter(partial(stream.read, 1 << 20), b""):
+            found.update(part)
+    return found.digest()
+
+
 def _number(workers: str) -> int:
     try:
-        return int(workers)
-    except ValueError:
+        return int(parse_number(workers, int))
+    except (ValueError, ArithmeticError):
         raise ParameterError("workers", workers, "a number, or auto") from None
 
 

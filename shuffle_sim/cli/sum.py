@@ -20,6 +20,7 @@ from shuffle_sim.cli.options import (
     Drawn,
     HostOptions,
     PrivacyOptions,
+    Repeated,
     SumOptions,
 )
 from shuffle_sim.cli.running import Ahead, Running, RunSummary, announce, asked_of
@@ -63,6 +64,7 @@ def sum_command(
     execution: Execution,
     output: Drawn,
     attack: Attacks = None,
+    rounds: Repeated = 1,
     variance: Annotated[
         bool,
         typer.Option("--variance", help="Release variances, too: twice the numbers, more noise."),
@@ -77,6 +79,11 @@ def sum_command(
 
     Example: shuffle-sim sum --file people.csv --columns age,income --choose-bounds 0.2
 
+    Each day of a year, within one budget (see `shuffle-sim budget --help`):
+
+    Example: shuffle-sim sum --file today.csv --bounds 0:9 --rounds 365 --budget year --report may-1
+    --population customers
+
     With --person, a person counts once, with the mean of its records:
 
     Example: shuffle-sim sum --file visits.csv --person patient --bounds dose=0:10
@@ -86,7 +93,7 @@ def sum_command(
     n, d = len(view.rows), len(source.columns) * (2 if variance else 1)
 
     def made(left: Privacy) -> Any:
-        return noise.encoded(n, d, left, scalar=False)[1]
+        return noise.encoded(n, d, left, scalar=False, rounds=rounds)[1]
 
     asked = within = made(budget)
     if share is not None:
@@ -102,11 +109,14 @@ def sum_command(
             honest_fraction=noise.honest_fraction,
         )
         within = asked.inner
-    how = Running.of(host, execution)
+    how = Running.of(host, execution, source, data.file)
     adversary = attacks(attack or [])
     rows = _rows(source, view, variance)
     ahead = how.ahead(asked, rows)
-    fewer = _fewer(within, lambda ratio: _noisier(noise, ratio).encoded(n, d, budget, scalar=False))
+    fewer = _fewer(
+        within,
+        lambda ratio: _noisier(noise, ratio).encoded(n, d, budget, scalar=False, rounds=rounds),
+    )
     start = announce(ahead, fewer, yes=how.yes, json=output.json)
     how = replace(how, options=how.options | {"adversary": adversary})
     result = how.run(asked, rows, on_start=start)

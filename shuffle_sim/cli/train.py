@@ -39,9 +39,9 @@ _PROTOCOLS = {Unit.RECORD: "shuffle-gd", Unit.PERSON: "user-level-gd"}
 _REPEATS = 5
 _HEAVY = "heavy-tailed-erm"
 _CHOICES = ("protocol", "hyper", "phases", "batch", "eta", "smoothing", "select", "choose_bounds")
-_CHOSEN_BY_COMPARE = dict.fromkeys((*_CHOICES, "mechanism", "model_out", "checkpoint")) | {
-    "trust": "shuffle"
-}
+_CHOSEN_BY_COMPARE = dict.fromkeys(
+    (*_CHOICES, "mechanism", "model_out", "checkpoint", "budget")
+) | {"trust": "shuffle"}
 _OF_MESSAGES = dict.fromkeys(
     (*_CHOICES, "select_fraction", "rounds", "noise_ratio", "max_bits", "encoding", "fidelity")
 ) | {"honest_fraction": 1.0, "security": "none"}
@@ -98,7 +98,7 @@ def train_command(
     rows = labelled(
         source, classes=trainer.classification, positive=problem.positive or (), names=given
     )
-    how = Running.of(host, execution)
+    how = Running.of(host, execution, source, data.file)
     select = selected(optimiser.select or (), optimiser.select_fraction)
     if output.plot is not None and data.choose_bounds is not None:
         allowed = "left out with --choose-bounds: losses are unknown"

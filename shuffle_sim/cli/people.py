@@ -1,0 +1,179 @@
+"""A plan in people's units: how near a mean is, what is sent, what dropouts and attackers do."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from shuffle_sim.cli.options import parse_number
+from shuffle_sim.cli.show import number, size
+from shuffle_sim.data.moments import NORMAL_95
+from shuffle_sim.errors import ParameterError, real
+from shuffle_sim.execution.budget import Budget
+from shuffle_sim.execution.forecast import forecast
+from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.privacy.planner import Plan, SumSpec
+from shuffle_sim.registry import registered
+
+DROPPED, MALICIOUS = 0.1, 0.01
+"""Fractions of users whom plans speak of: who drop out, and who send what they like."""
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """What one of many rounds costs, and what is left after some of them.
+
+    Attributes:
+        word: what a round is, such as a day.
+        alone: epsilon of one round, at the delta of all.
+        after: rounds, epsilon spent, and what is left of the total.
+        fit: how many rounds like this fit in a budget on disk, if one was named.
+    """
+
+    word: str
+    alone: float
+    after: list[tuple[int, float, float]]
+    fit: int | None = None
+
+    @classmethod
+    def of(cls, plan: Plan, word: str, budget: Budget | None) -> "Horizon":
+        """Of all rounds of a plan."""
+        rounds, total = plan.spec.rounds, plan.spec.privacy
+
+        def spent(many: int) -> float:
+            return ShuffleAccountant().compose(plan.event, many).get_epsilon(total.delta)
+
+        looked = sorted({1, *(max(1, rounds * part // 12) for part in (1, 3, 6, 9, 12))})
+        after = [(many, spent(many), max(0.0, total.epsilon - spent(many))) for many in looked]
+        return cls(word, spent(1), after, None if budget is None else budget.more(plan.event))
+
+    def lines(self, total: float) -> Iterator[str]:
+        """For people."""
+        yield f"One {self.word} costs epsilon {self.alone:.4g} of {total:g}."
+        for many, spent, left in self.after:
+            yield f"After {many:,}: spent {spent:.4g}, left {left:.4g}."
+        if self.fit is not None:
+            yield f"{self.fit:,} of them fit in what the budget has left."
+
+
+@dataclass(frozen=True)
+class People:
+    """A plan in units of the data.
+
+    Attributes:
+        unit: of the data.
+        range: length of the public bounds.
+        error: of a mean, 95 %, in units; the noise alone.
+        messages: of a user, in all rounds.
+        user_bytes: of a user on the wire, in all rounds.
+        bytes: of all hops and rounds.
+        dropouts_epsilon: if a tenth of the users drop out of every round; None: nothing is
+            released then, as more are assumed to be honest.
+        dropouts_error: of a mean then.
+        moved: by how much a hundredth of the users can move a mean, at most.
+    """
+
+    users: int
+    rounds: int
+    unit: str
+    range: float
+    error: float
+    messages: float
+    user_bytes: float
+    bytes: int
+    epsilon: float
+    dropouts_epsilon: float | None
+    dropouts_error: float
+    moved: float
+
+    @classmethod
+    def of(cls, name: str, plan: Plan, low: float, high: float, unit: str) -> "People":
+        """Of a planned sum of columns with these bounds.
+
+        Columns are scaled into the unit ball, as `sum` does it: a range is 2/sqrt(d) of it.
+        """
+        spec, made = plan.spec, registered("protocol", name).planned(plan)
+        scale = (high - low) * (1.0 if spec.d == 1 else spec.d**0.5 / 2)
+        mean = scale / spec.n
+        stay, found = int(spec.n * (1 - DROPPED)), forecast(made)
+        left = plan.event.with_honest(min(stay, spec.honest))
+        fewer = (1 - DROPPED) ** -0.5  # n (1 - f) users add noise to a mean of as many
+        return cls(
+            users=spec.n,
+            rounds=spec.rounds,
+            unit=unit,
+            range=high - low,
+            error=NORMAL_95 * made.standard_error * mean,
+            messages=found.messages * spec.rounds,
+            user_bytes=found.user_wire_bytes * spec.rounds,
+            bytes=sum(hop.wire for hop in found.hops) * spec.rounds,
+            epsilon=plan.epsilon,
+            dropouts_epsilon=None if stay < made.minimum else _epsilon(left, spec),
+            dropouts_error=NORMAL_95 * made.standard_error * mean * fewer,
+            moved=MALICIOUS * _reach(made) * scale,
+        )
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        unit = f" {self.unit}" if self.unit else ""
+        rounds = f", in each of {self.rounds:,} rounds" if self.rounds > 1 else ""
+        yield (
+            f"Mean of {people(self.users)} within {number(self.error)}{unit} (95 %){rounds}: "
+            f"{self.error / self.range:.2g} of the range."
+        )
+        yield (
+            f"{self.messages:,.0f} messages a person, {self.user_bytes / 1000:,.2f} kB; "
+            f"{size(self.bytes)} in all."
+        )
+        yield f"If {DROPPED:.0%} drop out: " + (
+            "nothing is released, as --honest-fraction asks for more."
+            if self.dropouts_epsilon is None
+            else f"epsilon {self.dropouts_epsilon:.4g} instead of {self.epsilon:.4g}, and within "
+            f"{number(self.dropouts_error)}{unit}."
+        )
+        share = self.moved / self.range
+        yield (
+            f"If {MALICIOUS:.0%} are malicious: they can move the mean by "
+            f"{number(self.moved)}{unit}: "
+            + ("the whole range or more." if share >= 1 else f"{share:.1%} of the range.")
+        )
+
+
+def people(count: int) -> str:
+    """A number of people in words."""
+    for power, word in ((9, "billion"), (6, "million")):
+        if count >= 10**power:
+            return f"{count / 10**power:.4g} {word} people"
+    return f"{count:,} people"
+
+
+def bounds_of(texts: list[str]) -> tuple[float, float]:
+    """Public bounds of every column as low:high, given once.
+
+    Raises:
+        ParameterError: other text, or bounds of no range.
+    """
+    text = ", ".join(texts)
+    try:
+        low, high = (parse_number(each, float) for each in text.split(":"))
+    except ValueError as error:
+        raise ParameterError("bounds", text, "low:high, as in --bounds 0:2000") from error
+    real("bounds", low, -1e300, 1e300)
+    if not low < high <= 1e300:
+        raise ParameterError("bounds", text, "low:high, low below high, as in --bounds 0:2000")
+    return low, high
+
+
+def _epsilon(event: Any, spec: SumSpec) -> float:
+    return ShuffleAccountant().compose(event, spec.rounds).get_epsilon(spec.privacy.delta)
+
+
+def _reach(made: Any) -> float:
+    """How far one user can move a coordinate of the sum from what its datum adds, at most.
+
+    Of a datum in the middle a randomizer says it; at the other end of the range it is farther.
+    """
+    randomizer, half = made.randomizer, made.norm_bound / made.d**0.5 if not made.scalar else 0.0
+    if not hasattr(randomizer, "reach"):  # of a third party
+        return float(randomizer.manipulation(1, made.n)) + half
+    up, down = randomizer.reach()
+    return float(max(up, down + made.upper) if made.scalar else max(up, down) + half)
