@@ -4,8 +4,8 @@
 
 Every day is a run of its own on that day's rows, with a checkpoint, charged to FOLDER/budget. Run
 it again after a death at any moment: days that are over are told from their checkpoints, the day
-under way goes on, and no day is charged twice. As one of all benchmarks it takes a few days and says
-what a year would take.
+under way goes on, and no day is charged twice. As one of all benchmarks it takes a few days and
+says what a year would take.
 """
 
 import argparse

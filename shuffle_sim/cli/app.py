@@ -39,7 +39,7 @@ app = typer.Typer(
     help="Simulate shuffle-model differential privacy. Users, shuffler and analyzer are apart; "
     "every bit and every epsilon is counted.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
 

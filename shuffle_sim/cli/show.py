@@ -149,9 +149,10 @@ def print_bounds(chosen: Mapping[str, Bounds]) -> None:
 
 def print_costs(bits: float, made_of: str, costs: Costs, reports: ReportCounts) -> None:
     """What a user sent, and all together."""
+    each = costs.wire_bytes / reports.asked
     print_fact(
         "Cost",
-        f"{round(bits):,} bits per user ({made_of}); on the wire {costs.wire_bytes / reports.asked:.1f} "
+        f"{round(bits):,} bits per user ({made_of}); on the wire {each:.1f} "
         f"bytes per report, {size(costs.wire_bytes)} in all "
         f"({'measured' if costs.measured else 'by formula'})",
     )

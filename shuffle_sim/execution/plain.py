@@ -42,7 +42,7 @@ def _view(value: object) -> Json:
 
 
 def plain(value: object) -> Json:
-    """`value` as JSON can hold it: dataclasses as objects, arrays as lists, infinity as a string.
+    """`value` as JSON can hold it: objects, lists, and null for a number that is none.
 
     Fields that a dataclass leaves out of its `repr` are left out here, too, and what the simulator
     alone knows.
@@ -61,7 +61,7 @@ def plain(value: object) -> Json:
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
-        return "infinity" if value > 0 else str(value)
+        return None
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise TypeError(f"JSON cannot hold {value!r}")

@@ -2,9 +2,9 @@
 
 import dataclasses
 import json
-from itertools import islice
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
