@@ -23,7 +23,6 @@ from scipy import stats
 
 from benchmarks.certified import generated
 from protocols import (
-    CentralOptimiser,
     Gibbs,
     Logistic,
     ObjectivePerturbation,
@@ -38,7 +37,7 @@ from shuffle_sim.data.tables import bundled
 
 SEEDS = 20
 PURE, APPROXIMATE = Privacy(1.0), Privacy(1.0, 1e-5)
-OURS: dict[str, tuple[type[CentralOptimiser[Any]], Privacy]] = {
+OURS: dict[str, tuple[type[Any], Privacy]] = {
     "output, delta 0": (OutputPerturbation, PURE),
     "objective, delta 0": (ObjectivePerturbation, PURE),
     "output, delta 1e-5": (OutputPerturbation, APPROXIMATE),
@@ -147,7 +146,7 @@ def _compared(table: Table, python: Path, folder: Path) -> dict[str, object]:
 
 
 def _trained(
-    kind: type[CentralOptimiser[Any]],
+    kind: type[Any],
     privacy: Privacy,
     rows: Floats,
     ridge: float,

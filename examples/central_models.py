@@ -17,10 +17,10 @@ from sklearn.datasets import make_classification
 
 from protocols import (
     AdversarialERM,
-    CentralOptimiser,
     Gibbs,
     Logistic,
     ObjectivePerturbation,
+    Optimiser,
     OutputPerturbation,
     Problem,
     RealSpace,
@@ -36,7 +36,7 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.data.labelled import held_out, labelled
 from shuffle_sim.data.tables import bundled
 
-KINDS: dict[str, type[CentralOptimiser[Any]]] = {
+KINDS: dict[str, type[Optimiser[Any]]] = {
     "output": OutputPerturbation,
     "objective": ObjectivePerturbation,
     "gibbs": Gibbs,

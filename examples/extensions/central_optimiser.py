@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from functools import partial
 
-from protocols.central.optimiser import CentralOptimiser
+from protocols.optimisation.base import Optimiser
 from protocols.problems.surrogates import Clipped
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.privacy.mechanisms import L2Laplace
-from shuffle_sim.protocol.release import Release, Sensitivity, Statistic
+from shuffle_sim.protocol.release import CentralAlgorithm, Release, Sensitivity, Statistic
 
 ROUNDS, STEP = 10, 0.5
 
@@ -30,28 +30,21 @@ class MeanGradient(Statistic):
         return total(partial(self.slopes.gradient, self.theta)) / users
 
 
-class PureDescent(CentralOptimiser[tuple[Floats, ...]]):
+class PureDescent(Optimiser[tuple[Floats, ...]], CentralAlgorithm[tuple[Floats, ...]]):
     """ROUNDS releases with l2-Laplace noise, at an equal share of epsilon each."""
 
-    bound, rounds_per_user = float("inf"), ROUNDS
+    bound, rounds, rounds_per_user = float("inf"), ROUNDS, ROUNDS
 
     def __init__(self, n, problem, privacy):
-        self.n, self.problem, self.privacy = n, problem, privacy
+        self.n, self.problem, self.privacy, self.choices = n, problem, privacy, {}
         self.mechanism = L2Laplace(privacy.epsilon / ROUNDS, problem.d)
 
     @classmethod
-    def calibrated(cls, *, n, problem, privacy, **given):
-        return cls(n, problem, privacy)
+    def calibrated_for(cls, setting, choices):
+        return cls(setting.n, setting.problem, setting.privacy)
 
-    @property
-    def users(self):
-        return self.n
-
-    def check(self, rows):
-        self.problem.loss.check(rows, self.problem.d)
-
-    def init(self):
-        return (self.problem.origin,)
+    def init_at(self, theta):
+        return (theta,)
 
     def plan(self, state):
         if len(state) > ROUNDS:

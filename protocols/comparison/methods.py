@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from protocols.central.optimiser import CentralOptimiser
 from protocols.central.record.sums import CentralSum
 from protocols.comparison.baselines import Baseline
 from protocols.learning.training import Trainer
+from protocols.optimisation.base import Optimiser
 from protocols.shuffle.optimiser import FirstOrder
 from protocols.shuffle.practice import PracticalDescent
 from protocols.sums.binomial_sum import BinomialSum
@@ -359,8 +359,8 @@ def _central_optimisers(trainer: Trainer, n: int) -> list[Method]:
     """The registered central algorithms that train."""
     trainer = trainer.proven()
     common: dict[str, Any] = {"n": n, "problem": trainer.problem, "privacy": trainer.privacy}
-    makes: dict[str, Callable[[], CentralOptimiser[Any]]] = {}
-    for name, kind in registered_kinds("algorithm", CentralOptimiser).items():
+    makes: dict[str, Callable[[], Optimiser[Any]]] = {}
+    for name, kind in registered_kinds("algorithm", Optimiser).items():
         if kind.unit is not trainer.unit:
             continue
         given = {key: value for key, value in trainer.tails.items() if key in kind.takes}
@@ -393,9 +393,8 @@ def _shuffled(trainer: Trainer, name: str, optimiser: FirstOrder[Any]) -> Method
     )
 
 
-def _central(
-    trainer: Trainer, name: str, setting: str, made: Baseline | CentralOptimiser[Any]
-) -> Method:
+def _central(trainer: Trainer, name: str, setting: str, made: Any) -> Method:
+    """A curator's optimiser, or a baseline."""
     nothing = trainer.clips or getattr(made, "own_objective", False)  # proven of the mean loss
     return Method(
         name,

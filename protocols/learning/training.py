@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import scipy
 
-from protocols.central.optimiser import CentralOptimiser
 from protocols.optimisation import practice
 from protocols.optimisation.base import Optimiser
 from protocols.optimisation.phases import Phased
@@ -285,7 +284,7 @@ class Trainer:
                 allowed = f"one of {', '.join(_OF_TRAINER)}, with --trust central"
                 raise ParameterError("select", key, allowed)
 
-        def make(privacy: Privacy, **values: float) -> CentralOptimiser[Any]:
+        def make(privacy: Privacy, **values: float) -> Any:
             own: dict[str, Any] = values
             return dataclasses.replace(self, privacy=privacy, **own).central(mechanism, n)
 
@@ -390,8 +389,8 @@ class Trainer:
         if self.choose == "practice":
             raise ParameterError(name, value, "used with choose='bound' (--choose bound)")
 
-    def central(self, mechanism: str, n: int, **given: Any) -> CentralOptimiser[Any]:
-        """A curator's algorithm by name; it gets the moments, or is told to estimate them.
+    def central(self, mechanism: str, n: int, **given: Any) -> Any:
+        """A curator's optimiser by name; it gets the moments, or is told to estimate them.
 
         Args:
             mechanism: as registered, "-perturbation" left out if wanted.
@@ -500,13 +499,13 @@ class Trained:
         return cls(np.asarray(value), low, high, selection)
 
 
-def mechanism_of(name: str, unit: Unit = Unit.RECORD) -> tuple[str, type[CentralOptimiser[Any]]]:
+def mechanism_of(name: str, unit: Unit = Unit.RECORD) -> tuple[str, type[Optimiser[Any]]]:
     """The registered central algorithm of a name, "-perturbation" left out if wanted.
 
     Raises:
         ParameterError: there is none for the unit.
     """
-    every = registered_kinds("algorithm", CentralOptimiser)
+    every = registered_kinds("algorithm", Optimiser)
     kinds = {key: kind for key, kind in every.items() if kind.unit is unit}
     full = f"{name}-perturbation"
     key = full if full in kinds else name

@@ -1,7 +1,10 @@
 """What every optimiser shares, whoever adds the noise: its state, how it fails, how it is made."""
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from numpy.typing import NDArray
@@ -13,6 +16,7 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.protocol.base import Algorithm
 
 
 class DivergedError(ShuffleSimError, RuntimeError):
@@ -41,16 +45,10 @@ class Calibrated(ABC):
 
     takes: ClassVar[tuple[str, ...]] = ()
     """Parameters that may be given to `calibrated` and `paper` in place of being chosen."""
-    adapts: ClassVar[tuple[str, ...]] = (
-        "trust",
-        "noise_ratio",
-        "encoding",
-        "rotation",
-        "honest_fraction",
-        "initial_distance",
-        "max_rounds_per_user",
-    )
+    adapts: ClassVar[tuple[str, ...]] = ()
     """Attributes of the `Setting` that may be given to `calibrated`."""
+    bounded: ClassVar[bool] = True
+    """Whether gradients must have a bound; else a clip is chosen by moments."""
 
     @classmethod
     def calibrated(cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any) -> Self:
@@ -66,8 +64,7 @@ class Calibrated(ABC):
             ParameterError: naming the parameter, its value and what is allowed.
         """
         parts = {name: given.pop(name) for name in cls.adapts if name in given}
-        setting = Setting(n=n, problem=problem, privacy=privacy, **parts)
-        return cls.calibrated_for(setting, cls._choices(given))
+        return cls._made(cls.calibrated_for, n, problem, privacy, given, parts)
 
     @classmethod
     def paper(cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any) -> Self:
@@ -76,17 +73,39 @@ class Calibrated(ABC):
         Raises:
             ParameterError: naming the parameter, its value and what is allowed.
         """
-        setting = Setting(n=n, problem=problem, privacy=privacy)
-        return cls.paper_for(setting, cls._choices(given))
+        return cls._made(cls.paper_for, n, problem, privacy, given, {})
 
     @classmethod
-    def _choices(cls, given: dict[str, Any]) -> Choices:
-        choices = Choices(given)
+    def _made(
+        cls,
+        make: Callable[[Setting, Choices], Self],
+        n: int,
+        problem: Problem,
+        privacy: Privacy,
+        given: dict[str, Any],
+        parts: dict[str, Any],
+    ) -> Self:
+        choices, setting = Choices(given), Setting(n=n, problem=problem, privacy=privacy, **parts)
+        if cls.bounded and math.isinf(problem.lipschitz):
+            allowed = "finite: only algorithms that choose a clip by moments take an infinite one"
+            raise ParameterError("norm_bound", problem.lipschitz, allowed)
+        cls.demand_taken(choices)
+        made = make(setting, choices)
+        for name in choices.unused:
+            raise ParameterError(name, choices[name], "left out: nothing here is chosen by it")
+        return made
+
+    @classmethod
+    def demand_taken(cls, choices: Choices) -> None:
+        """Refuse what it does not take.
+
+        Raises:
+            ParameterError: naming the first such parameter.
+        """
         for name, value in choices.given.items():
             if name not in cls.takes:
                 allowed = f"left out: {cls.__name__} does not take it, but {', '.join(cls.takes)}"
                 raise ParameterError(name, value, allowed)
-        return choices
 
     @classmethod
     @abstractmethod
@@ -99,22 +118,23 @@ class Calibrated(ABC):
         raise ParameterError("hyper", "paper", f"calibrated: no paper has those of {cls.__name__}")
 
 
-class Optimiser(Calibrated, Generic[StateT]):
-    """Minimises a problem in rounds over n users, as pure functions over an explicit state.
+class Optimiser(Calibrated, Algorithm[StateT, Any], Generic[StateT]):
+    """Minimises a problem over n users: with `Protocol` in rounds, or as a `CentralAlgorithm`.
+
+    What `plan` gives, a `RoundSpec` or a `Release`, is all that tells the trust models apart.
 
     Attributes:
         problem: what is minimised.
         n: users.
-        rounds: T.
+        rounds: T; at most, where what is released decides.
         privacy: asked for.
         bound: proven bound of the expected gap; infinite where none is proven.
         choices: what was chosen, and why.
-        unit: what a user is.
-        records_read: nominal records behind a value that a user sends.
     """
 
-    unit: Unit = Unit.RECORD
-    records_read: int = 1
+    own_objective: ClassVar[bool] = False
+    """Whether another objective than the mean loss is minimised; the bound is then of that one."""
+
     problem: Problem
     n: int
     rounds: int
@@ -122,14 +142,24 @@ class Optimiser(Calibrated, Generic[StateT]):
     bound: float
     choices: dict[str, str]
 
+    @classmethod
+    def settings(
+        cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any
+    ) -> Iterator[tuple[str, Callable[[], Self]]]:
+        """The settings that a comparison shows, by name; "" for the calibrated one alone."""
+        yield "", partial(cls.calibrated, n=n, problem=problem, privacy=privacy, **given)
+
+    @classmethod
+    def expected_bound(cls, setting: Setting, choices: Choices) -> float:
+        """The proven bound for the noise expected in a setting, before any bits are searched."""
+        return cls.calibrated_for(setting, choices).bound
+
     @property
     def users(self) -> int:
-        """Number of users n."""
         return self.n
 
     @property
     def delta(self) -> float:
-        """The delta of the guarantee."""
         return self.privacy.delta
 
     @property
@@ -147,21 +177,20 @@ class Optimiser(Calibrated, Generic[StateT]):
         """Where users answer once, it claims so, and is held to it."""
         return self.rounds_per_user == 1
 
-    @abstractmethod
     def check(self, rows: NDArray[Any]) -> None:
-        """Refuse rows on which the loss's constants do not hold.
-
-        Raises:
-            ParameterError: naming what is wrong.
-        """
+        """Refuse rows on which the loss's constants do not hold; any, where persons are asked."""
+        if self.unit is Unit.PERSON:
+            raise ParameterError("data", "records", "of persons, such as Persons.in_memory(...)")
+        shape = self.n, self.problem.loss.columns(self.problem.d)
+        if rows.shape != shape:
+            raise ParameterError("data.shape", rows.shape, str(shape))
+        self.problem.loss.check(rows, self.problem.d)
 
     @property
     def most_records(self) -> int:
-        """The problem's."""
         return self.problem.most_records
 
     def check_records(self, records: NDArray[Any]) -> None:
-        """Refuse records of persons on which the loss's constants do not hold."""
         self.problem.loss.check(records, self.problem.d)
 
     def init(self) -> StateT:
@@ -171,20 +200,3 @@ class Optimiser(Calibrated, Generic[StateT]):
     @abstractmethod
     def init_at(self, theta: Floats) -> StateT:
         """At another start."""
-
-    @abstractmethod
-    def plan(self, state: StateT) -> Any:
-        """The next round, which has a `cohort`, or None when done."""
-
-    @abstractmethod
-    def update(self, state: StateT, estimate: Any) -> StateT:
-        """The state after a round's estimate."""
-
-    @abstractmethod
-    def result(self, state: StateT) -> Any:
-        """The output, from any state."""
-
-    @classmethod
-    @abstractmethod
-    def expected_bound(cls, setting: Setting, choices: Choices) -> float:
-        """The proven bound for the noise expected in a setting, before any bits are searched."""

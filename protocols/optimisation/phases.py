@@ -1,8 +1,14 @@
-"""Strongly convex objectives: phases over disjoint users (Cheu et al. 2022, Theorem 4.8)."""
+"""Phases: each starts at the result of the one before. They know no model of trust.
+
+`Chain` goes through them, whatever they are. `Steps` are phases of releases about their start, as a
+curator's are. `Phases` are optimisers over disjoint users, for strongly convex objectives (Cheu et
+al. 2022, Theorem 4.8).
+"""
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, ClassVar, Self, TypeVar
@@ -12,11 +18,12 @@ from numpy.typing import NDArray
 
 from protocols.optimisation.base import Optimiser
 from protocols.optimisation.choices import Choices
-from protocols.optimisation.setting import Setting
+from protocols.optimisation.setting import ADAPTABLE, Setting
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.protocol.base import Protocol
+from shuffle_sim.protocol.release import CentralAlgorithm
 
 MAX_PHASES = 6
 GROWTHS = (1.0, 2.0, 4.0)
@@ -32,8 +39,110 @@ class PhasedState:
     inner: Any
 
 
+class Chain(Optimiser[PhasedState]):
+    """Phases one after the other, each started at the result of the one before.
+
+    Attributes:
+        phases: what is public of each, in order.
+    """
+
+    phases: Sequence[Any]
+
+    @abstractmethod
+    def begun(self, at: int, theta: Floats) -> Any:
+        """The state of phase `at` at its start."""
+
+    @abstractmethod
+    def asked(self, at: int, inner: Any) -> Any:
+        """What a phase asks next, or None when it is over."""
+
+    @abstractmethod
+    def answered(self, at: int, inner: Any, estimate: Any) -> Any:
+        """The state of a phase after an answer."""
+
+    @abstractmethod
+    def ended(self, at: int, inner: Any) -> Any:
+        """The result of a phase."""
+
+    def init_at(self, theta: Floats) -> PhasedState:
+        return PhasedState(0, self.begun(0, theta))
+
+    def plan(self, state: PhasedState) -> Any:
+        return self.asked(state.phase, state.inner) if self.phases else None
+
+    def update(self, state: PhasedState, estimate: Any) -> PhasedState:
+        at, following = state.phase, state.phase + 1
+        inner = self.answered(at, state.inner, estimate)
+        if following < len(self.phases) and self.asked(at, inner) is None:
+            return PhasedState(following, self.begun(following, self.ended(at, inner)))
+        return PhasedState(at, inner)
+
+    def result(self, state: PhasedState) -> Any:
+        return self.ended(state.phase, state.inner)
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where a phase began, and what was released in it since."""
+
+    theta: Floats
+    released: tuple[Floats, ...] = ()
+
+
+class Steps(Chain):
+    """Phases that ask for a public number of values about their start."""
+
+    @abstractmethod
+    def release(self, at: int, step: Step) -> Any:
+        """What a phase asks next."""
+
+    def asks(self, at: int) -> int:
+        """How many values that are."""
+        return 1
+
+    def taken(self, at: int, step: Step, estimate: Any) -> Floats:
+        """The point that an answer gives: here the released one, brought into the domain."""
+        return self.problem.domain.project(np.asarray(estimate, np.float64))
+
+    def begun(self, at: int, theta: Floats) -> Step:
+        return Step(theta)
+
+    def asked(self, at: int, inner: Step) -> Any:
+        return None if len(inner.released) == self.asks(at) else self.release(at, inner)
+
+    def answered(self, at: int, inner: Step, estimate: Any) -> Step:
+        return Step(inner.theta, (*inner.released, self.taken(at, inner, estimate)))
+
+    def ended(self, at: int, inner: Step) -> Floats:
+        return inner.released[-1] if inner.released else inner.theta
+
+
+def halves(n: int, count: int) -> list[int]:
+    """Users of each phase: n/2, n/4, ..., and the last takes the rest."""
+    sizes = [n >> (at + 1) for at in range(count - 1)]
+    return [*sizes, n - sum(sizes)]
+
+
+def demand_disjoint(n: int, cohorts: Iterable[Cohort]) -> None:
+    """Refuse phases that share users, or ask for more than there are.
+
+    Raises:
+        ParameterError: naming the first such cohort.
+    """
+    stop = 0
+    for cohort in cohorts:
+        if cohort.stop > n or cohort.ranges[0][0] < stop:
+            raise ParameterError("cohort", cohort.ranges, f"of users {stop} to {n - 1}: disjoint")
+        stop = cohort.stop
+
+
+def moved(cohort: Cohort, by: int) -> Cohort:
+    """The cohort, `by` users further on."""
+    return Cohort(tuple((low + by, high + by) for low, high in cohort.ranges))
+
+
 @dataclass(kw_only=True, eq=False)
-class Phases(Optimiser[PhasedState]):
+class Phases(Chain):
     """Optimisers one after the other, each on users of its own, each started at the result before.
 
     A lambda-strongly convex objective turns a gap into a distance, ||theta - theta*||^2 <= 2
@@ -49,6 +158,7 @@ class Phases(Optimiser[PhasedState]):
 
     takes: ClassVar[tuple[str, ...]] = ("optimiser", "phases", "growth")
     """The class of every phase; k, how many; r, by which factor every group is larger."""
+    adapts = ADAPTABLE
     runs_as: ClassVar[type] = Optimiser
     """What every phase is, beside an optimiser."""
 
@@ -100,26 +210,20 @@ class Phases(Optimiser[PhasedState]):
         for start, phase in zip(self._starts, self.phases, strict=True):
             phase.check(rows[start : start + phase.n])
 
-    def init_at(self, theta: Floats) -> PhasedState:
-        return PhasedState(0, self.phases[0].init_at(theta))
+    def begun(self, at: int, theta: Floats) -> Any:
+        return self.phases[at].init_at(theta)
 
-    def plan(self, state: PhasedState) -> Any:
-        spec = self.phases[state.phase].plan(state.inner)
+    def asked(self, at: int, inner: Any) -> Any:
+        spec = self.phases[at].plan(inner)
         if spec is None:
             return None
-        shift = self._starts[state.phase]
-        ranges = tuple((low + shift, high + shift) for low, high in spec.cohort.ranges)
-        return dataclasses.replace(spec, cohort=Cohort(ranges))
+        return dataclasses.replace(spec, cohort=moved(spec.cohort, self._starts[at]))
 
-    def update(self, state: PhasedState, estimate: Any) -> PhasedState:
-        phase, following = self.phases[state.phase], state.phase + 1
-        inner = phase.update(state.inner, estimate)
-        if phase.plan(inner) is None and following < len(self.phases):
-            return PhasedState(following, self.phases[following].init_at(phase.result(inner)))
-        return PhasedState(state.phase, inner)
+    def answered(self, at: int, inner: Any, estimate: Any) -> Any:
+        return self.phases[at].update(inner, estimate)
 
-    def result(self, state: PhasedState) -> Any:
-        return self.phases[state.phase].result(state.inner)
+    def ended(self, at: int, inner: Any) -> Any:
+        return self.phases[at].result(inner)
 
     @classmethod
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
@@ -169,6 +273,12 @@ class Phases(Optimiser[PhasedState]):
         if not tried:
             raise ParameterError("phases", asked, f"fewer: {n} users do not fill the groups")
         return min(tried)
+
+
+class CuratedPhases(Phases, CentralAlgorithm[PhasedState]):
+    """`Phases` that a curator runs: every phase is one of its algorithms."""
+
+    runs_as = CentralAlgorithm
 
 
 class Phased(Phases, Protocol[PhasedState]):

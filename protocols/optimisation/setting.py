@@ -21,6 +21,17 @@ NOISE_RATIO = 1.05
 MAX_ROUNDS = 1000
 """More rounds with the same users are not chosen unasked: each costs every user a report."""
 
+ADAPTABLE = (
+    "trust",
+    "noise_ratio",
+    "encoding",
+    "rotation",
+    "honest_fraction",
+    "initial_distance",
+    "max_rounds_per_user",
+)
+"""Attributes of a `Setting` that optimisers of the shuffle model adapt to."""
+
 _mu_of = lru_cache(gaussian.mu_of)
 
 
@@ -56,9 +67,6 @@ class Setting:
     def __post_init__(self) -> None:
         """Check what no optimiser checks; a trust model may be given by name."""
         demand(self.problem, self.privacy)
-        if math.isinf(self.problem.lipschitz):
-            allowed = "finite: only algorithms that choose a clip by moments take an infinite one"
-            raise ParameterError("norm_bound", self.problem.lipschitz, allowed)
         object.__setattr__(self, "n", integer("n", self.n))
         object.__setattr__(self, "trust", Trust.of(self.trust))
         if self.initial_distance is not None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.central.optimiser import CentralOptimiser
+from protocols.optimisation.base import Optimiser
 from protocols.problems.loss import Loss
 from protocols.selection.budget import each_of, within
 from protocols.selection.models import Scores, Selection, check_few
@@ -83,7 +83,7 @@ class CuratedSelection(CentralAlgorithm[CuratedState]):
 
     def __init__(
         self,
-        candidates: Mapping[str, CentralOptimiser[Any]],
+        candidates: Mapping[str, Optimiser[Any]],
         loss: Loss,
         choice: Exponential,
         delta: float,
@@ -96,7 +96,7 @@ class CuratedSelection(CentralAlgorithm[CuratedState]):
     @classmethod
     def calibrated(
         cls,
-        candidates: Mapping[str, Callable[[Privacy], CentralOptimiser[Any]]],
+        candidates: Mapping[str, Callable[[Privacy], Optimiser[Any]]],
         *,
         loss: Loss,
         privacy: Privacy,
@@ -175,7 +175,7 @@ class CuratedSelection(CentralAlgorithm[CuratedState]):
         return Selection(state.thetas[state.drawn], self.names[state.drawn], {})
 
 
-def _event(made: CentralOptimiser[Any]) -> PrivacyEvent:
+def _event(made: Optimiser[Any]) -> PrivacyEvent:
     """Of its only release.
 
     Raises:
@@ -185,4 +185,5 @@ def _event(made: CentralOptimiser[Any]) -> PrivacyEvent:
     if made.rounds != 1 or release is None or release.event is None:
         allowed = "left out: it selects among algorithms of one release"
         raise ParameterError("select", type(made).__name__, allowed)
-    return release.event
+    event: PrivacyEvent = release.event
+    return event

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from protocols.optimisation.base import DivergedError, Optimiser, OptimiserState
 from protocols.optimisation.choices import Choices
-from protocols.optimisation.setting import Setting, batching
+from protocols.optimisation.setting import ADAPTABLE, Setting, batching
 from protocols.problems.problem import Gradient, Problem, demand
 from protocols.shuffle.noisy_mean import NoisyMean
 from shuffle_sim.arrays import Floats
@@ -35,6 +34,7 @@ class FirstOrder(Optimiser[StateT], Protocol[StateT]):
         claim: what the paper's theorem promises, where `paper` set the parameters.
     """
 
+    adapts = ADAPTABLE
     one_shot: ClassVar[bool] = True
     """Whether every user is asked once at most, in disjoint batches."""
     tuned: ClassVar[bool] = False
@@ -88,13 +88,6 @@ class FirstOrder(Optimiser[StateT], Protocol[StateT]):
     @property
     def vocabulary(self) -> tuple[type, ...]:
         return (Gradient, type(self.mean.randomizer), *self.problem.loss.vocabulary)
-
-    def check(self, rows: NDArray[Any]) -> None:
-        d = self.problem.d
-        columns = self.problem.loss.columns(d)
-        if rows.shape != (self.n, columns):
-            raise ParameterError("data.shape", rows.shape, f"({self.n}, {columns})")
-        self.problem.loss.check(rows, d)
 
     @abstractmethod
     def point(self, state: StateT) -> Floats:

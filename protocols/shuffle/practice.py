@@ -161,7 +161,8 @@ def practical(
         ParameterError: also for what `kind` does not take.
     """
     parts = {name: given.pop(name) for name in kind.adapts if name in given}
-    choices = kind._choices(given)
+    choices = Choices(given)
+    kind.demand_taken(choices)
     made = _KINDS[kind.unit]
     for name, value in choices.given.items():
         if name not in made.takes:

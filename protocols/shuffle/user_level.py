@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from protocols.optimisation.base import DivergedError, OptimiserState
 from protocols.optimisation.centring import (
@@ -131,9 +130,6 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
     @property
     def vocabulary(self) -> tuple[type, ...]:
         return (MeanGradient, type(self.mean.randomizer), *self.problem.loss.vocabulary)
-
-    def check(self, rows: NDArray[Any]) -> None:
-        raise ParameterError("data", "records", "of persons, such as Persons.in_memory(...)")
 
     @abstractmethod
     def begin(self, theta: Floats) -> InnerT:

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from protocols.optimisation.base import DivergedError, Optimiser
 from protocols.optimisation.centring import Centring
 from protocols.optimisation.choices import Choices
-from protocols.optimisation.setting import Setting
+from protocols.optimisation.setting import ADAPTABLE, Setting
 from protocols.problems.local_minimiser import LocalMinimiser
 from protocols.problems.problem import Problem, demand, demand_bounded
 from protocols.shuffle.noisy_mean import NoisyMean
@@ -54,6 +53,7 @@ class UserLevelOneShot(Optimiser[ChainState], Protocol[ChainState]):
     """
 
     takes = ("rounds", "steps")
+    adapts = ADAPTABLE
     """Of the chain; of every person's descent."""
 
     unit = Unit.PERSON
@@ -93,9 +93,6 @@ class UserLevelOneShot(Optimiser[ChainState], Protocol[ChainState]):
     @property
     def vocabulary(self) -> tuple[type, ...]:
         return (LocalMinimiser, type(self.mean.randomizer), *self.problem.loss.vocabulary)
-
-    def check(self, rows: NDArray[Any]) -> None:
-        raise ParameterError("data", "records", "of persons, such as Persons.in_memory(...)")
 
     def init_at(self, theta: Floats) -> ChainState:
         return ChainState(0, self.problem.domain.center, self.centring.limit)

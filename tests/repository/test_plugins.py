@@ -15,7 +15,7 @@ from shuffle_sim.registry import loaded, names, registered, remembered
 
 PRIVACY = Privacy(1.0, 1e-6)
 BROKEN = '''
-from protocols.central.optimiser import CentralOptimiser
+from protocols.optimisation.base import Optimiser
 from protocols.shuffle.gd import ShuffleGD
 from protocols.sums.scalar_sum import ScalarSum
 from protocols.sums.one_round import OneRoundSum
@@ -38,7 +38,7 @@ class Odd(ShuffleGD):
     def calibrated_for(cls, setting, choices, colour):
         raise AssertionError
 
-class Curious(CentralOptimiser):
+class Curious(Optimiser):
     def __new__(cls): raise AssertionError
     @classmethod
     def calibrated(cls, *, n, problem, privacy, colour):

@@ -10,17 +10,18 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from protocols.central.heavy_tails.unbounded import bounded_moments, check_shape
-from protocols.central.optimiser import CentralOptimiser
+from protocols.central.heavy_tails.unbounded import Unbounded, bounded_moments
 from protocols.optimisation.base import DivergedError
+from protocols.optimisation.choices import Choices
+from protocols.optimisation.search import least
+from protocols.optimisation.setting import Setting
 from protocols.problems.moments import Moments
 from protocols.problems.problem import Problem, demand
 from protocols.problems.surrogates import Clipped
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
-from shuffle_sim.errors import ParameterError, integer, positive
+from shuffle_sim.errors import integer, positive
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace, Noise
 from shuffle_sim.protocol.release import Release, Sensitivity, Statistic, Total
@@ -62,7 +63,7 @@ class DescentState:
     total: Floats
 
 
-class ClippedDescent(CentralOptimiser[DescentState]):
+class ClippedDescent(Unbounded[DescentState]):
     """Projected descent along noisy means of clipped gradients.
 
     The result is the mean of the points of the second half.
@@ -99,7 +100,10 @@ class ClippedDescent(CentralOptimiser[DescentState]):
         self.problem, self.n, self.privacy = problem, integer("n", n), privacy
         self.rounds, self.clip = integer("rounds", rounds, 1, self.n), positive("clip", clip)
         self.eta, self.bound, self.choices = positive("eta", eta), bound, choices or {}
-        self.rounds_per_user = 1 if self.once else self.rounds
+
+    @property
+    def rounds_per_user(self) -> int:
+        return 1 if self.once else self.rounds
 
     @classmethod
     @abstractmethod
@@ -112,57 +116,34 @@ class ClippedDescent(CentralOptimiser[DescentState]):
         """Users of a round."""
 
     @classmethod
-    def calibrated(cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any) -> Self:
-        """The T and C with the least D B(C) + R sqrt((G_2^2 + E ||noise||^2)/T), and its step.
-
-        Args:
-            n: users.
-            problem: loss and domain; any loss.
-            privacy: of the whole run.
-            given: what is in `takes`; None: chosen.
-
-        Raises:
-            ParameterError: naming the parameter, its value and what is allowed.
-        """
-        demand(problem, privacy)
-        given = {name: value for name, value in given.items() if value is not None}
-        for name in given:
-            if name not in cls.takes:
-                raise ParameterError(name, given[name], f"left out: takes {', '.join(cls.takes)}")
-        moments: Moments = given.get("moments") or bounded_moments(problem)
-        times = [t for t in _TIMES.tolist() if t <= integer("n", n)]
-        if "rounds" in given:
-            times = [integer("rounds", given["rounds"], 1, n)]
+    def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
+        """The T and C with the least D B(C) + R sqrt((G_2^2 + E ||noise||^2)/T), and its step."""
+        n, problem, privacy = setting.n, setting.problem, setting.privacy
+        moments: Moments = choices["moments"] or bounded_moments(problem)
+        wanted, clip = choices["rounds"], choices["clip"]
+        times = [t for t in _TIMES.tolist() if t <= n]
+        if wanted is not None:
+            times = [integer("rounds", wanted, 1, n)]
         clips = moments.root * _CLIPS if math.isfinite(moments.k) else np.array([moments.gk])
-        if "clip" in given:
-            clips = np.array([positive("clip", given["clip"])])
-        biases = np.array([moments.bias(float(clip)) for clip in clips])
-        best: tuple[float, int, float, float] | None = None
-        for t in times:
-            unit = 2 / cls.batch(n, t) * cls.noise(privacy, problem.d, t).spread(problem.d)
-            lengths = np.sqrt(moments.root**2 + (clips * unit) ** 2)
-            gaps = problem.domain.diameter * biases + problem.reach * lengths / math.sqrt(t)
-            place = int(np.argmin(gaps))
-            if best is None or gaps[place] < best[0]:
-                length = float(lengths[place])
-                best = float(gaps[place]), t, float(clips[place]), length
-        assert best is not None
-        gap, t, clip, length = best
-        eta = given.get("eta") or problem.reach / (length * math.sqrt(t))
-        choices = {"rounds, clip": f"{t}, {clip:.4g}: least of D B(C) + R L_G/sqrt(T) = {gap:.4g}"}
-        return cls(
-            problem=problem, n=n, privacy=privacy, rounds=t, clip=clip, eta=eta, choices=choices
-        )
+        if clip is not None:
+            clips = np.array([positive("clip", clip)])
+        d = problem.d
+        units = {t: 2 / cls.batch(n, t) * cls.noise(privacy, d, t).spread(d) for t in times}
 
-    @property
-    def users(self) -> int:
-        return self.n
+        def length(t: int, clip: float) -> float:
+            return math.sqrt(moments.root**2 + (clip * units[t]) ** 2)
 
-    def check(self, rows: NDArray[Any]) -> None:
-        check_shape(self.problem, rows, self.n)
+        def bound(t: int, clip: float) -> float:
+            gap: float = problem.domain.diameter * moments.bias(clip)
+            return gap + problem.reach * length(t, clip) / math.sqrt(t)
 
-    def init(self) -> DescentState:
-        return DescentState(0, self.problem.origin, np.zeros(self.problem.d))
+        gap, (t, clip) = least(bound, times, clips.tolist())
+        eta = choices.get("eta", problem.reach / (length(t, clip) * math.sqrt(t)))
+        why = {"rounds, clip": f"{t}, {clip:.4g}: least of D B(C) + R L_G/sqrt(T) = {gap:.4g}"}
+        return cls(problem=problem, n=n, privacy=privacy, rounds=t, clip=clip, eta=eta, choices=why)
+
+    def init_at(self, theta: Floats) -> DescentState:
+        return DescentState(0, theta, np.zeros(self.problem.d))
 
     def cohort(self, index: int) -> Cohort:
         """Of a round."""
@@ -213,10 +194,6 @@ class GaussianGD(ClippedDescent):
     """All users answer in every round, with Gaussian noise: approximate, exactly composed."""
 
     once = False
-
-    @property
-    def delta(self) -> float:
-        return self.privacy.delta
 
     @classmethod
     def noise(cls, privacy: Privacy, d: int, rounds: int) -> Noise:

@@ -13,8 +13,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from protocols.central.heavy_tails.plan import Noise, Phase, Setting, plan
+from protocols.central.heavy_tails.plan import Noise, Phase, Phasing, plan
 from protocols.central.heavy_tails.unbounded import TIMING, PureUnbounded, bounded_moments
+from protocols.optimisation.choices import Choices
+from protocols.optimisation.phases import PhasedState, Step, Steps
+from protocols.optimisation.setting import Setting
 from protocols.problems.domains import Domain
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.problem import Problem, demand
@@ -87,15 +90,7 @@ class GridScore(Statistic):
         return np.asarray(-np.linalg.norm(steps, axis=1) / self.gamma)
 
 
-@dataclass(frozen=True)
-class GridState:
-    """Phases over, and where the next one starts."""
-
-    phase: int
-    theta: Floats
-
-
-class ExponentialGrid(PureUnbounded[GridState]):
+class ExponentialGrid(Steps, PureUnbounded[PhasedState]):
     """Phases of the exponential mechanism on a net, each on disjoint users.
 
     Formal guarantee: pure epsilon, for any loss and any data; the public curvature need not be
@@ -109,8 +104,8 @@ class ExponentialGrid(PureUnbounded[GridState]):
     """
 
     takes: ClassVar[tuple[str, ...]] = ("moments", "curvature", "step")
-    rounds_per_user = 1
     bound = math.inf
+    phases: tuple[Phase, ...]
 
     def __init__(
         self,
@@ -130,39 +125,29 @@ class ExponentialGrid(PureUnbounded[GridState]):
         demand(problem, privacy)
         self.problem, self.n, self.privacy, self.phases = problem, integer("n", n), privacy, phases
         self.curvature, self.step = positive("curvature", curvature), step
-        self.assumptions, self.rounds = (TIMING,), len(phases)
+        self.assumptions, self.rounds, self.choices = (TIMING,), len(phases), {}
         for phase in phases:
             net(problem.domain, self._step(phase))
 
     @classmethod
-    def calibrated(cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any) -> Self:
-        """With the phases of `HeavyTailedERM`.
-
-        Raises:
-            ParameterError: naming the parameter, its value and what is allowed.
-        """
-        demand(problem, privacy)
-        moments = given.pop("moments", None)
+    def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
+        """With the phases of `HeavyTailedERM`."""
+        n, problem, privacy = setting.n, setting.problem, setting.privacy
+        moments, noise = choices["moments"], Noise.l2(privacy.epsilon, problem.d)
         if moments is None:
             moments = bounded_moments(problem)
-        noise = Noise.l2(privacy.epsilon, problem.d)
-        phases, _ = plan(Setting(integer("n", n), noise, moments, problem.reach))
-        return cls(problem=problem, n=n, privacy=privacy, phases=phases, **given)
+        phases, _ = plan(Phasing(n, noise, moments, problem.reach))
+        own = choices.of("curvature", "step")
+        return cls(problem=problem, n=n, privacy=privacy, phases=phases, **own)
 
-    def init(self) -> GridState:
-        return GridState(0, self.problem.origin)
-
-    def plan(self, state: GridState) -> Release | None:
-        if state.phase == len(self.phases):
-            return None
-        phase = self.phases[state.phase]
-        first = sum(each.users for each in self.phases[: state.phase])
+    def release(self, at: int, step: Step) -> Release:
+        phase, first = self.phases[at], sum(each.users for each in self.phases[:at])
         beta = None if self._smooth else self.curvature
         score = GridScore(
             Clipped(self.problem.loss, phase.clip, beta),
             self.problem.domain,
             self._net(phase),
-            state.theta,
+            step.theta,
             phase.strong,
             phase.users,
             1 / (phase.strong + self.curvature),
@@ -170,12 +155,8 @@ class ExponentialGrid(PureUnbounded[GridState]):
         cohort = Cohort.of(first, first + phase.users)
         return Release.of(cohort, score, Exponential(self.privacy.epsilon))
 
-    def update(self, state: GridState, estimate: Any) -> GridState:
-        points = self._net(self.phases[state.phase])
-        return GridState(state.phase + 1, points[int(estimate)])
-
-    def result(self, state: GridState) -> Floats:
-        return state.theta
+    def taken(self, at: int, step: Step, estimate: Any) -> Floats:
+        return np.asarray(self._net(self.phases[at])[int(estimate)])
 
     @property
     def _smooth(self) -> bool:

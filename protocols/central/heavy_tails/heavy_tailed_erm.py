@@ -6,7 +6,7 @@ the problem and the rate; this algorithm needs neither its localisation nor its 
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -18,7 +18,7 @@ from protocols.central.heavy_tails.plan import (
     MAX_PHASES,
     Noise,
     Phase,
-    Setting,
+    Phasing,
     blocks_for,
     bound,
     plan,
@@ -31,7 +31,11 @@ from protocols.central.heavy_tails.unbounded import (
     bounded_moments,
     demand_bounded,
 )
+from protocols.optimisation.choices import Choices
+from protocols.optimisation.phases import PhasedState, Step, Steps, moved
+from protocols.optimisation.setting import Setting
 from protocols.optimisation.tails import SHARE, Tails
+from protocols.optimisation.then import Then
 from protocols.problems.moments import Moments
 from protocols.problems.problem import Problem, demand
 from protocols.problems.surrogates import Surrogate, demand_convex
@@ -48,24 +52,7 @@ NOISES = ("float", "discrete")
 SOLVERS = ("certified", "fixed")
 
 
-@dataclass(frozen=True)
-class HeavyState:
-    """Which phase and block come next, where they start, and what blocks of the phase gave.
-
-    Attributes:
-        phases: planned; None: the pilot comes first.
-        phase: index of the next.
-        theta: centre of the phase, (d,).
-        outputs: of the phase's blocks so far.
-    """
-
-    phases: tuple[Phase, ...] | None
-    phase: int
-    theta: Floats
-    outputs: tuple[Floats, ...] = ()
-
-
-class HeavyTailedERM(PureUnbounded[HeavyState]):
+class HeavyTailedERM(Steps, PureUnbounded[PhasedState]):
     """Minimises E f over n users, where gradients have a k-th moment and need have no bound.
 
     Phase t releases the minimiser of the clipped loss with a quadratic around the phase's start,
@@ -74,16 +61,17 @@ class HeavyTailedERM(PureUnbounded[HeavyState]):
     at most `bound` where the moments hold.
 
     Attributes:
-        phases: planned ones; None: by the pilot, at run time.
+        phases: on disjoint users, in order.
         moments: that the plan rests on; None with a pilot.
-        pilot: users n_0 of the pilot; 0: none.
-        choices: what was chosen, and why.
     """
 
+    phases: tuple[Phase, ...]
     takes: ClassVar[tuple[str, ...]] = (
         "moments", "pilot", "scale", "noise", "solver", "blocks", "failure", "phases",
     )  # fmt: skip
-    rounds_per_user = 1
+    """A `Moments`, by default the problem's Lipschitz constant as a bound. True, a share of the
+    users or their number; unit of its bins. Blocks J, or delta': the result is then good with
+    probability 1 - delta'. The number of phases, or a tuple of them."""
 
     def __init__(
         self,
@@ -91,10 +79,8 @@ class HeavyTailedERM(PureUnbounded[HeavyState]):
         problem: Problem,
         n: int,
         privacy: Privacy,
-        phases: tuple[Phase, ...] | None,
+        phases: tuple[Phase, ...],
         moments: Moments | None = None,
-        pilot: int = 0,
-        scale: float = 1.0,
         noise: str = "float",
         solver: str = "certified",
         bound: float = math.inf,
@@ -106,10 +92,8 @@ class HeavyTailedERM(PureUnbounded[HeavyState]):
             problem: loss, domain and public ridge; its norm_bound is not used: phases have clips.
             n: users.
             privacy: epsilon; the guarantee has delta 0 whatever delta is asked for.
-            phases: on disjoint users, in order; None: planned by the pilot.
+            phases: on disjoint users, in order.
             moments: in words of the result only.
-            pilot: its users, the first ones.
-            scale: unit of the pilot's bins, public.
             noise: "float", or "discrete" for exact integers.
             solver: "certified", or "fixed" for plain descent with a public number of steps.
             bound: proven, of the expected excess.
@@ -126,77 +110,55 @@ class HeavyTailedERM(PureUnbounded[HeavyState]):
                 raise ParameterError(name, value, f"one of {', '.join(known)}")
         self.problem, self.n, self.privacy = problem, integer("n", n), privacy
         self.phases, self.moments, self.noise, self.solver = phases, moments, noise, solver
-        self.pilot, self.scale, self.bound = integer("pilot", pilot, 0, self.n - 1), scale, bound
-        self.choices = choices or {}
-        self.rounds = 1 + MAX_PHASES  # at most, with a pilot
-        if phases is not None:
-            self.rounds = (self.pilot > 0) + sum(phase.blocks for phase in phases)
-        if (phases is None) == (self.pilot == 0):
-            raise ParameterError("phases", phases, "given, or planned by a pilot; one of the two")
+        self.bound, self.choices = bound, choices or {}
+        self.rounds = sum(phase.blocks for phase in phases)
         known_moments = "moments are estimated by the pilot" if moments is None else str(moments)
         self.assumptions = (
             f"for accuracy only, never for privacy: {known_moments}",
             "every minimiser is certified" if solver == "certified" else "fixed descent",
             TIMING,
         )
-        if phases is not None:
-            if not phases:
-                raise ParameterError("phases", phases, "at least one")
-            used = self.pilot + sum(phase.users * phase.blocks for phase in phases)
-            if used > self.n:
-                raise ParameterError("phases", used, f"of at most n = {self.n} users together")
-            for phase in phases:
-                self._statistic(phase, self.problem.origin)
+        self._demand_phases()
+
+    def _demand_phases(self) -> None:
+        if not self.phases:
+            raise ParameterError("phases", self.phases, "at least one")
+        used = sum(phase.users * phase.blocks for phase in self.phases)
+        if used > self.n:
+            raise ParameterError("phases", used, f"of at most n = {self.n} users together")
+        for phase in self.phases:
+            self._statistic(phase, self.problem.origin)
 
     @classmethod
-    def calibrated(cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any) -> Self:
-        """The phases with the least proven bound.
-
-        Args:
-            n: users.
-            problem: loss and domain.
-            privacy: epsilon.
-            given: what is in `takes`; None: chosen. `moments`, a `Moments`: by default the
-                problem's Lipschitz constant as a bound. `pilot`: True, a share of the users, or
-                their number. `blocks` J, or `failure` delta': the result is then good with
-                probability 1 - delta'. `phases`: their number, or a tuple of `Phase`.
-
-        Raises:
-            ParameterError: naming the parameter, its value and what is allowed.
-        """
-        demand(problem, privacy)
-        integer("n", n)
-        _known(cls.takes, given)
-        noise = given.get("noise") or "float"
+    def calibrated_for(cls, setting: Setting, choices: Choices) -> Any:
+        """The phases with the least proven bound; with a pilot, a `PilotedERM`."""
+        n, problem, privacy = setting.n, setting.problem, setting.privacy
+        noise = choices.get("noise", NOISES[0])
         common: dict[str, Any] = {"problem": problem, "n": n, "privacy": privacy, "noise": noise}
-        common["solver"] = given.get("solver") or "certified"
-        moments = given.get("moments")
-        if given.get("pilot"):
-            return cls._piloted(common, given)
-        if moments is None:
-            moments = bounded_moments(problem)
-        setting = _setting(problem, n, privacy, noise, moments)
-        wanted = given.get("phases")
+        common["solver"] = choices.get("solver", SOLVERS[0])
+        if choices["pilot"]:
+            return _piloted(common, choices)
+        moments = choices["moments"] or bounded_moments(problem)
+        phasing, wanted = _phasing(problem, n, privacy, noise, moments), choices["phases"]
         if isinstance(wanted, tuple):
-            own = bound(wanted, setting)
+            own = bound(wanted, phasing)
             return cls(phases=wanted, moments=moments, bound=own, **common)
-        blocks = given.get("blocks") or 1
-        if given.get("failure") is not None:
-            blocks = given.get("blocks") or blocks_for(given["failure"])
-        phases, least = plan(setting, blocks, wanted)
+        failure = choices["failure"]
+        blocks = choices["blocks"] or (1 if failure is None else blocks_for(failure))
+        phases, least = plan(phasing, blocks, wanted)
         shown = ", ".join(f"{p.blocks * p.users} users at clip {p.clip:.4g}" for p in phases)
         likely = "of the excess, likely" if blocks > 1 else "of the expected excess"
-        choices = {
+        why = {
             "moments": f"{moments}: assumed, for accuracy only",
             "phases": f"{len(phases)} ({shown}): least proven bound {least:.4g} {likely}",
             "smoothing": "beta = lambda m in every phase",
         }
         if blocks > 1:
-            choices["blocks"] = f"{blocks}: with probability 1 - delta', a failure probability"
-        return cls(phases=phases, moments=moments, bound=least, choices=choices, **common)
+            why["blocks"] = f"{blocks}: with probability 1 - delta', a failure probability"
+        return cls(phases=phases, moments=moments, bound=least, choices=why, **common)
 
     @classmethod
-    def paper(cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any) -> PopLocalize:
+    def paper(cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any) -> Any:
         """The printed algorithm for the same problem; arguments are those of `PopLocalize`."""
         return PopLocalize.paper(n=n, problem=problem, privacy=privacy, **given)
 
@@ -209,53 +171,17 @@ class HeavyTailedERM(PureUnbounded[HeavyState]):
         if not given.get("pilot"):
             yield "one phase", partial(cls.calibrated, **common, phases=1)
 
-    @classmethod
-    def _piloted(cls, common: dict[str, Any], given: dict[str, Any]) -> Self:
-        for name in ("moments", "blocks", "failure", "phases"):
-            if given.get(name) is not None:
-                raise ParameterError(name, given[name], "left out with a pilot, which replaces it")
-        n, pilot = common["n"], given["pilot"]
-        if pilot is True:
-            pilot = SHARE
-        if not isinstance(pilot, int):
-            pilot = max(1, int(n * real("pilot", pilot, 0.0, 1.0, closed=(False, False))))
-        common["problem"].loss.reach_norms(np.zeros((1, 1)), 1.0)  # refuses a loss without A(z)
-        scale = given.get("scale") or 1.0
-        choices = {"pilot": f"{pilot} users: clips and phases by a private histogram of A"}
-        return cls(phases=None, pilot=pilot, scale=scale, choices=choices, **common)
+    def asks(self, at: int) -> int:
+        return self.phases[at].blocks
 
-    def init(self) -> HeavyState:
-        return HeavyState(self.phases, 0, self.problem.origin)
-
-    def plan(self, state: HeavyState) -> Release | None:
-        if state.phases is None:
-            radius = self.problem.domain.radius
-            histogram = PilotHistogram(self.problem.loss, radius, self.scale)
-            epsilon = self.privacy.epsilon
-            counts = DiscreteLaplace(epsilon) if self.noise == "discrete" else Laplace(epsilon)
-            return Release.of(Cohort.of(0, self.pilot), histogram, counts)
-        if state.phase == len(state.phases):
-            return None
-        phase, before = state.phases[state.phase], state.phases[: state.phase]
-        first = self.pilot + sum(each.users * each.blocks for each in before)
-        first += len(state.outputs) * phase.users
+    def release(self, at: int, step: Step) -> Release:
+        phase, before = self.phases[at], self.phases[:at]
+        first = sum(each.users * each.blocks for each in before) + len(step.released) * phase.users
         cohort = Cohort.of(first, first + phase.users)
-        return Release.of(cohort, self._statistic(phase, state.theta), self._mechanism())
+        return Release.of(cohort, self._statistic(phase, step.theta), self._mechanism())
 
-    def update(self, state: HeavyState, estimate: Any) -> HeavyState:
-        released = np.asarray(estimate, np.float64)
-        if state.phases is None:
-            tails = Tails(released, self.pilot, self.privacy.epsilon, self.scale)
-            moments = Moments(2, 1.0)
-            setting = _setting(self.problem, self.n - self.pilot, self.privacy, self.noise, moments)
-            return replace(state, phases=phases_by_pilot(tails, setting, self.problem.d))
-        outputs = (*state.outputs, self.problem.domain.project(released))
-        if len(outputs) < state.phases[state.phase].blocks:
-            return replace(state, outputs=outputs)
-        return HeavyState(state.phases, state.phase + 1, aggregate(outputs))
-
-    def result(self, state: HeavyState) -> Floats:
-        return state.theta
+    def ended(self, at: int, inner: Step) -> Floats:
+        return inner.theta if len(inner.released) < self.asks(at) else aggregate(inner.released)
 
     def _statistic(self, phase: Phase, theta: Floats) -> ClippedMinimiser:
         strong, steps = phase.strong + self.problem.ridge, None
@@ -282,20 +208,58 @@ class HeavyTailedERM(PureUnbounded[HeavyState]):
         return GridLaplace(epsilon, d) if self.noise == "discrete" else L2Laplace(epsilon, d)
 
 
-def _setting(problem: Problem, n: int, privacy: Privacy, noise: str, moments: Moments) -> Setting:
+class PilotedERM(Then, HeavyTailedERM):
+    """A private histogram of A, by which the phases of all other users are planned.
+
+    Attributes:
+        pilot: users n_0 of the histogram, the first ones.
+        scale: unit of its bins, public.
+    """
+
+    def __init__(self, *, pilot: int, scale: float = 1.0, **common: Any) -> None:
+        """As of `HeavyTailedERM`, without phases."""
+        super().__init__(phases=(), **common)
+        self.pilot, self.scale = integer("pilot", pilot, 1, self.n - 1), scale
+        self.rounds = 1 + MAX_PHASES  # at most
+        self._common = common | {"choices": None}
+
+    def _demand_phases(self) -> None:
+        """They come from the histogram."""
+        self.problem.loss.reach_norms(np.zeros((1, 1)), 1.0)  # refuses a loss without A(z)
+
+    def stage(self, results: tuple[Any, ...]) -> Release | HeavyTailedERM | None:
+        if not results:
+            radius, epsilon = self.problem.domain.radius, self.privacy.epsilon
+            histogram = PilotHistogram(self.problem.loss, radius, self.scale)
+            counts = DiscreteLaplace(epsilon) if self.noise == "discrete" else Laplace(epsilon)
+            return Release.of(Cohort.of(0, self.pilot), histogram, counts)
+        if len(results) > 1:
+            return None
+        n, d = self.n - self.pilot, self.problem.d
+        released = np.asarray(results[0], np.float64)
+        tails = Tails(released, self.pilot, self.privacy.epsilon, self.scale)
+        phasing = _phasing(self.problem, n, self.privacy, self.noise, Moments(2, 1.0))
+        return HeavyTailedERM(phases=phases_by_pilot(tails, phasing, d), **self._common | {"n": n})
+
+    def framed(self, place: int, asked: Release) -> Release:
+        return replace(asked, cohort=moved(asked.cohort, self.pilot)) if place else asked
+
+
+def _piloted(common: dict[str, Any], choices: Choices) -> Any:
+    for name in ("moments", "blocks", "failure", "phases"):
+        if choices[name] is not None:
+            allowed = "left out with a pilot, which replaces it"
+            raise ParameterError(name, choices[name], allowed)
+    pilot = SHARE if choices["pilot"] is True else choices["pilot"]
+    if not isinstance(pilot, int):
+        share = real("pilot", pilot, 0.0, 1.0, closed=(False, False))
+        pilot = max(1, int(common["n"] * share))
+    why = {"pilot": f"{pilot} users: clips and phases by a private histogram of A"}
+    return PilotedERM(pilot=pilot, choices=why, **choices.of("scale"), **common)
+
+
+def _phasing(problem: Problem, n: int, privacy: Privacy, noise: str, moments: Moments) -> Phasing:
     law = Noise.l2(privacy.epsilon, problem.d)
     if noise == "discrete":
         law = Noise.by_spread(GridLaplace(privacy.epsilon, problem.d).spread(problem.d))
-    return Setting(n, law, moments, problem.reach, problem.ridge * problem.domain.radius)
-
-
-def _known(takes: tuple[str, ...], given: dict[str, Any]) -> None:
-    for name, value in given.items():
-        if name in {"timeout", "max_seconds", "time_limit"} and value is not None:
-            allowed = (
-                "left out: what is released must not depend on a clock; the number of steps is "
-                "public and bounded"
-            )
-            raise ParameterError(name, value, allowed)
-        if name not in takes:
-            raise ParameterError(name, value, f"left out: takes {', '.join(takes)}")
+    return Phasing(n, law, moments, problem.reach, problem.ridge * problem.domain.radius)

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from protocols.central.heavy_tails.plan import Case, Clips, Phase, Setting, best_phases, cased
+from protocols.central.heavy_tails.plan import Case, Clips, Phase, Phasing, best_phases, cased
 from protocols.optimisation.tails import BINS, EDGES, Tails, bins_of
 from protocols.problems.loss import Loss
 from protocols.problems.moments import Moments
@@ -57,7 +57,7 @@ def _counted(asked: PilotHistogram, rows: Floats) -> Floats:
     return np.bincount(bins, minlength=BINS).astype(float)
 
 
-def phases_by_pilot(tails: Tails, setting: Setting, d: int) -> tuple[Phase, ...]:
+def phases_by_pilot(tails: Tails, setting: Phasing, d: int) -> tuple[Phase, ...]:
     """The phases with the least bound at the histogram's moments, clips by its quantiles.
 
     The bound holds for the estimated moments, not for the true ones. An unlucky clip costs
@@ -65,7 +65,7 @@ def phases_by_pilot(tails: Tails, setting: Setting, d: int) -> tuple[Phase, ...]
     """
     lowest = tails.place(integer("n", setting.n), d)
     root = math.sqrt(tails.moment(2, lowest))
-    setting = Setting(
+    setting = Phasing(
         setting.n,
         setting.noise,
         Moments(2, root, root, min(root, tails.moment(1, lowest))),

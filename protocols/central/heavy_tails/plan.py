@@ -89,7 +89,7 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class Setting:
+class Phasing:
     """What phases are planned for.
 
     Attributes:
@@ -107,7 +107,7 @@ class Setting:
     slope: float = 0.0
 
 
-def bound(phases: tuple[Phase, ...], setting: Setting) -> float:
+def bound(phases: tuple[Phase, ...], setting: Phasing) -> float:
     """The theorem's bound of the expected excess risk; of one block in each phase."""
     columns = np.array(
         [(p.users, p.strong, p.clip, p.tau, p.smoothing or math.inf) for p in phases]
@@ -118,7 +118,7 @@ def bound(phases: tuple[Phase, ...], setting: Setting) -> float:
 
 
 def _bound(
-    setting: Setting,
+    setting: Phasing,
     users: Floats,
     strong: Floats,
     clips: Floats,
@@ -140,7 +140,7 @@ def _bound(
     return np.asarray(total)
 
 
-def likely_bound(phases: tuple[Phase, ...], setting: Setting) -> float:
+def likely_bound(phases: tuple[Phase, ...], setting: Phasing) -> float:
     """Of the excess risk with probability 1 - delta', where the blocks are `blocks_for` of it.
 
     A block is within r of the phase's minimiser with probability 0.7, the aggregate within 3 r.
@@ -156,7 +156,7 @@ def likely_bound(phases: tuple[Phase, ...], setting: Setting) -> float:
     return total + (setting.moments.mean + setting.slope) * 3 * radius
 
 
-def _radius(setting: Setting, phase: Phase) -> float:
+def _radius(setting: Phasing, phase: Phase) -> float:
     """r: of a block around the phase's minimiser, with probability 0.7."""
     moments = setting.moments
     fitted = moments.root / math.sqrt(0.15 * phase.users) + moments.bias(phase.clip)
@@ -177,7 +177,7 @@ def blocks_for(failure: float, phases: int = 10, share: float = _MAJORITY) -> in
 
 
 def plan(
-    setting: Setting, blocks: int = 1, count: int | None = None
+    setting: Phasing, blocks: int = 1, count: int | None = None
 ) -> tuple[tuple[Phase, ...], float]:
     """The phases with the least bound, and the bound; `likely_bound` for several blocks.
 
@@ -222,7 +222,7 @@ def sizes(n: int, phases: int, shrink: float, blocks: int = 1) -> list[int]:
 
 
 def best_phases(
-    setting: Setting,
+    setting: Phasing,
     blocks: int,
     clips_of: Callable[[Case], Clips],
     only: int | None = None,
@@ -251,7 +251,7 @@ def best_phases(
     return best[1], best[0]
 
 
-def _clips(setting: Setting, case: Case) -> Clips:
+def _clips(setting: Phasing, case: Case) -> Clips:
     """The clips that minimise the theorem's bound."""
     moments, noise = setting.moments, setting.noise
     per_clip = 2 * (1 + 2 * ACCURACY) / (case.strong * case.users)  # Delta over C
@@ -272,7 +272,7 @@ def _clips(setting: Setting, case: Case) -> Clips:
 
 
 def cased(
-    setting: Setting,
+    setting: Phasing,
     case: Case,
     clips: Floats,
     biases: Floats,
@@ -292,7 +292,7 @@ def _biases(moments: Moments, clips: Floats) -> Floats:
     return np.asarray((moments.tail / clips) ** (moments.k - 1))
 
 
-def _clips_likely(setting: Setting, case: Case) -> Clips:
+def _clips_likely(setting: Phasing, case: Case) -> Clips:
     """The clips that minimise every phase's radius r, and the bound that holds likely."""
     moments, noise = setting.moments, setting.noise
     per_clip = 2 * (1 + 2 * ACCURACY) / (case.strong * case.users)

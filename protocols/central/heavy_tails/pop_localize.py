@@ -6,7 +6,7 @@ clipped surrogate, certified as there: the printed Algorithm 3 takes some m^3 st
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -22,6 +22,9 @@ from protocols.central.heavy_tails.unbounded import (
     bounded_moments,
     demand_bounded,
 )
+from protocols.optimisation.choices import Choices
+from protocols.optimisation.phases import PhasedState, Step, Steps
+from protocols.optimisation.setting import Setting
 from protocols.problems.domains import Domain, Intersection, L2Ball
 from protocols.problems.moments import Moments
 from protocols.problems.problem import Problem, demand
@@ -51,24 +54,7 @@ class Stage:
     radius: float = math.inf
 
 
-@dataclass(frozen=True)
-class LocalState:
-    """Phase, block and stage that come next; the phase's centre; what was released in it.
-
-    Attributes:
-        phase: index.
-        theta: centre of the phase, (d,).
-        anchor: of the second stage, or None.
-        outputs: of the phase's blocks so far.
-    """
-
-    phase: int
-    theta: Floats
-    anchor: Floats | None = None
-    outputs: tuple[Floats, ...] = ()
-
-
-class PopLocalize(PureUnbounded[LocalState]):
+class PopLocalize(Steps, PureUnbounded[PhasedState]):
     """Phases of n/2^t users with lambda growing 32 times, each in J blocks, then an aggregate.
 
     The last phases, whose noise is far below what doubles resolve, are left out.
@@ -118,6 +104,7 @@ class PopLocalize(PureUnbounded[LocalState]):
             privacy,
             moments,
         )
+        self.choices: dict[str, str] = {}
         self.blocks, self.system, self.tight = integer("blocks", blocks), system, tight
         self.sizes: list[int] = []
         while (users := self.n // 2 ** (len(self.sizes) + 1) // self.blocks) >= 1:
@@ -132,17 +119,23 @@ class PopLocalize(PureUnbounded[LocalState]):
         self.first = printed if first is None else positive("first", first)
         while self.sizes and not self._certain(len(self.sizes) - 1):
             self.sizes.pop()
-        self.rounds = len(self.sizes) * self.blocks * self.stages
+        self.phases, self.rounds = self.sizes, len(self.sizes) * self.blocks * self.stages
         self.assumptions = (f"for accuracy only, never for privacy: {moments}", TIMING)
 
     @classmethod
-    def paper(cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any) -> Self:
+    def paper_for(cls, setting: Setting, choices: Choices) -> Self:
         """The printed constants."""
-        return cls(problem=problem, n=n, privacy=privacy, **given)
+        return cls._with(setting, choices, tight=False)
 
     @classmethod
-    def calibrated(cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any) -> Self:
-        return cls(problem=problem, n=n, privacy=privacy, tight=True, **given)
+    def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
+        """The noise that the stages need."""
+        return cls._with(setting, choices, tight=True)
+
+    @classmethod
+    def _with(cls, setting: Setting, choices: Choices, tight: bool) -> Self:
+        n, problem, privacy = setting.n, setting.problem, setting.privacy
+        return cls(problem=problem, n=n, privacy=privacy, tight=tight, **choices.of(*cls.takes))
 
     @classmethod
     def settings(
@@ -156,9 +149,6 @@ class PopLocalize(PureUnbounded[LocalState]):
     def stages(self) -> int:
         """Releases of a block."""
         return 2 if self.system == "double" else 1
-
-    def init(self) -> LocalState:
-        return LocalState(0, self.problem.origin)
 
     def clip(self, phase: int) -> float:
         """C = G_k (m epsilon/d)^(1/k)."""
@@ -178,28 +168,29 @@ class PopLocalize(PureUnbounded[LocalState]):
         scale = (2 * unit + 2 * tau) / epsilon
         return Stage(tau, scale, float(scipy.special.gammaincinv(d, 0.95)) * scale + tau)
 
-    def plan(self, state: LocalState) -> Release | None:
-        if state.phase == len(self.sizes):
-            return None
-        users, second = self.sizes[state.phase], state.anchor is not None
-        stage = self.stage(state.phase, second)
-        first = sum(self.sizes[: state.phase]) * self.blocks + len(state.outputs) * users
-        statistic = self._statistic(state.phase, self._domain(state), state.theta, stage.tau)
+    def asks(self, at: int) -> int:
+        return self.blocks * self.stages
+
+    def _anchor(self, step: Step) -> Floats | None:
+        """What the first stage of the block released; None: it comes next."""
+        return step.released[-1] if len(step.released) % self.stages else None
+
+    def release(self, at: int, step: Step) -> Release:
+        users, anchor = self.sizes[at], self._anchor(step)
+        stage = self.stage(at, anchor is not None)
+        first = sum(self.sizes[:at]) * self.blocks + len(step.released) // self.stages * users
+        statistic = self._statistic(at, self._domain(at, anchor), step.theta, stage.tau)
         rate = statistic.sensitivity.value / stage.scale
         noise = L2Laplace(rate, self.problem.d)
         return Release.of(Cohort.of(first, first + users), statistic, noise)
 
-    def update(self, state: LocalState, estimate: Any) -> LocalState:
-        point = self._domain(state).project(np.asarray(estimate, np.float64))
-        if self.system == "double" and state.anchor is None:
-            return replace(state, anchor=point)
-        outputs = (*state.outputs, point)
-        if len(outputs) < self.blocks:
-            return LocalState(state.phase, state.theta, None, outputs)
-        return LocalState(state.phase + 1, aggregate(outputs))
+    def taken(self, at: int, step: Step, estimate: Any) -> Floats:
+        return self._domain(at, self._anchor(step)).project(np.asarray(estimate, np.float64))
 
-    def result(self, state: LocalState) -> Floats:
-        return state.theta
+    def ended(self, at: int, inner: Step) -> Floats:
+        if len(inner.released) < self.asks(at):
+            return inner.theta
+        return aggregate(inner.released[self.stages - 1 :: self.stages])
 
     def _statistic(self, phase: int, domain: Domain, theta: Floats, tau: float) -> ClippedMinimiser:
         users, strong = self.sizes[phase], self.first * 32.0**phase
@@ -209,22 +200,21 @@ class PopLocalize(PureUnbounded[LocalState]):
     def _certain(self, phase: int) -> bool:
         """Whether doubles can certify the phase's minimisers: lambda grows without end."""
         start = self.problem.origin
-        states = [LocalState(phase, start), LocalState(phase, start, start)][: self.stages]
         try:
-            for second, state in enumerate(states):
-                tau = self.stage(phase, bool(second)).tau
-                self._statistic(phase, self._domain(state), start, tau / 4)
+            for anchor in (None, start)[: self.stages]:
+                tau = self.stage(phase, anchor is not None).tau
+                self._statistic(phase, self._domain(phase, anchor), start, tau / 4)
         except ParameterError as error:
             if error.parameter == "tau":
                 return False
             raise
         return True
 
-    def _domain(self, state: LocalState) -> Domain:
+    def _domain(self, phase: int, anchor: Floats | None) -> Domain:
         domain = self.problem.domain
-        if state.anchor is None:
+        if anchor is None:
             return domain
-        radius = self.stage(state.phase, False).radius
+        radius = self.stage(phase, False).radius
         if radius >= domain.diameter:
             return domain
-        return Intersection(domain, L2Ball(domain.d, radius, state.anchor))
+        return Intersection(domain, L2Ball(domain.d, radius, anchor))

@@ -7,33 +7,34 @@ from typing import Any, Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.central.optimiser import CentralOptimiser
+from protocols.optimisation.base import Optimiser
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.moments import Moments
 from protocols.problems.problem import Problem
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.protocol.base import State
+from shuffle_sim.protocol.release import CentralAlgorithm
 
 TIMING = "running time is not covered"
 
 
-class PureUnbounded(CentralOptimiser[State], ABC, Generic[State]):
-    """A pure algorithm for rows of any length."""
+class Unbounded(Optimiser[State], CentralAlgorithm[State], ABC, Generic[State]):
+    """A curator's optimiser for rows of any length."""
 
-    n: int
+    bounded = False
 
-    @property
-    def users(self) -> int:
-        return self.n
+    def check(self, rows: NDArray[Any]) -> None:
+        check_shape(self.problem, rows, self.n)
+
+
+class PureUnbounded(Unbounded[State], ABC, Generic[State]):
+    """A pure one."""
 
     @property
     def delta(self) -> float:
         """0: pure."""
         return 0.0
-
-    def check(self, rows: NDArray[Any]) -> None:
-        check_shape(self.problem, rows, self.n)
 
 
 def bounded_moments(problem: Problem) -> Moments:

@@ -7,18 +7,15 @@ schedule, and carried-centre clipping for the gradients.
 
 import math
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from protocols.central.optimiser import CentralOptimiser
 from protocols.central.person.accelerated_erm_plan import (
     CENTERS,
     MAX_PHASES,
     AcceleratedPhase,
-    _planned,
+    planned,
     smoothings,
 )
 from protocols.central.person.centered_mean import CenteredMean
@@ -26,6 +23,8 @@ from protocols.central.person.outlier_removal import FriendlyGradient, FriendlyS
 from protocols.optimisation.acceleration import AcceleratedState
 from protocols.optimisation.centring import NEAR
 from protocols.optimisation.choices import Choices
+from protocols.optimisation.phases import Chain, PhasedState, demand_disjoint
+from protocols.optimisation.search import least
 from protocols.optimisation.setting import Setting
 from protocols.problems.per_person import MeanGradient
 from protocols.problems.problem import Problem, demand, demand_bounded
@@ -34,27 +33,26 @@ from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.trust import Trust
-from shuffle_sim.protocol.release import Release
+from shuffle_sim.protocol.release import CentralAlgorithm, Release
 
 
 @dataclass(frozen=True)
-class AcceleratedPhasesState:
-    """Where the run is, and what the next round clips with.
+class AcceleratedStep:
+    """Where a phase is, and what its next round clips with.
 
     Attributes:
-        phase: which.
         round: of the phase.
         stage: of the phase.
         anchor: centre of the phase's ridge.
         inner: of the stage.
         center: c.
         radius: rho.
-        releases: of the whole run so far.
+        releases: of the whole run so far; a guard is named by its own.
         opened: the release that opened the phase's guard.
         passed: whether the guard let this round's gradient pass.
+        over: whether the phase is; so it is where the guard does not let pass.
     """
 
-    phase: int
     round: int
     stage: int
     anchor: Floats
@@ -64,9 +62,10 @@ class AcceleratedPhasesState:
     releases: int = 0
     opened: int | None = None
     passed: bool = False
+    over: bool = False
 
 
-class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
+class AcceleratedPhasedERM(Chain, CentralAlgorithm[PhasedState]):
     """Phases over disjoint persons; in each, accelerated descent on a regularised objective.
 
     Formal guarantee: each round is a Gaussian mechanism of sensitivity 2 rho/n_i, for any data;
@@ -81,6 +80,7 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
         smoothing: beta of the Moreau envelope that they minimise; None: the loss itself, smooth.
     """
 
+    phases: tuple[AcceleratedPhase, ...]
     takes = ("phases", "center", "smoothing")
     """How many; "carried" or "fixed" for clipping, "removed"; beta of the envelope."""
 
@@ -108,17 +108,13 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
             positive("smoothing", smoothing)
         self.problem, self.privacy, self.n = problem, privacy, integer("n", n)
         self.smoothing = smoothing
-        self.phases, self.bound, stop = phases, bound, 0
-        for phase in phases:
-            if phase.cohort.stop > n or phase.cohort.ranges[0][0] < stop:
-                allowed = f"of persons {stop} to {n - 1}: disjoint"
-                raise ParameterError("cohort", phase.cohort.ranges, allowed)
-            stop = phase.cohort.stop
-        self.rounds_per_user = max(phase.rounds for phase in phases)
+        self.phases, self.bound, self.choices = phases, bound, {}
+        self.rounds = sum(phase.rounds for phase in phases)
+        demand_disjoint(self.n, (phase.cohort for phase in phases))
 
     @property
-    def users(self) -> int:
-        return self.n
+    def rounds_per_user(self) -> int:
+        return max(phase.rounds for phase in self.phases)
 
     @property
     def assumes(self) -> str:
@@ -133,29 +129,30 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
         each = self.problem.records
         return sum(phase.rounds * phase.cohort.size * each for phase in self.phases)
 
-    def check(self, rows: NDArray[Any]) -> None:
-        raise ParameterError("data", "records", "of persons, such as Persons.in_memory(...)")
+    def begun(self, at: int, theta: Floats) -> AcceleratedStep:
+        inner, zero = AcceleratedState(0, theta, theta), np.zeros(self.problem.d)
+        return AcceleratedStep(0, 0, theta, inner, zero, self.problem.lipschitz)
 
-    def init(self) -> AcceleratedPhasesState:
-        return self._begun(0, self.problem.origin, 0)
+    def update(self, state: PhasedState, estimate: Any) -> PhasedState:
+        after = super().update(state, estimate)
+        if after.phase == state.phase:
+            return after
+        return replace(after, inner=replace(after.inner, releases=state.inner.releases + 1))
 
-    def _begun(self, phase: int, at: Floats, releases: int) -> AcceleratedPhasesState:
-        inner, zero = AcceleratedState(0, at, at), np.zeros(self.problem.d)
-        limit = self.problem.lipschitz
-        return AcceleratedPhasesState(phase, 0, 0, at, inner, zero, limit, releases)
-
-    def _point(self, state: AcceleratedPhasesState) -> Floats:
+    def _point(self, at: int, state: AcceleratedStep) -> Floats:
         """Where the next gradient is asked for."""
-        phase = self.phases[state.phase]
+        phase = self.phases[at]
         if state.round < phase.centring.coarse or state.stage == len(phase.schedules):
             return state.inner.aggregate
         return phase.schedules[state.stage].middle(state.inner)
 
-    def plan(self, state: AcceleratedPhasesState) -> Release | None:
-        if state.phase == len(self.phases):
+    def asked(self, at: int, inner: AcceleratedStep) -> Release | None:
+        if inner.over:
             return None
-        phase = self.phases[state.phase]
-        query = MeanGradient(self.problem.loss, self._point(state), self.smoothing, state.center)
+        phase, state = self.phases[at], inner
+        query = MeanGradient(
+            self.problem.loss, self._point(at, state), self.smoothing, state.center
+        )
         removal = phase.removal
         if removal is not None:
             asked = query, removal.mean, self.problem.lipschitz
@@ -165,62 +162,54 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
         statistic = CenteredMean(query, state.radius, phase.cohort.size)
         return Release.of(phase.cohort, statistic, phase.mechanism)
 
-    def update(self, state: AcceleratedPhasesState, estimate: Any) -> AcceleratedPhasesState:
+    def answered(self, at: int, inner: AcceleratedStep, estimate: Any) -> AcceleratedStep:
         """A step, unless the round was coarse; the next center; the next stage or phase.
 
         Where the guard does not let pass, nothing more is asked of the phase's persons.
         """
-        phase, at, releases = self.phases[state.phase], self._point(state), state.releases + 1
+        phase, state, releases = self.phases[at], inner, inner.releases + 1
+        point = self._point(at, state)
         if phase.removal is not None and not state.passed:
             if not estimate:
-                return self._begun(state.phase + 1, state.inner.aggregate, releases)
+                return replace(state, releases=releases, over=True)
             opened = state.releases if state.opened is None else state.opened
             return replace(state, releases=releases, opened=opened, passed=True)
         mean = np.asarray(estimate, np.float64) + state.center
-        inner, stage = state.inner, state.stage
+        moving, stage = state.inner, state.stage
         if state.round >= phase.centring.coarse:
-            ridges = self.problem.ridge * at + phase.ridge * (at - state.anchor)
-            inner = phase.schedules[stage].step(inner, mean + ridges, self.problem.domain)
-            if inner.round == phase.schedules[stage].rounds:
+            ridges = self.problem.ridge * point + phase.ridge * (point - state.anchor)
+            moving = phase.schedules[stage].step(moving, mean + ridges, self.problem.domain)
+            if moving.round == phase.schedules[stage].rounds:
                 stage += 1
-                inner = AcceleratedState(0, inner.aggregate, inner.aggregate)
-        if state.round + 1 == phase.rounds:
-            return self._begun(state.phase + 1, inner.aggregate, releases)
+                moving = AcceleratedState(0, moving.aggregate, moving.aggregate)
         after = replace(
-            state, round=state.round + 1, stage=stage, inner=inner, releases=releases, passed=False
+            state,
+            round=state.round + 1,
+            stage=stage,
+            inner=moving,
+            releases=releases,
+            passed=False,
+            over=state.round + 1 == phase.rounds,
         )
-        if phase.removal is not None:
+        if after.over or phase.removal is not None:
             return after
-        moved = float(np.linalg.norm(self._point(after) - at))
+        moved = float(np.linalg.norm(self._point(at, after) - point))
         center, radius = phase.centring.following(mean, state.radius, moved)
         return replace(after, center=center, radius=radius)
 
-    def result(self, state: AcceleratedPhasesState) -> Floats:
-        return state.inner.aggregate
+    def ended(self, at: int, inner: AcceleratedStep) -> Floats:
+        return inner.inner.aggregate
 
     @classmethod
-    def calibrated(cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any) -> Self:
-        """With the smallest bound over ridges and phases; centred where that is smaller.
+    def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
+        """With the smallest bound over ridges and phases, by clipping if `center` is not given.
 
-        Args:
-            n: persons.
-            problem: with its nominal number of records; kinks are smoothed by the envelope.
-            privacy: of the run; delta above 0.
-            given: `phases`; `center`: "carried" or "fixed" for clipping, "removed" for the
-                friendly mean behind above-threshold; `smoothing` for kinks. What is not given is
-                that of the smallest bound, with clipping.
-
-        Raises:
-            ParameterError: what it does not take.
+        Kinks are smoothed by the envelope.
         """
-        demand(problem, privacy)
+        n, problem, privacy = setting.n, setting.problem, setting.privacy
         demand_bounded(problem)
-        setting = Setting(n=n, problem=problem, privacy=privacy, trust=Trust.CENTRAL)
-        choices = Choices(given)
-        for name in choices.given.keys() - set(cls.takes):
-            raise ParameterError(name, given[name], f"left out: it takes {', '.join(cls.takes)}")
-        count = choices["phases"]
-        tried = range(1, MAX_PHASES + 1) if count is None else (integer("phases", count),)
+        setting = replace(setting, trust=Trust.CENTRAL)
+        tried = choices.grid("phases", range(1, MAX_PHASES + 1))
         center = choices["center"]
         if center not in (None, *CENTERS):
             raise ParameterError("center", center, f"one of {', '.join(CENTERS)}")
@@ -230,15 +219,15 @@ class AcceleratedPhasedERM(CentralOptimiser[AcceleratedPhasesState]):
         beta = choices["smoothing"]
         envelopes = smoothings(setting) if beta is None else [positive("smoothing", beta)]
         bases = (np.geomspace(1e-2, 1e2, 13) * scale).tolist()
-        best: tuple[float, tuple[AcceleratedPhase, ...]] = (math.inf, ())
-        smoothing = None
-        for k, base, each, envelope in product(tried, bases, centers, envelopes):
-            found = _planned(setting, k, base, each, envelope)
-            if found is not None and found[0] < best[0]:
-                best, smoothing = found, envelope
-        if not best[1]:
-            if center == "removed":  # says how many persons the margins take
-                Removal.calibrated(privacy, n, 1, 1.0)
-            raise ParameterError("n", n, "larger: the center would be noise; or center fixed")
-        own: dict[str, Any] = {"phases": best[1], "bound": best[0], "smoothing": smoothing}
+        found: dict[tuple[Any, ...], tuple[AcceleratedPhase, ...]] = {}
+
+        def bound(*case: Any) -> float | None:
+            value, found[case] = planned(setting, *case) or (None, ())
+            return value
+
+        if center == "removed":  # says how many persons the margins take
+            Removal.calibrated(privacy, n, 1, 1.0)
+        small = ParameterError("n", n, "larger: the center would be noise; or center fixed")
+        value, best = least(bound, tried, bases, centers, envelopes, otherwise=small)
+        own: dict[str, Any] = {"phases": found[best], "bound": value, "smoothing": best[-1]}
         return cls(problem=problem, n=n, privacy=privacy, **own)

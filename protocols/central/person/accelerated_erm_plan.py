@@ -9,6 +9,7 @@ from protocols.central.person.outlier_removal import Removal
 from protocols.optimisation.acceleration import Schedule, envelope_error, gap_of
 from protocols.optimisation.centring import Centring, Spread
 from protocols.optimisation.choices import Choices
+from protocols.optimisation.phases import halves
 from protocols.optimisation.setting import Setting
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError
@@ -44,7 +45,7 @@ class AcceleratedPhase:
         return self.centring.coarse + sum(each.rounds for each in self.schedules)
 
 
-def _planned(
+def planned(
     setting: Setting, count: int, base: float, center: str, smoothing: float | None
 ) -> tuple[float, tuple[AcceleratedPhase, ...]] | None:
     """(bound, phases) with ridges base 4^i; None where a phase cannot work.
@@ -53,11 +54,9 @@ def _planned(
     """
     problem, n = setting.problem, setting.n
     L, m = problem.objective_lipschitz, problem.records
-    sizes = [n >> (at + 1) for at in range(count - 1)]
-    sizes.append(n - sum(sizes))
     bound, before, start = envelope_error(problem, smoothing), setting.distance**2, 0
     phases = []
-    for at, size in enumerate(sizes):
+    for at, size in enumerate(halves(n, count)):
         ridge = base * GROWTH**at
         strong = ridge + problem.ridge
         near = min((L / strong) ** 2, problem.domain.diameter**2)

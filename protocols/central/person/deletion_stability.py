@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from protocols.central.optimiser import CentralOptimiser
 from protocols.central.person.gathering import gathered
 from protocols.central.person.places import Place
 from protocols.central.person.stable_sets import certified_width, stable_score
@@ -22,6 +20,9 @@ from protocols.erm.people import People
 from protocols.erm.risk import Risk, shape_of
 from protocols.erm.solver import minimise
 from protocols.erm.solver.public import check_radius
+from protocols.optimisation.base import Optimiser
+from protocols.optimisation.choices import Choices
+from protocols.optimisation.setting import Setting
 from protocols.problems.loss import Loss
 from protocols.problems.problem import Problem, demand, demand_slope
 from shuffle_sim.arrays import Floats
@@ -31,7 +32,7 @@ from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.tested_release import TestedGaussian
-from shuffle_sim.protocol.release import Release, Sensitivity, Statistic, Total
+from shuffle_sim.protocol.release import CentralAlgorithm, Release, Sensitivity, Statistic, Total
 
 MOST_SUBSETS = 20_000
 FAIL = 1e-3
@@ -157,7 +158,7 @@ def demand_range(privacy: Privacy) -> None:
         raise ParameterError("delta", privacy.delta, "above 0 and at most 1/2 in the theorem")
 
 
-class DeletionStability(CentralOptimiser[Floats | None]):
+class DeletionStability(Optimiser[Floats | None], CentralAlgorithm[Floats | None]):
     """DelOutputPert: a private test of stability, then the minimiser with noise, or nothing.
 
     Formal guarantee: one tested release; any data. The result is the problem's start where the test
@@ -168,8 +169,9 @@ class DeletionStability(CentralOptimiser[Floats | None]):
         mechanism: the test and the noise.
     """
 
+    takes = ("width",)
     unit = Unit.PERSON
-    rounds_per_user = 1
+    rounds = 1
 
     def __init__(
         self,
@@ -190,7 +192,7 @@ class DeletionStability(CentralOptimiser[Floats | None]):
         demand(problem, privacy)
         self.problem, self.privacy, self.n = problem, privacy, integer("n", n)
         self.width, self.mechanism = positive("width", width), mechanism
-        self.bound = bound
+        self.bound, self.choices = bound, {}
         positive("ridge", problem.ridge)
         demand_slope(problem)
         most = 2 * mechanism.largest + 1
@@ -208,28 +210,20 @@ class DeletionStability(CentralOptimiser[Floats | None]):
         )
 
     @classmethod
-    def calibrated(cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any) -> Self:
+    def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
         """With the width that i.i.d. records reach with probability 0.999.
 
-        Args:
-            n: persons, a dozen or so.
-            problem: with a ridge.
-            privacy: of the release; epsilon or delta large enough that few removals are tested.
-            given: `width`.
-
-        Raises:
-            ParameterError: too many subsets to enumerate, or what it does not take.
+        For a dozen persons or so, a problem with a ridge, and an epsilon or delta large enough that
+        few removals are tested.
         """
-        demand(problem, privacy)
-        for name in given.keys() - {"width"}:
-            raise ParameterError(name, given[name], "left out: it takes width")
+        n, problem, privacy = setting.n, setting.problem, setting.privacy
         mechanism = TestedGaussian.calibrated(privacy)
         K, strong = mechanism.largest, positive("ridge", problem.ridge)
         if n <= 2 * K + 1:
             raise ParameterError("n", n, f"above 2 K + 1 = {2 * K + 1}: so many are removed")
         gamma = problem.spread * (1 + math.sqrt(2 * math.log(n / FAIL)))
         width = 2 * (2 * K + 1) * gamma / (strong * (n - 2 * K - 1))
-        width = positive("width", given.get("width", width))
+        width = positive("width", choices.get("width", width))
         noise = 2 * width * mechanism.noise_multiplier * math.sqrt(problem.d)
         bound = problem.objective_lipschitz * noise
         return cls(
@@ -240,14 +234,7 @@ class DeletionStability(CentralOptimiser[Floats | None]):
     def assumes(self) -> str:
         return "the test passes"
 
-    @property
-    def users(self) -> int:
-        return self.n
-
-    def check(self, rows: NDArray[Any]) -> None:
-        raise ParameterError("data", "records", "of persons, such as Persons.in_memory(...)")
-
-    def init(self) -> Floats | None:
+    def init_at(self, theta: Floats) -> Floats | None:
         return None
 
     def plan(self, state: Floats | None) -> Release | None:

@@ -8,14 +8,9 @@ by one-pass concentration, the mean by `FriendlyMean`, the test by the pass curv
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
-from protocols.central.optimiser import CentralOptimiser
 from protocols.central.person.chained_mean import ChainedMean
 from protocols.central.person.friendly import FriendlyMean
 from protocols.central.person.grouped_descent import (
@@ -27,6 +22,9 @@ from protocols.central.person.grouped_descent import (
 from protocols.central.person.linear_time_plan import MEANS, Phase, planned
 from protocols.central.person.places import Place
 from protocols.optimisation.centring import NEAR
+from protocols.optimisation.choices import Choices
+from protocols.optimisation.phases import PhasedState, Step, Steps, demand_disjoint
+from protocols.optimisation.setting import Setting
 from protocols.problems.problem import Problem, demand, demand_bounded
 from protocols.problems.surrogates import Clipped
 from shuffle_sim.arrays import Floats
@@ -36,18 +34,10 @@ from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import Gaussian
 from shuffle_sim.privacy.tested_release import TestedGaussian
-from shuffle_sim.protocol.release import Release
+from shuffle_sim.protocol.release import CentralAlgorithm, Release
 
 
-@dataclass(frozen=True)
-class DescentState:
-    """How many phases are over, and where the next one starts."""
-
-    phase: int
-    theta: Floats
-
-
-class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
+class LinearTimePhasedSGD(Steps, CentralAlgorithm[PhasedState]):
     """Phases over disjoint persons; each releases one mean of its groups' iterates.
 
     Formal guarantee: a person is in one phase and one group, and each phase is one tested release
@@ -61,11 +51,12 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
         mechanism: of each phase with a friendly mean.
     """
 
-    takes = ("deviations", "mean")
-    """u of the radius; "friendly", "chain" or "plain", that of the smallest bound if not given."""
+    takes = ("deviations", "mean", "q")
+    """u of the radius; "friendly", "chain" or "plain", that of the smallest bound if not given; q
+    of the printed sizes."""
 
     unit = Unit.PERSON
-    rounds_per_user = 1
+    phases: tuple[Phase, ...]
 
     def __init__(
         self,
@@ -86,11 +77,12 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
         demand(problem, privacy)
         self.problem, self.privacy, self.n = problem, privacy, integer("n", n)
         self.phases, self.mechanism, self.bound = phases, mechanism, bound
-        self._place, stop = Place.of(problem.domain), 0
+        self.rounds, self.choices = len(phases), {}
+        self._place = Place.of(problem.domain)
         for phase in phases:
             positive("eta", phase.eta)
             asked = phase.groups * integer("group", phase.group)
-            if phase.cohort.size < asked or phase.cohort.stop > self.n:
+            if phase.cohort.size < asked:
                 raise ParameterError("cohort", phase.cohort.ranges, f"{asked} of {n} persons")
             if isinstance(phase.mean, ChainedMean):
                 positive("reach", phase.reach)
@@ -99,9 +91,7 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
             elif mechanism is None or phase.mean.largest != mechanism.largest:
                 allowed = f"K of the test, {mechanism and mechanism.largest}"
                 raise ParameterError("largest", phase.mean.largest, allowed)
-            if phase.cohort.ranges[0][0] < stop:
-                raise ParameterError("cohort", phase.cohort.ranges, f"from {stop}: disjoint")
-            stop = phase.cohort.stop
+        demand_disjoint(self.n, (phase.cohort for phase in phases))
 
     @property
     def assumes(self) -> str:
@@ -109,10 +99,6 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
             return "records are i.i.d. and every test passes"
         chained = any(isinstance(phase.mean, ChainedMean) for phase in self.phases)
         return NEAR if chained else "records are i.i.d."
-
-    @property
-    def users(self) -> int:
-        return self.n
 
     @property
     def most_records(self) -> int:
@@ -124,19 +110,11 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
         each = self.problem.records
         return sum(phase.groups * phase.group * each for phase in self.phases)
 
-    def check(self, rows: NDArray[Any]) -> None:
-        raise ParameterError("data", "records", "of persons, such as Persons.in_memory(...)")
-
-    def init(self) -> DescentState:
-        return DescentState(0, self.problem.origin)
-
-    def plan(self, state: DescentState) -> Release | None:
-        if state.phase == len(self.phases):
-            return None
-        phase = self.phases[state.phase]
+    def release(self, at: int, step: Step) -> Release:
+        phase = self.phases[at]
         mechanism = self.mechanism if isinstance(phase.mean, FriendlyMean) else phase.mean
         assert mechanism is not None
-        return Release.of(phase.cohort, self._statistic(phase, state.theta), mechanism)
+        return Release.of(phase.cohort, self._statistic(phase, step.theta), mechanism)
 
     def _statistic(self, phase: Phase, start: Floats) -> GroupedPass:
         """Of a phase that begins at `start`."""
@@ -149,38 +127,26 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
             return PlainDescent(*walk, users=phase.cohort.size, records=problem.records)
         return GroupedDescent(*walk, mean=mean)
 
-    def update(self, state: DescentState, estimate: Any) -> DescentState:
-        theta = state.theta
-        if estimate is not None:
-            released = np.asarray(estimate, np.float64)
-            if isinstance(self.phases[state.phase].mean, ChainedMean):
-                released = theta + released
-            theta = self.problem.domain.project(released)
-        return DescentState(state.phase + 1, theta)
-
-    def result(self, state: DescentState) -> Floats:
-        return state.theta
+    def taken(self, at: int, step: Step, estimate: Any) -> Floats:
+        """The released mean; where its test failed, the start."""
+        if estimate is None:
+            return step.theta
+        chained = isinstance(self.phases[at].mean, ChainedMean)
+        return super().taken(at, step, step.theta + estimate if chained else estimate)
 
     @classmethod
-    def calibrated(cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any) -> Self:
-        """With the smallest proven bound over phases, groups and steps.
-
-        Args:
-            n: persons.
-            problem: with its nominal number of records.
-            privacy: of the run; delta above 0.
-            given: `deviations` and `mean`.
-
-        Raises:
-            ParameterError: too few persons for any group count, or what it does not take.
-        """
-        demand(problem, privacy)
-        demand_bounded(problem)
-        for name in given.keys() - set(cls.takes):
-            raise ParameterError(name, given[name], f"left out: it takes {', '.join(cls.takes)}")
-        plan = planned(integer("n", n), problem, privacy, given)
-        own: dict[str, Any] = {"phases": plan.phases, "mechanism": plan.mechanism}
-        made = cls(problem=problem, n=n, privacy=privacy, bound=plan.bound, **own)
+    def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
+        """With the smallest proven bound over phases, groups and steps."""
+        demand_bounded(setting.problem)
+        plan = planned(setting, choices)
+        made = cls(
+            problem=setting.problem,
+            n=setting.n,
+            privacy=setting.privacy,
+            phases=plan.phases,
+            mechanism=plan.mechanism,
+            bound=plan.bound,
+        )
         made.choices = {"mean": plan.reason}
         return made
 
@@ -193,7 +159,7 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
             yield mean, partial(cls.calibrated, **common | {"mean": mean})
 
     @classmethod
-    def paper(cls, *, n: int, problem: Problem, privacy: Privacy, q: float = 0.2) -> Self:
+    def paper_for(cls, setting: Setting, choices: Choices) -> Self:
         """The printed constants of Theorem 3.1, in the algorithm whose privacy is proven here.
 
         Groups, radii, steps and noise are the printed ones; the test is that of `calibrated`.
@@ -202,7 +168,7 @@ class LinearTimePhasedSGD(CentralOptimiser[DescentState]):
             ParameterError: naming the condition of the theorem that fails. Below some 2 10^5
                 persons one always does.
         """
-        demand(problem, privacy)
+        n, problem, privacy, q = setting.n, setting.problem, setting.privacy, choices.get("q", 0.2)
         m, d, epsilon, delta = problem.records, problem.d, privacy.epsilon, privacy.delta
         if epsilon > 10:
             raise ParameterError("epsilon", epsilon, "at most 10 in the theorem")

@@ -1,20 +1,21 @@
 """Plans of linear-time phases: groups, steps and means of the smallest proven bound."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import numpy as np
 
 from protocols.central.person.chained_mean import FAIL, ChainedMean
 from protocols.central.person.friendly import FriendlyMean
 from protocols.optimisation.acceleration import envelope_error
+from protocols.optimisation.choices import Choices
+from protocols.optimisation.phases import halves
+from protocols.optimisation.search import least
+from protocols.optimisation.setting import Setting
 from protocols.problems.problem import Problem
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError
-from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import Gaussian
 from shuffle_sim.privacy.tested_release import TestedGaussian
 
@@ -62,13 +63,14 @@ class Plan:
     reason: str
 
 
-def planned(n: int, problem: Problem, privacy: Privacy, given: Mapping[str, Any]) -> Plan:
+def planned(setting: Setting, choices: Choices) -> Plan:
     """The smallest bound over phases, groups, steps and kinds of means.
 
     Raises:
         ParameterError: too few persons for any group count, or an unknown mean.
     """
-    kind, u = given.get("mean"), given.get("deviations", DEVIATIONS)
+    n, problem, privacy = setting.n, setting.problem, setting.privacy
+    kind, u = choices["mean"], choices.get("deviations", DEVIATIONS)
     if kind not in (None, *MEANS):
         raise ParameterError("mean", kind, f"one of {', '.join(MEANS)}")
     total, found = Gaussian.calibrated(privacy), {}
@@ -77,8 +79,7 @@ def planned(n: int, problem: Problem, privacy: Privacy, given: Mapping[str, Any]
         tried = _group_counts(mechanism) if each != "plain" else [1]
         plans = []
         for count, points in product(range(1, MAX_PHASES + 1), tried):
-            sizes = [n >> (at + 1) for at in range(count - 1)]
-            sizes.append(n - sum(sizes))
+            sizes = halves(n, count)
             if points <= min(sizes):
                 case = _Case(problem, total, tuple(sizes), points, mechanism, u)
                 plans.append((*case.best_step(), case))
@@ -86,10 +87,10 @@ def planned(n: int, problem: Problem, privacy: Privacy, given: Mapping[str, Any]
             found[each] = min(plans, key=lambda plan: plan[:2])
     if not found:
         raise ParameterError("n", n, f"at least {tried[0]}: as many groups are asked for")
-    least = min(found, key=lambda each: found[each][0])
-    bound, eta, case = found[least]
+    best = min(found, key=lambda each: found[each][0])
+    bound, eta, case = found[best]
     reason = "; ".join(f"{each}: bound {plan[0]:.4g}" for each, plan in found.items())
-    return Plan(case.phases(eta), case.mechanism, bound, f"{least} ({reason})")
+    return Plan(case.phases(eta), case.mechanism, bound, f"{best} ({reason})")
 
 
 def _group_counts(mechanism: TestedGaussian | None) -> list[int]:
@@ -154,20 +155,22 @@ class _Case:
         L, R = problem.objective_lipschitz, problem.reach
         beta = self._beta()
         stable = 2 / max(beta, 1e-300) if beta < math.inf else 1 / max(problem.ridge, 1e-300)
-        best = (math.inf, 1.0)
-        for eta in (
-            np.geomspace(1e-3, 1e2, 60) * R / (L * math.sqrt(self._steps(sizes[0])))
-        ).tolist():
-            if eta > stable:
-                break
-            bound, before = 0.0, R**2
+
+        def bound(eta: float) -> float:
+            total, before = 0.0, R**2
             for at, size in enumerate(sizes):
                 step = eta / SHRINK**at
-                bound += before / (2 * step * self._steps(size)) + step * L**2 / 2
-                bound += envelope_error(problem, self._smoothing(step))
+                total += before / (2 * step * self._steps(size)) + step * L**2 / 2
+                total += envelope_error(problem, self._smoothing(step))
                 before = self._noise(size, step) ** 2
-            best = min(best, (bound + L * math.sqrt(before), eta))
-        return best
+            return total + L * math.sqrt(before)
+
+        etas = np.geomspace(1e-3, 1e2, 60) * R / (L * math.sqrt(self._steps(sizes[0])))
+        stable_etas = etas[etas <= stable].tolist()
+        if not stable_etas:
+            return math.inf, 1.0
+        found, (eta,) = least(bound, stable_etas)
+        return found, eta
 
     def _beta(self) -> float:
         """Of the objective; privacy of a pass of which nothing is left out rests on its own."""

@@ -7,18 +7,19 @@ Lipschitz extension").
 
 import math
 from abc import ABC
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from protocols.central.optimiser import CentralOptimiser
 from protocols.central.person.deletion_stability import demand_range, printed
 from protocols.central.person.extension_minimiser import ExtensionMinimiser
 from protocols.central.person.places import Place
 from protocols.optimisation.centring import NEAR
+from protocols.optimisation.choices import Choices
+from protocols.optimisation.phases import PhasedState, Step, Steps, halves
+from protocols.optimisation.search import least
+from protocols.optimisation.setting import Setting
 from protocols.problems.domains import L2Ball
 from protocols.problems.problem import Problem, demand, demand_bounded, demand_slope
 from shuffle_sim.arrays import Floats
@@ -28,7 +29,7 @@ from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy.bounds.gaussian import mu_of
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import Gaussian
-from shuffle_sim.protocol.release import Release
+from shuffle_sim.protocol.release import CentralAlgorithm, Release
 
 MAX_PHASES, GROWTH, THETA = 16, 4.0, 0.005
 """Phases that are tried; by which factor the ridge grows; alpha as a share of the sensitivity."""
@@ -36,28 +37,7 @@ FAIL = 1e-3
 _MAX_CONTRACTION, _MOST_RELEASES = 0.5, 6
 
 
-@dataclass(frozen=True)
-class PhaseState:
-    """Where a phased output perturbation is.
-
-    Attributes:
-        phase: which.
-        release: which of the phase.
-        anchor: centre of the phase's ridge.
-        center: c.
-        gamma: around it.
-        last: the last release.
-    """
-
-    phase: int
-    release: int
-    anchor: Floats
-    center: Floats
-    gamma: float
-    last: Floats
-
-
-class PhasedOutput(CentralOptimiser[PhaseState], ABC):
+class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
     """What both have in common: a ridge per phase, around the release of the phase before.
 
     In a phase the first release has slopes within G of 0, the next ones within gamma of the center
@@ -71,6 +51,7 @@ class PhasedOutput(CentralOptimiser[PhaseState], ABC):
         contraction: a.
     """
 
+    takes = ("phases", "releases")
     unit = Unit.PERSON
     disjoint: ClassVar[bool]
 
@@ -99,8 +80,9 @@ class PhasedOutput(CentralOptimiser[PhaseState], ABC):
             raise ParameterError("loss", problem.loss, "smooth: a person's slope must be one")
         demand_slope(problem)
         self.problem, self.privacy, self.n = problem, privacy, integer("n", n)
-        self.ridges, self.releases = tuple(ridges), integer("releases", releases)
-        self.mechanism, self.bound = mechanism, bound
+        self.phases = self.ridges = tuple(ridges)
+        self.releases, self.mechanism, self.bound = integer("releases", releases), mechanism, bound
+        self.rounds, self.choices = self.releases * len(self.ridges), {}
         self.tau, self.contraction = tau, contraction
         self._place = Place.of(problem.domain)
         for at, ridge in enumerate(self.ridges):
@@ -108,48 +90,55 @@ class PhasedOutput(CentralOptimiser[PhaseState], ABC):
                 raise ParameterError(f"ridges[{at}]", ridge, "above 0, or a problem with a ridge")
         self._cohorts = self._split()
         self._demand_accuracy()
-        self.rounds_per_user = releases * (1 if self.disjoint else len(self.ridges))
+
+    @property
+    def rounds_per_user(self) -> int:
+        return self.releases if self.disjoint else self.rounds
 
     def _split(self) -> list[Cohort]:
         count = len(self.ridges)
         if not self.disjoint:
             return [Cohort.of(0, self.n)] * count
-        edges = [0, *np.cumsum(_sizes(self.n, count)).tolist()]
+        edges = [0, *np.cumsum(halves(self.n, count)).tolist()]
         return [Cohort.of(low, high) for low, high in pairwise(edges)]
 
     @property
     def assumes(self) -> str:
         return NEAR if self.releases > 1 else ""
 
-    @property
-    def users(self) -> int:
-        return self.n
+    def asks(self, at: int) -> int:
+        return self.releases
 
-    def check(self, rows: NDArray[Any]) -> None:
-        raise ParameterError("data", "records", "of persons, such as Persons.in_memory(...)")
+    def release(self, at: int, step: Step) -> Release:
+        center, own = np.zeros(self.problem.d), self.problem.ridge
+        if step.released:
+            last = step.released[-1]
+            center = -(self.ridges[at] * (last - step.theta) + own * last)
+        gamma = self._gamma(len(step.released))
+        statistic = self._statistic(at, step.theta, center, gamma)
+        return Release.of(self._cohorts[at], statistic, self.mechanism)
 
-    def init(self) -> PhaseState:
-        return self._begun(0, self.problem.origin)
+    def taken(self, at: int, step: Step, estimate: Any) -> Floats:
+        """The released point: only the last one is brought into the domain."""
+        return np.asarray(estimate, np.float64)
 
-    def _begun(self, phase: int, at: Floats) -> PhaseState:
-        return PhaseState(phase, 0, at, np.zeros(self.problem.d), self.problem.lipschitz, at)
+    def result(self, state: PhasedState) -> Floats:
+        return self.problem.domain.project(super().result(state))
 
-    def plan(self, state: PhaseState) -> Release | None:
-        if state.phase == len(self.ridges):
-            return None
-        return Release.of(self._cohorts[state.phase], self._statistic(state), self.mechanism)
-
-    def _statistic(self, state: PhaseState) -> ExtensionMinimiser:
-        cohort, ridge = self._cohorts[state.phase], self.ridges[state.phase]
+    def _statistic(
+        self, at: int, anchor: Floats, center: Floats, gamma: float
+    ) -> ExtensionMinimiser:
+        """Of a phase with its ridge around `anchor`; slopes are within gamma of the center."""
+        cohort, ridge = self._cohorts[at], self.ridges[at]
         strong = ridge + self.problem.ridge
-        exact = 2 * state.gamma / (strong * cohort.size)
+        exact = 2 * gamma / (strong * cohort.size)
         return ExtensionMinimiser(
             self.problem.loss,
             self._place,
             strong,
-            np.asarray(ridge / strong * state.anchor),
-            state.center,
-            state.gamma,
+            np.asarray(ridge / strong * anchor),
+            center,
+            gamma,
             THETA * exact,
             cohort.size,
             self.problem.most_records,
@@ -158,63 +147,42 @@ class PhasedOutput(CentralOptimiser[PhaseState], ABC):
     def _demand_accuracy(self) -> None:
         """Refuse, before any charge, releases that no certificate could reach."""
         far = np.full(self.problem.d, self.problem.domain.radius / math.sqrt(self.problem.d))
-        for phase in range(len(self.ridges)):
-            state = self._begun(phase, far)
-            for _ in range(self.releases):
-                self._statistic(state).demand()
-                state = replace(state, gamma=self._following(state.gamma))
+        for at in range(len(self.ridges)):
+            for count in range(self.releases):
+                self._statistic(at, far, np.zeros(self.problem.d), self._gamma(count)).demand()
 
-    def _following(self, gamma: float) -> float:
-        return min(self.problem.lipschitz, self.tau + self.contraction * gamma)
-
-    def update(self, state: PhaseState, estimate: Any) -> PhaseState:
-        point = np.asarray(estimate, np.float64)
-        if state.release + 1 == self.releases:
-            return self._begun(state.phase + 1, point)
-        ridge, own = self.ridges[state.phase], self.problem.ridge
-        center = -(ridge * (point - state.anchor) + own * point)
-        gamma = self._following(state.gamma)
-        return replace(state, release=state.release + 1, center=center, gamma=gamma, last=point)
-
-    def result(self, state: PhaseState) -> Floats:
-        return self.problem.domain.project(state.last)
+    def _gamma(self, count: int) -> float:
+        """Around the center that `count` releases of a phase give."""
+        gamma = self.problem.lipschitz
+        for _ in range(count):
+            gamma = min(self.problem.lipschitz, self.tau + self.contraction * gamma)
+        return gamma
 
     @classmethod
-    def calibrated(cls, *, n: int, problem: Problem, privacy: Privacy, **given: Any) -> Self:
+    def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
         """With the smallest bound over ridges, phases and releases.
 
-        Args:
-            n: persons.
-            problem: smooth, over an l2 ball, with its nominal number of records. With a ridge, the
-                first phase takes no other one (Algorithms 5 and 6).
-            privacy: of the run; delta above 0.
-            given: `phases` and `releases` of each.
-
-        Raises:
-            ParameterError: what it does not take.
+        The problem is smooth, over an l2 ball. With a ridge, the first phase takes no other one
+        (Algorithms 5 and 6).
         """
-        demand(problem, privacy)
+        n, problem, privacy = setting.n, setting.problem, setting.privacy
         demand_bounded(problem)
-        for name in given.keys() - {"phases", "releases"}:
-            raise ParameterError(name, given[name], "left out: it takes phases and releases")
         mu = mu_of(privacy.epsilon, privacy.delta)
-        phases, releases = given.get("phases"), given.get("releases")
-        tried = range(1, MAX_PHASES + 1) if phases is None else (integer("phases", phases),)
-        each = (
-            range(1, _MOST_RELEASES + 1) if releases is None else (integer("releases", releases),)
+        found: dict[tuple[int, int], Any] = {}
+
+        def bound(count: int, k: int) -> float | None:
+            found[count, k] = cls._best(n, problem, mu, count, k)
+            return None if found[count, k] is None else float(found[count, k][0])
+
+        noisy = ParameterError("n", n, "larger: the noise would be as large as the centers")
+        counts = choices.grid("phases", range(1, MAX_PHASES + 1))
+        _, best = least(
+            bound, counts, choices.grid("releases", range(1, _MOST_RELEASES + 1)), otherwise=noisy
         )
-        found = [
-            case
-            for count in tried
-            for k in each
-            if (case := cls._best(n, problem, mu, count, k)) is not None
-        ]
-        if not found:
-            raise ParameterError("n", n, "larger: the noise would be as large as the centers")
-        bound, ridges, k, sigma, tau, a = min(found)
+        least_bound, ridges, k, sigma, tau, a = found[best]
         own: dict[str, Any] = {"ridges": ridges, "releases": k, "mechanism": Gaussian(sigma)}
         return cls(
-            problem=problem, n=n, privacy=privacy, tau=tau, contraction=a, bound=bound, **own
+            problem=problem, n=n, privacy=privacy, tau=tau, contraction=a, bound=least_bound, **own
         )
 
     @classmethod
@@ -222,7 +190,7 @@ class PhasedOutput(CentralOptimiser[PhaseState], ABC):
         cls, n: int, problem: Problem, mu: float, count: int, k: int
     ) -> tuple[float, tuple[float, ...], int, float, float, float] | None:
         """(bound, ridges, k, sigma, tau, a) of the smallest bound; None where it cannot work."""
-        sizes = _sizes(n, count) if cls.disjoint else [n] * count
+        sizes = halves(n, count) if cls.disjoint else [n] * count
         least = min(sizes)
         if least < 2:
             return None
@@ -257,9 +225,7 @@ class PhasedOutput(CentralOptimiser[PhaseState], ABC):
         return best[0], best[1], k, sigma, tau, a
 
     @classmethod
-    def paper(
-        cls, *, n: int, problem: Problem, privacy: Privacy, phases: int | None = None
-    ) -> Self:
+    def paper_for(cls, setting: Setting, choices: Choices) -> Self:
         """The printed ridges, phases and noise, in the mechanism that is proven here.
 
         Each release has the noise that Ghazi et al. (2023) print for the phase, never less
@@ -268,7 +234,7 @@ class PhasedOutput(CentralOptimiser[PhaseState], ABC):
         Raises:
             ParameterError: naming the condition of the theorems that fails.
         """
-        demand(problem, privacy)
+        n, problem, privacy = setting.n, setting.problem, setting.privacy
         m, d, G, R = problem.records, problem.d, problem.lipschitz, problem.reach
         epsilon, delta = privacy.epsilon, privacy.delta
         demand_range(privacy)
@@ -279,13 +245,12 @@ class PhasedOutput(CentralOptimiser[PhaseState], ABC):
         else:
             count = math.ceil(math.log2(n * m))
             each = Privacy(epsilon / count, delta / count)
-        if phases is not None:
-            count = integer("phases", phases)
+        (count,) = choices.grid("phases", [count])
         if count < 1 or n < least:
             raise ParameterError("n", n, f"at least ln(1/delta) ln(m)/epsilon = {least:.4g}")
         base = G * math.sqrt(d) / (R * n * math.sqrt(m))
         ridges = tuple(base * 4.0**at for at in range(1, count + 1))
-        size = min(_sizes(n, count)) if cls.disjoint else n
+        size = min(halves(n, count)) if cls.disjoint else n
         constants = printed(each, size, m, 2 * G, 1.0, 1 / (n * m) / count)
         exact = 2 * G / size  # of a release here, at ridge 1
         own: dict[str, Any] = {"ridges": ridges, "releases": 1, "tau": G}
@@ -311,9 +276,3 @@ class PhasedSCO(PhasedOutput):
     """
 
     disjoint = True
-
-
-def _sizes(n: int, count: int) -> list[int]:
-    """n/2, n/4, ..., and the last takes the rest."""
-    sizes = [n >> (at + 1) for at in range(count - 1)]
-    return [*sizes, n - sum(sizes)]

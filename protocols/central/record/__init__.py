@@ -1,6 +1,5 @@
 """One release about records: of a certified minimiser, of a sum, of a stream."""
 
-from protocols.central.optimiser import CentralOptimiser
 from protocols.central.record.exponential import ExponentialMechanism, Gibbs
 from protocols.central.record.localised import LocalisedExponential
 from protocols.central.record.objective_perturbation import ObjectivePerturbation
@@ -16,7 +15,6 @@ from protocols.central.record.sums import BallSum, CentralSum
 __all__ = [
     "AdversarialERM",
     "BallSum",
-    "CentralOptimiser",
     "CentralSum",
     "ExponentialMechanism",
     "Gibbs",

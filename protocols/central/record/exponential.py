@@ -12,12 +12,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.central.record.minimum import OneRelease, demand_case, refuse, shown
+from protocols.central.record.minimum import OneRelease, demand_case, shown
 from protocols.central.record.output_perturbation import OutputPerturbation
 from protocols.erm.risk import Risk
 from protocols.erm.smooth import ERM
 from protocols.erm.solver import certify
 from protocols.erm.solver.minimise import SOLVERS
+from protocols.optimisation.choices import Choices
+from protocols.optimisation.setting import Setting
 from protocols.problems.domains import Domain, L2Ball, RealSpace
 from protocols.problems.problem import Problem
 from shuffle_sim.arrays import Floats
@@ -160,6 +162,8 @@ class Gibbs(OneRelease):
         bound: d/k, proven, of the expected excess; and the ridge's part where it was added.
     """
 
+    takes = ("ridge",)
+    """In place of the problem's."""
     assumptions = ("the time of the draw is not observed: it depends on the data",)
 
     def __init__(self, *, n: int, problem: Problem, privacy: Privacy, ridge: float) -> None:
@@ -176,30 +180,10 @@ class Gibbs(OneRelease):
         self.choices = {"ridge": "given"}
 
     @classmethod
-    def calibrated(
-        cls,
-        *,
-        n: int,
-        problem: Problem,
-        privacy: Privacy,
-        ridge: float | None = None,
-        **unknown: Any,
-    ) -> Self:
-        """The ridge of the problem, or the one of the least proven bound where it has none.
-
-        Args:
-            n: rows.
-            problem: a smooth loss over R^d with a ridge, or over a domain.
-            privacy: (epsilon, delta), delta above 0 for `Gibbs`.
-            ridge: in place of the problem's.
-            unknown: refused.
-
-        Raises:
-            ParameterError: naming the parameter, its value and what is allowed, before any data.
-        """
-        demand_case(n, privacy)
-        refuse(cls, unknown)
-        kept = OutputPerturbation.kept_ridge(problem, ridge)
+    def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
+        """The ridge of the problem, or the one of the least proven bound where it has none."""
+        n, problem, privacy = setting.n, setting.problem, setting.privacy
+        kept = OutputPerturbation.kept_ridge(problem, choices["ridge"])
         if kept is not None:
             return cls(n=n, problem=problem, privacy=privacy, ridge=kept)
         mechanism = cls._draw(privacy)

@@ -18,13 +18,14 @@ from protocols.central.record.minimum import (
     Minimum,
     OfRisk,
     demand_case,
-    refuse,
     shown,
 )
 from protocols.central.record.output_perturbation import OutputPerturbation
 from protocols.erm.risk import Risk
 from protocols.erm.solver import THETA
 from protocols.erm.solver.public import check_radius, named
+from protocols.optimisation.choices import Choices
+from protocols.optimisation.setting import Setting
 from protocols.problems.domains import L2Ball, RealSpace
 from protocols.problems.problem import Problem
 from shuffle_sim.arrays import Floats
@@ -62,6 +63,7 @@ class LocalisedExponential(OfRisk[Place]):
         size: radius of the ball.
     """
 
+    takes = ("ridge", "theta", "solver")
     rounds_per_user = rounds = 2
     assumptions = (CERTIFIED, "the time of the draw is not observed: it depends on the data")
 
@@ -100,25 +102,11 @@ class LocalisedExponential(OfRisk[Place]):
         self.choices = {"ridge": "given"}
 
     @classmethod
-    def calibrated(
-        cls,
-        *,
-        n: int,
-        problem: Problem,
-        privacy: Privacy,
-        ridge: float | None = None,
-        theta: float = THETA,
-        solver: Any = "newton",
-        **unknown: Any,
-    ) -> Self:
-        """The parts of epsilon, and the ridge where the problem has none, of the least bound.
-
-        Raises:
-            ParameterError: naming the parameter, its value and what is allowed, before any data.
-        """
-        demand_case(n, privacy)
-        refuse(cls, unknown)
-        kept = OutputPerturbation.kept_ridge(problem, ridge)
+    def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
+        """The parts of epsilon, and the ridge where the problem has none, of the least bound."""
+        n, problem, privacy = setting.n, setting.problem, setting.privacy
+        theta = choices.get("theta", THETA)
+        kept = OutputPerturbation.kept_ridge(problem, choices["ridge"])
         found: list[tuple[float, float, float, _Plan]] = []
         for each in [kept] if kept is not None else _RIDGES.tolist():
             try:
@@ -143,7 +131,7 @@ class LocalisedExponential(OfRisk[Place]):
             share=share,
             miss=miss,
             theta=theta,
-            solver=solver,
+            solver=choices.get("solver", "newton"),
         )
         made.choices = {
             "ridge": "given" if kept is not None else f"{shown(made.ridge)}: least proven bound",
@@ -152,7 +140,7 @@ class LocalisedExponential(OfRisk[Place]):
         }
         return made
 
-    def init(self) -> Place:
+    def init_at(self, theta: Floats) -> Place:
         return Place()
 
     def plan(self, state: Place) -> Release | None:

@@ -8,16 +8,16 @@ from typing import Any, Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.central.optimiser import CentralOptimiser
 from protocols.erm.risk import Risk
 from protocols.erm.solver import minimise
 from protocols.erm.solver.public import solver_by
+from protocols.optimisation.base import Optimiser
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.protocol.base import State, check_rows
-from shuffle_sim.protocol.release import Release, Sensitivity, WholeStatistic
+from shuffle_sim.protocol.release import CentralAlgorithm, Release, Sensitivity, WholeStatistic
 
 CERTIFIED = "the polisher ends: a certificate is reached for any data"
 
@@ -52,22 +52,15 @@ class Minimum(WholeStatistic):
         return minimise(objective, self.radius, solver_by(self.solver)).point
 
 
-class OfRisk(CentralOptimiser[State], ABC, Generic[State]):
-    """A central optimiser of n rows and a risk.
+class OfRisk(Optimiser[State], CentralAlgorithm[State], ABC, Generic[State]):
+    """An optimiser of a risk over n rows, which a curator has.
 
     Attributes:
-        n: rows.
         risk: what is minimised.
-        choices: what was chosen, and why.
     """
 
-    n: int
+    bounded = False  # a risk states the bound that it needs
     risk: Risk
-    choices: dict[str, str]
-
-    @property
-    def users(self) -> int:
-        return self.n
 
     @property
     def ridge(self) -> float:
@@ -85,9 +78,8 @@ class OfRisk(CentralOptimiser[State], ABC, Generic[State]):
 
 
 class OneRelease(OfRisk[Floats | None]):
-    """A central optimiser of a single release."""
+    """A central optimiser of a single release, which starts nowhere."""
 
-    rounds_per_user = 1
     rounds = 1
 
     @property
@@ -99,7 +91,7 @@ class OneRelease(OfRisk[Floats | None]):
         """The output, of what was released; post-processing."""
         return released
 
-    def init(self) -> Floats | None:
+    def init_at(self, theta: Floats) -> Floats | None:
         return None
 
     def plan(self, state: Floats | None) -> Release | None:
@@ -123,16 +115,6 @@ def demand_case(n: Any, privacy: Any) -> int:
     if not isinstance(privacy, Privacy):
         raise ParameterError("privacy", privacy, "a Privacy(epsilon, delta)")
     return integer("n", n)
-
-
-def refuse(kind: type, unknown: dict[str, Any]) -> None:
-    """Refuse parameters that a kind of algorithm does not take.
-
-    Raises:
-        ParameterError: naming the first.
-    """
-    for name, value in unknown.items():
-        raise ParameterError(name, value, f"left out: {kind.__name__} does not take it")
 
 
 def shown(value: float) -> str:

@@ -16,13 +16,14 @@ from protocols.central.record.minimum import (
     CERTIFIED,
     OneRelease,
     demand_case,
-    refuse,
     shown,
 )
 from protocols.erm.erm import erm
 from protocols.erm.risk import Risk
 from protocols.erm.solver import minimise
 from protocols.erm.solver.public import check_radius, named, solver_by
+from protocols.optimisation.choices import Choices
+from protocols.optimisation.setting import Setting
 from protocols.problems.domains import RealSpace
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.losses import Logistic
@@ -118,6 +119,8 @@ class ObjectivePerturbation(OneRelease):
         bound: proven, of the expected excess of the problem's objective.
     """
 
+    takes = ("ridge", "solver")
+    """In place of the problem's; as of `OutputPerturbation`."""
     assumptions = (CERTIFIED,)
     binary = True  # of classes: two only
 
@@ -146,33 +149,10 @@ class ObjectivePerturbation(OneRelease):
         self.choices = {"ridge": "given"}
 
     @classmethod
-    def calibrated(
-        cls,
-        *,
-        n: int,
-        problem: Problem,
-        privacy: Privacy,
-        ridge: float | None = None,
-        solver: Any = "newton",
-        **unknown: Any,
-    ) -> Self:
-        """The ridge of the problem, or the one of the least proven bound where it has none.
-
-        Args:
-            n: rows.
-            problem: a smooth linear model; its domain gives the size of the best theta.
-            privacy: delta = 0 for pure differential privacy.
-            ridge: in place of the problem's.
-            solver: as of `OutputPerturbation`.
-            unknown: refused.
-
-        Raises:
-            ParameterError: naming the parameter, its value and what is allowed, before any data.
-        """
-        demand_case(n, privacy)
-        refuse(cls, unknown)
-        if not isinstance(problem, Problem):
-            raise ParameterError("problem", problem, "a Problem(loss, domain, ridge)")
+    def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
+        """The ridge of the problem, or the one of the least proven bound where it has none."""
+        n, problem, privacy = setting.n, setting.problem, setting.privacy
+        ridge, solver = choices["ridge"], choices.get("solver", "newton")
         if ridge is None and problem.ridge > 0:
             ridge = problem.ridge
         if ridge is not None:

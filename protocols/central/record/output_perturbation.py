@@ -17,7 +17,6 @@ from protocols.central.record.minimum import (
     Minimum,
     OneRelease,
     demand_case,
-    refuse,
     shown,
 )
 from protocols.central.record.output_bound import Bound, best_bound, noise_of
@@ -28,6 +27,8 @@ from protocols.erm.saddle import GroupRisk
 from protocols.erm.solver import THETA
 from protocols.erm.solver.public import check_radius, named
 from protocols.erm.tilted import TiltedRisk
+from protocols.optimisation.choices import Choices
+from protocols.optimisation.setting import Setting
 from protocols.problems.domains import L2Ball
 from protocols.problems.multiclass import OneVsRestHinge
 from protocols.problems.problem import Problem
@@ -55,7 +56,12 @@ class OutputPerturbation(OneRelease):
         mechanism: the noise.
     """
 
+    takes: ClassVar[tuple[str, ...]] = ("ridge", "noise", "theta", "solver", "population")
+    """In place of the problem's ridge; one of NOISES; the promised radius over D; a name, a
+    callable `solver(objective) -> w` or a linear model of scikit-learn; whether the bound is of the
+    expected loss of new rows. A ridge and a noise not given are those of the least bound."""
     kind: ClassVar[type[Risk]] = Risk
+    solver: ClassVar[str] = "newton"
     assumptions = (CERTIFIED,)
 
     def __init__(
@@ -100,37 +106,15 @@ class OutputPerturbation(OneRelease):
         self.bound, self.choices = bound, dict(choices or {})
 
     @classmethod
-    def calibrated(
-        cls,
-        *,
-        n: int,
-        problem: Problem,
-        privacy: Privacy,
-        ridge: float | None = None,
-        noise: str | None = None,
-        theta: float = THETA,
-        solver: Any = "newton",
-        population: bool = False,
-        **own: Any,
-    ) -> Self:
+    def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
         """The noise, and where the problem has no ridge the ridge, of the least proven bound.
 
-        Args:
-            n: rows.
-            problem: loss, domain and ridge; over `RealSpace(d)` it must have a ridge.
-            privacy: delta = 0 for pure differential privacy.
-            ridge: in place of the problem's; None: the problem's, or chosen if that is 0.
-            noise: one of NOISES; None: the one of the least bound among those in floating point.
-            theta: the promised radius over D.
-            solver: name, callable `solver(objective) -> w`, or a linear model of scikit-learn.
-            population: whether the bound is of the expected loss of new rows.
-            own: of the kind of risk: `tilt`, `norm`, `radius`.
-
-        Raises:
-            ParameterError: naming the parameter, its value and what is allowed, before any data.
+        Over `RealSpace(d)` the problem must have a ridge.
         """
-        demand_case(n, privacy)
-        given, kept = cls._own(own), cls.kept_ridge(problem, ridge)
+        n, problem, privacy = setting.n, setting.problem, setting.privacy
+        noise, population = choices["noise"], choices.get("population", False)
+        theta = choices.get("theta", THETA)
+        given, kept = cls._own(choices), cls.kept_ridge(problem, choices["ridge"])
         tried = [kept] if kept is not None else _RIDGES.tolist()
         names = [noise] if noise is not None else list(cls._noises(privacy))
         noises = {name: noise_of(name, privacy, problem.d) for name in names}
@@ -152,7 +136,7 @@ class OutputPerturbation(OneRelease):
             )
             chosen = math.exp(float(fine.x)) if fine.fun < best[0] else chosen
         bound, risk = at(chosen, name)
-        choices = {
+        why = {
             "ridge": "given" if kept is not None else f"{shown(chosen)}: least proven bound",
             "noise": "given" if noise else f"{name}: least proven bound",
             "projected": f"{bound.projected}: least proven bound",
@@ -165,25 +149,20 @@ class OutputPerturbation(OneRelease):
             mechanism=noises[name],
             theta=theta,
             projected=bound.projected,
-            solver=solver,
+            solver=choices.get("solver", cls.solver),
             bound=bound.excess,
-            choices=choices,
+            choices=why,
         )
 
     @classmethod
-    def paper(
-        cls, *, n: int, problem: Problem, privacy: Privacy, solver: Any = "newton", **own: Any
-    ) -> Self:
+    def paper_for(cls, setting: Setting, choices: Choices) -> Self:
         """The paper's ridge, accuracy alpha and noise, for comparison; alpha is certified.
 
         Its sensitivity 2 (L + ridge R)/(ridge n) is kept where it is above the tight one. Algorithm
         6 and 8 are not private as printed (E7, E13): the mended noise is taken.
-
-        Raises:
-            ParameterError: as of `calibrated`; or no bounded domain and no ridge.
         """
-        demand_case(n, privacy)
-        given, d, epsilon = cls._own(own), problem.d, privacy.epsilon
+        n, problem, privacy = setting.n, setting.problem, setting.privacy
+        given, d, epsilon = cls._own(choices), problem.d, privacy.epsilon
         ratio = d / epsilon
         if privacy.delta:
             c = paper.c_delta(privacy.delta)
@@ -203,7 +182,7 @@ class OutputPerturbation(OneRelease):
         noise: Noise = L2Laplace(epsilon, d)
         if privacy.delta:
             noise = Gaussian(paper.output_sigma(epsilon, privacy.delta))
-        choices = {"ridge": f"{shown(ridge)}: paper", "alpha": f"{shown(alpha)}: Theorem 3.2"}
+        why = {"ridge": f"{shown(ridge)}: paper", "alpha": f"{shown(alpha)}: Theorem 3.2"}
         made = cls(
             n=n,
             problem=problem,
@@ -212,8 +191,8 @@ class OutputPerturbation(OneRelease):
             mechanism=noise,
             radius=radius,
             projected=problem.domain.bounded,
-            solver=solver,
-            choices=choices,
+            solver=choices.get("solver", cls.solver),
+            choices=why,
         )
         size = problem.domain.radius if problem.domain.bounded else risk.reach
         steepest = risk.lipschitz + ridge * size
@@ -226,9 +205,8 @@ class OutputPerturbation(OneRelease):
         return OneVsRestRisk if one_each else cls.kind
 
     @classmethod
-    def _own(cls, own: dict[str, Any]) -> dict[str, Any]:
+    def _own(cls, choices: Choices) -> dict[str, Any]:
         """What the kind of risk takes."""
-        refuse(cls, own)
         return {}
 
     @classmethod
@@ -272,11 +250,11 @@ class TiltedERM(OutputPerturbation):
     """
 
     kind, own_objective = TiltedRisk, True
+    takes = (*OutputPerturbation.takes, "tilt")
 
     @classmethod
-    def _own(cls, own: dict[str, Any]) -> dict[str, Any]:
-        tilt = positive("tilt", own.pop("tilt", 1.0))
-        return {"tilt": tilt} | super()._own(own)
+    def _own(cls, choices: Choices) -> dict[str, Any]:
+        return {"tilt": positive("tilt", choices.get("tilt", 1.0))}
 
 
 class AdversarialERM(OutputPerturbation):
@@ -287,12 +265,11 @@ class AdversarialERM(OutputPerturbation):
     """
 
     kind, own_objective = RobustRisk, True
+    takes = (*OutputPerturbation.takes, "norm", "radius", "corners")
 
     @classmethod
-    def _own(cls, own: dict[str, Any]) -> dict[str, Any]:
-        names = ("norm", "radius", "corners")
-        budget = Budget(**{name: own.pop(name) for name in names if name in own})
-        return {"budget": budget} | super()._own(own)
+    def _own(cls, choices: Choices) -> dict[str, Any]:
+        return {"budget": Budget(**choices.of("norm", "radius", "corners"))}
 
 
 class SaddleERM(OutputPerturbation):
@@ -302,19 +279,16 @@ class SaddleERM(OutputPerturbation):
     the loss is a `Grouped`. Formal guarantee: as there, with the distance that both players allow.
     """
 
-    kind = GroupRisk
+    kind, solver = GroupRisk, "extragradient"
+    takes = (*OutputPerturbation.takes, "concavity", "weights")
 
     @classmethod
-    def calibrated(
-        cls, *, solver: Any = "extragradient", population: bool = False, **given: Any
-    ) -> Self:
-        """As of `OutputPerturbation`, by extragradient."""
-        if population:
+    def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
+        if choices["population"]:
             allowed = "False: the worst mixture's expected loss has no bound here"
-            raise ParameterError("population", population, allowed)
-        return super().calibrated(solver=solver, **given)
+            raise ParameterError("population", True, allowed)
+        return super().calibrated_for(setting, choices)
 
     @classmethod
-    def _own(cls, own: dict[str, Any]) -> dict[str, Any]:
-        taken = {name: own.pop(name) for name in ("concavity", "weights") if name in own}
-        return taken | super()._own(own)
+    def _own(cls, choices: Choices) -> dict[str, Any]:
+        return choices.of("concavity", "weights")

@@ -9,9 +9,9 @@ import pytest
 from matplotlib.figure import Figure
 from rounds import records
 
-from protocols.central.optimiser import CentralOptimiser
 from protocols.comparison.baselines import Baseline
 from protocols.learning.training import Trainer
+from protocols.optimisation.base import Optimiser
 from protocols.problems.losses import Logistic
 from shuffle_sim import Execution, Privacy, load_model, run
 from shuffle_sim.cli.app import main
@@ -426,7 +426,7 @@ def test_compare_tells_all_methods_with_their_spread_on_the_same_splits(printed)
         "local",
         "not private",
     ]
-    kinds = registered_kinds("algorithm", CentralOptimiser)
+    kinds = registered_kinds("algorithm", Optimiser)
     registered = [name for name, kind in kinds.items() if kind.unit is not Unit.PERSON]
     curators = [name for name, trust in trusts.items() if trust == "central"]
     assert {"central", "heavy-tailed-erm", "heavy-tailed-erm, one phase"} <= set(curators)

@@ -25,14 +25,14 @@ from protocols.central.heavy_tails.pilot import PilotHistogram
 from protocols.central.heavy_tails.plan import (
     Noise,
     Phase,
-    Setting,
+    Phasing,
     blocks_for,
     bound,
     likely_bound,
     plan,
 )
 from protocols.central.heavy_tails.unbounded import aggregate
-from protocols.central.optimiser import CentralOptimiser
+from protocols.optimisation.base import Optimiser
 from protocols.optimisation.tails import EDGES, Tails
 from protocols.problems.domains import Intersection
 from protocols.problems.losses import MeanEstimation
@@ -316,7 +316,7 @@ def test_the_best_clip_is_a_quantile():
 
 
 def setting_of(n, d, moments, epsilon=1.0):
-    return Setting(n, Noise.l2(epsilon, d), moments, 1.0)
+    return Phasing(n, Noise.l2(epsilon, d), moments, 1.0)
 
 
 def test_the_theorems_bound_by_hand():
@@ -544,7 +544,7 @@ def test_a_users_loss_without_the_declared_property_is_refused():
 @pytest.mark.parametrize("privacy", [PURE, Privacy(1.0, 1e-6)], ids=["pure", "approximate"])
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
 def test_no_algorithm_takes_a_problem_without_a_bound_unasked(loss, privacy):
-    kinds = [*registered_kinds("algorithm", CentralOptimiser).values(), *optimisers().values()]
+    kinds = [*registered_kinds("algorithm", Optimiser).values(), *optimisers().values()]
     assert len(kinds) > 6
     for kind in kinds:
         with pytest.raises(ParameterError):

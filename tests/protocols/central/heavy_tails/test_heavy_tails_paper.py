@@ -45,7 +45,7 @@ def test_the_printed_noise_is_the_papers_and_spends_half_of_epsilon():
     second = made.plan(made.update(made.init(), np.zeros(3)))
     assert second.cohort == first.cohort
     # E9: stage 2 needs 7/3 C/(lambda m) and has noise for 6: epsilon/3 + 7 epsilon/36 are spent.
-    spent = sum(each.event.rate for each in (first, second))  # type: ignore[attr-defined]
+    spent = sum(each.event.rate for each in (first, second))
     assert spent == pytest.approx(1 / 3 + 7 / 36)
 
 

@@ -74,7 +74,9 @@ def test_rounds_follow_the_plan():
     state, rounds = made.init(), [0, 0]
     while (release := made.plan(state)) is not None:
         rounds[state.phase] += 1
-        assert release.sensitivity.value == pytest.approx(2 * state.radius / release.cohort.size)
+        assert release.sensitivity.value == pytest.approx(
+            2 * state.inner.radius / release.cohort.size
+        )
         state = made.update(state, np.full(D, 1e-3))
     assert rounds == [phase.rounds for phase in made.phases]
     assert [phase.cohort.ranges for phase in made.phases] == [((0, 2000),), ((2000, 4000),)]

@@ -174,12 +174,13 @@ def test_several_releases_in_a_phase_carry_the_center():
     alone = PhasedERM.calibrated(n=3000, problem=problem, privacy=PRIVACY, releases=1)
     assert made.bound < alone.bound / 2
     state = made.init()
-    assert (state.gamma, state.center.tolist()) == (problem.lipschitz, [0.0, 0.0])
-    state = made.update(state, np.array([0.3, 0.1]))
-    assert state.center == pytest.approx(-made.ridges[0] * np.array([0.3, 0.1]))
-    assert state.gamma == pytest.approx(made.tau + made.contraction * problem.lipschitz)
-    release = made.plan(state)
-    exact = 2 * state.gamma / (made.ridges[0] * 3000)
+    first = made.plan(state).statistic
+    assert (first.gamma, first.center.tolist()) == (problem.lipschitz, [0.0, 0.0])
+    release = made.plan(made.update(state, np.array([0.3, 0.1])))
+    second = release.statistic
+    assert second.center == pytest.approx(-made.ridges[0] * np.array([0.3, 0.1]))
+    assert second.gamma == pytest.approx(made.tau + made.contraction * problem.lipschitz)
+    exact = 2 * second.gamma / (made.ridges[0] * 3000)
     assert release.sensitivity.value == pytest.approx(exact * 1.01)
     small = dataclasses.replace(problem, records=5)
     quick = PhasedERM.calibrated(n=400, problem=small, privacy=Privacy(8.0, 1e-3), releases=1)
