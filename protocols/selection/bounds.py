@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.optimisation.then import Then, ThenState
 from protocols.selection.budget import fitted, planned_sum, rest
 from protocols.sums.planned import PlannedVectorSum
 from shuffle_sim.arrays import Floats, Values
@@ -113,16 +114,13 @@ class WithBounds:
 
 
 @dataclass(frozen=True)
-class BoundsState:
-    """The bounds, once they are chosen, the state of what comes after, and its last reports."""
+class BoundsState(ThenState):
+    """With the reports of the last round behind the histogram."""
 
-    low: Floats | None
-    high: Floats | None
-    inner: Any
     reports: int = 0
 
 
-class ChosenBounds(Protocol[BoundsState]):
+class ChosenBounds(Then, Protocol[Any]):
     """A round that chooses bounds of some columns, then a protocol on the rows within them.
 
     Data are rows in their own units, (n, columns), finite; the result is a `WithBounds`.
@@ -229,41 +227,39 @@ class ChosenBounds(Protocol[BoundsState]):
         check_rows(rows, (self.users, self.columns))
         self.inner.check(self._widest(rows))
 
-    def init(self) -> BoundsState:
-        return BoundsState(None, None, self.inner.init())
+    def stage(self, results: tuple[Any, ...]) -> RoundSpec | Protocol[Any] | None:
+        if results:
+            return self.inner if len(results) == 1 else None
+        made, query = self.histogram, MagnitudeBins(self.by.free)
+        return RoundSpec(
+            Cohort.of(0, self.users),
+            query,
+            made.randomizer,
+            made.randomizer.event(made.honest, query),
+            made.randomizer.estimate,
+            made.minimum,
+        )
 
-    def plan(self, state: BoundsState) -> RoundSpec | None:
-        if state.low is None or state.high is None:
-            made = self.histogram
-            query = MagnitudeBins(self.by.free)
-            return RoundSpec(
-                Cohort.of(0, self.users),
-                query,
-                made.randomizer,
-                made.randomizer.event(made.honest, query),
-                made.randomizer.estimate,
-                made.minimum,
-            )
-        spec = self.inner.plan(state.inner)
-        if spec is None:
-            return None
-        mapped = Bounded.of(spec.query, self.by.bounded(state.low, state.high))
+    def plan(self, state: ThenState) -> RoundSpec | None:
+        spec: RoundSpec | None = super().plan(state)
+        if spec is None or not state.results:
+            return spec
+        mapped = Bounded.of(spec.query, self.by.bounded(*self._ends(state)))
         return dataclasses.replace(spec, query=mapped, analyze=partial(_counted, spec.analyze))
 
-    def update(self, state: BoundsState, estimate: Any) -> BoundsState:
-        if state.low is not None:
-            value, reports = estimate
-            inner = self.inner.update(state.inner, value)
-            return dataclasses.replace(state, inner=inner, reports=reports)
-        counts = np.asarray(estimate, np.float64).reshape(len(self.by.free), BINS)
-        low, high = chosen(counts * math.sqrt(len(counts)), self.least)
-        return BoundsState(low, high, state.inner)
+    def update(self, state: ThenState, estimate: Any) -> ThenState:
+        value, reports = estimate if state.results else (estimate, 0)
+        after = super().update(state, value)
+        return BoundsState(after.results, after.stage, after.inner, reports)
+
+    def _ends(self, state: ThenState) -> tuple[Floats, Floats]:
+        counts = np.asarray(state.results[0], np.float64).reshape(len(self.by.free), BINS)
+        return chosen(counts * math.sqrt(len(counts)), self.least)
 
     def result(self, state: BoundsState) -> WithBounds:
-        if state.low is None or state.high is None:
+        if not state.results:
             raise ParameterError("state", state, "that after the histogram")
-        value = self.inner.result(state.inner)
-        return WithBounds(state.low, state.high, value, state.reports)
+        return WithBounds(*self._ends(state), super().result(state), state.reports)
 
 
 def chosen(counts: Floats, least: float) -> tuple[Floats, Floats]:

@@ -4,7 +4,6 @@ Everybody's rows train every candidate, and everybody's rows score them: the cur
 Candidates are algorithms of one release, such as output perturbation with several ridges.
 """
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.optimisation.base import Optimiser
+from protocols.optimisation.then import ThenState
 from protocols.problems.loss import Loss
 from protocols.selection.budget import each_of, within
-from protocols.selection.models import Scores, Selection, check_few
+from protocols.selection.models import Choice, Scores, Selection, check_few
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, real
@@ -60,15 +60,7 @@ class MeanScores(Statistic):
         return np.asarray(np.clip(np.where(known, each, 0.0), -1.0, 1.0).sum(axis=0))
 
 
-@dataclass(frozen=True)
-class CuratedState:
-    """What was released: models, and which of them was drawn."""
-
-    thetas: tuple[Floats, ...] = ()
-    drawn: int | None = None
-
-
-class CuratedSelection(CentralAlgorithm[CuratedState]):
+class CuratedSelection(Choice, CentralAlgorithm[Any]):
     """Candidates of a curator on the same rows, then one of them by the exponential mechanism.
 
     The result is a `Selection` without scores: they are not released.
@@ -76,10 +68,6 @@ class CuratedSelection(CentralAlgorithm[CuratedState]):
     Formal guarantee: of all candidates and the choice, which the ledger composes; at most the
     epsilon asked for, at `delta`.
     """
-
-    bound = math.inf  # none is proven
-    assumes = ""
-    rounds_per_user: int
 
     def __init__(
         self,
@@ -89,8 +77,8 @@ class CuratedSelection(CentralAlgorithm[CuratedState]):
         delta: float,
     ) -> None:
         """Candidates for the same rows; `calibrated` fits them into one budget."""
-        self.names, self.candidates = list(candidates), list(candidates.values())
-        self.loss, self.choice, self._delta = loss, choice, delta
+        super().__init__(candidates, loss)
+        self.choice, self._delta = choice, delta
         self.rounds = self.rounds_per_user = 1 + len(self.candidates)
 
     @classmethod
@@ -149,30 +137,13 @@ class CuratedSelection(CentralAlgorithm[CuratedState]):
         for each in self.candidates:
             each.check(rows)
 
-    def init(self) -> CuratedState:
-        return CuratedState()
-
-    def plan(self, state: CuratedState) -> Release | None:
-        place = len(state.thetas)
-        if place < len(self.candidates):
-            return self.candidates[place].plan(self.candidates[place].init())
-        if state.drawn is not None:
-            return None
-        scores = MeanScores(Scores(self.loss, np.stack(state.thetas)), self.users)
+    def scoring(self, query: Scores) -> Release:
+        scores = MeanScores(query, self.users)
         return Release.of(Cohort.of(0, self.users), scores, self.choice)
 
-    def update(self, state: CuratedState, estimate: Any) -> CuratedState:
-        place = len(state.thetas)
-        if place == len(self.candidates):
-            return dataclasses.replace(state, drawn=int(estimate))
-        made = self.candidates[place]
-        theta = np.asarray(made.result(made.update(made.init(), estimate)))
-        return CuratedState((*state.thetas, theta))
-
-    def result(self, state: CuratedState) -> Selection:
-        if state.drawn is None:
-            raise ParameterError("state", state, "that after the choice")
-        return Selection(state.thetas[state.drawn], self.names[state.drawn], {})
+    def result(self, state: ThenState) -> Selection:
+        drawn = int(self.scored(state))
+        return Selection(state.results[drawn], self.names[drawn], {})
 
 
 def _event(made: Optimiser[Any]) -> PrivacyEvent:

@@ -5,8 +5,8 @@ else, then say how well each candidate does on their own row: one vector sum, on
 largest noisy score wins. Docs: theory, Composition; estimators.
 """
 
-import dataclasses
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.optimisation.then import Then, ThenState
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss
 from protocols.problems.multiclass import MultiClass
@@ -96,22 +97,39 @@ class Selection:
     scores: Mapping[str, float]
 
 
-@dataclass(frozen=True)
-class SelectionState:
-    """Models trained so far, the state of the one in training, and the scores once they are there.
+class Choice(Then):
+    """Candidates one after the other, then their scores on rows, then the best of them."""
 
-    Attributes:
-        thetas: results of the candidates that are over.
-        inner: state of the next one.
-        scores: None before the last round.
-    """
+    bound = math.inf  # none is proven
+    assumes = ""
 
-    thetas: tuple[Floats, ...]
-    inner: Any
-    scores: Floats | None = None
+    def __init__(self, candidates: Mapping[str, Any], loss: Loss) -> None:
+        """Candidates for the same rows, and the loss by which they are scored."""
+        self.names, self.candidates, self.loss = list(candidates), list(candidates.values()), loss
+
+    @abstractmethod
+    def scoring(self, query: Scores) -> Any:
+        """What is asked once all candidates are trained."""
+
+    def stage(self, results: tuple[Any, ...]) -> Any:
+        if len(results) < len(self.candidates):
+            return self.candidates[len(results)]
+        if len(results) > len(self.candidates):
+            return None
+        return self.scoring(Scores(self.loss, np.stack(results)))
+
+    def scored(self, state: ThenState) -> Any:
+        """The answer to `scoring`.
+
+        Raises:
+            ParameterError: it is not there yet.
+        """
+        if len(state.results) <= len(self.candidates):
+            raise ParameterError("state", state, "that after the scores")
+        return state.results[-1]
 
 
-class Selected(Protocol[SelectionState]):
+class Selected(Choice, Protocol[Any]):
     """Candidates one after the other on the first users; then all others score them.
 
     The result is a `Selection`.
@@ -121,18 +139,16 @@ class Selected(Protocol[SelectionState]):
     the worse of the two: at most the epsilon asked for, at `delta`.
     """
 
-    bound = math.inf  # none is proven
-    assumes = ""
+    candidates: list[FirstOrder[Any]]
 
     def __init__(
         self,
         candidates: Mapping[str, FirstOrder[Any]],
-        scoring: PlannedVectorSum,
+        total: PlannedVectorSum,
     ) -> None:
         """Candidates for the same users and rows, and the sum of those who score."""
-        self.candidates, self.scoring = list(candidates.values()), scoring
-        self.names = list(candidates)
-        self.honest_fraction = scoring.honest_fraction
+        super().__init__(candidates, next(iter(candidates.values())).problem.loss)
+        self.total, self.honest_fraction = total, total.honest_fraction
         self.trained = self.candidates[0].n
 
     @classmethod
@@ -176,16 +192,16 @@ class Selected(Protocol[SelectionState]):
 
     @property
     def users(self) -> int:
-        return self.trained + self.scoring.n
+        return self.trained + self.total.n
 
     @property
     def delta(self) -> float:
-        return self.scoring.delta
+        return self.total.delta
 
     @property
     def vocabulary(self) -> tuple[type, ...]:
         every = [each for made in self.candidates for each in made.vocabulary]
-        return tuple(dict.fromkeys((Scores, type(self.scoring.randomizer), *every)))
+        return tuple(dict.fromkeys((Scores, type(self.total.randomizer), *every)))
 
     @property
     def rounds(self) -> int:
@@ -200,8 +216,8 @@ class Selected(Protocol[SelectionState]):
     @property
     def choices(self) -> dict[str, str]:
         """What was chosen, and why."""
-        noise = self.scoring.standard_error * math.sqrt(len(self.names)) / self.scoring.n
-        how = f"noisy max over {self.scoring.n:,} users' scores, noise of a mean score {noise:.2g}"
+        noise = self.total.standard_error * math.sqrt(len(self.names)) / self.total.n
+        how = f"noisy max over {self.total.n:,} users' scores, noise of a mean score {noise:.2g}"
         return {"select": f"{'; '.join(self.names)}: {how}", **self.candidates[0].choices}
 
     def check(self, rows: NDArray[Any]) -> None:
@@ -211,36 +227,14 @@ class Selected(Protocol[SelectionState]):
             raise ParameterError("data.shape", rows.shape, str(shape))
         problem.loss.check(rows, problem.d)
 
-    def init(self) -> SelectionState:
-        return SelectionState((), self.candidates[0].init())
+    def scoring(self, query: Scores) -> RoundSpec:
+        return NoisyMean(self.total).spec(Cohort.of(self.trained, self.users), query)
 
-    def plan(self, state: SelectionState) -> RoundSpec | None:
-        if len(state.thetas) < len(self.candidates):
-            return self.candidates[len(state.thetas)].plan(state.inner)
-        if state.scores is not None:
-            return None
-        query = Scores(self.candidates[0].problem.loss, np.stack(state.thetas))
-        return NoisyMean(self.scoring).spec(Cohort.of(self.trained, self.users), query)
-
-    def update(self, state: SelectionState, estimate: Any) -> SelectionState:
-        place = len(state.thetas)
-        if place == len(self.candidates):
-            scores = np.asarray(estimate, np.float64) * math.sqrt(place)
-            return dataclasses.replace(state, scores=scores)
-        made = self.candidates[place]
-        inner = made.update(state.inner, estimate)
-        if made.plan(inner) is not None:
-            return dataclasses.replace(state, inner=inner)
-        thetas = (*state.thetas, np.asarray(made.result(inner)))
-        after = self.candidates[place + 1].init() if place + 1 < len(self.candidates) else None
-        return SelectionState(thetas, after)
-
-    def result(self, state: SelectionState) -> Selection:
-        if state.scores is None:
-            raise ParameterError("state", state, "that after the scores")
-        best = int(np.argmax(state.scores))
-        scores = dict(zip(self.names, state.scores.tolist(), strict=True))
-        return Selection(state.thetas[best], self.names[best], scores)
+    def result(self, state: ThenState) -> Selection:
+        scores = np.asarray(self.scored(state), np.float64) * math.sqrt(len(self.names))
+        best = int(np.argmax(scores))
+        named = dict(zip(self.names, scores.tolist(), strict=True))
+        return Selection(state.results[best], self.names[best], named)
 
 
 def check_few(candidates: Sized) -> None:

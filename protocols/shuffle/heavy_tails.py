@@ -16,8 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.optimisation.choices import Choices
+from protocols.optimisation.phases import moved
+from protocols.optimisation.search import least
 from protocols.optimisation.setting import Setting
 from protocols.optimisation.tails import BINS, EDGES, SHARE, Tails, bins_of
+from protocols.optimisation.then import Then, ThenState
 from protocols.problems.loss import Loss
 from protocols.problems.moments import Moments
 from protocols.problems.problem import Gradient, Problem, demand
@@ -70,9 +73,8 @@ def planned_clip(
         bias = problem.domain.diameter * moments.bias(clip)
         return kind.expected_bound(setting, Choices(given)) + bias
 
-    costs = [cost(clip) for clip in clips]
-    place = int(np.argmin(costs))
-    return clips[place], costs[place]
+    value, (clip,) = least(cost, clips)
+    return clip, value
 
 
 def calibrated(
@@ -119,15 +121,7 @@ class TailBins(Query):
         return np.asarray(np.eye(BINS)[bins_of(self.loss, self.radius, self.scale, rows)])
 
 
-@dataclass(frozen=True)
-class PilotedState:
-    """The optimiser that the pilot chose, and its state; None before."""
-
-    optimiser: FirstOrder[Any] | None
-    inner: Any
-
-
-class Piloted(Protocol[PilotedState]):
+class Piloted(Then, Protocol[Any]):
     """A pilot round that chooses the clip, then an optimiser on all other users.
 
     The pilot's users send the bin of their A by the same messages (P_vec, one-hot). Formal
@@ -204,29 +198,19 @@ class Piloted(Protocol[PilotedState]):
         if rows.shape != shape:
             raise ParameterError("data.shape", rows.shape, str(shape))
 
-    def init(self) -> PilotedState:
-        return PilotedState(None, None)
-
-    def plan(self, state: PilotedState) -> RoundSpec | None:
-        if state.optimiser is None:
+    def stage(self, results: tuple[Any, ...]) -> RoundSpec | FirstOrder[Any] | None:
+        if not results:
             query = TailBins(self.problem.loss, self.problem.domain.radius, self.scale)
             return self.mean.spec(Cohort.of(0, self.pilot), query)
-        spec = state.optimiser.plan(state.inner)
-        if spec is None:
-            return None
-        ranges = tuple((low + self.pilot, high + self.pilot) for low, high in spec.cohort.ranges)
-        return dataclasses.replace(spec, cohort=Cohort(ranges))
+        counts = np.asarray(results[0], np.float64) * self.pilot
+        return self._chosen(counts) if len(results) == 1 else None
 
-    def update(self, state: PilotedState, estimate: Any) -> PilotedState:
-        if state.optimiser is not None:
-            return PilotedState(state.optimiser, state.optimiser.update(state.inner, estimate))
-        made = self._chosen(np.asarray(estimate, np.float64) * self.pilot)
-        return PilotedState(made, made.init())
+    def framed(self, place: int, asked: RoundSpec) -> RoundSpec:
+        cohort = moved(asked.cohort, self.pilot) if place else asked.cohort
+        return dataclasses.replace(asked, cohort=cohort)
 
-    def result(self, state: PilotedState) -> Any:
-        if state.optimiser is None:
-            return self.problem.origin
-        return state.optimiser.result(state.inner)
+    def result(self, state: ThenState) -> Any:
+        return super().result(state) if state.results else self.problem.origin
 
     def _chosen(self, counts: Floats) -> FirstOrder[Any]:
         """With the clip of the least bound at the histogram's tails, E (A - C)_+ ~ C P(A > C)."""
@@ -234,13 +218,16 @@ class Piloted(Protocol[PilotedState]):
         floor = 3 * math.sqrt(self.mean.squared_noise / BINS) * self.pilot
         above = np.cumsum(counts[::-1])[::-1][1:]
         common: dict[str, Any] = {"n": self.n - self.pilot, "privacy": self.privacy}
-        best: tuple[float, Problem] | None = None
-        for place, edge in enumerate(self.scale * EDGES):
-            clip, share = float(edge), max(float(above[place]), floor) / self.pilot
-            problem = clipped(self.problem, clip, math.sqrt(tails.moment(2, place)))
-            cost = self.kind.expected_bound(Setting(problem=problem, **common), Choices())
-            cost += problem.domain.diameter * clip * min(share, 1.0)
-            if best is None or cost < best[0]:
-                best = cost, problem
-        assert best is not None
-        return self.kind.calibrated(problem=best[1], **common, **self.given)
+
+        def problem(place: int) -> Problem:
+            root = math.sqrt(tails.moment(2, place))
+            return clipped(self.problem, float(self.scale * EDGES[place]), root)
+
+        def bound(place: int) -> float:
+            tried = problem(place)
+            cost = self.kind.expected_bound(Setting(problem=tried, **common), Choices())
+            share = max(float(above[place]), floor) / self.pilot
+            return cost + tried.domain.diameter * tried.lipschitz * min(share, 1.0)
+
+        _, (place,) = least(bound, range(len(EDGES)))
+        return self.kind.calibrated(problem=problem(place), **common, **self.given)

@@ -82,7 +82,7 @@ MADE_OF = {
     "ChosenBounds": {"by", "columns", "histogram", "inner", "make"},
     "CuratedSelection": {"candidates", "choice", "delta", "loss"},
     "Piloted": {"kind"},
-    "Selected": {"candidates", "scoring"},
+    "Selected": {"candidates", "total"},
 }
 """Parts that the maker of a class below makes of the other options."""
 HELPERS = {

@@ -79,7 +79,7 @@ def test_those_who_score_train_nothing_and_the_ledger_keeps_epsilon():
     assert found.privacy.epsilon == pytest.approx(spends(made))
     # The planted defect: every candidate gets the whole budget.
     greedy = Selected(
-        {f"{radius}": make(2400, PRIVACY, radius) for radius in (1e-4, 50.0)}, made.scoring
+        {f"{radius}": make(2400, PRIVACY, radius) for radius in (1e-4, 50.0)}, made.total
     )
     assert spends(greedy) > 1.3
 
@@ -90,7 +90,7 @@ def test_the_better_model_wins_and_scores_are_right():
     assert found.chosen == "radius 50"
     held = table[made.trained :]
     true = np.mean(1 - 2 * np.minimum((held[:, :-1] @ found.theta - held[:, -1]) ** 2, 1))
-    error = made.scoring.standard_error * np.sqrt(2) / made.scoring.n
+    error = made.total.standard_error * np.sqrt(2) / made.total.n
     assert abs(found.scores["radius 50"] - true) < 5 * error
     assert max(found.scores, key=found.scores.get) == found.chosen
 
