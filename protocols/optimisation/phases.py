@@ -279,6 +279,12 @@ class CuratedPhases(Phases, CentralAlgorithm[PhasedState]):
     """`Phases` that a curator runs: every phase is one of its algorithms."""
 
     runs_as = CentralAlgorithm
+    phases: Sequence[Any]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        every = [words for phase in self.phases for words in phase.assumptions]
+        self.assumptions = tuple(dict.fromkeys(every))
 
 
 class Phased(Phases, Protocol[PhasedState]):

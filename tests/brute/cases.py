@@ -313,8 +313,6 @@ class Case:
         """Where neighbours are looked for."""
         if isinstance(made, protocols.OneShotAverage):
             return Stacked(self.loss, self.d, made.users, made.records, made.protects == "record")
-        if isinstance(made, protocols.PanPrivateACSA):
-            return Records(self.loss, self.d, made.n)
         if made.unit == "person":
             return People(self.loss, self.d, made.users, max(3, self.m))
         bound = getattr(made, "norm_bound", None) or getattr(made, "upper", 1.0)

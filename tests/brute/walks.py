@@ -1,6 +1,5 @@
 """One run on two neighbours with one transcript: how far each of its answers moved."""
 
-import copy
 import dataclasses
 import inspect
 from collections.abc import Iterator
@@ -12,7 +11,6 @@ import numpy as np
 
 from protocols.central.person.outlier_removal import FriendlyGradient, FriendlyScore
 from protocols.central.record.objective_perturbation import RowGradients
-from protocols.central.record.pan_private import PanPrivateACSA
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import InMemory, Unit
 from shuffle_sim.errors import ParameterError
@@ -68,9 +66,6 @@ def walk(algorithm: Any, pair: tuple[Any, Any], rng: np.random.Generator) -> Ite
 
     What fails on one of the neighbours, once the run has begun, tells them apart: infinite.
     """
-    if isinstance(algorithm, PanPrivateACSA):
-        yield from _stream(algorithm, pair)
-        return
     state, quiet = algorithm.init(), float(rng.random() < 0.5)
     whole = isinstance(getattr(algorithm.plan(state), "statistic", None), WholeStatistic)
     data = populations(algorithm, pair, whole)
@@ -104,27 +99,6 @@ def walk(algorithm: Any, pair: tuple[Any, Any], rng: np.random.Generator) -> Ite
             state = algorithm.update(state, estimate)
         except RuntimeError:  # diverged: of the public transcript
             return
-
-
-def _stream(algorithm: PanPrivateACSA, pair: tuple[Any, Any]) -> Iterator[Answer]:
-    """What is remembered of the first element that differs, against what its two noises cover."""
-    readers = [copy.deepcopy(algorithm) for _ in pair]
-    for each in readers:
-        each.seed = 0  # both draw the same noise
-    for index, rows in enumerate(zip(*pair, strict=True)):
-        if readers[0].done:
-            return
-        try:
-            for each, row in zip(readers, rows, strict=True):
-                each.observe(row)
-        except ParameterError:
-            return
-        first, second = (each.state for each in readers)
-        if first.read == 0 and not np.array_equal(*rows):
-            return  # the batch is over: its gradient has become a step
-        stated = 2 * algorithm.problem.lipschitz / algorithm.batch
-        moved = float(np.hypot.reduce(second.gradient - first.gradient))
-        yield Answer(index, "gradient", moved / stated if np.isfinite(moved) else np.inf)
 
 
 def _rows(data: Any, cohort: Any) -> Any:

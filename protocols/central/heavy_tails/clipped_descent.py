@@ -6,11 +6,11 @@ Any loss is taken: each gradient is clipped, whatever it is, and clipping costs 
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from protocols.central.clipped_gradient import ClippedGradient
 from protocols.central.heavy_tails.unbounded import Unbounded, bounded_moments
 from protocols.optimisation.base import DivergedError
 from protocols.optimisation.choices import Choices
@@ -24,34 +24,10 @@ from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import integer, positive
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace, Noise
-from shuffle_sim.protocol.release import Release, Sensitivity, Statistic, Total
+from shuffle_sim.protocol.release import Release
 
 _TIMES = np.unique(np.geomspace(1, 100, 30).round().astype(int))
 _CLIPS = np.geomspace(1e-2, 1e4, 200)
-
-
-@dataclass(frozen=True)
-class ClippedGradient(Statistic):
-    """The mean of a loss's clipped gradients at theta, shape (d,); bad rows count as 0.
-
-    Attributes:
-        slopes: of any loss, and their clip C.
-        theta: where, (d,).
-        users: m.
-    """
-
-    slopes: Clipped
-    theta: Floats
-    users: int
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        """2 C/m."""
-        proof = "one of m gradients differs, and each is no longer than C"
-        return Sensitivity(2 * self.slopes.clip / self.users, "l2", proof)
-
-    def __call__(self, total: Total, users: int) -> Floats:
-        return np.asarray(total(partial(self.slopes.gradient, self.theta)) / self.users)
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ protocols' integers are not.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 
+from protocols.central.clipped_gradient import ClippedGradient
 from protocols.optimisation.acceleration import (
     AcceleratedState,
     Schedule,
@@ -20,19 +20,36 @@ from protocols.optimisation.acceleration import (
     envelope_error,
     schedule_for,
 )
-from protocols.optimisation.base import Calibrated, DivergedError
+from protocols.optimisation.base import DivergedError, Optimiser
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.setting import Setting, batching
 from protocols.problems.problem import Problem
 from protocols.problems.surrogates import Clipped
 from shuffle_sim.arrays import Floats
-from shuffle_sim.data.population import InMemory
-from shuffle_sim.errors import WITHHELD, ParameterError, integer, positive, real
-from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.errors import integer, positive, real
 from shuffle_sim.privacy.bounds import gaussian
-from shuffle_sim.privacy.events import GaussianEvent
-from shuffle_sim.privacy.guarantee import Guarantee, Privacy
-from shuffle_sim.sampling.randomness import Role, entropy_of, stream
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.mechanisms import Gaussian
+from shuffle_sim.protocol.release import CentralAlgorithm, Release
+
+
+@dataclass(frozen=True)
+class PanGaussian(Gaussian):
+    """Gaussian noise twice: before the first element is read, and after the last one.
+
+    Its event is that of one noise. An intruder who saw the memory knows the first noise of later
+    elements; the second covers them. Those before are covered by the first.
+    """
+
+    def noise(self, rng: np.random.Generator, d: int) -> Floats:
+        return super().noise(rng, d) + super().noise(rng, d)
+
+    def spread(self, d: int) -> float:
+        return math.sqrt(2) * super().spread(d)
+
+    def mean_norm(self, d: int) -> float:
+        return math.sqrt(2) * super().mean_norm(d)
 
 
 @dataclass(frozen=True)
@@ -56,19 +73,24 @@ class PanState:
     gradient: Floats
 
 
-class PanPrivateACSA(Calibrated):
-    """AC-SA over a stream of n elements in T batches; `observe` one at a time, `state` at any
-    moment, `result` at the end.
+class PanPrivateACSA(Optimiser[AcceleratedState], CentralAlgorithm[AcceleratedState]):
+    """AC-SA over a stream of n elements in T batches; the curator releases the mean of each.
 
-    Formal guarantee (pan-privacy, one intrusion): the state at any one moment and the output
+    Formal guarantee (pan-privacy, one intrusion): the memory at any one moment and the output
     together are differentially private. Each element's gradient is covered by the noise drawn
     before it against a later intrusion, and by the noise drawn at the end of its batch against an
-    earlier one; either is a Gaussian mechanism of sensitivity 2 L/batch.
+    earlier one; either is a Gaussian mechanism of sensitivity 2 L/batch. Under a ridge it may be
+    phased by `CuratedPhases`: then every element is in one phase.
+
+    Attributes:
+        zeta: standard deviation per coordinate of each of the two noises.
+        bound: of the schedule, and of the envelope.
     """
 
-    takes = ("batch", "rounds", "smoothing", "schedule", "seed")
-    """As of `ShuffleACSA`; a seed makes the noise reproducible, and the run not private."""
+    takes = ("batch", "rounds", "smoothing", "schedule")
+    """As of `ShuffleACSA`."""
     adapts = ("initial_distance",)
+    assumptions = ("one intrusion, at any moment",)
 
     def __init__(
         self,
@@ -80,7 +102,6 @@ class PanPrivateACSA(Calibrated):
         schedule: Schedule,
         privacy: Privacy,
         smoothing: float | None = None,
-        seed: int | None = None,
         choices: dict[str, str] | None = None,
     ) -> None:
         """Explicit parameters; `calibrated` chooses good ones, `paper` the paper's.
@@ -93,103 +114,54 @@ class PanPrivateACSA(Calibrated):
             schedule: weights and steps; its rounds are T.
             privacy: asked for.
             smoothing: beta of the Moreau envelope, or None.
-            seed: makes the noise reproducible, and the run therefore not private.
             choices: what was chosen, and why.
         """
-        self.problem, self.n, self.privacy, self.schedule = (
-            problem,
-            integer("n", n),
-            privacy,
-            schedule,
-        )
+        self.problem, self.n, self.privacy = problem, integer("n", n), privacy
         self.batch, self.rounds = batching(self.n, batch, schedule.rounds)
-        self.zeta = positive("zeta", zeta)
-        self.smoothing = smoothing
+        self.schedule, self.zeta = schedule, positive("zeta", zeta)
         self.slopes = Clipped(problem.loss, problem.lipschitz, smoothing)
+        self.mechanism = PanGaussian(self.zeta * self.batch / (2 * self.slopes.clip))
         self.bound = schedule.gap + envelope_error(problem, smoothing)
-        self.seed, self.choices = seed, dict(choices or {})
-        origin = problem.origin
-        self._state = PanState(1, 0, origin, origin, origin, self._noise(1, 0))
+        self.choices = dict(choices or {})
 
-    @property
-    def state(self) -> PanState:
-        """The internal state, as an intruder would see it."""
-        return self._state
+    def init_at(self, theta: Floats) -> AcceleratedState:
+        return AcceleratedState(0, theta, theta)
 
-    @property
-    def done(self) -> bool:
-        """Whether all T batches are read; what the stream still holds is not needed."""
-        return self._state.batch > self.rounds
-
-    def observe(self, row: ArrayLike) -> None:
-        """Read one element and forget it.
-
-        Raises:
-            ParameterError: for an element the loss's constants do not hold for, or after the last
-                batch.
-            DivergedError: if the state is not finite any more.
-        """
-        if self.done:
-            raise ParameterError(
-                "row",
-                WITHHELD,
-                f"among the first {self.rounds * self.batch} elements of the stream",
-            )
-        rows = np.atleast_2d(InMemory(row).array)
-        self.problem.loss.check(rows, self.problem.d)
-        state = self._state
-        gradient = self.slopes.gradient(state.middle, rows.astype(np.float64))
-        running = state.gradient + gradient / self.batch
-        if state.read + 1 < self.batch:
-            self._state = replace(state, read=state.read + 1, gradient=running)
-            return
-        # One step, so that no moment exists at which the batch is complete and its second noise
-        # missing.
-        complete = running + self._noise(state.batch, 1)
-        self._state = self._advanced(complete + self.problem.ridge * state.middle)
-
-    def result(self) -> Floats:
-        """theta_ag after the last batch.
-
-        Raises:
-            ParameterError: before.
-        """
-        if not self.done:
-            seen = (self._state.batch - 1) * self.batch + self._state.read
-            raise ParameterError(
-                "stream",
-                seen,
-                f"read to the end of the last batch, {self.rounds * self.batch} elements",
-            )
-        return self._state.aggregate
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Of the state at any one moment together with the output."""
-        event = GaussianEvent(self.zeta * self.batch / (2 * self.slopes.clip))
-        notes = ("one intrusion, at any moment", "floating-point Gaussian noise")
-        seeded = () if self.seed is None else ("seeded: reproducible, and therefore not private",)
-        return ShuffleAccountant().compose(event).guarantee(self.privacy.delta, (*notes, *seeded))
-
-    def _noise(self, batch: int, end: int) -> Floats:
-        """Noise at the beginning or the end of a batch.
-
-        Each generator is made for one draw: a kept one could be run backward by an intruder, and
-        would give all noise away.
-        """
-        rng = stream(entropy_of(self.seed), batch, Role.CURATOR, end)
-        return np.asarray(rng.normal(0.0, self.zeta, self.problem.d))
-
-    def _advanced(self, gradient: Floats) -> PanState:
-        state, t = self._state, self._state.batch
-        before = AcceleratedState(t - 1, state.theta, state.aggregate)
-        after = self.schedule.step(before, gradient, self.problem.domain)
+    def plan(self, state: AcceleratedState) -> Release | None:
+        if state.round == self.rounds:
+            return None
         # Printed with a_t and the old aggregate, theta_md would equal theta_ag: Algorithm 4 has
         # a_{t+1} and the new one.
-        middle = self.schedule.middle(after)
-        if not np.isfinite(middle).all():
-            raise DivergedError(t - 1)
-        return PanState(t + 1, 0, after.theta, after.aggregate, middle, self._noise(t + 1, 0))
+        mean = ClippedGradient(self.slopes, self.schedule.middle(state), self.batch)
+        cohort = Cohort.of(state.round * self.batch, (state.round + 1) * self.batch)
+        return Release.of(cohort, mean, self.mechanism)
+
+    def update(self, state: AcceleratedState, estimate: Floats) -> AcceleratedState:
+        """A step along the released gradient.
+
+        Raises:
+            DivergedError: if the state is not finite any more.
+        """
+        gradient = estimate + self.problem.ridge * self.schedule.middle(state)
+        after = self.schedule.step(state, gradient, self.problem.domain)
+        if not (np.isfinite(after.theta).all() and np.isfinite(after.aggregate).all()):
+            raise DivergedError(state.round)
+        return after
+
+    def result(self, state: AcceleratedState) -> Floats:
+        return state.aggregate
+
+    def memory(self, state: AcceleratedState, rows: Floats, first: Floats) -> PanState:
+        """What an intruder would see after some rows of the next batch.
+
+        Args:
+            state: after the batches before.
+            rows: read so far, of the batch.
+            first: the noise that was drawn before them.
+        """
+        middle = self.schedule.middle(state)
+        gradient = first + self.slopes.gradient(middle, rows) / self.batch
+        return PanState(state.round + 1, len(rows), state.theta, state.aggregate, middle, gradient)
 
     @classmethod
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
@@ -228,6 +200,5 @@ class PanPrivateACSA(Calibrated):
             schedule=schedule,
             privacy=setting.privacy,
             smoothing=smoothing,
-            seed=choices["seed"],
             choices=choices.reasons,
         )

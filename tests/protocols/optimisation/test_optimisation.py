@@ -19,7 +19,7 @@ from protocols.comparison.baselines import Baseline
 from protocols.optimisation.acceleration import Schedule
 from protocols.optimisation.base import DivergedError
 from protocols.optimisation.choices import Choices
-from protocols.optimisation.phases import Phased
+from protocols.optimisation.phases import CuratedPhases, Phased
 from protocols.optimisation.setting import Setting
 from protocols.problems.domains import Box, Intersection, L2Ball, Simplex
 from protocols.problems.linear_loss import LinearLoss
@@ -32,6 +32,7 @@ from protocols.shuffle.noisy_mean import NoisyMean
 from protocols.shuffle.sgd import ShuffleSGD
 from protocols.sums.vector_sum import VectorSum
 from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.events import GaussianEvent
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.adversary import Dropout
@@ -236,41 +237,50 @@ def test_pan_private_acsa_without_noise_is_acsa():
     rows = users(problem.loss, 200)
     schedule = Schedule(20, problem.smoothness(), 0.3, 2.0)
     pan = PanPrivateACSA(
-        problem=problem, n=205, batch=10, zeta=1e-14, schedule=schedule, privacy=PRIVACY, seed=1
+        problem=problem, n=205, batch=10, zeta=1e-14, schedule=schedule, privacy=PRIVACY
     )
-    for row in rows:
-        pan.observe(row)
     acsa = ShuffleACSA(
         problem=problem, n=200, schedule=schedule, mean=quiet(problem, 10), privacy=PRIVACY
     )
-    assert np.abs(pan.result() - run(Baseline(acsa, "none"), rows).value).max() < 1e-9
-    with pytest.raises(ParameterError, match="first 200"):
-        pan.observe(rows[0])
+    found = run(pan, np.concatenate([rows, rows[:5]]), seed=1)
+    assert np.abs(found.value - run(Baseline(acsa, "none"), rows).value).max() < 1e-9
+    assert found.ledger.charges[-1].cohort.stop == 200  # five elements are not needed
 
 
-def test_the_pan_private_state_holds_noise_at_every_moment_and_no_data_beside_it():
+def test_the_pan_private_memory_holds_noise_at_every_moment_and_no_data_beside_it():
     """Variance of the running gradient: false alarm below 1e-6 (5 s.e. of 1,500 terms)."""
     problem = Problem(MeanEstimation(), L2Ball(D, 1.0))
     rows = users(problem.loss, 10)
-    draws = []
-    for seed in range(500):
-        pan = PanPrivateACSA.calibrated(n=10, problem=problem, privacy=PRIVACY, batch=5, seed=seed)
-        assert pan.state.read == 0
-        assert np.abs(pan.state.gradient).min() > 0  # the noise is there before the first element
-        for row in rows[:3]:
-            pan.observe(row)
-        draws.append(pan.state.gradient - (problem.origin - rows[:3]).sum(axis=0) / 5)
-        with pytest.raises(ParameterError, match="read to the end"):
-            pan.result()
-    ratio = np.mean(np.square(draws)) / pan.zeta**2
-    assert abs(ratio - 1) < 5 * math.sqrt(2 / 1500)
-    assert abs(0.8 - 1) > 5 * math.sqrt(2 / 1500)  # power: a fifth less variance is seen
-    fields = {field.name for field in dataclasses.fields(pan.state)}
+    pan = PanPrivateACSA.calibrated(n=10, problem=problem, privacy=PRIVACY, batch=5)
+    first = np.full(D, pan.zeta)
+    memory = pan.memory(pan.init(), rows[:3], first)
+    fields = {field.name for field in dataclasses.fields(memory)}
     assert fields == {"batch", "read", "theta", "aggregate", "middle", "gradient"}
-    # A generator that is kept can be run backward: the memory of the object holds none.
-    assert not any(isinstance(held, np.random.Generator) for held in vars(pan).values())
-    assert pan.guarantee.epsilon == pytest.approx(1.0, rel=1e-6)
-    assert any("seeded" in note for note in pan.guarantee.assumptions)
+    held = memory.gradient - (problem.origin - rows[:3]).sum(axis=0) / 5
+    assert np.allclose(held, first)  # what was drawn before the first element, whole
+    assert np.array_equal(pan.memory(pan.init(), rows[:0], first).gradient, first)
+    rng, unit = np.random.default_rng(1), pan.plan(pan.init()).sensitivity.value
+    draws = [pan.mechanism.sample(np.zeros(D), unit, rng) for _ in range(500)]
+    ratio = np.mean(np.square(draws)) / (2 * pan.zeta**2)  # two noises in what is released
+    assert abs(ratio - 1) < 5 * math.sqrt(2 / 1500)
+    assert abs(0.5 - 1) > 5 * math.sqrt(2 / 1500)  # power: one noise alone is seen
+
+
+def test_pan_private_runs_are_the_curators_also_in_phases():
+    problem = Problem(MeanEstimation(), L2Ball(D, 1.0), ridge=0.5)
+    common = {"n": 400, "problem": problem, "privacy": PRIVACY}
+    for made in (
+        PanPrivateACSA.calibrated(batch=50, **common),
+        CuratedPhases.calibrated(optimiser=PanPrivateACSA, phases=2, **common),
+    ):
+        found = run(made, users(problem.loss, 400), seed=3)
+        assert found.trust == "central"
+        assert len(found.ledger.charges) == found.rounds == made.rounds
+        # Either of two noises covers an element, so the ledger has one of them.
+        assert found.privacy.epsilon == pytest.approx(1.0, rel=1e-6)
+        assert any("one intrusion" in each for each in found.privacy.assumptions)
+    with pytest.raises(ParameterError, match="CentralAlgorithm"):
+        CuratedPhases.calibrated(optimiser=ShuffleSGD, phases=2, **common)
 
 
 def test_pan_private_noise_by_the_paper_is_larger_and_its_epsilon_below_one():
@@ -280,11 +290,12 @@ def test_pan_private_noise_by_the_paper_is_larger_and_its_epsilon_below_one():
     paper, tight = PanPrivateACSA.paper(**kwargs), PanPrivateACSA.calibrated(**kwargs)
     assert paper.zeta**2 == pytest.approx(8 * math.log(2e6) / (50**2 * 0.25))
     assert 1.2 < paper.zeta / tight.zeta < 1.6
-    assert paper.guarantee.epsilon < 0.5
+    spent = ShuffleAccountant().compose(paper.mechanism.event).guarantee(1e-6)
+    assert spent.epsilon < 0.5
     with pytest.raises(ParameterError, match="epsilon"):
         PanPrivateACSA.paper(n=1000, problem=problem, privacy=Privacy(1.0, 1e-6))
     with pytest.raises(ParameterError, match=r"\+1"):
-        tight.observe([0.1, 0.1, 0.1, 3.0])
+        run(tight, np.tile([0.1, 0.1, 0.1, 3.0], (1000, 1)))
 
 
 MAKERS: dict[str, tuple[Callable, bool]] = {
