@@ -12,7 +12,6 @@ from typing import Any, Self
 import numpy as np
 
 from protocols.central.person.gathering import gathered
-from protocols.central.person.places import Place
 from protocols.central.person.stable_sets import certified_width, stable_score
 from protocols.erm.erm import erm
 from protocols.erm.extension import valid_records
@@ -23,8 +22,9 @@ from protocols.erm.solver.public import check_radius
 from protocols.optimisation.base import Optimiser
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.setting import Setting
+from protocols.problems.domains import Domain
 from protocols.problems.loss import Loss
-from protocols.problems.problem import Problem, demand, demand_slope
+from protocols.problems.problem import Problem, demand, demand_bounded, demand_slope
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.persons import PersonRows
@@ -45,7 +45,7 @@ class StableMinimiser(Statistic):
 
     Attributes:
         loss: of a record.
-        place: where the parameters may be.
+        domain: where the parameters may be.
         ridge: mu.
         largest: K.
         width: Lambda.
@@ -54,7 +54,7 @@ class StableMinimiser(Statistic):
     """
 
     loss: Loss
-    place: Place
+    domain: Domain
     ridge: float
     largest: int
     width: float
@@ -69,7 +69,7 @@ class StableMinimiser(Statistic):
 
     def __call__(self, total: Total, users: int) -> Floats:
         """Shape (1 + d,)."""
-        domain = self.place.domain
+        domain = self.domain
         columns = self.loss.columns(domain.d)
         rows = gathered(total)
         if len(rows) < self.persons:  # the check of the first row
@@ -194,6 +194,7 @@ class DeletionStability(Optimiser[Floats | None], CentralAlgorithm[Floats | None
         self.width, self.mechanism = positive("width", width), mechanism
         self.bound, self.choices = bound, {}
         positive("ridge", problem.ridge)
+        demand_bounded(problem)
         demand_slope(problem)
         most = 2 * mechanism.largest + 1
         if n <= most:
@@ -204,9 +205,14 @@ class DeletionStability(Optimiser[Floats | None], CentralAlgorithm[Floats | None
             raise ParameterError("n", n, allowed)
         risk = Risk(problem.loss, problem.ridge, shape_of(problem.domain))
         check_radius(risk, n * problem.records, _RADIUS)
-        place = Place.of(problem.domain)
         self._statistic = StableMinimiser(
-            problem.loss, place, problem.ridge, mechanism.largest, width, n, problem.records
+            problem.loss,
+            problem.domain,
+            problem.ridge,
+            mechanism.largest,
+            width,
+            n,
+            problem.records,
         )
 
     @classmethod

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from protocols.central.person.gathering import gathered
-from protocols.central.person.places import Place
 from protocols.erm.erm import erm
 from protocols.erm.extension import ExtendedERM, valid_records
 from protocols.erm.objective import Objective
@@ -26,7 +25,7 @@ class ExtensionMinimiser(Statistic):
 
     Attributes:
         loss: of a record.
-        place: K, an l2 ball.
+        domain: K, an l2 ball.
         ridge: lambda.
         centre: of the ridge, (d,).
         center: c, (d,).
@@ -37,7 +36,7 @@ class ExtensionMinimiser(Statistic):
     """
 
     loss: Loss
-    place: Place
+    domain: L2Ball
     ridge: float
     centre: Floats
     center: Floats
@@ -60,8 +59,7 @@ class ExtensionMinimiser(Statistic):
         d, columns = self.centre.size, self.loss.columns(self.centre.size)
         persons = PersonRows(gathered(total), columns)
         people = People(valid_records(self.loss, d, persons.in_order), persons.counts)
-        ball = self.place.domain
-        assert isinstance(ball, L2Ball)
+        ball = self.domain
         wanted = self._objective(people)
 
         def plain(objective: Objective) -> Floats:
@@ -83,7 +81,6 @@ class ExtensionMinimiser(Statistic):
         demand_radius(self.alpha, objective.least_radius)
 
     def _objective(self, people: People) -> ExtendedERM:
-        ball = self.place.domain
-        assert isinstance(ball, L2Ball)
+        ball = self.domain
         settings = self.ridge, ball, self.centre, self.center, self.gamma, self.alpha
         return ExtendedERM(self.loss, people, *settings, self.most_records)

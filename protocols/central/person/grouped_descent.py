@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from protocols.central.person.chained_mean import clipped
 from protocols.central.person.friendly import FriendlyMean
 from protocols.central.person.gathering import gathered
-from protocols.central.person.places import Place
 from protocols.erm.extension import valid_records
-from protocols.problems.domains import L2Ball
+from protocols.problems.domains import Domain, L2Ball
 from protocols.problems.surrogates import Clipped, demand_convex
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.data.persons import PersonRows
@@ -29,7 +28,7 @@ class GroupedPass(Statistic):
 
     Attributes:
         slopes: clipped gradients of a record's loss, or of its Moreau envelope.
-        place: where the parameters may be.
+        domain: where the parameters may be.
         start: shape (d,).
         eta: the step.
         ridge: public.
@@ -37,7 +36,7 @@ class GroupedPass(Statistic):
     """
 
     slopes: Clipped
-    place: Place
+    domain: Domain
     start: Floats
     eta: float
     ridge: float
@@ -57,7 +56,7 @@ class GroupedPass(Statistic):
         starts = np.cumsum(lengths) - lengths
         theta = np.tile(self.start, (len(lengths), 1))
         sums = np.zeros((len(lengths), d))
-        domain = self.place.domain
+        domain = self.domain
         with np.errstate(all="ignore"):  # records may be anything
             for t in range(lengths.max()):
                 whole = t < lengths.min()
@@ -147,7 +146,7 @@ class PlainDescent(GroupedPass):
         beta = self.slopes.smoothness + self.ridge
         if not self.eta * beta <= 2:
             raise ParameterError("eta", self.eta, f"at most 2/beta = {2 / beta:.3g}")
-        if self.slopes.clip < self.slopes.loss.lipschitz(self.place.domain.radius):
+        if self.slopes.clip < self.slopes.loss.lipschitz(self.domain.radius):
             demand_convex(self.slopes.loss)
 
     def count(self) -> int:
@@ -158,7 +157,7 @@ class PlainDescent(GroupedPass):
         """2 eta C m, or the diameter: another record moves later iterates by 2 eta C at most."""
         proof = "steps do not expand (eta <= 2/beta), and m of them differ by 2 eta C each"
         moved = 2 * self.eta * self.slopes.clip * self.records
-        return Sensitivity(min(moved, self.place.domain.widest), "l2", proof)
+        return Sensitivity(min(moved, self.domain.widest), "l2", proof)
 
     def __call__(self, total: Total, users: int) -> Floats:
         d, loss = self.start.size, self.slopes.loss

@@ -20,7 +20,7 @@ from protocols.central.person.grouped_descent import (
     PlainDescent,
 )
 from protocols.central.person.linear_time_plan import MEANS, Phase, planned
-from protocols.central.person.places import Place
+from protocols.erm.risk import shape_of
 from protocols.optimisation.centring import NEAR
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.phases import PhasedState, Step, Steps, demand_disjoint
@@ -78,7 +78,8 @@ class LinearTimePhasedSGD(Steps, CentralAlgorithm[PhasedState]):
         self.problem, self.privacy, self.n = problem, privacy, integer("n", n)
         self.phases, self.mechanism, self.bound = phases, mechanism, bound
         self.rounds, self.choices = len(phases), {}
-        self._place = Place.of(problem.domain)
+        demand_bounded(problem)
+        shape_of(problem.domain)  # refuses a domain whose projections are not exact
         for phase in phases:
             positive("eta", phase.eta)
             asked = phase.groups * integer("group", phase.group)
@@ -120,7 +121,7 @@ class LinearTimePhasedSGD(Steps, CentralAlgorithm[PhasedState]):
         """Of a phase that begins at `start`."""
         problem, mean = self.problem, phase.mean
         slopes = Clipped(problem.loss, problem.lipschitz, phase.smoothing)
-        walk = slopes, self._place, start, phase.eta, problem.ridge, phase.group
+        walk = slopes, problem.domain, start, phase.eta, problem.ridge, phase.group
         if isinstance(mean, ChainedMean):
             return ClippedDescent(*walk, groups=mean.points, reach=phase.reach)
         if isinstance(mean, Gaussian):
@@ -137,7 +138,6 @@ class LinearTimePhasedSGD(Steps, CentralAlgorithm[PhasedState]):
     @classmethod
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
         """With the smallest proven bound over phases, groups and steps."""
-        demand_bounded(setting.problem)
         plan = planned(setting, choices)
         made = cls(
             problem=setting.problem,

@@ -14,7 +14,6 @@ import numpy as np
 
 from protocols.central.person.deletion_stability import demand_range, printed
 from protocols.central.person.extension_minimiser import ExtensionMinimiser
-from protocols.central.person.places import Place
 from protocols.optimisation.centring import NEAR
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.phases import PhasedState, Step, Steps, halves
@@ -76,6 +75,7 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
         demand(problem, privacy)
         if not isinstance(problem.domain, L2Ball):
             raise ParameterError("domain", type(problem.domain).__name__, "an L2Ball")
+        self._ball = problem.domain
         if problem.loss.smoothness() is None:
             raise ParameterError("loss", problem.loss, "smooth: a person's slope must be one")
         demand_slope(problem)
@@ -84,7 +84,6 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
         self.releases, self.mechanism, self.bound = integer("releases", releases), mechanism, bound
         self.rounds, self.choices = self.releases * len(self.ridges), {}
         self.tau, self.contraction = tau, contraction
-        self._place = Place.of(problem.domain)
         for at, ridge in enumerate(self.ridges):
             if not ridge + problem.ridge > 0:
                 raise ParameterError(f"ridges[{at}]", ridge, "above 0, or a problem with a ridge")
@@ -134,7 +133,7 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
         exact = 2 * gamma / (strong * cohort.size)
         return ExtensionMinimiser(
             self.problem.loss,
-            self._place,
+            self._ball,
             strong,
             np.asarray(ridge / strong * anchor),
             center,

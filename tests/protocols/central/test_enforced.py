@@ -35,7 +35,6 @@ from protocols import (
 )
 from protocols.central.person.grouped_descent import PlainDescent
 from protocols.central.person.linear_time_plan import Phase
-from protocols.central.person.places import Place
 from protocols.erm.tilted import TiltedRisk
 from protocols.problems.surrogates import Clipped
 from shuffle_sim import ParameterError, Privacy
@@ -117,7 +116,7 @@ def plain(loss, clip=1.0, smoothing=None, ridge=0.0, users=10, records=10):
     """A pass of which nothing is left out, with the longest step that it takes."""
     slopes = Clipped(loss, clip, smoothing)
     eta = min(100.0, 2 / max(slopes.smoothness + ridge, 1e-3))
-    place, start = Place.of(FAR), np.zeros(D)
+    place, start = FAR, np.zeros(D)
     return PlainDescent(slopes, place, start, eta, ridge, users, users, records)
 
 

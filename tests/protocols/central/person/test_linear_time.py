@@ -23,7 +23,6 @@ from protocols.central.person.friendly import FriendlyMean
 from protocols.central.person.grouped_descent import ClippedDescent, GroupedDescent, PlainDescent
 from protocols.central.person.linear_time import printed_groups
 from protocols.central.person.linear_time_plan import Phase
-from protocols.central.person.places import Place
 from protocols.problems.surrogates import Clipped
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.data.cohort import Cohort
@@ -51,7 +50,7 @@ def statistic(loss, points=8, group=2, eta=0.3, smoothing=None):
     mean = FriendlyMean(points, 0.5, 0)
     start = np.full(D, 0.1)
     slopes = Clipped(loss, loss.lipschitz(1.0), smoothing)
-    return GroupedDescent(slopes, Place.of(L2Ball(D, 1.0)), start, eta, 0.1, group, mean)
+    return GroupedDescent(slopes, L2Ball(D, 1.0), start, eta, 0.1, group, mean)
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Hinge(), MeanEstimation()])
@@ -66,7 +65,7 @@ def test_iterates_are_those_of_a_plain_loop(loss, smoothing):
             seen.append(theta)
             slope = loss.gradients(theta, row[None], smoothing)
             slope = slope.dense()[0] if hasattr(slope, "dense") else slope[0]
-            theta = asked.place.domain.project(theta - 0.3 * (slope + 0.1 * theta))
+            theta = asked.domain.project(theta - 0.3 * (slope + 0.1 * theta))
         expected.append(np.mean(seen, axis=0))
     assert np.allclose(asked.iterates(rows), expected, atol=1e-12)
 
@@ -96,7 +95,7 @@ def test_average_iterates_concentrate_as_the_radius_assumes():
     x /= np.maximum(1.0, np.linalg.norm(x, axis=2, keepdims=True))
     y = np.where(x @ np.linspace(-1, 1, d) + 0.3 * rng.normal(size=x.shape[:2]) > 0, 1.0, -1.0)
     mean = FriendlyMean(points, 1.0, 0)
-    place = Place.of(L2Ball(d, 100.0))
+    place = L2Ball(d, 100.0)
     asked = GroupedDescent(Clipped(Logistic(), 1.0), place, np.zeros(d), 1.0, 0.0, group, mean)
     found = asked.iterates(np.concatenate([x, y[:, :, None]], axis=2))
     largest = np.linalg.norm(found - found.mean(axis=0), axis=1).max()
@@ -222,7 +221,7 @@ def chain_move(share=1.0, ratio=0.3):
 def test_a_replaced_group_moves_each_mean_of_a_chain_by_at_most_two_radii():
     assert 0.95 < chain_move() <= 1 + 1e-12
     assert chain_move(share=0.9) > 1  # a tenth less would be seen
-    place, slopes = Place.of(L2Ball(D, 1.0)), Clipped(Logistic(), 1.0)
+    place, slopes = L2Ball(D, 1.0), Clipped(Logistic(), 1.0)
     asked = ClippedDescent(slopes, place, np.zeros(D), 0.3, 0.1, 2, 8, 0.2)
     rows = persons(16)
     rows[3] = np.nan
@@ -270,7 +269,7 @@ def plain_move(share=1.0):
     """Over neighbours: the largest move of a pass of which nothing is left out, over the bound."""
     ends = [*(np.full((4, D + 1), end) for end in (np.nan, 1e9, -1e9))]
     ends += [np.tile([x, 0, 0, 0.0], (count, 1)) for x in (1.0, -1.0) for count in (1, 4, 9)]
-    place, start = Place.of(L2Ball(D, 5.0)), np.zeros(D)
+    place, start = L2Ball(D, 5.0), np.zeros(D)
     asked = PlainDescent(Clipped(Linear(), 1.0), place, start, 0.01, 0.0, 60, 60, 4)
     rest, found = [each * [0.5, 0.5, 0.5, 0.0] for each in persons(59)], []
     for end in ends:

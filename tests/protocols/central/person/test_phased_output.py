@@ -22,7 +22,6 @@ from protocols import (
 from protocols.central.person import deletion_stability
 from protocols.central.person.deletion_stability import StableMinimiser, printed
 from protocols.central.person.extension_minimiser import ExtensionMinimiser
-from protocols.central.person.places import Place
 from protocols.central.person.stable_sets import certified_width, stable_score
 from protocols.erm.erm import erm
 from protocols.erm.extension import ExtendedERM, valid_records
@@ -114,7 +113,7 @@ ENDS = [np.full(3, 1e9), np.full(3, np.nan), [1, 0, 1], [1, 0, -1], [-1, 0, 1], 
 
 def largest_move(share=1.0, center=(0.0, 0.0), gamma=0.2, ridge=1.0, n=4):
     """Over neighbours: the largest distance of computed minimisers over share times the bound."""
-    place, alpha = Place.of(L2Ball(2, 1.0)), 1e-3
+    place, alpha = L2Ball(2, 1.0), 1e-3
     settings = ridge, np.zeros(2), np.asarray(center), gamma, alpha, n
     statistic = ExtensionMinimiser(Logistic(), place, *settings, 3)
     rest = persons(n - 1, 3)
@@ -259,7 +258,7 @@ def test_where_the_certificate_holds_nothing_is_enumerated(monkeypatch):
         return stable_score(*given)
 
     monkeypatch.setattr(deletion_stability, "stable_score", counted)
-    statistic = StableMinimiser(MeanEstimation(), Place.of(L2Ball(2, 1.0)), 0.5, 1, 0.5, 8, 4)
+    statistic = StableMinimiser(MeanEstimation(), L2Ball(2, 1.0), 0.5, 1, 0.5, 8, 4)
     near = 0.3 + 0.01 * np.random.default_rng(0).normal(size=(8, 4, 2))
     score, *value = statistic(lambda part: part(near), 8)
     assert (score, asked) == (0, [])
