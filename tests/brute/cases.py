@@ -239,6 +239,7 @@ OWN: dict[str, dict[str, tuple[Any, ...]]] = {
     "Baseline": {"optimiser": OPTIMISERS},
     "OneShotAverage": {"total": (lambda total: total,)},
     "RunningTotals": {"sums": (lambda sums: sums,)},
+    "CuratedPhases": {"optimiser": ("PanPrivateACSA", "GaussianGD", "OutputPerturbation")},
     "Phased": {"optimiser": OPTIMISERS[1:5]},
     "Piloted": {"kind": OPTIMISERS[1:4]},
     "ChosenBounds": {"encoding": ("carry",)},
@@ -357,6 +358,8 @@ def bases() -> dict[str, dict[str, Any]]:
         "PanPrivateACSA": crowd,
         "OneShotAverage": small | {"n": 20, "records": 3},
         "Baseline": {"optimiser": "ShuffleGD", "trust": "central"},
+        "CuratedPhases": crowd
+        | {"optimiser": "PanPrivateACSA", "problem": RIDGED, "phases": 2},
         "Phased": crowd | {"optimiser": "ShuffleSGD", "problem": RIDGED, "phases": 2},
         "Piloted": crowd | {"kind": "ShuffleGD", "pilot": 20},
         "Selected": crowd | {"fraction": 0.5},
@@ -373,8 +376,8 @@ def _baseline(optimiser: str, trust: Any, privacy: Any = None) -> Any:
     return protocols.Baseline(_optimiser(optimiser), trust, privacy)
 
 
-def _phased(optimiser: str, **given: Any) -> Any:
-    return protocols.Phased.calibrated(optimiser=getattr(protocols, optimiser), **given)
+def _phased(optimiser: str, kind: Any = protocols.Phased, **given: Any) -> Any:
+    return kind.calibrated(optimiser=getattr(protocols, optimiser), **given)
 
 
 def _piloted(kind: str, **given: Any) -> Any:
@@ -415,6 +418,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "Baseline": _baseline,
     "ChosenBounds": _bounds,
     "CuratedSelection": _curated,
+    "CuratedPhases": partial(_phased, kind=protocols.CuratedPhases),
     "Phased": _phased,
     "Piloted": _piloted,
     "Selected": _selected,
