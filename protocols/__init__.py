@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from protocols import (
     central,
     comparison,
+    counts,
     learning,
     optimisation,
     problems,
@@ -17,6 +18,7 @@ from protocols.central.heavy_tails import *
 from protocols.central.person import *
 from protocols.central.record import *
 from protocols.comparison import *
+from protocols.counts import *
 from protocols.erm import *
 from protocols.optimisation import *
 from protocols.problems import *
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = (
     central.__all__
     + comparison.__all__
+    + counts.__all__
     + empirical.__all__
     + learning.__all__
     + optimisation.__all__

@@ -15,7 +15,7 @@ import scipy
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.bounds import cells, clones
-from shuffle_sim.privacy.bounds.clones import MAX_EPSILON0, Corners
+from shuffle_sim.privacy.bounds.clones import MAX_EPSILON0, NUMERICAL_ERROR, Corners
 from shuffle_sim.privacy.counts import FixedBlanketEvent, PollutionEvent, TwoSidedEvent
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.privacy.guarantee import Privacy
@@ -219,8 +219,10 @@ def local(privacy: Privacy, honest: int, symbols: int | None = None) -> float:
         symbols: k of k-ary randomised response; None: of any randomiser.
     """
 
+    epsilon = privacy.epsilon * (1 - 2 * NUMERICAL_ERROR)  # by which epsilon is rounded up
+
     def delta_of(epsilon0: float) -> float:
         corners = Corners() if symbols is None else Corners.of_response(epsilon0, symbols)
-        return clones.delta(honest, epsilon0, privacy.epsilon, corners)
+        return clones.delta(honest, epsilon0, epsilon, corners)
 
     return _greatest(delta_of, privacy)

@@ -36,7 +36,7 @@ class CountEvent(PrivacyEvent):
     def __post_init__(self) -> None:
         """Check the ranges."""
         integer("honest", self.honest, 1, 2**53)
-        real("redrawn", self.redrawn, 0.0, 1.0, closed=(True, False))
+        real("redrawn", self.redrawn, 0.0, 1.0, closed=(True, True))
 
     def with_honest(self, honest: int) -> PrivacyEvent:
         return replace(self, honest=min(honest, self.honest)) if honest else NonPrivateEvent()

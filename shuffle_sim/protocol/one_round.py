@@ -13,7 +13,7 @@ from shuffle_sim.privacy.planner import honest_users
 from shuffle_sim.protocol.base import Datum, Protocol, RoundSpec, check_rows
 from shuffle_sim.protocol.query import Query
 from shuffle_sim.protocol.randomizer import Randomizer
-from shuffle_sim.wire.messages import Alphabet
+from shuffle_sim.wire.messages import Alphabet, Tally
 
 
 class LocalRandomizer(Randomizer):
@@ -83,7 +83,16 @@ class OneRound(Protocol[Any]):
 
     @property
     def vocabulary(self) -> tuple[type, ...]:
-        return (Datum, type(self.randomizer))
+        return (type(self.query), type(self.randomizer))
+
+    @property
+    def query(self) -> Query:
+        """What is asked of each row: the datum itself."""
+        return Datum()
+
+    def analyze(self, tally: Tally) -> Any:
+        """What becomes of a view."""
+        return getattr(self.randomizer, "estimate", lambda tally: tally)(tally)
 
     @property
     def claims_sequential(self) -> bool:
@@ -98,10 +107,9 @@ class OneRound(Protocol[Any]):
     def plan(self, state: Any) -> RoundSpec | None:
         if state is not None:
             return None
-        analyze = getattr(self.randomizer, "estimate", lambda tally: tally)
         minimum = self.honest if self.honest_fraction < 1 else 1
         everybody = Cohort.of(0, self.n)
-        return RoundSpec(everybody, Datum(), self.randomizer, self._event, analyze, minimum)
+        return RoundSpec(everybody, self.query, self.randomizer, self._event, self.analyze, minimum)
 
     def update(self, state: Any, estimate: Any) -> Any:
         return estimate

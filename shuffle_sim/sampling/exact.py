@@ -113,3 +113,49 @@ def _taken(number: int, rest: int, denominator: int, size: int, rng: np.random.G
         kept, drawn = kept[passed], drawn[passed]
         step += 1
     return values[values >= 0]
+
+
+def poisson(number: int, rng: np.random.Generator) -> int:
+    """One draw of mean number/2^40: as many of mean 1 as it holds, and a part of another."""
+    units, rest = divmod(number, _UNIT)
+    total = 0
+    while units:
+        size = min(units, _BATCH)
+        total, units = total + int(_poisson_ones(size, rng).sum()), units - size
+    if rest:  # each of them counts with the probability that is missing
+        last = int(_poisson_ones(1, rng)[0])
+        total += int((below(_UNIT, last, rng) < rest).sum())
+    return total
+
+
+def _poisson_ones(size: int, rng: np.random.Generator) -> Ints:
+    """P(k) = e^-1/k!: a k of probability 2^-(k+1) is taken with probability 2^(k-1)/k!."""
+    source: Any = rng.bit_generator
+    parts: list[Ints] = []
+    missing = size
+    while missing > 0:
+        words = np.asarray(source.random_raw(math.ceil(1.5 * missing) + 8), np.uint64)
+        least = (words & (~words + np.uint64(1))).astype(np.float64)  # a power of two: exact
+        k = np.frexp(least)[1].astype(np.int64) - 1
+        taken = words > 0
+        none = np.flatnonzero(k == 0)
+        taken[none] = below(2, none.size, rng) == 0
+        for step in range(3, int(k.max()) + 1):  # the product of 2/3, 2/4, ..., 2/k
+            going = np.flatnonzero((k >= step) & taken)
+            taken[going] = below(step, going.size, rng) < 2
+        parts.append(k[taken][:missing])
+        missing -= parts[-1].size
+    return np.concatenate([np.empty(0, np.int64), *parts])
+
+
+def log_series(rate: float, size: int, rng: np.random.Generator) -> Ints:
+    """P(k) ~ q^k/k, k = 1, 2, ..., q = e^-rate: a geometric k is taken with probability 1/k."""
+    number = math.floor(rate * _UNIT)
+    found = np.empty(size, np.int64)
+    waiting = np.arange(size)
+    while waiting.size:
+        tried = 1 + geometric(number, waiting.size, rng)
+        taken = below(tried, waiting.size, rng) == 0
+        found[waiting[taken]] = tried[taken]
+        waiting = waiting[~taken]
+    return found

@@ -1,0 +1,32 @@
+"""Counts of all users: histograms, heavy hitters, quantiles, sums by group."""
+
+from protocols.counts.groups import GroupInterval, GroupMeans, GroupTable
+from protocols.counts.heavy_hitters import (
+    HeavyHitters,
+    HeavyItems,
+    columns_of,
+    hash_of,
+    prefix_of,
+    text_of,
+)
+from protocols.counts.histogram import Histogram, Intervals
+from protocols.counts.one_view import plausible, with_known_total
+from protocols.counts.quantiles import Distribution, Quantiles
+
+__all__ = [
+    "Distribution",
+    "GroupInterval",
+    "GroupMeans",
+    "GroupTable",
+    "HeavyHitters",
+    "HeavyItems",
+    "Histogram",
+    "Intervals",
+    "Quantiles",
+    "columns_of",
+    "hash_of",
+    "plausible",
+    "prefix_of",
+    "text_of",
+    "with_known_total",
+]

@@ -1,0 +1,417 @@
+"""The items that many users have, of a domain far too large to count each: prefix trees."""
+
+import hashlib
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.counts.one_view import capped
+from protocols.counts.pollution import Polluting
+from protocols.counts.randomizer import Words, place
+from shuffle_sim.arrays import Floats, Values
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.errors import WITHHELD, ParameterError, integer, real
+from shuffle_sim.privacy import count_planner
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.planner import honest_users
+from shuffle_sim.protocol.base import Protocol, Query, RoundSpec, check_rows
+from shuffle_sim.wire.messages import Tally
+
+Items = NDArray[np.uint64]
+_NONE = ~np.uint64(0)  # fills up what is kept; no prefix, which has fewer bits
+_EXACT = 53  # bits of an item in one column; more are in two columns of 32
+_MOST_BINS = 2**26  # of a level
+MAX_LEVEL = 24
+"""Bits that one level may ask for."""
+
+
+@dataclass(frozen=True)
+class Children(Query):
+    """Asks for the place of an item's next bits under the prefixes that were kept; -1: not kept.
+
+    Attributes:
+        bits: of an item.
+        before: bits of a prefix.
+        level: next bits.
+        kept: prefixes, ascending, filled up with 2^64 - 1.
+    """
+
+    bits: int
+    before: int
+    level: int
+    kept: NDArray[np.uint64]
+    moves: ClassVar[tuple[str, ...]] = ("kept",)
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        integer("bits", self.bits, 2, 64)
+        integer("before", self.before, 0, self.bits - 1)
+        integer("level", self.level, 1, min(MAX_LEVEL, self.bits - self.before))
+
+    def __call__(self, rows: Floats) -> Floats:
+        """(users,), of rows (users,) or (users, 2)."""
+        found, known = items_of(rows, self.bits)
+        prefix = found >> np.uint64(self.bits - self.before) if self.before else found * 0
+        at = np.minimum(np.searchsorted(self.kept, prefix), self.kept.size - 1)
+        last = found >> np.uint64(self.bits - self.before - self.level)
+        children = last & np.uint64((1 << self.level) - 1)
+        # The first prefix begins in the middle: that is where a walk without data puts all users,
+        # who agree to the rounds that it goes through.
+        size = self.kept.size << self.level
+        place = ((at << self.level) + children.astype(np.int64) + size // 2) % size
+        kept = np.where(self.kept[at] == prefix, place, -1)
+        return np.where(known, kept, -2).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Prefixes(Polluting):
+    """The place of a child, under noise in all of them."""
+
+    def admit(self, values: Values) -> tuple[Values, int]:
+        return place(values, self.bins)
+
+    def own(self, xs: Floats, rng: np.random.Generator) -> Words:
+        return xs.reshape(len(xs), 1).astype(np.int64)
+
+
+def items_of(rows: Floats, bits: int) -> tuple[Items, NDArray[np.bool_]]:
+    """Items (users,) of rows, and which rows hold one.
+
+    Of up to 53 bits they are whole numbers, (users,); else the upper and the lower 32 bits of each,
+    (users, 2).
+    """
+    columns = np.asarray(rows, np.float64).reshape(len(rows), -1)
+    tops = [2.0**bits] if columns.shape[1] == 1 else [2.0 ** (bits - 32), 2.0**32]
+    inside = ((columns >= 0) & (columns < tops) & (columns == np.floor(columns))).all(axis=1)
+    whole = np.where(inside[:, None], columns, 0.0).astype(np.uint64)
+    found = whole[:, 0]
+    if columns.shape[1] == 2:
+        found = (found << np.uint64(32)) | whole[:, 1]
+    return found, inside
+
+
+def columns_of(items: Iterable[int]) -> Floats:
+    """Items of 64 bits as rows of data, (users, 2): their upper and their lower 32 bits."""
+    found = np.fromiter(items, np.uint64)
+    parts = found >> np.uint64(32), found & np.uint64(2**32 - 1)
+    return np.stack(parts, axis=1).astype(np.float64)
+
+
+def prefix_of(text: str, size: int = 8) -> int:
+    """The first bytes of a text as an item of 8 size bits: similar texts are neighbours."""
+    return int.from_bytes(text.encode()[:size].ljust(size, b"\0"), "big")
+
+
+def text_of(item: int, size: int = 8) -> str:
+    """The text of an item that `prefix_of` made; cut at its last whole letter."""
+    return item.to_bytes(size, "big").rstrip(b"\0").decode(errors="ignore")
+
+
+def hash_of(text: str) -> int:
+    """A public hash of a text, 64 bits of BLAKE2b: d texts collide with chance d^2/2^65 at most."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+@dataclass(frozen=True)
+class HeavyItems:
+    """Items that many users have.
+
+    Attributes:
+        items: largest count first, uint64.
+        counts: estimates; those near the threshold read high, as they were selected.
+        low: certified ends of the counts, at 95 % all at once.
+        high: likewise.
+        threshold: an estimate below is not reported.
+        least_count: an item of this count is missed with probability `missed` at most.
+        false_items: the probability that an item which nobody has is reported, at most.
+        missed: see `least_count`.
+        reports: received in the last round.
+    """
+
+    items: Items
+    counts: Floats
+    low: Floats
+    high: Floats
+    threshold: float
+    least_count: int
+    false_items: float
+    missed: float
+    reports: int
+
+    def named(self, candidates: Iterable[str]) -> list[tuple[str | None, float]]:
+        """The texts of items that `hash_of` made, of those that are known, with their counts."""
+        names = {hash_of(each): each for each in candidates}
+        counts = self.counts.tolist()
+        return [(names.get(int(i)), count) for i, count in zip(self.items, counts, strict=True)]
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is known after some levels.
+
+    Attributes:
+        level: levels done.
+        kept: prefixes, ascending.
+        found: the answer, once there is one.
+    """
+
+    level: int = 0
+    kept: Items | None = None
+    found: HeavyItems | None = None
+
+
+class HeavyHitters(Protocol[Search]):
+    """Items of 2^bits that many users have, level by level of a prefix tree; all users at each.
+
+    Data are whole numbers, of shape (n,), or of more than 53 bits (n, 2) (`columns_of`). Texts
+    become items by `prefix_of` or `hash_of`.
+
+    Formal guarantee: exact pairs of noisy counts, composed over all levels (docs: theory, Counts).
+
+    Attributes:
+        levels: bits of each.
+        kept: prefixes that a level keeps at most; those of the largest counts.
+        noise: of each bin.
+        false_items: an item that nobody has is reported with this probability at most.
+        missed: an item of `least_count` users is missed with this probability at most.
+
+    Raises:
+        ParameterError: naming the parameter, its value and the allowed range.
+    """
+
+    def __init__(
+        self,
+        *,
+        n: int,
+        levels: Sequence[int],
+        rate: float,
+        batch: int = 1,
+        kept: int = 100,
+        privacy: Privacy,
+        false_items: float = 1e-3,
+        missed: float = 1e-3,
+        honest_fraction: float = 1.0,
+    ) -> None:
+        """Explicit parameters; `calibrated` chooses the noise."""
+        self.n = integer("n", n, 2)
+        self.levels = tuple(integer("levels", each, 1, MAX_LEVEL) for each in levels)
+        self.bits = sum(self.levels)
+        if not 2 <= self.bits <= 64:
+            raise ParameterError("levels", self.levels, "of 2 to 64 bits in all")
+        largest = max(self.levels[1:], default=0)
+        self.kept = integer("kept", kept, 1, _MOST_BINS >> largest)
+        self.honest = honest_users(honest_fraction, self.n)
+        self.honest_fraction = honest_fraction
+        self.false_items = real("false_items", false_items, 0.0, 1.0, closed=(False, False))
+        self.missed = real("missed", missed, 0.0, 1.0, closed=(False, False))
+        self.noise = count_planner.OneSided(rate, batch)
+        self._privacy, self._delta = privacy, privacy.delta
+
+    @classmethod
+    def calibrated(
+        cls,
+        *,
+        n: int,
+        privacy: Privacy,
+        bits: int | None = None,
+        levels: Sequence[int] | None = None,
+        kept: int = 100,
+        objective: str = "error",
+        false_items: float = 1e-3,
+        missed: float = 1e-3,
+        honest_fraction: float = 1.0,
+    ) -> Self:
+        """The least noise, or the fewest messages, for the privacy of all levels together.
+
+        Args:
+            n: users.
+            privacy: of the whole run.
+            bits: of an item; None: 32, or those of `levels`.
+            levels: bits that each round asks for; None: about log2 n - 4 first, then 8 each.
+            kept: prefixes that a level keeps at most.
+            objective: "error": the smallest counts are found; "messages": few are sent.
+            false_items: the chance of an item that nobody has.
+            missed: the chance that an item of `least_count` users is missed.
+            honest_fraction: of the users whose noise is counted on.
+        """
+        integer("n", n, 2)
+        if levels is not None and bits not in (None, sum(levels)):
+            raise ParameterError("levels", levels, f"{bits} bits in all")
+        if objective not in ("error", "messages"):
+            raise ParameterError("objective", objective, "one of messages, error")
+        parts = (
+            usual_levels(n, 32 if bits is None else integer("bits", bits, 2, 64))
+            if levels is None
+            else tuple(levels)
+        )
+        plans = (
+            [count_planner.pollution(privacy, len(parts))]
+            if objective == "error"
+            else list(count_planner.batched(privacy, len(parts)))
+        )
+        plan = min(plans, key=lambda each: each.messages)
+        near = [each for each in plans if each.messages <= 1.1 * plan.messages]
+        plan = min(near, key=lambda each: each.variance())
+        return cls(
+            n=n,
+            levels=parts,
+            rate=plan.rate,
+            batch=plan.batch,
+            kept=kept,
+            privacy=privacy,
+            false_items=false_items,
+            missed=missed,
+            honest_fraction=honest_fraction,
+        )
+
+    @property
+    def users(self) -> int:
+        return self.n
+
+    @property
+    def delta(self) -> float:
+        return self._delta
+
+    @property
+    def minimum(self) -> int:
+        """Reports without which no view is released, where an honest fraction was agreed on."""
+        return self.honest if self.honest_fraction < 1 else 1
+
+    @property
+    def vocabulary(self) -> tuple[type, ...]:
+        return (Children, Prefixes)
+
+    def bins(self, level: int) -> int:
+        """Of a level: the children of all that the one before may keep."""
+        return (self.kept if level else 1) << self.levels[level]
+
+    @cached_property
+    def randomizers(self) -> tuple[Prefixes, ...]:
+        """Of each level."""
+        found = []
+        for level in range(len(self.levels)):
+            bins = self.bins(level)
+            law = self.noise.law(bins / self.honest)
+            most = capped(1, law, self.honest, self._privacy, len(self.levels))
+            rates = (self.noise.rate,)
+            found.append(Prefixes((bins,), rates, self.honest, most, self.noise.batch))
+        return tuple(found)
+
+    @property
+    def messages_per_user(self) -> float:
+        """In all rounds together, on average, of a user whose item is kept."""
+        return math.fsum(each.usual_messages for each in self.randomizers)
+
+    def check(self, rows: NDArray[Any]) -> None:
+        wide = rows.ndim == 2 or self.bits > _EXACT
+        check_rows(rows, (self.n, 2) if wide else (self.n,))
+        if rows.ndim == 2 and self.bits <= 32:
+            raise ParameterError("data", WITHHELD, "of one column: items have 32 bits or fewer")
+
+    def threshold(self, level: int, reports: int) -> int:
+        """Least noise count t with bins P(noise >= t) <= what the level may let through.
+
+        Inner levels let a tenth of what is kept through on average, the last one `false_items`.
+        """
+        allowed = self.false_items if level + 1 == len(self.levels) else self.kept / 10
+        law = self.randomizers[level].noise_law(0, reports)
+        above = np.cumsum(law[::-1])[::-1] + math.exp(-46.0)
+        passing = np.flatnonzero(self.bins(level) * above <= allowed)
+        return int(passing[0]) if passing.size else law.size
+
+    @cached_property
+    def least_count(self) -> int:
+        """Users of an item from which it is missed with probability `missed` at most."""
+        return self._least(self.n)
+
+    def _least(self, reports: int) -> int:
+        """Missed where noise is below t - c at some level; it is that of the honest users alone."""
+        last = len(self.levels)
+        thresholds = [self.threshold(level, reports) for level in range(last)]
+        laws = [
+            np.cumsum(each.noise_law(0, min(self.honest, reports))) for each in self.randomizers
+        ]
+
+        def misses(count: int) -> float:
+            return sum(
+                float(law[min(t - 1 - count, law.size - 1)]) if t - 1 >= count else 0.0
+                for t, law in zip(thresholds, laws, strict=True)
+            )
+
+        low, high = 0, max(thresholds)
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if misses(middle) <= self.missed else (middle + 1, high)
+        return low
+
+    def init(self) -> Search:
+        return Search()
+
+    def plan(self, state: Search) -> RoundSpec | None:
+        if state.found is not None:
+            return None
+        level = state.level
+        kept = np.zeros(1, np.uint64) if state.kept is None else state.kept
+        filled = np.full(self.kept if level else 1, _NONE)
+        filled[: kept.size] = kept
+        query = Children(self.bits, sum(self.levels[:level]), self.levels[level], filled)
+        randomizer = self.randomizers[level]
+        event = randomizer.event(self.honest, query)
+        return RoundSpec(
+            Cohort.of(0, self.n), query, randomizer, event, lambda tally: tally, self.minimum
+        )
+
+    def update(self, state: Search, estimate: Any) -> Search:
+        tally: Tally = estimate
+        level, kept = state.level, state.kept
+        kept = np.zeros(1, np.uint64) if kept is None else kept
+        randomizer, bits = self.randomizers[level], self.levels[level]
+        bins = randomizer.bins
+        counts = np.roll(tally.dense(bins), -(bins // 2))[: kept.size << bits]
+        threshold = max(1, self.threshold(level, tally.reports))
+        heavy = np.flatnonzero(counts >= threshold)
+        heavy = heavy[np.argsort(-counts[heavy], kind="stable")][: self.kept]
+        children = (kept[heavy >> bits] << np.uint64(bits)) | (heavy & ((1 << bits) - 1)).astype(
+            np.uint64
+        )
+        if level + 1 < len(self.levels) and children.size:
+            return replace(state, level=level + 1, kept=np.sort(children))
+        noise = tally.reports * randomizer.mean[0]
+        last = level + 1 == len(self.levels)
+        estimates = (counts[heavy] - noise).astype(np.float64)
+        if not last:  # nothing was kept: nothing is found
+            children, estimates = children[:0], estimates[:0]
+        beta = 0.05 / self.kept
+        honest = min(self.honest, tally.reports)
+        low, high = randomizer.ranges_of(estimates, tally.reports, honest, beta)
+        found = HeavyItems(
+            children,
+            estimates,
+            low,
+            high,
+            float(threshold - noise),
+            self._least(tally.reports),
+            self.false_items,
+            self.missed,
+            tally.reports,
+        )
+        return Search(level + 1, children, found)
+
+    def result(self, state: Search) -> HeavyItems:
+        if state.found is None:
+            raise ParameterError("state", state, "that of a finished run")
+        return state.found
+
+
+def usual_levels(n: int, bits: int) -> tuple[int, ...]:
+    """The first as large as noise in its bins is cheap, then 8 bits each."""
+    first = min(bits, MAX_LEVEL, max(8, round(math.log2(n)) - 4))
+    rest = bits - first
+    parts = -(-rest // 8)
+    more = [rest // parts + (at < rest % parts) for at in range(parts)] if parts else []
+    return (first, *more)

@@ -1,0 +1,363 @@
+"""How many users are in each category: histograms, and tables of several columns."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.counts.one_view import OneView, View, capped, interval_error
+from protocols.counts.pollution import Categories
+from protocols.counts.randomizer import Counting
+from protocols.counts.single import FixedBlanket, Response, Unary
+from protocols.counts.two_sided import TwoSided
+from shuffle_sim.arrays import Floats, dense
+from shuffle_sim.errors import WITHHELD, ParameterError, integer, real
+from shuffle_sim.privacy import count_planner
+from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.planner import honest_users
+from shuffle_sim.protocol.base import check_rows
+from shuffle_sim.protocol.query import Query
+
+OBJECTIVES = "messages", "error"
+METHODS = "pollution", "two-sided", "response", "fixed-blanket", "unary"
+"""Of making noise; the two-sided one is taken where it is named only."""
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Certified ranges of counts.
+
+    Attributes:
+        low: (categories,).
+        high: (categories,).
+        confidence: with which each holds, or with `together` all of them.
+        together: whether all hold at once.
+    """
+
+    low: Floats
+    high: Floats
+    confidence: float
+    together: bool
+
+
+_CHOICES = {
+    "pollution": ("batch", "kept_back"),
+    "two-sided": ("flood",),
+    "response": (),
+    "fixed-blanket": (),
+    "unary": (),
+}
+_FLOOD = 0.1  # of epsilon, where no budget of messages bounds what less of it would take
+_NEAR = 1.1  # times the fewest noise messages counts as few: a little more may halve the error
+_MOST_BINS = 2**26
+
+
+@dataclass(frozen=True)
+class Cells(Query):
+    """The number of the cell of a table that a row is in; -2: in none.
+
+    Attributes:
+        sizes: categories of each column.
+    """
+
+    sizes: tuple[int, ...]
+
+    def __call__(self, rows: Floats) -> Floats:
+        """(users,), of rows (users,) or (users, columns)."""
+        columns = np.asarray(rows, np.float64).reshape(len(rows), -1)
+        whole = (columns >= 0) & (columns < np.array(self.sizes)) & (columns == np.floor(columns))
+        cell = np.zeros(len(rows))
+        for size, column in zip(self.sizes, columns.T, strict=True):
+            cell = cell * size + column
+        return np.where(whole.all(axis=1), cell, -2.0)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a histogram is calibrated for."""
+
+    honest: int
+    bins: int
+    privacy: Privacy
+    most: float
+    least_error: bool
+    batch: int | None
+    kept_back: float | None
+    flood: float | None
+
+    def offers(self, method: str) -> Iterator[Counting]:
+        """Randomizers of a method that keep the promise."""
+        if method == "pollution":
+            yield from map(self._polluting, self._one_sided())
+        elif method == "two-sided":
+            yield from self._two_sided()
+        elif method == "response":
+            epsilon0 = count_planner.local(self.privacy, self.honest, self.bins)
+            yield Response(self.bins, epsilon0)
+        elif method == "unary":
+            yield Unary(self.bins, count_planner.local(self.privacy, self.honest))
+        else:
+            each = count_planner.fixed_blanket(self.privacy, self.honest, self.bins)
+            yield FixedBlanket(self.bins, each)
+
+    def _one_sided(self) -> Iterator[count_planner.OneSided]:
+        """Batches with the truth sent; and at large epsilon single messages with it kept back."""
+        kept = self.kept_back
+        if self.batch is not None or kept is not None:
+            yield count_planner.pollution(
+                self.privacy, batch=1 if self.batch is None else self.batch, kept_back=kept or 0.0
+            )
+            return
+        yield from count_planner.batched(self.privacy)
+        if self.privacy.epsilon >= count_planner.LARGE:
+            for part in count_planner.KEPT_BACK[1:]:
+                yield count_planner.pollution(self.privacy, kept_back=part)
+
+    def _polluting(self, plan: count_planner.OneSided) -> Categories:
+        law = plan.law(self.bins / self.honest)
+        return Categories(
+            (self.bins,),
+            (plan.rate,),
+            self.honest,
+            capped(1, law, self.honest, self.privacy),
+            plan.batch,
+            plan.kept_back,
+        )
+
+    def _two_sided(self) -> Iterator[TwoSided]:
+        """Floods from the fewest messages on, as long as the budget allows."""
+        if self.flood is not None:
+            floods: tuple[float, ...] = (self.flood,)
+        elif self.most == math.inf:
+            floods = (_FLOOD,) if self.least_error else (max(count_planner.FLOODS),)
+        else:
+            floods = count_planner.FLOODS[::-1]
+        for flood in floods:
+            plan = count_planner.two_sided(self.privacy, flood=flood)
+            law = plan.law(self.bins / self.honest)
+            most = capped(1, law, self.honest, self.privacy)
+            made = TwoSided(self.bins, plan.decay, plan.rate, self.honest, most, plan.batch)
+            yield made
+            if made.usual_messages > self.most:
+                return
+
+
+def _sizes(categories: int | tuple[int, ...]) -> tuple[int, ...]:
+    return categories if isinstance(categories, tuple) else (categories,)
+
+
+def _bins(categories: int | tuple[int, ...]) -> int:
+    bins = math.prod(integer("categories", each, 1, _MOST_BINS) for each in _sizes(categories))
+    if not 2 <= bins <= _MOST_BINS:
+        allowed = f"from 2 to {_MOST_BINS} in all; for more there are heavy hitters"
+        raise ParameterError("categories", categories, allowed)
+    return bins
+
+
+class Histogram(OneView[Counting]):
+    """The number of users in each category; data of shape (n,), numbers of categories from 0 on.
+
+    With several columns categories are a tuple, and data are of shape (n, columns). Data outside
+    the domain are dropped and counted; where every user must send one message they are refused.
+
+    Formal guarantee: exact pairs of noisy counts (docs: theory, Counts); of single messages
+    amplification by shuffling.
+
+    Attributes:
+        categories: how many, or how many of each column.
+        value: of a run: unbiased estimates, of shape (categories,).
+
+    Raises:
+        ParameterError: naming the parameter, its value and the allowed range.
+    """
+
+    def __init__(
+        self,
+        *,
+        n: int,
+        randomizer: Counting,
+        categories: int | tuple[int, ...] | None = None,
+        delta: float = 1e-6,
+        honest_fraction: float = 1.0,
+    ) -> None:
+        """Explicit parameters; `calibrated` chooses good ones."""
+        super().__init__(n, randomizer, delta, honest_fraction)
+        self.categories = randomizer.bins if categories is None else categories
+        if _bins(self.categories) != randomizer.bins:
+            raise ParameterError("categories", categories, f"{randomizer.bins} in all")
+
+    @classmethod
+    def calibrated(
+        cls,
+        *,
+        n: int,
+        categories: int | tuple[int, ...],
+        privacy: Privacy,
+        objective: str = "messages",
+        max_messages: float | None = None,
+        method: str | None = None,
+        count: float | None = None,
+        batch: int | None = None,
+        kept_back: float | None = None,
+        flood: float | None = None,
+        honest_fraction: float = 1.0,
+    ) -> Self:
+        """The least messages, or the least error, for the privacy.
+
+        Args:
+            n: users.
+            categories: k; or those of each column of a table.
+            privacy: of the view; delta above 0.
+            objective: "messages": the fewest, or the least variance near them; "error": the least
+                variance.
+            max_messages: of a user, on average.
+            method: one of METHODS; None: pollution, and with max_messages below what that takes the
+                one message of randomised response. "two-sided" is near what a trusted curator has;
+                see docs/counts.md for its prior art.
+            count: of a bin in which the error is to be least; None: n/k.
+            batch: largest batch of pollution's noise; None: searched.
+            kept_back: probability with which pollution keeps the truth back; None: searched from
+                epsilon 3 on.
+            flood: part of epsilon that the two-sided flood takes; None: searched.
+            honest_fraction: of the users whose noise is counted on.
+        """
+        honest, bins = honest_users(honest_fraction, integer("n", n, 2)), _bins(categories)
+        if objective not in OBJECTIVES:
+            raise ParameterError("objective", objective, f"one of {', '.join(OBJECTIVES)}")
+        most = math.inf
+        if max_messages is not None:
+            most = real("max_messages", max_messages, 1.0, 2.0**24, closed=(True, True))
+        if method not in (None, *METHODS):
+            raise ParameterError("method", method, f"one of {', '.join(METHODS)}")
+        usual = n / bins if count is None else real("count", count, 0.0, n, closed=(True, True))
+        given = {"batch": batch, "kept_back": kept_back, "flood": flood}
+        for name in given.keys() - _CHOICES[method or "pollution"]:
+            if given[name] is not None:
+                allowed = f"left out: method {method or 'pollution'} has none"
+                raise ParameterError(name, given[name], allowed)
+        asked = _Asked(honest, bins, privacy, most, objective == "error", batch, kept_back, flood)
+        # One message, whose error is larger, is for those who have no room for more.
+        methods = (method,) if method else ("pollution", "response")
+        for each in methods:
+            offers = list(asked.offers(each))
+            fitting = [made for made in offers if made.usual_messages <= most]
+            if fitting:
+                break
+        else:
+            least = min(made.usual_messages for made in offers)
+            raise ParameterError("max_messages", max_messages, f"at least {least:.6g}")
+
+        def error(made: Counting) -> float:
+            return float(made.variance(n, np.full(bins, usual)).max())
+
+        if objective == "messages":
+            least = min(made.usual_messages for made in fitting)
+            fitting = [made for made in fitting if made.usual_messages - 1 <= _NEAR * (least - 1)]
+        best = min(fitting, key=lambda made: (error(made), made.usual_messages))
+        return cls(
+            n=n,
+            randomizer=best,
+            categories=categories,
+            delta=privacy.delta,
+            honest_fraction=honest_fraction,
+        )
+
+    @classmethod
+    def best(
+        cls,
+        *,
+        n: int,
+        categories: int | tuple[int, ...],
+        privacy: Privacy,
+        max_messages: float | None = None,
+        count: float | None = None,
+        two_sided: bool = False,
+        honest_fraction: float = 1.0,
+    ) -> Self:
+        """The least error of all methods within a budget of messages (table of docs/counts.md).
+
+        Args:
+            n: users.
+            categories: as of `calibrated`.
+            privacy: as there.
+            max_messages: of a user, on average.
+            count: of a bin in which the error is to be least.
+            two_sided: whether the two-sided method may be chosen.
+            honest_fraction: as there.
+        """
+        found: list[tuple[float, float, int, Self]] = []
+        refused: list[ParameterError] = []
+        usual = n / _bins(categories) if count is None else count
+        for method in METHODS:
+            if method == "two-sided" and not two_sided:
+                continue
+            try:
+                made = cls.calibrated(
+                    n=n,
+                    categories=categories,
+                    privacy=privacy,
+                    objective="error",
+                    max_messages=max_messages,
+                    method=method,
+                    count=count,
+                    honest_fraction=honest_fraction,
+                )
+            except ParameterError as error:
+                refused.append(error)
+                continue
+            found.append((made.variance(usual), made.messages_per_user, len(found), made))
+        if not found:
+            raise refused[0]
+        return min(found)[-1]
+
+    def variance(self, count: float = 0.0) -> float:
+        """Of the estimate of a bin that so many users are in."""
+        each = self.randomizer.variance(self.n, np.full(self.randomizer.bins, count))
+        return float(each.max())
+
+    def interval(
+        self,
+        value: Floats,
+        confidence: float = 0.95,
+        *,
+        together: bool = False,
+        reports: int | None = None,
+        corrupted: int = 0,
+    ) -> Intervals:
+        """Certified ranges of the true counts.
+
+        Args:
+            value: the estimates of a run.
+            confidence: with which each range holds, in (0, 1).
+            together: whether all hold at once with it.
+            reports: that were received; None: n.
+            corrupted: users who may send what they like: ranges are wider by their reach.
+        """
+        received = self.n if reports is None else integer("reports", reports, 1, self.n)
+        bins = self.randomizer.bins if together else 1
+        beta = interval_error(confidence, bins, self.randomizer.independent)
+        estimates = np.asarray(value, np.float64)
+        honest = min(self.honest, received) - integer("corrupted", corrupted, 0, received)
+        low, high = self.randomizer.ranges(estimates.ravel(), received, max(honest, 0), beta)
+        shift = self.randomizer.manipulation(corrupted)
+        low, high = np.maximum(low - shift, 0.0), high + shift
+        shape = estimates.shape
+        return Intervals(low.reshape(shape), high.reshape(shape), confidence, together)
+
+    @property
+    def query(self) -> Query:
+        return Cells(_sizes(self.categories))
+
+    def check(self, rows: NDArray[Any]) -> None:
+        several = isinstance(self.categories, tuple)
+        check_rows(rows, (self.n, len(_sizes(self.categories))) if several else (self.n,))
+        if isinstance(self.randomizer, Response) and (dense(self.query(rows)) < 0).any():
+            allowed = f"whole numbers below {self.categories}: each user has to send a category"
+            raise ParameterError("data", WITHHELD, allowed)
+
+    def answer(self, view: View) -> Floats:
+        shape = self.categories
+        return view.estimates.reshape(shape) if isinstance(shape, tuple) else view.estimates

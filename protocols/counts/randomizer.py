@@ -1,0 +1,141 @@
+"""What all randomizers of counts share: bins, estimates with certified ranges, noise in batches."""
+
+import math
+from abc import abstractmethod
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffle_sim.arrays import Floats, Values, dense
+from shuffle_sim.privacy.events import PrivacyEvent
+from shuffle_sim.protocol.query import Query
+from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.wire.messages import Messages, Tally
+
+Words = NDArray[np.int64]
+MAX_BINS = 2**53
+"""Values are doubles: they tell no more bins apart."""
+
+
+class Counting(Randomizer):
+    """Makes the counts of some bins; bins are numbers from 0 on."""
+
+    absent: ClassVar[float] = -1.0
+    independent: ClassVar[bool] = True
+    """Whether bins' errors are independent: then they hold together at no price."""
+
+    @property
+    @abstractmethod
+    def bins(self) -> int:
+        """How many there are."""
+
+    @abstractmethod
+    def estimate(self, tally: Tally) -> Floats:
+        """Unbiased counts, (bins,)."""
+
+    @abstractmethod
+    def variance(self, reports: int, counts: Floats) -> Floats:
+        """Of the estimates where so many users are in each bin, (bins,)."""
+
+    @abstractmethod
+    def ranges(
+        self, estimates: Floats, reports: int, honest: int, beta: float
+    ) -> tuple[Floats, Floats]:
+        """Ends, (bins,) each, between which each count lies except with probability `beta`.
+
+        Noise is that of all `reports` for one end and of the `honest` ones alone for the other.
+        """
+
+    @property
+    @abstractmethod
+    def reach(self) -> tuple[float, float]:
+        """How far a user moves an estimate up at most, and how far an honest one does."""
+
+    @abstractmethod
+    def event(self, users: int, query: Query | None) -> PrivacyEvent:
+        """As of all randomizers; of counts it follows from these fields alone."""
+
+    def manipulation(self, attackers: int) -> float:
+        """The largest shift of an estimate by so many corrupted users."""
+        return attackers * self.reach[0]
+
+
+class Noisy(Counting):
+    """Own words, and noise in batches: `most` messages of a user at most, noise beyond again."""
+
+    view: ClassVar[str] = "counts"
+    most: int
+
+    @property
+    @abstractmethod
+    def own_most(self) -> int:
+        """Own messages of a user at most."""
+
+    @abstractmethod
+    def sent(self, values: Floats, rng: np.random.Generator) -> tuple[Words, Words]:
+        """Own messages: users and words."""
+
+    @abstractmethod
+    def batches(self, users: int, rng: np.random.Generator) -> tuple[Words, Words, Words]:
+        """Of so many users: makers, words and sizes; Poisson numbers are spread independently."""
+
+    @property
+    @abstractmethod
+    def sizes_law(self) -> Floats:
+        """Of one user's noise messages, (values,)."""
+
+    @property
+    def per_label(self) -> int:
+        return self.most
+
+    @property
+    def beyond(self) -> float:
+        """The chance that one user's noise is drawn again."""
+        room = self.most - self.own_most
+        return float(self.sizes_law[room + 1 :].sum()) + math.exp(-46.0)
+
+    def reports(self, xs: Values, rng: np.random.Generator) -> Messages:
+        values = dense(xs)
+        users, room = len(values), self.most - self.own_most
+        owners, words = self.sent(values, rng)
+        makers, noise = self._noise(users, rng)
+        while (again := np.flatnonzero(np.bincount(makers, minlength=users) > room)).size:
+            left = ~np.isin(makers, again)
+            more, other = self._noise(again.size, rng)
+            makers = np.concatenate([makers[left], again[more]])
+            noise = np.concatenate([noise[left], other])
+        owners, words = np.concatenate([owners, makers]), np.concatenate([words, noise])
+        order = np.argsort(owners, kind="stable")
+        return self.singly(words[order], np.bincount(owners, minlength=users))
+
+    def _noise(self, users: int, rng: np.random.Generator) -> tuple[Words, Words]:
+        makers, words, sizes = self.batches(users, rng)
+        return np.repeat(makers, sizes), np.repeat(words, sizes)
+
+    def tallied(self, xs: Values, rng: np.random.Generator) -> Tally:
+        """Nobody's noise is drawn again: what that changes is charged, and far below a sample."""
+        values = dense(xs)
+        own = self.sent(values, rng)[1]
+        _, words, sizes = self.batches(len(values), rng)
+        often = np.concatenate([np.ones(own.size, np.int64), sizes])
+        return Tally.counted(np.concatenate([own, words]), often, reports=len(values))
+
+    def noiseless(self, x: Floats, rng: np.random.Generator) -> Messages:
+        """The user's own messages only."""
+        return self.singly(self.sent(np.asarray(x, np.float64)[None], rng)[1])
+
+
+def place(values: Values, bins: int) -> tuple[Floats, int]:
+    """Whole numbers from 0 to bins - 1, and -1 for others than -1, which are counted."""
+    given = np.asarray(dense(values), np.float64)
+    inside = (given >= 0) & (given < bins) & (given == np.floor(given))
+    return np.where(inside, given, -1.0), int((~inside & (given != -1)).sum())
+
+
+def central_range(law: Floats, beta: float) -> tuple[int, int]:
+    """The shortest that leaves at most beta/2 on each side; beyond the law is at most e^-46."""
+    below, above = np.cumsum(law), np.cumsum(law[::-1])[::-1]
+    low = int(np.searchsorted(below, beta / 2, side="right"))
+    high = law.size - 1 - int(np.searchsorted(above[::-1], beta / 2, side="right"))
+    return low, max(high, low)

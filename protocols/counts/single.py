@@ -1,0 +1,269 @@
+"""Counts as in the literature: randomised response, unary encoding, fixed blankets."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from protocols.counts.randomizer import Counting, place
+from shuffle_sim.arrays import Floats, Values, dense
+from shuffle_sim.errors import integer, real
+from shuffle_sim.privacy.amplification import ShuffledEvent
+from shuffle_sim.privacy.bounds.clones import MAX_EPSILON0, Corners
+from shuffle_sim.privacy.counts import FixedBlanketEvent
+from shuffle_sim.privacy.events import PrivacyEvent
+from shuffle_sim.protocol.query import Query
+from shuffle_sim.wire.messages import Alphabet, Messages, Tally
+
+
+class _Bernoulli(Counting):
+    """A count is Bin(in the bin, `kept`) + Bin(not in it, `lied`)."""
+
+    independent: ClassVar[bool] = False
+    categories: int
+    epsilon0: float
+
+    @property
+    def bins(self) -> int:
+        return self.categories
+
+    @property
+    def per_label(self) -> int:
+        return 1
+
+    @property
+    def kept(self) -> float:
+        """P."""
+        raise NotImplementedError
+
+    @property
+    def lied(self) -> float:
+        """q."""
+        raise NotImplementedError
+
+    def _counts(self, tally: Tally) -> Floats:
+        return np.asarray(tally.dense(self.categories), np.float64)
+
+    def estimate(self, tally: Tally) -> Floats:
+        """(count - R q)/(P - q)."""
+        return np.asarray((self._counts(tally) - tally.reports * self.lied) / self._spread)
+
+    @property
+    def _spread(self) -> float:
+        return self.kept - self.lied
+
+    def variance(self, reports: int, counts: Floats) -> Floats:
+        lied, kept = (p * (1 - p) for p in (self.lied, self.kept))
+        return (reports * lied + np.asarray(counts) * (kept - lied)) / self._spread**2
+
+    def ranges(
+        self, estimates: Floats, reports: int, honest: int, beta: float
+    ) -> tuple[Floats, Floats]:
+        """By Chernoff's and Bernstein's bounds of a sum of coins: wider than need be."""
+        x, counts = math.log(2 / beta), estimates * self._spread + reports * self.lied
+        counts = np.maximum(counts, 0.0)
+        most = counts + x + np.sqrt(x * x + 2 * counts * x)
+        least = counts + 2 * x / 3 - np.sqrt(4 * x * x / 9 + 2 * counts * x)
+        return (
+            np.maximum((least - reports * self.lied) / self._spread, 0.0),
+            np.maximum((most - reports * self.lied) / self._spread, 0.0),
+        )
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        largest = (1 - self.lied) / self._spread
+        return largest, largest
+
+
+@dataclass(frozen=True)
+class Response(_Bernoulli):
+    """k-ary randomised response: the category, or with probability k q a uniform one.
+
+    Attributes:
+        categories: k.
+        epsilon0: of one report.
+    """
+
+    categories: int
+    epsilon0: float
+    view: ClassVar[str] = "counts"
+
+    def __post_init__(self) -> None:
+        """Check every range."""
+        integer("categories", self.categories, 2, 2**53)
+        real("epsilon0", self.epsilon0, 0.0, MAX_EPSILON0)
+
+    @cached_property
+    def alphabet(self) -> Alphabet:
+        """A word for each category."""
+        return Alphabet(1, self.categories)
+
+    @property
+    def kept(self) -> float:
+        return math.exp(self.epsilon0) * self.lied
+
+    @property
+    def lied(self) -> float:
+        return 1 / (math.exp(self.epsilon0) + self.categories - 1)
+
+    def admit(self, values: Values) -> tuple[Values, int]:
+        """What is no category counts as the first: silence, or a word of its own, would tell."""
+        found, outside = place(values, self.categories)
+        return np.maximum(dense(found), 0.0), outside
+
+    def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
+        lies = rng.random() < self.categories * self.lied
+        return self.singly([int(rng.integers(self.categories)) if lies else int(x)])
+
+    def reports(self, xs: Values, rng: np.random.Generator) -> Messages:
+        values = np.maximum(dense(xs), 0.0).astype(np.int64)
+        lies = rng.random(len(values)) < self.categories * self.lied
+        drawn = rng.integers(self.categories, size=len(values))
+        return self.singly(np.where(lies, drawn, values), np.ones(len(values), np.int64))
+
+    def event(self, users: int, query: Query | None) -> PrivacyEvent:
+        known = Corners.of_response(self.epsilon0, self.categories)
+        return ShuffledEvent(users, self.epsilon0, known.both, known.neither)
+
+
+@dataclass(frozen=True)
+class Unary(_Bernoulli):
+    """A bit for each category: the own one a coin, others 1 with probability 1/(e^epsilon0 + 1).
+
+    Optimised unary encoding (Wang, Blocki, Li and Jha 2017). All bits are one message of a pure
+    randomiser; to shuffle them label by label tells less.
+
+    Attributes:
+        categories: k.
+        epsilon0: of one report.
+    """
+
+    categories: int
+    epsilon0: float
+
+    def __post_init__(self) -> None:
+        """Check every range."""
+        integer("categories", self.categories, 2, 2**20)
+        real("epsilon0", self.epsilon0, 0.0, MAX_EPSILON0)
+
+    @cached_property
+    def alphabet(self) -> Alphabet:
+        """A label for each category."""
+        return Alphabet(self.categories)
+
+    @property
+    def kept(self) -> float:
+        return 0.5
+
+    @property
+    def lied(self) -> float:
+        return 1 / (math.exp(self.epsilon0) + 1)
+
+    def _counts(self, tally: Tally) -> Floats:
+        return np.asarray(tally.sums, np.float64)
+
+    def admit(self, values: Values) -> tuple[Values, int]:
+        return place(values, self.categories)
+
+    def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
+        return self.reports(np.asarray(x)[None], rng)
+
+    def reports(self, xs: Values, rng: np.random.Generator) -> Messages:
+        return Messages.from_ones(self.counts(xs, rng), 1)
+
+    def counts(self, xs: Values, rng: np.random.Generator) -> NDArray[np.integer]:
+        values = dense(xs)
+        found = rng.random((len(values), self.categories)) < self.lied
+        inside = np.flatnonzero(values >= 0)
+        found[inside, values[inside].astype(np.int64)] = rng.random(inside.size) < self.kept
+        return found.astype(np.uint8)
+
+    def tally(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
+        values = dense(xs)
+        own = np.bincount(values[values >= 0].astype(np.int64), minlength=self.categories)
+        lies = rng.binomial(len(values) - own, self.lied)
+        return np.asarray(rng.binomial(own, self.kept) + lies, np.int64)
+
+    def event(self, users: int, query: Query | None) -> PrivacyEvent:
+        return ShuffledEvent(users, self.epsilon0)
+
+
+@dataclass(frozen=True)
+class FixedBlanket(Counting):
+    """The category, and a fixed number of uniform ones (Luo, Wang and Yi 2022, and others).
+
+    Attributes:
+        categories: k.
+        each: uniform messages of a user.
+    """
+
+    categories: int
+    each: int
+    view: ClassVar[str] = "counts"
+    independent: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check every range."""
+        integer("categories", self.categories, 2, 2**53)
+        integer("each", self.each, 1, 2**20)
+
+    @property
+    def bins(self) -> int:
+        return self.categories
+
+    @cached_property
+    def alphabet(self) -> Alphabet:
+        """A word for each category."""
+        return Alphabet(1, self.categories)
+
+    @property
+    def per_label(self) -> int:
+        return self.each + 1
+
+    def admit(self, values: Values) -> tuple[Values, int]:
+        return place(values, self.categories)
+
+    def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
+        own = [int(x)] * (float(x) >= 0)
+        return self.singly([*own, *rng.integers(self.categories, size=self.each).tolist()])
+
+    def reports(self, xs: Values, rng: np.random.Generator) -> Messages:
+        values = dense(xs).reshape(-1, 1).astype(np.int64)
+        drawn = rng.integers(self.categories, size=(len(values), self.each))
+        words = np.hstack([values, drawn])
+        return self.singly(words[words >= 0], (words >= 0).sum(axis=1))
+
+    def noiseless(self, x: Floats, rng: np.random.Generator) -> Messages:
+        """The user's own message only."""
+        return self.singly([int(x)] * (float(x) >= 0))
+
+    def event(self, users: int, query: Query | None) -> PrivacyEvent:
+        return FixedBlanketEvent(honest=users, each=self.each, bins=self.categories)
+
+    def estimate(self, tally: Tally) -> Floats:
+        """count - R s/k."""
+        mean = tally.reports * self.each / self.categories
+        return np.asarray(tally.dense(self.categories) - mean)
+
+    def variance(self, reports: int, counts: Floats) -> Floats:
+        p = 1 / self.categories
+        return np.full(self.categories, reports * self.each * p * (1 - p))
+
+    def ranges(
+        self, estimates: Floats, reports: int, honest: int, beta: float
+    ) -> tuple[Floats, Floats]:
+        p = 1 / self.categories
+        least, most = (
+            scipy.stats.binom.ppf(at, users * self.each, p)
+            for at, users in ((beta / 2, honest), (1 - beta / 2, reports))
+        )
+        counts = estimates + reports * self.each * p
+        return np.maximum(counts - most, 0.0), np.maximum(counts - least, 0.0)
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        return self.each + 1.0, 1.0

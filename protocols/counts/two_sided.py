@@ -1,0 +1,158 @@
+"""Messages for and against every bin: nearly the discrete Laplace noise of a trusted curator."""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+
+import numpy as np
+import scipy
+
+from protocols.counts.randomizer import MAX_BINS, Noisy, Words, central_range, place
+from shuffle_sim.arrays import Floats, Values
+from shuffle_sim.errors import integer
+from shuffle_sim.privacy.count_planner import TwoSided as TwoSidedNoise
+from shuffle_sim.privacy.counts import TwoSidedEvent
+from shuffle_sim.privacy.events import PrivacyEvent
+from shuffle_sim.protocol.query import Query
+from shuffle_sim.sampling.exact import FRACTION, log_series, poisson
+from shuffle_sim.wire.messages import Alphabet, Messages, Tally
+
+
+@dataclass(frozen=True)
+class TwoSided(Noisy):
+    """Messages for and against each bin: own ones for, geometric noise both ways, and a flood.
+
+    The word of bin j is 2 j for it, and 2 j + 1 against it. Noise both ways is negative binomial
+    of shape 1/planned: Poisson many batches of log-series sizes.
+
+    Attributes:
+        categories: k.
+        decay: rho of the noise.
+        rate: batches of the flood that each bin gets from all planned users together.
+        planned: users, each of whom makes 1/planned of the noise.
+        most: messages of a user at most; noise beyond is drawn again.
+        batch: sizes of the flood are uniform on 1 .. batch.
+    """
+
+    categories: int
+    decay: float
+    rate: float
+    planned: int
+    most: int
+    batch: int
+
+    def __post_init__(self) -> None:
+        """Check every range."""
+        integer("categories", self.categories, 2, MAX_BINS // 2)
+        integer("most", self.most, 2, 2**24)
+        self.event(self.planned, None)
+
+    @property
+    def bins(self) -> int:
+        return self.categories
+
+    @cached_property
+    def alphabet(self) -> Alphabet:
+        """Two words for each bin."""
+        return Alphabet(1, 2 * self.categories)
+
+    @property
+    def own_most(self) -> int:
+        return 1
+
+    @property
+    def _plan(self) -> TwoSidedNoise:
+        return TwoSidedNoise(self.decay, self.rate, self.batch)
+
+    @property
+    def usual_messages(self) -> float:
+        return 1 + self._plan.messages * self.categories / self.planned
+
+    def event(self, users: int, query: Query | None) -> PrivacyEvent:
+        return TwoSidedEvent(
+            honest=min(users, self.planned),
+            planned=self.planned,
+            decay=self.decay,
+            rate=self.rate,
+            batch=self.batch,
+            redrawn=min(1.0, self.planned * self.beyond),
+        )
+
+    def admit(self, values: Values) -> tuple[Values, int]:
+        return place(values, self.categories)
+
+    def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
+        own = [2 * int(x)] * (float(x) >= 0)
+        while True:
+            noise: list[int] = []
+            for sides, number in self._numbers(1):
+                for _ in range(poisson(number, rng)):
+                    at = int(rng.integers(self.categories))
+                    size = (
+                        int(rng.integers(1, self.batch + 1))
+                        if len(sides) == 2
+                        else int(log_series(-math.log(self.decay), 1, rng)[0])
+                    )
+                    noise += [2 * at + side for side in sides] * size
+            if len(noise) < self.most:
+                return self.singly(np.array(own + noise, np.int64))
+
+    def _numbers(self, users: int) -> list[tuple[tuple[int, ...], int]]:
+        """Sides that a batch is sent for, and how many there are on average, times 2^40."""
+        share = Fraction(self.categories * users, self.planned) * (1 << FRACTION)
+        noise = math.ceil(share * Fraction(-math.log1p(-self.decay)))
+        return [((0,), noise), ((1,), noise), ((0, 1), math.ceil(share * Fraction(self.rate)))]
+
+    def sent(self, values: Floats, rng: np.random.Generator) -> tuple[Words, Words]:
+        owners = np.flatnonzero(values >= 0)
+        return owners, 2 * values[owners].astype(np.int64)
+
+    def batches(self, users: int, rng: np.random.Generator) -> tuple[Words, Words, Words]:
+        found = []
+        for sides, number in self._numbers(users):
+            count = poisson(number, rng)
+            makers, places = (rng.integers(high, size=count) for high in (users, self.categories))
+            sizes = (
+                rng.integers(1, self.batch + 1, size=count)
+                if len(sides) == 2
+                else log_series(-math.log(self.decay), count, rng)
+            )
+            found += [(makers, 2 * places + side, sizes) for side in sides]
+        makers, words, sizes = (np.concatenate(each) for each in zip(*found, strict=True))
+        return makers, words, sizes
+
+    @property
+    def sizes_law(self) -> Floats:
+        return _law(self._plan, self.categories / self.planned)
+
+    def estimate(self, tally: Tally) -> Floats:
+        """Those for a bin less those against it."""
+        sides = tally.dense(2 * self.categories).reshape(-1, 2)
+        return np.asarray(sides[:, 0] - sides[:, 1], np.float64)
+
+    def variance(self, reports: int, counts: Floats) -> Floats:
+        return np.full(self.categories, self._plan.variance() * reports / self.planned)
+
+    def ranges(
+        self, estimates: Floats, reports: int, honest: int, beta: float
+    ) -> tuple[Floats, Floats]:
+        reach = math.ceil(46 / -math.log(self.decay)) + 2
+        shape = reports / self.planned
+        noise = scipy.stats.nbinom.pmf(np.arange(reach * math.ceil(shape)), shape, 1 - self.decay)
+        law = np.convolve(noise, noise[::-1])
+        low, high = central_range(law, beta)
+        middle = noise.size - 1
+        return (
+            np.maximum(estimates - (high - middle), 0.0),
+            np.maximum(estimates - (low - middle), 0.0),
+        )
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        return float(self.most), 1.0
+
+
+@lru_cache(maxsize=64)
+def _law(plan: TwoSidedNoise, part: float) -> Floats:
+    return plan.law(part)
