@@ -25,7 +25,6 @@ from shuffle_sim.protocol.binding import UNCHECKED, checked_event
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.wire.codec import decode
 from shuffle_sim.wire.fingerprint import fingerprint
-from shuffle_sim.wire.messages import Tally
 
 FALSE_ALARM = 1e-6
 
@@ -186,8 +185,8 @@ def check_randomizer(
     different.
 
     Every report has the same number of messages whatever the datum; values are admitted once and
-    for all; `counts` and `tally` have the law of `randomize`. False-alarm rate at most 1e-6 per
-    label, sampler and value.
+    for all; `counts` and `tally` have the law of `randomize`. Where messages are words, `reports`
+    and `tallied` have it. False-alarm rate at most 1e-6 per label or word, sampler and value.
 
     Raises:
         LawError: naming what does not hold.
@@ -197,6 +196,9 @@ def check_randomizer(
     again, clipped = randomizer.admit(admitted)
     if clipped or not np.allclose(dense(admitted), dense(again), rtol=1e-12, atol=0):
         raise LawError("admit changes values it has admitted")
+    if randomizer.view != "sums":
+        _check_words(randomizer, dense(admitted), repeats, rng)
+        return
     labels = randomizer.alphabet.labels
     total = np.zeros((repeats, labels), np.int64)
     for x in dense(admitted):
@@ -212,6 +214,40 @@ def check_randomizer(
     tallies = np.array([randomizer.tally(admitted, rng) for _ in range(repeats)])
     for label in range(labels):
         check_same_law(randomizer.reduced(total)[:, label], randomizer.reduced(tallies)[:, label])
+
+
+_WORDS = 64  # that are compared, from the first on
+
+
+def _check_words(
+    randomizer: Randomizer, xs: Floats, repeats: int, rng: np.random.Generator
+) -> None:
+    """How often each word comes, by each sampler, against `randomize`."""
+    words = min(randomizer.alphabet.symbols, _WORDS)
+    total = np.zeros((repeats, words), np.int64)
+    for x in xs:
+        defined = [randomizer.randomize(x, rng) for _ in range(repeats)]
+        literal = np.array([sent.tally().dense(words) for sent in defined])
+        sent = randomizer.reports(np.repeat(x[None], repeats, axis=0), rng)
+        if sent.each is None or sent.reports != repeats:
+            raise LawError(f"reports of {sent.reports} users, asked were {repeats}")
+        fast, said = np.zeros((repeats, words), np.int64), sent.words
+        users, looked = np.repeat(np.arange(repeats), sent.each), said < words
+        np.add.at(fast, (users[looked], said[looked].astype(np.int64)), 1)
+        total += literal
+        _check_alike(literal, fast)
+    tallies = [randomizer.tallied(xs, rng) for _ in range(repeats)]
+    if any(tally.reports != len(xs) for tally in tallies):
+        raise LawError("a tally is of other reports than those asked")
+    _check_alike(total, np.array([tally.dense(words) for tally in tallies]))
+
+
+def _check_alike(first: NDArray[np.int64], second: NDArray[np.int64]) -> None:
+    """The same law word by word; a word that comes always as often is compared as it is."""
+    for one, other in zip(first.T, second.T, strict=True):
+        if one.min() == one.max() == other.min() == other.max():
+            continue
+        check_same_law(one, other)
 
 
 def check_runtime(
@@ -266,7 +302,7 @@ def check_protocol(protocol: Protocol[Any], data: ArrayLike, *, seed: int = 1) -
             raise LawError(f"round {number}: the query of a row depends on other rows")
         _check_apart(number, spec.query, asked[:16])
         values, _ = spec.randomizer.admit(spec.query(asked))
-        tally = Tally(spec.randomizer.tally(values, rng), len(asked))
+        tally = spec.randomizer.tallied(values, rng)
         before = fingerprint(state)
         estimates = [spec.analyze(tally) for _ in range(2)]
         first, second = (fingerprint(protocol.update(state, each)) for each in estimates)

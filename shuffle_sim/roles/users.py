@@ -330,10 +330,12 @@ def _honest_frame(
 def _sent(parts: list[_Part], onion: bool) -> Counter[tuple[int, int]]:
     """Users and words of the frame of these users, or of the frame of each."""
     each = [words.each for _, words in parts if isinstance(words, Messages)]
-    numbers = np.concatenate([one for one in each if one is not None] or [np.arange(0)])
+    if not each:  # sums: their number does not vary
+        return Counter()
+    numbers = np.concatenate([one for one in each if one is not None])
     if onion:
         return Counter({(1, many): users for many, users in Counter(numbers.tolist()).items()})
-    return Counter({(numbers.size, int(numbers.sum())): 1} if numbers.size else {})
+    return Counter({(numbers.size, int(numbers.sum())): 1})
 
 
 def _words(sent: list[Messages | Tally]) -> list[Buffer]:

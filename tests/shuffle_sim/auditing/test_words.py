@@ -7,7 +7,7 @@ import pytest
 from words import Asked, InOrder, Pollution, Response
 
 from shuffle_sim.auditing.audit import audit
-from shuffle_sim.auditing.conformance import LawError
+from shuffle_sim.auditing.conformance import LawError, check_protocol, check_randomizer
 from shuffle_sim.auditing.words import WordChecks
 from shuffle_sim.privacy.amplification import ShuffledEvent
 from shuffle_sim.protocol.one_round import LocalRandomizer
@@ -146,6 +146,18 @@ def test_a_planted_defect_is_found(randomizer, found):
 def test_a_shuffler_that_does_not_permute_is_found():
     assert found_by("the shuffler keeps no order", Response(5, 1.0), shuffler=LazyShuffler)
     assert not found_by("the shuffler keeps no order", Response(5, 1.0))
+
+
+@pytest.mark.parametrize("randomizer", [Response(4, 1.0), Pollution(3, 0.4)])
+def test_randomizers_of_words_keep_their_contract(randomizer):
+    check_randomizer(randomizer, np.array([0.0, 1.0, -1.0]), repeats=600)
+    check_protocol(Asked(8, randomizer), np.arange(8) % 3.0)
+
+
+@pytest.mark.parametrize("kind", [Bare, Doubled, Silent])
+def test_a_sampler_of_another_law_breaks_the_contract(kind):
+    with pytest.raises(LawError):
+        check_randomizer(kind(3, 0.4), np.array([0.0, 1.0]), repeats=600)
 
 
 def test_an_audit_that_checks_no_law_does_not_pass():

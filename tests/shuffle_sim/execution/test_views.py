@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import sys
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -13,6 +14,7 @@ from words import Asked, InOrder, Pollution, Response, Wide
 
 from protocols import VectorSum
 from shuffle_sim import ParameterError
+from shuffle_sim.attacks.catalogue import attack
 from shuffle_sim.auditing.conformance import LawError, check_pmf
 from shuffle_sim.auditing.simulation import simulate
 from shuffle_sim.errors import FrameError
@@ -20,6 +22,7 @@ from shuffle_sim.execution.forecast import forecast
 from shuffle_sim.execution.processes import ProcessesRuntime
 from shuffle_sim.protocol.adversary import Coalition
 from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.protocol.task import TaskLimits
 from shuffle_sim.roles.analyzer import reader
 from shuffle_sim.roles.chunks import front
 from shuffle_sim.roles.pools import WordPool
@@ -270,6 +273,56 @@ def test_colluders_disclose_how_often_each_word():
     liar = Colluder([6, 6, 1])
     run(VIEWS["pollution"], ITEMS, adversary=liar, **HOW)
     assert liar.heard == (USERS, {6: 2 * USERS, 1: USERS})
+
+
+NAMES = ("ones", "zeros", "oppose", "extra-bits", "wrong-labels", "garbage", "twice", "impostor")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("fidelity", ["literal", "aggregate"])
+def test_attacks_by_name_are_taken_or_dropped(name, fidelity):
+    """Whatever they send: users asked are accepted, dropped or missing, or the run would stop."""
+    found = run(VIEWS["pollution"], ITEMS, adversary=attack(f"{name}:fraction=0.3"), **HOW)
+    assert found.reports.corrupted > 0
+    taken = name in ("ones", "zeros", "oppose", "wrong-labels", "twice")
+    assert (found.reports.accepted == USERS) is taken
+    if name == "ones":
+        assert found.value.dense(7)[6] >= 8 * found.reports.corrupted
+
+
+# Limits, and no work by the user
+
+
+def test_limits_count_what_a_user_may_send():
+    """Eight words of three bits."""
+    limits = TaskLimits(report_bits=24)
+    assert run(VIEWS["pollution"], ITEMS, limits=limits, **HOW).reports.accepted == USERS
+    with pytest.raises(ParameterError, match="report_bits"):
+        run(VIEWS["pollution"], ITEMS, limits=TaskLimits(report_bits=23), **HOW)
+
+
+def calls(users: int) -> int:
+    """Of functions, in a literal round of so many users."""
+    counted_calls = 0
+
+    def count(frame, event, argument):
+        nonlocal counted_calls
+        counted_calls += event in ("call", "c_call")
+
+    protocol, items = Asked(users, Response(1000, 8.0)), np.arange(users) % 1000.0
+    sys.setprofile(count)
+    try:
+        run(protocol, items, seed=1, fidelity="literal", kernel="numpy")
+    finally:
+        sys.setprofile(None)
+    return counted_calls
+
+
+def test_a_literal_round_does_nothing_user_by_user():
+    for users in (4_000, 64_000):  # what is loaded or remembered once
+        calls(users)
+    few, many = calls(4_000), calls(64_000)
+    assert many < few + 2_000
 
 
 # Frames
