@@ -14,6 +14,7 @@ from shuffle_sim.cli.attack import attack_command
 from shuffle_sim.cli.audit import audit_command
 from shuffle_sim.cli.budget import budget_command
 from shuffle_sim.cli.compare import compare_command
+from shuffle_sim.cli.counts import heavy_hitters_command, histogram_command, quantiles_command
 from shuffle_sim.cli.data import evaluate_command, predict_command, schema_command
 from shuffle_sim.cli.experiment import COMMANDS as EXPERIMENT
 from shuffle_sim.cli.options import flat
@@ -64,6 +65,9 @@ def _stopped(command: Callable[Options, None]) -> Callable[Options, None]:
 
 _COMMANDS: dict[str, Callable[..., None]] = {
     "sum": sum_command,
+    "histogram": histogram_command,
+    "heavy-hitters": heavy_hitters_command,
+    "quantiles": quantiles_command,
     "train": train_command,
     "predict": predict_command,
     "evaluate": evaluate_command,

@@ -3,7 +3,7 @@
 import csv
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +13,7 @@ import typer
 
 from shuffle_sim.cli.options import DataOptions, LayoutOptions, Output, parse_number
 from shuffle_sim.cli.show import check_path, console, number, present, print_table, whole
-from shuffle_sim.data.column_kinds import Category, Date, moment_of
+from shuffle_sim.data.column_kinds import Category, Date, Number, moment_of
 from shuffle_sim.data.columns import Bounds, Column, Marks
 from shuffle_sim.data.file_columns import column_in, column_of, kinds_of
 from shuffle_sim.data.model import load_model
@@ -151,6 +151,24 @@ def _bounds(name: str, text: str) -> Bounds | Date:
             raise ParameterError("bounds", text, "dates of one column: name=first:last") from error
         return Date(name=name, first=first, last=last)
     return low, high
+
+
+def bounds_of(texts: Sequence[str], name: str, declared: Declared) -> Bounds:
+    """The public bounds of one column of numbers, by options or a schema.
+
+    Raises:
+        ParameterError: none are stated.
+    """
+    for text in texts:
+        column, _, limits = text.rpartition("=")
+        found = _bounds(name, limits)
+        if column in ("", name) and isinstance(found, tuple):
+            return found
+    kind = declared.columns.get(name)
+    if isinstance(kind, Number):
+        return kind.limits
+    allowed = f"stated, as in --bounds {name}=0:100: they are public, not computed from data"
+    raise ParameterError(f"bounds of {name}", None, allowed)
 
 
 ModelFile = Annotated[Path, typer.Argument(help="A model, as train --model-out wrote it (.json).")]

@@ -73,6 +73,12 @@ def _numeric(kind: Any, text: Any) -> Any:
     return Annotated[kind, text]
 
 
+def same(group: type, name: str) -> Any:
+    """A field that is the option of another group, with its default and its help."""
+    (found,) = (each for each in fields(group) if each.name == name)
+    return field(default=found.default, metadata=dict(found.metadata))
+
+
 def flat(command: Callable[..., None]) -> Callable[..., None]:
     """A command for Typer: the fields of its groups are options beside its other parameters."""
     hints, parameters = get_type_hints(command, include_extras=True), list[inspect.Parameter]()
@@ -223,6 +229,10 @@ class PrivacyOptions:
         return Privacy(self.epsilon, self.delta)
 
 
+_HONEST = typer.Option(help="Fraction of users that are assumed to add their noise.")
+HonestFraction = Annotated[float, _HONEST]
+
+
 @dataclass(frozen=True)
 class SumOptions:
     """How the numbers of a sum become noisy messages."""
@@ -243,7 +253,7 @@ class SumOptions:
     rotation: int | None = option(
         None, "Public seed of a rotation of vectors. Many coordinates then take fewer bits."
     )
-    honest_fraction: float = option(1.0, "Fraction of users that are assumed to add their noise.")
+    honest_fraction: float = field(default=1.0, metadata={"option": _HONEST})
 
     @property
     def given(self) -> dict[str, Any]:

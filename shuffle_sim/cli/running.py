@@ -120,9 +120,9 @@ class Running:
 
     @classmethod
     def of(
-        cls, asked: HostOptions, execution: Execution, table: Table, file: Path | None = None
+        cls, asked: HostOptions, execution: Execution, table: Table | str, file: Path | None = None
     ) -> "Running":
-        """As the command line gives it, on a table, which may be of a file.
+        """As the command line gives it, on a table, or the name of one, which may be of a file.
 
         Raises:
             ParameterError: an unknown runtime, an address of one that joins nothing, a limit on
@@ -191,7 +191,7 @@ class Running:
         return run(algorithm, rows, runtime=self.host, execution=how, **options)
 
 
-def report_of(asked: HostOptions, table: Table, file: Path | None) -> Report | None:
+def report_of(asked: HostOptions, table: Table | str, file: Path | None) -> Report | None:
     """The report in a budget that a run is charged to, if one is asked for.
 
     Raises:
@@ -205,13 +205,15 @@ def report_of(asked: HostOptions, table: Table, file: Path | None) -> Report | N
         return None
     if asked.report is None:
         raise ParameterError("report", None, "a name, such as the day's, with --budget")
-    budget = Budget(asked.budget, population=asked.population or table.name)
+    name = table if isinstance(table, str) else table.name
+    budget = Budget(asked.budget, population=asked.population or name)
     return budget.report(asked.report, content=content_of(table, file))
 
 
-def content_of(table: Table, file: Path | None) -> bytes:
+def content_of(table: Table | str, file: Path | None) -> bytes:
     """What a budget that is bound to data knows of them: all of the file, or the table's rows."""
     if file is None:
+        assert not isinstance(table, str)
         return fingerprint((table.rows, table.target))
     found = hashlib.sha256()
     with opened(file) as stream:

@@ -13,6 +13,7 @@ from protocols.sums.planned import PlannedSum
 from protocols.sums.vector_sum import VectorSum
 from shuffle_sim.arrays import Floats
 from shuffle_sim.attacks.catalogue import attacks
+from shuffle_sim.cli.counts import by_group
 from shuffle_sim.cli.data import load
 from shuffle_sim.cli.options import (
     Attacks,
@@ -22,6 +23,7 @@ from shuffle_sim.cli.options import (
     PrivacyOptions,
     Repeated,
     SumOptions,
+    left_out,
 )
 from shuffle_sim.cli.running import Ahead, Running, RunSummary, announce, asked_of
 from shuffle_sim.cli.show import (
@@ -69,6 +71,10 @@ def sum_command(
         bool,
         typer.Option("--variance", help="Release variances, too: twice the numbers, more noise."),
     ] = False,
+    by: Annotated[
+        str | None,
+        typer.Option(help="Column with public categories: count, sum and mean in each of them."),
+    ] = None,
 ) -> None:
     """Release the column means of a table by a shuffle-private vector sum.
 
@@ -88,6 +94,12 @@ def sum_command(
 
     Example: shuffle-sim sum --file visits.csv --person patient --bounds dose=0:10
     """
+    if by is not None:
+        useless = {"attack": attack, "variance": variance or None, "table": data.table}
+        left_out(useless, "sum --by")
+        left_out({**noise.given, "honest_fraction": None}, "sum --by")
+        by_group(data, by, privacy, noise.honest_fraction, host, execution, output)
+        return
     source, budget, share = load(data, target=False), privacy.budget, data.choose_bounds
     view = _view(source)  # one row for each user, in the table's units
     n, d = len(view.rows), len(source.columns) * (2 if variance else 1)

@@ -1,0 +1,126 @@
+"""`histogram`, `heavy-hitters`, `quantiles` and `sum --by`, from a file to numbers and pictures."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from shuffle_sim.cli.app import main
+
+REGIONS = ("north", "south", "east")
+CATEGORIES = ("--categories", "region=north,south,east")
+BOUNDS = ("--bounds", "minutes=0:100")
+
+
+@pytest.fixture(scope="module")
+def visits(tmp_path_factory):
+    """3,000 visits: region, minutes and page."""
+    rng = np.random.default_rng(1)
+    path = tmp_path_factory.mktemp("visits") / "visits.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["region", "minutes", "page", "zip"])
+        for i in range(3000):
+            page = f"/p{min(i % 7, 3)}" if i % 50 else f"/x{i}"
+            writer.writerow([REGIONS[i % 3], f"{rng.uniform(0, 100):.2f}", page, i % 5])
+    return path
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    def run(*words, code=0):
+        monkeypatch.setattr("sys.argv", ["shuffle-sim", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        told = capsys.readouterr()
+        assert ended.value.code == code, told.err
+        return told.out if code == 0 else told.err
+
+    return run
+
+
+def test_a_histogram_counts_categories(command, visits, tmp_path):
+    picture = tmp_path / "bars.png"
+    asked = ("histogram", "--file", visits, "--column", "region", *CATEGORIES, "--seed", 3)
+    found = json.loads(command(*asked, "--plot", picture, "--json"))
+    assert found["categories"] == [*REGIONS, "other"]
+    # Each bin is 7 standard errors from the truth with a chance below 1e-9.
+    assert np.abs(np.array(found["counts"]) - [1000, 1000, 1000, 0]).max() < 7 * 8
+    assert found["simulator_view"]["true"] == [1000.0, 1000.0, 1000.0, 0.0]
+    assert all(low <= high for low, high in zip(found["low"], found["high"], strict=True))
+    assert found["run"]["privacy"]["epsilon"] <= 1
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    shown = command(*asked)
+    assert "Epsilon does not cover them." in " ".join(shown.split())
+
+
+def test_two_columns_make_a_table_and_methods_are_named(command, visits):
+    asked = ("histogram", "--file", visits, "--column", "region", "--column", "zip", *CATEGORIES)
+    more = ("--categories", "zip=0,1,2,3,4", "--method", "two-sided", "--objective", "error")
+    found = json.loads(command(*asked, *more, "--seed", 3, "--json"))
+    assert found["categories"][:2] == ["north, 0", "north, 1"]
+    assert len(found["counts"]) == 4 * 6
+    assert found["standard_error"] < 1.3 * found["central_laplace"]
+
+
+def test_quantiles_are_in_the_units_of_the_column(command, visits, tmp_path):
+    asked = ("quantiles", "--file", visits, "--column", "minutes", *BOUNDS, "--seed", 2)
+    picture = tmp_path / "cdf.svg"
+    found = json.loads(command(*asked, "--shares", "0.25,0.5", "--json", "--plot", picture))
+    assert found["shares"] == [0.25, 0.5]
+    true = found["simulator_view"]["true"]
+    assert all(
+        low <= each <= high
+        for low, each, high in zip(found["low"], true, found["high"], strict=True)
+    )
+    assert np.abs(np.array(found["values"]) - true).max() < 10
+    assert picture.stat().st_size > 1000
+
+
+def test_heavy_hitters_are_texts_or_numbers(command, visits):
+    asked = ("heavy-hitters", "--file", visits, "--epsilon", 4, "--seed", 2, "--json")
+    found = json.loads(command(*asked, "--column", "page", "--fidelity", "aggregate"))
+    assert set(found["items"]) == {"/p0", "/p1", "/p2", "/p3"}
+    numbers = json.loads(command(*asked, "--column", "zip", "--bits", 8))
+    assert set(numbers["items"]) == {"0", "1", "2", "3", "4"}
+
+
+def test_a_sum_by_group_has_counts_and_means(command, visits):
+    asked = ("sum", "--file", visits, "--columns", "minutes", "--by", "region", *BOUNDS)
+    found = json.loads(command(*asked, *CATEGORIES, "--epsilon", 4, "--seed", 2, "--json"))
+    assert found["groups"] == [*REGIONS, "other"]
+    true = found["simulator_view"]["true_means"]
+    ends = zip(found["mean_low"][:3], true[:3], found["mean_high"][:3], strict=True)
+    assert all(low <= each <= high for low, each, high in ends)
+    assert true[3] is None  # nobody is there
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("histogram", "--column", "region"), "file"),
+        (("histogram", "--file", "F", "--column", "region"), "--categories region="),
+        (("histogram", "--file", "F", "--column", "none", *CATEGORIES), "none"),
+        (("quantiles", "--file", "F", "--column", "minutes"), "--bounds minutes="),
+        (("quantiles", "--file", "F", "--column", "region", "--bounds", "0:1"), "region"),
+        (
+            ("quantiles", "--file", "F", "--column", "minutes", *BOUNDS, "--shares", "a"),
+            "shares",
+        ),
+        (("heavy-hitters", "--file", "F", "--column", "page", "--bits", "8"), "whole numbers"),
+        (("sum", "--file", "F", "--by", "region", *BOUNDS), "one column with --by"),
+        (
+            ("sum", "--file", "F", "--columns", "minutes", "--by", "region", "--variance"),
+            "variance",
+        ),
+        (
+            ("histogram", "--file", "F", "--column", "region", *CATEGORIES, "--delta", "0"),
+            "delta",
+        ),
+    ],
+)
+def test_bad_input_is_one_line_that_names_it(command, visits, words, said):
+    told = command(*(visits if each == "F" else each for each in words), code=2)
+    assert said in told
+    assert told.count("\n") == 1
