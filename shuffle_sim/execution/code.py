@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from functools import cache, cached_property, partial
 from inspect import unwrap
+from operator import is_
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
@@ -34,9 +35,52 @@ def code_of(values: Iterable[Any]) -> dict[str, str]:
     Raises:
         TypeError: for a value that cannot be taken apart, as pickle could not.
     """
-    waiting = list(_held_by(values))
+    roots = tuple(_held_by(values))
+    walk = _walks.get(roots)
+    if walk is None or not walk.holds():
+        if len(_walks) >= _MOST_WALKS:
+            _walks.clear()
+        walk = _walks[roots] = _walked(roots)
+    return dict(walk.found)
+
+
+class _Walk(NamedTuple):
+    """What was found, and all that it was read from.
+
+    Attributes:
+        found: hashes by name.
+        read: classes and functions with what each was made of.
+        constants: those that could change in place, with their hashes.
+    """
+
+    found: dict[str, str]
+    read: list[tuple[Any, list[Any]]]
+    constants: list[tuple[Any, str]]
+
+    def holds(self) -> bool:
+        """Whether everything is still made of the same objects, and these of the same values."""
+        for thing, kept in self.read:
+            now = _made_of(thing)
+            if len(now) != len(kept) or not all(map(is_, now, kept)):
+                return False
+        return all(fingerprint(each).hex() == kept for each, kept in self.constants)
+
+
+_MOST_WALKS = 64  # whoever makes classes all the time holds no more of them
+_walks: dict[tuple[Any, ...], _Walk] = {}
+
+
+def _made_of(thing: Any) -> list[Any]:
+    """The objects that `_of_class` or `_of_function` reads."""
+    if isinstance(thing, type):
+        return [thing.__qualname__, thing.__mro__, *vars(thing), *vars(thing).values()]
+    return [thing.__qualname__, thing.__module__, *(part for _, part in _of_function(thing))]
+
+
+def _walked(roots: Iterable[Any]) -> _Walk:
+    waiting = list(roots)
     packages = ({_package(each) for each in waiting} | _OURS) - _VERSIONED
-    seen, found = dict[int, Any](), defaultdict[str, set[str]](set)
+    seen, found, constants = dict[int, Any](), defaultdict[str, set[str]](set), list[Any]()
     while waiting:
         thing = waiting.pop()
         if id(thing) in seen or _package(thing) not in packages:
@@ -51,12 +95,14 @@ def code_of(values: Iterable[Any]) -> dict[str, str]:
             named = _named_by(part)
             waiting += named
             if _is_constant(part):
-                text.append(f"{name} {fingerprint(part).hex()}")
+                text.append(f"{name} {(digest := fingerprint(part).hex())}")
+                constants += [] if _is_plain(part) else [(part, digest)]
             else:
                 text.append(f"{name} {' '.join(each.__qualname__ for each in named)}")
         outer = thing.__qualname__.partition(".")[0]
         found[f"{thing.__module__}.{outer}"].add("\n".join(text))
-    return {name: fingerprint(sorted(found[name])).hex()[:16] for name in sorted(found)}
+    hashes = {name: fingerprint(sorted(found[name])).hex()[:16] for name in sorted(found)}
+    return _Walk(hashes, [(each, _made_of(each)) for each in seen.values()], constants)
 
 
 def _package(thing: Any) -> str:
@@ -106,6 +152,10 @@ def _is_constant(part: Any) -> bool:
         fields = (getattr(part, name, None) for name in part.__dataclass_fields__)
         return not isinstance(part, type) and all(map(_is_constant, fields))
     return type(part) in PLAIN or isinstance(part, Enum | np.generic)
+
+
+def _is_plain(part: Any) -> bool:
+    return all(map(_is_plain, part)) if type(part) is tuple else type(part) in PLAIN
 
 
 def _of_class(kind: type) -> Iterator[tuple[str, Any]]:

@@ -11,8 +11,9 @@ import pytest
 
 import protocols
 from shuffle_sim import Execution, ParameterError, run
-from shuffle_sim.execution.code import code_of
+from shuffle_sim.execution.code import _walked, code_of
 
+WALKED = "shuffle_sim.execution.code._walked"
 EXTENSIONS = Path(__file__).parents[3] / "examples/extensions"
 ACME = "\n".join(
     [
@@ -164,6 +165,32 @@ def test_what_stands_in_place_of_a_function_is_seen(tmp_path, monkeypatch):
     assert any(name.startswith("acme.bent") for name in before)
     acme.bent = lambda values: values
     assert code_of([acme.summed()]) != before
+
+
+def test_what_is_hashed_once_is_hashed_again_when_anything_changed(tmp_path, monkeypatch):
+    source = ACME.replace("(0.0, 1.0), 0", "np.array([0.0, 1.0]), 0")
+    acme = loaded(tmp_path, source, monkeypatch)
+    made, hashed = acme.summed(), []
+
+    def walked(roots):
+        hashed.append(roots)
+        return _walked(roots)
+
+    monkeypatch.setattr(WALKED, walked)
+    seen = [code_of([made]), code_of([acme.summed()])]
+    assert (len(hashed), seen[0]) == (1, seen[1])
+    for change in (
+        lambda: acme.LIMITS.__setitem__(1, 0.5),
+        lambda: setattr(acme.bent, "__code__", (lambda values: values).__code__),
+        lambda: setattr(acme.Coarse, "fresh", lambda self: 3),
+        lambda: setattr(acme, "bent", acme.counted(acme.bent)),
+        lambda: setattr(acme.CoarseSum.calibrate.__func__, "__kwdefaults__", {"n": 4}),
+    ):
+        change()
+        seen.append(code_of([made]))
+        assert seen[-1] not in seen[:-1]
+    code_of([made])
+    assert len(hashed) == 6
 
 
 PRINTS = """
