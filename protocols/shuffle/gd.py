@@ -17,6 +17,8 @@ from shuffle_sim.errors import integer, positive
 from shuffle_sim.privacy.bounds import paper
 
 _SLACK = 1.05  # of the bound, for fewer rounds
+_FRACTIONS = np.geomspace(1e-6, 0.95, 300)
+"""Of 1/beta that are tried as steps."""
 
 
 class ShuffleGD(Averaged):
@@ -64,13 +66,13 @@ class ShuffleGD(Averaged):
         found = (distance**2 / (2 * eta * rounds) + eta * cost, eta)
         if not kinks:
             beta = problem.planned_smoothness()
-            fractions = np.geomspace(1e-6, 0.95, 300) / max(beta, 1e-6 / distance)
             free = distance / math.sqrt(2 * rounds * max(noise / 2 + spread, 1e-300))
-            for each in (*fractions.tolist(), free):
-                if each * beta < 0.999:
-                    tilted = noise / (2 * (1 - each * beta)) + spread
-                    start = distance**2 / (2 * each * rounds) + length * distance / rounds
-                    found = min(found, (start + each * tilted, each))
+            etas = np.append(_FRACTIONS / max(beta, 1e-6 / distance), free)
+            etas = etas[etas * beta < 0.999]
+            start = distance**2 / (2 * etas * rounds) + length * distance / rounds
+            bounds = start + etas * (noise / (2 * (1 - etas * beta)) + spread)
+            least = int(bounds.argmin())
+            found = min(found, (float(bounds[least]), float(etas[least])))
         return found[1], found[0]
 
     @classmethod

@@ -92,11 +92,11 @@ def _epsilon(key: _Key, delta: float) -> float:
         ((theorem, events),) = groups
         return theorem.epsilon(events, delta)
     spending = [theorem.spends for theorem, _ in groups]
-    return min(
-        parts.epsilon(delta)
-        for shares in _splits(delta, spending)
-        for parts in _together(groups, shares)
-    )
+    found = math.inf
+    for shares in _splits(delta, spending):
+        for parts in _together(groups, shares):
+            found = min(found, parts.epsilon(delta, found))
+    return found
 
 
 def _together(groups: list[Group], shares: Sequence[float]) -> Iterator[Parts]:

@@ -169,11 +169,15 @@ def _fewest_bits(search: _Search, noise_ratio: float) -> int | None:
 
 def _least_noise(search: _Search, most: int, least: float) -> CarryPlan | None:
     """The choice of the least noise ratio below `least`."""
-    best = None
-    # Levels cost privacy, so the fewest that a range needs come first.
+    best, out = None, set[tuple[int, int]]()
+    # Levels cost privacy: the fewest that a range needs come first, and no more follow what failed.
     for steps, r, b, levels in sorted(search.fitting(most), key=lambda choice: choice[3]):
         worth = max(_TINY, search.ratio(1.0, r, b) / least)  # the fewest steps that would be better
-        if worth <= steps and search.private(worth, r, b, levels):
+        if worth > steps or (r, b) in out:
+            continue
+        if not search.private(worth, r, b, levels):
+            out.add((r, b))
+        else:
             g = search.most_steps(r, b, levels, worth, steps)
             best, least = (g, r, b, levels), search.ratio(g, r, b)
     return search.plan(*best) if best else None

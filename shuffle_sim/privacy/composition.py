@@ -15,6 +15,7 @@ concurrent composition costs no more (Vadhan and Wang 2021; Lyu 2022; Vadhan and
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -65,15 +66,15 @@ class Parts:
         if not self.finite:
             return 1.0
         hidden = math.fsum(count * math.log1p(-d) for _, d, count in self.steps)
-        shifts, weights = self._shifts()
+        shifts, weights = self._shifts
         mixture = float(weights @ delta_gdp(epsilon - shifts, np.full_like(shifts, self.mu)))
         lost = self.given_up + (1 + math.exp(min(epsilon, 700.0))) * self.changed
         if self.losses:
             mixture, lost = mixture * (1 + 1e-9), lost + self.losses.lost
         return min(1.0, -math.expm1(hidden) + math.exp(hidden) * mixture + lost)
 
-    def epsilon(self, delta: float) -> float:
-        """The least epsilon at `delta`, rounded up; infinite where there is none."""
+    def epsilon(self, delta: float, most: float = math.inf) -> float:
+        """The least epsilon at `delta`, rounded up; infinite where there is none up to `most`."""
         if not self.finite:
             return math.inf
         if delta == 0:
@@ -84,13 +85,14 @@ class Parts:
         if not self.steps and not self.changed and not self.losses:
             left = delta - self.given_up
             return epsilon_gdp(left, self.mu) if left > 0 else math.inf
-        return least_epsilon(self.delta, delta)
+        return least_epsilon(self.delta, delta, most)
 
     @property
     def finite(self) -> bool:
         """Whether anything is promised."""
         return self.mu <= _MAX_MU and all(e * n < 1e300 and d < 1 for e, d, n in self.steps)
 
+    @cached_property
     def _shifts(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The values of S with their probabilities; values are rounded up where there are many."""
         shifts: NDArray[Any] = np.zeros(1)
@@ -125,10 +127,14 @@ def _upward(count: int, p: float) -> tuple[NDArray[np.float64], NDArray[np.float
     return up, np.where(up < mean, below, above)
 
 
-def least_epsilon(delta_of: Callable[[float], float], delta: float) -> float:
+def least_epsilon(
+    delta_of: Callable[[float], float], delta: float, most: float = math.inf
+) -> float:
     """The least epsilon whose delta is enough, to 1e-10 above: bisection on a decreasing function;
-    infinite beyond MAX_EPSILON.
+    infinite beyond MAX_EPSILON and, without a search, beyond `most`.
     """
+    if most < MAX_EPSILON and delta_of(most) > delta:
+        return math.inf
     low, high = 0.0, 1.0
     if delta_of(0.0) <= delta:
         return 0.0

@@ -23,6 +23,7 @@ from shuffle_sim.privacy.bounds.domination import (
     dominating_sigma,
     nus_near,
 )
+from shuffle_sim.privacy.bounds.gaussian import delta_gdp
 from shuffle_sim.privacy.bounds.rounding import delta_many_rounds, delta_one_round
 from shuffle_sim.privacy.events import BinomialSumEvent, PrivacyEvent
 from shuffle_sim.privacy.guarantee import Privacy
@@ -175,6 +176,9 @@ class SumSpec:
     def _enough(self, sigma: float, g: int) -> bool:
         epsilon, delta, nu = self.privacy.epsilon, self.privacy.delta, self._nu
         if self.rounds == 1:
+            mean = math.sqrt(g * g + self.d / 4)  # without its tail it is less, and quickly known
+            if self.d > 1 and sigma > 0 and delta_gdp(epsilon, mean / sigma) > delta:
+                return False
             return delta_one_round(epsilon, sigma, g, self.d, nu) <= delta
         return delta_many_rounds(epsilon, [(sigma, g, self.d, self.rounds)], nu) <= delta
 

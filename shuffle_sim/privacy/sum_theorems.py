@@ -129,10 +129,14 @@ def _epsilon(events: _Sums, delta: float) -> float:
     event, units = events[0][0], _coordinates(events)
     if units == 1:
         return binomial.epsilon(event.trials, event.p, event.steps, delta)
-    return min(_epsilon_at(events, delta, nu) for nu in nus_near(delta, units))
+    found = math.inf
+    for nu in nus_near(delta, units):
+        found = min(found, _epsilon_at(events, delta, nu, found))
+    return found
 
 
-def _epsilon_at(events: _Sums, delta: float, nu: float) -> float:
+def _epsilon_at(events: _Sums, delta: float, nu: float, most: float) -> float:
+    """Of this nu; infinite where that of one round is more than `most`."""
     rule = _rule(events, nu)
     if rule == BASIC:
         return _basic_epsilon(events, delta)
@@ -141,7 +145,7 @@ def _epsilon_at(events: _Sums, delta: float, nu: float) -> float:
     ((sigma, g, d, _),) = _rounds(events, nu)
     if delta <= d * nu:
         return math.inf
-    return least_epsilon(lambda epsilon: delta_one_round(epsilon, sigma, g, d, nu), delta)
+    return least_epsilon(lambda epsilon: delta_one_round(epsilon, sigma, g, d, nu), delta, most)
 
 
 @lru_cache(maxsize=4096)

@@ -21,8 +21,10 @@ That bounds mu_k / k for all k at once in O(1), whatever m. The price is about 1
 """
 
 import math
+from bisect import bisect
 from collections.abc import Callable
 from functools import lru_cache
+from operator import neg
 
 import numpy as np
 import scipy
@@ -51,7 +53,9 @@ def nus_near(delta: float, units: float) -> tuple[float, ...]:
     The nearest ones; ten times as much, for little noise; last a ten thousandth, for much.
     """
     near = max(delta, 1e-300) * _SHARE / units
-    order = sorted(range(len(NUS)), key=lambda k: abs(math.log(NUS[k] / near)))
+    place = bisect(NUS, -near, key=neg)  # the nearest ones stand here
+    around = range(max(place - 3, 0), min(place + 3, len(NUS)))
+    order = sorted(around, key=lambda k: abs(math.log(NUS[k] / near)))
     larger, smaller = max(order[0] - 2, 0), min(order[0] + 8, len(NUS) - 1)
     return tuple(NUS[k] for k in (*order[:3], larger, smaller))
 
@@ -63,10 +67,9 @@ def least_delta(at: Callable[[float], float], units: float) -> float:
 
 
 def _quantile(
-    j: NDArray[np.int64], m: int, p: float, nu: float, below: float
+    upper: NDArray[np.float64], lower: NDArray[np.float64], nu: float, below: float
 ) -> NDArray[np.float64]:
     """Phi^-1((S(j) - below)/(1 - nu)) for below = nu or 0, from whichever tail is small."""
-    upper, lower = upper_tail(j, m, p), lower_tail(j - 1, m, p)
     # 1 - (S - below)/(1 - nu) = (F - (nu - below))/(1 - nu) with F = 1 - S
     with np.errstate(invalid="ignore"):
         from_upper = scipy.special.ndtri(np.clip((upper - below) / (1 - nu), 0.0, 1.0))
@@ -115,9 +118,10 @@ def dominating_sigma(m: int, p: float, g: int, nu: float) -> float:
 def _max_ratio(m: int, p: float, g: int, nu: float, low: int, high: int) -> float:
     """max over k <= g of mu_k / k, all pairs."""
     j = np.arange(low, high + 1)
-    z_here, z_there = _quantile(j, m, p, nu, 0.0), _quantile(j, m, p, nu, nu)
+    upper, lower = upper_tail(j, m, p), lower_tail(j - 1, m, p)
+    z_here, z_there = _quantile(upper, lower, nu, 0.0), _quantile(upper, lower, nu, nu)
     # S(j) < 1 - nu by the other tail: 1 - nu is 1 in doubles below 1e-16.
-    allowed_here, allowed_there = lower_tail(j - 1, m, p) > nu, upper_tail(j, m, p) > nu
+    allowed_here, allowed_there = lower > nu, upper > nu
     best = 0.0
     with np.errstate(invalid="ignore"):  # inf - inf, only where the pair is not allowed
         for k in range(1, min(g, j.size - 1) + 1):
