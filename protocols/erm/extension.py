@@ -18,7 +18,7 @@ from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.data.persons import MOST_RECORDS
 from shuffle_sim.errors import ParameterError, positive, real
 
-_STEPS, _HALVINGS = 4000, 80
+_STEPS, _HALVINGS = 4000, 54
 _SHARE = 1 / 50  # of the promised radius, for inner minimisers
 
 

@@ -171,6 +171,12 @@ class Grouped(Loss):
         found: Scaled | Floats = self.loss.gradients(theta, rows[:, :-1], smoothing)
         return found
 
+    def values_at(self, thetas: Floats, rows: Floats) -> Floats:
+        return self.loss.values_at(thetas, rows[:, :-1])
+
+    def gradients_at(self, thetas: Floats, rows: Floats) -> Values:
+        return self.loss.gradients_at(thetas, rows[:, :-1])
+
     def lipschitz(self, radius: float) -> float:
         return self.loss.lipschitz(radius)
 

@@ -61,11 +61,20 @@ class MultiClass(Loss):
     def values(self, theta: Floats, rows: Floats) -> Floats:
         return self.value(*self._scored(theta, rows))
 
+    def values_at(self, thetas: Floats, rows: Floats) -> Floats:
+        return self.value(*self._scored_at(thetas, rows))
+
     def gradients(self, theta: Floats, rows: Floats, smoothing: float | None = None) -> Values:
+        return self._by_scores(self._scored(theta, rows), rows, smoothing)
+
+    def gradients_at(self, thetas: Floats, rows: Floats) -> Values:
+        return self._by_scores(self._scored_at(thetas, rows), rows, None)
+
+    def _by_scores(
+        self, scored: tuple[Floats, Marks], rows: Floats, smoothing: float | None
+    ) -> Values:
         x = rows[:, :-1]
-        factors = self.derivative(
-            *self._scored(theta, rows), np.einsum("ij,ij->i", x, x)[:, None], smoothing
-        )
+        factors = self.derivative(*scored, np.einsum("ij,ij->i", x, x)[:, None], smoothing)
         return np.asarray((factors[:, :, None] * x[:, None, :]).reshape(len(rows), -1))
 
     def check(self, rows: NDArray[Any], d: int) -> None:
@@ -78,6 +87,11 @@ class MultiClass(Loss):
 
     def _scored(self, theta: Floats, rows: Floats) -> tuple[Floats, Marks]:
         scores = rows[:, :-1] @ theta.reshape(self.classes, -1).T
+        return scores, rows[:, -1:] == np.arange(self.classes)
+
+    def _scored_at(self, thetas: Floats, rows: Floats) -> tuple[Floats, Marks]:
+        models = thetas.reshape(len(rows), self.classes, -1)
+        scores = np.einsum("ij,ikj->ik", rows[:, :-1], models)
         return scores, rows[:, -1:] == np.arange(self.classes)
 
 

@@ -45,10 +45,13 @@ class Weighted(Loss):
         That is beta-smooth and at most (bound L)^2/(2 beta) below w l, as an envelope would be.
         """
         inner = None if smoothing is None else smoothing / self.bound
-        found, weights = self.loss.gradients(theta, rows[:, :-1], inner), rows[:, -1]
-        if isinstance(found, Scaled):
-            return Scaled(found.rows, found.factors * weights, found.squared_norms)
-        return found * weights[:, None]
+        return _times(self.loss.gradients(theta, rows[:, :-1], inner), rows[:, -1])
+
+    def values_at(self, thetas: Floats, rows: Floats) -> Floats:
+        return rows[:, -1] * self.loss.values_at(thetas, rows[:, :-1])
+
+    def gradients_at(self, thetas: Floats, rows: Floats) -> Values:
+        return _times(self.loss.gradients_at(thetas, rows[:, :-1]), rows[:, -1])
 
     def lipschitz(self, radius: float) -> float:
         return self.bound * self.loss.lipschitz(radius)
@@ -75,3 +78,9 @@ class Weighted(Loss):
         weights = rows[:, -1]
         bad = ~((weights >= 0) & (weights <= self.bound * ROUNDING))
         refuse_rows(np.asarray(bad), f"weighted from 0 to {self.bound:g} (last column)")
+
+
+def _times(found: Values, weights: Floats) -> Values:
+    if isinstance(found, Scaled):
+        return Scaled(found.rows, found.factors * weights, found.squared_norms)
+    return found * weights[:, None]
