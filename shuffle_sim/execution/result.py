@@ -152,7 +152,7 @@ class Result:
         )
         lost = reports.asked - reports.accepted
         dropped = {"reports": f"{reports.accepted:,} of {reports.asked:,}"} if lost else {}
-        bits = costs.payload_bits_per_user
+        bits = round(costs.payload_bits_per_user, 2)
         seeded = {"seed": f"{self.seed}: not private"} if self.seed is not None else {}
         return {
             "value": shape,
