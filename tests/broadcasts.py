@@ -15,13 +15,18 @@ import protocols
 from protocols import (
     CarryVectorSum,
     ChosenBounds,
+    GroupMeans,
+    HeavyHitters,
+    Histogram,
     OneShotAverage,
     Phased,
+    Quantiles,
     Selected,
     ShuffleGD,
     ShuffleSGD,
     VectorSum,
 )
+from protocols.counts.histogram import METHODS
 from protocols.erm.saddle import Grouped
 from protocols.problems.domains import L2Ball, RealSpace
 from protocols.problems.linear_loss import LinearLoss
@@ -97,6 +102,13 @@ def made() -> dict[str, Protocol[Any]]:
     by = RowMap(-line, line, 0 * ones, ones, np.arange(D), ones / 2)
     whole, real = Problem(Logistic(), RealSpace(D), 0.2), _problem(Logistic(), constant=0.5)
     return found | {
+        **{
+            f"histogram {method}": Histogram.calibrated(categories=5, method=method, **common)
+            for method in METHODS
+        },
+        "heavy hitters": HeavyHitters.calibrated(levels=(6, 4, 4), kept=9, **common),
+        "quantiles": Quantiles.calibrated(low=0.0, high=1.0, leaves=16, **common),
+        "group means": GroupMeans.calibrated(groups=4, low=0.0, high=1.0, bits=2, **common),
         "rotated": CarryVectorSum(n=N, d=D, g=2.0, r=2, b=30, rotation=5),
         "one shot": UserLevelOneShot.calibrated(problem=ridge, **common),
         "average person": OneShotAverage.calibrated(records=4, problem=whole, **common),

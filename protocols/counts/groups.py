@@ -96,6 +96,10 @@ class Planes(Polluting):
             planes.append(np.where(ones == 1, group, -1))
         return np.hstack(planes)
 
+    def worst_pair(self) -> tuple[Floats, Floats]:
+        """Two groups, all bits 1: every plane of both differs."""
+        return np.array([0.0, 1.0]), np.array([self.sizes[0] - 1.0, 1.0])
+
     def sums(self, estimates: Floats, moment: int) -> Floats:
         """Sums of v^moment by group, (groups,), of the estimates of all bins."""
         planes = estimates.reshape(len(self.sizes), -1)

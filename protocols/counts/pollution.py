@@ -139,6 +139,12 @@ class Polluting(Noisy):
     def sizes_law(self) -> Floats:
         return _law(self.each_rate, self.batch)
 
+    def count_pmf(self, x: Floats, label: int) -> Floats:
+        index = int(np.searchsorted(self.edges, label, side="right")) - 1
+        own = self.own(np.asarray(x, np.float64)[None], np.random.default_rng(0))[0, index]
+        noise, s = self.noise_law(index, 1), self.kept_back
+        return np.convolve(noise, [s, 1 - s]) if own == label - self.edges[index] else noise
+
     def _by_bin(self, values: list[float]) -> Floats:
         return np.repeat(values, self.sizes)
 

@@ -56,6 +56,14 @@ class Counting(Randomizer):
     def event(self, users: int, query: Query | None) -> PrivacyEvent:
         """As of all randomizers; of counts it follows from these fields alone."""
 
+    def worst_pair(self) -> tuple[Floats, Floats]:
+        """Data of neighbours, for audits: users in two bins."""
+        return np.zeros(1), np.ones(1)
+
+    @abstractmethod
+    def count_pmf(self, x: Floats, label: int) -> Floats:
+        """Exact law of how often one user on `x` sends a word, for audits."""
+
     def manipulation(self, attackers: int) -> float:
         """The largest shift of an estimate by so many corrupted users."""
         return attackers * self.reach[0]

@@ -73,6 +73,10 @@ class _Bernoulli(Counting):
             np.maximum((most - reports * self.lied) / self._spread, 0.0),
         )
 
+    def count_pmf(self, x: Floats, label: int) -> Floats:
+        said = self.kept if int(x) == label else self.lied
+        return np.array([1 - said, said])
+
     @property
     def reach(self) -> tuple[float, float]:
         largest = (1 - self.lied) / self._spread
@@ -191,6 +195,10 @@ class Unary(_Bernoulli):
     def event(self, users: int, query: Query | None) -> PrivacyEvent:
         return ShuffledEvent(users, self.epsilon0)
 
+    def count_index(self, sums: NDArray[np.int64], reports: int) -> NDArray[np.int64]:
+        """The number of ones itself."""
+        return sums
+
 
 @dataclass(frozen=True)
 class FixedBlanket(Counting):
@@ -240,6 +248,10 @@ class FixedBlanket(Counting):
     def noiseless(self, x: Floats, rng: np.random.Generator) -> Messages:
         """The user's own message only."""
         return self.singly([int(x)] * (float(x) >= 0))
+
+    def count_pmf(self, x: Floats, label: int) -> Floats:
+        law = scipy.stats.binom.pmf(np.arange(self.each + 1), self.each, 1 / self.categories)
+        return np.append(0.0, law) if int(x) == label else law
 
     def event(self, users: int, query: Query | None) -> PrivacyEvent:
         return FixedBlanketEvent(honest=users, each=self.each, bins=self.categories)

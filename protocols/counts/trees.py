@@ -88,3 +88,7 @@ class Nodes(Polluting):
         leaf = xs.reshape(len(xs), 1).astype(np.int64)
         found = leaf // (self.sizes[-1] // np.array(self.sizes, np.int64))
         return np.where(leaf >= 0, found, -1)
+
+    def worst_pair(self) -> tuple[Floats, Floats]:
+        """Leaves that share no node."""
+        return np.zeros(1), np.full(1, self.sizes[-1] - 1.0)

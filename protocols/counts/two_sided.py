@@ -11,6 +11,7 @@ import scipy
 from protocols.counts.randomizer import MAX_BINS, Noisy, Words, central_range, place
 from shuffle_sim.arrays import Floats, Values
 from shuffle_sim.errors import integer
+from shuffle_sim.privacy.bounds import cells
 from shuffle_sim.privacy.count_planner import TwoSided as TwoSidedNoise
 from shuffle_sim.privacy.counts import TwoSidedEvent
 from shuffle_sim.privacy.events import PrivacyEvent
@@ -121,6 +122,13 @@ class TwoSided(Noisy):
             found += [(makers, 2 * places + side, sizes) for side in sides]
         makers, words, sizes = (np.concatenate(each) for each in zip(*found, strict=True))
         return makers, words, sizes
+
+    def count_pmf(self, x: Floats, label: int) -> Floats:
+        reach = math.ceil(46 / -math.log(self.decay)) + 2
+        noise = scipy.stats.nbinom.pmf(np.arange(reach), 1 / self.planned, 1 - self.decay)
+        flood = cells.compound(self.rate / self.planned, cells.batches(self.batch))
+        law = np.convolve(noise, flood)
+        return np.append(0.0, law) if label == 2 * int(x) else law
 
     @property
     def sizes_law(self) -> Floats:

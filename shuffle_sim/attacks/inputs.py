@@ -44,6 +44,17 @@ class SignFlip(Coalition):
         return 2 * context.center(xs[0]) - xs
 
 
+class Claim(Coalition):
+    """The same `value` in every coordinate, whatever the own one: input poisoning of a bin."""
+
+    def __init__(self, fraction: float, value: float = 0.0) -> None:
+        super().__init__(fraction)
+        self.value = real("value", value, -math.inf, math.inf)
+
+    def values(self, context: AttackContext, xs: Floats, rng: np.random.Generator) -> Floats:
+        return np.full_like(xs, self.value)
+
+
 class Scaling(Coalition):
     """The value, `factor` times as far from the domain's middle (Bagdasaryan et al. 2020)."""
 

@@ -11,6 +11,7 @@ import numpy as np
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.protocol.adversary import AttackContext, CallNext, Coalition, Report, payload_of
+from shuffle_sim.protocol.base import RoundSpec
 from shuffle_sim.wire.frames import Kind, parse
 from shuffle_sim.wire.messages import Alphabet, Messages
 
@@ -49,6 +50,28 @@ class Oppose(Coalition):
 
     def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
         return _same(call_next.context, np.atleast_1d(x < call_next.context.center(x)))
+
+
+class Promote(Coalition):
+    """One word as often as a user may send it; in a view of sums the largest under one label.
+
+    The most that users can do for a bin, or against it: see `gain` of `attacks.counts`.
+    """
+
+    def __init__(self, fraction: float, word: int = 0) -> None:
+        super().__init__(fraction)
+        self.word = integer("word", word, 0, 2**64 - 1)
+
+    def check(self, spec: RoundSpec, row: Floats) -> None:
+        alphabet = spec.randomizer.alphabet
+        words = alphabet.labels if spec.randomizer.view == "sums" else alphabet.symbols
+        integer("word", self.word, 0, words - 1)
+
+    def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
+        randomizer = call_next.context.randomizer
+        if randomizer.view == "sums":
+            return _same(call_next.context, np.arange(randomizer.alphabet.labels) == self.word)
+        return randomizer.singly(np.full(randomizer.per_label, self.word, np.uint64))
 
 
 class ExtraBits(Coalition):

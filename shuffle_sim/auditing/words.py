@@ -34,6 +34,7 @@ from shuffle_sim.wire.words import read_words
 _USERS, _BLOCK = 6, 2
 _WORDS = 64  # that are looked at one by one, from the first on
 _PAIRED = 400  # outcomes of two rounds, at most
+_SELDOM = 0.05  # of a law must be apart from its tail
 _HONEST = 60
 _EPSILONS = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 LAW = "worst_pair", "count_pmf"
@@ -97,10 +98,13 @@ class WordChecks:
         """The tallies of a word in two rounds that follow: independent, of the same law."""
         seen, looked = self._tallies("counts" if self._counted else "literal", self._repeats), 0
         for word, law in enumerate(self._laws):
-            if (size := len(law)) ** 2 <= _PAIRED:
-                pairs = seen[:-1:2, word] * size + seen[1::2, word]
-                alarm = self._alarm / len(self._laws)
-                self._held(pairs, np.outer(law, law).ravel(), alarm, f"word {word} in two rounds")
+            size = min(len(law), math.isqrt(_PAIRED))
+            lumped = np.append(law[: size - 1], law[size - 1 :].sum())  # the tail in one
+            if lumped[-1] < 1 - _SELDOM:
+                places = np.minimum(seen[:, word], size - 1)
+                pairs = places[:-1:2] * size + places[1::2]
+                alarm, both = self._alarm / len(self._laws), np.outer(lumped, lumped).ravel()
+                self._held(pairs, both, alarm, f"word {word} in two rounds")
                 looked += 1
         if not looked:
             raise LawError("no word comes so seldom that two rounds can be compared")
