@@ -3,9 +3,9 @@
     python -m benchmarks.year FOLDER [--days 365] [--users 1e7] [--stop 40] [--workers 2]
 
 Every day is a run of its own on that day's rows, with a checkpoint, charged to FOLDER/budget. Run
-it again after a death at any moment: days that are over are told from their checkpoints, the day
-under way goes on, and no day is charged twice. As one of all benchmarks it takes a few days and
-says what a year would take.
+it again after a death at any moment: what is over stands in FOLDER/means.csv. The day under way
+goes on from its checkpoint, and no day is charged twice. As one of all benchmarks it takes a few
+days, and says what a year would take.
 """
 
 import argparse
@@ -49,8 +49,9 @@ def reported(folder: Path, users: int, days: int, stop: int, workers: int = 1) -
     made, path = planned(users, days), folder / "budget"
     if not path.exists():
         Budget.create(path, privacy=TOTAL, population="made up", users=users)
-    budget, seconds = Budget(path, population="made up"), []
-    for day in range(stop):
+    budget, seconds, means = Budget(path, population="made up"), [], folder / "means.csv"
+    over = len(means.read_text().splitlines()) if means.exists() else 0
+    for day in range(over, stop):
         start, place = time.perf_counter(), folder / f"day-{day:03d}"
         found = run(
             made,
@@ -64,9 +65,10 @@ def reported(folder: Path, users: int, days: int, stop: int, workers: int = 1) -
             budget=budget.report(f"day {day}"),
         )
         seconds.append(time.perf_counter() - start)
+        with means.open("a") as file:
+            file.write(",".join(f"{each:.6g}" for each in found.value / users) + "\n")
         if day % 30 == 0:
-            error = made.standard_error / users
-            print(f"day {day}: {found.value / users} +- {error:.2g}, {seconds[-1]:.2f} s")
+            print(f"day {day}: {seconds[-1]:.2f} s, {budget.spent}")
     print(f"{len(budget.reports)} days charged: {budget.spent}")
     return seconds
 

@@ -40,6 +40,9 @@ from shuffle_sim.data.population import InMemory
 from shuffle_sim.data.schema import read_schema
 from shuffle_sim.data.tables import read
 from shuffle_sim.errors import FrameError, RoundAbortedError, ShuffleSimError
+from shuffle_sim.execution import budget_file
+from shuffle_sim.execution.budget import Budget
+from shuffle_sim.execution.budget_book import MOST_ROUNDS, charge_record
 from shuffle_sim.execution.checkpoint import Checkpoint
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.identity import RunIdentity
@@ -63,7 +66,8 @@ SHARES = {
     "routed": 0.13,
     "view": 0.13,
     "sealed": 0.02,
-    "journal": 0.07,
+    "journal": 0.05,
+    "budget": 0.02,
     "npy": 0.04,
     "npz": 0.03,
     "csv": 0.02,
@@ -287,12 +291,17 @@ def _files(folder: Path) -> dict[str, list[bytes]]:
         journal.charge(CHARGE)
     (folder / "table.model").write_text(json.dumps(MODEL))
     (folder / "table.schema").write_text(SCHEMA)
+    shared = Budget.create(folder / "shared", privacy=Privacy(9.0, 1e-6), population="p", users=48)
+    for name in ("a", "b"):
+        run(PROTOCOL, ROWS, seed=5, budget=shared.report(name, first=0 if name == "a" else None))
+    with shared._file.change() as change:
+        change.append(charge_record(1, 0, change.book.reports[0].charges[0]))
     bodies = [*_bodies((folder / "known" / FILE).read_bytes()), _bodies(source)[2]]
     found = {
         kind: [path.read_bytes() for path in sorted(folder.glob(f"*.{kind}"))]
         for kind in ("npy", "npz", "csv", "parquet", "model", "schema")
     }
-    return {"journal": [_chained(bodies)], **found}
+    return {"journal": [_chained(bodies)], "budget": [shared.path.read_bytes()], **found}
 
 
 def _bodies(journal: bytes) -> list[bytes]:
@@ -318,15 +327,17 @@ def corpus() -> dict[str, list[bytes]]:
 def mutant(kind: str, known: list[bytes], rng: random.Random) -> bytes:
     """One of the known, changed once or a few times; often so that its outer checks still hold."""
     data = bytearray(rng.choice(known))
-    if kind == "journal" and rng.random() < 0.8:
-        bodies = _bodies(bytes(data))
+    if kind in ("journal", "budget") and rng.random() < 0.8:
+        head = budget_file._LENGTH.size if kind == "budget" else 0
+        bodies = _bodies(bytes(data[head:]))
         at = rng.randrange(len(bodies)) if bodies else 0
         bodies[at : at + 1] = [
             bytes(_changed(bytearray(each), known, rng)) for each in bodies[at : at + 1]
         ]
         if rng.random() < 0.1:
             bodies[at:at] = rng.choices(bodies, k=rng.randrange(3))
-        return _chained(bodies)
+        chained = _chained(bodies)
+        return (budget_file._length(head + len(chained)) if head else b"") + chained
     if kind == "model" and rng.random() < 0.7:
         return _other_values(bytes(data), rng)
     if kind in FRAMES and rng.random() < 0.5 and len(data) > 56:
@@ -516,6 +527,11 @@ class Readers:
             outcome = journal.charge(CHARGE)
             if outcome is not None:
                 known_exchange(outcome, WORLDS["aggregate"], ASKED)
+
+    def budget(self, data: bytes) -> None:
+        """As a run that is charged to it reads it."""
+        spent = Budget(self._written(data, "budget")).reports
+        assert sum(len(each.charges) for each in spent) <= MOST_ROUNDS
 
     def npy(self, data: bytes) -> None:
         """As shards read it."""

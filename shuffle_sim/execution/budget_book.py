@@ -11,7 +11,7 @@ from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.ledger import Charge, PrivacyLedger
-from shuffle_sim.registry import loaded
+from shuffle_sim.registry import loaded, remembered
 from shuffle_sim.wire.codec import decode
 
 FORMAT = 1
@@ -142,11 +142,15 @@ def charge_record(place: int, index: int, charge: Charge) -> tuple[Any, ...]:
     return "charge", place, index, charge.cohort, charge.event
 
 
+@remembered
+def _vocabulary() -> tuple[type, ...]:
+    return Cohort, *(theorem.event for theorem in loaded("theorem").values())
+
+
 @lru_cache(maxsize=1 << 14)
 def decoded(body: bytes) -> tuple[Any, ...]:
     """The value of a record; events are of kinds that have a theorem."""
-    events = [theorem.event for theorem in loaded("theorem").values()]
-    found = decode(body, (Cohort, *events))
+    found = decode(body, _vocabulary())
     if not isinstance(found, tuple) or not found:
         raise ValueError("a record")
     return found
