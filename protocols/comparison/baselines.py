@@ -5,13 +5,14 @@ the same clipped gradients, with another trust model's noise. The curator draws 
 baseline of the local model simulates it, and does not deploy it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocols.optimisation.base import Optimiser
+from protocols.selection.bounds import BoundsState, ChosenBounds
 from protocols.sums.encoding import SumRandomizer
 from shuffle_sim.arrays import Floats, Scaled
 from shuffle_sim.errors import ParameterError, integer
@@ -167,3 +168,42 @@ class Baseline(CentralAlgorithm[Any]):
 
     def result(self, state: Any) -> Any:
         return self.optimiser.result(state)
+
+
+class CuratedBounds(Baseline):
+    """A private choice of bounds and the optimiser behind it, both with a curator's noise.
+
+    Formal guarantee: the histogram has analytic Gaussian noise for its part of the budget, and the
+    rounds share what is left; Gaussian releases compose exactly.
+    """
+
+    def __init__(self, chosen: ChosenBounds) -> None:
+        """Translate the histogram and the rounds."""
+        inner: Any = chosen.inner
+        super().__init__(inner, Trust.CENTRAL)
+        self.chosen = chosen
+        self._histogram = Gaussian.calibrated(chosen.part, 1)
+
+    @property
+    def rounds_per_user(self) -> int:
+        return self.chosen.rounds_per_user
+
+    def check(self, rows: NDArray[Any]) -> None:
+        self.chosen.check(rows)
+
+    def init(self) -> BoundsState:
+        return self.chosen.init()
+
+    def plan(self, state: BoundsState) -> Release | None:
+        spec = self.chosen.plan(state)
+        if spec is None:
+            return None
+        made = self.translated(spec)
+        return replace(made, mechanism=self._histogram) if state.low is None else made
+
+    def update(self, state: BoundsState, estimate: Any) -> BoundsState:
+        counts = np.asarray(estimate) * self.users
+        return self.chosen.update(state, counts if state.low is None else (estimate, self.users))
+
+    def result(self, state: BoundsState) -> Any:
+        return self.chosen.result(state)

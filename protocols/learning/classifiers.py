@@ -12,7 +12,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from protocols.learning.linear_model import LinearModel, dense_data
-from protocols.learning.weights import weighted
+from protocols.learning.weights import of_classes, of_rows, weighted
 from protocols.problems.linear_loss import LinearLoss
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import WITHHELD, ParameterError
@@ -93,6 +93,46 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         return np.asarray(
             self.classes_[scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)]
         )
+
+
+@dataclasses.dataclass(kw_only=True, eq=False, repr=False)
+class WeightedClassifier(LinearClassifier):
+    """A classifier whose rows count by weights.
+
+    Args:
+        classes: the public set of labels; None takes those in y and assumes that they are public.
+        class_weight: public weights by class, such as {0: 1.0, 1: 5.0}; None: all count alike.
+    """
+
+    classes: Sequence[Any] | None = None
+    class_weight: Any = None
+    weight_bound: float = 1.0
+
+    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
+        """Train.
+
+        Args:
+            X: (users, columns), dense or sparse.
+            y: their classes.
+            groups: whose the rows are, (rows,); the guarantee then is of persons with all their
+                rows. None: each row is a user of its own.
+            sample_weight: how much each row counts, (rows,); private, and at most `weight_bound`.
+
+        Raises:
+            ParameterError: naming the parameter, its value and what is allowed, before any release.
+        """
+
+        def weigh(places: NDArray[Any], classes: NDArray[Any]) -> tuple[Floats, float] | None:
+            by_class = of_classes(self.class_weight, classes)
+            if by_class is None and sample_weight is None:
+                return None
+            heavy = np.ones(len(classes)) if by_class is None else by_class
+            if sample_weight is None:
+                return heavy[places], float(heavy.max())
+            own = of_rows(sample_weight, len(places), self.weight_bound)
+            return heavy[places] * own, float(heavy.max()) * self.weight_bound
+
+        return self._fit(X, y, groups, weigh)
 
 
 class LogisticModel(LinearClassifier):

@@ -110,10 +110,11 @@ class LinearModel(BaseEstimator, ABC):
         rows[:, columns + intercepts :] = answers
         return rows, norms > bound * (1 + 1e-9)  # a rounding error is not outside
 
-    def _flag(self, name: str) -> None:
-        """Refuse a parameter that is neither True nor False."""
-        if not isinstance(getattr(self, name), bool | np.bool_):
-            raise ParameterError(name, getattr(self, name), "True or False")
+    def _flag(self, name: str) -> bool:
+        """A parameter that is True or False; anything else is refused."""
+        if not isinstance(found := getattr(self, name), bool | np.bool_):
+            raise ParameterError(name, found, "True or False")
+        return bool(found)
 
     def _count(self, outside: NDArray[np.bool_]) -> None:
         """Keep how many rows were clipped, and warn of many."""

@@ -1,10 +1,10 @@
-"""Scikit-learn estimators of a trusted curator: linear models, released once.
+"""Scikit-learn estimators of a trusted curator.
 
-All bounds are public parameters, never taken from the data. Rows are divided by `feature_bound`
-(and clipped to the unit ball), targets mapped from `target_bounds` to [-1, 1]; with an intercept, a
-constant column is added and both are divided by sqrt 2, so that rows stay in the unit ball. The
-intercept has the ridge of all other parameters: without one it would have no bound. `ridge` is in
-these units; `coef_` and `intercept_` are in those of the data.
+All bounds are public parameters, never taken from the data. Where delta is above 0 the curator
+takes the tuned descent of the shuffle estimators, with less noise. Other mechanisms minimise and
+release once; their constant column and rows are divided by sqrt 2, so that rows stay in the unit
+ball, and the intercept has the ridge of all other parameters: without one it would have no bound.
+`ridge` is in these units; `coef_` and `intercept_` are in those of the data.
 """
 
 import math
@@ -18,10 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.erm.solver.outside import check_model
-from protocols.learning.classifiers import LinearClassifier, LogisticModel
-from protocols.learning.linear_model import LinearModel, of_one_fit, refuse_groups, seed_of
-from protocols.learning.regressors import LinearRegressor
-from protocols.learning.training import Trainer, mechanism_of
+from protocols.learning import pure
+from protocols.learning.classifiers import LogisticModel, WeightedClassifier
+from protocols.learning.descent import DescentModel
+from protocols.learning.linear_model import of_one_fit, refuse_groups, seed_of
+from protocols.learning.regressors import WeightedRegressor
+from protocols.learning.training import GRADIENT, Trainer, mechanism_of
 from protocols.problems.domains import RealSpace
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss
@@ -29,50 +31,37 @@ from protocols.problems.losses import Logistic
 from protocols.problems.regression import Squared
 from shuffle_sim import Privacy, run
 from shuffle_sim.arrays import Floats
-from shuffle_sim.errors import ParameterError, positive
+from shuffle_sim.data.row_map import RowMap
+from shuffle_sim.errors import WITHHELD, ParameterError, positive, real
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateLinearModel(LinearModel):
+class PrivateLinearModel(DescentModel):
     """What the estimators share; not for use by itself.
 
-    Formal guarantee: `privacy_`, replace-one: neighbours differ in one row and its target. What is
-    public: every parameter, the numbers of rows and columns, the column names and the classes.
+    All of `DescentModel`, whose `rounds`, `radius`, `records`, `weight_bound` and `choose_bounds`
+    are of descent alone, and:
 
     Args:
-        epsilon: of the release.
-        delta: of the release; 0 for pure differential privacy, which "gibbs" does not have.
-        mechanism: "output" (any loss, any solver), "objective" (logistic, two classes: the least
-            noise), "gibbs" (logistic) or another registered algorithm of a curator.
+        mechanism: "gradient" (tuned descent, for delta above 0), "output" (any loss, any solver),
+            "objective" (logistic, two classes), "gibbs" (logistic, for delta above 0), "pure-sgd"
+            or another registered algorithm of a curator. None: "gradient", or at delta = 0 the best
+            pure one (`protocols.learning.pure`).
         solver: name, callable `solver(objective) -> w` or scikit-learn estimator; what it finds is
-            certified, and polished if need be. Not used by "gibbs".
+            certified, and polished if need be; for "output" and "objective". None: "newton".
         ridge: adds ridge/2 times the squared l2 norm of all parameters, the intercept's included,
-            to the average loss.
+            to the average loss. None: 0 for descent, else chosen from n, d, epsilon and delta.
         C: scikit-learn's, in place of `ridge`: ridge = 1/(C n).
-        feature_bound: l2 bound of a row; longer rows are clipped.
-        fit_intercept: whether a constant is fitted, with the ridge.
-        random_state: None takes entropy from the operating system; anything else makes the release
-            reproducible, and therefore not private.
 
     Attributes:
-        coef_, intercept_: the model.
-        n_iter_: the releases; how long the solver took is not told: it depends on the data.
-        n_features_in_, feature_names_in_: as everywhere in scikit-learn.
-        algorithm_: what was run.
-        result_: of the run.
-        privacy_: the guarantee.
-        clipped_: rows outside the public bounds; the simulator's view, no part of the release.
+        algorithm_: what was run; its `choices` say which parameters were chosen, and why.
+        n_iter_: the releases; how long a solver took is not told: it depends on the data.
     """
 
-    epsilon: float = 1.0
-    delta: float = 0.0
-    mechanism: str = "output"
-    solver: Any = "newton"
-    ridge: float | None = 0.01
+    mechanism: str | None = None
+    solver: Any = None
+    ridge: float | None = None
     C: float | None = None
-    feature_bound: float = 1.0
-    fit_intercept: bool = True
-    random_state: Any = None
 
     def _train(
         self,
@@ -83,56 +72,97 @@ class PrivateLinearModel(LinearModel):
         outputs: int = 1,
         groups: Any = None,
     ) -> tuple[Floats, Floats]:
-        refuse_groups(groups)
-        (n, columns), ridge = X.shape, self._ridge(len(X))
-        kind = mechanism_of(self.mechanism)[1]
+        (n, columns), privacy = X.shape, Privacy(self.epsilon, self.delta)
+        d = outputs * (columns + int(self._flag("fit_intercept")))
+        name = self._mechanism(privacy, outputs)
+        ridge = self._ridge(name, n, d, privacy)
+        if name in (GRADIENT, pure.SGD):
+            given = (X, labels, loss, outside, outputs, groups)
+            if self.solver is not None:
+                allowed = f"None with mechanism {name!r}; output and objective take it"
+                raise ParameterError("solver", self.solver, allowed)
+            if name == pure.SGD:
+                self._of_gradient(labels, groups, name)
+
+            def make(trainer: Trainer, users: int, by: RowMap) -> Any:
+                if name == pure.SGD:
+                    return trainer.central(name, users, **pure.descent(users, d, privacy.epsilon))
+                own = {"share": self.choose_bounds, "by": by, "rounds": self.rounds}
+                return trainer.central(name, users, **own)
+
+            self.algorithm_, *model = self._descend(*given, make=make, ridge=ridge)
+            return model[0], model[1]
+        self._of_gradient(labels, groups, name)
+        kind = mechanism_of(name)[1]
         if outputs > 1 and getattr(kind, "binary", False):
             allowed = (
-                f"two with mechanism {self.mechanism}, or take output or gibbs. Only binary "
+                f"two with mechanism {name}, or take gradient, output or gibbs. Only binary "
                 "classification is supported. The type of the target is multiclass."
             )
             raise ParameterError("classes", outputs, allowed)
         scale = 1 / math.sqrt(1 + bool(self.fit_intercept))
         rows, beyond = self._bounded(X, labels, scale, scale)
-        d, privacy = (
-            outputs * (columns + int(self.fit_intercept)),
-            Privacy(self.epsilon, self.delta),
-        )
         trainer = Trainer(loss(1.0), d, privacy, ridge=ridge, domain=RealSpace(d))
         takes = signature(kind.calibrated).parameters
-        given = {"solver": self.solver} if "solver" in takes else {}
-        algorithm = trainer.central(self.mechanism, n, **given)
-        result = run(algorithm, rows, seed=seed_of(self.random_state))
-        self.algorithm_: Any = algorithm
+        solver = {"solver": self.solver or "newton"} if "solver" in takes else {}
+        self.algorithm_ = trainer.central(name, n, **solver)
+        result = run(self.algorithm_, rows, seed=seed_of(self.random_state))
         self.result_, self.privacy_ = result, of_one_fit(result.privacy)
-        self.n_iter_ = result.rounds
+        self.n_iter_, self.bounds_ = result.rounds, None
         self._count(beyond | outside)
         theta = result.value.reshape(outputs, -1) * scale
         return theta[:, :columns] / self.feature_bound, theta[:, columns:].sum(axis=1)
 
-    def _ridge(self, n: int) -> float:
-        if (self.ridge is None) == (self.C is None):
-            raise ParameterError("ridge, C", (self.ridge, self.C), "exactly one of the two")
+    def _mechanism(self, privacy: Privacy, outputs: int) -> str:
+        """The one given, or the default."""
+        if self.mechanism is not None:
+            return self.mechanism
+        if privacy.delta > 0:
+            return GRADIENT
+        classes = isinstance(self, PrivateClassifier)
+        return pure.mechanism(str(getattr(self, "loss", "")), classes=classes, outputs=outputs)
+
+    def _of_gradient(self, labels: Floats, groups: Any, name: str) -> None:
+        """Refuse what descent alone takes.
+
+        Raises:
+            ParameterError: persons, weights, rounds, a ball, or a choice of bounds.
+        """
+        refuse_groups(groups)
+        given: dict[str, Any] = {
+            "rounds": self.rounds,
+            "radius": self.radius,
+            "choose_bounds": self.choose_bounds,
+        }
+        if labels.ndim > 1:
+            given["sample_weight"] = WITHHELD
+        for parameter, value in given.items():
+            if value is not None:
+                allowed = f"None with mechanism {name!r}; 'gradient' takes it, for delta above 0"
+                raise ParameterError(parameter, value, allowed)
+
+    def _ridge(self, name: str, n: int, d: int, privacy: Privacy) -> float:
+        if self.ridge is not None and self.C is not None:
+            raise ParameterError("ridge, C", (self.ridge, self.C), "at most one of the two")
         if self.C is not None:
             return 1 / (positive("C", self.C) * n)
+        if self.ridge is None:
+            return 0.0 if name in (GRADIENT, pure.SGD) else pure.ridge(name, n, d, privacy)
+        if name in (GRADIENT, pure.SGD):
+            return real("ridge", self.ridge, 0.0, math.inf, closed=(True, False))
         return positive("ridge", self.ridge)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateClassifier(PrivateLinearModel, LinearClassifier):
-    """What the classifiers share; not for use by itself.
-
-    Args:
-        classes: the public set of labels; None takes those in y and assumes that they are public.
-    """
-
-    classes: Sequence[Any] | None = None
+class PrivateClassifier(PrivateLinearModel, WeightedClassifier):
+    """What the classifiers share; not for use by itself."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         with suppress(ParameterError):
-            kind = mechanism_of(self.mechanism)[1]
-            tags.classifier_tags.multi_class = not getattr(kind, "binary", False)
+            if self.mechanism not in (None, GRADIENT):
+                kind = mechanism_of(self.mechanism)[1]
+                tags.classifier_tags.multi_class = not getattr(kind, "binary", False)
         return tags
 
 
@@ -147,7 +177,7 @@ class PrivateLogisticRegression(LogisticModel, PrivateClassifier):
 class PrivateLinearSVC(PrivateClassifier):
     """Linear support vector machine of a trusted curator, with the hinge loss.
 
-    One-vs-rest for more than two classes, with one joint sensitivity; the mechanism is "output".
+    One-vs-rest for more than two classes, with one joint sensitivity.
 
     Args:
         loss: "hinge", or the name of another registered loss of classes, or such a loss.
@@ -157,8 +187,8 @@ class PrivateLinearSVC(PrivateClassifier):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateRidge(PrivateLinearModel, LinearRegressor):
-    """Ridge regression of a trusted curator; the mechanism is "output".
+class PrivateRidge(PrivateLinearModel, WeightedRegressor):
+    """Linear regression of a trusted curator, with a ridge where one is given.
 
     Args:
         loss: "squared", or the name of another registered loss of numbers, or such a loss.
@@ -205,7 +235,7 @@ def privatize(
             "C": strength if parameter == "C" else 1 / positive("alpha", strength),
         }
     common: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "feature_bound": feature_bound}
-    common |= {"solver": estimator, "random_state": random_state, **ridge}
+    common |= {"mechanism": "output", "solver": estimator, "random_state": random_state, **ridge}
     if loss is Squared:
         if target_bounds is None:
             allowed = "given: the public (low, high) of targets, not read from the data"

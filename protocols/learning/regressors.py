@@ -64,6 +64,26 @@ class LinearRegressor(RegressorMixin, LinearModel):
         return self._scores(X)
 
 
+class WeightedRegressor(LinearRegressor):
+    """A regressor whose rows count by weights."""
+
+    weight_bound: float
+
+    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
+        """Train.
+
+        Args:
+            X: (users, columns), dense or sparse.
+            y: their targets.
+            groups: whose the rows are, as for the classifiers.
+            sample_weight: as for the classifiers.
+
+        Raises:
+            ParameterError: naming the parameter, its value and what is allowed, before any release.
+        """
+        return self._fit(X, y, groups, sample_weight, self.weight_bound)
+
+
 def interval(bounds: Any) -> tuple[float, float]:
     """Public bounds (low, high) of a target.
 

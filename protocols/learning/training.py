@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy
 
+from protocols.comparison.baselines import Baseline, CuratedBounds
 from protocols.optimisation import practice
 from protocols.optimisation.base import Optimiser
 from protocols.optimisation.phases import Phased
@@ -47,6 +48,10 @@ SELECTABLE = (*_OF_TRAINER, "rounds", "eta", "smoothing")
 _RATIOS = (1.0, 1.2, 1.5, 2.0, 3.0)
 _PASSES, _CREEP = 12, 1.01  # of the search for a noise ratio that fits the bits
 _HYPER = ("calibrated", "paper")
+GRADIENT = "gradient"
+"""Name of the curator's mechanism that takes the rounds of the tuned descent of all users."""
+DESCENTS = {Unit.RECORD: "shuffle-gd", Unit.PERSON: "user-level-gd"}
+"""That descent, by what a user is."""
 
 
 @dataclass(frozen=True)
@@ -279,6 +284,9 @@ class Trainer:
         Raises:
             ParameterError: as for `central`; or what is not selectable there.
         """
+        if mechanism == GRADIENT:
+            allowed = "left out with mechanism 'gradient': candidates have one release each"
+            raise ParameterError("select", list(select), allowed)
         for key in select:
             if key not in _OF_TRAINER:
                 allowed = f"one of {', '.join(_OF_TRAINER)}, with --trust central"
@@ -393,13 +401,21 @@ class Trainer:
         """A curator's optimiser by name; it gets the moments, or is told to estimate them.
 
         Args:
-            mechanism: as registered, "-perturbation" left out if wanted.
-            n: rows.
-            given: as for its `calibrated`.
+            mechanism: as registered, "-perturbation" left out if wanted; or GRADIENT: the descent
+                of the shuffle model with a curator's Gaussian noise.
+            n: rows, or persons.
+            given: as for its `calibrated`; of GRADIENT as for `paid`.
 
         Raises:
             ParameterError: an unknown name, or what the algorithm refuses.
         """
+        if mechanism == GRADIENT:
+            if self.privacy.delta == 0:
+                allowed = "above 0 with mechanism 'gradient'; at 0 take objective or output"
+                raise ParameterError("delta", 0.0, allowed)
+            made = self.paid(DESCENTS[self.unit], n, trust=Trust.CENTRAL, **given)
+            bounds = isinstance(made, ChosenBounds)
+            return CuratedBounds(made) if bounds else Baseline(made, Trust.CENTRAL)
         name, kind = mechanism_of(mechanism, self.unit)
         for key, value in self.tails.items():
             if key not in kind.takes:
@@ -510,7 +526,7 @@ def mechanism_of(name: str, unit: Unit = Unit.RECORD) -> tuple[str, type[Optimis
     full = f"{name}-perturbation"
     key = full if full in kinds else name
     if key not in list(kinds):  # a list: what is not a name need not be hashable
-        raise ParameterError("mechanism", name, f"one of {', '.join(kinds)}")
+        raise ParameterError("mechanism", name, f"one of {', '.join([GRADIENT, *kinds])}")
     return key, kinds[key]
 
 

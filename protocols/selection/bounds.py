@@ -134,10 +134,16 @@ class ChosenBounds(Then, Protocol[Any]):
     assumes = ""
 
     def __init__(
-        self, inner: Protocol[Any], histogram: PlannedVectorSum, by: RowMap, columns: int
+        self,
+        inner: Protocol[Any],
+        histogram: PlannedVectorSum,
+        by: RowMap,
+        columns: int,
+        part: Privacy,
     ) -> None:
-        """A histogram before a protocol; `calibrated` fits both into one budget."""
+        """A histogram, which gets `part`, before a protocol; `calibrated` fits both into one."""
         self.inner, self.histogram, self.by, self.columns = inner, histogram, by, columns
+        self.part = part
         self.honest_fraction = inner.honest_fraction
         ends = edges()
         at_most = by.bounded(*(np.full(len(by.free), end) for end in (ends[0], ends[-1])))
@@ -186,7 +192,9 @@ class ChosenBounds(Then, Protocol[Any]):
             raise ParameterError("choose_bounds", share, allowed)
         columns = len(by.lower)
         return fitted(
-            lambda left: cls(make(left), histogram, by, columns), privacy, rest(privacy, part)
+            lambda left: cls(make(left), histogram, by, columns, part),
+            privacy,
+            rest(privacy, part),
         )
 
     @property

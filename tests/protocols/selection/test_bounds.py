@@ -84,7 +84,7 @@ def test_the_ledger_has_every_round_and_keeps_epsilon():
     assert found.privacy.epsilon == pytest.approx(spends(made))
     assert not found.ledger.sequentially_interactive
     # The planted defect: the sum gets the whole budget, as if the histogram were free.
-    free = ChosenBounds(a_sum(3000, 2)(PRIVACY), made.histogram, made.by, 2)
+    free = ChosenBounds(a_sum(3000, 2)(PRIVACY), made.histogram, made.by, 2, made.part)
     assert spends(free) > 1.02
 
 
