@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from real_tables_data import Rows
+from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from protocols import (
@@ -26,10 +27,8 @@ from protocols.problems.losses import Logistic
 from protocols.problems.problem import Problem
 from protocols.problems.regression import Squared
 from protocols.shuffle.practice import practical
-from protocols.shuffle.user_level_gd import UserLevelGD
 from shuffle_sim import Privacy, run
 from shuffle_sim.arrays import Floats
-from shuffle_sim.data.persons import Persons
 
 DELTA = 1e-5
 RIDGES = (1e-4, 1e-3, 1e-2)
@@ -49,6 +48,7 @@ def methods(rows: Rows, epsilon: float, seed: int) -> Iterator[tuple[str, str, M
     ours: Any = ShuffleLogisticRegression
     if numbers:
         ours, common = ShuffleRegressor, common | {"target_bounds": rows.bounds}
+    trusted: Any = (PrivateRidge if numbers else PrivateLogisticRegression)(**common)
     yield "shuffle", "", lambda X, y, who: ours(**common).fit(X, y).predict
     yield (
         "shuffle, sequential",
@@ -63,9 +63,13 @@ def methods(rows: Rows, epsilon: float, seed: int) -> Iterator[tuple[str, str, M
         )
     if rows.persons is not None:
         yield "shuffle, persons", "", lambda X, y, who: ours(**common).fit(X, y, who).predict
-        yield "central descent, persons", "", _baseline(rows, epsilon, seed, "central", True)
-    yield "central descent", "", _baseline(rows, epsilon, seed, "central")
-    yield "local", "", _baseline(rows, epsilon, seed, "local")
+        yield "central descent, persons", "", lambda X, y, who: trusted.fit(X, y, who).predict
+    yield "central descent", "", lambda X, y, who: clone(trusted).fit(X, y).predict
+    pure = clone(trusted).set_params(delta=0.0)
+    yield "central, delta 0", "", lambda X, y, who: clone(pure).fit(X, y).predict
+    if rows.classes > 2:
+        return
+    yield "local", "", _local(rows, epsilon, seed)
     for ridge in RIDGES:
         for mechanism in ("output",) if numbers else ("output", "objective", "gibbs"):
             large = rows.X.shape[1] > GIBBS[0] or len(rows.X) > GIBBS[1] or ridge < 1e-3
@@ -90,15 +94,13 @@ def free(rows: Rows) -> Iterator[tuple[str, Model]]:
 
 def _erm(common: dict[str, Any], mechanism: str, ridge: float) -> Model:
     """A curator's output or objective perturbation, or its Gibbs draw."""
-    given = common | {"ridge": ridge}
-    kind: Any = PrivateRidge
-    if "target_bounds" not in common:
-        kind, given = PrivateLogisticRegression, given | {"mechanism": mechanism}
+    given = common | {"ridge": ridge, "mechanism": mechanism}
+    kind: Any = PrivateRidge if "target_bounds" in common else PrivateLogisticRegression
     return lambda X, y, who: kind(**given).fit(X, y).predict
 
 
-def _baseline(rows: Rows, epsilon: float, seed: int, trust: str, persons: bool = False) -> Model:
-    """The same tuned descent with the noise of a curator, or of nobody trusted."""
+def _local(rows: Rows, epsilon: float, seed: int) -> Model:
+    """The same tuned descent with the noise of nobody trusted."""
     middle, half = 0.0, 1.0
     if rows.bounds is not None:
         low, high = rows.bounds
@@ -110,12 +112,9 @@ def _baseline(rows: Rows, epsilon: float, seed: int, trust: str, persons: bool =
         norm = math.hypot(1, CONSTANT)
         loss = Logistic(norm) if rows.bounds is None else Squared(norm, labels=1.0)
         problem = Problem(loss, L2Ball(X.shape[1] + 1, _RADIUS), constant=CONSTANT)
-        data: Any = Persons.grouped(table, who) if persons and who is not None else table
-        n = data.users if persons else len(table)
-        kind: Any = UserLevelGD if persons else ShuffleGD
-        privacy = Privacy(epsilon, DELTA)
-        made = practical(kind, n=n, problem=problem, privacy=privacy, trust=trust)
-        theta = run(Baseline(made, trust), data, seed=seed).value
+        common: dict[str, Any] = {"problem": problem, "privacy": Privacy(epsilon, DELTA)}
+        made = practical(ShuffleGD, n=len(table), trust="local", **common)
+        theta = run(Baseline(made, "local"), table, seed=seed).value
 
         def predict(others: Floats) -> Floats:
             margins = others @ theta[:-1] + CONSTANT * theta[-1]

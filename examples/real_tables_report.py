@@ -21,7 +21,15 @@ from real_tables_data import LED, SOURCES, UNSEEN
 from scipy import stats
 
 OURS, FREE = "shuffle", ("not private", "constant")
-CENTRAL = ("central descent", "output", "objective", "gibbs", "diffprivlib", "dpsgd")
+CENTRAL = (
+    "central descent",
+    "central, delta 0",
+    "output",
+    "objective",
+    "gibbs",
+    "diffprivlib",
+    "dpsgd",
+)
 """Competitors of a trusted curator."""
 OTHERS = ("shuffle, sequential", "shuffle, proven bound", "local")
 PERSONS = ("shuffle, persons", "central descent, persons")

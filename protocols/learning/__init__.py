@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         privatize,
     )
     from protocols.learning.robust import HeavyTailedClassifier, HeavyTailedRegressor
+    from protocols.learning.tabular import PublicScaler
 
 __all__ = [
     "ClippingWarning",
@@ -27,19 +28,25 @@ __all__ = [
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
     "PrivateRidge",
+    "PublicScaler",
     "ShuffleLinearSVC",
     "ShuffleLogisticRegression",
     "ShuffleRegressor",
     "Trainer",
     "privatize",
 ]
-_PRIVATE = ("PrivateLinearSVC", "PrivateLogisticRegression", "PrivateRidge", "privatize")
+_ROOMS = {
+    "PublicScaler": "tabular",
+    **dict.fromkeys(("HeavyTailedClassifier", "HeavyTailedRegressor"), "robust"),
+    **dict.fromkeys(
+        ("PrivateLinearSVC", "PrivateLogisticRegression", "PrivateRidge", "privatize"), "private"
+    ),
+}
 
 
 def __getattr__(name: str) -> Any:
     """The estimators are loaded on demand: they need scikit-learn."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    room = "private" if name in _PRIVATE else "estimators"
-    room = "robust" if name.startswith("HeavyTailed") else room
+    room = _ROOMS.get(name, "estimators")
     return getattr(import_module(f"protocols.learning.{room}"), name)

@@ -73,7 +73,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         labels = 2.0 * places - 1 if two else places
         if weigh is not None and (found := weigh(places, classes)) is not None:
             labels, loss = np.column_stack([labels, found[0]]), weighted(loss, found[1])
-        self.coef_, self.intercept_ = self._train(
+        self.coef_, self.intercept_ = self._model(
             X, labels, loss, outputs=1 if two else len(classes), groups=groups
         )
         whence = "taken from y" if self.classes is None else "given"

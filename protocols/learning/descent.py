@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from protocols.learning import own_units
-from protocols.learning.linear_model import LinearModel, of_one_fit, seed_of
+from protocols.learning.linear_model import LinearModel, Outside, of_one_fit, seed_of
 from protocols.learning.training import Trained, Trainer
 from protocols.optimisation import practice
 from protocols.problems.loss import Loss
@@ -49,6 +48,10 @@ class DescentModel(LinearModel):
         choose_bounds: share of epsilon, such as 0.2, for a private choice of every column's bounds
             (`ChosenBounds`); rows then are in their own units, finite, without a `feature_bound`.
             None: rows lie within `feature_bound`.
+        schema: what is public of a table, so that `fit` takes data frames of pandas, polars or
+            pyarrow with categories, dates and blanks: a `Schema`, the path of a schema file, or a
+            mapping such as {"age": (18, 98), "job": ["clerk", "cook"]}. Rows need no
+            `feature_bound` then, and `coef_` is of the encoded columns, `schema_.names`.
         random_state: None takes entropy from the operating system; anything else makes the training
             reproducible, and therefore not private.
 
@@ -59,6 +62,7 @@ class DescentModel(LinearModel):
         result_: of the run.
         privacy_: the guarantee.
         bounds_: with `choose_bounds`, what was chosen, (2, columns), released; else None.
+        schema_: with `schema`, how rows are encoded; else None.
         clipped_: rows with features or target outside the public bounds; the simulator's view, no
             part of the release.
     """
@@ -72,6 +76,7 @@ class DescentModel(LinearModel):
     weight_bound: float = 1.0
     fit_intercept: bool = True
     choose_bounds: float | None = None
+    schema: Any = None
     random_state: Any = None
 
     _proven_radius: ClassVar[float] = 10.0
@@ -81,7 +86,7 @@ class DescentModel(LinearModel):
         X: Floats,
         labels: Floats,
         loss: Callable[[float], Loss],
-        outside: NDArray[np.bool_] | bool,
+        outside: Outside,
         outputs: int,
         groups: Any,
         *,
@@ -119,6 +124,8 @@ class DescentModel(LinearModel):
         )
         asked, seed = n if persons is None else persons.users, seed_of(self.random_state)
         by = own_units.free_columns(columns, users.shape[1] - columns)
+        if self.schema_ is not None and self.schema_.free:
+            by = own_units.of_schema(self.schema_, users.shape[1] - columns)
         made = make(trainer, asked, by)
         # Batches of neighbouring rows would be no sample.
         order = np.random.default_rng(seed).permutation(asked)
@@ -131,7 +138,8 @@ class DescentModel(LinearModel):
             by = by.bounded(found.low, found.high)
             self.bounds_ = np.array([by.lower[:columns], by.upper[:columns]])
             outside_ball = own_units.beyond(users, by)
-        self._count(outside_ball | outside)
+        self._count(n, {"feature_bound": outside_ball, **outside})
+        self._heed(asked, trainer.d, trainer.privacy)
         theta = found.theta.reshape(outputs, -1)
         if self.bounds_ is not None:
             return made, *own_units.in_own_units(theta, by, columns, constant)

@@ -8,14 +8,12 @@ All bounds are public parameters, never taken from the data. Every user divides 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from protocols.learning.classifiers import LogisticModel, WeightedClassifier
 from protocols.learning.descent import DescentModel
-from protocols.learning.linear_model import CLIPPED, ClippingWarning
+from protocols.learning.linear_model import CLIPPED, ClippingWarning, Outside
 from protocols.learning.regressors import WeightedRegressor
 from protocols.learning.training import Trained, Trainer
 from protocols.optimisation import practice
@@ -101,7 +99,7 @@ class ShuffleLinearModel(DescentModel):
         X: Floats,
         labels: Floats,
         loss: Callable[[float], Loss],
-        outside: NDArray[np.bool_] | bool = False,
+        outside: Outside = MappingProxyType({}),
         outputs: int = 1,
         groups: Any = None,
     ) -> tuple[Floats, Floats]:

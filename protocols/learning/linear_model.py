@@ -2,9 +2,10 @@
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,15 +14,22 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import validation
 
+from protocols.learning.notes import NoiseWarning, drowned, tell_of_search
+from protocols.learning.tabular import encoded, in_order, keep_names, names_of, schema_of
 from protocols.learning.training import named_loss, parameters_of
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss
 from shuffle_sim.arrays import Floats
+from shuffle_sim.data.schema import Schema
 from shuffle_sim.errors import WITHHELD, ParameterError, integer, positive
-from shuffle_sim.privacy.guarantee import Guarantee
+from shuffle_sim.privacy.guarantee import Guarantee, Privacy
 
 CLIPPED = 0.1
 """Share of rows outside the public bounds from which `ClippingWarning` tells."""
+
+
+Outside = Mapping[str, NDArray[np.bool_]]
+"""Which rows were clipped, (rows,), by the parameter to widen."""
 
 
 class ClippingWarning(UserWarning):
@@ -29,6 +37,10 @@ class ClippingWarning(UserWarning):
 
     Only the simulator sees this; it is no part of a release.
     """
+
+
+class _Plain(BaseEstimator):
+    """What rows and labels are checked for, where a schema has the columns."""
 
 
 def of_one_fit(guarantee: Guarantee) -> Guarantee:
@@ -42,18 +54,54 @@ class LinearModel(BaseEstimator, ABC):
 
     loss_parameters: ClassVar[tuple[str, ...]] = ()
     """Parameters of the estimator that are those of a loss which has them."""
+    schema: Any = None
+    """What is public of a table; None: rows are numbers. Estimators that take one state it."""
+    choose_bounds: float | None = None
     feature_bound: Any
     fit_intercept: bool
     coef_: Floats
     intercept_: Any
     clipped_: int
     privacy_: Guarantee
+    schema_: Schema | None
 
     def __sklearn_tags__(self) -> Any:
         """Sparse rows are taken; each user's own is dense when it is sent."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse = self.schema is None
+        tags.input_tags.allow_nan = self.schema is not None
         return tags
+
+    def _model(
+        self,
+        X: Floats,
+        labels: Floats,
+        loss: Callable[[float], Loss],
+        outside: Outside = MappingProxyType({}),
+        outputs: int = 1,
+        groups: Any = None,
+    ) -> tuple[Floats, Floats]:
+        """As `_train`, for encoded rows where there is a schema; and what people are told."""
+        tell_of_search()
+        known = self.schema_
+        if known is None or known.free:
+            return self._train(X, labels, loss, outside, outputs, groups)
+        if self.feature_bound not in (None, 1):
+            raise ParameterError("feature_bound", self.feature_bound, "1: the schema has bounds")
+        if self.choose_bounds is not None:
+            allowed = "None: the schema has the bounds of every column"
+            raise ParameterError("choose_bounds", self.choose_bounds, allowed)
+        low, high = known.limits
+        cells, scale = (low > X) | (high < X), known.scale
+        names = [name for name, each in zip(known.names, cells.T, strict=True) if each.any()]
+        beyond = dict(outside)
+        if names:
+            beyond[f"bounds of {', '.join(names)} in schema"] = np.asarray(cells.any(axis=1))
+        coefficients, intercepts = self._train(
+            known.scaled(X), labels, loss, beyond, outputs, groups
+        )
+        coefficients = coefficients / scale.half / scale.norm
+        return coefficients, intercepts - coefficients @ scale.center
 
     @abstractmethod
     def _train(
@@ -61,7 +109,7 @@ class LinearModel(BaseEstimator, ABC):
         X: Floats,
         labels: Floats,
         loss: Callable[[float], Loss],
-        outside: NDArray[np.bool_] | bool = False,
+        outside: Outside = MappingProxyType({}),
         outputs: int = 1,
         groups: Any = None,
     ) -> tuple[Floats, Floats]:
@@ -71,7 +119,7 @@ class LinearModel(BaseEstimator, ABC):
             X: the rows, (users, columns).
             labels: (users,); or (users, 2) with weights, for a weighted loss.
             loss: for a given l2 bound of the users' features, the constant included.
-            outside: whose labels were clipped.
+            outside: which rows were clipped, by the parameter to widen.
             outputs: parameter vectors of the model.
             groups: whose the rows are, (users,); None: each is a user of its own.
         """
@@ -116,17 +164,29 @@ class LinearModel(BaseEstimator, ABC):
             raise ParameterError(name, found, "True or False")
         return bool(found)
 
-    def _count(self, outside: NDArray[np.bool_]) -> None:
-        """Keep how many rows were clipped, and warn of many."""
-        self.clipped_ = int(np.count_nonzero(outside))
-        if self.clipped_ > CLIPPED * len(outside):
-            counts = f"{self.clipped_} of {len(outside)} rows"
-            message = f"{counts} were clipped to public bounds; state wider ones"
-            warnings.warn(message, ClippingWarning, stacklevel=4)
+    def _count(self, rows: int, outside: Outside) -> None:
+        """Keep how many rows were clipped, and warn of many, with the parameter to widen."""
+        every = np.logical_or.reduce([np.zeros(rows, bool), *outside.values()])
+        self.clipped_ = int(np.count_nonzero(every))
+        if self.clipped_ > CLIPPED * rows:
+            counts = {name: int(np.count_nonzero(each)) for name, each in outside.items()}
+            by = ", ".join(f"{count:,} by {name}" for name, count in counts.items() if count)
+            message = f"{self.clipped_:,} of {rows:,} rows were clipped to public bounds, {by}"
+            message += "; state wider ones"
+            warnings.warn(message, ClippingWarning, stacklevel=5)
+
+    def _heed(self, n: int, d: int, privacy: Privacy) -> None:
+        """Warn where noise is as long as what is to be learnt."""
+        if (told := drowned(n, d, privacy)) is not None:
+            warnings.warn(told, NoiseWarning, stacklevel=5)
 
     def _scores(self, X: Any) -> Floats:
         """<row, coefficients> + intercept; rows are not clipped: the model is public."""
         validation.check_is_fitted(self)
+        if self.schema_ is not None:
+            rows = np.clip(encoded(X, self.schema_), *self.schema_.limits)
+            return np.asarray(rows @ self.coef_.T + self.intercept_)
+        X = in_order(self, X)
         rows = validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=False)
         return np.asarray(rows @ self.coef_.T + self.intercept_)
 
@@ -151,7 +211,7 @@ def validate_data(estimator: BaseEstimator, *data: Any, **checks: Any) -> Any:
 
 def _text(data: tuple[Any, ...]) -> str:
     """Which column of X is no column of numbers; else it is y."""
-    names = getattr(data[0], "columns", None)
+    names = names_of(data[0])
     for place, column in enumerate(np.asarray(data[0], object).T):
         try:
             column.astype(np.float64)
@@ -160,8 +220,20 @@ def _text(data: tuple[Any, ...]) -> str:
     return "y"
 
 
-def dense_data(estimator: BaseEstimator, X: Any, y: Any, **checks: Any) -> tuple[Floats, Any]:
-    """Checked rows, dense, and their labels."""
+def dense_data(estimator: LinearModel, X: Any, y: Any, **checks: Any) -> tuple[Floats, Any]:
+    """Checked rows, dense, and their labels; by a schema, encoded in their own units.
+
+    Raises:
+        ParameterError: as of `validate_data`, or of the schema, naming a column.
+    """
+    estimator.schema_ = None
+    if estimator.schema is not None:
+        free = estimator.choose_bounds is not None
+        estimator.schema_ = known = schema_of(estimator.schema, free=free)
+        rows = encoded(X, known)
+        keep_names(estimator, X, known)
+        _, y = validate_data(_Plain(), rows, y, dtype=np.float64, **checks)
+        return rows, y
     X, y = validate_data(estimator, X, y, dtype=np.float64, accept_sparse="csr", **checks)
     return (X.toarray() if issparse(X) else X), y
 

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.row_map import RowMap
+from shuffle_sim.data.schema import Schema
 
 
 def free_columns(columns: int, others: int) -> RowMap:
@@ -20,6 +21,25 @@ def free_columns(columns: int, others: int) -> RowMap:
     wide = np.full(every, np.inf)
     reach = np.full(columns, 1 / math.sqrt(columns))
     return RowMap(-wide, wide, np.zeros(every), np.ones(every), free, reach)
+
+
+def of_schema(schema: Schema, others: int) -> RowMap:
+    """A map whose first columns are those of a schema, into the unit ball; some have no bounds yet.
+
+    Args:
+        schema: of the features.
+        others: as of `free_columns`.
+    """
+    scale, (lower, upper), free = schema.scale, schema.limits, np.array(schema.free, np.int64)
+    wide = np.full(others, np.inf)
+    return RowMap(
+        np.concatenate([lower, -wide]),
+        np.concatenate([upper, wide]),
+        np.concatenate([scale.center, np.zeros(others)]),
+        np.concatenate([1 / scale.half / scale.norm, np.ones(others)]),
+        free,
+        np.full(len(free), 1 / scale.norm),
+    )
 
 
 def in_own_units(theta: Floats, by: RowMap, columns: int, constant: float) -> tuple[Floats, Floats]:

@@ -12,16 +12,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from inspect import signature
+from types import MappingProxyType
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from protocols.erm.solver.outside import check_model
 from protocols.learning import pure
 from protocols.learning.classifiers import LogisticModel, WeightedClassifier
 from protocols.learning.descent import DescentModel
-from protocols.learning.linear_model import of_one_fit, refuse_groups, seed_of
+from protocols.learning.linear_model import Outside, of_one_fit, refuse_groups, seed_of
 from protocols.learning.regressors import WeightedRegressor
 from protocols.learning.training import GRADIENT, Trainer, mechanism_of
 from protocols.problems.domains import RealSpace
@@ -68,7 +66,7 @@ class PrivateLinearModel(DescentModel):
         X: Floats,
         labels: Floats,
         loss: Callable[[float], Loss],
-        outside: NDArray[np.bool_] | bool = False,
+        outside: Outside = MappingProxyType({}),
         outputs: int = 1,
         groups: Any = None,
     ) -> tuple[Floats, Floats]:
@@ -109,7 +107,8 @@ class PrivateLinearModel(DescentModel):
         result = run(self.algorithm_, rows, seed=seed_of(self.random_state))
         self.result_, self.privacy_ = result, of_one_fit(result.privacy)
         self.n_iter_, self.bounds_ = result.rounds, None
-        self._count(beyond | outside)
+        self._count(n, {"feature_bound": beyond, **outside})
+        self._heed(n, d, privacy)
         theta = result.value.reshape(outputs, -1) * scale
         return theta[:, :columns] / self.feature_bound, theta[:, columns:].sum(axis=1)
 

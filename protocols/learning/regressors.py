@@ -55,7 +55,8 @@ class LinearRegressor(RegressorMixin, LinearModel):
         if sample_weight is not None:
             own = of_rows(sample_weight, len(y), weight_bound)
             labels, loss = np.column_stack([labels, own]), weighted(loss, weight_bound)
-        coef, intercept = self._train(X, labels, loss, outside, groups=groups)
+        told = {"target_bounds": outside}
+        coef, intercept = self._model(X, labels, loss, told, groups=groups)
         self.coef_, self.intercept_ = coef[0] * half, float(intercept[0] * half + center)
         return self
 

@@ -7,13 +7,13 @@ the clip is chosen by moments that are given, or by a private histogram (`HeavyT
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from protocols.learning.classifiers import LinearClassifier
-from protocols.learning.linear_model import LinearModel, of_one_fit, refuse_groups, seed_of
+from protocols.learning.linear_model import LinearModel, Outside, of_one_fit, refuse_groups, seed_of
 from protocols.learning.regressors import LinearRegressor
 from protocols.learning.training import Trainer
 from protocols.problems.linear_loss import LinearLoss
@@ -74,7 +74,7 @@ class HeavyTailedModel(LinearModel):
         X: Floats,
         labels: Floats,
         loss: Callable[[float], Loss],
-        outside: NDArray[np.bool_] | bool = False,
+        outside: Outside = MappingProxyType({}),
         outputs: int = 1,
         groups: Any = None,
     ) -> tuple[Floats, Floats]:

@@ -25,6 +25,7 @@ from protocols.learning.estimators import (
     ShuffleLogisticRegression,
     ShuffleRegressor,
 )
+from protocols.learning.notes import SelectionWarning
 from protocols.problems.losses import Hinge, Logistic
 from protocols.problems.multiclass import OneVsRestHinge, Softmax
 from protocols.shuffle.noisy_mean import NoisyMean
@@ -395,7 +396,7 @@ def test_a_seed_reproduces_and_its_absence_is_private(estimator):
 
 
 def test_what_was_chosen_is_recorded():
-    data = people(30)
+    data = people(80)
     chosen, asked = (
         ShuffleLogisticRegression(rounds=rounds, choose="bound")
         .fit(*data)
@@ -491,7 +492,10 @@ def test_pipelines_searches_pickles_and_clones(estimator):
     name = pipeline.steps[-1][0]
     search = GridSearchCV(
         pipeline, {f"{name}__radius": [1.0, 5.0], f"{name}__protocol": ["gd", "sgd"]}, cv=2
-    ).fit(x, y)
+    )
+    with pytest.warns(SelectionWarning, match=r"select=") as caught:
+        search.fit(x, y)
+    assert len(caught) == 1  # of nine fits
     best = search.best_estimator_[-1]
     assert {"radius": best.radius, "protocol": best.protocol} == {
         k.partition("__")[2]: v for k, v in search.best_params_.items()
@@ -509,8 +513,10 @@ def test_columns_keep_their_names():
     table = pa.table({"age": x[:, 0], "income": x[:, 1]})
     model = ShuffleRegressor(random_state=1, rounds=2).fit(table, y)
     assert model.feature_names_in_.tolist() == ["age", "income"]
-    with pytest.raises(ValueError, match="feature names"):
-        model.predict(pa.table({"income": x[:, 0], "age": x[:, 1]}))
+    turned = pa.table({"more": y, "income": x[:, 1], "age": x[:, 0]})
+    assert np.array_equal(model.predict(turned), model.predict(table))
+    with pytest.raises(ParameterError, match="column income"):
+        model.predict(pa.table({"age": x[:, 0], "more": x[:, 1]}))
 
 
 @pytest.mark.parametrize("estimator", CLASSIFIERS)

@@ -1,0 +1,226 @@
+"""Tables as they are: data frames of pandas, polars or pyarrow, encoded by a public schema.
+
+Columns are found by name, in whatever order they stand; those that the schema does not name are not
+used. Each user encodes its own row: nothing is fitted.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import validation
+
+from shuffle_sim.arrays import Floats
+from shuffle_sim.data.column_kinds import Category, Number
+from shuffle_sim.data.column_stated import column_from
+from shuffle_sim.data.columns import Column
+from shuffle_sim.data.schema import Schema, read_schema
+from shuffle_sim.errors import WITHHELD, ParameterError
+
+_OPEN = (
+    "given: public limits, not computed from the data; or take choose_bounds, which pays for them"
+)
+
+
+def schema_of(given: Any, *, free: bool = False) -> Schema:
+    """A schema, as it is, from a TOML file, or by column.
+
+    Args:
+        given: a `Schema`; the path of a schema file; or by name a pair (low, high), a list of
+            categories, or what a schema file has for the column, such as {"type": "boolean"}. The
+            name "missing" holds the rule for blanks.
+        free: whether a number may be without bounds, since they are chosen privately; its pair is
+            then None.
+
+    Raises:
+        ParameterError: naming the column and what is wrong or missing.
+    """
+    if isinstance(given, Schema):
+        found = given
+    elif isinstance(given, str | Path):
+        known = read_schema(Path(given), free=free)
+        features = [name for name in known.columns if name not in (known.target, known.person)]
+        columns = tuple(known.columns[name] for name in features)
+        found = Schema(columns=columns, missing=known.missing, layout=known.layout)
+    elif isinstance(given, Mapping):
+        parts = {name: each for name, each in given.items() if name != "missing"}
+        columns = tuple(_column_of(name, each, free) for name, each in parts.items())
+        found = Schema(columns=columns, missing=given.get("missing"))
+    else:
+        allowed = "None, a Schema, a path, or bounds and categories by the name of a column"
+        raise ParameterError("schema", type(given).__name__, allowed)
+    if not found.columns:
+        raise ParameterError("schema", given, "of one column at least")
+    if found.missing == "drop":
+        allowed = "midpoint or indicator; or leave rows with blanks out before"
+        raise ParameterError("missing of the schema", "drop", allowed)
+    if found.free and not free:
+        name = found.names[found.free[0]]
+        raise ParameterError(f"bounds of {name}", None, _OPEN)
+    return found
+
+
+def _column_of(name: str, given: Any, free: bool) -> Column:
+    if isinstance(given, Column):
+        return given
+    if isinstance(given, Mapping):
+        return column_from(name, dict(given), free=free)
+    if given is None:
+        if not free:
+            raise ParameterError(f"bounds of {name}", None, _OPEN)
+        return column_from(name, {"type": "number"}, free=free)
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        allowed = "(low, high), categories, or a mapping as of a schema file"
+        raise ParameterError(f"schema of column {name}", given, allowed)
+    if all(isinstance(each, str) for each in given):
+        return Category(name=name, categories=tuple(given))
+    if len(given) != 2:
+        raise ParameterError(f"schema of column {name}", given, "(low, high), or texts")
+    return column_from(name, {"type": Number.kind, "bounds": list(given)})
+
+
+def encoded(X: Any, schema: Schema) -> Floats:
+    """Rows of a table in the encoded columns' own units, (rows, columns).
+
+    Raises:
+        ParameterError: naming the column: not there, there twice, or with a cell that does not fit.
+    """
+    return schema.encode(cells_of(X, [column.name for column in schema.columns]))
+
+
+def cells_of(X: Any, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Columns by name; those of an array without names are taken in order.
+
+    Raises:
+        ParameterError: a column is not there, or there twice.
+    """
+    known = names_of(X)
+    if known is None:
+        rows = np.asarray(X)
+        if rows.ndim != 2 or rows.shape[1] != len(names):
+            allowed = f"a table, or an array of {len(names)} columns, as the schema has"
+            raise ParameterError("X", f"an array of shape {rows.shape}", allowed)
+        return {name: rows[:, place] for place, name in enumerate(names)}
+    for name in names:
+        if (times := known.count(name)) != 1:
+            allowed = f"once in the table, which has {', '.join(map(str, known[:20]))}"
+            raise ParameterError(f"column {name}", f"there {times} times", allowed)
+    return {name: _cells(X[name]) for name in names}
+
+
+def names_of(X: Any) -> list[Any] | None:
+    """The names of a table's columns; None: it is an array, or a list of rows."""
+    names = getattr(X, "column_names", None)
+    if names is None:
+        names = getattr(X, "columns", None) if hasattr(X, "__getitem__") else None
+    return None if names is None else list(names)
+
+
+def _cells(column: Any) -> NDArray[Any]:
+    """As a file's column is read: texts, numbers and times; a time with a zone is text."""
+    import pyarrow as pa
+
+    try:
+        made = pa.chunked_array([pa.array(column, from_pandas=True)])
+    except (pa.ArrowException, TypeError, ValueError):
+        try:
+            made = pa.chunked_array(column)
+        except (pa.ArrowException, TypeError, ValueError):  # of several kinds: its column refuses
+            return np.asarray(column, object)
+    kind = made.type
+    zoned = pa.types.is_timestamp(kind) and kind.tz
+    if pa.types.is_dictionary(kind) or zoned:
+        made = made.cast(pa.string())
+    return np.asarray(made.to_numpy())
+
+
+class PublicScaler(TransformerMixin, BaseEstimator):
+    """Rows into the l2 unit ball by public bounds alone: nothing is fitted.
+
+    Each column is clipped to its bounds and mapped to [-1, 1]; rows are then divided by the square
+    root of the columns. With a schema it takes tables with categories, dates and blanks.
+
+    Args:
+        bounds: (low, high) of all columns, or a pair for each, (columns, 2).
+        schema: as of the estimators, in place of bounds.
+
+    Attributes:
+        n_features_in_, feature_names_in_: as everywhere in scikit-learn.
+    """
+
+    def __init__(self, bounds: ArrayLike = (-1.0, 1.0), schema: Any = None) -> None:
+        """Keep what is public."""
+        self.bounds = bounds
+        self.schema = schema
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.input_tags.allow_nan = self.schema is not None
+        return tags
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Check the columns; nothing is learnt.
+
+        Raises:
+            ParameterError: naming the parameter or the column.
+        """
+        self._rows(X, reset=True)
+        return self
+
+    def transform(self, X: Any) -> Floats:
+        """Shape (rows, encoded columns)."""
+        return self._rows(X, reset=False)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Names of the encoded columns."""
+        if self.schema is not None:
+            return np.array(schema_of(self.schema).names, object)
+        validation.check_is_fitted(self, "n_features_in_")
+        names = validation._check_feature_names_in(self, input_features)
+        return np.asarray(names, object)
+
+    def _rows(self, X: Any, *, reset: bool) -> Floats:
+        if self.schema is not None:
+            made = schema_of(self.schema)
+            rows = encoded(X, made)
+            if reset:
+                keep_names(self, X, made)
+            return made.scaled(rows)
+        rows = validation.validate_data(self, X, dtype=np.float64, reset=reset)
+        ends = np.asarray(self.bounds, np.float64)
+        if ends.shape not in ((2,), (rows.shape[1], 2)):
+            allowed = f"(low, high), or one pair for each of {rows.shape[1]} columns"
+            raise ParameterError("bounds", f"of shape {ends.shape}", allowed)
+        low, high = np.broadcast_to(ends, (rows.shape[1], 2)).T
+        if not (np.isfinite(ends).all() and (low < high).all()):
+            raise ParameterError("bounds", self.bounds, "finite, each low below its high")
+        inside = (np.clip(rows, low, high) - low) / (high - low)
+        return np.asarray((2 * inside - 1) / np.sqrt(rows.shape[1]))
+
+
+def keep_names(estimator: Any, X: Any, schema: Schema) -> None:
+    """What scikit-learn knows of a fitted estimator: the columns used, in the schema's order."""
+    names = [column.name for column in schema.columns]
+    estimator.n_features_in_ = len(names)
+    if names_of(X) is not None:
+        estimator.feature_names_in_ = np.array(names, object)
+
+
+def in_order(estimator: Any, X: Any) -> Any:
+    """A table with the columns of `fit`, in their order; other data as they are.
+
+    Raises:
+        ParameterError: a column is not there.
+    """
+    known, names = getattr(estimator, "feature_names_in_", None), names_of(X)
+    if known is None or names is None or list(known) == names:
+        return X
+    for name in known:
+        if name not in names:
+            raise ParameterError(f"column {name}", WITHHELD, "in the table, as it was in fit")
+    columns = list(known)
+    return X.select(columns) if hasattr(X, "select") else X[columns]
