@@ -34,7 +34,7 @@ demo: $(VENV)/.base
 		$(if $(PICTURES),--plot $(PICTURES)/sum.png)
 	@$(BIN)/shuffle-sim train --table breast-cancer --epsilon 2 --delta 1e-5 --rounds 50 --noise-ratio 1.2 --runtime ray --workers 2 \
 		$(if $(PICTURES),--plot $(PICTURES)/train.png)
-	@$(BIN)/shuffle-sim train --table digits $(EVEN) --epsilon 1 --delta 1e-5 --rounds 50 --noise-ratio 1.2 --compare --repeats 3 \
+	@$(BIN)/shuffle-sim train --table digits $(EVEN) --epsilon 1 --delta 1e-5 --rounds 50 --noise-ratio 1.2 --compare \
 		$(if $(PICTURES),--plot $(PICTURES)/compare.png)
 
 # While you work: style, types, architecture and the quick tests, in two minutes on two cores.

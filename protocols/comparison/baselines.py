@@ -123,6 +123,11 @@ class Baseline(CentralAlgorithm[Any]):
         return self.optimiser.assumes
 
     @property
+    def choices(self) -> dict[str, str]:
+        """What was chosen, and why: the optimiser's."""
+        return self.optimiser.choices
+
+    @property
     def rounds_per_user(self) -> int:
         """In how many releases a user takes part at most."""
         return self.optimiser.rounds_per_user
@@ -183,6 +188,10 @@ class CuratedBounds(Baseline):
         super().__init__(inner, Trust.CENTRAL)
         self.chosen = chosen
         self._histogram = Gaussian.calibrated(chosen.part, 1)
+
+    @property
+    def choices(self) -> dict[str, str]:
+        return self.chosen.choices
 
     @property
     def rounds_per_user(self) -> int:

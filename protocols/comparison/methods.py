@@ -266,7 +266,9 @@ def _planned_by_paper(plan: Plan) -> Method:
     )
 
 
-def training_methods(trainer: Trainer, n: int, rounds: int | None = None) -> list[Method]:
+def training_methods(
+    trainer: Trainer, n: int, rounds: int | None = None, *, every: bool = True
+) -> list[Method]:
     """Every registered optimiser, shuffled or central, and the best one under every other trust.
 
     The best one is that with tuned steps, or with choose="bound" that of the least proven bound.
@@ -276,6 +278,7 @@ def training_methods(trainer: Trainer, n: int, rounds: int | None = None) -> lis
         trainer: of the model.
         n: users.
         rounds: of the fully interactive optimisers; None: chosen.
+        every: False for the best one of each model of trust alone: four methods.
 
     Raises:
         ParameterError: what every optimiser refuses.
@@ -288,6 +291,10 @@ def training_methods(trainer: Trainer, n: int, rounds: int | None = None) -> lis
         made, refused = _possible("protocol", makes)
         if not made:
             raise next(iter(refused.values()))
+        best = min(made, key=lambda each: _rank(made[each]))
+        if trust is Trust.SHUFFLE and not every:
+            found.append(_shuffled(trainer, best, made[best]))
+            continue
         if trust is Trust.SHUFFLE:
             found += [_shuffled(trainer, name, each) for name, each in made.items()]
             found += [
@@ -296,9 +303,8 @@ def training_methods(trainer: Trainer, n: int, rounds: int | None = None) -> lis
             ]
             continue
         name = "not private" if trust is Trust.NONE else str(trust)
-        best = min(made, key=lambda each: _rank(made[each]))
         found.append(_central(trainer, name, best, Baseline(made[best], trust)))
-        if trust is Trust.CENTRAL:
+        if trust is Trust.CENTRAL and every:
             if trainer.unit is Unit.PERSON:
                 found.append(_clipped_at_length(trainer, n, rounds))
             found += _central_optimisers(trainer, n)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from protocols.learning.training import Trainer
+from protocols.learning.training import GRADIENT, Trainer
 from protocols.selection.models import FRACTION
 from shuffle_sim.cli import train_compare, train_report
 from shuffle_sim.cli.data import load
@@ -36,7 +36,8 @@ from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.trust import Trust
 
 _PROTOCOLS = {Unit.RECORD: "shuffle-gd", Unit.PERSON: "user-level-gd"}
-_REPEATS = 5
+_REPEATS = {False: 20, True: 5}
+"""Splits of a comparison, by whether all methods are in it."""
 _HEAVY = "heavy-tailed-erm"
 _CHOICES = ("protocol", "hyper", "phases", "batch", "eta", "smoothing", "select", "choose_bounds")
 _CHOSEN_BY_COMPARE = dict.fromkeys(
@@ -61,12 +62,19 @@ def train_command(
     compare: Annotated[
         bool,
         typer.Option(
-            "--compare", help="Compare all optimisers, and central, local and non-private training."
+            "--compare", help="Compare shuffled with central, local and non-private training."
         ),
+    ] = False,
+    every: Annotated[
+        bool,
+        typer.Option("--all", help="With --compare: all optimisers, and all algorithms."),
     ] = False,
     repeats: Annotated[
         int | None,
-        typer.Option(help=f"With --compare: splits, and runs of a method; default {_REPEATS}."),
+        typer.Option(
+            help="With --compare: splits, and runs of a method; default "
+            f"{_REPEATS[False]}, with --all {_REPEATS[True]}."
+        ),
     ] = None,
     model_out: Annotated[Path | None, typer.Option(help="File for the model (.json).")] = None,
 ) -> None:
@@ -108,12 +116,15 @@ def train_command(
     fraction = problem.test_fraction
     if compare:
         _left_out(asked, _CHOSEN_BY_COMPARE, "with --compare, which chooses for every method")
-        count = _REPEATS if repeats is None else repeats
-        summary = train_compare.compared(rows, trainer, fraction, count, optimiser.rounds, how)
+        count = _REPEATS[every] if repeats is None else repeats
+        asked_for = (rows, trainer, fraction, count, optimiser.rounds, how)
+        summary = train_compare.compared(*asked_for, every=every)
         present(summary, train_compare.show, train_compare.draw, **vars(output))
         return
     if repeats is not None:
         raise ParameterError("repeats", repeats, "given with --compare")
+    if every:
+        raise ParameterError("all", every, "given with --compare")
     seed = split_seed(host.checkpoint, host.resume, host.seed)
     split = Split.of(rows, trainer, fraction, seed)
     if trust is not Trust.SHUFFLE or optimiser.mechanism is not None:
@@ -142,9 +153,10 @@ def _trainer(
     names, persons = _names(problem.classes, source), source.person is not None
     if not persons and problem.records is not None:
         raise ParameterError("records", problem.records, "used with --person")
-    proven = optimiser.mechanism, optimiser.phases, optimiser.moment
+    descends = optimiser.mechanism == GRADIENT
+    proven = None if descends else optimiser.mechanism, optimiser.phases, optimiser.moment
     flags = optimiser.hyper == "paper", optimiser.pure, optimiser.pilot
-    curated = optimiser.trust != "shuffle"
+    curated = optimiser.trust != "shuffle" and not descends
     chosen = "practice" if proven == (None,) * 3 and not any((*flags, curated)) else "bound"
     made = Trainer.of(
         problem.loss,
@@ -247,7 +259,7 @@ def _central(
         named = ("mechanism", mechanism) if mechanism else ("trust", asked.trust)
         allowed = "used with --trust central; --compare shows all models of trust"
         raise ParameterError(*named, allowed)
-    if trainer.choose == "practice":
+    if trainer.choose == "practice" and mechanism != GRADIENT:
         allowed = "bound with --trust central: a curator's algorithms rest on proven bounds"
         raise ParameterError("choose", trainer.choose, allowed)
     heavy = asked.pure or asked.pilot or asked.moment is not None

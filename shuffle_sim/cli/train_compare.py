@@ -44,9 +44,14 @@ class Score:
         std = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
         return cls(float(np.mean(values)), std, values)
 
+    @property
+    def error(self) -> float:
+        """Standard error of the mean."""
+        return self.std / math.sqrt(len(self.values))
+
     def __str__(self) -> str:
         """For people."""
-        return f"{number(self.mean)}±{self.std:.1g}"
+        return f"{number(self.mean)}±{self.error:.1g}"
 
 
 Scores = dict[str, Score]
@@ -103,8 +108,10 @@ def compared(
     repeats: int,
     rounds: int | None,
     how: Running,
+    *,
+    every: bool = True,
 ) -> Summary:
-    """Train by every method on the same splits.
+    """Train on the same splits by every method, or by the best one of each model of trust.
 
     Raises:
         ParameterError: what every optimiser refuses, or repeats outside [1, 1000].
@@ -116,9 +123,9 @@ def compared(
         drawn = np.random.SeedSequence(entropy_of(seed)).generate_state(repeats)
         seeds = [int(each) for each in drawn]
     splits = [Split.of(source, trainer, test_fraction, each) for each in seeds]
-    methods = training_methods(trainer, splits[0].people.asked, rounds)
+    methods = training_methods(trainer, splits[0].people.asked, rounds, every=every)
     records = min(len(split.train) for split in splits)
-    if trainer.unit is Unit.PERSON:  # beside them, what protects a record only
+    if every and trainer.unit is Unit.PERSON:  # beside them, what protects a record only
         methods = [*methods, *training_methods(trainer.for_records(), records, rounds)]
     fidelity = how.options["fidelity"] or "aggregate"
     how = replace(how, options=how.options | {"fidelity": fidelity})
@@ -210,7 +217,7 @@ def show(summary: Summary) -> None:
     table.add_row("best constant", "", *(str(summary.constant[name]) for name in names))
     console.print(table)
     console.print(
-        f"\nMean±standard deviation over {splits}, the same for all. Scores are the simulator's "
+        f"\nMean±standard error over {splits}, the same for all. Scores are the simulator's "
         f"own view.\nCentral, local and non-private training take {summary.rule}.\n"
         "Optimisers, their bounds, and what gives epsilon:"
     )

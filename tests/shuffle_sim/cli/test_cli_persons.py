@@ -95,7 +95,19 @@ def test_a_curator_counts_no_clipped_gradients(visits):
 def test_a_comparison_shows_records_beside_persons(visits):
     path, _ = visits
     words = ["train", "--file", path, "--label", "ill", "--person", "patient", *BOUNDS]
-    words += ["--rounds", 4, "--epsilon", 4, "--seed", 3, "--compare", "--repeats", 1, "--json"]
+    words += [
+        "--rounds",
+        4,
+        "--epsilon",
+        4,
+        "--seed",
+        3,
+        "--compare",
+        "--all",
+        "--repeats",
+        1,
+        "--json",
+    ]
     rows = {row["method"]: row for row in json.loads(asked(*words))["methods"]}
     assert rows["user-level-gd (person)"]["unit"] == "person"
     assert rows["shuffle-gd"]["unit"] == rows["shuffle-gd"]["privacy"]["unit"] == "record"

@@ -417,7 +417,8 @@ def test_a_curator_trains_purely(train, printed, known):
 
 @pytest.mark.full
 def test_compare_tells_all_methods_with_their_spread_on_the_same_splits(printed):
-    found = printed(*CANCER, "--compare", "--repeats", "3", "--rounds", "10", "--epsilon", "2")
+    asked = (*CANCER, "--compare", "--all", "--repeats", "3", "--rounds", "10", "--epsilon", "2")
+    found = printed(*asked)
     methods = {row["method"]: row for row in found["methods"]}
     private = ["shuffle-acsa", "shuffle-gd", "shuffle-sgd", "central", "local"]
     trusts = {name: row["trust"] for name, row in methods.items()}
@@ -450,9 +451,36 @@ def test_compare_tells_all_methods_with_their_spread_on_the_same_splits(printed)
             assert len(set(score["values"])) > 1
             assert score["mean"] == pytest.approx(np.mean(score["values"]))
             assert score["std"] == pytest.approx(np.std(score["values"], ddof=1))
-    assert found == printed(
-        *CANCER, "--compare", "--repeats", "3", "--rounds", "10", "--epsilon", "2"
-    )
+    assert found == printed(*asked)
+
+
+def test_a_curator_s_descent_is_a_mechanism_of_the_command(printed):
+    asked = ("--table", "breast-cancer", "--trust", "central", "--mechanism", "gradient")
+    found = printed(*asked, "--seed", "1")
+    assert found["protocol"]["name"] == "Baseline"
+    assert "tuned" in found["protocol"]["choices"]["norm_bound"]
+    assert found["simulator_view"]["scores"]["accuracy"] > 0.85
+    assert found["trust"] == "central"
+
+
+def test_four_rows_stand_side_by_side_unless_all_are_asked_for(printed, train):
+    asked = (*CANCER, "--compare", "--rounds", "5", "--repeats", "3")
+    found = printed(*asked)
+    rows = [(row["method"], row["trust"]) for row in found["methods"]]
+    assert rows == [
+        ("shuffle-gd", "shuffle"),
+        ("central", "central"),
+        ("local", "local"),
+        ("not private", "none"),
+    ]
+    assert found["refused"] == {}
+    scores = found["simulator_view"]["methods"][0]["scores"]["accuracy"]["values"]
+    error = np.std(scores, ddof=1) / 3**0.5
+    _, output, _ = train(*asked)
+    assert f"{np.mean(scores):.4g}±{error:.1g}" in output
+    code, _, errors = train(*CANCER, "--all")
+    assert code == 2
+    assert "all = True: must be given with --compare" in errors
 
 
 WINE = ("--table", "wine", "--classes", "class_0,class_1,class_2", "--epsilon", "4", "--seed", "1")
@@ -473,7 +501,7 @@ def test_three_classes_are_trained_saved_and_used(printed, tmp_path):
 
 @pytest.mark.full
 def test_three_classes_are_compared_by_tuned_steps(printed):
-    found = printed(*WINE, "--rounds", "3", "--compare", "--repeats", "1")
+    found = printed(*WINE, "--rounds", "3", "--compare", "--all", "--repeats", "1")
     rows = {row["method"]: row for row in found["methods"]}
     for name in ("central", "local", "not private"):
         assert rows[name]["optimiser"] == "shuffle-gd"
@@ -501,6 +529,7 @@ def test_a_curator_costs_less_loss_than_no_trust_and_the_shuffler_lies_between(p
         "digits",
         *EVEN,
         "--compare",
+        "--all",
         "--repeats",
         "16",
         "--rounds",
@@ -534,7 +563,7 @@ def test_a_curator_costs_less_loss_than_no_trust_and_the_shuffler_lies_between(p
 
 def test_compare_for_people_names_optimisers_bounds_and_trust(train):
     code, output, errors = train(
-        *CANCER, "--compare", "--repeats", "2", "--rounds", "5", "--plot", "methods.png"
+        *CANCER, "--compare", "--all", "--repeats", "2", "--rounds", "5", "--plot", "methods.png"
     )
     assert (code, errors) == (0, "")
     words = (
