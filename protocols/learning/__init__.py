@@ -12,6 +12,12 @@ if TYPE_CHECKING:
         ShuffleLogisticRegression,
         ShuffleRegressor,
     )
+    from protocols.learning.moments import (
+        PrivateCovariance,
+        PrivatePCA,
+        ShuffleCovariance,
+        ShufflePCA,
+    )
     from protocols.learning.private import (
         PrivateLinearSVC,
         PrivateLogisticRegression,
@@ -25,18 +31,25 @@ __all__ = [
     "ClippingWarning",
     "HeavyTailedClassifier",
     "HeavyTailedRegressor",
+    "PrivateCovariance",
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
+    "PrivatePCA",
     "PrivateRidge",
     "PublicScaler",
+    "ShuffleCovariance",
     "ShuffleLinearSVC",
     "ShuffleLogisticRegression",
+    "ShufflePCA",
     "ShuffleRegressor",
     "Trainer",
     "privatize",
 ]
 _ROOMS = {
     "PublicScaler": "tabular",
+    **dict.fromkeys(
+        ("PrivateCovariance", "PrivatePCA", "ShuffleCovariance", "ShufflePCA"), "moments"
+    ),
     **dict.fromkeys(("HeavyTailedClassifier", "HeavyTailedRegressor"), "robust"),
     **dict.fromkeys(
         ("PrivateLinearSVC", "PrivateLogisticRegression", "PrivateRidge", "privatize"), "private"

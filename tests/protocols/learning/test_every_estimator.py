@@ -1,4 +1,4 @@
-"""Every public estimator, found by name: scikit-learn's checks, pickles, pipelines, grid search."""
+"""Every public model that predicts, found by name: scikit-learn's checks, pickles, pipelines, grid search."""
 
 import inspect
 import pickle
@@ -20,7 +20,7 @@ KINDS = ("dense", "sparse")
 EVERY = [
     each
     for each in (getattr(protocols, name) for name in protocols.__all__)
-    if inspect.isclass(each) and issubclass(each, BaseEstimator)
+    if inspect.isclass(each) and issubclass(each, BaseEstimator) and hasattr(each, "predict")
 ]
 UNSEEN = {  # without pandas or scikit-learn's array API switch
     "check_array_api_input",

@@ -1,0 +1,223 @@
+"""Private mean, covariance and principal components: one vector sum, whoever is trusted.
+
+A user with a row z of the unit ball sends (z, upper triangle of z z') as one vector. Off the
+diagonal the triangle counts sqrt 2 times, so its length is |z|^2. Both parts are divided by sqrt 2:
+the vector lies in the unit ball, and one sum with one charge releases mean and covariance together.
+"""
+
+import math
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import validation
+
+from protocols.learning.linear_model import of_one_fit, seed_of, validate_data
+from protocols.learning.notes import tell_of_search
+from protocols.learning.tabular import encoded, in_order, keep_names, schema_of
+from protocols.selection.budget import planned_sum
+from shuffle_sim import Privacy, run
+from shuffle_sim.arrays import Floats
+from shuffle_sim.data.schema import Schema
+from shuffle_sim.errors import ParameterError, integer, positive
+from shuffle_sim.privacy.guarantee import DELTA
+from shuffle_sim.privacy.planner import SumSpec
+from shuffle_sim.privacy.trust import Trust
+from shuffle_sim.registry import registered
+
+
+class Moments(BaseEstimator):
+    """Mean and covariance by one private sum; not for use by itself.
+
+    Formal guarantee: `privacy_`, of the sum, replace-one. What is made of it is free.
+
+    Args:
+        epsilon, delta: of the fit.
+        feature_bound: public l2 bound of a row; longer rows are clipped on the user's side.
+        assume_centered: whether the mean is known to be 0: no budget goes to it then.
+        schema: what is public of a table, as of the linear models; None: rows are numbers.
+        random_state: None takes entropy from the operating system; anything else makes the fit
+            reproducible, and therefore not private.
+
+    Attributes:
+        location_: the mean, (columns,), in the data's units.
+        covariance_: (columns, columns), in the data's units; negative eigenvalues, which are
+            noise, are cut to 0.
+        n_features_in_, feature_names_in_: as everywhere in scikit-learn.
+        protocol_: the sum that was run.
+        result_: of the run.
+        privacy_: the guarantee.
+        clipped_: rows beyond the bound; the simulator's view, no part of the release.
+    """
+
+    trust: ClassVar[Trust]
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float = DELTA,
+        feature_bound: float = 1.0,
+        assume_centered: bool = False,
+        schema: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        """Keep the parameters."""
+        self.epsilon = epsilon
+        self.delta = delta
+        self.feature_bound = feature_bound
+        self.assume_centered = assume_centered
+        self.schema = schema
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.schema is not None
+        return tags
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Sum once.
+
+        Raises:
+            ParameterError: naming the parameter or the column, before any release.
+        """
+        tell_of_search()
+        rows, center, factor = self._scaled(X)
+        n, d = rows.shape
+        if n < 2:
+            raise ParameterError("X", f"{n} sample", "more than one sample")
+        upper = np.triu_indices(d)
+        weights = np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
+        vectors = rows[:, upper[0]] * rows[:, upper[1]] * weights
+        if not self.assume_centered:
+            vectors = np.column_stack([rows, vectors]) / math.sqrt(2)
+        privacy = Privacy(self.epsilon, self.delta)
+        self.protocol_ = self._sum(n, vectors.shape[1], privacy)
+        self.result_ = run(self.protocol_, vectors, seed=seed_of(self.random_state))
+        self.privacy_ = of_one_fit(self.result_.privacy)
+        found = np.asarray(self.result_.value) / n
+        mean = np.zeros(d)
+        if not self.assume_centered:
+            found = found * math.sqrt(2)
+            mean, found = found[:d], found[d:]
+        second = np.zeros((d, d))
+        second[upper] = found / weights
+        second = second + second.T - np.diag(np.diag(second))
+        values, axes = np.linalg.eigh(second - np.outer(mean, mean))
+        kept = axes * np.maximum(values, 0.0) @ axes.T
+        self.covariance_ = kept * np.outer(factor, factor)
+        self.location_ = center + mean * factor
+        return self
+
+    def _sum(self, n: int, d: int, privacy: Privacy) -> Any:
+        if self.trust is Trust.CENTRAL:
+            return registered("algorithm", "central-sum").calibrated(n=n, d=d, privacy=privacy)
+        return planned_sum(SumSpec(n, d, privacy), None)
+
+    def _scaled(self, X: Any) -> tuple[Floats, Floats, Floats]:
+        """Rows in the unit ball; and center and factor that lead back to the data's units."""
+        self.schema_: Schema | None = None
+        if self.schema is not None:
+            self.schema_ = known = schema_of(self.schema)
+            rows, scale, (low, high) = encoded(X, known), known.scale, known.limits
+            keep_names(self, X, known)
+            self.clipped_ = int(((rows < low) | (rows > high)).any(axis=1).sum())
+            return known.scaled(rows), scale.center, scale.half * scale.norm
+        bound = positive("feature_bound", self.feature_bound)
+        rows = validate_data(self, X, dtype=np.float64)
+        norms = np.hypot.reduce(rows, axis=1)
+        self.clipped_ = int((norms > bound * (1 + 1e-9)).sum())
+        d = rows.shape[1]
+        return rows / np.maximum(norms, bound)[:, None], np.zeros(d), np.full(d, float(bound))
+
+
+class ShuffleCovariance(Moments):
+    """Mean and covariance in the shuffle model. All parameters are those of `Moments`."""
+
+    trust = Trust.SHUFFLE
+
+
+class PrivateCovariance(Moments):
+    """Mean and covariance of a trusted curator; also pure, at delta = 0. As of `Moments`."""
+
+    trust = Trust.CENTRAL
+
+
+class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Moments):
+    """Principal components of the private covariance; not for use by itself.
+
+    All of `Moments`, and:
+
+    Args:
+        n_components: kept, the largest; None: all.
+
+    Attributes:
+        components_: (n_components, columns), with rows of length 1.
+        explained_variance_: along them, (n_components,), decreasing.
+        mean_: that is subtracted, `location_`.
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        epsilon: float = 1.0,
+        delta: float = DELTA,
+        feature_bound: float = 1.0,
+        assume_centered: bool = False,
+        schema: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        """Keep the parameters."""
+        super().__init__(
+            epsilon=epsilon,
+            delta=delta,
+            feature_bound=feature_bound,
+            assume_centered=assume_centered,
+            schema=schema,
+            random_state=random_state,
+        )
+        self.n_components = n_components
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Sum once, and take the components.
+
+        Raises:
+            ParameterError: naming the parameter or the column.
+        """
+        if self.n_components is not None:
+            integer("n_components", self.n_components, 1)
+        super().fit(X, y)
+        d = len(self.location_)
+        count = d if self.n_components is None else integer("n_components", self.n_components, 1, d)
+        values, axes = np.linalg.eigh(self.covariance_)
+        self.explained_variance_ = values[::-1][:count].copy()
+        kept = axes.T[::-1][:count]
+        signs = np.sign(kept[np.arange(count), np.abs(kept).argmax(axis=1)])
+        self.components_, self.mean_ = kept * signs[:, None], self.location_
+        return self
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def transform(self, X: Any) -> Floats:
+        """Coordinates along the components, (rows, n_components); rows are not clipped."""
+        validation.check_is_fitted(self)
+        if self.schema_ is not None:
+            rows = encoded(X, self.schema_)
+        else:
+            rows = validate_data(self, in_order(self, X), dtype=np.float64, reset=False)
+        return np.asarray((rows - self.mean_) @ self.components_.T)
+
+
+class ShufflePCA(Components):
+    """Principal components in the shuffle model. All parameters are those of `Components`."""
+
+    trust = Trust.SHUFFLE
+
+
+class PrivatePCA(Components):
+    """Principal components of a trusted curator. All parameters are those of `Components`."""
+
+    trust = Trust.CENTRAL
