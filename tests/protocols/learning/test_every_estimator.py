@@ -1,4 +1,4 @@
-"""Every public model that predicts, found by name: scikit-learn's checks, pickles, pipelines, grid search."""
+"""Every public model that predicts, found by name: checks, pickles, pipelines, grid search."""
 
 import inspect
 import pickle
