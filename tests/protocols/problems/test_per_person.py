@@ -11,6 +11,8 @@ from protocols.problems.multiclass import MultiClass, OneVsRestHinge, Softmax
 from protocols.problems.per_person import MeanGradient
 from protocols.problems.problem import Gradient
 from protocols.problems.regression import Huber, Squared
+from protocols.problems.saddle import Grouped
+from protocols.problems.weighted import Weighted
 from shuffle_sim import ParameterError
 from shuffle_sim.arrays import dense
 from shuffle_sim.data.persons import PersonRows, Persons
@@ -134,7 +136,9 @@ def test_rows_of_records_are_refused():
         MeanGradient(Logistic(), np.zeros(3))(np.zeros((5, 4)))
 
 
-@pytest.mark.parametrize("loss", [*LOSSES, Softmax(3)])
+@pytest.mark.parametrize(
+    "loss", [*LOSSES, Softmax(3), Weighted(Logistic()), Grouped(Logistic(), 2)]
+)
 @pytest.mark.parametrize("counts", [[5] * 4, [1, 9, 2]], ids=str)
 def test_losses_at_a_point_of_each_persons_own_are_those_of_a_plain_loop(loss, counts):
     data = persons_of(loss, counts)
