@@ -1,5 +1,5 @@
 """Methods side by side: the same problem under another trust model."""
 
-from protocols.comparison.baselines import Baseline, ClippedMean
+from protocols.comparison.baselines import Baseline
 
-__all__ = ["Baseline", "ClippedMean"]
+__all__ = ["Baseline"]

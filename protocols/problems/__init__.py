@@ -6,10 +6,8 @@ from protocols.problems.loss import Loss
 from protocols.problems.losses import Hinge, Linear, Logistic, MeanEstimation
 from protocols.problems.moments import Moments
 from protocols.problems.multiclass import MultiClass, OneVsRestHinge, Softmax
-from protocols.problems.per_person import MeanGradient
 from protocols.problems.problem import Gradient, Problem
-from protocols.problems.regression import Absolute, Huber, Pinball, Regression, Squared
-from protocols.problems.surrogates import Surrogate
+from protocols.problems.regression import Absolute, Huber, Pinball, Squared
 from protocols.problems.weighted import Weighted
 
 __all__ = [
@@ -26,17 +24,14 @@ __all__ = [
     "Logistic",
     "Loss",
     "MeanEstimation",
-    "MeanGradient",
     "Moments",
     "MultiClass",
     "OneVsRestHinge",
     "Pinball",
     "Problem",
     "RealSpace",
-    "Regression",
     "Simplex",
     "Softmax",
     "Squared",
-    "Surrogate",
     "Weighted",
 ]

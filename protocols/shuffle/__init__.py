@@ -4,7 +4,7 @@ from protocols.shuffle.acsa import ShuffleACSA
 from protocols.shuffle.gd import ShuffleGD
 from protocols.shuffle.heavy_tails import Piloted
 from protocols.shuffle.noisy_mean import NoisyMean
-from protocols.shuffle.one_shot import CertifiedMinimiser, OneShotAverage
+from protocols.shuffle.one_shot import OneShotAverage
 from protocols.shuffle.optimiser import FirstOrder
 from protocols.shuffle.sgd import ShuffleSGD
 from protocols.shuffle.user_level_acsa import UserLevelACSA
@@ -12,7 +12,6 @@ from protocols.shuffle.user_level_gd import UserLevelGD
 from protocols.shuffle.user_level_one_shot import UserLevelOneShot
 
 __all__ = [
-    "CertifiedMinimiser",
     "FirstOrder",
     "NoisyMean",
     "OneShotAverage",

@@ -2,14 +2,12 @@
 
 from protocols.central.person.accelerated_erm import AcceleratedPhasedERM
 from protocols.central.person.deletion_stability import DeletionStability
-from protocols.central.person.friendly import FriendlyMean
 from protocols.central.person.linear_time import LinearTimePhasedSGD
 from protocols.central.person.phased_output import PhasedERM, PhasedSCO
 
 __all__ = [
     "AcceleratedPhasedERM",
     "DeletionStability",
-    "FriendlyMean",
     "LinearTimePhasedSGD",
     "PhasedERM",
     "PhasedSCO",

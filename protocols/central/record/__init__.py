@@ -9,7 +9,7 @@ from protocols.central.record.output_perturbation import (
     SaddleERM,
     TiltedERM,
 )
-from protocols.central.record.pan_private import PanPrivateACSA, PanState
+from protocols.central.record.pan_private import PanPrivateACSA
 from protocols.central.record.sums import BallSum, CentralSum
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "ObjectivePerturbation",
     "OutputPerturbation",
     "PanPrivateACSA",
-    "PanState",
     "SaddleERM",
     "TiltedERM",
 ]
