@@ -37,6 +37,7 @@ NAMES = (
     "year",
     "stopped",
     "peer",
+    "counts",
 )
 
 
