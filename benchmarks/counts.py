@@ -30,7 +30,7 @@ def drawn(protocol: OneView[Any], rows: Floats, rng: np.random.Generator) -> Any
 def histograms(runs: int = 2000, n: int = 10_000, k: int = 100) -> dict[str, float]:
     """Variance and coverage of pollution."""
     histogram = Histogram.calibrated(n=n, categories=k, privacy=PRIVACY, objective="error")
-    rows = np.arange(n) % k * 1.0
+    rows = (np.arange(n) % k).astype(np.float64)
     rng, true = np.random.default_rng(1), n / k
     errors, one, together = 0.0, 0.0, 0
     for _ in range(runs):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.optimisation.base import Optimiser
-from protocols.selection.bounds import BoundsState, ChosenBounds
+from protocols.selection.bounds import ChosenBounds
 from protocols.sums.encoding import SumRandomizer
 from shuffle_sim.arrays import Floats, Scaled
 from shuffle_sim.errors import ParameterError, integer
@@ -200,19 +200,19 @@ class CuratedBounds(Baseline):
     def check(self, rows: NDArray[Any]) -> None:
         self.chosen.check(rows)
 
-    def init(self) -> BoundsState:
+    def init(self) -> Any:
         return self.chosen.init()
 
-    def plan(self, state: BoundsState) -> Release | None:
+    def plan(self, state: Any) -> Release | None:
         spec = self.chosen.plan(state)
         if spec is None:
             return None
         made = self.translated(spec)
-        return replace(made, mechanism=self._histogram) if state.low is None else made
+        return made if state.results else replace(made, mechanism=self._histogram)
 
-    def update(self, state: BoundsState, estimate: Any) -> BoundsState:
+    def update(self, state: Any, estimate: Any) -> Any:
         counts = np.asarray(estimate) * self.users
-        return self.chosen.update(state, counts if state.low is None else (estimate, self.users))
+        return self.chosen.update(state, (estimate, self.users) if state.results else counts)
 
-    def result(self, state: BoundsState) -> Any:
+    def result(self, state: Any) -> Any:
         return self.chosen.result(state)

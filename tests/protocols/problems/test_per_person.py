@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.erm.people import People
+from protocols.erm.saddle import Grouped
 from protocols.problems.losses import Hinge, Logistic, MeanEstimation
 from protocols.problems.multiclass import MultiClass, OneVsRestHinge, Softmax
 from protocols.problems.per_person import MeanGradient
 from protocols.problems.problem import Gradient
 from protocols.problems.regression import Huber, Squared
-from protocols.problems.saddle import Grouped
 from protocols.problems.weighted import Weighted
 from shuffle_sim import ParameterError
 from shuffle_sim.arrays import dense

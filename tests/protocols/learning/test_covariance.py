@@ -16,7 +16,7 @@ from protocols import (
     ShufflePCA,
 )
 from protocols.learning import moments
-from shuffle_sim import ParameterError
+from shuffle_sim import ParameterError, run
 
 COVARIANCES, COMPONENTS = (ShuffleCovariance, PrivateCovariance), (ShufflePCA, PrivatePCA)
 
@@ -44,7 +44,7 @@ def test_with_little_noise_it_is_the_mean_and_the_covariance(kind):
 def test_every_vector_that_is_sent_lies_in_the_ball_of_the_sum(kind, monkeypatch):
     """Rows on the sphere, and far beyond it: what they send is 1 long, and never more."""
     sent = {}
-    genuine = moments.run
+    genuine = run
 
     def seen(made, x, **how):
         sent["x"] = x
