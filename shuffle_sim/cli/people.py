@@ -173,7 +173,8 @@ def _reach(made: Any) -> float:
     Of a datum in the middle a randomizer says it; at the other end of the range it is farther.
     """
     randomizer, half = made.randomizer, made.norm_bound / made.d**0.5 if not made.scalar else 0.0
-    if not hasattr(randomizer, "reach"):  # of a third party
+    # Under a rotation all that is sent may push one column; others may not say what one can do.
+    if getattr(randomizer, "rotation", None) is not None or not hasattr(randomizer, "reach"):
         return float(randomizer.manipulation(1, made.n)) + half
     up, down = randomizer.reach()
     return float(max(up, down + made.upper) if made.scalar else max(up, down) + half)

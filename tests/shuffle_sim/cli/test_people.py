@@ -107,6 +107,23 @@ def test_a_mean_in_units_is_the_sums(d, encoding):
     assert found.messages == 4 * randomizer.report_messages
 
 
+@pytest.mark.parametrize(("encoding", "rotation"), [("carry", None), ("carry", 1), ("unary", None)])
+def test_nobody_moves_a_column_further_than_the_plan_says(encoding, rotation):
+    """One user chooses all its messages to push the first column: an estimate is linear."""
+    spec = SumSpec(1000, 3, Privacy(1.0, 1e-6), rotation=rotation)
+    name, plan = choose(spec, 2.0, encoding=encoding)
+    found = People.of(name, plan, -1.0, 1.0, "")
+    randomizer = registered("protocol", name).planned(plan).randomizer
+    most = randomizer.largest_sums.astype(np.int64)
+    silent = randomizer.estimate(Tally(0 * most, 1))[0]
+    pushes = [randomizer.estimate(Tally(row, 1))[0] - silent for row in np.diag(most)]
+    up = silent + sum(max(0.0, push) for push in pushes)
+    down = silent + sum(min(0.0, push) for push in pushes)
+    end = 1 / math.sqrt(3)
+    moved = 0.01 * max(up + end, end - down) * math.sqrt(3)
+    assert 0.3 * found.moved < moved <= found.moved * (1 + 1e-9)
+
+
 def test_the_error_in_units_is_the_one_that_runs_have():
     """200 runs at 95 %: 190 +- 3.1; within 5 spreads, 6e-7. Half the error would hold 67 %."""
     spec = SumSpec(400, 1, Privacy(1.0, 1e-6))
