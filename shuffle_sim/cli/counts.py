@@ -148,17 +148,18 @@ def histogram_command(
     host: HostOptions,
     execution: Execution,
     output: Drawn,
-    column: Annotated[
-        list[str], typer.Option(help="Column of the file; two for a two-way table. Repeatable.")
-    ],
+    column: Annotated[str, typer.Option(help="Column of the file.")],
     method: Annotated[
         str | None,
         typer.Option(
             help="pollution, two-sided, response, fixed-blanket or unary; default pollution."
         ),
     ] = None,
+    across: Annotated[
+        str | None, typer.Option("--with", help="Another column, for a two-way table.")
+    ] = None,
 ) -> None:
-    """Count users by category: unbiased counts, shares, and certified ranges.
+    """Count users by category: unbiased counts, shares, and certified ranges; by two columns, too.
 
     Example: shuffle-sim histogram --file visits.csv --column region --categories
     region=north,south,east,west
@@ -167,9 +168,8 @@ def histogram_command(
     --objective error --plot regions.png
     """
     cells, declared = source.cells()
-    named = [_named(cells, declared, name, source.file) for name in column]
-    if not 1 <= len(named) <= 2:
-        raise ParameterError("column", column, "one column, or two")
+    columns = [column] if across is None else [column, across]
+    named = [_named(cells, declared, name, source.file) for name in columns]
     places = np.stack([places for _, places in named], axis=1)
     sizes = tuple(len(each.classes) for each, _ in named)
     made = Histogram.calibrated(
@@ -186,7 +186,7 @@ def histogram_command(
     cell = dense(made.query(rows))
     true = np.bincount(np.asarray(cell, int)[cell >= 0], minlength=value.size).astype(float)
     summary = Counts(
-        column=" x ".join(column),
+        column=" x ".join(columns),
         categories=tuple(_crossed([each.classes for each, _ in named])),
         true=true,
         counts=value.ravel(),

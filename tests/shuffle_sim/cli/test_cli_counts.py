@@ -56,7 +56,7 @@ def test_a_histogram_counts_categories(command, visits, tmp_path):
 
 
 def test_two_columns_make_a_table_and_methods_are_named(command, visits):
-    asked = ("histogram", "--file", visits, "--column", "region", "--column", "zip", *CATEGORIES)
+    asked = ("histogram", "--file", visits, "--column", "region", "--with", "zip", *CATEGORIES)
     more = ("--categories", "zip=0,1,2,3,4", "--method", "two-sided", "--objective", "error")
     found = json.loads(command(*asked, *more, "--seed", 3, "--json"))
     assert found["categories"][:2] == ["north, 0", "north, 1"]
