@@ -11,6 +11,7 @@ import numpy as np
 
 from protocols.central.person.outlier_removal import FriendlyGradient, FriendlyScore
 from protocols.central.record.objective_perturbation import RowGradients
+from shuffle_sim.arrays import Scaled
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import InMemory, Unit
 from shuffle_sim.errors import ParameterError
@@ -159,12 +160,23 @@ def _round(
 
 
 def _values(spec: RoundSpec, data: list[Any]) -> list[Any]:
-    values: list[Any] = [spec.query(_floats(_rows(each, spec.cohort))) for each in data]
+    values: list[Any] = [_answered(spec.query, _rows(each, spec.cohort)) for each in data]
     if isinstance(spec.query, Datum) and values[0].ndim > 2:  # then users' rows are anything
         width = getattr(spec.randomizer, "labels", 1)
         values = [np.full((len(each), width), 1e300) for each in values]
         values[1][0] *= -1
     return [admitted(each, spec.randomizer)[0] for each in values]
+
+
+def _answered(query: Any, rows: Any) -> Any:
+    """Of all users: each asks its own rows only, so those who hold the same are asked once."""
+    kinds: dict[bytes, int] = {}
+    place = [kinds.setdefault(each.tobytes(), len(kinds)) for each in rows]
+    found = query(_floats(rows[np.unique(place, return_index=True)[1]]))
+    if not isinstance(found, Scaled):
+        return found[place]
+    norms = None if found.squared_norms is None else found.squared_norms[place]
+    return Scaled(np.asfortranarray(found.rows[place]), found.factors[place], norms)
 
 
 def _floats(rows: Any) -> Any:

@@ -12,7 +12,7 @@ from protocols.learning.linear_model import LinearModel
 from shuffle_sim.errors import ParameterError
 
 SLACK = 1 + 1e-6  # of floating point
-QUICK, EACH, DEEP = Effort(20, 1, 15), Effort(4, 1, 5), Effort(60, 6, 200)
+QUICK, EACH, DEEP = Effort(20, 1, 15), Effort(2, 1, 3), Effort(60, 6, 200)
 LONGER = dict.fromkeys(("DeletionStability", "PanPrivateACSA", "SaddleERM"), Effort(40, 3, 40))
 """Whose tight pairs are rarer than the quick search is long."""
 FLOORS = {
