@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from protocols.optimisation.base import Optimiser
 from protocols.optimisation.choices import Choices
+from protocols.optimisation.search import least
 from protocols.optimisation.setting import ADAPTABLE, Setting
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
@@ -232,7 +233,7 @@ class Phases(Chain):
         Tried are k = `phases` in 1..6, and group sizes proportional to r^i for r = `growth` in
         {1, 2, 4}. R_1 = min(reach, 2 L/lambda), R_{i+1} = min(R_i, sqrt(2 bound_i/lambda)).
         """
-        *_, sizes = cls._best(setting, choices)
+        _, sizes = cls._best(setting, choices)
         optimiser: type[Optimiser[Any]] = choices["optimiser"]
         made = _chained(
             setting,
@@ -250,8 +251,8 @@ class Phases(Chain):
         return cls._best(setting, choices)[0]
 
     @classmethod
-    def _best(cls, setting: Setting, choices: Choices) -> tuple[float, int, float, list[int]]:
-        """(bound, k, r, users of every phase)."""
+    def _best(cls, setting: Setting, choices: Choices) -> tuple[float, list[int]]:
+        """(bound, users of every phase)."""
         n, strong = setting.n, setting.problem.strong_convexity
         if strong <= 0:
             allowed = "above 0 for phases: take a ridge (--ridge), or the optimiser without phases"
@@ -264,15 +265,14 @@ class Phases(Chain):
         def bound(each: Setting) -> float:
             return optimiser.expected_bound(each, Choices())
 
-        tried = [
-            (_chained(setting, sizes, bound, float)[-1], k, r, sizes)
-            for k in counts
-            for r in (growths if k > 1 else growths[:1])
-            if min(sizes := _sizes(n, k, r))
-        ]
-        if not tried:
-            raise ParameterError("phases", asked, f"fewer: {n} users do not fill the groups")
-        return min(tried)
+        def last(k: int, r: float) -> float | None:
+            sizes = _sizes(n, k, r)
+            alike = k == 1 and r != growths[0]  # one group is the same, however groups grow
+            return None if alike or not min(sizes) else _chained(setting, sizes, bound, float)[-1]
+
+        few = ParameterError("phases", asked, f"fewer: {n} users do not fill the groups")
+        value, (k, r) = least(last, counts, growths, otherwise=few)
+        return value, _sizes(n, k, r)
 
 
 class CuratedPhases(Phases, CentralAlgorithm[PhasedState]):

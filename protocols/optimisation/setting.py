@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from protocols.optimisation.choices import Choices
+from protocols.optimisation.search import least
 from protocols.problems.problem import Problem, demand
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.bounds import gaussian
@@ -105,8 +106,8 @@ class Setting:
             tried = [(self.n // t, t) for t in times]
         else:
             tried = [batching(self.n, batch, rounds)]
-        least, minus, rounds = min((bound(b, t), -b, t) for b, t in tried)
-        return -minus, rounds, least
+        value, ((batch, rounds),) = least(lambda each: bound(*each), tried)
+        return batch, rounds, value
 
 
 def batching(n: int, batch: int | None, rounds: int | None) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
+from protocols.optimisation.search import least
 from protocols.problems.moments import Moments
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, positive, real
@@ -230,25 +231,26 @@ def best_phases(
     """The phases with the least bound over T, ratios, shares of users and lambda_1; the bound."""
     scale = setting.moments.mean / setting.reach
     first = scale * np.geomspace(1e-6, 1e4, _GRID)
-    best: tuple[float, tuple[Phase, ...]] | None = None
     counts = range(1, MAX_PHASES + 1) if only is None else [integer("phases", only, 1, MAX_PHASES)]
-    for count in counts:
-        for ratio in RATIOS if count > 1 else RATIOS[:1]:
-            for shrink in SHRINKS if count > 1 else SHRINKS[:1]:
-                each = sizes(setting.n, count, shrink, blocks)
-                if not min(each):
-                    continue
-                strong = first * ratio ** np.arange(count)[:, None]
-                found = clips_of(Case(np.array(each, float)[:, None], strong))
-                place = int(np.argmin(found.bounds))
-                value = float(found.bounds[place])
-                if best is None or value < best[0]:
-                    columns = zip(each, strong[:, place], found.clips[:, place], strict=True)
-                    made = tuple(Phase.of(m, float(s), float(c), blocks) for m, s, c in columns)
-                    best = value, made
-    if best is None:
-        raise ParameterError("phases", only, f"fewer: {setting.n} users do not fill them")
-    return best[1], best[0]
+    made: dict[tuple[int, float, float], tuple[Phase, ...]] = {}
+
+    def value(count: int, ratio: float, shrink: float) -> float | None:
+        each = sizes(setting.n, count, shrink, blocks)
+        alike = count == 1 and (ratio, shrink) != (RATIOS[0], SHRINKS[0])
+        if alike or not min(each):
+            return None
+        strong = first * ratio ** np.arange(count)[:, None]
+        found = clips_of(Case(np.array(each, float)[:, None], strong))
+        place = int(np.argmin(found.bounds))
+        columns = zip(each, strong[:, place], found.clips[:, place], strict=True)
+        made[count, ratio, shrink] = tuple(
+            Phase.of(m, float(s), float(c), blocks) for m, s, c in columns
+        )
+        return float(found.bounds[place])
+
+    few = ParameterError("phases", only, f"fewer: {setting.n} users do not fill them")
+    bound, best = least(value, counts, RATIOS, SHRINKS, otherwise=few)
+    return made[best], bound
 
 
 def _clips(setting: Phasing, case: Case) -> Clips:

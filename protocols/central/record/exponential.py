@@ -19,6 +19,7 @@ from protocols.erm.smooth import ERM
 from protocols.erm.solver import certify
 from protocols.erm.solver.minimise import SOLVERS
 from protocols.optimisation.choices import Choices
+from protocols.optimisation.search import least
 from protocols.optimisation.setting import Setting
 from protocols.problems.domains import Domain, L2Ball, RealSpace
 from protocols.problems.problem import Problem
@@ -187,16 +188,15 @@ class Gibbs(OneRelease):
         if kept is not None:
             return cls(n=n, problem=problem, privacy=privacy, ridge=kept)
         mechanism = cls._draw(privacy)
-        least = problem.loss.smoothness() or math.inf
-        tried = np.geomspace(least / (2 * HOPELESS) * (1 + 1e-9), 1e3, 121).tolist()
-        bounds = [
-            (cls._bound(problem, risk, n, mechanism), each)
-            for each in tried
-            if (risk := cls._possible(problem, each, n, privacy)) is not None
-        ]
-        if not bounds:
-            raise ParameterError("ridge", None, "given: no ridge makes the draw fast")
-        best = min(bounds)[1]
+        curved = problem.loss.smoothness() or math.inf
+        tried = np.geomspace(curved / (2 * HOPELESS) * (1 + 1e-9), 1e3, 121).tolist()
+
+        def bound(ridge: float) -> float | None:
+            risk = cls._possible(problem, ridge, n, privacy)
+            return None if risk is None else cls._bound(problem, risk, n, mechanism)
+
+        slow = ParameterError("ridge", None, "given: no ridge makes the draw fast")
+        _, (best,) = least(bound, tried, otherwise=slow)
         made = cls(n=n, problem=problem, privacy=privacy, ridge=best)
         made.choices = {"ridge": f"{shown(best)}: least proven bound"}
         return made

@@ -23,6 +23,7 @@ from protocols.erm.risk import Risk
 from protocols.erm.solver import minimise
 from protocols.erm.solver.public import check_radius, named, solver_by
 from protocols.optimisation.choices import Choices
+from protocols.optimisation.search import least
 from protocols.optimisation.setting import Setting
 from protocols.problems.domains import RealSpace
 from protocols.problems.linear_loss import LinearLoss
@@ -157,17 +158,19 @@ class ObjectivePerturbation(OneRelease):
             ridge = problem.ridge
         if ridge is not None:
             return cls(n=n, problem=problem, privacy=privacy, ridge=ridge, solver=solver)
-        found = []
-        for each in np.geomspace(1e-8, 1e2, 101).tolist():
+
+        def bound(each: float) -> float | None:
             risk = _risk(problem, each)
             try:
                 law = _law(risk, n, privacy)
             except ParameterError:
-                continue
-            found.append((_bound(problem, risk, n, law), each))
-        bound, best = min(found)
+                return None
+            return _bound(problem, risk, n, law)
+
+        small = ParameterError("n", n, "larger: no ridge up to 100 hides a row at this epsilon")
+        value, (best,) = least(bound, np.geomspace(1e-8, 1e2, 101).tolist(), otherwise=small)
         made = cls(n=n, problem=problem, privacy=privacy, ridge=best, solver=solver)
-        made.bound, made.choices = bound, {"ridge": f"{shown(best)}: least proven bound"}
+        made.bound, made.choices = value, {"ridge": f"{shown(best)}: least proven bound"}
         return made
 
     @property

@@ -28,6 +28,7 @@ from protocols.erm.solver import THETA
 from protocols.erm.solver.public import check_radius, named
 from protocols.erm.tilted import TiltedRisk
 from protocols.optimisation.choices import Choices
+from protocols.optimisation.search import least
 from protocols.optimisation.setting import Setting
 from protocols.problems.domains import L2Ball
 from protocols.problems.multiclass import OneVsRestHinge
@@ -127,14 +128,13 @@ class OutputPerturbation(OneRelease):
         def excess(strength: float, name: str) -> float:
             return at(strength, name)[0].excess
 
-        best = min((excess(each, name), each, name) for each in tried for name in names)
-        _, chosen, name = best
+        best, (chosen, name) = least(excess, tried, names)
         if kept is None:  # the grid is coarse: ten points a decade or more
             place = math.log(chosen)
             fine = scipy.optimize.minimize_scalar(
                 lambda log: excess(math.exp(log), name), bounds=(place - 0.2, place + 0.2)
             )
-            chosen = math.exp(float(fine.x)) if fine.fun < best[0] else chosen
+            chosen = math.exp(float(fine.x)) if fine.fun < best else chosen
         bound, risk = at(chosen, name)
         why = {
             "ridge": "given" if kept is not None else f"{shown(chosen)}: least proven bound",
