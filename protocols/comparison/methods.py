@@ -24,7 +24,7 @@ from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import Plan
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.base import Protocol
-from shuffle_sim.protocol.encodings import choose, encodings
+from shuffle_sim.protocol.encodings import choose, encodings, robust
 from shuffle_sim.protocol.release import CentralAlgorithm
 from shuffle_sim.registry import registered, registered_kinds, skipping
 
@@ -213,7 +213,7 @@ def planned_methods(plan: Plan) -> list[Method]:
     ]
     if spec.d == spec.rounds == 1:
         # The optimum for counts (Ghosh, Roughgarden, Sundararajan 2012).
-        steps = math.ceil(plan.parameters["g"])
+        steps = math.ceil(plan.parameters.get("g", 1))
         step = spec.privacy.epsilon / steps
         std = math.sqrt(2 * math.exp(-step)) / -math.expm1(-step) / steps
         cases.insert(1, ("geometric, delta 0", Trust.CENTRAL, std))
@@ -228,7 +228,9 @@ def _encoded(plan: Plan) -> list[Method]:
     """Every encoding at the plan's noise ratio."""
     spec, found = plan.spec, []
     scalar = spec.d == spec.rounds == 1
-    for encoding in encodings(scalar):
+    for encoding, name in encodings(scalar).items():
+        if not robust(name):
+            continue  # the plan itself may be of it
         case = f"encoding {encoding}", f"{plan.noise_ratio:.4g} x central", Trust.SHUFFLE
         try:
             _, each = choose(spec, plan.noise_ratio, None, encoding, scalar)

@@ -6,6 +6,8 @@ from protocols.sums.buckets import BucketRandomizer
 from protocols.sums.carry import CarryRandomizer
 from protocols.sums.carry_sum import CarryScalarSum, CarryVectorSum
 from protocols.sums.encoding import SumRandomizer
+from protocols.sums.floods import FloodRandomizer
+from protocols.sums.laplace_sum import LaplaceScalarSum, LaplaceVectorSum
 from protocols.sums.one_round import OneRoundSum
 from protocols.sums.planned import PlannedScalarSum, PlannedSum, PlannedVectorSum
 from protocols.sums.running_totals import RunningTotals
@@ -23,6 +25,9 @@ __all__ = [
     "CarryRandomizer",
     "CarryScalarSum",
     "CarryVectorSum",
+    "FloodRandomizer",
+    "LaplaceScalarSum",
+    "LaplaceVectorSum",
     "OneRoundSum",
     "PlannedScalarSum",
     "PlannedSum",

@@ -26,6 +26,8 @@ class PlannedSum(OneRoundSum):
 
     encoding: ClassVar[str]
     usual_ratio: ClassVar[float] = NOISE_RATIO
+    robust: ClassVar[bool] = True
+    """Whether a malicious user moves the sum by a few users' worth at most."""
 
     @staticmethod
     @abstractmethod

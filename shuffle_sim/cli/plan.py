@@ -12,6 +12,7 @@ import typer
 
 from protocols.comparison.methods import Method, planned_methods
 from protocols.learning.training import Trainer
+from protocols.sums.laplace_sum import ERRORS, laplace_ratio
 from shuffle_sim.cli.data import persons_in
 from shuffle_sim.cli.options import (
     BOUNDS,
@@ -48,6 +49,7 @@ from shuffle_sim.execution.budget import Budget
 from shuffle_sim.execution.forecast import Forecast, corollary, forecast
 from shuffle_sim.execution.options import SEALING_SECONDS
 from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.privacy.laplace_planner import ERROR
 from shuffle_sim.privacy.planner import Plan, SumSpec
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.encodings import NOISE_RATIO, choose
@@ -113,6 +115,13 @@ def plan_command(
         typer.Option(help="What a round is, such as a day: what one costs, and what is left."),
     ] = None,
     budget: Annotated[Path | None, BUDGET] = None,
+    objective: Annotated[
+        str,
+        typer.Option(
+            help="bits; or error: numbers near the central Laplace noise, which malicious users "
+            "move much further."
+        ),
+    ] = "bits",
 ) -> None:
     """Choose parameters: the fewest bits at a noise ratio, or the least noise in a bit budget.
 
@@ -151,14 +160,22 @@ def plan_command(
         given = noise_ratio, max_bits
         raise ParameterError("noise_ratio, max_bits", given, "given one of the two, not both")
     least = math.sqrt(spec.n / spec.honest)
+    nearest = objective == "error" and spec.d == 1
     if max_bits is None:
-        noise_ratio = noise_ratio or NOISE_RATIO * least
-    plan = partial(choose, spec, encoding=noise.encoding, scalar=spec.d == 1)
+        noise_ratio = noise_ratio or (
+            ERROR * laplace_ratio(spec) if nearest else NOISE_RATIO * least
+        )
+    plan = partial(choose, spec, encoding=noise.encoding, scalar=spec.d == 1, objective=objective)
     name, chosen = plan(noise_ratio=noise_ratio, max_bits=max_bits)
     curve = {}
-    for ratio in _CURVE:
+    ratios = (
+        [error * laplace_ratio(spec) for error in ERRORS]
+        if nearest
+        else [ratio * least for ratio in _CURVE]
+    )
+    for ratio in ratios:
         with suppress(ParameterError):  # more noise than one encoding can do without
-            sum_name, each = plan(noise_ratio=ratio * least)
+            sum_name, each = plan(noise_ratio=ratio)
             # With few users, or few bits, ratios coincide.
             curve[sum_name, each.bits, f"{each.noise_ratio:.4f}"] = Row.of(sum_name, each)
     summary = Summary(

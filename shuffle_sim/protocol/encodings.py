@@ -42,6 +42,11 @@ def encodings(scalar: bool = False) -> dict[str, str]:
     }
 
 
+def robust(name: str) -> bool:
+    """Whether a malicious user moves the sum of this name by a few users' worth at most."""
+    return bool(getattr(registered("protocol", name), "robust", True))
+
+
 def sane(spec: SumSpec, scalar: bool = False) -> tuple[str, Plan]:
     """A sum and its plan for the least noise ratio, from NOISE_RATIO on, with at most SANE_BITS.
 
@@ -72,6 +77,7 @@ def choose(
     max_bits: float | None = None,
     encoding: str | None = None,
     scalar: bool = False,
+    objective: str = "bits",
 ) -> tuple[str, Plan]:
     """A sum and its plan: the fewest bits at a noise ratio, or the least noise in max_bits.
 
@@ -83,16 +89,20 @@ def choose(
         max_bits: per user, coordinate and round.
         encoding: None: the best of all.
         scalar: of numbers in a range, not of vectors in a ball.
+        objective: "bits", or "error" for sums too of which a malicious user moves much more.
 
     Raises:
-        ParameterError: unknown encoding, or what is asked for cannot be had.
+        ParameterError: unknown encoding or objective, or what is asked for cannot be had.
     """
     one_wish(noise_ratio, max_bits)
     sums = encodings(scalar)
     if encoding is not None and encoding not in sums:
         raise ParameterError("encoding", encoding, f"one of {', '.join(sums)}")
+    if objective not in ("bits", "error"):
+        raise ParameterError("objective", objective, "bits or error")
+    every = [name for name in sums.values() if objective == "error" or robust(name)]
     plans, refused = {}, []
-    for name in sums.values() if encoding is None else (sums[encoding],):
+    for name in every if encoding is None else (sums[encoding],):
         try:
             with skipping("protocol", name):
                 plans[name] = registered("protocol", name).choose(spec, noise_ratio, max_bits)

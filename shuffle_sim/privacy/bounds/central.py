@@ -1,0 +1,50 @@
+"""The least noise a trusted curator can add to a sum: Laplace, staircase or Gaussian."""
+
+import math
+from functools import lru_cache
+
+import scipy
+
+from shuffle_sim.privacy.bounds import gaussian
+
+
+@lru_cache(maxsize=256)
+def staircase(epsilon: float) -> float:
+    """Standard deviation of the best staircase noise at sensitivity 1 (Geng and Viswanath 2014).
+
+    It is i + gamma U or i + gamma + (1 - gamma) U with a random sign, i geometric and U uniform.
+    No noise whose guarantee is pure has less.
+    """
+    decay = math.exp(-epsilon)
+    mean, square = decay / (1 - decay), decay * (1 + decay) / (1 - decay) ** 2
+
+    def variance(gamma: float) -> float:
+        rest = 1 - gamma
+        near = square + mean * gamma + gamma**2 / 3
+        far = square + mean * (1 + gamma) + gamma**2 + gamma * rest + rest**2 / 3
+        share = gamma / (gamma + rest * decay)
+        return share * near + (1 - share) * far
+
+    found = scipy.optimize.minimize_scalar(variance, bounds=(0.0, 1.0), method="bounded")
+    return math.sqrt(float(found.fun))
+
+
+def best(epsilon: float, delta: float, d: int = 1, rounds: int = 1) -> tuple[float, str]:
+    """The least standard deviation a coordinate of the central noises, and which has it.
+
+    For l2 sensitivity 1 in d coordinates, and as many rounds. Discrete Laplace noise on a fine
+    grid is Laplace noise. Laplace noise composes by adding epsilons, at the l1 sensitivity.
+
+    Args:
+        epsilon: of all rounds.
+        delta: of all rounds; with 0 no Gaussian serves.
+        d: coordinates.
+        rounds: over the same users.
+    """
+    noises = {"Laplace": rounds * math.sqrt(2 * d) / epsilon}
+    if d == rounds == 1:
+        noises["staircase"] = staircase(epsilon)
+    if delta > 0:
+        noises["Gaussian"] = math.sqrt(rounds) / gaussian.mu_of(epsilon, delta)
+    name = min(noises, key=noises.__getitem__)
+    return noises[name], name
