@@ -55,7 +55,7 @@ from shuffle_sim.wire.frames import Context, Frame, Kind
 D, N, PRIVACY = 3, 3000, Privacy(1.0, 1e-6)
 KINDS: tuple[Any, ...] = (Protocol, Query, Randomizer, Loss)
 """Classes whose concrete subclasses all have a round here."""
-_NOT_SENT = {"OneRound"}  # of audits: it asks what another protocol's randomizer sends
+_NOT_SENT = {"OneRound", "Multiples", "Tags"}  # of audits
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Checks of what is implemented: the audit, and conformance checks for third-party code."""
 
-from shuffle_sim.auditing.audit import AuditReport, Check, empirical_epsilon
+from shuffle_sim.auditing.audit import AuditReport, empirical_epsilon
 from shuffle_sim.auditing.central import CentralAudit, audit_central
 from shuffle_sim.auditing.conformance import (
     LawError,
@@ -12,6 +12,7 @@ from shuffle_sim.auditing.conformance import (
     check_theorem,
     check_variance,
 )
+from shuffle_sim.auditing.plan import Check, Planned
 from shuffle_sim.auditing.simulation import Failure, SimulationReport, simulate
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Check",
     "Failure",
     "LawError",
+    "Planned",
     "SimulationReport",
     "audit_central",
     "check_pmf",

@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.auditing.bench import LAW, Bench
+from shuffle_sim.auditing.asked import Asked
 from shuffle_sim.auditing.checks import Checks
 from shuffle_sim.auditing.conformance import LawError
-from shuffle_sim.auditing.empirical import best_threshold, canaries
+from shuffle_sim.auditing.empirical import Seen, best_threshold
+from shuffle_sim.auditing.plan import FALSE_ALARM, Check, Planned, Step, UncheckedError, plan_of
 from shuffle_sim.auditing.planned import MOST, others
 from shuffle_sim.auditing.scores import summed
 from shuffle_sim.auditing.words import WordChecks
@@ -35,9 +36,6 @@ from shuffle_sim.protocol.task import walked
 from shuffle_sim.roles import Shuffler, UserShard
 from shuffle_sim.sampling.randomness import entropy_of
 
-FALSE_ALARM = 1e-6
-"""Of a whole audit, at most."""
-_CHECKS = 33  # that share it: 12 of the first round, 5 of each other randomizer, and the last
 _HONEST = 60  # users in the comparison of the event's law with the randomizer's
 _DELTAS = (1e-2, 1e-4)  # of it: where Fourier transforms keep their digits
 
@@ -61,18 +59,6 @@ class Auditable(typing.Protocol):
 
 
 @dataclass(frozen=True)
-class Check:
-    """One comparison: what was looked at, whether it held, and what was seen if not.
-
-    `passed` is None where it could not be checked; `detail` says why.
-    """
-
-    name: str
-    passed: bool | None
-    detail: str = ""
-
-
-@dataclass(frozen=True)
 class AuditReport:
     """What an audit found.
 
@@ -84,6 +70,7 @@ class AuditReport:
         repeats: samples of the tallies' laws; of every user's there are fewer.
         checks: all comparisons, the order of the three epsilons last.
         users: how many were looked at, one by one and together.
+        plan: of all checks of the first round: what they look at, samples and power.
         checked: whether what users send was held to a law; if not, nothing is said of its noise.
     """
 
@@ -94,6 +81,7 @@ class AuditReport:
     repeats: int
     checks: tuple[Check, ...]
     users: int = 0
+    plan: tuple[Planned, ...] = ()
     checked: bool = True
 
     @property
@@ -109,25 +97,34 @@ class AuditReport:
 
 def audit(
     protocol: Protocol[Any],
+    data: Any = None,
     *,
     repeats: int = 4000,
     seed: int | None = None,
     shard: type[UserShard] = UserShard,
     shuffler: type[Shuffler] = Shuffler,
+    thorough: bool = False,
+    on_check: Callable[[str, int, int], None] | None = None,
+    **options: Any,
 ) -> AuditReport:
-    """Audit a protocol: its randomizers, users' shard and shuffler, and its whole run.
+    """Audit a protocol: its randomizers, users' shard and shuffler, and the run that is asked for.
 
     All is looked at on the first round's randomizer. Of those that only later rounds have, up to
     four are drawn from and judged; the report says if there are more.
 
-    The false-alarm rate is at most 1e-6 for the whole audit.
+    The false-alarm rate is at most 1e-6 for the whole audit: its checks share it.
 
     Args:
         protocol: whose planned randomizers are audited; the empirical bound is of all its rounds.
+        data: on which its own queries are looked at, as for `run`; None: rows are made.
         repeats: samples of the tally's law; at least 1,000.
-        seed: to reproduce the audit.
+        seed: to reproduce the audit, but for the runs that it makes without a seed.
         shard: the implementation of the users.
         shuffler: the implementation of the shuffler.
+        thorough: more rounds, data and runs: some minutes in place of half of one.
+        on_check: called before each check, with its name, its place and how many there are.
+        options: of the run that is audited, as for `run`: runtime, workers, fidelity, security,
+            shuffler_shards, adversary, execution.
 
     Raises:
         ParameterError: a protocol without a round, or too few repeats. Where a law cannot be
@@ -137,42 +134,124 @@ def audit(
     spec = protocol.plan(protocol.init())
     if spec is None:
         raise ParameterError("protocol", type(protocol).__name__, "one with a round")
-    delta, event, entropy = protocol.delta, spec.event, entropy_of(seed)
-    alarm = FALSE_ALARM / _CHECKS
+    entropy = entropy_of(seed)
+    given = entropy, repeats * (4 if thorough else 1), FALSE_ALARM, shard, shuffler
     if spec.randomizer.view != "sums":
-        counted = WordChecks(spec, entropy, repeats, alarm, shard, shuffler)
-        return _of_words(protocol, spec, counted, repeats)
-    bench = Checks(protocol, spec, entropy, repeats, alarm, shard, shuffler)
-    checks = [
-        _bound(protocol, spec),
-        *(_held(name, check) for name, check in bench.checks()),
+        return _of_words(protocol, spec, given)
+    bench = Checks(protocol, spec, *given)
+    asked = Asked(protocol, data, options, entropy, shard, thorough=thorough)
+    bench.asked_for(asked.execution, options, thorough=thorough)
+    steps = [*_steps(bench), *asked.steps()]
+    later, left = others(protocol, spec)
+    benches = [(index, _later(protocol, each, given)) for index, each in later]
+    more = [
+        (index, step)
+        for index, each in benches
+        if isinstance(each, Checks)
+        for step in _steps(each, brief=True)
     ]
+    ends = (_event_step(bench, spec.event), _ORDERED)
+    alarm = FALSE_ALARM / (len(steps) + len(more) + 1 + len(ends) + len(benches))
+    asked.alarm = alarm
+    for one in (bench, *(each for _, each in benches if isinstance(each, Checks))):
+        one.alarm = alarm
+    every, checks = len(steps) + len(more) + 2, [_bound(protocol, spec)]
 
-    def later(spec: RoundSpec) -> Checks:
-        return Checks(protocol, spec, entropy, repeats, alarm, shard, shuffler)
+    def made(step: Step, name: str) -> Check:
+        if on_check is not None:
+            on_check(name, len(checks), every)
+        return replace(_held(step), name=name)
 
-    checks += _later(protocol, spec, later)
-    if not bench.known:
-        return _without_law(protocol, spec, repeats, checks, bench.users)
-    checks.append(
-        _held("the event's own law is the randomizer's", partial(_event_law, bench, event))
+    checks += [made(step, step.planned.name) for step in steps]
+    for index, each in benches:
+        name = f"round {index:,}: "
+        if isinstance(each, Check):
+            checks.append(each)
+            continue
+        at = _bound(protocol, each.spec)
+        checks.append(replace(at, name=name + at.name))
+        own = [
+            *(step for place, step in more if place == index),
+            _event_step(each, each.spec.event),
+        ]
+        checks += [made(step, name + step.planned.name) for step in own]
+    if left:
+        few = f"{left:,} more randomizers are planned than the {MOST + 1} that are looked at"
+        checks.append(Check("every planned randomizer has its exact law", None, few))
+    checks.append(made(ends[0], ends[0].planned.name))
+    theorem, delta = _theorem(protocol), protocol.delta
+    if on_check is not None:
+        on_check(_ORDERED.planned.name, len(checks), every)
+    seen = asked.seen(bench.known)
+    exact = theorem_of(type(spec.event)).exact(spec.event, delta)
+    empirical = float("nan") if seen is None else seen.epsilon()
+    checks.append(_ordered(protocol, theorem, exact, seen, alarm))
+    known = float("nan") if exact is None else exact
+    plan = tuple(step.planned for step in (*steps, *ends))
+    return AuditReport(
+        theorem, known, empirical, delta, given[1], tuple(checks), bench.users, plan, bench.known
     )
-    exact = theorem_of(type(event)).exact(event, delta)
-    theorem = _theorem(protocol)
-    seen = canaries(protocol, seed=entropy)
-    empirical, sure = seen.epsilon(), seen.epsilon(alarm)
-    lower = exact if exact is not None else 0.0
-    # One round's exact epsilon is a lower bound of the whole run's; so is the empirical one.
+
+
+def _of_words(protocol: Protocol[Any], spec: RoundSpec, given: tuple[Any, ...]) -> AuditReport:
+    """Of a view of words; rounds after the first are not looked at."""
+    entropy, repeats, alarm, *roles = given
+    bench = WordChecks(spec, entropy, repeats, alarm / 16, *roles)
+    checks = [_bound(protocol, spec)]
+    for name, check in bench.checks():
+        planned = Planned(name, "words of a few users", f"{repeats:,} rounds", "", bench.missing)
+        checks.append(_held(Step(planned, check)))
+    if others(protocol, spec)[0]:
+        later = "randomizers of later rounds are not looked at"
+        checks.append(Check("every planned randomizer has its exact law", None, later))
+    known = theorem_of(type(spec.event)).exact(spec.event, protocol.delta)
+    exact, nan = float("nan") if known is None else known, float("nan")
+    told = _theorem(protocol), exact, nan, protocol.delta, repeats, tuple(checks)
+    return AuditReport(*told, checked=bench.known)
+
+
+def _steps(bench: Checks, *, brief: bool = False) -> Iterator[Step]:
+    for kind, planned in plan_of(bench, brief=brief):
+        yield Step(planned, None if planned.missing else getattr(bench, kind.method))
+
+
+def _event_step(bench: Checks, event: PrivacyEvent) -> Step:
+    """The event against the randomizer's own law."""
+    planned = Planned(
+        "the event's own law is the randomizer's",
+        "epsilon of the worst pair by the randomizer's law, and by the event's theorem",
+        f"exact, for {_HONEST} users",
+        "an event of more bits, steps or honest users",
+        "" if bench.known else bench.lawless,
+    )
+    return Step(planned, partial(_event_law, bench, event) if bench.known else None)
+
+
+_ORDERED = Step(
+    Planned(
+        "theorem >= exact >= empirical lower bound",
+        "canaries in whole runs",
+        "2,000 pairs of samples, or 12,000 for thresholds",
+        "half the noise, whatever the reason",
+    ),
+    None,
+)
+
+
+def _ordered(
+    protocol: Protocol[Any], theorem: float, exact: float | None, seen: Seen | None, alarm: float
+) -> Check:
+    """One round's exact epsilon is a lower bound of the whole run's; so is the empirical one."""
+    name = _ORDERED.planned.name
+    if seen is None:
+        return Check(name, None, "no value that a user may send could be made for its canaries")
+    sure, lower = seen.epsilon(alarm), exact if exact is not None else 0.0
     single = protocol.claims_sequential
     ordered = theorem * (1 + 1e-9) >= max(lower, sure) and (
         not single or exact is None or sure <= exact * 1.02 + 1e-3
     )
-    words = f"theorem {theorem:.4f}, exact {lower:.4f}, empirical {empirical:.4f}"
-    checks.append(
-        Check("theorem >= exact >= empirical lower bound", ordered, "" if ordered else words)
-    )
-    known = float("nan") if exact is None else exact
-    return AuditReport(theorem, known, empirical, delta, repeats, tuple(checks), bench.users)
+    words = f"theorem {theorem:.4f}, exact {lower:.4f}, empirical {seen.epsilon():.4f}"
+    return Check(name, ordered, "" if ordered else words)
 
 
 def empirical_epsilon(
@@ -212,41 +291,6 @@ def empirical_epsilon(
     return best_threshold(low, high, delta)
 
 
-def _of_words(
-    protocol: Protocol[Any], spec: RoundSpec, bench: WordChecks, repeats: int
-) -> AuditReport:
-    """Of a view of words; rounds after the first are not looked at."""
-    checks = [_bound(protocol, spec)]
-    for name, check in bench.checks():
-        checks.append(Check(name, None, bench.missing) if check is None else _held(name, check))
-    if others(protocol, spec)[0]:
-        later = "randomizers of later rounds are not looked at"
-        checks.append(Check("every planned randomizer has its exact law", None, later))
-    known = theorem_of(type(spec.event)).exact(spec.event, protocol.delta)
-    exact, nan = float("nan") if known is None else known, float("nan")
-    told = _theorem(protocol), exact, nan, protocol.delta, repeats, tuple(checks)
-    return AuditReport(*told, checked=bench.known)
-
-
-def _without_law(
-    protocol: Protocol[Any], spec: RoundSpec, repeats: int, checks: list[Check], users: int
-) -> AuditReport:
-    """What can be said of a protocol whose law cannot be enumerated, and what cannot."""
-    unchecked = (
-        "data outside the domain are brought into it",
-        "each user's report has its exact law",
-        "the sums over all users have their exact law",
-        "two rounds over the same data draw independent noise",
-        "the event's own law is the randomizer's",
-        "theorem >= exact >= empirical lower bound",
-    )
-    every = (*checks, *(Check(name, None, _missing(spec)) for name in unchecked))
-    exact, nan = theorem_of(type(spec.event)).exact(spec.event, protocol.delta), float("nan")
-    known = nan if exact is None else exact
-    theorem, delta = _theorem(protocol), protocol.delta
-    return AuditReport(theorem, known, nan, delta, repeats, every, users, checked=False)
-
-
 def _theorem(protocol: Protocol[Any]) -> float:
     """epsilon of the whole run, its rounds planned on the way that no data would give."""
     if protocol.claim is not None:
@@ -257,32 +301,13 @@ def _theorem(protocol: Protocol[Any]) -> float:
     return ledger.guarantee(protocol.delta, settled=False).epsilon
 
 
-def _later(
-    protocol: Protocol[Any], first: RoundSpec, bench: Callable[[RoundSpec], Checks]
-) -> Iterator[Check]:
-    """Randomizers that only later rounds have."""
-    rounds, left = others(protocol, first)
-    for index, spec in rounds:
-        try:
-            of_round = bench(spec)
-        except Exception as error:  # what is audited may do anything
-            words = f"{type(error).__name__}: {error}"
-            yield Check(f"round {index:,}: its randomizer says its law", False, words)
-            continue
-        event = "the event's own law is the randomizer's"
-        found = [_bound(protocol, spec), *(_held(*each) for each in of_round.brief())]
-        if of_round.known:
-            found.append(_held(event, partial(_event_law, of_round, spec.event)))
-        else:
-            found.append(Check("each user's report has its exact law", None, _missing(spec)))
-        yield from (replace(each, name=f"round {index:,}: {each.name}") for each in found)
-    if left:
-        few = f"{left:,} more randomizers are planned than the {MOST + 1} that are looked at"
-        yield Check("every planned randomizer has its exact law", None, few)
-
-
-def _missing(spec: RoundSpec) -> str:
-    return f"its randomizer has not {', '.join(LAW)}: its law is not known"
+def _later(protocol: Protocol[Any], spec: RoundSpec, given: tuple[Any, ...]) -> "Checks | Check":
+    """The bench of a randomizer that only later rounds have, or why there is none."""
+    try:
+        return Checks(protocol, spec, *given)
+    except Exception as error:  # what is audited may do anything
+        words = f"{type(error).__name__}: {error}"
+        return Check("a later round's randomizer says its law", False, words)
 
 
 def _bound(protocol: Protocol[Any], spec: RoundSpec) -> Check:
@@ -296,13 +321,13 @@ def _bound(protocol: Protocol[Any], spec: RoundSpec) -> Check:
     return Check(name, True) if known else Check(name, None, UNCHECKED)
 
 
-def _event_law(bench: Bench, event: PrivacyEvent) -> None:
+def _event_law(bench: Checks, event: PrivacyEvent) -> None:
     """epsilon of the worst pair by the randomizer's own pmf is at most the event's, and near it."""
     honest = min(_HONEST, getattr(event, "honest", _HONEST))
     small = event.with_honest(honest)
-    first, second = (kind[0] for kind in bench.pmfs[:2])
-    others = summed([(first, honest - 1)])
-    pair = [summed([(others, 1), (each, 1)]) for each in (first, second)]
+    first, second = bench.moved_pair
+    rest = summed([(first, honest - 1)])
+    pair = [summed([(rest, 1), (each, 1)]) for each in (first, second)]
     size = max(map(len, pair))
     p, q = (np.pad(each, (0, size - len(each))) for each in pair)
     theorem = theorem_of(type(small))
@@ -327,9 +352,14 @@ def _hockey(p: Floats, q: Floats, delta: float) -> float:
     return high
 
 
-def _held(name: str, check: Callable[[], None]) -> Check:
+def _held(step: Step) -> Check:
+    name = step.planned.name
+    if step.make is None:
+        return Check(name, None, step.planned.missing)
     try:
-        check()
+        step.make()
+    except UncheckedError as error:
+        return Check(name, None, str(error))
     except (LawError, FrameError, ParameterError) as error:
         return Check(name, False, str(error))
     except Exception as error:  # what is audited may do anything

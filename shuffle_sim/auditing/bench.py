@@ -1,18 +1,19 @@
 """The implementation under audit, with everything needed to run it on data whose law is known."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffle_sim.arrays import Floats
+from shuffle_sim.arrays import Floats, Scaled, Values
 from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.scores import JointLaw
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory
-from shuffle_sim.protocol.base import Datum, Protocol, RoundSpec
+from shuffle_sim.protocol.base import Datum, Protocol, Query, RoundSpec
 from shuffle_sim.roles import Deployment, Shuffler, UserShard, count_type
 from shuffle_sim.sampling.kernels import KERNELS
 from shuffle_sim.sampling.randomness import GENERATORS
@@ -28,14 +29,24 @@ _ODD = np.nan, -np.inf
 _OTHERS = 4  # coordinates, at most, that rows are the ends of
 BLOCK = 96
 _BITS = 5e7  # messages of all rounds at literal fidelity
+NEAR = 1e-3, 1e-6  # from the ends of the range
 COUNTS = 5e6  # counts of all rounds
 _ASKED = 20_000  # users whose noise is drawn at once
+_FACTORS = 1.0, -1.0, 0.1, 7.0, -3.0  # of rows that are given as multiples
 Way = tuple[str, str]
 """How noise is drawn: a kernel, and a generator."""
 FIRST: Way = (KERNELS[0], GENERATORS[0])
 Frames = list[list[Frame]]
 """By round and block."""
 LARGEST = 1 << 20  # cells of the law of a sum over all users
+
+
+@dataclass(frozen=True)
+class Multiples(Query):
+    """The vectors of all columns but the last, times the last, kept apart as gradients are."""
+
+    def __call__(self, rows: Floats) -> Values:
+        return Scaled(rows[:, :-1], rows[:, -1])
 
 
 class OneRound(Protocol[int]):
@@ -48,7 +59,7 @@ class OneRound(Protocol[int]):
 
     users = property(lambda self: self._users)
     delta = property(lambda self: 1e-6)
-    vocabulary = property(lambda self: (Datum, type(self.spec.randomizer)))
+    vocabulary = property(lambda self: (Datum, Multiples, type(self.spec.randomizer)))
 
     def check(self, rows: NDArray[Any]) -> None:
         """Everything may be sent: also what is not allowed."""
@@ -72,7 +83,11 @@ class OneRound(Protocol[int]):
 
 
 class Bench:
-    """Users of some fifteen types, many with data outside the domain, through the real roles."""
+    """Users of some twenty types, many with data outside the domain, through the real roles."""
+
+    randomizer: Any
+    shards: int = 1  # of the shuffler, in the run
+    block_size: int | None = None  # of the run; None: the default
 
     def __init__(
         self,
@@ -85,7 +100,7 @@ class Bench:
         shuffler: type[Shuffler],
     ) -> None:
         """Make the rows, and the law of what is sent about them."""
-        self.randomizer: Any = spec.randomizer
+        self.spec, self.randomizer = spec, spec.randomizer
         self.entropy, self.repeats, self.alarm = entropy, repeats, alarm
         self.shard, self.shuffler = shard, shuffler
         self.labels = self.randomizer.alphabet.labels
@@ -120,6 +135,7 @@ class Bench:
         middle, radius = (first + second) / 2, float(np.linalg.norm(second - first)) / 2
         pair, turned, *others = self.directions()
         at = [(pair, share) for share in (-1.0, 1.0, 1e3, -3.0, 1.5)]
+        at += [(pair, sign * (1 - each)) for each in NEAR for sign in (1.0, -1.0)]
         at += [(turned, 50.0), (turned, -1.0), (turned, 0.6)]
         if others:
             at += [(turned, 1.0), (others[-1], 0.4)]
@@ -157,11 +173,28 @@ class Bench:
         kernels = KERNELS if find_spec("numba") else KERNELS[:1]
         return [*((kernel, quick) for kernel in kernels), (KERNELS[0], strong)]
 
-    def frames(self, fidelity: str, users: int, rounds: Iterable[int], way: Way = FIRST) -> Frames:
-        """The frames of the shard's users for these rounds."""
-        deployment = self.deployment(fidelity, way)
-        shard = self.shard(deployment, InMemory(self.data(self.users)), deployment.blocks())
-        payload = self.round(Cohort.of(0, users)).broadcast()
+    def frames(
+        self,
+        fidelity: str,
+        users: int,
+        rounds: Iterable[int],
+        way: Way = FIRST,
+        *,
+        query: Query | None = None,
+    ) -> Frames:
+        """The frames of the shard's users for these rounds; with a query, of what it asks."""
+        deployment, query = self.deployment(fidelity, way), query or Datum()
+        rows = self.data(self.users)
+        if isinstance(query, Multiples):
+            factors = np.random.default_rng([self.entropy, 7]).choice(_FACTORS, len(rows))
+            apart = rows.reshape(len(rows), -1) / factors[:, None]
+            rows = np.column_stack([apart, factors])
+        shard = self.shard(deployment, InMemory(rows), deployment.blocks())
+        return self.answered(shard, self.round(Cohort.of(0, users), query), rounds)
+
+    def answered(self, shard: UserShard, asked: RoundSpec, rounds: Iterable[int]) -> Frames:
+        """The frames of a shard's users for these rounds."""
+        payload = asked.broadcast()
         contexts = [Context.of_broadcast(bytes(16), index, payload) for index in rounds]
         broadcasts = [Frame(Kind.ROUND, context, 0, 0, payload).tobytes() for context in contexts]
         return [
@@ -169,22 +202,24 @@ class Bench:
             for broadcast in broadcasts
         ]
 
-    def deployment(self, fidelity: str, way: Way = FIRST) -> Deployment:
-        """Of the users, with noise drawn in a way."""
+    def deployment(
+        self, fidelity: str, way: Way = FIRST, size: int = BLOCK, flipped: int = 0
+    ) -> Deployment:
+        """Of the users, with noise drawn in a way, in blocks; with bits of the entropy turned."""
         return Deployment(
             protocol=self.protocol,
             task=bytes(16),
-            entropy=self.entropy,
+            entropy=self.entropy ^ flipped,
             fidelity=fidelity,
-            block_size=BLOCK,
+            block_size=size,
             kernel=way[0],
             generator=way[1],
         )
 
-    def round(self, cohort: Cohort) -> RoundSpec:
-        """That asks a cohort for its data themselves."""
+    def round(self, cohort: Cohort, query: Query | None = None) -> RoundSpec:
+        """That asks a cohort for its data themselves, or for what a query makes of them."""
         spec = self.protocol.spec
-        return RoundSpec(cohort, Datum(), self.randomizer, spec.event, lambda _: None)
+        return RoundSpec(cohort, query or Datum(), self.randomizer, spec.event, lambda _: None)
 
     def messages(self, frames: list[Frame]) -> list[Messages]:
         """The reports of one round by block, as the shuffler would read them."""
@@ -195,21 +230,21 @@ class Bench:
         """Indices of the exact law, (rounds, users, labels), of rounds drawn in several ways."""
         users = self.literal if fidelity == "literal" else self.users
         seen = np.empty((sum(map(len, ways.values())), users, self.labels), np.int64)
-        for way, rounds in ways.items():
-            for index, frames in zip(
-                rounds, self.frames(fidelity, users, rounds, way), strict=True
-            ):
-                found = np.concatenate(self._sums(fidelity, frames))
+        for place, (way, rounds) in enumerate(ways.items()):
+            query = Multiples() if place % 2 else Datum()
+            drawn = self.frames(fidelity, users, rounds, way, query=query)
+            for index, frames in zip(rounds, drawn, strict=True):
+                found = np.concatenate(self.sums(fidelity, frames))
                 if len(found) != users:
                     raise LawError(f"{len(found)} reports of {users} users")
                 seen[index] = found
         return np.asarray(self.randomizer.count_index(seen, 1))
 
-    def _sums(self, fidelity: str, frames: list[Frame]) -> list[NDArray[np.int64]]:
+    def sums(self, fidelity: str, frames: list[Frame]) -> list[NDArray[np.int64]]:
         """Sums of symbols by block, (users, labels), as the shuffler would read them."""
         if fidelity == "literal":
             return [self.by_label(each) for each in self.messages(frames)]
-        kind = count_type(self.randomizer)
+        kind = "<i8" if fidelity == "aggregate" else count_type(self.randomizer)
         return [np.frombuffer(f.payload, kind).reshape(-1, self.labels) for f in frames]
 
     def by_label(self, messages: Messages) -> NDArray[np.int64]:

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.auditing.audit import FALSE_ALARM, Check
 from shuffle_sim.auditing.conformance import LawError
+from shuffle_sim.auditing.curated import Runs, value_of
 from shuffle_sim.auditing.empirical import DOUBT, best_threshold, gaussian_estimate
+from shuffle_sim.auditing.plan import FALSE_ALARM, Check, UncheckedError
 from shuffle_sim.auditing.release_law import check_distance, check_release
 from shuffle_sim.data.persons import population_for
 from shuffle_sim.data.population import InMemory, Population
@@ -17,7 +18,7 @@ from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.privacy.mechanisms import Noise
 from shuffle_sim.privacy.theorems import theorem_of
-from shuffle_sim.protocol.release import CentralAlgorithm, Release, WholeStatistic
+from shuffle_sim.protocol.release import CentralAlgorithm, Release
 from shuffle_sim.sampling.randomness import entropy_of
 
 _LATER = 4  # later releases whose noise is looked at
@@ -33,8 +34,8 @@ class CentralAudit:
         delta: at which both hold.
         repeats: draws of each table.
         gaussian: whether the bound assumes that the pair is Gaussian; else Clopper-Pearson.
-        checks: the first release against what it states, and the game; the false-alarm rate of
-            each is 1e-6.
+        checks: the first release against what it states, and the game; the false-alarm rate of all
+            is 1e-6.
     """
 
     claimed: float
@@ -46,8 +47,13 @@ class CentralAudit:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is refuted; a false alarm has probability 3e-6 at most."""
+        """Whether nothing is refuted; a false alarm has probability 1e-6 at most."""
         return all(check.passed is not False for check in self.checks)
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything could be checked."""
+        return all(check.passed is not None for check in self.checks)
 
 
 def audit_central(
@@ -59,6 +65,8 @@ def audit_central(
     delta: float | None = None,
     repeats: int = 4000,
     seed: int | None = None,
+    thorough: bool = False,
+    **options: Any,
 ) -> CentralAudit:
     """Play the membership game on everything that an algorithm releases.
 
@@ -68,7 +76,9 @@ def audit_central(
     instead: that reaches any delta.
 
     Beside the game, the first release is held against what it states: how far the statistics of the
-    tables are apart, and the law of the noise, which is that of the event that is charged.
+    tables are apart, and the law of the noise, which is that of the event that is charged. Then the
+    curator is run itself, without a seed. All releases of those runs are compared on more
+    neighbours, at the states that were reached, and their noise release by release.
 
     Args:
         algorithm: what is audited.
@@ -77,7 +87,9 @@ def audit_central(
         epsilon: claimed; None: what the ledger finds for the events charged.
         delta: of the claim; None: the algorithm's.
         repeats: draws of each table, at least 1,000.
-        seed: to reproduce it.
+        seed: to reproduce the game; the curator's runs have none.
+        thorough: more runs of the curator, and more of their releases.
+        options: of those runs, as for `run`: runtime, workers, execution.
 
     Raises:
         ParameterError: tables that do not differ in exactly one row, or a number out of range.
@@ -108,38 +120,76 @@ def audit_central(
     if not gaussian:  # where it is, what weighs the numbers is drawn apart
         half = 0
     bound = gaussian_estimate if gaussian else best_threshold
-    found, sure = (bound(low[half:], high[half:], delta, each) for each in (DOUBT, FALSE_ALARM))
-    checks = (*_checks(games), Check("the game refutes no claim", sure <= claimed))
+    found, sure = (bound(low[half:], high[half:], delta, each) for each in (DOUBT, FALSE_ALARM / 4))
+    played = Check("the game refutes no claim", sure <= claimed)
+    checks = (*_checks(games), *_of_runs(algorithm, first, second, options, thorough), played)
     return CentralAudit(claimed, max(0.0, found), delta, repeats, gaussian, checks)
 
 
-def _checks(games: "list[_Game]") -> tuple[Check, ...]:
+def _checks(games: "list[_Game]") -> list[Check]:
     """The first release of each table against what it states."""
     release, values = games[0].first[0], [game.first[1] for game in games]
     looked: dict[str, Callable[[], bool]] = {
         "the statistics are as near as stated": lambda: check_distance(release, *values),
         "the noise has the law that is charged": lambda: all(
-            check_release(release, value, game.drawn, FALSE_ALARM / 2 / len(games))
+            check_release(release, value, game.drawn, FALSE_ALARM / 4 / len(games))
             for game, value in zip(games, values, strict=True)
         ),
     }
     if any(game.later for game in games):
-        alarm = FALSE_ALARM / 2 / len(games) / _LATER
+        alarm = FALSE_ALARM / 4 / len(games) / _LATER
         looked["the noise of later releases has its law"] = lambda: all(
             check_release(later, 0.0, noise, alarm)
             for game in games
             for later, noise in game.later.values()
         )
+    return [_held(name, check, release) for name, check in looked.items()]
+
+
+def _of_runs(
+    algorithm: CentralAlgorithm[Any],
+    first: Floats,
+    second: Floats,
+    options: dict[str, Any],
+    thorough: bool,
+) -> list[Check]:
+    """What the curator releases in whole runs."""
+    names = (
+        "all releases of a run are as near as stated",
+        "the noise of all releases of the curator's runs is fresh, and has its law",
+    )
+    try:
+        runs = Runs(algorithm, first, second, options, thorough=thorough)
+    except Exception as error:  # what is audited may do anything
+        return [Check(name, False, f"{type(error).__name__}: {error}") for name in names]
+    looked: tuple[Callable[[], None], ...] = (
+        runs.distances,
+        lambda: runs.noise(FALSE_ALARM / 4),
+    )
     found = []
-    for name, check in looked.items():
+    for name, check in zip(names, looked, strict=True):
         try:
-            known = check()
-        except LawError as error:
-            found.append(Check(name, False, str(error)))
+            check()
+        except UncheckedError as error:
+            found.append(Check(name, None, str(error)))
+        except Exception as error:  # what is audited may do anything
+            words = (
+                str(error) if isinstance(error, LawError) else f"{type(error).__name__}: {error}"
+            )
+            found.append(Check(name, False, words))
         else:
-            kind = type(release.mechanism).__name__
-            found.append(Check(name, True) if known else Check(name, None, f"{kind}: no such law"))
-    return tuple(found)
+            found.append(Check(name, True))
+    return found
+
+
+def _held(name: str, check: Callable[[], bool], release: Release) -> Check:
+    try:
+        known = check()
+    except Exception as error:  # what is audited may do anything
+        words = str(error) if isinstance(error, LawError) else f"{type(error).__name__}: {error}"
+        return Check(name, False, words)
+    kind = type(release.mechanism).__name__
+    return Check(name, True) if known else Check(name, None, f"{kind}: no such law")
 
 
 class _Game:
@@ -202,10 +252,7 @@ class _Game:
         return np.concatenate(seen)
 
     def _value(self, release: Release) -> Any:
-        rows = np.concatenate([self._data.rows(*span) for span in release.cohort.ranges])
-        if isinstance(release.statistic, WholeStatistic):
-            return release.statistic.of(rows)
-        return release.statistic(lambda part: part(rows), len(rows))
+        return value_of(release, self._data)
 
 
 def _padded(runs: list[list[Floats]]) -> list[Floats]:

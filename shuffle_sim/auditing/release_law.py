@@ -54,16 +54,30 @@ def check_release(release: Release, value: Any, drawn: list[Any], alarm: float) 
         law = np.exp(utilities - scipy.special.logsumexp(utilities))
         check_pmf(np.array(drawn), law, false_alarm=alarm)
         return True
-    if not isinstance(release.mechanism, Noise) or type(event) not in _UNIFORM:
+    if not isinstance(release.mechanism, Noise):
         return False
-    noise = (np.array(drawn, float) - np.asarray(value, float)).reshape(len(drawn), -1) / size
+    uniform = uniform_noise(release, np.array(drawn, float) - np.asarray(value, float))
+    if uniform is not None:
+        check_uniform(uniform, alarm)
+    return uniform is not None
+
+
+def uniform_noise(release: Release, noise: Floats) -> Floats | None:
+    """Noise (draws, ...) by the law of the event that is charged, uniform then, (draws, columns).
+
+    None: that law is not known here.
+    """
+    event = release.event
+    if type(event) not in _UNIFORM:
+        return None
+    each = noise.reshape(len(noise), -1) / release.sensitivity.value
     if isinstance(release.mechanism, LocalGaussian):
-        noise /= np.sqrt(release.mechanism.users)
-    _check_uniform(_UNIFORM[type(event)](event, noise), alarm)
-    return True
+        each = each / np.sqrt(release.mechanism.users)
+    found = _UNIFORM[type(event)](event, each)
+    return found.reshape(len(noise), -1)
 
 
-def _check_uniform(numbers: Floats, alarm: float) -> None:
+def check_uniform(numbers: Floats, alarm: float) -> None:
     """Uniform and independent numbers (draws, columns): each column, their sum, and every two."""
     cells = np.clip(np.floor(LEVELS * numbers), 0, LEVELS - 1).astype(np.int64)
     both = scores(np.full(LEVELS, 1 / LEVELS))

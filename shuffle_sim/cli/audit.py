@@ -8,16 +8,28 @@ import typer
 
 from protocols.learning.training import Trainer
 from protocols.sums.planned import PlannedSum
-from shuffle_sim.cli.options import Output, PrivacyOptions, Seed, Size, SumOptions
+from shuffle_sim.attacks.catalogue import attacks
+from shuffle_sim.cli.options import (
+    Attacks,
+    Output,
+    PrivacyOptions,
+    Security,
+    Seed,
+    Size,
+    SumOptions,
+)
+from shuffle_sim.cli.running import Bar
 from shuffle_sim.cli.show import console, encoded_as, present, print_table
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError
+from shuffle_sim.execution.options import Execution
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.registry import registered
 
 if TYPE_CHECKING:
-    from shuffle_sim.auditing.audit import AuditReport, Check
+    from shuffle_sim.auditing.audit import AuditReport
     from shuffle_sim.auditing.central import CentralAudit
+    from shuffle_sim.auditing.plan import Check
 
 
 _NOISE_RATIO = 1.1
@@ -30,6 +42,7 @@ class Summary:
     passed: bool
     report: "AuditReport"
     title: str = field(repr=False)
+    verbose: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -37,6 +50,7 @@ class CuratorSummary:
     """What the membership game found for each pair of tables, and of what."""
 
     passed: bool
+    complete: bool
     mechanism: str
     audits: "Mapping[str, CentralAudit]"
 
@@ -45,6 +59,7 @@ def audit_command(
     privacy: PrivacyOptions,
     noise: SumOptions,
     output: Output,
+    execution: Execution,
     users: Size = Size(users=1000),
     protocol: Annotated[
         str | None,
@@ -56,34 +71,80 @@ def audit_command(
     ] = None,
     repeats: Annotated[int, typer.Option(help="Samples of every law.")] = 4000,
     seed: Seed = None,
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="Some minutes of samples in place of half of one.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Print the plan: what is looked at, samples, power.")
+    ] = False,
+    allow_unchecked: Annotated[
+        bool, typer.Option("--allow-unchecked", help="Checks that cannot be made are no failure.")
+    ] = False,
+    runtime: Annotated[
+        str, typer.Option(help="Of the run that is audited: inprocess, processes or ray.")
+    ] = "inprocess",
+    workers: Annotated[int, typer.Option(help="Of the run that is audited.")] = 1,
+    fidelity: Annotated[
+        str | None, typer.Option(help="Of the run that is audited; by default the cost decides.")
+    ] = None,
+    security: Security = "none",
+    shards: Annotated[
+        int | None, typer.Option("--shuffler-shards", help="Of the run that is audited.")
+    ] = None,
+    attack: Attacks = None,
 ) -> None:
-    """Check the implemented randomizer and shuffler on a worst pair of data, many times.
+    """Check the implementation: what users send, what a shuffler shows, and the run asked for.
 
-    With --mechanism: play the membership game on what a curator releases of two tables.
+    With --mechanism: play the membership game on what a curator releases of two tables, and look at
+    all releases of its runs.
 
-    The exit code is 1 if a check fails.
+    The exit code is 1 if a check fails, and 3 if one could not be made, unless --allow-unchecked.
 
-    Example: shuffle-sim audit --n 1000 --d 3 --epsilon 1 --delta 1e-6 --repeats 4000
+    Example: shuffle-sim audit --n 1000 --d 3 --epsilon 1 --delta 1e-6 --verbose
+
+    Example: shuffle-sim audit --protocol carry-vector-sum --runtime processes --workers 2
     """
     n, d, budget = users.users, users.dimensions, privacy.budget
+    hosted: dict[str, Any] = {"runtime": runtime, "workers": workers, "execution": execution}
     if mechanism is not None:
-        _no_messages(protocol=protocol, **noise.given)
-        curator = _curator(mechanism, n, d, budget, repeats, seed)
+        useless = {"fidelity": fidelity, "shuffler_shards": shards, "attack": attack or None}
+        useless["security"] = None if security == "none" else security
+        _no_messages(protocol=protocol, **noise.given, **useless)
+        curator = _curator(mechanism, n, d, budget, repeats, seed, hosted, thorough=thorough)
         present(curator, _print_curator, json=output.json)
-        if not curator.passed:
-            raise typer.Exit(1)
+        _leave(curator.passed, curator.complete or allow_unchecked)
         return
     from shuffle_sim.auditing.audit import audit
 
     made = _made(protocol, n, d, budget, noise)
-    with console.status("auditing ..."):
-        report = audit(made, repeats=repeats, seed=seed)
+    options: dict[str, Any] = hosted | {
+        "fidelity": fidelity,
+        "security": security,
+        "shuffler_shards": shards,
+    }
+    with Bar("auditing", 1) as bar:
+        report = audit(
+            made,
+            repeats=repeats,
+            seed=seed,
+            thorough=thorough,
+            on_check=lambda name, place, every: bar.step(place, name, every),
+            adversary=attacks(attack or []),
+            **options,
+        )
     title = f"[bold]{type(made).__name__}[/] n = {n:,}"
     if isinstance(made, PlannedSum):
         title += f", {encoded_as(made.encoding, made.parameters)}"
-    present(Summary(report.passed, report, title), _print, json=output.json)
-    if not report.passed:
+    present(Summary(report.passed, report, title, verbose), _print, json=output.json)
+    _leave(report.passed, report.complete or allow_unchecked)
+
+
+def _leave(passed: bool, complete: bool) -> None:
+    """End with the exit code of what was found."""
+    if not passed:
         raise typer.Exit(1)
+    if not complete:
+        raise typer.Exit(3)
 
 
 def _no_messages(**given: object) -> None:
@@ -94,7 +155,15 @@ def _no_messages(**given: object) -> None:
 
 
 def _curator(
-    mechanism: str, n: int, d: int, privacy: Privacy, repeats: int, seed: int | None
+    mechanism: str,
+    n: int,
+    d: int,
+    privacy: Privacy,
+    repeats: int,
+    seed: int | None,
+    hosted: dict[str, Any],
+    *,
+    thorough: bool,
 ) -> CuratorSummary:
     """The game on the trainer's hard tables."""
     from shuffle_sim.auditing.central import audit_central
@@ -103,9 +172,11 @@ def _curator(
     made, found = trainer.central(mechanism, n), {}
     with console.status("auditing ..."):
         for name, (first, second) in trainer.neighbours(n).items():
-            found[name] = audit_central(made, first, second, repeats=repeats, seed=seed)
+            given: dict[str, Any] = {"repeats": repeats, "seed": seed, "thorough": thorough}
+            found[name] = audit_central(made, first, second, **given, **hosted)
     passed = all(each.passed for each in found.values())
-    return CuratorSummary(passed, type(made).__name__, found)
+    complete = all(each.complete for each in found.values())
+    return CuratorSummary(passed, complete, type(made).__name__, found)
 
 
 def _print_curator(summary: CuratorSummary) -> None:
@@ -125,7 +196,9 @@ def _print_curator(summary: CuratorSummary) -> None:
         "\nThe empirical value is a lower bound at confidence 0.9999, by the membership game on "
         "two tables that differ in one row. It is no proof: a better attacker may find more."
     )
-    _print_verdict(summary.passed)
+    _print_verdict(
+        summary.passed, "" if summary.complete else ", as far as it could be checked: exit code 3"
+    )
 
 
 def _made(name: str | None, n: int, d: int, privacy: Privacy, noise: SumOptions) -> Any:
@@ -152,18 +225,26 @@ def _verdict(check: "Check") -> str:
 def _print(summary: Summary) -> None:
     report = summary.report
     console.print(f"\n{summary.title}\n")
+    if summary.verbose:
+        planned = (
+            (each.name, each.looks_at, each.samples or f"none: {each.missing}", each.power)
+            for each in report.plan
+        )
+        print_table(("check", "looks at", "samples", "must catch"), planned, texts=4)
     print_table(("check", ""), ((each.name, _verdict(each)) for each in report.checks), texts=2)
     console.print(
         f"\nepsilon at delta {report.delta:g}: theorem {report.theorem:.5f} >= exact "
         f"{report.exact:.5f} (worst found) >= empirical {report.empirical:.4f}\nThe empirical "
         "value is a lower bound at confidence 0.9999 from canaries in whole runs: a Gaussian "
         f"estimate where noise is nearly Gaussian, else Clopper-Pearson. {report.users:,} users "
-        "were looked at one by one."
+        "were looked at one by one. A false alarm of the whole audit has probability 1e-6 at most."
     )
     if not report.checked:
         console.print("[bold red]NOT CHECKED: nothing of the noise that users add[/]")
         return
-    _print_verdict(summary.passed, "" if report.complete else ", as far as it could be checked")
+    _print_verdict(
+        summary.passed, "" if report.complete else ", as far as it could be checked: exit code 3"
+    )
 
 
 def _print_verdict(passed: bool, but: str = "") -> None:

@@ -277,6 +277,6 @@ class Bar:
         """Remove the bar."""
         self._progress.stop()
 
-    def step(self, completed: int, state: str) -> None:
-        """Show how many steps are done, and the state of the work."""
-        self._progress.update(self._task, completed=completed, state=state)
+    def step(self, completed: int, state: str, total: int | None = None) -> None:
+        """Show how many steps are done, the state of the work, and of how many if that is new."""
+        self._progress.update(self._task, completed=completed, state=state, total=total)

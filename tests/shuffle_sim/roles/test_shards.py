@@ -14,8 +14,10 @@ from scipy.stats import hypergeom
 from protocols import VectorSum
 from protocols.sums.carry import CarryRandomizer
 from shuffle_sim import Execution, ParameterError, run
+from shuffle_sim.auditing.checks import Checks
 from shuffle_sim.auditing.conformance import LawError, check_pmf, check_same_law
-from shuffle_sim.auditing.mixing import Mixing
+from shuffle_sim.auditing.orders import check_ones
+from shuffle_sim.auditing.viewing import Viewer
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory
 from shuffle_sim.errors import FrameError, RoundAbortedError
@@ -306,13 +308,12 @@ def test_power_a_shard_that_keeps_what_it_got_is_caught(defect):
 # Labels are permuted independently, and a label of several columns as one
 
 
-def mixing(randomizer):
+def mixed(randomizer):
+    """400 views of two shards."""
     protocol = EchoRound(8, randomizer)
-    protocol.__class__ = type("Round", (EchoRound,), {"vocabulary": (Datum, type(randomizer))})
-    made = Deployment(
-        protocol=protocol, task=bytes(16), entropy=9, fidelity="literal", block_size=4
-    )
-    return Mixing(Shuffler, made, randomizer, protocol.plan(None).broadcast(), 4)
+    spec = protocol.plan(None)
+    bench = Checks(protocol, spec, 9, 1000, 1e-6, UserShard, Shuffler)
+    check_ones(Viewer(bench, randomizer, 8, 2, "numpy"), randomizer, 8, 400, 1e-6)
 
 
 MIXED = [VectorSum(n=8, d=3, g=2, b=3).randomizer, CarryRandomizer(2, 3.0, 2, 0, 2, -1.0, 2.0, 1.0)]
@@ -329,10 +330,10 @@ def one_size_for_all(pool, shards, rng):
 @pytest.mark.parametrize("randomizer", MIXED)
 def test_labels_are_permuted_independently_by_any_number_of_shards(randomizer, monkeypatch):
     """False-alarm rate 1e-6. Power: sizes drawn once for all labels are caught."""
-    mixing(randomizer).check(250, 1e-6)
+    mixed(randomizer)
     monkeypatch.setattr(pools.MessagePool, "shares", one_size_for_all)
-    with pytest.raises(LawError, match=r"2 shard\(s\)"):
-        mixing(randomizer).check(250, 1e-6)
+    with pytest.raises(LawError):
+        mixed(randomizer)
 
 
 # The pieces

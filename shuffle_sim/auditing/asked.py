@@ -1,0 +1,392 @@
+"""The run that is asked for: its own runtime, options, queries and shapes of data."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffle_sim.arrays import Floats, dense
+from shuffle_sim.auditing.conformance import LawError
+from shuffle_sim.auditing.empirical import Seen, canaries, whole_runs
+from shuffle_sim.auditing.plan import Planned, Step
+from shuffle_sim.auditing.scores import JointLaw
+from shuffle_sim.data.persons import population_for
+from shuffle_sim.data.population import InMemory, Population, Unit
+from shuffle_sim.errors import ShuffleSimError
+from shuffle_sim.execution.engine import run
+from shuffle_sim.execution.options import Execution
+from shuffle_sim.execution.runtime import Runtime
+from shuffle_sim.execution.setup import deployment_of, suited
+from shuffle_sim.protocol.base import Protocol, RoundSpec
+from shuffle_sim.protocol.task import walked
+from shuffle_sim.registry import registered
+from shuffle_sim.roles import UserShard, count_type
+from shuffle_sim.roles.users import admitted
+from shuffle_sim.sampling.kernels import fortran
+from shuffle_sim.sampling.randomness import GENERATORS
+from shuffle_sim.wire.codec import encode
+from shuffle_sim.wire.fingerprint import fingerprint
+from shuffle_sim.wire.frames import Context, Frame, Kind, parse, split_frames
+from shuffle_sim.wire.messages import Messages, Tally
+
+_WORK = 2e7  # values of all rounds of a run that is made several times
+_LOOKED = 96  # users whose values of their own are looked at
+_LAWS = 1200  # of them, times labels
+_ROUNDS = 120
+_QUERIES = 6  # that are looked at
+_FAR = 0.0, 1e3, -1e6  # rows of others, in place of theirs
+_WIDEST = 80  # columns of rows that are tried
+_MANY = 40  # tallies that two runs do not share all of
+
+
+class Rows(Population):
+    """Rows that are read anew each time, as from a file or a generator: no shard keeps them."""
+
+    def __init__(self, inner: Population) -> None:
+        """The rows of another population."""
+        self._inner = inner
+
+    @property
+    def users(self) -> int:
+        return self._inner.users
+
+    @property
+    def unit(self) -> Unit:
+        return self._inner.unit
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        return self._inner.rows(start, stop)
+
+
+class Asked:
+    """A protocol, the data that it would be run on, and the options of the run."""
+
+    alarm = 1e-8
+
+    def __init__(
+        self,
+        protocol: Protocol[Any],
+        data: Any,
+        options: dict[str, Any],
+        entropy: int,
+        shard: type[UserShard] = UserShard,
+        *,
+        thorough: bool = False,
+    ) -> None:
+        """Make rows where none are given."""
+        self.protocol, self.entropy, self.shard = protocol, entropy, shard
+        self.thorough, self.given = thorough, data
+        self.options = dict(options)
+        self.execution: Execution = self.options.pop("execution", None) or Execution()
+        self.runtime: Any = self.options.pop("runtime", "inprocess")
+        self.spec: RoundSpec = protocol.plan(protocol.init())  # type: ignore[assignment]
+        self.data = self._made() if data is None else data
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is a run in process, as by default."""
+        others = {name: value for name, value in self.options.items() if name != "fidelity"}
+        alone = others.get("workers", 1) == 1 and others.get("security", "none") == "none"
+        return self.runtime == "inprocess" and alone and self.execution.placement == "apart"
+
+    def steps(self) -> Iterator[Step]:
+        """The checks of the run that is asked for."""
+        missing = "" if self.data is not None else "no rows could be made for it: give data"
+        known = all(hasattr(self.spec.randomizer, each) for each in ("count_pmf", "count_index"))
+        large = "" if self._work() <= _WORK else f"a run has more than {_WORK:,.0f} values"
+        law = "" if known else "its randomizer does not say its law"
+        for name, looks_at, samples, power, why, make in (
+            (
+                "what a query asks of a user does not depend on others",
+                "values of rows alone, in other company, and beside extreme rows",
+                f"up to {_QUERIES} queries of all rounds",
+                "a query that centres or clips by other users' rows",
+                missing,
+                self.queries,
+            ),
+            (
+                "each user's report on the protocol's own query has its exact law",
+                "blocks of the run's own size, on its own data, kept and read anew",
+                f"up to {_LOOKED} users in {_ROUNDS} rounds, at two fidelities",
+                "noise left out for values of a query, or for a shape of data",
+                missing or law,
+                self.own,
+            ),
+            (
+                "runs without a seed share nothing",
+                "frames of users, views and tallies of whole runs, two by two",
+                f"{self._runs} runs",
+                "entropy that a runtime, a role or a run ignores",
+                missing or large,
+                self.unseeded,
+            ),
+            (
+                "a seeded run gives the same bits by whoever hosts it",
+                "results and tallies beside a run in process with one worker",
+                "two runs",
+                "a runtime whose roles are not given what they need",
+                missing or large or self._seedless,
+                self.hosted,
+            ),
+        ):
+            planned = Planned(name, looks_at, "" if why else samples, power, why)
+            yield Step(planned, None if why else make)
+
+    @property
+    def _runs(self) -> int:
+        quick = 4 if self.plain else 2
+        return 2 * quick if self.thorough else quick
+
+    @property
+    def _seedless(self) -> str:
+        strong = self.execution.generator != GENERATORS[0]
+        return "the cryptographic generator takes no seed" if strong else ""
+
+    def _work(self) -> float:
+        """Values of all rounds."""
+        total = 0.0
+        for spec in walked(copy(self.protocol)):
+            total += spec.cohort.size * spec.randomizer.alphabet.labels
+            if total > _WORK:
+                break
+        return total
+
+    def population(self) -> Population:
+        """The rows as a run takes them."""
+        return population_for(self.protocol.unit, self.data, self.protocol.most_records)
+
+    def queries(self) -> None:
+        """The value of one user does not move with others' rows."""
+        population = self.population()
+        few = min(population.users, 24)
+        rows = np.concatenate([population.rows(user, user + 1) for user in range(few)])
+        queries: dict[bytes, Any] = {}
+        for spec in walked(copy(self.protocol)):
+            queries.setdefault(encode(spec.query), spec.query)
+            if len(queries) == _QUERIES:
+                break
+        for place, query in enumerate(queries.values()):
+            alone = [dense(query(fortran(rows[user : user + 1])))[0] for user in range(few)]
+            companies = [rows, rows[::-1]]
+            if rows.dtype != object:
+                companies += [
+                    np.concatenate([rows[: few // 2], np.full_like(rows[: few // 2 + 1], far)])
+                    for far in _FAR
+                ]
+            for each, company in enumerate(companies):
+                found = dense(query(fortran(company)))
+                wanted = np.array(alone)[::-1] if each == 1 else np.array(alone)
+                held = few if each < 2 else few // 2
+                if not np.allclose(found[:held], wanted[:held], 1e-9, 1e-12, equal_nan=True):
+                    raise LawError(f"query {place}: the value of a row depends on other rows")
+
+    def own(self) -> None:
+        """The own query's values, at the run's own block size, from rows kept and read anew."""
+        population, randomizer = self.population(), self.spec.randomizer
+        options = {name: self.options.get(name) for name in ("fidelity", "security")}
+        at_literal = options["security"] == "onion" or options["fidelity"] == "literal"
+        work = randomizer.report_messages * _LOOKED * _ROUNDS
+        for fidelity in ("counts", "literal") if at_literal or work < 5e7 else ("counts",):
+            kept = fidelity == "counts" or not isinstance(population, InMemory)
+            self._own(population if kept else Rows(population), fidelity)
+
+    def _own(self, population: Population, fidelity: str) -> None:
+        law: Any = self.spec.randomizer
+        how = self.execution
+        deployment, _ = deployment_of(
+            self.protocol, fidelity, None, None, how.block_size, how.kernel, 1, "none", None,
+            how.generator,
+        )  # fmt: skip
+        deployment = replace(deployment, entropy=self.entropy, agreed=None)
+        if deployment.block_size * law.report_messages > 2e7 and fidelity == "literal":
+            return
+        blocks = deployment.blocks()
+        chosen = sorted({blocks[0], blocks[len(blocks) // 2], blocks[-1]})
+        shard = self.shard(deployment, population, chosen)
+        payload = self.spec.broadcast(deployment.vocabulary)
+        size, labels = deployment.block_size, law.alphabet.labels
+        asked = [
+            user
+            for block in chosen
+            for low, high in self.spec.cohort.within(
+                block * size, min((block + 1) * size, self.protocol.users)
+            )
+            for user in range(low, high)
+        ]
+        kept = np.linspace(0, len(asked) - 1, max(1, min(_LOOKED, len(asked), _LAWS // labels)))
+        kept = np.unique(kept.astype(np.int64))
+        seen = []
+        for index in range(_ROUNDS):
+            context = Context.of_broadcast(deployment.task, index, payload)
+            sent = Frame(Kind.ROUND, context, 0, 0, payload).tobytes()
+            frames = [parse(data) for data in split_frames(shard.answer(sent)[0])]
+            found = np.concatenate([self._counts(fidelity, each) for each in frames])
+            if len(found) != len(asked):
+                raise LawError(f"{len(found)} reports of {len(asked)} users")
+            seen.append(found[kept])
+        values = [
+            np.atleast_1d(dense(admitted(self.spec.query(
+                fortran(population.rows(asked[user], asked[user] + 1))), law)[0])[0])
+            for user in kept
+        ]  # fmt: skip
+        pmfs = [[law.count_pmf(value, label) for label in range(labels)] for value in values]
+        joint = JointLaw(pmfs, np.arange(len(kept)), getattr(law, "label_group", 1))
+        counts = np.asarray(law.count_index(np.stack(seen).astype(np.int64), 1))
+        rng = np.random.default_rng([self.entropy, 11])
+        joint.check(counts, rng, self.alarm / 2)
+
+    def _counts(self, fidelity: str, frame: Frame) -> NDArray[np.integer]:
+        randomizer = self.spec.randomizer
+        if fidelity == "counts":
+            found = np.frombuffer(frame.payload, count_type(randomizer))
+            return found.reshape(-1, randomizer.alphabet.labels)
+        each = Messages.from_bytes(
+            randomizer.alphabet, randomizer.per_label, frame.payload, frame.reports
+        )
+        rows = each.symbols.sum(axis=-1, dtype=np.int64)
+        return np.asarray(np.add.reduceat(rows, randomizer.alphabet.edges[:-1], axis=1))
+
+    def unseeded(self) -> None:
+        """No frame and no view of a run comes again in another, nor all of its tallies."""
+        runs = [self._run() for _ in range(self._runs)]
+        entropies = [each for _, seen in runs for each in seen.entropies]
+        if entropies and (len(set(entropies)) < len(entropies) or min(entropies) < 1 << 64):
+            raise LawError("two runs have one entropy, or one of few bits")
+        for (_, first), (_, second) in combinations(runs, 2):
+            frames = [first.frames[key] == second.frames[key] for key in first.frames if
+                      key in second.frames]  # fmt: skip
+            if (long := sum(frames)) and self._bits_of_frames(first) / len(frames) * long > 60:
+                raise LawError(f"{long:,} of {len(frames):,} frames of two runs are the same")
+        tallies = [np.concatenate(seen.tallies) for _, seen in runs if seen.tallies]
+        if len(tallies) > 1 and tallies[0].size * (len(tallies) - 1) >= _MANY:
+            same = sum(np.array_equal(one, two) for one, two in combinations(tallies, 2))
+            if same:
+                raise LawError(f"{same} pairs of {len(tallies)} runs give the same tallies")
+
+    def _bits_of_frames(self, seen: "_Seen") -> float:
+        """Bits of chance in the frames of a run, at least."""
+        law: Any = self.spec.randomizer
+        if not hasattr(law, "count_pmf"):
+            return float(len(seen.frames))
+        x, bits, group = law.worst_pair()[0], 0.0, getattr(law, "label_group", 1)
+        for label in range(0, law.alphabet.labels, group):
+            pmf = law.count_pmf(x, label)
+            bits -= math.log2(float(pmf @ pmf))
+        return bits * self.protocol.users
+
+    def hosted(self) -> None:
+        """The bits of the path that is asked for are those of a run in process."""
+        seed = self.entropy % 2**63
+        reference, plain = self._run(seed, host="inprocess", workers=1, security="none")
+        if self.plain and self.protocol.users > 2:
+            found, seen = self._run(seed, workers=min(3, self.protocol.users))
+        else:
+            found, seen = self._run(seed)
+        alike = fingerprint(found.value) == fingerprint(reference.value)
+        if not alike or not all(map(np.array_equal, seen.tallies, plain.tallies)):
+            raise LawError("another result than in process with one worker")
+
+    def _run(self, seed: int | None = None, host: Any = None, **more: Any) -> tuple[Any, "_Seen"]:
+        options = self.options | more
+        execution, runtime = self.execution, self.runtime if host is None else host
+        if host is not None:
+            execution = replace(execution, placement="apart")
+        made = runtime if isinstance(runtime, Runtime) else registered("runtime", runtime)()
+        seen = _Seen()
+        seen.watch(made)
+        result = run(
+            copy(self.protocol), self.data, runtime=made, seed=seed, execution=execution, **options
+        )
+        return result, seen
+
+    def seen(self, known: bool) -> Seen | None:
+        """Canaries in whole runs, by the randomizer's worst pair or by rows that are far apart."""
+        if known:
+            return canaries(self.protocol, seed=self.entropy)
+        if self.data is None or not isinstance(population := self.population(), InMemory):
+            return None
+        return whole_runs(self.protocol, population.array, seed=self.entropy)
+
+    def _made(self) -> Any:
+        """Rows that the protocol takes, if some are found: numbers, vectors, rows with a label."""
+        n, rng = self.protocol.users, np.random.default_rng([self.entropy % 2**64, 12])
+        if n * self.spec.randomizer.alphabet.labels > _WORK:
+            return None
+        records = max(self.protocol.records_read, getattr(self.protocol, "records", 1))
+        records = max(1, min(records, self.protocol.most_records))
+        persons = self.protocol.unit is Unit.PERSON or records > 1
+        widths = [None, *range(1, _WIDEST)]
+        for width in widths:
+            if width is None:
+                rows = rng.random(n)
+            else:
+                shape = (n, records, width) if persons else (n, width)
+                rows = rng.normal(size=shape)
+                rows /= 1.1 * np.maximum(1, np.linalg.norm(rows, axis=-1, keepdims=True))
+            for labelled in (False, True) if width and width > 1 else (False,):
+                if labelled:
+                    rows[..., -1] = np.where(rng.random(rows.shape[:-1]) < 0.5, -1.0, 1.0)
+                if self._takes(rows):
+                    return rows
+        return None
+
+    def _takes(self, rows: Floats) -> bool:
+        try:
+            population = suited(self.protocol, rows)
+            asked = fortran(population.rows(0, min(3, population.users)))
+            values, _ = self.spec.randomizer.admit(self.spec.query(asked))
+            self.spec.randomizer.counts(values, np.random.default_rng(0))
+        except (ValueError, TypeError, IndexError, ShuffleSimError):
+            return False
+        return True
+
+
+class _Seen:
+    """What passes between the roles of a run."""
+
+    def __init__(self) -> None:
+        self.frames: dict[tuple[Any, ...], bytes] = {}
+        self.tallies: list[NDArray[np.int64]] = []
+        self.entropies: list[int] = []
+        self._places: dict[tuple[Any, ...], int] = defaultdict(int)
+
+    def watch(self, host: Runtime) -> None:
+        """Look at what its roles are given and give, from now on."""
+        call, put = type(host).call, type(host).host
+
+        def called(role: Any, method: str, *arguments: Any, **given: Any) -> list[Any]:
+            handles = call(host, role, method, *arguments, **given)
+            if method in _LOOKED_AT:
+                self._take(method, host.get([handles[0]])[0])
+            return handles
+
+        def hosted(role: type, *arguments: Any) -> Any:
+            if not self.entropies and hasattr(arguments[0], "entropy"):
+                self.entropies.append(arguments[0].entropy)
+            return put(host, role, *arguments)
+
+        vars(host)["call"], vars(host)["host"] = called, hosted
+
+    def _take(self, method: str, value: Any) -> None:
+        first = value[0] if isinstance(value, tuple) and value else value
+        if isinstance(tally := getattr(first, "tally", None), Tally):
+            self.tallies.append(np.asarray(tally.sums))
+            return
+        if not isinstance(value, bytes):
+            return
+        for data in split_frames(value):
+            frame = parse(data)
+            if frame.kind in _OPEN:
+                key = frame.kind, frame.context.round, frame.index
+                self._places[key] += 1
+                self.frames[*key, self._places[key]] = frame.payload
+
+
+_LOOKED_AT = {"answer", "view", "shuffle", "conclude", "concluded", "whole", "finish"}
+_OPEN = {Kind.REPORTS, Kind.COUNTS, Kind.TALLY, Kind.VIEW}

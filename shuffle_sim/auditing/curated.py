@@ -1,0 +1,215 @@
+"""Whole runs of a trusted curator: how far every release moves, and what its noise has in common.
+
+The curator itself is run, without a seed. Its releases are seen as the algorithm gets them; the
+values before noise are computed here, on the rows and at the states of those runs.
+"""
+
+import time
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy  # parts by attribute: they load when used
+
+from shuffle_sim.arrays import Floats
+from shuffle_sim.auditing.conformance import LawError
+from shuffle_sim.auditing.plan import UncheckedError
+from shuffle_sim.auditing.release_law import check_distance, check_uniform, uniform_noise
+from shuffle_sim.auditing.sequences import check_lags, check_products
+from shuffle_sim.data.persons import population_for
+from shuffle_sim.data.population import InMemory, Population
+from shuffle_sim.errors import ShuffleSimError
+from shuffle_sim.execution.engine import run
+from shuffle_sim.privacy.mechanisms import Noise
+from shuffle_sim.protocol.release import CentralAlgorithm, Release, WholeStatistic
+
+_SECONDS = 1.0
+"""Of processor time for runs, and as much for the neighbours; sixty times as much if thorough."""
+_FEWEST, _MOST = 12, 300  # runs
+_NEAR = 1e-11  # standardised draws that are so near are one
+_STATES = 60  # at which neighbours are compared
+_PAIRED = 24  # releases of which every two are compared
+
+
+def value_of(release: Release, data: Population) -> Any:
+    """The value of a statistic before noise."""
+    rows = np.concatenate([data.rows(*span) for span in release.cohort.ranges])
+    if isinstance(release.statistic, WholeStatistic):
+        return release.statistic.of(rows)
+    return release.statistic(lambda part: part(rows), len(rows))
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A release of a run, as the curator answered it."""
+
+    release: Release
+    released: Any
+
+
+class Runs:
+    """Runs of an algorithm by the curator, without a seed.
+
+    Args:
+        algorithm: what is run.
+        first: rows.
+        second: rows of which one differs.
+        options: of the runs, as for `run`.
+        thorough: more runs, states and neighbours.
+    """
+
+    def __init__(
+        self,
+        algorithm: CentralAlgorithm[Any],
+        first: Floats,
+        second: Floats,
+        options: dict[str, Any],
+        *,
+        thorough: bool = False,
+    ) -> None:
+        """Run it, as often as there is time."""
+        self._algorithm, self._first, self._second = algorithm, first, second
+        self._options, self._seconds = options, _SECONDS * (60 if thorough else 1)
+        self._most = _MOST * (4 if thorough else 1)
+        began = time.process_time()
+        self.runs: list[list[Answered]] = []
+        while len(self.runs) < _FEWEST or (
+            len(self.runs) < self._most and time.process_time() - began < self._seconds
+        ):
+            self.runs.append(self._run())
+
+    def _run(self) -> list[Answered]:
+        seen: list[Answered] = []
+        watched, kind = copy(self._algorithm), type(self._algorithm)
+
+        def update(this: Any, state: Any, released: Any) -> Any:
+            if (release := kind.plan(this, state)) is not None:
+                seen.append(Answered(release, released))
+            return kind.update(this, state, released)
+
+        watched.__class__ = type(kind.__name__, (kind,), {"update": update})
+        run(watched, self._first, **self._options)
+        return seen
+
+    def _population(self, rows: Floats) -> Population:
+        algorithm = self._algorithm
+        return population_for(algorithm.unit, rows, algorithm.most_records)
+
+    def neighbours(self) -> Iterator[Population]:
+        """Tables that differ from the first in one row: the second, and rows far out elsewhere."""
+        yield self._population(self._second)
+        first, second = self._first, self._second
+        apart = (first != second).reshape(len(first), -1).any(axis=1)
+        place = int(np.argmax(apart))
+        rows = first[place], second[place]
+        for other in (0, len(first) // 2, len(first) - 1, place):
+            for row in (*rows, -rows[0], 1e3 * rows[1], 0 * rows[0], *first[:2]):
+                table = first.copy()
+                table[other] = row
+                try:
+                    population = self._population(table)
+                    if isinstance(population, InMemory):
+                        self._algorithm.check(population.array)
+                except ShuffleSimError:
+                    continue
+                yield population
+
+    def distances(self) -> None:
+        """No release of a run moves farther between neighbours than it states.
+
+        Raises:
+            LawError: naming the release.
+            UncheckedError: a norm in which distances are not computed.
+        """
+        base, began, known = self._population(self._first), time.process_time(), True
+        answered = [(place, each) for found in self.runs[:4] for place, each in enumerate(found)]
+        if len(answered) > _STATES:
+            kept = np.linspace(0, len(answered) - 1, _STATES).astype(int)
+            answered = [answered[each] for each in kept]
+        values = [value_of(each.release, base) for _, each in answered]
+        for population in self.neighbours():
+            for (place, each), value in zip(answered, values, strict=True):
+                try:
+                    known &= check_distance(each.release, value, value_of(each.release, population))
+                except LawError as error:
+                    raise LawError(f"release {place}: {error}") from error
+                if time.process_time() - began > self._seconds:
+                    return
+        if not known:
+            raise UncheckedError("a distance of functions, whose norm is not computed")
+
+    def noise(self, alarm: float) -> None:
+        """The noise of all releases of all runs: no draw comes again, and none tells of another.
+
+        Raises:
+            LawError: naming what is off; by chance with probability `alarm`.
+            UncheckedError: a mechanism whose noise has no law here.
+        """
+        base, drawn = self._population(self._first), list[list[Floats]]()
+        values: dict[bytes, Any] = {}
+        for found in self.runs:
+            mine = []
+            for each in found:
+                key = each.release.public()
+                if key not in values:
+                    values[key] = value_of(each.release, base)
+                if isinstance(each.release.mechanism, Noise):
+                    off = np.asarray(each.released, float) - np.asarray(values[key], float)
+                    uniform = uniform_noise(each.release, off[None])
+                    if uniform is not None:
+                        mine.append(uniform[0])
+            drawn.append(mine)
+        if not any(drawn):
+            self._released_differ()
+            kinds = {type(each.release.mechanism).__name__ for each in self.runs[0]}
+            raise UncheckedError(f"{', '.join(sorted(kinds))}: no law of noise that is added")
+        row = np.concatenate([each for mine in drawn for each in mine])
+        check_distinct(row, alarm / 4)
+        by_width: dict[int, list[Floats]] = {}
+        for one in (one for mine in drawn for one in mine):
+            by_width.setdefault(len(one), []).append(one)
+        for same in by_width.values():
+            check_uniform(np.array(same), alarm / 4 / len(by_width))
+        check_lags(2 * row[None] - 1, 1 / 3, alarm / 4, "noise of releases")
+        self._pairs(drawn, alarm / 4)
+
+    def _pairs(self, drawn: list[list[Floats]], alarm: float) -> None:
+        """Every two releases of a run, over all runs."""
+        many = min(*map(len, drawn), _PAIRED)
+        shapes = {tuple(map(len, mine[:many])) for mine in drawn}
+        if many < 2 or len(shapes) > 1:
+            return
+        widths = [len(each) for each in drawn[0][:many]]
+        centred = [2 * np.array([mine[place] for mine in drawn]) - 1 for place in range(many)]
+        pairs = [(i, j) for i in range(many) for j in range(i) if widths[i] == widths[j]]
+        if not pairs:
+            return
+        sums = np.array([(centred[i] * centred[j]).sum() for i, j in pairs])
+        seen = np.array([(centred[i] ** 2).sum() / 3 for i, _ in pairs])
+        check_products(sums, seen, alarm, "noise of two releases")
+
+    def _released_differ(self) -> None:
+        """Two runs do not release the same floats."""
+        last = [np.ravel(np.asarray(each.released)) for found in self.runs for each in found[-1:]]
+        floats = [each.tobytes() for each in last if each.dtype.kind == "f" and each.size]
+        if len(floats) > 1 and len(set(floats)) == 1:
+            raise LawError(f"{len(floats)} runs without a seed release the same")
+
+
+def check_distinct(uniform: Floats, alarm: float) -> None:
+    """Draws of a continuous law, made uniform, hardly ever meet: their number is Poisson or less.
+
+    Raises:
+        LawError: they do: noise comes again, or takes few values.
+    """
+    row = np.sort(uniform[(uniform > 1e-9) & (uniform < 1 - 1e-9)])
+    met = int((np.diff(row) < _NEAR).sum())
+    expected = len(row) ** 2 * _NEAR
+    if met and scipy.stats.poisson.sf(met - 1, expected) < alarm:
+        raise LawError(f"{met:,} of {len(row):,} draws of noise came before")
+    both = np.sort(np.minimum(row, 1 - row))
+    met = int((np.diff(both) < _NEAR).sum())
+    if met and scipy.stats.poisson.sf(met - 1, 2 * expected) < alarm:
+        raise LawError(f"{met:,} of {len(row):,} draws of noise came before, turned")

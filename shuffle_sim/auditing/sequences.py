@@ -1,0 +1,187 @@
+"""Independent draws of known law that stand in a row: none comes again, and none tells of another.
+
+All bounds hold for every number of terms. Products of two centred scores are a martingale in the
+order of the draws; Freedman's inequality (1975) bounds its sums by the variance that was really
+there. So noise that is nearly always 0 is looked at as sharply as any other.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+import scipy  # parts by attribute: they load when used
+from numpy.typing import NDArray
+
+from shuffle_sim.arrays import Floats
+from shuffle_sim.auditing.conformance import LawError
+from shuffle_sim.auditing.scores import LEVELS, Ints, judge, rarity, scored, scores, summed
+
+Words = NDArray[np.uint64]
+_VARIANCES = 64  # powers of two that a variance may lie between
+_GROUPS = 2, 16, 256, 4096
+_GRAM = 4e8  # products of rows of frames
+
+
+@dataclass(frozen=True)
+class Series:
+    """Draws in the order in which they were made, (frames, draws).
+
+    Attributes:
+        values: outcomes of the laws.
+        pmfs: laws of outcomes 0, 1, ...
+        laws: which of them each place of a frame has, (draws,); None: the first.
+    """
+
+    values: Ints
+    pmfs: Sequence[Floats]
+    laws: Ints | None = None
+
+    @property
+    def collision(self) -> float:
+        """The probability that two draws agree, at most."""
+        return max(float((pmf / pmf.sum()) @ (pmf / pmf.sum())) for pmf in self.pmfs)
+
+    @property
+    def places(self) -> Ints:
+        """The law of each place."""
+        shape = self.values.shape[1]
+        return np.zeros(shape, np.int64) if self.laws is None else self.laws
+
+    @cached_property
+    def centred(self) -> tuple[Floats, Floats]:
+        """Ranks in [-1, 1] of mean 0, as the values, and the variance at each place."""
+        found, variance = np.empty(self.values.shape), np.empty(self.values.shape[1])
+        for law, pmf in enumerate(self.pmfs):
+            mine = self.places == law
+            if not mine.any():
+                continue
+            score = scores(pmf)[0]
+            scale = max(float(np.abs(score.of - score.mean).max()), 1e-300)
+            found[:, mine] = ((score.of - score.mean) / scale)[self.values[:, mine]]
+            variance[mine] = score.variance / scale**2
+        return found, variance
+
+
+def check_repeats(values: Sequence[Ints], collision: float, alarm: float, what: str) -> None:
+    """No window of independent draws comes twice, wherever it stands.
+
+    Args:
+        values: draws in rows; windows may go on from one row to the next.
+        collision: the probability that two draws agree, at most.
+        alarm: probability of a false alarm.
+        what: for the message.
+
+    Raises:
+        LawError: saying where it comes again.
+    """
+    row = np.concatenate([each.ravel() for each in values]).astype(np.uint64)
+    bits = 2 * math.log2(max(2, len(row))) - math.log2(alarm)
+    width = max(2, math.ceil(bits / max(-math.log2(collision), 1e-9)))
+    if len(row) < 2 * width:
+        return
+    hashes = _windows(row, width)
+    order = np.argsort(hashes, kind="stable")
+    same = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
+    for first, second in np.stack([order[same], order[same + 1]], axis=1)[:64]:
+        # Windows that overlap are no independent draws; lags are looked at by themselves.
+        if second - first >= width and np.array_equal(
+            row[first : first + width], row[second : second + width]
+        ):
+            raise LawError(f"{what}: {width} draws from place {first:,} come again at {second:,}")
+
+
+def _windows(row: Words, width: int) -> Words:
+    """A hash of each window: its polynomial modulo 2^64 at an odd number."""
+    base, one = np.uint64(0x9E3779B97F4A7C15), np.uint64(1)
+    mixed = (row + one) * np.uint64(0xD1342543DE82EF95)
+    mixed ^= mixed >> np.uint64(29)
+    powers = np.cumprod(np.concatenate([[one], np.full(len(row), base)]))
+    sums = np.concatenate([[np.uint64(0)], np.cumsum(mixed * powers[:-1])])
+    # Windows at different places are compared by what they have times the last power.
+    return np.asarray((sums[width:] - sums[:-width]) * powers[::-1][: len(sums) - width])
+
+
+def check_products(sums: Floats, seen: Floats, alarm: float, what: str) -> None:
+    """Sums of products of independent scores in [-1, 1] against 0, by Freedman's inequality.
+
+    Args:
+        sums: of the products.
+        seen: for each, the sum of the squares of the first scores times the variance of the second.
+        alarm: shared by all of them.
+        what: for the message.
+
+    Raises:
+        LawError: naming the first that is off.
+    """
+    off, variance = np.abs(sums), np.exp2(np.ceil(np.log2(np.maximum(seen, 2.0**-20))))
+    limit = math.log(2 * max(1, off.size) * _VARIANCES / alarm)
+    bad = np.flatnonzero((off * off > limit * (2 * variance + 2 * off / 3)).ravel())
+    if bad.size:
+        place = ", ".join(map(str, np.unravel_index(int(bad[0]), off.shape)))
+        share = float(off.ravel()[bad[0]] / max(variance.ravel()[bad[0]], 1e-300))
+        raise LawError(f"{what} [{place}]: they tell of each other, by a share of {share:.2g}")
+
+
+def check_series(series: Series, alarm: float, what: str) -> None:
+    """Draws are independent: windows, lags, frames two by two, and sums of neighbours.
+
+    Raises:
+        LawError: naming what is off; by chance with probability `alarm`.
+    """
+    for pmf, law in zip(series.pmfs, range(len(series.pmfs)), strict=True):
+        mine = series.values[:, series.places == law]
+        if mine.size and (mine.min() < 0 or mine.max() >= len(pmf)):
+            raise LawError(f"{what}: a draw has probability 0")
+    check_repeats([series.values], series.collision, alarm / 4, what)
+    centred, variance = series.centred
+    check_frames(centred, variance, alarm / 4, what)
+    check_lags(centred, float(variance.max(initial=0.0)), alarm / 4, what)
+    _check_groups(series, alarm / 4, what)
+
+
+def check_frames(centred: Floats, variance: Floats, alarm: float, what: str) -> None:
+    """Every two frames are independent, place by place."""
+    frames, draws = centred.shape
+    if frames < 2 or draws < 2:
+        return
+    kept = max(2, min(draws, int(_GRAM / frames**2)))
+    part = centred[:, :kept]
+    gram, seen = part @ part.T, (part**2 * variance[:kept]).sum(axis=1)
+    upper = np.triu_indices(frames, 1)
+    check_products(gram[upper], seen[upper[0]], alarm, f"{what}, two frames")
+
+
+def check_lags(centred: Floats, variance: float, alarm: float, what: str) -> None:
+    """Draws of a frame are independent at every lag."""
+    size = centred.shape[1]
+    if size < 16:
+        return
+    padded = scipy.fft.next_fast_len(2 * size, real=True)
+    found = np.zeros(size)
+    for row in centred:
+        transform = scipy.fft.rfft(row, padded)
+        found += scipy.fft.irfft(np.abs(transform) ** 2, padded)[:size]
+    seen = np.full(size - 1, float((centred**2).sum()) * variance)
+    check_products(found[1:], seen, alarm, f"{what}, lag")
+
+
+def _check_groups(series: Series, alarm: float, what: str) -> None:
+    """Sums of levels over neighbours: their law is exact, so what a group shares is seen."""
+    laws, frames = series.places, len(series.values)
+    tests = []
+    for law, pmf in enumerate(series.pmfs):
+        row, kinds = series.values[:, laws == law], (*scores(pmf), rarity(pmf))
+        for size, score in product(_GROUPS, kinds):
+            many = row.shape[1] // size
+            if not many:
+                continue
+            levels = score.of.astype(np.int64)
+            mass = np.bincount(levels, weights=pmf / pmf.sum(), minlength=LEVELS).astype(float)
+            sums = levels[row[:, : many * size]].reshape(frames, many, size).sum(axis=2)
+            tests.append(scored(sums.ravel(), summed([(mass, size)])))
+    if tests:
+        found = [np.array(each) for each in zip(*tests, strict=True)]
+        judge(found[0], found[1], found[2], alarm, f"{what}, sums of neighbours")

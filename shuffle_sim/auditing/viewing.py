@@ -1,0 +1,223 @@
+"""Views of every pool of a shuffler, on both sides of each size at which the code path changes."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffle_sim.auditing.bench import OneRound
+from shuffle_sim.auditing.conformance import LawError
+from shuffle_sim.auditing.orders import BLOCKS, Tags, View, check_ones, check_symbols, check_tags
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.protocol.base import Datum, RoundSpec
+from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.roles import Deployment, Shuffler
+from shuffle_sim.roles.chunks import by_label
+from shuffle_sim.roles.onion import BoxPool, box_bytes, bundles, read_boxes
+from shuffle_sim.roles.pools import BitPool, MessagePool, SymbolPool
+from shuffle_sim.roles.records import ShuffleRecord
+from shuffle_sim.sampling.kernels import KERNELS, using
+from shuffle_sim.sampling.randomness import Role
+from shuffle_sim.wire.frames import Context, Frame, Kind, parse, split_frames
+from shuffle_sim.wire.messages import Messages
+from shuffle_sim.wire.sealing import KeyPair, Purpose, Sealer
+
+if TYPE_CHECKING:
+    from shuffle_sim.auditing.bench import Bench
+
+_LONG = 1 << 17  # messages above which a permutation is compiled
+_RANDOMIZERS: tuple[tuple[Randomizer, int, int], ...] = (
+    (Tags(1, 1 << 10, 1), 12, 300),
+    (Tags(2, 1 << 16, 4), 500, 8),
+    (Tags(1, 1 << 20, 3), _LONG // 3 + 9, 2),
+    (Tags(3, 2, 3), 8, 60),
+    (Tags(2, 2, 8), 2001, 12),
+    (Tags(1, 2, 64), _LONG // 16 + 3, 6),
+)
+"""Randomizers of each pool, reports, and rounds: few and many, around the limits of compiling."""
+
+
+class Viewer:
+    """Rounds of reports through a shuffler's roles, as the engine leads them."""
+
+    def __init__(
+        self, bench: "Bench", randomizer: Randomizer, reports: int, shards: int, kernel: str
+    ) -> None:
+        """Of so many reports, in blocks of a few."""
+        spec = RoundSpec(
+            Cohort.of(0, reports), Datum(), randomizer, bench.spec.event, lambda _: None
+        )
+        self._size, self._shuffler = -(-reports // BLOCKS), bench.shuffler
+        deployment = replace(
+            bench.deployment("literal"),
+            protocol=OneRound(reports, spec, 1.0),
+            block_size=self._size,
+            kernel=kernel,
+            shuffler_shards=shards,
+        )
+        turned = replace(deployment, entropy=deployment.entropy ^ 1 << 127)
+        self._runs = [each.of_shuffler for each in (deployment, turned)]
+        self._deployment, self._randomizer = self._runs[0], randomizer
+        self._broadcast = spec.broadcast()
+
+    def __call__(self, index: int, messages: Messages) -> list[NDArray[np.integer]]:
+        """The symbols in a view, label by label: of even and odd indices in two runs."""
+        self._deployment = self._runs[index % 2]
+        context = Context.of_broadcast(bytes(16), index // 2, self._broadcast)
+        round_ = Frame(Kind.ROUND, context, 0, 0, self._broadcast).tobytes()
+        batches = [
+            Frame(Kind.REPORTS, context, start // self._size, len(part), part.tobytes()).tobytes()
+            for start in range(0, messages.reports, self._size)
+            if len(part := messages.packed[start : start + self._size])
+        ]
+        return self._read(self._views(round_, batches))
+
+    def _views(self, round_: bytes, batches: list[bytes]) -> list[bytes]:
+        shards = self._deployment.shuffler_shards
+        roles = [self._shuffler(self._deployment, shard) for shard in range(shards)]
+        if shards == 1:
+            return [roles[0].shuffle(round_, batches)[0]]
+        collected = [each.collect(round_, batches[at::shards]) for at, each in enumerate(roles)]
+        for target, each in enumerate(roles):
+            each.accept(round_, [sent[target] for sent in collected])
+        records: list[ShuffleRecord] = [sent[-1] for sent in collected]
+        chunks = [len(each.release(round_, records).chunks) for each in roles]
+        return [each.view(round_, 0, many)[0] for each, many in zip(roles, chunks, strict=True)]
+
+    def _read(self, views: list[bytes]) -> list[NDArray[np.integer]]:
+        found: list[list[NDArray[Any]]] = [[] for _ in range(self._randomizer.alphabet.labels)]
+        for view in views:
+            for data in split_frames(view):
+                rows = by_label(parse(data).payload, self._randomizer)
+                for parts, row in zip(found, rows, strict=True):
+                    parts.append(row.symbols.ravel())
+        return [np.concatenate(parts) for parts in found]
+
+
+class OnionViewer(Viewer):
+    """The same with sealed messages: bundles go in, boxes come out, and are opened here."""
+
+    def __init__(self, bench: "Bench", randomizer: Randomizer, reports: int, shards: int) -> None:
+        super().__init__(bench, randomizer, reports, shards, KERNELS[0])
+        self._deployment = replace(self._deployment, security="onion")
+        self._keys = KeyPair()
+
+    def __call__(self, index: int, messages: Messages) -> list[NDArray[np.integer]]:
+        context = Context.of_broadcast(bytes(16), index, self._broadcast)
+        round_ = Frame(Kind.ROUND, context, 0, 0, self._broadcast).tobytes()
+        shuffler = self._shuffler(self._deployment, 0)
+        sealer = Sealer(self._keys.public, Purpose.MESSAGE, context)
+        bundle = Sealer(shuffler.introduce(), Purpose.BUNDLE, context)
+        batches = [
+            Frame(Kind.BUNDLE, context, user // self._size, 1, bundle.seal(each)).tobytes()
+            for user, each in enumerate(bundles(messages, sealer))
+        ]
+        view = shuffler.shuffle(round_, batches)[0]
+        found: list[list[int]] = [[] for _ in range(self._randomizer.alphabet.labels)]
+        bits = self._randomizer.alphabet.symbol_bits
+        for data in split_frames(view):
+            for label, row in enumerate(read_boxes(parse(data).payload, self._randomizer)[1]):
+                for box in row:
+                    plain = self._keys.open(box.tobytes(), Purpose.MESSAGE, context)
+                    found[label].append(int.from_bytes(plain, "big") & ((1 << bits) - 1))
+        return [np.array(each) for each in found]
+
+
+def check_orders(bench: "Bench", alarm: float) -> None:
+    """All views of all pools.
+
+    Raises:
+        LawError: naming the pool and what is off; by chance with probability `alarm`.
+    """
+    found = list(_views(bench))
+    for name, view, randomizer, reports, rounds in found:
+        check = check_ones if randomizer.alphabet.symbols == 2 else check_symbols
+        try:
+            check(view, randomizer, reports, rounds, alarm / 2 / len(found))
+        except LawError as error:
+            raise LawError(f"{name}: {error}") from error
+    for kernel in _kernels(bench):
+        with using(kernel):
+            _check_pools(bench, alarm / 2 / len(_kernels(bench)))
+
+
+def _kernels(bench: "Bench") -> list[str]:
+    return list(dict.fromkeys(way[0] for way in bench.ways()))
+
+
+def _views(bench: "Bench") -> Iterator[tuple[str, View, Randomizer, int, int]]:
+    """By name: a view of rounds, the randomizer, reports and rounds."""
+    own: Randomizer = bench.randomizer
+    few = max(4, min(16, bench.spec.cohort.size))
+    many = int(min(max(few, bench.spec.cohort.size), max(few, 2e5 // own.report_messages)))
+    asked = max(bench.shards, 1)
+    for shards in sorted({1, 2, asked}):
+        yield (
+            f"the run's, {shards} shard(s)",
+            Viewer(bench, own, few, shards, KERNELS[0]),
+            own,
+            few,
+            400 if shards > 1 else 150,
+        )
+        yield (
+            f"the run's, {shards} shard(s), all users",
+            Viewer(bench, own, many, shards, _kernels(bench)[-1]),
+            own,
+            many,
+            4,
+        )
+    for randomizer, reports, rounds in _RANDOMIZERS:
+        for kernel in _kernels(bench) if reports > 100 else KERNELS[:1]:
+            name = f"{reports:,} reports of {randomizer.alphabet.symbols:,} symbols, {kernel}"
+            yield name, Viewer(bench, randomizer, reports, 1, kernel), randomizer, reports, rounds
+    tags = Tags(1, 1 << 16, 3)
+    yield "three shards", Viewer(bench, tags, 3000, 3, KERNELS[0]), tags, 3000, 4
+    small = Tags(2, 1 << 12, 2)
+    if bench.shuffler is Shuffler:
+        yield "onion", OnionViewer(bench, small, 9, 1), small, 9, 8
+        yield "onion, more", OnionViewer(bench, small, 80, 1), small, 80, 3
+
+
+def _check_pools(bench: "Bench", alarm: float) -> None:
+    """Pools alone, as shards cut them: into chunks of uneven sizes, and of many boxes."""
+    for size, rounds in ((2000, 8), (_LONG + 7, 2)):
+        for pool, randomizer in ((SymbolPool, Tags(1, 1 << 20, 1)), (BoxPool, Tags(1, 1 << 20, 1))):
+            views = [_cut(bench, pool, randomizer, size, index) for index in range(rounds)]
+            check_tags(np.stack(views), np.arange(size), alarm / 6)
+    bits = Tags(1, 2, 1)
+    views = [_cut(bench, BitPool, bits, 4000, index) for index in range(16)]
+    if any(each.sum() != 2000 for each in views):
+        raise LawError("a pool of bits does not hold what was sent")
+
+
+def _cut(
+    bench: "Bench",
+    kind: type[MessagePool],
+    randomizer: Randomizer,
+    size: int,
+    index: int,
+) -> NDArray[np.int64]:
+    """The symbols of a pool, chunk by chunk."""
+    deployment: Deployment = bench.deployment("literal").of_shuffler
+    pool, rng = kind(randomizer), deployment.stream(index, Role.SHUFFLER, 0)
+    tags = np.arange(size)
+    if kind is BoxPool:
+        boxes = np.zeros((1, size, box_bytes(randomizer.alphabet)), np.uint8)
+        boxes[0, :, -4:] = tags.astype(">u4").view(np.uint8).reshape(-1, 4)
+        pool.add(boxes)
+    else:
+        symbols = tags % 2 if randomizer.alphabet.symbols == 2 else tags
+        pool.add(Messages.from_symbols(randomizer.alphabet, symbols.reshape(-1, 1, 1)))
+    sizes = np.array([[size // 3], [size - 2 * (size // 3)], [size // 3]], np.int64)
+    pool.cut(sizes, rng)
+    found = []
+    for place in range(3):
+        chunk = pool.chunk(place, deployment.stream(index, Role.SHUFFLER, place + 1))
+        if kind is BoxPool:
+            row = read_boxes(chunk, randomizer)[1][0]
+            found.append(np.ascontiguousarray(row[:, -4:]).view(">u4").ravel().astype(np.int64))
+        else:
+            found.append(by_label(chunk, randomizer)[0].symbols.ravel().astype(np.int64))
+    return np.concatenate(found)

@@ -1,0 +1,301 @@
+"""All mutants: where a defect is planted, what it covers, and which check must catch it."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from actors.runtime import RayRuntime
+from mutants import planted as p
+from mutants import randomizers as r
+from protocols import CentralSum, Histogram, SingleMessageSum, SplitAndMixSum, VectorSum
+from protocols.sums.binomial import BinomialRandomizer
+from shuffle_sim import Privacy
+from shuffle_sim.execution.inprocess import InProcessRuntime
+from shuffle_sim.execution.processes import ProcessesRuntime
+from shuffle_sim.privacy.mechanisms import Gaussian
+from shuffle_sim.protocol.base import Datum
+from shuffle_sim.sampling.randomness import Role
+
+FEW = Privacy(3.0, 1e-4)
+Plant = Callable[[Any], object]
+
+
+def vector() -> Any:
+    return VectorSum(n=r.N, d=r.D, g=4, b=12)
+
+
+def carry() -> Any:
+    return r.SmallCarries.calibrate()
+
+
+def split() -> Any:
+    return SplitAndMixSum.calibrate(n=60, privacy=FEW, rounding=0.3)
+
+
+def single() -> Any:
+    return SingleMessageSum.calibrate(n=400, privacy=Privacy(1.0, 1e-4))
+
+
+def histogram() -> Any:
+    return Histogram.calibrated(n=200, categories=4, privacy=Privacy(3.0, 1e-4))
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A planted defect.
+
+    Attributes:
+        name: of it.
+        check: the method of the bench, or of the run that is asked for, that must catch it.
+        make: the protocol.
+        covers: what is broken: randomizers, kernels, generators, pools, runtimes by name.
+        plant: where it is planted in the code; None: in the protocol.
+        roles: other implementations of roles.
+        options: of the run that is audited.
+        slow: whether it starts Ray.
+    """
+
+    name: str
+    check: str
+    make: Callable[[], Any] = vector
+    covers: tuple[str, ...] = ()
+    plant: Plant | None = None
+    roles: dict[str, Any] = dataclasses.field(default_factory=dict)
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
+    slow: bool = False
+
+
+def _of_randomizers() -> Iterator[Mutant]:
+    for make, covers, kinds in (
+        (vector, "BinomialRandomizer", _BINOMIAL),
+        (carry, "CarryRandomizer", _CARRY),
+        (split, "SplitMixRandomizer", _SPLIT),
+        (single, "SingleMessageRandomizer", {r.OneBlanket: "streams"}),
+    ):
+        for kind, check in kinds.items():
+            extra = _MORE.get(kind, ())
+
+            def made(make: Any = make, kind: type = kind) -> Any:
+                return r.with_randomizer(make(), kind)
+
+            yield Mutant(kind.__name__, check, made, (covers, *extra))
+
+
+_BINOMIAL: dict[type, str] = {
+    r.TwiceTheBall: "domain",
+    r.NotClipped: "domain",
+    r.ClippedByCoordinate: "domain",
+    r.ClippedByOthers: "alone",
+    r.ShortReports: "sizes",
+    r.DefinedWithoutNoise: "defined",
+    r.HalfP: "counts_law",
+    r.HalfB: "whole",
+    r.RoundsUp: "counts_law",
+    r.HalfInOneCoordinate: "counts_law",
+    r.OneDrawForAllCoordinates: "counts_law",
+    r.AntitheticNeighbours: "counts_law",
+    r.OneInHundredWithout: "counts_law",
+    r.OtherCoordinateSeen: "counts_law",
+    r.LessNoiseCompiled: "counts_law",
+    r.LessNoiseFromChaCha: "often",
+    r.CoinFromTheNoise: "counts_law",
+    r.OneDrawForABlock: "streams",
+    r.OneCoinForAllRoundings: "streams",
+    r.LessNoiseForLargeValues: "search",
+    r.SameNoiseInAllRounds: "streams",
+    r.LiteralOnly: "tallies",
+    r.UniformNoise: "literal_law",
+    r.CancellingCoordinates: "counts_law",
+    r.TwiceTheBits: "event",
+    r.HalfTheSteps: "event",
+    r.MoreHonest: "bound",
+    r.NearTheEnd: "search",
+    r.LessForMultiples: "search",
+    r.RepeatsInLargeBlocks: "streams",
+    r.RepeatsCompiled: "streams",
+}
+_CARRY: dict[type, str] = {
+    r.NoCoins: "counts_law",
+    r.OneUniform: "counts_law",
+    r.SharedCoins: "counts_law",
+}
+_SPLIT: dict[type, str] = {
+    r.InTheClear: "shares",
+    r.HalfTheRange: "shares",
+    r.AllAlike: "shares",
+    r.OneFollows: "shares",
+    r.CancellingUsers: "shares",
+    r.RepeatingUsers: "shares",
+    r.OneFollowsTwo: "shares",
+    r.Short: "together",
+}
+_MORE: dict[type, tuple[str, ...]] = {
+    r.LessNoiseCompiled: ("compiled",),
+    r.RepeatsCompiled: ("compiled",),
+    r.LessNoiseFromChaCha: ("chacha20",),
+    r.SameNoiseInAllRounds: ("numpy", "sfc64"),
+}
+
+
+def _key(**changed: Callable[[int], int]) -> Plant:
+    names = "entropy", "round", "role", "index"
+
+    def change(*key: Any) -> tuple[Any, ...]:
+        return tuple(
+            changed.get(name, lambda each: each)(value)
+            for name, value in zip(names, key, strict=True)
+        )
+
+    return p.keyed(change)
+
+
+def _centred() -> Any:
+    class Asks(VectorSum):
+        """It asks what depends on others."""
+
+        vocabulary = (Datum, p.Centred, BinomialRandomizer)
+
+        def plan(self, state: Any) -> Any:
+            spec = super().plan(state)
+            return spec and dataclasses.replace(spec, query=p.Centred())
+
+    return Asks(n=r.N, d=r.D, g=4, b=12)
+
+
+_PLANTED = (
+    Mutant("streams ignore the entropy", "keys", plant=_key(entropy=lambda e: 1)),
+    Mutant("streams keep 64 bits of it", "keys", plant=_key(entropy=lambda e: e % 2**64)),
+    Mutant("rounds come in pairs", "streams", plant=_key(round=lambda t: t // 2)),
+    Mutant("rounds repeat after 16", "streams", plant=_key(round=lambda t: t % 16)),
+    Mutant("rounds repeat after 256", "keys", plant=_key(round=lambda t: t % 256)),
+    Mutant("blocks share a stream", "streams", plant=_key(index=lambda i: i // 2)),
+    Mutant("roles share a stream", "keys", plant=_key(role=lambda role: Role.USERS)),
+    Mutant("unseeded runs are one", "unseeded", plant=p.constant_entropy, covers=("inprocess",)),
+    Mutant("entropy of few bits", "unseeded", plant=p.small_entropy),
+    Mutant(
+        "users ignore the entropy",
+        "unseeded",
+        plant=p.for_role(Role.USERS, lambda e, t, role, i: (5, t, role, i)),
+    ),
+    Mutant(
+        "a shuffler seeded by the round",
+        "order",
+        plant=p.for_role(Role.SHUFFLER, lambda e, t, role, i: (5, t, role, i)),
+        covers=("BitPool", "SymbolPool"),
+    ),
+    Mutant(
+        "a shuffler with one order for all rounds",
+        "order",
+        plant=p.for_role(Role.SHUFFLER, lambda e, t, role, i: (e, 0, role, i)),
+    ),
+    *(
+        Mutant(f"permuted: {by.__name__}", "order", plant=p.permuting(by), covers=("SymbolPool",))
+        for by in (
+            p.same_twice,
+            p.parts_alone,
+            p.large_symbols_stay,
+            p.odd_after_even,
+            p.rolled,
+            p.half_of_many,
+        )
+    ),
+    *(
+        Mutant(f"arranged: {by.__name__}", "order", plant=p.arranging(by), covers=("BitPool",))
+        for by in (p.same_places, p.ones_in_front, p.in_runs)
+    ),
+    Mutant("words in one order", "order", histogram, ("WordPool",), p.permuting(p.parts_alone)),
+    Mutant("boxes keep their order", "order", plant=p.boxes_in_order, covers=("BoxPool",)),
+    Mutant("boxes in one order", "order", plant=p.boxes_by_round, covers=("BoxPool",)),
+    Mutant("compiled bits repeat", "streams", plant=p.same_lanes, covers=("compiled",)),
+    Mutant("carries repeat", "streams", carry, ("compiled",), p.splitting("compiled", 30_000)),
+    Mutant("carries repeat in numpy", "streams", carry, ("numpy",), p.splitting("numpy", 30_000)),
+    Mutant("rows read anew", "own", plant=p.first_row_for_all),
+    Mutant("a query of others", "queries", _centred),
+    Mutant(
+        "processes without entropy",
+        "hosted",
+        plant=p.blind(ProcessesRuntime),
+        covers=("processes",),
+        options={"runtime": "processes", "workers": 2},
+    ),
+    Mutant(
+        "in process without entropy",
+        "unseeded",
+        plant=p.blind(InProcessRuntime),
+        covers=("inprocess",),
+    ),
+    Mutant(
+        "Ray without entropy",
+        "hosted",
+        plant=p.blind(RayRuntime),
+        covers=("ray",),
+        options={"runtime": "ray", "workers": 2},
+        slow=True,
+    ),
+    Mutant("sizes by the datum", "sizes", roles={"shard": p.CountDependsOnDatum}),
+    Mutant("noise of the round before", "streams", roles={"shard": p.NoiseReused}),
+    Mutant("half of the streams", "streams", roles={"shard": p.StreamsOfHalfTheBlocks}),
+    Mutant("the last is the first", "literal_law", roles={"shard": p.LosesTheLast}),
+    *(
+        Mutant(kind.__name__, "order", roles={"shuffler": kind})
+        for kind in (p.KeepsOrder, p.AddsOnes, p.OrderUnderOtherLabels, p.OrderOfShards)
+    ),
+    Mutant("views of others", "conserved", plant=p.adding_ones),
+)
+MUTANTS: tuple[Mutant, ...] = (*_of_randomizers(), *_PLANTED)
+
+
+class Thrice(CentralSum):
+    """Three sums of the curator."""
+
+    def init(self):
+        return 0
+
+    def plan(self, state):
+        return None if state == 3 else self._release
+
+    def update(self, state, released):
+        return state + 1
+
+
+class Later(Thrice):
+    """The third sum is of longer rows than it states."""
+
+    def plan(self, state):
+        release = super().plan(state)
+        if release is None or state < 2:
+            return release
+        wide = dataclasses.replace(release.statistic, **_wider(release.statistic))
+        return dataclasses.replace(release, statistic=wide)
+
+
+def _wider(statistic: Any) -> dict[str, Any]:
+    """A bound of its rows, doubled."""
+    return {
+        each.name: 2 * getattr(statistic, each.name)
+        for each in dataclasses.fields(statistic)
+        if isinstance(getattr(statistic, each.name), float)
+    }
+
+
+FAR = "all releases of a run are as near as stated"
+FRESH = "the noise of all releases of the curator's runs is fresh, and has its law"
+CURATED: dict[str, tuple[type, Plant | None, str]] = {
+    "the first noise again": (Thrice, p.first_noise_again, FRESH),
+    "no entropy": (Thrice, p.without_entropy, FRESH),
+    "few values": (Thrice, p.few_values, FRESH),
+    "noise turned": (Thrice, p.turned_noise, FRESH),
+    "a later statistic moves further": (Later, None, FAR),
+}
+"""Curators with a defect, and the check that must catch it."""
+
+
+def curated(kind: type) -> tuple[Any, np.ndarray, np.ndarray]:
+    """An algorithm and two neighbouring tables."""
+    first = np.zeros((30, 2))
+    first[0, 0], second = 1.0, np.zeros((30, 2))
+    second[0, 0] = -1.0
+    return kind(n=30, d=2, mechanism=Gaussian(30.0), delta=1e-6), first, second
