@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from inspect import signature
 from types import MappingProxyType
 from typing import Any
 
@@ -101,8 +100,9 @@ class PrivateLinearModel(DescentModel):
         scale = 1 / math.sqrt(1 + bool(self.fit_intercept))
         rows, beyond = self._bounded(X, labels, scale, scale)
         trainer = Trainer(loss(1.0), d, privacy, ridge=ridge, domain=RealSpace(d))
-        takes = signature(kind.calibrated).parameters
-        solver = {"solver": self.solver or "newton"} if "solver" in takes else {}
+        solver = {} if self.solver is None else {"solver": self.solver}
+        if solver and "solver" not in kind.takes:
+            raise ParameterError("solver", self.solver, f"None: {name} takes none")
         self.algorithm_ = trainer.central(name, n, **solver)
         result = run(self.algorithm_, rows, seed=seed_of(self.random_state))
         self.result_, self.privacy_ = result, of_one_fit(result.privacy)
