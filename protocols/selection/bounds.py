@@ -264,7 +264,7 @@ class ChosenBounds(Then, Protocol[Any]):
         counts = np.asarray(state.results[0], np.float64).reshape(len(self.by.free), BINS)
         return chosen(counts * math.sqrt(len(counts)), self.least)
 
-    def result(self, state: BoundsState) -> WithBounds:
+    def result(self, state: Any) -> WithBounds:
         if not state.results:
             raise ParameterError("state", state, "that after the histogram")
         return WithBounds(*self._ends(state), super().result(state), state.reports)

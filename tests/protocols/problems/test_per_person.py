@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from protocols.problems.saddle import Grouped
 
 from protocols.erm.people import People
 from protocols.erm.saddle import Grouped
