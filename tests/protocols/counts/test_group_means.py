@@ -13,6 +13,7 @@ PRIVACY = Privacy(1.0, 1e-6)
 RANGE = {"low": -10.0, "high": 30.0}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("bits", "total", "variance"), [(3, 803.5, 82.50), (5, 3420.2, 81.89), (8, 27_845, 81.79)]
 )
@@ -63,6 +64,7 @@ def test_a_run_is_within_its_errors(fidelity):
     assert np.ptp(ends.means, axis=1).max() < 2
 
 
+@pytest.mark.full
 def test_errors_are_those_stated():
     n, groups, repeats = 2000, 4, 60
     made = GroupMeans.calibrated(n=n, groups=groups, **RANGE, privacy=PRIVACY, bits=4)

@@ -22,6 +22,7 @@ def test_thresholds_of_the_sheet():
     assert made.messages_per_user == pytest.approx(15.8, abs=0.05)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("levels", "kept", "batch", "least", "messages"),
     [
@@ -82,6 +83,7 @@ def test_nothing_heavy_is_nothing_found():
     assert result.value.false_items == 1e-3
 
 
+@pytest.mark.full
 def test_sixty_four_bits():
     made = HeavyHitters.calibrated(n=3000, privacy=SMALL, bits=64, levels=(10,) + (9,) * 6, kept=8)
     words = ["Grüße", "shuffle"]

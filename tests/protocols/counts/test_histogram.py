@@ -84,6 +84,7 @@ def law_of(randomizer: Any, users=USERS):
     return np.convolve(own, scipy.stats.binom.pmf(np.arange(users - 2), users - 3, randomizer.lied))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("randomizer", SMALL, ids=lambda each: type(each).__name__)
 def test_three_fidelities_have_the_exact_law(randomizer):
     rng = np.random.default_rng(5)
@@ -102,6 +103,7 @@ def test_three_fidelities_have_the_exact_law(randomizer):
         assert fits(drawn[:, 0], law_of(randomizer, USERS + 4)) < ALARM
 
 
+@pytest.mark.full
 def test_a_blind_bin_is_found():
     """Power of the law of every bin: noise left out of one is caught, shared draws, too."""
     rng, randomizer = np.random.default_rng(3), SMALL[1]
@@ -146,6 +148,7 @@ def test_exact_log_series():
     assert fits(drawn, law) > ALARM
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "randomizer",
     [

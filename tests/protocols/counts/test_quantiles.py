@@ -49,6 +49,7 @@ def test_least_squares(fans):
     assert np.allclose((prefixes**2).sum(axis=0), shape.prefix_variances)
 
 
+@pytest.mark.full
 def test_plans_of_the_sheet():
     small = Quantiles.calibrated(n=10**5, **RANGE, privacy=PRIVACY)
     assert small.standard_errors.max() == pytest.approx(24.0, abs=0.05)
@@ -61,6 +62,7 @@ def test_plans_of_the_sheet():
     assert few.standard_errors.max() > small.standard_errors.max()
 
 
+@pytest.mark.full
 def test_ranks_have_the_errors_stated_and_bands_hold():
     n, repeats = 20_000, 60
     quantiles = Quantiles.calibrated(n=n, **RANGE, privacy=PRIVACY, leaves=64)
