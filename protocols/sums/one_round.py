@@ -74,6 +74,11 @@ class OneRoundSum(Protocol[SumState]):
         """The sum for `n`, `privacy` and, of vectors, `d`; all other parameters have defaults."""
 
     @classmethod
+    def calibrated(cls, **given: Any) -> "OneRoundSum":
+        """The same, by the name that all algorithms share."""
+        return cls.calibrate(**given)
+
+    @classmethod
     def size(cls, n: int, d: int, privacy: Privacy) -> dict[str, Any]:
         """What `calibrate` must be given; d of vectors only."""
         return {"n": n, "privacy": privacy} | ({} if cls.scalar else {"d": d})
