@@ -27,6 +27,6 @@ def needed(package: str, found: set[str], extras: tuple[str, ...] = ()) -> set[s
 
 
 print("# The tools that check and build this project; written by `make lock`.")
-libraries = needed("shuffle-sim", set(), ("accounting", "fast"))
+libraries = needed("shuffle-sim", set(), ("accounting", "fast", "report"))
 for tool in sorted(INSTALLED.keys() - libraries - {"pip", "setuptools"}):
     print(f"{tool}=={INSTALLED[tool].version}")
