@@ -5,6 +5,7 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -42,7 +43,7 @@ from protocols.shuffle.optimiser import optimisers
 from protocols.shuffle.practice import practical
 from protocols.shuffle.user_level_one_shot import UserLevelOneShot
 from protocols.sums.one_round import OneRoundSum
-from shuffle_sim import Privacy
+from shuffle_sim import ParameterError, Privacy
 from shuffle_sim.data.population import Unit
 from shuffle_sim.data.row_map import RowMap
 from shuffle_sim.protocol.base import Protocol, Query
@@ -79,12 +80,19 @@ def _losses() -> Iterator[tuple[Loss, int]]:
     yield from ((Weighted(Logistic(), 2.0), D), (Grouped(Logistic(), 3), D))
 
 
+def _first(kind: type[OneRoundSum]) -> OneRoundSum:
+    """The first of its settings that can be had."""
+    for setting in kind.settings(N, D, PRIVACY):
+        with suppress(ParameterError):
+            return setting.make()
+    raise AssertionError(f"no setting of {kind.__name__} can be had")
+
+
 def made() -> dict[str, Protocol[Any]]:
     """Protocols by name: whatever is registered, and what is made of them."""
     common: dict[str, Any] = {"n": N, "privacy": PRIVACY}
     found: dict[str, Protocol[Any]] = {
-        name: next(iter(kind.settings(N, D, PRIVACY))).make()
-        for name, kind in registered_kinds("protocol", OneRoundSum).items()
+        name: _first(kind) for name, kind in registered_kinds("protocol", OneRoundSum).items()
     }
     ridge = _problem(Logistic(), ridge=0.5, records=4)
     for unit in Unit:

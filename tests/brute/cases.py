@@ -79,7 +79,7 @@ class Ramp(Logistic):
 WORDS = {"bound", "choices", "claim"}
 """Options that say what is expected or why, and enter nothing that is asked."""
 MADE_OF = {
-    "ChosenBounds": {"by", "columns", "histogram", "inner", "make"},
+    "ChosenBounds": {"by", "columns", "histogram", "inner", "make", "part"},
     "CuratedSelection": {"candidates", "choice", "delta", "loss"},
     "Piloted": {"kind"},
     "Selected": {"candidates", "total"},
@@ -88,6 +88,16 @@ MADE_OF = {
 HELPERS = {
     "NoisyMean": "the sum of the optimisers; its options are theirs",
     "Phases": "what `Phased` is under any trust; no algorithm by itself",
+    **dict.fromkeys(
+        ("GroupMeans", "HeavyHitters", "Histogram", "Quantiles"),
+        "a user's word in each set is one, or none, whatever its row: tests/protocols/counts "
+        "compare whole views with the event by enumeration",
+    ),
+    **dict.fromkeys(
+        ("LaplaceScalarSum", "LaplaceVectorSum", "SparseVectorSum"),
+        "rows become words at random, with no distance to climb: tests of floods and of buckets "
+        "compare whole views with the event by enumeration",
+    ),
 }
 
 TINY = (L2Ball(2, 1e-3, 1e8), Box(2, 1e8, 1e8 + 1e-3), L2Ball(2, 1e-12), Box(2, -1e-9, 1e-9))
