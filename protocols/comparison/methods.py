@@ -19,7 +19,7 @@ from protocols.sums.binomial_sum import BinomialSum
 from protocols.sums.one_round import OneRoundSum, Setting
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, integer
-from shuffle_sim.privacy.bounds import gaussian, paper
+from shuffle_sim.privacy.bounds import central, gaussian, paper
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import Plan
 from shuffle_sim.privacy.trust import Trust
@@ -211,12 +211,10 @@ def planned_methods(plan: Plan) -> list[Method]:
         ("Gaussian", trust, spec.central * trust.noise(spec.n))
         for trust in (Trust.CENTRAL, Trust.LOCAL)
     ]
-    if spec.d == spec.rounds == 1:
-        # The optimum for counts (Ghosh, Roughgarden, Sundararajan 2012).
-        steps = math.ceil(plan.parameters.get("g", 1))
-        step = spec.privacy.epsilon / steps
-        std = math.sqrt(2 * math.exp(-step)) / -math.expm1(-step) / steps
-        cases.insert(1, ("geometric, delta 0", Trust.CENTRAL, std))
+    privacy = spec.privacy.epsilon, spec.privacy.delta
+    least, name = central.best(*privacy, spec.d, spec.rounds)
+    if name != "Gaussian":
+        cases.insert(1, (f"{name}, the least noise", Trust.CENTRAL, least))
     found = [
         Method(str(trust), setting, trust, bits=trust.unit_bits, error=std, colour=trust.colour)
         for setting, trust, std in cases

@@ -76,7 +76,7 @@ def test_plan_for_a_billion_users_a_budget_and_a_picture(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "scalar sum" in done.stdout
-    assert "geometric" in done.stdout
+    assert "staircase" in done.stdout
     assert (tmp_path / "plan.png").read_bytes()[:4] == b"\x89PNG"
 
 
