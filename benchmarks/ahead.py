@@ -32,7 +32,7 @@ def measure(repeats: int = 9) -> dict[str, object]:
 def a_sum(n: int) -> tuple[str, Any, Any]:
     """Ten coordinates, one round."""
     rows = np.random.default_rng(0).uniform(-0.3, 0.3, (n, 10))
-    return "sum", VectorSum.calibrate(n=n, d=10, privacy=PRIVACY, noise_ratio=1.1), rows
+    return "sum", VectorSum.calibrated(n=n, d=10, privacy=PRIVACY, noise_ratio=1.1), rows
 
 
 def a_training(n: int) -> tuple[str, Any, Any]:

@@ -45,8 +45,8 @@ def measure() -> dict[str, object]:
     n, d = 10_000, 10
     rows = rng.normal(size=(n, d))
     rows /= 1.001 * np.linalg.norm(rows, axis=1, keepdims=True)
-    protocol = VectorSum.calibrate(n=n, d=d, privacy=Privacy(1.0, 1e-6), noise_ratio=1.05)
-    carries = CarryVectorSum.calibrate(n=n, d=d, privacy=Privacy(1.0, 1e-6), noise_ratio=1.05)
+    protocol = VectorSum.calibrated(n=n, d=d, privacy=Privacy(1.0, 1e-6), noise_ratio=1.05)
+    carries = CarryVectorSum.calibrated(n=n, d=d, privacy=Privacy(1.0, 1e-6), noise_ratio=1.05)
     messages = n * d * (protocol.g + protocol.b)
     bits = (rng.random(messages) < 0.5).astype(np.uint8)
     permutation = best(lambda: rng.permutation(bits))

@@ -22,7 +22,7 @@ class Push(Coalition):
 
 
 rows = np.random.default_rng(0).uniform(-0.5, 0.5, size=(N, D))
-protocol = VectorSum.calibrate(n=N, d=D, privacy=Privacy(1.0, 1e-6), noise_ratio=1.1)
+protocol = VectorSum.calibrated(n=N, d=D, privacy=Privacy(1.0, 1e-6), noise_ratio=1.1)
 adversaries = {
     "nobody": None,
     "dropout": attack("dropout:rate=0.2"),

@@ -14,7 +14,7 @@ rows = np.random.default_rng(0).uniform(-0.5, 0.5, size=(N, D))
 
 print("bits against noise (times the central Gaussian's), before anything runs")
 for ratio in (1.5, 1.1, 1.02):
-    plan = VectorSum.calibrate(n=N, d=D, privacy=Privacy(1.0, 1e-5), noise_ratio=ratio)
+    plan = VectorSum.calibrated(n=N, d=D, privacy=Privacy(1.0, 1e-5), noise_ratio=ratio)
     print(f"  noise {ratio:4}: {forecast(plan).payload_bits} payload bits a user")
 
 protocol = VectorSum(n=N, d=D, g=4, b=20)

@@ -20,7 +20,7 @@ def make(rng: np.random.Generator, count: int) -> Floats:
     return rng.uniform(-0.3, 0.3, size=(count, D))
 
 
-protocol = VectorSum.calibrate(n=N, d=D, privacy=Privacy(1.0, 1e-7), noise_ratio=1.05)
+protocol = VectorSum.calibrated(n=N, d=D, privacy=Privacy(1.0, 1e-7), noise_ratio=1.05)
 data = Generated(N, make, seed=5)
 print(f"{N:,} users x {D} coordinates, {protocol.g + protocol.b} bits each")
 

@@ -45,7 +45,7 @@ class MeanAndVariance(Protocol[Means]):
 
     def __init__(self, n: int, privacy: Privacy) -> None:
         self.users, self.delta, self.half = n, privacy.delta, n // 2
-        self.sum = ScalarSum.calibrate(n=self.half, privacy=privacy, noise_ratio=1.1).randomizer
+        self.sum = ScalarSum.calibrated(n=self.half, privacy=privacy, noise_ratio=1.1).randomizer
 
     def check(self, rows: NDArray[Any]) -> None:
         check_rows(rows, (self.users,))

@@ -130,7 +130,7 @@ def made() -> dict[str, Protocol[Any]]:
             ShuffleSGD, problem=_problem(Logistic(np.inf), norm_bound=np.inf), **common
         ),
         "bounds": ChosenBounds.calibrated(
-            lambda left: VectorSum.calibrate(n=30 * N, d=D, privacy=left, noise_ratio=1.1),
+            lambda left: VectorSum.calibrated(n=30 * N, d=D, privacy=left, noise_ratio=1.1),
             n=30 * N,
             by=by,
             privacy=Privacy(3.0, 1e-6),

@@ -177,7 +177,7 @@ def asked(world: Deployment) -> bytes:
 
 WORLDS = {each: deployment(each) for each in FIDELITIES}
 ASKED = asked(WORLDS["literal"])
-SYMBOLS = SplitAndMixSum.calibrate(n=48, privacy=Privacy(3.0, 1e-4), rounding=0.3)
+SYMBOLS = SplitAndMixSum.calibrated(n=48, privacy=Privacy(3.0, 1e-4), rounding=0.3)
 WORDS = Asked(48, Pollution(300, 0.01))
 COLUMNS = CarryVectorSum(n=1000, d=3, g=0.9, b=4, levels=1)
 SPLIT = [

@@ -10,5 +10,5 @@ class CoarseSum(OneRoundSum):
     scalar, sensitivity = True, 1.0
 
     @classmethod
-    def calibrate(cls, *, n, privacy):
+    def calibrated(cls, *, n, privacy):
         return cls(n, BinomialRandomizer(1, 4, 60, 0.5, 0.0, 1.0), privacy.delta, 1.0)

@@ -54,7 +54,7 @@ def sum_task(
     rows = rng.random(n) if kind.scalar else rng.standard_normal((n, d))
     if not kind.scalar:
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    made = kind.calibrate(**kind.size(n, d, Privacy(epsilon, delta)), **options)
+    made = kind.calibrated(**kind.size(n, d, Privacy(epsilon, delta)), **options)
     how = {"adversary": attacks([each for each in attack.split(" + ") if each])}
     return Trial(made, rows, how | {"fidelity": fidelity}, truth=rows.sum(axis=0))
 

@@ -183,7 +183,7 @@ class OneShotAverage(Protocol[SumState]):
         risk = Risk.of(problem)
         bound = risk.reach * (1 + 1e-9)
         if _protected(protects) is Unit.PERSON:
-            total = VectorSum.calibrate(
+            total = VectorSum.calibrated(
                 n=n,
                 d=problem.d,
                 privacy=privacy,

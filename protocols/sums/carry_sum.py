@@ -82,7 +82,7 @@ class CarryScalarSum(PlannedScalarSum, _CarrySum):
         delta: float = 1e-6,
         honest_fraction: float = 1.0,
     ) -> None:
-        """Explicit parameters; `calibrate` chooses good ones."""
+        """Explicit parameters; `calibrated` chooses good ones."""
         randomizer = CarryRandomizer(1, g, r, b, levels, 0.0, self._bound(upper))
         super().__init__(n, randomizer, delta, honest_fraction)
 
@@ -115,7 +115,7 @@ class CarryVectorSum(PlannedVectorSum, _CarrySum):
         rotation: int | None = None,
         span: float | None = None,
     ) -> None:
-        """Explicit parameters; `calibrate` chooses good ones."""
+        """Explicit parameters; `calibrated` chooses good ones."""
         d, norm_bound = self._bound(d, norm_bound)
         ball = -norm_bound, 2 * norm_bound, norm_bound
         part = clip_of(d, rotation, span)

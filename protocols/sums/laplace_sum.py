@@ -88,7 +88,7 @@ class LaplaceScalarSum(_FloodSum, PlannedScalarSum):
         delta: float = 1e-6,
         honest_fraction: float = 1.0,
     ) -> None:
-        """Explicit parameters, as of `Digits` and `Noise`; `calibrate` chooses good ones."""
+        """Explicit parameters, as of `Digits` and `Noise`; `calibrated` chooses good ones."""
         digits = Digits(base, low, high, top, packed)
         noise = Noise(decay, smooth, flood, pairs, batch, pair_batch)
         super().__init__(n, 1, digits, noise, cap, upper, delta, honest_fraction)
@@ -100,7 +100,7 @@ class LaplaceScalarSum(_FloodSum, PlannedScalarSum):
         return choose_floods(spec, noise_ratio, max_bits)
 
     @classmethod
-    def calibrate(
+    def calibrated(
         cls,
         *,
         n: int,
@@ -124,7 +124,7 @@ class LaplaceScalarSum(_FloodSum, PlannedScalarSum):
     @classmethod
     def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[Setting]:
         for error in ERRORS:
-            make = partial(cls.calibrate, **cls.size(n, d, privacy), error=error)
+            make = partial(cls.calibrated, **cls.size(n, d, privacy), error=error)
             yield Setting(f"{error:g} x central Laplace", make)
 
     @property
@@ -149,7 +149,7 @@ class LaplaceVectorSum(_FloodSum):
     """
 
     @classmethod
-    def calibrate(
+    def calibrated(
         cls,
         *,
         n: int,

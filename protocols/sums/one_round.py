@@ -70,23 +70,30 @@ class OneRoundSum(Protocol[SumState]):
 
     @classmethod
     @abstractmethod
-    def calibrate(cls, *args: Any, **kwargs: Any) -> "OneRoundSum":
+    def calibrated(cls, *args: Any, **kwargs: Any) -> "OneRoundSum":
         """The sum for `n`, `privacy` and, of vectors, `d`; all other parameters have defaults."""
 
     @classmethod
-    def calibrated(cls, **given: Any) -> "OneRoundSum":
-        """The same, by the name that all algorithms share."""
-        return cls.calibrate(**given)
+    def calibrate(cls, *args: Any, **kwargs: Any) -> "OneRoundSum":
+        """The same, by its earlier name."""
+        return cls.calibrated(*args, **kwargs)
+
+    def __init_subclass__(cls) -> None:
+        """A sum that was written with the earlier name has the other, too."""
+        super().__init_subclass__()
+        own = vars(cls)
+        if "calibrate" in own and "calibrated" not in own:
+            cls.calibrated = own["calibrate"]  # type: ignore[method-assign]
 
     @classmethod
     def size(cls, n: int, d: int, privacy: Privacy) -> dict[str, Any]:
-        """What `calibrate` must be given; d of vectors only."""
+        """What `calibrated` must be given; d of vectors only."""
         return {"n": n, "privacy": privacy} | ({} if cls.scalar else {"d": d})
 
     @classmethod
     def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[Setting]:
         """What comparisons show; here the sum as it is calibrated."""
-        return [Setting("calibrated", partial(cls.calibrate, **cls.size(n, d, privacy)))]
+        return [Setting("calibrated", partial(cls.calibrated, **cls.size(n, d, privacy)))]
 
     @property
     def users(self) -> int:

@@ -55,7 +55,7 @@ class PlannedSum(OneRoundSum):
     def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[Setting]:
         size = cls.size(n, d, privacy)
         for ratio in RATIOS:
-            make = partial(cls.calibrate, **size, noise_ratio=ratio)
+            make = partial(cls.calibrated, **size, noise_ratio=ratio)
             yield Setting(f"{ratio:g} x central", make)
 
     @property
@@ -80,7 +80,7 @@ class PlannedScalarSum(PlannedSum):
         return self.upper
 
     @classmethod
-    def calibrate(
+    def calibrated(
         cls,
         *,
         n: int,
@@ -111,7 +111,7 @@ class PlannedVectorSum(PlannedSum):
         return self.d, self.norm_bound
 
     @classmethod
-    def calibrate(
+    def calibrated(
         cls,
         *,
         n: int,

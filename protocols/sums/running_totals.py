@@ -71,7 +71,7 @@ class RunningTotals(Protocol[Totals]):
         self.honest_fraction = sums[0].honest_fraction
 
     @classmethod
-    def calibrate(
+    def calibrated(
         cls,
         *,
         n: int,
@@ -120,7 +120,7 @@ class RunningTotals(Protocol[Totals]):
 
     @classmethod
     def size(cls, n: int, d: int, privacy: Privacy) -> dict[str, Any]:
-        """What `calibrate` must be given."""
+        """What `calibrated` must be given."""
         return {"n": n, "d": d, "privacy": privacy}
 
     @property

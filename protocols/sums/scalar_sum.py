@@ -33,7 +33,7 @@ class ScalarSum(PlannedScalarSum, BinomialSum):
         delta: float = 1e-6,
         honest_fraction: float = 1.0,
     ) -> None:
-        """Explicit parameters; `calibrate` chooses good ones, `paper` the paper's."""
+        """Explicit parameters; `calibrated` chooses good ones, `paper` the paper's."""
         width = self._bound(upper)
         super().__init__(n, BinomialRandomizer(1, g, b, p, 0.0, width), delta, honest_fraction)
 

@@ -150,7 +150,7 @@ class SingleMessageSum(OneRoundSum):
         delta: float = 1e-6,
         honest_fraction: float = 1.0,
     ) -> None:
-        """Explicit parameters; `calibrate` chooses good ones, `paper` the paper's."""
+        """Explicit parameters; `calibrated` chooses good ones, `paper` the paper's."""
         self.upper = self.sensitivity = real("upper", upper, *MAGNITUDES, closed=(True, True))
         super().__init__(
             n, SingleMessageRandomizer(steps, gamma, self.upper), delta, honest_fraction
@@ -160,7 +160,7 @@ class SingleMessageSum(OneRoundSum):
     def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[Setting]:
         size = cls.size(n, d, privacy)
         return [
-            Setting("exact blanket", partial(cls.calibrate, **size)),
+            Setting("exact blanket", partial(cls.calibrated, **size)),
             Setting("Theorem 3.1", partial(cls.paper, **size), paper=True),
         ]
 
@@ -183,7 +183,7 @@ class SingleMessageSum(OneRoundSum):
         return protocol
 
     @classmethod
-    def calibrate(
+    def calibrated(
         cls,
         *,
         n: int,

@@ -59,7 +59,7 @@ class SparseVectorSum(PlannedVectorSum):
         return choose_buckets(spec, noise_ratio, max_bits)
 
     @classmethod
-    def calibrate(
+    def calibrated(
         cls,
         *,
         n: int,
@@ -85,7 +85,7 @@ class SparseVectorSum(PlannedVectorSum):
     @classmethod
     def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[Setting]:
         for ratio in _RATIOS:
-            make = partial(cls.calibrate, **cls.size(n, d, privacy), noise_ratio=ratio)
+            make = partial(cls.calibrated, **cls.size(n, d, privacy), noise_ratio=ratio)
             yield Setting(f"{ratio:g} x central", make)
 
     @property

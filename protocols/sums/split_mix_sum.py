@@ -35,14 +35,14 @@ class _SplitAndMix(OneRoundSum):
         delta: float = 1e-6,
         honest_fraction: float = 1.0,
     ) -> None:
-        """Explicit parameters; `calibrate` chooses good ones."""
+        """Explicit parameters; `calibrated` chooses good ones."""
         self.sensitivity = randomizer.width
         super().__init__(n, randomizer, delta, honest_fraction)
 
     @classmethod
     def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[Setting]:
         name = f"security 2^-{SECURITY}"
-        return [Setting(name, partial(cls.calibrate, **cls.size(n, d, privacy)))]
+        return [Setting(name, partial(cls.calibrated, **cls.size(n, d, privacy)))]
 
     @classmethod
     def _made(
@@ -126,7 +126,7 @@ class SplitAndMixSum(_SplitAndMix):
         return self.randomizer.width
 
     @classmethod
-    def calibrate(
+    def calibrated(
         cls,
         *,
         n: int,
@@ -166,7 +166,7 @@ class SplitAndMixVectorSum(_SplitAndMix):
         return self.randomizer.labels
 
     @classmethod
-    def calibrate(
+    def calibrated(
         cls,
         *,
         n: int,

@@ -34,7 +34,7 @@ class VectorSum(PlannedVectorSum, BinomialSum):
         delta: float = 1e-6,
         honest_fraction: float = 1.0,
     ) -> None:
-        """Explicit parameters; `calibrate` chooses good ones, `paper` the paper's."""
+        """Explicit parameters; `calibrated` chooses good ones, `paper` the paper's."""
         d, norm_bound = self._bound(d, norm_bound)
         randomizer = BinomialRandomizer(d, g, b, p, -norm_bound, 2 * norm_bound, norm_bound)
         super().__init__(n, randomizer, delta, honest_fraction)

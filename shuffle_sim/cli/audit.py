@@ -210,7 +210,7 @@ def _made(name: str | None, n: int, d: int, privacy: Privacy, noise: SumOptions)
     if noise.encoding is not None:
         raise ParameterError("encoding", noise.encoding, "left out with --protocol")
     kind = registered("protocol", name)
-    if hasattr(kind, "calibrate"):
+    if hasattr(kind, "size"):  # of sums
         return noise.calibrated(name, n, d, privacy)
     records = 1 if getattr(kind, "unit", None) is Unit.PERSON else None
     trainer = Trainer.of("logistic", d, privacy, records=records, **vars(noise))

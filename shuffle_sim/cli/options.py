@@ -302,9 +302,9 @@ class SumOptions:
             ParameterError: not a sum, or one that has no use for d or for an option that was given.
         """
         kind = registered("protocol", name)
-        if not hasattr(kind, "calibrate") or not hasattr(kind, "size"):
+        if not hasattr(kind, "calibrated") or not hasattr(kind, "size"):
             raise ParameterError("protocol", name, "one of the sums, or of the optimisers")
-        known = inspect.signature(kind.calibrate).parameters
+        known = inspect.signature(kind.calibrated).parameters
         given = self.given | {key: each for key, each in useless.items() if each is not None}
         left_out({key: value for key, value in given.items() if key not in known}, name)
         if getattr(kind, "scalar", False) and d != 1:
@@ -313,7 +313,7 @@ class SumOptions:
         if noise <= set(known) and not noise & set(given):
             given["noise_ratio"] = getattr(kind, "usual_ratio", NOISE_RATIO)
         try:
-            return kind.calibrate(**kind.size(n, d, privacy), **given)
+            return kind.calibrated(**kind.size(n, d, privacy), **given)
         except TypeError as error:  # of a third party, with parameters of its own
             raise ParameterError("protocol", name, f"made by n, d and privacy ({error})") from error
 

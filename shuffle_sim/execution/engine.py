@@ -121,7 +121,7 @@ def run(
     on it, as on Ctrl-C, says it.
     """
     if not isinstance(algorithm, Protocol | CentralAlgorithm):
-        allowed = "a protocol or a central algorithm, such as VectorSum.calibrate(...)"
+        allowed = "a protocol or a central algorithm, such as VectorSum.calibrated(...)"
         raise ParameterError("algorithm", algorithm, allowed)
     how = Execution() if execution is None else execution
     if not isinstance(how, Execution):

@@ -509,7 +509,7 @@ def _made(kind: Any, base: dict[str, Any], option: str, value: Any) -> Any:
         raise base["problem"]
     if kind.__name__ in MAKERS:
         return MAKERS[kind.__name__](**base | ({option: value} if option else {}))
-    make = getattr(kind, "calibrated", None) or kind.calibrate
+    make = kind.calibrated
     if option == "paper":
         return kind.paper(**_taken(kind.paper, base))
     if option == "pilot":  # in place of moments

@@ -287,7 +287,7 @@ class SmallCarries(OneRoundSum):
     sensitivity = 2.0
 
     @classmethod
-    def calibrate(cls):
+    def calibrated(cls):
         return cls(N, CarryRandomizer(2, 3.0, 2, 0, 2, -1.0, 2.0, 1.0), 1e-4, 1.0)
 
 

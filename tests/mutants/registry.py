@@ -28,15 +28,15 @@ def vector() -> Any:
 
 
 def carry() -> Any:
-    return r.SmallCarries.calibrate()
+    return r.SmallCarries.calibrated()
 
 
 def split() -> Any:
-    return SplitAndMixSum.calibrate(n=60, privacy=FEW, rounding=0.3)
+    return SplitAndMixSum.calibrated(n=60, privacy=FEW, rounding=0.3)
 
 
 def single() -> Any:
-    return SingleMessageSum.calibrate(n=400, privacy=Privacy(1.0, 1e-4))
+    return SingleMessageSum.calibrated(n=400, privacy=Privacy(1.0, 1e-4))
 
 
 def histogram() -> Any:

@@ -99,7 +99,7 @@ def theorem(name):
 
 
 def test_a_sum_is_run_compared_and_costed(capsys):
-    made = registered("protocol", "coarse-sum").calibrate(n=N, privacy=PRIVACY)
+    made = registered("protocol", "coarse-sum").calibrated(n=N, privacy=PRIVACY)
     result = run(made, np.full(N, 0.25), seed=1)
     assert abs(result.value - N / 4) < 6 * made.standard_error
     assert "coarse-sum" in {method.name for method in sum_methods(N, 1, PRIVACY, 2)}

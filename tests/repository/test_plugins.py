@@ -30,7 +30,7 @@ class Wants(ScalarSum):
         raise AssertionError
 
     @classmethod
-    def calibrate(cls, *, n, privacy, colour, **given):
+    def calibrated(cls, *, n, privacy, colour, **given):
         raise AssertionError
 
 class Odd(ShuffleGD):

@@ -25,7 +25,7 @@ def row_map(columns: int, free: list[int] | None = None) -> RowMap:
 
 
 def a_sum(n: int, d: int, noise_ratio: float = 1.1):
-    return lambda left: CarryVectorSum.calibrate(n=n, d=d, privacy=left, noise_ratio=noise_ratio)
+    return lambda left: CarryVectorSum.calibrated(n=n, d=d, privacy=left, noise_ratio=noise_ratio)
 
 
 def bounded_sum(n: int, d: int, privacy: Privacy = PRIVACY, **given) -> ChosenBounds:

@@ -222,7 +222,7 @@ def test_parameters_of_a_report():
 
 @pytest.fixture(scope="module")
 def vector():
-    return CarryVectorSum.calibrate(n=10_000, d=10, privacy=POINT, noise_ratio=1.05)
+    return CarryVectorSum.calibrated(n=10_000, d=10, privacy=POINT, noise_ratio=1.05)
 
 
 def test_the_point_of_the_sheet(vector):
@@ -237,7 +237,7 @@ def test_the_point_of_the_sheet(vector):
 
 def test_the_noise_is_that_predicted():
     """At all coordinates, of data anywhere."""
-    protocol = CarryVectorSum.calibrate(n=600, d=200, privacy=Privacy(2.0, 1e-5), noise_ratio=1.2)
+    protocol = CarryVectorSum.calibrated(n=600, d=200, privacy=Privacy(2.0, 1e-5), noise_ratio=1.2)
     rng = np.random.default_rng(7)
     xs = rng.normal(size=(600, 200))
     xs /= np.linalg.norm(xs, axis=1, keepdims=True) / rng.random((600, 1))
@@ -376,7 +376,7 @@ def test_all_ones_and_all_zeros_are_the_ends_of_the_width():
 
 
 def test_dropouts_and_corrupted_users_are_charged_and_the_sum_stays_unbiased():
-    protocol = CarryVectorSum.calibrate(
+    protocol = CarryVectorSum.calibrated(
         n=4000, d=3, privacy=POINT, noise_ratio=1.4, honest_fraction=0.7
     )
     xs = np.full((4000, 3), 0.5)
@@ -441,7 +441,7 @@ def test_bad_parameters_are_refused(given, name):
 )
 def test_bad_calibrations_are_refused(given, name):
     with pytest.raises(ParameterError) as refused:
-        CarryScalarSum.calibrate(**({"n": 2000, "privacy": POINT} | given))
+        CarryScalarSum.calibrated(**({"n": 2000, "privacy": POINT} | given))
     assert refused.value.parameter == name
 
 

@@ -14,9 +14,9 @@ from shuffle_sim.roles.users import admitted
 
 PRIVACY = Privacy(3.0, 1e-4)
 BALL: Any = VectorSum(n=50, d=2, g=3, b=9).randomizer
-CARRY: Any = CarryVectorSum.calibrate(n=3000, d=2, privacy=PRIVACY, noise_ratio=1.2).randomizer
-SPLIT: Any = SplitAndMixSum.calibrate(n=60, privacy=PRIVACY, rounding=0.3).randomizer
-SINGLE: Any = SingleMessageSum.calibrate(n=1000, privacy=PRIVACY).randomizer
+CARRY: Any = CarryVectorSum.calibrated(n=3000, d=2, privacy=PRIVACY, noise_ratio=1.2).randomizer
+SPLIT: Any = SplitAndMixSum.calibrated(n=60, privacy=PRIVACY, rounding=0.3).randomizer
+SINGLE: Any = SingleMessageSum.calibrated(n=1000, privacy=PRIVACY).randomizer
 
 
 @pytest.mark.parametrize(
@@ -61,4 +61,4 @@ def test_multiples_of_rows_whose_squares_vanish_are_clipped_as_well(norm_bound, 
 
 def test_split_and_mix_without_a_delta_is_refused():
     with pytest.raises(ParameterError, match="delta"):
-        SplitAndMixSum.calibrate(n=60, privacy=Privacy(1.0, 0.0))
+        SplitAndMixSum.calibrated(n=60, privacy=Privacy(1.0, 0.0))

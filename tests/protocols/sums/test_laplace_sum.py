@@ -98,7 +98,7 @@ def test_a_malicious_user_moves_the_sum_by_the_cap_at_most():
 
 
 def test_a_calibrated_sum_has_the_error_that_was_asked_for():
-    protocol = LaplaceScalarSum.calibrate(n=5000, privacy=Privacy(1.0, 1e-6), upper=2.0, error=1.3)
+    protocol = LaplaceScalarSum.calibrated(n=5000, privacy=Privacy(1.0, 1e-6), upper=2.0, error=1.3)
     assert protocol.standard_error == pytest.approx(2 * 1.3 * math.sqrt(2), rel=1e-9)
     result = run(protocol, np.ones(5000), fidelity="aggregate", seed=1)
     assert 0.99 < result.privacy.epsilon <= 1.0
@@ -107,7 +107,7 @@ def test_a_calibrated_sum_has_the_error_that_was_asked_for():
 
 def test_several_numbers_of_a_user():
     """Coordinates are independent; epsilon is that of all of them together."""
-    protocol = LaplaceVectorSum.calibrate(n=5000, d=2, privacy=Privacy(2.0, 1e-6), error=1.3)
+    protocol = LaplaceVectorSum.calibrated(n=5000, d=2, privacy=Privacy(2.0, 1e-6), error=1.3)
     assert protocol.standard_error == pytest.approx(1.3 * math.sqrt(2), rel=1e-9)
     xs = np.tile([0.25, 1.0], (5000, 1))
     result = run(protocol, xs, fidelity="aggregate", seed=2)

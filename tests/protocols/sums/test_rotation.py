@@ -91,7 +91,7 @@ def test_a_span_at_which_nothing_is_clipped():
     assert span == pytest.approx(math.sqrt(2 * math.log(2 * 1024 * 10**9) / 1024))
     assert clipping_probability(10**6, 1000, span) == pytest.approx(1e-3)
     assert span_without_clipping(10**6, 4, 1e-3) == 1.0
-    protocol = CarryVectorSum.calibrate(
+    protocol = CarryVectorSum.calibrated(
         n=2000, d=200, privacy=POINT, noise_ratio=1.2, rotation=1, span=0.55
     )
     assert 0 < protocol.clipping_probability < 1e-6
@@ -204,7 +204,7 @@ def test_the_worst_pair_is_at_the_ends_of_the_first_coordinate():
 
 def test_the_sum_is_unbiased_with_the_predicted_noise():
     """Where nothing is clipped."""
-    protocol = CarryVectorSum.calibrate(
+    protocol = CarryVectorSum.calibrated(
         n=600, d=130, privacy=Privacy(2.0, 1e-5), noise_ratio=1.2, rotation=9, span=0.42
     )
     randomizer, rng = protocol.randomizer, np.random.default_rng(8)
@@ -216,7 +216,7 @@ def test_the_sum_is_unbiased_with_the_predicted_noise():
 
 @pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])
 def test_runs_at_every_fidelity(fidelity):
-    protocol = CarryVectorSum.calibrate(
+    protocol = CarryVectorSum.calibrated(
         n=4000, d=100, privacy=POINT, noise_ratio=1.1, honest_fraction=0.9, rotation=2
     )
     xs = np.full((4000, 100), 0.1)
@@ -270,10 +270,10 @@ def test_the_table_of_the_sheet(size):
 @pytest.mark.parametrize("max_bits", [3, 5, 8])
 def test_a_budget_of_bits_is_kept(max_bits):
     given = {"n": 10_000, "d": 100, "privacy": POINT, "max_bits": max_bits}
-    sent = CarryVectorSum.calibrate(**given, rotation=1)
+    sent = CarryVectorSum.calibrated(**given, rotation=1)
     assert sent.bits <= max_bits
     assert sent.span == pytest.approx(3.5 / math.sqrt(128))
-    assert sent.standard_error < CarryVectorSum.calibrate(**given).standard_error
+    assert sent.standard_error < CarryVectorSum.calibrated(**given).standard_error
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_a_budget_of_bits_is_kept(max_bits):
     ],
 )
 def test_bad_parameters_are_refused(given, name):
-    for make, more in ((CarryVectorSum, {"g": 3.0}), (CarryVectorSum.calibrate, CALIBRATED)):
+    for make, more in ((CarryVectorSum, {"g": 3.0}), (CarryVectorSum.calibrated, CALIBRATED)):
         with pytest.raises(ParameterError) as refused:
             make(**({"n": 2000, "d": 2} | more | given))
         assert refused.value.parameter == name

@@ -10,7 +10,7 @@ from shuffle_sim.execution.inprocess import InProcessRuntime
 
 ASKED = Privacy(1.0, 1e-6)
 N = 200
-WEEK = RunningTotals.calibrate(n=N, rounds=7, privacy=ASKED, noise_ratio=1.5)
+WEEK = RunningTotals.calibrated(n=N, rounds=7, privacy=ASKED, noise_ratio=1.5)
 DATA = np.random.default_rng(1).uniform(0, 1, 7 * N)
 
 
@@ -19,7 +19,7 @@ def until(rows, n=N):
 
 
 def test_the_sums_of_a_total_are_of_all_days_until_then_and_a_day_is_in_few():
-    made = RunningTotals.calibrate(n=N, rounds=25, privacy=ASKED, noise_ratio=2.0)
+    made = RunningTotals.calibrated(n=N, rounds=25, privacy=ASKED, noise_ratio=2.0)
     spans = {day: range(day - made.span(day), day) for day in range(1, 26)}
     for day in range(1, 26):
         found = sorted(each for part in made._path(day) for each in spans[part])
@@ -42,7 +42,7 @@ def test_a_row_costs_what_was_asked_in_all_totals_together():
 @pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])
 def test_the_noise_is_the_one_stated(fidelity):
     """Each day's step beside its own sum: chi-square of 63; outside 0.35 to 2.1 by 5e-7."""
-    made = RunningTotals.calibrate(n=N, rounds=63, privacy=ASKED, noise_ratio=2.0)
+    made = RunningTotals.calibrated(n=N, rounds=63, privacy=ASKED, noise_ratio=2.0)
     data = np.random.default_rng(2).uniform(0, 1, 63 * N)
     totals = run(made, data, fidelity=fidelity, seed=3).value
     noise = np.concatenate([[0.0], totals - until(data)])
@@ -59,15 +59,15 @@ def test_the_noise_is_the_one_stated(fidelity):
 
 def test_a_year_is_nearer_than_daily_sums():
     """Of 365 days: at most nine sums of nine times the variance, against 365 sums."""
-    made = RunningTotals.calibrate(n=1000, rounds=365, privacy=ASKED)
-    daily = CarryVectorSum.calibrate(n=1000, d=1, privacy=ASKED, norm_bound=0.5, noise_ratio=1.05)
+    made = RunningTotals.calibrated(n=1000, rounds=365, privacy=ASKED)
+    daily = CarryVectorSum.calibrated(n=1000, d=1, privacy=ASKED, norm_bound=0.5, noise_ratio=1.05)
     assert made.epsilon <= 1.0
     assert max(made.standard_error(day) for day in range(1, 366)) < 40
     assert daily.standard_error * np.sqrt(365) > 80
 
 
 def test_vectors_and_a_runtime_with_processes():
-    made = RunningTotals.calibrate(n=N, rounds=3, d=2, privacy=ASKED, noise_ratio=2.0, bound=3.0)
+    made = RunningTotals.calibrated(n=N, rounds=3, d=2, privacy=ASKED, noise_ratio=2.0, bound=3.0)
     data = np.random.default_rng(4).uniform(-1, 1, (3 * N, 2))
     found = run(made, data, seed=5)
     assert found.value.shape == (3, 2)
@@ -130,7 +130,7 @@ def test_day_by_day_within_a_budget(tmp_path):
 )
 def test_bad_totals(change, parameter):
     with pytest.raises(ParameterError) as found:
-        RunningTotals.calibrate(**{"n": N, "rounds": 3, "privacy": ASKED} | change)
+        RunningTotals.calibrated(**{"n": N, "rounds": 3, "privacy": ASKED} | change)
     assert found.value.parameter == parameter
 
 

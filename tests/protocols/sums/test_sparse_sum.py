@@ -78,7 +78,7 @@ def test_all_fidelities_and_workers_agree():
 
 
 def test_a_calibrated_sum_costs_and_errs_as_it_says():
-    protocol = SparseVectorSum.calibrate(n=4000, d=1000, privacy=POINT, noise_ratio=3.0)
+    protocol = SparseVectorSum.calibrated(n=4000, d=1000, privacy=POINT, noise_ratio=3.0)
     xs = np.zeros((4000, 1000))
     xs[np.arange(4000), np.arange(4000) % 1000] = 1.0
     result = run(protocol, xs, fidelity="literal", seed=1)

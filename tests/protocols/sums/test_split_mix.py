@@ -32,7 +32,7 @@ XS = np.array([[0.1, -0.7], [0.9, 0.2], [-1.0, 0.0]])
 
 
 def test_the_point_of_the_paper():
-    protocol = SplitAndMixSum.calibrate(n=10_000, privacy=POINT)
+    protocol = SplitAndMixSum.calibrated(n=10_000, privacy=POINT)
     randomizer = protocol.randomizer
     assert (randomizer.messages, randomizer.alphabet.symbol_bits, randomizer.report_bits) == (
         10,
@@ -49,7 +49,7 @@ def test_the_point_of_the_paper():
 def test_the_mean_squared_error_is_that_of_discrete_laplace_noise():
     """False-alarm rate 1e-6 (normal limit of 6,000 squares); 30 % less or more noise is caught."""
     rng = np.random.default_rng(5)
-    protocol = SplitAndMixSum.calibrate(n=10_000, privacy=POINT)
+    protocol = SplitAndMixSum.calibrated(n=10_000, privacy=POINT)
     xs, randomizer, draws = rng.random(10_000), protocol.randomizer, 6000
     errors = np.array(
         [
@@ -69,7 +69,7 @@ def test_the_mean_squared_error_is_that_of_discrete_laplace_noise():
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 5.0])
 def test_calibrated_sums_are_private_and_their_modulus_holds_the_sum(n, epsilon):
     privacy = Privacy(epsilon, 1e-8)
-    protocol = SplitAndMixSum.calibrate(n=n, privacy=privacy, upper=3.0)
+    protocol = SplitAndMixSum.calibrated(n=n, privacy=privacy, upper=3.0)
     r = protocol.randomizer
     spec = protocol.plan(protocol.init())
     assert r.event(n, Datum()).security >= 40
@@ -83,7 +83,7 @@ def test_calibrated_sums_are_private_and_their_modulus_holds_the_sum(n, epsilon)
 
 @pytest.mark.parametrize("d", [2, 10, 100])
 def test_vectors_are_private_and_close_to_the_central_gaussian(d):
-    protocol = SplitAndMixVectorSum.calibrate(n=10_000, d=d, privacy=POINT)
+    protocol = SplitAndMixVectorSum.calibrated(n=10_000, d=d, privacy=POINT)
     result = run(protocol, np.zeros((10_000, d)), fidelity="aggregate", seed=1)
     assert result.privacy.epsilon <= 1.0
     # d independent Laplace coordinates lose a factor of at most sqrt(2) against the Gaussian, and
@@ -93,11 +93,11 @@ def test_vectors_are_private_and_close_to_the_central_gaussian(d):
 
 
 def test_fewer_honest_users_are_planned_for_or_stated():
-    planned = SplitAndMixSum.calibrate(n=1000, privacy=POINT, honest_fraction=0.8)
+    planned = SplitAndMixSum.calibrated(n=1000, privacy=POINT, honest_fraction=0.8)
     careful = run(planned, np.zeros(1000), adversary=Dropout(0.1), fidelity="counts", seed=1)
     assert careful.privacy.epsilon <= 1.0
     plain = run(
-        SplitAndMixSum.calibrate(n=1000, privacy=POINT),
+        SplitAndMixSum.calibrated(n=1000, privacy=POINT),
         np.zeros(1000),
         adversary=Dropout(0.1),
         fidelity="counts",
@@ -164,7 +164,7 @@ class Same(SplitMixRandomizer):
 @pytest.mark.full
 @pytest.mark.parametrize(("kind", "n"), [(Same, 3000), (Wrong, 1000), (HalfTheShares, 1000)])
 def test_the_audit_passes_at_the_point_and_catches_wrong_shares(kind, n):
-    protocol = SplitAndMixSum.calibrate(n=n, privacy=POINT)
+    protocol = SplitAndMixSum.calibrated(n=n, privacy=POINT)
     protocol.randomizer = kind(
         *(getattr(protocol.randomizer, name) for name in protocol.randomizer.__dataclass_fields__)
     )
@@ -181,7 +181,7 @@ def test_the_audit_passes_at_the_point_and_catches_wrong_shares(kind, n):
 @pytest.mark.full
 def test_the_audit_passes_on_vectors():
     assert audit(
-        SplitAndMixVectorSum.calibrate(n=400, d=2, privacy=POINT), repeats=1000, seed=2
+        SplitAndMixVectorSum.calibrated(n=400, d=2, privacy=POINT), repeats=1000, seed=2
     ).passed
 
 
@@ -200,7 +200,7 @@ def test_the_shares_of_all_users_add_up_to_discrete_laplace_noise():
             whole / whole.sum(),
         )
     # At the point: noise of rate -ln(1 - e^-rate) in place of rate.
-    rate = SplitAndMixSum.calibrate(n=10_000, privacy=POINT).randomizer.rate
+    rate = SplitAndMixSum.calibrated(n=10_000, privacy=POINT).randomizer.rate
     assert -math.log(-math.expm1(-rate)) / rate > 461
 
 
@@ -303,7 +303,7 @@ def test_estimates_have_the_stated_mean_and_variance(randomizer):
 
 @pytest.mark.full
 def test_single_message_at_the_same_point():
-    exact = SingleMessageSum.calibrate(n=10_000, privacy=POINT)
+    exact = SingleMessageSum.calibrated(n=10_000, privacy=POINT)
     by_theorem = SingleMessageSum.paper(n=10_000, privacy=POINT)
     assert exact.standard_error**2 == pytest.approx(153, abs=1)
     assert by_theorem.standard_error**2 == pytest.approx(508, abs=1)
@@ -328,22 +328,22 @@ def test_one_user_moves_the_estimate_as_far_as_is_stated():
 @pytest.mark.parametrize(
     ("make", "name"),
     [
-        (lambda: SplitAndMixSum.calibrate(n=18, privacy=POINT), "n"),
-        (lambda: SplitAndMixSum.calibrate(n=10**8, privacy=POINT), "rounding"),
-        (lambda: SplitAndMixSum.calibrate(n=100, privacy=POINT, rounding=0.0), "rounding"),
-        (lambda: SplitAndMixSum.calibrate(n=100, privacy=POINT, security=0), "security"),
-        (lambda: SplitAndMixSum.calibrate(n=100, privacy=POINT, upper=math.inf), "upper"),
+        (lambda: SplitAndMixSum.calibrated(n=18, privacy=POINT), "n"),
+        (lambda: SplitAndMixSum.calibrated(n=10**8, privacy=POINT), "rounding"),
+        (lambda: SplitAndMixSum.calibrated(n=100, privacy=POINT, rounding=0.0), "rounding"),
+        (lambda: SplitAndMixSum.calibrated(n=100, privacy=POINT, security=0), "security"),
+        (lambda: SplitAndMixSum.calibrated(n=100, privacy=POINT, upper=math.inf), "upper"),
         (
-            lambda: SplitAndMixSum.calibrate(n=100, privacy=POINT, honest_fraction=1.5),
+            lambda: SplitAndMixSum.calibrated(n=100, privacy=POINT, honest_fraction=1.5),
             "honest_fraction",
         ),
-        (lambda: SplitAndMixSum.calibrate(n=100, privacy=Privacy(100.0, 1e-6)), "epsilon"),
-        (lambda: SplitAndMixVectorSum.calibrate(n=100, d=0, privacy=POINT), "d"),
+        (lambda: SplitAndMixSum.calibrated(n=100, privacy=Privacy(100.0, 1e-6)), "epsilon"),
+        (lambda: SplitAndMixVectorSum.calibrated(n=100, d=0, privacy=POINT), "d"),
         (lambda: SplitMixRandomizer(1, 10, 10, 3, 5, 1.0, 0.0, 1.0), "modulus"),
         (lambda: SplitMixRandomizer(1, 10, 64, 2, 5, 1.0, 0.0, 1.0), "messages"),
         (lambda: SingleMessageSum(n=10, steps=0, gamma=0.1), "steps"),
         (lambda: SingleMessageSum(n=10, steps=3, gamma=1.0), "gamma"),
-        (lambda: SingleMessageSum.calibrate(n=20, privacy=Privacy(0.1, 1e-6)), "n"),
+        (lambda: SingleMessageSum.calibrated(n=20, privacy=Privacy(0.1, 1e-6)), "n"),
         (lambda: SingleMessageSum.paper(n=10_000, privacy=Privacy(2.0, 1e-6)), "epsilon"),
     ],
 )

@@ -118,7 +118,7 @@ def test_counting_random_bits_is_a_binomial(b):
 @pytest.mark.full
 def test_two_hundred_seeded_runs_have_the_predicted_standard_error(ball):
     n, d = 10_000, 10
-    protocol = VectorSum.calibrate(
+    protocol = VectorSum.calibrated(
         n=n, d=d, norm_bound=1.0, privacy=Privacy(epsilon=1.0, delta=1e-6), noise_ratio=1.05
     )
     assert protocol.g + protocol.b <= 60
@@ -197,7 +197,7 @@ def test_the_three_fidelities_have_one_law_and_a_wrong_noise_is_seen():
 
 
 def test_literal_costs_are_counted_and_within_a_tenth_of_the_payload(ball):
-    protocol = VectorSum.calibrate(n=10_000, d=10, privacy=Privacy(1.0, 1e-6), noise_ratio=1.05)
+    protocol = VectorSum.calibrated(n=10_000, d=10, privacy=Privacy(1.0, 1e-6), noise_ratio=1.05)
     result = run(protocol, ball(10_000, 10), fidelity="literal", seed=1)
     costs = result.costs
     assert costs.measured
@@ -214,7 +214,7 @@ def test_literal_costs_are_counted_and_within_a_tenth_of_the_payload(ball):
 
 def test_results_carry_the_guarantee_its_basis_and_what_was_assumed(ball):
     privacy = Privacy(1.0, 1e-6)
-    result = run(VectorSum.calibrate(n=1000, d=3, privacy=privacy, noise_ratio=1.1), ball(1000, 3))
+    result = run(VectorSum.calibrated(n=1000, d=3, privacy=privacy, noise_ratio=1.1), ball(1000, 3))
     assert 0.9 < result.privacy.epsilon <= 1.0
     assert result.privacy.delta == 1e-6
     assert result.privacy.relation == "replace-one"
@@ -222,7 +222,7 @@ def test_results_carry_the_guarantee_its_basis_and_what_was_assumed(ball):
     assert any("honest fraction 1" in note for note in result.privacy.assumptions)
     assert result.private
     seeded = run(
-        VectorSum.calibrate(n=1000, d=3, privacy=privacy, noise_ratio=1.1), ball(1000, 3), seed=1
+        VectorSum.calibrated(n=1000, d=3, privacy=privacy, noise_ratio=1.1), ball(1000, 3), seed=1
     )
     assert not seeded.private
     assert any("not private" in note for note in seeded.privacy.assumptions)
@@ -233,11 +233,11 @@ def test_results_carry_the_guarantee_its_basis_and_what_was_assumed(ball):
 
 
 def test_dropouts_are_stated_in_epsilon_and_a_floor_aborts_before_release(ball):
-    protocol = VectorSum.calibrate(n=2000, d=2, privacy=Privacy(1.0, 1e-6), noise_ratio=1.1)
+    protocol = VectorSum.calibrated(n=2000, d=2, privacy=Privacy(1.0, 1e-6), noise_ratio=1.1)
     result = run(protocol, ball(2000, 2), adversary=Dropout(0.3), seed=3)
     assert result.reports.missing > 500
     assert result.privacy.epsilon > 1.1 > result.promised.epsilon
-    floored = VectorSum.calibrate(
+    floored = VectorSum.calibrated(
         n=2000, d=2, privacy=Privacy(1.0, 1e-6), noise_ratio=1.3, honest_fraction=0.9
     )
     with pytest.raises(RoundAbortedError, match="1800"):

@@ -642,7 +642,7 @@ def test_replays_are_dropped_in_every_round_after_the_first():
 
 @pytest.mark.full
 def test_privacy_by_honest_fraction_is_in_order_and_exact():
-    protocol = ScalarSum.calibrate(n=60, privacy=Privacy(1.0, 1e-6), noise_ratio=2.0)
+    protocol = ScalarSum.calibrated(n=60, privacy=Privacy(1.0, 1e-6), noise_ratio=2.0)
     fractions = [1.0, 0.7, 0.5, 1 / 3]
     rows = privacy_study(protocol, fractions, repeats=1000, seed=1)
     assert [row.honest for row in rows] == [60, 42, 30, 20]
@@ -659,7 +659,7 @@ def test_privacy_by_honest_fraction_is_in_order_and_exact():
     ]
     vector = privacy_study(VectorSum(n=60, d=3, g=4, b=40), [1.0, 0.2], repeats=1000, seed=1)
     assert vector[1].paper is None  # below 1/3 the theorem says nothing
-    carries = CarryVectorSum.calibrate(n=3000, d=3, privacy=Privacy(1.0, 1e-6), noise_ratio=1.2)
+    carries = CarryVectorSum.calibrated(n=3000, d=3, privacy=Privacy(1.0, 1e-6), noise_ratio=1.2)
     (row,) = privacy_study(carries, [0.7], repeats=100, seed=1)
     assert row.paper is None  # the paper speaks of other sums
     assert all(row.proven >= row.exact > row.empirical for row in vector)

@@ -41,11 +41,11 @@ PRIVACY = Privacy(1.0, 1e-6)
 
 
 def scalar() -> ScalarSum:
-    return ScalarSum.calibrate(n=1000, privacy=PRIVACY, noise_ratio=1.1)
+    return ScalarSum.calibrated(n=1000, privacy=PRIVACY, noise_ratio=1.1)
 
 
 def vector() -> VectorSum:
-    return VectorSum.calibrate(n=1000, d=3, privacy=PRIVACY, noise_ratio=1.1)
+    return VectorSum.calibrated(n=1000, d=3, privacy=PRIVACY, noise_ratio=1.1)
 
 
 @pytest.mark.full
@@ -75,7 +75,7 @@ def test_the_empirical_bound_is_not_vacuous():
 @pytest.mark.parametrize(("scale", "least"), [(1.0, 0.5), (0.5, 1.1)])
 def test_a_vector_sum_shows_half_of_what_is_proven_and_more_where_noise_is_missing(scale, least):
     """Power: with a quarter of the noise's variance the bound is broken."""
-    protocol = VectorSum.calibrate(n=1000, d=3, privacy=PRIVACY, noise_ratio=1.1)
+    protocol = VectorSum.calibrated(n=1000, d=3, privacy=PRIVACY, noise_ratio=1.1)
     proven = ShuffleAccountant().compose(protocol.randomizer.event(1000, Datum())).get_epsilon(1e-6)
     if scale < 1:
         defective(protocol, Quarter)
@@ -116,14 +116,14 @@ def test_a_gaussian_estimate_is_a_bound_as_often_as_it_says(parts, scale):
 
 @pytest.mark.full
 def test_a_single_message_is_seen_by_its_symbol():
-    protocol = SingleMessageSum.calibrate(n=1000, privacy=PRIVACY)
+    protocol = SingleMessageSum.calibrated(n=1000, privacy=PRIVACY)
     assert 0.5 < canaries(protocol, seed=5).epsilon() <= 1
 
 
 @pytest.mark.full
 def test_sums_that_meet_modulo_a_number_pass():
     """With 200 users the noise of a sum of 48 is wider than the modulus."""
-    protocol = SplitAndMixSum.calibrate(n=200, privacy=PRIVACY)
+    protocol = SplitAndMixSum.calibrated(n=200, privacy=PRIVACY)
     spec = protocol.plan(protocol.init())
     assert spec is not None
     bench = Checks(protocol, spec, 1, 1000, 3e-8, UserShard, Shuffler)
@@ -267,8 +267,8 @@ FEW = Privacy(3.0, 1e-4)
 CLEAN = (
     lambda: VectorSum(n=40, d=2, g=4, b=12),
     lambda: ScalarSum(n=40, g=5, b=9, p=0.2),
-    lambda: SingleMessageSum.calibrate(n=60, privacy=FEW),
-    lambda: SplitAndMixSum.calibrate(n=30, privacy=FEW, rounding=0.3),
+    lambda: SingleMessageSum.calibrated(n=60, privacy=FEW),
+    lambda: SplitAndMixSum.calibrated(n=30, privacy=FEW, rounding=0.3),
     registry.carry,
     _trained,
 )

@@ -251,8 +251,8 @@ def test_a_distance_that_is_a_field_is_refused():
 PROTOCOLS = [
     ScalarSum(n=N, g=4, b=11),
     VectorSum(n=N, d=3, g=4, b=11),
-    CarryVectorSum.calibrate(n=N, d=3, privacy=PRIVACY, noise_ratio=1.5),
-    SplitAndMixSum.calibrate(n=N, privacy=PRIVACY),
+    CarryVectorSum.calibrated(n=N, d=3, privacy=PRIVACY, noise_ratio=1.5),
+    SplitAndMixSum.calibrated(n=N, privacy=PRIVACY),
 ]
 
 

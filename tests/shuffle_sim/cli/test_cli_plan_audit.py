@@ -178,7 +178,7 @@ def test_a_protocol_that_claims_to_be_sequential_but_asks_again_is_caught_and_it
 
 
 def test_an_aborted_run_keeps_what_it_spent():
-    protocol = VectorSum.calibrate(
+    protocol = VectorSum.calibrated(
         n=500, d=2, privacy=Privacy(1.0, 1e-6), noise_ratio=1.5, honest_fraction=0.9
     )
     with pytest.raises(RoundAbortedError) as caught:

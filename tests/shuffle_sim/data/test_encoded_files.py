@@ -51,7 +51,7 @@ def test_shards_read_what_the_whole_table_would_be(paths, missing):
 def test_a_sum_over_them_is_that_over_memory(paths):
     schema = Schema(columns=COLUMNS, missing="midpoint")
     d = len(schema.names)
-    made = CarryVectorSum.calibrate(n=ROWS, d=d, privacy=Privacy(1.0, 1e-6), noise_ratio=1.2)
+    made = CarryVectorSum.calibrated(n=ROWS, d=d, privacy=Privacy(1.0, 1e-6), noise_ratio=1.2)
     memory = table_of(schema, cells(), "all").scaled()
     found = [run(made, data, seed=1).value for data in (EncodedFiles(paths, schema), memory)]
     assert np.array_equal(*found)

@@ -42,7 +42,7 @@ def covered(variance: bool, epsilon: float) -> tuple[int, int]:
     """How many intervals hold the truth, of clipped rows; and with 0.6 of the noise stated."""
     made = table()
     rows = encoded(made) if variance else made.scaled()
-    protocol = CarryVectorSum.calibrate(
+    protocol = CarryVectorSum.calibrated(
         n=PEOPLE,
         d=rows.shape[1],
         norm_bound=1.0,

@@ -44,9 +44,9 @@ def explicit(kind, **changed):
     return kind(**given | changed)
 
 
-def calibrate(kind, epsilon=1.0, delta=1e-6, **changed):
+def calibrated(kind, epsilon=1.0, delta=1e-6, **changed):
     given = {"n": 100, "noise_ratio": 1.05} | ({"d": 3} if kind is VectorSum else {})
-    return kind.calibrate(privacy=Privacy(epsilon, delta), **given | changed)
+    return kind.calibrated(privacy=Privacy(epsilon, delta), **given | changed)
 
 
 def paper(kind, epsilon=1.0, delta=1e-6, **changed):
@@ -118,14 +118,14 @@ def test_good_input_does_reach_the_actors(kind):
 
 
 @both
-@pytest.mark.parametrize("make", [calibrate, paper])
+@pytest.mark.parametrize("make", [calibrated, paper])
 @pytest.mark.parametrize("value", NOT_POSITIVE_NUMBERS)
 def test_epsilon_must_be_a_finite_positive_number(kind, make, value):
     refusal("epsilon", partial(make, epsilon=value), kind)
 
 
 @both
-@pytest.mark.parametrize("make", [calibrate, paper, explicit])
+@pytest.mark.parametrize("make", [calibrated, paper, explicit])
 @pytest.mark.parametrize("value", [*NOT_POSITIVE_NUMBERS, 1.0, 1, 1.5])
 def test_delta_must_be_a_number_between_0_and_1(kind, make, value):
     refusal("delta", partial(make, delta=value), kind)
@@ -145,20 +145,20 @@ def test_n_g_and_b_must_be_positive_integers(kind, name, value):
     refusal(name, partial(explicit, **{name: value}), kind)
 
 
-@pytest.mark.parametrize("make", [explicit, calibrate, paper])
+@pytest.mark.parametrize("make", [explicit, calibrated, paper])
 @pytest.mark.parametrize("value", NOT_POSITIVE_INTEGERS)
 def test_d_must_be_a_positive_integer(make, value):
     refusal("d", partial(make, d=value), VectorSum)
 
 
 @both
-@pytest.mark.parametrize("make", [calibrate, paper])
+@pytest.mark.parametrize("make", [calibrated, paper])
 @pytest.mark.parametrize("value", NOT_POSITIVE_INTEGERS)
 def test_n_must_be_a_positive_integer_however_the_parameters_are_set(kind, make, value):
     refusal("n", partial(make, n=value), kind)
 
 
-@pytest.mark.parametrize("make", [explicit, calibrate, paper])
+@pytest.mark.parametrize("make", [explicit, calibrated, paper])
 @pytest.mark.parametrize(("kind", "name"), [(VectorSum, "norm_bound"), (ScalarSum, "upper")])
 @pytest.mark.parametrize("value", NOT_POSITIVE_NUMBERS)
 def test_norm_bound_and_upper_must_be_finite_positive_numbers(make, kind, name, value):
@@ -166,7 +166,7 @@ def test_norm_bound_and_upper_must_be_finite_positive_numbers(make, kind, name, 
 
 
 @both
-@pytest.mark.parametrize("make", [explicit, calibrate])
+@pytest.mark.parametrize("make", [explicit, calibrated])
 @pytest.mark.parametrize("value", [0, -0.5, 1.0000001, NAN, INF, "1", True])
 def test_honest_fraction_must_be_above_0_and_at_most_1(kind, make, value):
     refusal("honest_fraction", partial(make, honest_fraction=value), kind)
@@ -175,31 +175,31 @@ def test_honest_fraction_must_be_above_0_and_at_most_1(kind, make, value):
 @both
 @pytest.mark.parametrize("given", [{}, {"noise_ratio": 1.05, "max_bits": 60}])
 def test_one_of_noise_ratio_and_max_bits_must_be_given(kind, given):
-    refusal("noise_ratio, max_bits", partial(calibrate, **{"noise_ratio": None} | given), kind)
+    refusal("noise_ratio, max_bits", partial(calibrated, **{"noise_ratio": None} | given), kind)
 
 
 @both
 @pytest.mark.parametrize("value", [1, 1.0, 0.5, 0, -1, NAN, INF, "1.05", True])
 def test_noise_ratio_must_be_above_1(kind, value):
-    refusal("noise_ratio", partial(calibrate, noise_ratio=value), kind)
+    refusal("noise_ratio", partial(calibrated, noise_ratio=value), kind)
 
 
 @both
 def test_noise_ratio_must_leave_room_for_users_that_are_not_honest(kind):
-    error = refusal("noise_ratio", partial(calibrate, noise_ratio=1.4, honest_fraction=0.5), kind)
+    error = refusal("noise_ratio", partial(calibrated, noise_ratio=1.4, honest_fraction=0.5), kind)
     assert "1.41421" in error.allowed
 
 
 @both
 @pytest.mark.parametrize("value", [0, 1, -5, 20.0, NAN, True, "60"])
 def test_max_bits_must_be_an_integer_of_at_least_2(kind, value):
-    refusal("max_bits", partial(calibrate, noise_ratio=None, max_bits=value), kind)
+    refusal("max_bits", partial(calibrated, noise_ratio=None, max_bits=value), kind)
 
 
 @both
 @pytest.mark.parametrize(("n", "epsilon", "bits"), [(1, 1.0, 2), (4, 1.0, 8), (100, 0.01, 60)])
 def test_max_bits_too_few_for_the_privacy_asked_for_are_refused(kind, n, epsilon, bits):
-    make = partial(calibrate, n=n, epsilon=epsilon, noise_ratio=None, max_bits=bits)
+    make = partial(calibrated, n=n, epsilon=epsilon, noise_ratio=None, max_bits=bits)
     assert "larger" in refusal("max_bits", make, kind).allowed
 
 
@@ -207,13 +207,13 @@ def test_max_bits_too_few_for_the_privacy_asked_for_are_refused(kind, n, epsilon
 @pytest.mark.parametrize("delta", [1e-300, 9e-51])
 @pytest.mark.parametrize("aim", [{}, {"noise_ratio": None, "max_bits": 60}])
 def test_delta_below_what_can_be_certified_is_refused(kind, delta, aim):
-    refusal("delta", partial(calibrate, delta=delta, **aim), kind)
+    refusal("delta", partial(calibrated, delta=delta, **aim), kind)
 
 
 def test_the_least_delta_grows_with_the_dimension():
-    error = refusal("delta", partial(calibrate, delta=1e-48, d=101), VectorSum)
+    error = refusal("delta", partial(calibrated, delta=1e-48, d=101), VectorSum)
     assert "1.01e-48" in error.allowed
-    assert calibrate(VectorSum, delta=1e-48, d=99).delta == 1e-48
+    assert calibrated(VectorSum, delta=1e-48, d=99).delta == 1e-48
 
 
 @both
@@ -377,28 +377,30 @@ def test_a_round_too_large_to_be_numbered_is_refused_before_a_row_is_made():
 # What is absurd but finite: accepted or refused, but in words, and soon
 
 ABSURD = {
-    "epsilon of 400 digits": lambda: calibrate(VectorSum, epsilon=10**400),
+    "epsilon of 400 digits": lambda: calibrated(VectorSum, epsilon=10**400),
     "p of 400 digits": lambda: explicit(VectorSum, p=10**400),
     "n of 400 digits": lambda: explicit(VectorSum, n=10**400),
     "d of 400 digits": lambda: start(partial(explicit, d=10**400), VectorSum),
-    "tiny epsilon": lambda: calibrate(VectorSum, epsilon=1e-300),
-    "tiny epsilon, scalar": lambda: calibrate(ScalarSum, epsilon=1e-300),
-    "large epsilon": lambda: calibrate(VectorSum, epsilon=700.0),
-    "huge epsilon": lambda: calibrate(VectorSum, epsilon=1e300),
-    "huge epsilon, scalar": lambda: calibrate(ScalarSum, epsilon=1e300),
+    "tiny epsilon": lambda: calibrated(VectorSum, epsilon=1e-300),
+    "tiny epsilon, scalar": lambda: calibrated(ScalarSum, epsilon=1e-300),
+    "large epsilon": lambda: calibrated(VectorSum, epsilon=700.0),
+    "huge epsilon": lambda: calibrated(VectorSum, epsilon=1e300),
+    "huge epsilon, scalar": lambda: calibrated(ScalarSum, epsilon=1e300),
     "tiny epsilon, Lemma 3.1": lambda: paper(ScalarSum, epsilon=1e-200),
     "tiny epsilon, Theorem 3.2": lambda: paper(VectorSum, epsilon=1e-160),
     "tiny delta, Lemma 3.1": lambda: paper(ScalarSum, delta=5e-324),
     "tiny delta, Theorem 3.2": lambda: paper(VectorSum, delta=5e-324),
-    "huge noise ratio": lambda: calibrate(VectorSum, noise_ratio=1e300),
-    "ample bits": lambda: calibrate(VectorSum, n=10_000, noise_ratio=None, max_bits=10_000),
-    "ample bits, scalar": lambda: calibrate(ScalarSum, n=10_000, noise_ratio=None, max_bits=10_000),
-    "max_bits of 400 digits": lambda: calibrate(VectorSum, noise_ratio=None, max_bits=10**400),
+    "huge noise ratio": lambda: calibrated(VectorSum, noise_ratio=1e300),
+    "ample bits": lambda: calibrated(VectorSum, n=10_000, noise_ratio=None, max_bits=10_000),
+    "ample bits, scalar": lambda: calibrated(
+        ScalarSum, n=10_000, noise_ratio=None, max_bits=10_000
+    ),
+    "max_bits of 400 digits": lambda: calibrated(VectorSum, noise_ratio=None, max_bits=10**400),
     "tiny upper": lambda: start(partial(explicit, upper=1e-320), ScalarSum, runtime="inprocess"),
     "tiny p": lambda: start(partial(explicit, p=1e-300), VectorSum, runtime="inprocess"),
     "no room for honest users": lambda: explicit(VectorSum, honest_fraction=1e-12),
     "a class for a protocol": lambda: run(VectorSum, DATA[VectorSum], runtime=NoActors()),
-    "a pair for a privacy": lambda: VectorSum.calibrate(
+    "a pair for a privacy": lambda: VectorSum.calibrated(
         n=9, d=2, privacy=(1, 1e-6), noise_ratio=1.1
     ),
     "a list for a runtime": lambda: start(explicit, VectorSum, runtime=["ray"]),
@@ -414,10 +416,10 @@ def test_absurd_parameters_are_refused_in_words_or_work(attempt):
 @pytest.mark.parametrize(
     ("parameter", "make"),
     [
-        ("max_bits", partial(calibrate, n=10_000, noise_ratio=None, max_bits=2**50)),
+        ("max_bits", partial(calibrated, n=10_000, noise_ratio=None, max_bits=2**50)),
         ("honest_fraction", partial(explicit, honest_fraction=1e-12)),
         ("norm_bound", partial(explicit, norm_bound=1e308)),
-        ("epsilon", partial(calibrate, epsilon=1e-9)),
+        ("epsilon", partial(calibrated, epsilon=1e-9)),
         ("epsilon", partial(paper, epsilon=1e-6)),
     ],
 )

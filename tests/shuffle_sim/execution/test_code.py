@@ -57,7 +57,7 @@ class Coarse(BinomialRandomizer):
 
 class BentSum(CoarseSum):
     @classmethod
-    def calibrate(cls, *, n, privacy):
+    def calibrated(cls, *, n, privacy):
         return cls(n, Coarse(1, 4, 60, 0.5, 0.0, 1.0), privacy.delta, 1.0)
 
 
@@ -84,7 +84,7 @@ def release():
 
 
 def summed():
-    return BentSum.calibrate(n=40, privacy=Privacy(50.0, 1e-3))
+    return BentSum.calibrated(n=40, privacy=Privacy(50.0, 1e-3))
 ''',
     ]
 )
@@ -184,7 +184,7 @@ def test_what_is_hashed_once_is_hashed_again_when_anything_changed(tmp_path, mon
         lambda: setattr(acme.bent, "__code__", (lambda values: values).__code__),
         lambda: setattr(acme.Coarse, "fresh", lambda self: 3),
         lambda: setattr(acme, "bent", acme.counted(acme.bent)),
-        lambda: setattr(acme.CoarseSum.calibrate.__func__, "__kwdefaults__", {"n": 4}),
+        lambda: setattr(acme.CoarseSum.calibrated.__func__, "__kwdefaults__", {"n": 4}),
     ):
         change()
         seen.append(code_of([made]))

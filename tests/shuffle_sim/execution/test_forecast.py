@@ -31,7 +31,7 @@ def command(*words: str, capsys) -> str:
 
 @pytest.mark.parametrize("security", ["none", "transport", "onion"])
 @pytest.mark.parametrize(
-    "protocol", [VectorSum(n=90, d=3, g=2, b=3), SplitAndMixSum.calibrate(n=40, privacy=POINT)]
+    "protocol", [VectorSum(n=90, d=3, g=2, b=3), SplitAndMixSum.calibrated(n=40, privacy=POINT)]
 )
 def test_a_literal_run_counts_what_was_forecast(protocol, security):
     found = forecast(protocol, security=security)
@@ -73,7 +73,7 @@ def test_optimisers_are_walked_through_round_by_round(name, sequential):
 
 
 def test_plain_wire_bytes_are_at_most_a_tenth_above_the_payload():
-    protocol = VectorSum.calibrate(n=10_000, d=10, privacy=POINT, noise_ratio=1.05)
+    protocol = VectorSum.calibrated(n=10_000, d=10, privacy=POINT, noise_ratio=1.05)
     assert protocol.randomizer.report_bits == 580
     costs = run(protocol, np.zeros((10_000, 10)), seed=1, fidelity="literal").costs
     payload = 10_000 * 580 / 8
@@ -220,7 +220,7 @@ class Plain(OneRoundSum):
     scalar, sensitivity = True, 1.0
 
     @classmethod
-    def calibrate(cls, *, n, privacy):
+    def calibrated(cls, *, n, privacy):
         return cls(n, BinomialRandomizer(1, 4, 60, 0.5, 0.0, 1.0), privacy.delta, 1.0)
 
 
@@ -259,7 +259,7 @@ def test_a_sum_of_others_is_compared_and_costed_by_its_entry_point(capsys):
     found = json.loads(command("compare", "--n", "1000", "--json", capsys=capsys))
     (shown,) = (method for method in found["methods"] if method["name"] == "plain")
     assert (shown["setting"], shown["trust"], shown["bits"]) == ("calibrated", "shuffle", 64)
-    randomizer = Plain.calibrate(n=1000, privacy=POINT).randomizer
+    randomizer = Plain.calibrated(n=1000, privacy=POINT).randomizer
     assert shown["error"] == pytest.approx(math.sqrt(randomizer.variance(1000)[0]))
     vectors = json.loads(command("compare", "--n", "100", "--d", "2", "--json", capsys=capsys))
     assert any(method["name"] == "plain" and method["refused"] for method in vectors["methods"])
@@ -325,7 +325,7 @@ def test_compare_names_what_is_wrong(words, name):
 def test_attackers_of_the_library_move_the_sum_as_far_as_the_table_says(name):
     """Twenty of 2,000 users send only ones, or the largest symbol; false-alarm rate 1e-6."""
     protocol = (
-        ScalarSum.calibrate(n=2000, privacy=POINT, noise_ratio=1.1)
+        ScalarSum.calibrated(n=2000, privacy=POINT, noise_ratio=1.1)
         if name == "tight"
         else SingleMessageSum(n=2000, steps=1, gamma=0.2)
     )

@@ -23,7 +23,7 @@ def told(call) -> list[str]:
 
 def a_sum(epsilon: float, delta: float):
     privacy = Privacy(epsilon, delta)
-    made = VectorSum.calibrate(n=N, d=2, privacy=privacy, noise_ratio=1.5)
+    made = VectorSum.calibrated(n=N, d=2, privacy=privacy, noise_ratio=1.5)
     return lambda: run(made, np.zeros((N, 2)), seed=1)
 
 

@@ -100,7 +100,7 @@ def test_shares_add_up_to_discrete_laplace_noise():
 
 
 def test_split_and_mix_draws_exactly_from_a_cryptographic_source():
-    protocol = SplitAndMixSum.calibrate(n=30, privacy=Privacy(2.0, 1e-6), rounding=0.3)
+    protocol = SplitAndMixSum.calibrated(n=30, privacy=Privacy(2.0, 1e-6), rounding=0.3)
     randomizer = protocol.randomizer
     rng, values = generator(), np.full(2000, 0.5)
     found = randomizer.count_index(randomizer.counts(values, rng)[:, 0], 1)
