@@ -3,6 +3,7 @@
     python -m benchmarks tuning          # what stands in protocols/optimisation/practice.py, and
                                          # 80,000 rows of 50 columns by the default estimator
     python -m benchmarks.tuning          # the grid around it
+    python -m benchmarks.tuning pure     # ridges of the pure mechanisms, protocols/learning/pure.py
 
 Rows are isotropic, correlated, uniform, binary, skewed, counts near the lower end of their bounds,
 within a part of their bounds, categories, nearly equal columns, or categories that say little of
@@ -19,8 +20,9 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from protocols import ShuffleLogisticRegression
+from protocols import ObjectivePerturbation, OutputPerturbation, ShuffleLogisticRegression
 from protocols.comparison.baselines import Baseline
+from protocols.learning import pure as rule
 from protocols.optimisation import practice
 from protocols.problems.domains import L2Ball
 from protocols.problems.linear_loss import LinearLoss
@@ -234,5 +236,32 @@ def grid() -> None:
                     print(f"{loss.__name__} {name} clip {clip} reach {reach}: {shown}", flush=True)
 
 
+def pure(cases_of: Iterator[Case], factors: tuple[float, ...] = (0.25, 1.0, 4.0)) -> None:
+    """Mean accuracy of the pure mechanisms at multiples of the ridge that stands, by epsilon."""
+    all_of_them = list(cases_of)
+    for kind, name in (
+        (ObjectivePerturbation, rule.OBJECTIVE),
+        (OutputPerturbation, rule.OUTPUT),
+    ):
+        for factor in factors:
+            means = {}
+            for epsilon in EPSILONS:
+                privacy, found = Privacy(epsilon, 0.0), []
+                for case in all_of_them:
+                    rows = np.insert(case.train, -1, 0.25, axis=1)
+                    n, d = len(rows), rows.shape[1] - 1
+                    ridge = factor * rule.ridge(name, n, d, privacy)
+                    ball = L2Ball(d, practice.RADIUS)
+                    problem = Problem(Logistic(math.hypot(1, 0.25)), ball, ridge=ridge)
+                    made = kind.calibrated(n=n, problem=problem, privacy=privacy)
+                    found.append(score(case, run(made, rows, seed=0).value, 0.25))
+                means[epsilon] = float(np.mean(found))
+            shown = "  ".join(f"{key:g}: {value:.4f}" for key, value in means.items())
+            print(f"{name} ridge x {factor:g}: {shown}", flush=True)
+
+
 if __name__ == "__main__":
-    grid()
+    if sys.argv[1:] == ["pure"]:
+        pure(case for case in cases(classes=True) if len(case.train) <= 20_000)
+    else:
+        grid()

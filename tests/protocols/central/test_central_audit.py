@@ -287,7 +287,8 @@ def test_noise_of_another_law_is_caught(kind, delta):
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_the_right_noise_passes(delta):
     found = audit_central(output(None, delta), *neighbours(100, 3)["opposite"], seed=1)
-    assert [each.passed for each in found.checks] == [True, True, True]
+    assert found.passed
+    assert sum(each.passed is True for each in found.checks) >= 3
 
 
 def test_a_sensitivity_that_is_stated_too_small_is_caught():
