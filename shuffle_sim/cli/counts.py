@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 
 from protocols.counts import (
     GroupMeans,
@@ -243,29 +244,43 @@ def _show_counts(found: Counts) -> None:
 
 
 def _draw_counts(found: Counts) -> "Figure":
-    order = np.argsort(-found.counts, kind="stable")[:_BARS]
-    figure = new_figure(7, 1.5 + 0.25 * order.size)
+    order = np.argsort(-found.counts, kind="stable")
+    title = f"{found.column}: {found.run.people:,} users, ε = {found.run.privacy.epsilon:.3g}"
+    values = found.counts, found.low, found.high, found.true
+    return _bars(title, "users", found.categories, order, *values)
+
+
+def _bars(
+    title: str,
+    across: str,
+    names: Sequence[str],
+    order: NDArray[np.intp],
+    values: Floats,
+    low: Floats,
+    high: Floats,
+    true: Floats,
+) -> "Figure":
+    """Released values with their ranges beside the true ones, the largest groups first."""
+    shown = order[:_BARS]
+    figure = new_figure(7, 1.5 + 0.25 * shown.size)
     axes = figure.subplots()
-    places = np.arange(order.size)
-    axes.barh(places, found.counts[order], color="tab:blue", label="released")
-    ends = np.stack([found.counts - found.low, found.high - found.counts])[:, order]
+    places, heights = np.arange(shown.size), np.nan_to_num(values[shown])
+    axes.barh(places, heights, color="tab:blue", label="released")
+    ends = np.stack([heights - low[shown], high[shown] - heights])
     axes.errorbar(
-        found.counts[order],
+        heights,
         places,
         xerr=np.maximum(ends, 0),
         fmt="none",
         ecolor="black",
-        label=f"{100 * found.confidence:g} %, all at once",
+        label="95 %, all at once",
     )
-    axes.plot(found.true[order], places, "k|", ms=10, label="true")
-    axes.set_yticks(places, [found.categories[at] for at in order])
+    axes.plot(true[shown], places, "k|", ms=10, label="true")
+    axes.set_yticks(places, [names[at] for at in shown])
     axes.invert_yaxis()
-    axes.set_xlabel("users")
-    rest = found.counts.size - order.size
-    more = f"; {rest:,} smaller ones are not shown" if rest else ""
-    axes.set_title(
-        f"{found.column}: {found.run.people:,} users, ε = {found.run.privacy.epsilon:.3g}{more}"
-    )
+    axes.set_xlabel(across)
+    rest = order.size - shown.size
+    axes.set_title(f"{title}; {rest:,} smaller ones are not shown" if rest else title)
     figure.legend(loc="outside lower center", ncols=3)
     return figure
 
@@ -488,18 +503,9 @@ def _show_heavy(found: Heavy) -> None:
 
 
 def _draw_heavy(found: Heavy) -> "Figure":
-    many = min(len(found.items), _BARS)
-    figure = new_figure(7, 1.8 + 0.25 * many)
-    axes = figure.subplots()
-    places = np.arange(many)
-    axes.barh(places, found.counts[:many], label="released")
-    axes.plot(found.true[:many], places, "k|", ms=10, label="true")
-    axes.set_yticks(places, found.items[:many])
-    axes.invert_yaxis()
-    axes.set_xlabel("users")
-    axes.set_title(f"{found.column}: found among {found.run.people:,} users")
-    figure.legend(loc="outside lower center", ncols=2)
-    return figure
+    title = f"{found.column}: found among {found.run.people:,} users"
+    values = found.counts, found.low, found.high, found.true
+    return _bars(title, "users", found.items, np.arange(len(found.items)), *values)
 
 
 @dataclass(frozen=True)
@@ -591,20 +597,10 @@ def _show_groups(found: Groups) -> None:
 
 
 def _draw_groups(found: Groups) -> "Figure":
-    order = np.argsort(-found.counts, kind="stable")[:_BARS]
-    figure = new_figure(7, 1.8 + 0.25 * order.size)
-    axes = figure.subplots()
-    places = np.arange(order.size)
-    means = np.nan_to_num(found.means[order])
-    ends = np.stack([means - found.mean_low[order], found.mean_high[order] - means])
-    axes.errorbar(means, places, xerr=np.maximum(ends, 0), fmt="o", label="released, 95 %")
-    axes.plot(found.true_means[order], places, "k|", ms=10, label="true")
-    axes.set_yticks(places, [found.groups[at] for at in order])
-    axes.invert_yaxis()
-    axes.set_xlabel(f"mean of {found.column}")
-    axes.set_title(f"{found.column} by {found.by}: {found.run.people:,} users")
-    figure.legend(loc="outside lower center", ncols=2)
-    return figure
+    order = np.argsort(-found.counts, kind="stable")
+    values = found.means, found.mean_low, found.mean_high, found.true_means
+    title = f"{found.column} by {found.by}: {found.run.people:,} users"
+    return _bars(title, f"mean of {found.column}", found.groups, order, *values)
 
 
 def _named(
