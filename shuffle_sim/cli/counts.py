@@ -598,6 +598,7 @@ def _show_groups(found: Groups) -> None:
 
 def _draw_groups(found: Groups) -> "Figure":
     order = np.argsort(-found.counts, kind="stable")
+    order = order[np.isfinite(found.means[order])]  # a group of nobody would set the axis
     values = found.means, found.mean_low, found.mean_high, found.true_means
     title = f"{found.column} by {found.by}: {found.run.people:,} users"
     return _bars(title, f"mean of {found.column}", found.groups, order, *values)
