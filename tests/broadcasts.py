@@ -42,7 +42,9 @@ from protocols.shuffle.heavy_tails import Piloted
 from protocols.shuffle.optimiser import optimisers
 from protocols.shuffle.practice import practical
 from protocols.shuffle.user_level_one_shot import UserLevelOneShot
+from protocols.sums.laplace_sum import LaplaceVectorSum
 from protocols.sums.one_round import OneRoundSum
+from protocols.sums.running_totals import RunningTotals
 from shuffle_sim import ParameterError, Privacy
 from shuffle_sim.data.population import Unit
 from shuffle_sim.data.row_map import RowMap
@@ -117,6 +119,8 @@ def made() -> dict[str, Protocol[Any]]:
         "heavy hitters": HeavyHitters.calibrated(levels=(6, 4, 4), kept=9, **common),
         "quantiles": Quantiles.calibrated(low=0.0, high=1.0, leaves=16, **common),
         "group means": GroupMeans.calibrated(groups=4, low=0.0, high=1.0, bits=2, **common),
+        "running totals": RunningTotals.calibrated(n=N // 4, rounds=4, privacy=PRIVACY),
+        "floods of vectors": LaplaceVectorSum.calibrated(d=2, **common),
         "rotated": CarryVectorSum(n=N, d=D, g=2.0, r=2, b=30, rotation=5),
         "one shot": UserLevelOneShot.calibrated(problem=ridge, **common),
         "average person": OneShotAverage.calibrated(records=4, problem=whole, **common),

@@ -142,7 +142,7 @@ class Trainer:
                 "given one of the two, not both",
             )
         if self.max_bits is not None:
-            integer("max_bits", self.max_bits)
+            positive("max_bits", self.max_bits)
 
     @property
     def tails(self) -> dict[str, Any]:

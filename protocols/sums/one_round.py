@@ -81,9 +81,9 @@ class OneRoundSum(Protocol[SumState]):
     def __init_subclass__(cls) -> None:
         """A sum that was written with the earlier name has the other, too."""
         super().__init_subclass__()
-        own = vars(cls)
-        if "calibrate" in own and "calibrated" not in own:
-            cls.calibrated = own["calibrate"]  # type: ignore[method-assign]
+        named = vars(cls)
+        if "calibrate" in named and "calibrated" not in named:
+            cls.calibrated = named["calibrate"]  # type: ignore[method-assign]
 
     @classmethod
     def size(cls, n: int, d: int, privacy: Privacy) -> dict[str, Any]:

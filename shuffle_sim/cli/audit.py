@@ -81,11 +81,12 @@ def audit_command(
         bool, typer.Option("--allow-unchecked", help="Checks that cannot be made are no failure.")
     ] = False,
     runtime: Annotated[
-        str, typer.Option(help="Of the run that is audited: inprocess, processes or ray.")
+        str, typer.Option(help="Where roles run: inprocess, processes or ray.")
     ] = "inprocess",
     workers: Annotated[int, typer.Option(help="Of the run that is audited.")] = 1,
     fidelity: Annotated[
-        str | None, typer.Option(help="Of the run that is audited; by default the cost decides.")
+        str | None,
+        typer.Option(help="literal, counts or aggregate. By default the cost decides."),
     ] = None,
     security: Security = "none",
     shards: Annotated[

@@ -23,6 +23,7 @@ from protocols.counts import (
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.cli.data import bounds_of, declared_of
 from shuffle_sim.cli.options import (
+    OBJECTIVE,
     DataOptions,
     Drawn,
     HonestFraction,
@@ -96,7 +97,7 @@ class Source(LayoutOptions):
 class CountOptions:
     """How noise is made."""
 
-    objective: str = option("messages", "What is least: messages, or error.")
+    objective: str = field(default="messages", metadata={"option": OBJECTIVE})
     max_messages: float | None = option(None, "Messages that a user may send, on average.")
     honest_fraction: float = same(SumOptions, "honest_fraction")
 

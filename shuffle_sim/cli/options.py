@@ -229,6 +229,9 @@ class PrivacyOptions:
         return Privacy(self.epsilon, self.delta)
 
 
+OBJECTIVE = typer.Option(
+    help="What is least: bits or messages, or error. Malicious users may then move a sum much more."
+)
 _HONEST = typer.Option(help="Fraction of users that are assumed to add their noise.")
 HonestFraction = Annotated[float, _HONEST]
 

@@ -17,6 +17,7 @@ from shuffle_sim.cli.data import persons_in
 from shuffle_sim.cli.options import (
     BOUNDS,
     BUDGET,
+    OBJECTIVE,
     Batch,
     Dimensions,
     Drawn,
@@ -117,10 +118,7 @@ def plan_command(
     budget: Annotated[Path | None, BUDGET] = None,
     objective: Annotated[
         str,
-        typer.Option(
-            help="bits; or error: numbers near the central Laplace noise, which malicious users "
-            "move much further."
-        ),
+        OBJECTIVE,
     ] = "bits",
 ) -> None:
     """Choose parameters: the fewest bits at a noise ratio, or the least noise in a bit budget.

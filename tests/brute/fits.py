@@ -13,14 +13,14 @@ from unittest import mock
 
 import numpy as np
 
-from protocols.learning import estimators, private, robust
+from protocols.learning import descent, moments, private, robust
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.wire.fingerprint import fingerprint
 
 from .walks import Answer, walk
 
-ROOMS = (private, estimators, robust)
+ROOMS = (private, descent, moments, robust)
 N, COLUMNS, PERSONS = 60, 2, 20
 
 IRRELEVANT = {
@@ -28,6 +28,7 @@ IRRELEVANT = {
     "runtime": "where roles run; every runtime gives the same bits",
     "workers": "shards of the users; any number gives the same law",
     "fidelity": "how reports are simulated; one law",
+    "schema": "how a user encodes its own row, which then is one as without it",
 }
 """Parameters that enter nothing that is asked, and why."""
 VALUES: dict[str, tuple[Any, ...]] = {
@@ -56,17 +57,21 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "weight_bound": (3.0,),
     "noise_ratio": (2.0,),
     "encoding": ("unary",),
+    "rotation": (3,),
     "honest_fraction": (0.8,),
     "select": ({"radius": [1.0, 5.0]},),
     "select_fraction": (0.3,),
     "choose_bounds": (0.3,),
     "moments": ((2, 3.0), (2, 3.0, 3.0, 1.0)),
     "scale": (10.0,),
+    "assume_centered": (True,),
+    "n_components": (1,),
     "noise": ("discrete",),
 }
 """At which a parameter is tried, for every estimator that has it."""
 WITH: dict[str, dict[str, Any]] = {
     "C": {"ridge": None},
+    "solver": {"mechanism": "output"},
     "batch": {"protocol": "sgd", "rounds": 3},
     "phases": {"ridge": 0.3, "choose": "bound", "rounds": None},
     "records": {"groups": True},
@@ -78,6 +83,10 @@ WITH: dict[str, dict[str, Any]] = {
 }
 """What a parameter needs besides."""
 BASE: dict[str, dict[str, Any]] = {
+    "PrivateCovariance": {"epsilon": 5.0, "delta": 1e-3},
+    "PrivatePCA": {"epsilon": 5.0, "delta": 1e-3},
+    "ShuffleCovariance": {"epsilon": 5.0, "delta": 1e-3},
+    "ShufflePCA": {"epsilon": 5.0, "delta": 1e-3},
     "Private": {"epsilon": 5.0, "delta": 1e-3},
     "Shuffle": {"epsilon": 50.0, "delta": 1e-3, "rounds": 4, "noise_ratio": 1.5},
     "HeavyTailed": {"epsilon": 5.0},

@@ -20,7 +20,7 @@ from shuffle_sim.registry import names, registered
 
 NAMES = {"given", "own", "unknown"}
 """What functions call a mapping of the options that they look into by name."""
-MADE = ("calibrated", "calibrated", "paper")
+MADE = ("calibrated", "paper")
 
 
 def algorithms() -> dict[str, type]:

@@ -31,8 +31,10 @@ LONG = {
 }  # fmt: skip
 """Whose plans or runs take seconds."""
 ESTIMATORS = [
-    kind for name in learning.__all__ if hasattr(kind := getattr(learning, name), "get_params")
-]
+    kind
+    for name in learning.__all__
+    if hasattr(kind := getattr(learning, name), "get_params") and name != "PublicScaler"
+]  # a scaler releases nothing
 KINDS = [kind for kind in options.algorithms() if kind not in cases.HELPERS]
 SOME = [pytest.param(kind, marks=pytest.mark.full if kind in LONG else ()) for kind in KINDS]
 

@@ -139,7 +139,7 @@ def test_a_central_algorithm_is_run_and_compared():
 
 def test_both_optimisers_are_rows_of_train_compare(capsys):
     words = ["train", "--table", "wine", "--positive", "class_0", "--compare", "--rounds", "3"]
-    found = command(capsys, *words, "--repeats", "1", "--epsilon", "5", "--seed", "1")
+    found = command(capsys, *words, "--all", "--repeats", "1", "--epsilon", "5", "--seed", "1")
     shown = {row["method"]: row for row in found["methods"]}
     assert shown["last-iterate"]["trust"] == "shuffle"
     assert shown["pure-descent"]["trust"] == "central"

@@ -1,4 +1,4 @@
-"""Sums by digits under floods of carries and one two-sided noise (docs/theory/laplace-sum.md).
+"""Sums by digits under floods of carries and one two-sided noise (docs/theory/floods.md).
 
 A number in [0, g] travels in base beta over K planes. Plane L gets two-sided geometric noise, the
 planes below it a little Poisson noise. Zero-sum batches of messages hide how the sum is written:

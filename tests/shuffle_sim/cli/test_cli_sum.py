@@ -271,7 +271,7 @@ BAD = {
     "delta 1": [*ON_CSV, "--delta", "1"],
     "delta too small": [*ON_CSV, "--delta", "1e-51"],
     "noise ratio and bits": [*ON_CSV, "--noise-ratio", "1.1", "--max-bits", "60"],
-    "too few bits": [*ON_CSV, "--max-bits", "1"],
+    "too few bits": [*ON_CSV, "--max-bits", "0.5"],
     "no such encoding": [*ON_CSV, "--encoding", "binary"],
     "unknown runtime": [*ON_CSV, "--runtime", "spark"],
     "more workers than people": [*ON_CSV, "--workers", "401"],

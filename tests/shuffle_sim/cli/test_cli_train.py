@@ -683,7 +683,7 @@ BAD = {
     "a mechanism of compare": ([*ON, "--compare", "--mechanism", "gibbs"], "left out"),
     "negative phases": ([*ON, "--phases", "-1", "--ridge", "1"], "phases"),
     "ratio and bits": ([*ON, "--noise-ratio", "1.2", "--max-bits", "60"], "not both"),
-    "too few bits": ([*ON, "--max-bits", "1", "--rounds", "5"], "max_bits"),
+    "too few bits": ([*ON, "--max-bits", "0.5", "--rounds", "5"], "max_bits"),
     "radius": ([*ON, "--radius", "-1"], "radius"),
     "infinite radius": (["--table", "diabetes", "--loss", "squared", "--radius", "inf"], "radius"),
     "ridge": ([*ON, "--ridge", "nan"], "ridge"),

@@ -191,8 +191,8 @@ def test_noise_ratio_must_leave_room_for_users_that_are_not_honest(kind):
 
 
 @both
-@pytest.mark.parametrize("value", [0, 1, -5, 20.0, NAN, True, "60"])
-def test_max_bits_must_be_an_integer_of_at_least_2(kind, value):
+@pytest.mark.parametrize("value", [0, 1, -5, NAN, True, "60"])
+def test_max_bits_must_be_a_number_of_at_least_2(kind, value):
     refusal("max_bits", partial(calibrated, noise_ratio=None, max_bits=value), kind)
 
 

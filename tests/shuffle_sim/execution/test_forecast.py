@@ -141,7 +141,9 @@ def scalar():
 
 def test_every_sum_is_compared_with_its_error(scalar):
     first = {method.name: method for method in reversed(scalar)}
-    sums = {"binomial", "carries", "buckets", "split and mix", "single message"}
+    assert first.pop("buckets").refused  # of many coordinates
+    scalar = [method for method in scalar if method.name != "buckets"]
+    sums = {"binomial", "carries", "floods", "split and mix", "single message"}
     assert set(first) == sums | {"central", "local"}
     central = first["central"]
     for method in scalar:

@@ -101,7 +101,7 @@ def test_a_cluster_that_shrank_since_it_was_planned_is_named(monkeypatch):
     from actors import runtime
 
     host, counts = runtime.RayRuntime(), iter([3, 3])
-    monkeypatch.setattr(runtime, "_cores", lambda: next(counts))
+    monkeypatch.setattr(runtime, "cores", lambda: next(counts))
     monkeypatch.setattr(host, "_connect", lambda: None)
     host._counted = 4
     with pytest.raises(ParameterError, match="shrank from 4 to 3 cores"):

@@ -15,6 +15,8 @@ from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.protocol.encodings import choose, encodings
 
+NUMBERS = "carry", "unary"
+"""Encodings of each number by itself: buckets take rotated vectors."""
 PRIVACY, D, N = Privacy(1.0, 1e-6), 3, 900
 PROBLEM = Problem(Logistic(), L2Ball(D, 2.0), ridge=0.1)
 
@@ -27,15 +29,17 @@ def rows():
 
 
 def test_both_encodings_are_found_for_scalars_and_vectors():
-    assert encodings() == {"carry": "carry-vector-sum", "unary": "vector-sum"}
-    assert encodings(scalar=True) == {"carry": "carry-scalar-sum", "unary": "scalar-sum"}
+    every = {"carry": "carry-vector-sum", "unary": "vector-sum", "buckets": "sparse-vector-sum"}
+    assert encodings() == every
+    found = {"carry": "carry-scalar-sum", "unary": "scalar-sum", "laplace": "laplace-scalar-sum"}
+    assert encodings(scalar=True) == found
 
 
 @pytest.mark.parametrize(("n", "d", "rounds"), [(10_000, 10, 1), (500, 31, 50), (100, 2, 1)])
 def test_the_fewest_bits_are_chosen_and_keep_the_noise(n, d, rounds):
     spec = SumSpec(n, d, PRIVACY, rounds)
     name, plan = choose(spec, 1.1)
-    of = {each: choose(spec, 1.1, None, each)[1] for each in encodings()}
+    of = {each: choose(spec, 1.1, None, each)[1] for each in NUMBERS}
     assert name == "carry-vector-sum"
     assert plan == of["carry"]
     assert plan.bits < of["unary"].bits
@@ -46,7 +50,7 @@ def test_the_fewest_bits_are_chosen_and_keep_the_noise(n, d, rounds):
 def test_within_bits_the_least_noise_is_chosen():
     spec = SumSpec(2_000, 5, PRIVACY)
     _, best = choose(spec, None, 20)
-    others = [choose(spec, None, 20, each)[1] for each in encodings()]
+    others = [choose(spec, None, 20, each)[1] for each in NUMBERS]
     assert best.noise_ratio == min(each.noise_ratio for each in others)
     assert all(each.bits <= 20 for each in others)
 
@@ -62,7 +66,7 @@ def test_where_carries_prove_nothing_numbers_go_in_unary():
 @pytest.mark.parametrize(
     ("wish", "match"),
     [
-        ({"encoding": "binary", "noise_ratio": 1.1}, "one of carry, unary"),
+        ({"encoding": "binary", "noise_ratio": 1.1}, "one of carry, buckets, unary"),
         ({}, "exactly one"),
         ({"noise_ratio": 1.1, "max_bits": 9}, "exactly one"),
         ({"max_bits": 0}, "max_bits"),
