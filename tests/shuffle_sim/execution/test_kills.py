@@ -76,7 +76,7 @@ def killed(place, moment):
 found = {}
 for kind, defect, moments in (
     ("OutputPerturbation", "", 40),
-    ("Gibbs", "", 25),
+    ("Gibbs", "", 60),
     ("OutputPerturbation", "not kept", 12),
     ("OutputPerturbation", "kept late", 60),
 ):
