@@ -1,6 +1,7 @@
 """Counts as in the literature: randomised response, unary encoding, fixed blankets."""
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -36,14 +37,14 @@ class _Bernoulli(Counting):
         return 1
 
     @property
+    @abstractmethod
     def kept(self) -> float:
         """P."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def lied(self) -> float:
         """q."""
-        raise NotImplementedError
 
     def _counts(self, tally: Tally) -> Floats:
         return np.asarray(tally.dense(self.categories), np.float64)

@@ -81,9 +81,9 @@ class OneRoundSum(Protocol[SumState]):
     def __init_subclass__(cls) -> None:
         """A sum that was written with the earlier name has the other, too."""
         super().__init_subclass__()
-        named = vars(cls)
-        if "calibrate" in named and "calibrated" not in named:
-            cls.calibrated = named["calibrate"]  # type: ignore[method-assign]
+        kind: Any = cls
+        if "calibrate" in vars(cls) and "calibrated" not in vars(cls):
+            kind.calibrated = vars(cls)["calibrate"]
 
     @classmethod
     def size(cls, n: int, d: int, privacy: Privacy) -> dict[str, Any]:

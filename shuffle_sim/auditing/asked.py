@@ -18,7 +18,7 @@ from shuffle_sim.auditing.plan import Planned, Step
 from shuffle_sim.auditing.scores import JointLaw
 from shuffle_sim.data.persons import population_for
 from shuffle_sim.data.population import InMemory, Population, Unit
-from shuffle_sim.errors import ShuffleSimError
+from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.options import Execution
 from shuffle_sim.execution.runtime import Runtime
@@ -85,7 +85,10 @@ class Asked:
         self.options = dict(options)
         self.execution: Execution = self.options.pop("execution", None) or Execution()
         self.runtime: Any = self.options.pop("runtime", "inprocess")
-        self.spec: RoundSpec = protocol.plan(protocol.init())  # type: ignore[assignment]
+        spec = protocol.plan(protocol.init())
+        if spec is None:
+            raise ParameterError("protocol", protocol, "one that asks users something")
+        self.spec: RoundSpec = spec
         self.data = self._made() if data is None else data
 
     @property

@@ -159,7 +159,8 @@ def _task(path: Path, text: str, task: str) -> Make:
         raise _refused(path, text, "task", reason) from error
     if not callable(given):
         raise _refused(path, text, "task", f"a function of {beside}; {function} is none")
-    return given  # type: ignore[no-any-return]
+    made: Make = given
+    return made
 
 
 def _check_parameters(path: Path, text: str, make: Make, grid: Mapping[str, Any]) -> None:

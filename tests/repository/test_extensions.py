@@ -179,3 +179,15 @@ def test_contributing_states_how_many_lines_an_extension_takes(project):
     for name, lines in stated.items():
         text = (FILES / f"{name}.py").read_text()
         assert sum(bool(line.strip()) for line in text.splitlines()) == int(lines), name
+
+
+def test_a_sum_that_was_written_with_the_earlier_verb_has_both():
+    class Earlier(VectorSum):
+        @classmethod
+        def calibrate(cls, *, n, d):
+            return cls(n=n, d=d, g=8, b=40)
+
+    kind: Any = Earlier
+    assert kind.calibrated(n=9, d=2).n == kind.calibrate(n=9, d=2).n == 9
+    ours: Any = VectorSum
+    assert ours.calibrate(n=N, d=3, privacy=PRIVACY, max_bits=90).d == 3
