@@ -61,11 +61,6 @@ class OneView(OneRound, Generic[RandomizerT]):
     def analyze(self, tally: Tally) -> View:
         return View(self.randomizer.estimate(tally), tally.reports)
 
-    def result(self, state: Any) -> Any:
-        if state is None:
-            raise ParameterError("state", state, "that of a finished round")
-        return self.answer(state)
-
     @abstractmethod
     def answer(self, view: View) -> Any:
         """What it outputs."""

@@ -17,7 +17,6 @@ from protocols.erm.solver import SOLVERS, THETA, demand_radius, minimise
 from protocols.erm.solver.public import named
 from protocols.problems.loss import Loss
 from protocols.problems.problem import Problem
-from protocols.sums.one_round import SumState
 from protocols.sums.vector_sum import VectorSum
 from shuffle_sim.arrays import Floats, Values
 from shuffle_sim.data.population import Unit
@@ -93,7 +92,7 @@ class CertifiedMinimiser(Query):
         return minimise(self.risk.objective(records), self.radius, self.solver).point
 
 
-class OneShotAverage(Protocol[SumState]):
+class OneShotAverage(Protocol[Any]):
     """The average of n users' certified minimisers by one `VectorSum`; data (n, records, columns).
 
     Formal guarantee, by `protects`. A person: that of the sum, for all records of a user, since
@@ -233,20 +232,20 @@ class OneShotAverage(Protocol[SumState]):
     def check_records(self, records: NDArray[Any]) -> None:
         self.risk.check(records)
 
-    def init(self) -> SumState:
+    def init(self) -> Any:
         return self.total.init()
 
-    def plan(self, state: SumState) -> RoundSpec | None:
+    def plan(self, state: Any) -> RoundSpec | None:
         spec = self.total.plan(state)
         if spec is None:
             return None
         event = self.total.randomizer.event(self.total.honest, self.query)
         return replace(spec, query=self.query, event=event)
 
-    def update(self, state: SumState, estimate: Any) -> SumState:
+    def update(self, state: Any, estimate: Any) -> Any:
         return self.total.update(state, estimate)
 
-    def result(self, state: SumState) -> Any:
+    def result(self, state: Any) -> Any:
         mean = np.asarray(self.total.result(state)) / self.n
         return self.risk.domain.project(mean)
 

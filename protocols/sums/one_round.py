@@ -10,19 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.sums.encoding import SumRandomizer
-from shuffle_sim.arrays import Floats
-from shuffle_sim.data.cohort import Cohort
-from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
-from shuffle_sim.privacy.planner import honest_users
-from shuffle_sim.protocol.base import Datum, Protocol, RoundSpec, check_rows
-
-
-@dataclass(frozen=True)
-class SumState:
-    """The estimate, once the round is over."""
-
-    estimate: Floats | None = None
+from shuffle_sim.protocol.base import check_rows
+from shuffle_sim.protocol.one_round import OneRound
 
 
 @dataclass(frozen=True)
@@ -40,7 +30,7 @@ class Setting:
     paper: bool = False
 
 
-class OneRoundSum(Protocol[SumState]):
+class OneRoundSum(OneRound):
     """A sum over all users in one round; comparisons find its subclasses by their entry points.
 
     Attributes:
@@ -55,18 +45,14 @@ class OneRoundSum(Protocol[SumState]):
     family: ClassVar[str] = ""
     colour: ClassVar[str] = "tab:brown"
     sensitivity: float
+    randomizer: SumRandomizer
 
     def __init__(
         self, n: int, randomizer: SumRandomizer, delta: float, honest_fraction: float
     ) -> None:
         """Keep the parameters; subclasses name them."""
-        self.n = integer("n", n)
-        self.randomizer = randomizer
-        self.honest = honest_users(honest_fraction, self.n)
-        self.honest_fraction = honest_fraction
-        self._delta = real("delta", delta, 0.0, 1.0, closed=(False, False))
+        super().__init__(n, randomizer, delta, honest_fraction)
         self._claim: Guarantee | None = None
-        randomizer.event(self.honest, Datum())  # refuses what the accountant cannot do
 
     @classmethod
     @abstractmethod
@@ -96,31 +82,6 @@ class OneRoundSum(Protocol[SumState]):
         return [Setting("calibrated", partial(cls.calibrated, **cls.size(n, d, privacy)))]
 
     @property
-    def users(self) -> int:
-        return self.n
-
-    @property
-    def delta(self) -> float:
-        return self._delta
-
-    @property
-    def minimum(self) -> int:
-        """Reports without which no view is released.
-
-        Only an honest fraction below 1 agrees on a floor; at 1 any dropout is stated in the
-        result's epsilon instead.
-        """
-        return self.honest if self.honest_fraction < 1 else 1
-
-    @property
-    def vocabulary(self) -> tuple[type, ...]:
-        return (Datum, type(self.randomizer))
-
-    @property
-    def claims_sequential(self) -> bool:
-        return True
-
-    @property
     def claim(self) -> Guarantee | None:
         """What the paper's theorem promises, where `paper` set the parameters."""
         return self._claim
@@ -133,29 +94,8 @@ class OneRoundSum(Protocol[SumState]):
     def check(self, rows: NDArray[Any]) -> None:
         check_rows(rows, (self.n,) if self.scalar else (self.n, self.randomizer.variance(1).size))
 
-    def init(self) -> SumState:
-        return SumState()
-
-    def plan(self, state: SumState) -> RoundSpec | None:
-        if state.estimate is not None:
-            return None
-        query = Datum()
-        return RoundSpec(
-            Cohort.of(0, self.n),
-            query,
-            self.randomizer,
-            self.randomizer.event(self.honest, query),
-            self.randomizer.estimate,
-            self.minimum,
-        )
-
-    def update(self, state: SumState, estimate: Any) -> SumState:
-        return SumState(estimate)
-
-    def result(self, state: SumState) -> Any:
-        if state.estimate is None:
-            raise ParameterError("state", state, "that of a finished round")
-        return float(state.estimate[0]) if self.scalar else state.estimate
+    def answer(self, view: Any) -> Any:
+        return float(view[0]) if self.scalar else view
 
 
 def claim_of(privacy: Privacy, theorem: str) -> Guarantee:

@@ -44,7 +44,7 @@ class LocalRandomizer(Randomizer):
 
 
 class OneRound(Protocol[Any]):
-    """Asks all users once for their datum.
+    """Asks all users once for their datum; the state is None, then what `analyze` made of the view.
 
     Its result is what the randomizer's `estimate` makes of the tally, or else the tally.
     """
@@ -67,11 +67,14 @@ class OneRound(Protocol[Any]):
         self.honest = honest_users(honest_fraction, n)
         self.honest_fraction = honest_fraction
         self._delta = real("delta", delta, 0.0, 1.0, closed=(False, False))
-        event = randomizer.event(self.honest, Datum())
+        self._cost(Datum())  # refuses what the accountant cannot do
+
+    def _cost(self, query: Query) -> PrivacyEvent:
+        event = self.randomizer.event(self.honest, query)
         if event is None:
-            name = type(randomizer).__name__
+            name = type(self.randomizer).__name__
             raise ParameterError("randomizer", name, "one whose `event` says what a view costs")
-        self._event = event
+        return event
 
     @property
     def users(self) -> int:
@@ -80,6 +83,15 @@ class OneRound(Protocol[Any]):
     @property
     def delta(self) -> float:
         return self._delta
+
+    @property
+    def minimum(self) -> int:
+        """Reports without which no view is released.
+
+        Only an honest fraction below 1 agrees on a floor; at 1 any dropout is stated in the
+        result's epsilon instead.
+        """
+        return self.honest if self.honest_fraction < 1 else 1
 
     @property
     def vocabulary(self) -> tuple[type, ...]:
@@ -107,12 +119,18 @@ class OneRound(Protocol[Any]):
     def plan(self, state: Any) -> RoundSpec | None:
         if state is not None:
             return None
-        minimum = self.honest if self.honest_fraction < 1 else 1
-        everybody = Cohort.of(0, self.n)
-        return RoundSpec(everybody, self.query, self.randomizer, self._event, self.analyze, minimum)
+        everybody, query = Cohort.of(0, self.n), self.query
+        event = self._cost(query)
+        return RoundSpec(everybody, query, self.randomizer, event, self.analyze, self.minimum)
 
     def update(self, state: Any, estimate: Any) -> Any:
         return estimate
 
     def result(self, state: Any) -> Any:
-        return state
+        if state is None:
+            raise ParameterError("state", state, "that of a finished round")
+        return self.answer(state)
+
+    def answer(self, view: Any) -> Any:
+        """The result, from what `analyze` made of the view."""
+        return view
