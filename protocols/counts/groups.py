@@ -219,20 +219,10 @@ class GroupMeans(OneView[Planes]):
         honest = honest_users(honest_fraction, integer("n", n, 2))
         integer("groups", groups, 1, 2**22)
         integer("moments", moments, 1, 2)
-        if objective not in ("messages", "error"):
-            raise ParameterError("objective", objective, "one of messages, error")
         # Noise of plane l in proportion to 2^l: least for the sum of all weighted variances.
         planes = tuple(2.0**plane for plane in range(integer("bits", bits, 1, 30)))
         weights = (1.0, *planes * moments)
-        plans = (
-            [count_planner.pollution(privacy, weights=weights)]
-            if objective == "error"
-            else list(count_planner.batched(privacy, weights=weights))
-        )
-        fewest = 1.1 * min(each.messages for each in plans)
-        plan = min(
-            (each for each in plans if each.messages <= fewest), key=lambda each: each.variance()
-        )
+        plan = count_planner.one_sided(privacy, objective, weights=weights)
         law = count_planner.OneSided(plan.rate * sum(weights), plan.batch).law(groups / honest)
         return cls(
             n=n,

@@ -242,21 +242,12 @@ class HeavyHitters(Protocol[Search]):
         integer("n", n, 2)
         if levels is not None and bits not in (None, sum(levels)):
             raise ParameterError("levels", levels, f"{bits} bits in all")
-        if objective not in ("error", "messages"):
-            raise ParameterError("objective", objective, "one of messages, error")
         parts = (
             usual_levels(n, 32 if bits is None else integer("bits", bits, 2, 64))
             if levels is None
             else tuple(levels)
         )
-        plans = (
-            [count_planner.pollution(privacy, len(parts))]
-            if objective == "error"
-            else list(count_planner.batched(privacy, len(parts)))
-        )
-        plan = min(plans, key=lambda each: each.messages)
-        near = [each for each in plans if each.messages <= 1.1 * plan.messages]
-        plan = min(near, key=lambda each: each.variance())
+        plan = count_planner.one_sided(privacy, objective, len(parts))
         return cls(
             n=n,
             levels=parts,

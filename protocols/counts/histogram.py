@@ -21,7 +21,6 @@ from shuffle_sim.privacy.planner import honest_users
 from shuffle_sim.protocol.base import check_rows
 from shuffle_sim.protocol.query import Query
 
-OBJECTIVES = "messages", "error"
 METHODS = "pollution", "two-sided", "response", "fixed-blanket", "unary"
 """Of making noise; the two-sided one is taken where it is named only."""
 
@@ -51,7 +50,6 @@ _CHOICES = {
     "unary": (),
 }
 _FLOOD = 0.1  # of epsilon, where no budget of messages bounds what less of it would take
-_NEAR = 1.1  # times the fewest noise messages counts as few: a little more may halve the error
 _MOST_BINS = 2**26
 
 
@@ -225,8 +223,9 @@ class Histogram(OneView[Counting]):
             honest_fraction: of the users whose noise is counted on.
         """
         honest, bins = honest_users(honest_fraction, integer("n", n, 2)), _bins(categories)
-        if objective not in OBJECTIVES:
-            raise ParameterError("objective", objective, f"one of {', '.join(OBJECTIVES)}")
+        if objective not in count_planner.OBJECTIVES:
+            allowed = f"one of {', '.join(count_planner.OBJECTIVES)}"
+            raise ParameterError("objective", objective, allowed)
         most = math.inf
         if max_messages is not None:
             most = real("max_messages", max_messages, 1.0, 2.0**24, closed=(True, True))
@@ -255,7 +254,11 @@ class Histogram(OneView[Counting]):
 
         if objective == "messages":
             least = min(made.usual_messages for made in fitting)
-            fitting = [made for made in fitting if made.usual_messages - 1 <= _NEAR * (least - 1)]
+            fitting = [
+                made
+                for made in fitting
+                if made.usual_messages - 1 <= count_planner.NEAR * (least - 1)
+            ]
         best = min(fitting, key=lambda made: (error(made), made.usual_messages))
         return cls(
             n=n,

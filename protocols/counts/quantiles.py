@@ -166,23 +166,13 @@ class Quantiles(OneView[Nodes]):
             honest_fraction: of the users whose noise is counted on.
         """
         ends, honest = _ends(low, high), honest_users(honest_fraction, integer("n", n, 2))
-        if objective not in ("messages", "error"):
-            raise ParameterError("objective", objective, "one of messages, error")
         if fans is None:
             integer("leaves", leaves, 2, _MOST_LEAVES)
             fans = (4,) * max(1, math.ceil(math.log(leaves) / math.log(4) - 1e-9))
         shape = Shape(tuple(integer("fans", each, 2, _MOST_LEAVES) for each in fans))
         integer("fans", shape.leaves, 2, _MOST_LEAVES)
         weights = (1.0,) * len(shape.fans)
-        plans = (
-            [count_planner.pollution(privacy, weights=weights)]
-            if objective == "error"
-            else list(count_planner.batched(privacy, weights=weights))
-        )
-        fewest = 1.1 * min(each.messages for each in plans)
-        plan = min(
-            (each for each in plans if each.messages <= fewest), key=lambda each: each.variance()
-        )
+        plan = count_planner.one_sided(privacy, objective, weights=weights)
         law = plan.law(sum(shape.nodes) / honest)
         most = capped(len(shape.fans), law, honest, privacy)
         rates = (plan.rate,) * len(shape.fans)

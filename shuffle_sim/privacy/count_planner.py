@@ -27,6 +27,10 @@ LARGE = 3.0
 """Epsilon from which on it helps."""
 FLOODS = (0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 """Shares of epsilon that a two-sided plan may leave to the flood."""
+OBJECTIVES = "messages", "error"
+"""What may be least."""
+NEAR = 1.1
+"""Times the fewest noise messages is few, too: a little more may halve the error."""
 _SPARE = 1e-3  # of delta: for noise drawn again at a cap of messages
 _CLOSE = 1e-7  # relative, of a root
 
@@ -160,6 +164,29 @@ def batched(
             return
         best = min(best, plan.messages)
         batch = max(batch + 1, round(1.4 * batch))
+
+
+def one_sided(
+    privacy: Privacy,
+    objective: str,
+    releases: int = 1,
+    weights: tuple[float, ...] = (1.0,),
+) -> OneSided:
+    """One-sided noise: single messages for "error", batches of the fewest for "messages".
+
+    Of plans with nearly the fewest messages it is that of the least variance.
+
+    Raises:
+        ParameterError: another objective.
+    """
+    if objective not in OBJECTIVES:
+        raise ParameterError("objective", objective, f"one of {', '.join(OBJECTIVES)}")
+    if objective == "error":
+        return pollution(privacy, releases, weights)
+    plans = list(batched(privacy, releases, weights))
+    fewest = NEAR * min(each.messages for each in plans)
+    near = [each for each in plans if each.messages <= fewest]
+    return min(near, key=lambda each: each.variance())
 
 
 @lru_cache(maxsize=256)
