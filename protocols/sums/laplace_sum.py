@@ -1,7 +1,6 @@
 """Sums of numbers with nearly the central Laplace noise (docs/theory/floods.md)."""
 
 from collections.abc import Iterable
-from functools import partial
 from typing import Any, Self
 
 from protocols.sums.encoding import MAGNITUDES
@@ -67,6 +66,7 @@ class LaplaceScalarSum(_FloodSum, PlannedScalarSum):
     """
 
     encoding, robust = "laplace", False
+    shown = "error", ERRORS, "central Laplace"
 
     def __init__(
         self,
@@ -120,12 +120,6 @@ class LaplaceScalarSum(_FloodSum, PlannedScalarSum):
         if noise_ratio is None and max_bits is None:
             noise_ratio = error * laplace_ratio(spec)
         return cls.planned(cls.choose(spec, noise_ratio, max_bits), upper)
-
-    @classmethod
-    def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[Setting]:
-        for error in ERRORS:
-            make = partial(cls.calibrated, **cls.size(n, d, privacy), error=error)
-            yield Setting(f"{error:g} x central Laplace", make)
 
     @property
     def parameters(self) -> dict[str, Any]:

@@ -22,10 +22,12 @@ class PlannedSum(OneRoundSum):
     Attributes:
         encoding: how its numbers become messages; a scalar and a vector sum share it.
         usual_ratio: of the noise over the central Gaussian's, where commands are given none.
+        shown: wishes at which comparisons show it: an option, its values, and over whose noise.
     """
 
     encoding: ClassVar[str]
     usual_ratio: ClassVar[float] = NOISE_RATIO
+    shown: ClassVar[tuple[str, tuple[float, ...], str]] = "noise_ratio", RATIOS, "central"
     robust: ClassVar[bool] = True
     """Whether a malicious user moves the sum by a few users' worth at most."""
 
@@ -53,10 +55,10 @@ class PlannedSum(OneRoundSum):
 
     @classmethod
     def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[Setting]:
-        size = cls.size(n, d, privacy)
-        for ratio in RATIOS:
-            make = partial(cls.calibrated, **size, noise_ratio=ratio)
-            yield Setting(f"{ratio:g} x central", make)
+        size, (option, values, whose) = cls.size(n, d, privacy), cls.shown
+        for value in values:
+            make = partial(cls.calibrated, **size, **{option: value})
+            yield Setting(f"{value:g} x {whose}", make)
 
     @property
     @abstractmethod
@@ -99,8 +101,13 @@ class PlannedScalarSum(PlannedSum):
 
 
 class PlannedVectorSum(PlannedSum):
-    """A planned sum of n vectors in an l2 ball; its class takes n, d, norm_bound and parameters."""
+    """A planned sum of n vectors in an l2 ball; its class takes n, d, norm_bound and parameters.
 
+    Attributes:
+        usual_rotation: public seed where none is given; None: vectors are not rotated.
+    """
+
+    usual_rotation: ClassVar[int | None] = None
     d: int
     norm_bound: float
 
@@ -129,6 +136,6 @@ class PlannedVectorSum(PlannedSum):
         `noise_ratio` is the noise over the central Gaussian's; `max_bits` counts bits per user and
         coordinate that is sent. `rotation` and `span` are those of `SumSpec`.
         """
-        fraction = honest_fraction
-        spec = SumSpec(n, d, privacy, 1, fraction, rotation=rotation, span=span)
+        seed = cls.usual_rotation if rotation is None else rotation
+        spec = SumSpec(n, d, privacy, 1, honest_fraction, rotation=seed, span=span)
         return cls.planned(cls.choose(spec, noise_ratio, max_bits), norm_bound)
