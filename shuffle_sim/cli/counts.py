@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 
 from protocols.counts import (
     GroupMeans,
@@ -21,6 +20,7 @@ from protocols.counts import (
     text_of,
 )
 from shuffle_sim.arrays import Floats, dense
+from shuffle_sim.cli.counts_report import Counts, Found, Groups, Heavy, Ranks, Released
 from shuffle_sim.cli.data import bounds_of, declared_of
 from shuffle_sim.cli.options import (
     OBJECTIVE,
@@ -36,17 +36,7 @@ from shuffle_sim.cli.options import (
 )
 from shuffle_sim.cli.running import Running, announce
 from shuffle_sim.cli.show import (
-    FOOTER,
-    console,
-    new_figure,
-    number,
-    plural,
     present,
-    print_costs,
-    print_fact,
-    print_privacy,
-    print_reports,
-    print_table,
 )
 from shuffle_sim.data.column_kinds import Named, Number
 from shuffle_sim.data.columns import Marks, unique_texts
@@ -54,16 +44,12 @@ from shuffle_sim.data.file_columns import column_in
 from shuffle_sim.data.file_columns import columns_of as columns_in
 from shuffle_sim.data.schema import Declared
 from shuffle_sim.errors import ParameterError
-from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.options import Execution
-from shuffle_sim.execution.plain import SIMULATOR_VIEW
-from shuffle_sim.execution.result import ReportCounts, Result
-from shuffle_sim.privacy.guarantee import Guarantee
+from shuffle_sim.execution.result import Result
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
-_BARS = 30  # of a picture or table; the rest is one line
 _TEXT = 8  # bytes of a text that a heavy hitter is known by
 _SHARES = "0.05,0.25,0.5,0.75,0.95"
 
@@ -100,47 +86,6 @@ class CountOptions:
     objective: str = field(default="messages", metadata={"option": OBJECTIVE})
     max_messages: float | None = option(None, "Messages that a user may send, on average.")
     honest_fraction: float = same(SumOptions, "honest_fraction")
-
-
-@dataclass(frozen=True)
-class Released:
-    """What every command of counts says of its run."""
-
-    people: int
-    messages_per_user: float
-    privacy: Guarantee
-    costs: Costs
-    reports: ReportCounts
-
-    @classmethod
-    def of(cls, result: Result, protocol: Any) -> "Released":
-        """Of a run that is over."""
-        told = result.privacy, result.costs, result.reports
-        return cls(protocol.n, float(protocol.messages_per_user), *told)
-
-    def show(self) -> None:
-        """For people."""
-        print_privacy(self.privacy)
-        made_of = f"{self.messages_per_user:,.1f} messages on average"
-        print_costs(self.costs.payload_bits_per_user, made_of, self.costs, self.reports)
-        print_reports(self.reports, f"{self.reports.clipped:,} values outside what is public")
-
-
-@dataclass(frozen=True)
-class Counts:
-    """A released histogram."""
-
-    column: str
-    categories: tuple[str, ...]
-    true: Floats = field(metadata=SIMULATOR_VIEW)
-    counts: Floats
-    shares: Floats
-    low: Floats
-    high: Floats
-    confidence: float
-    standard_error: float
-    central_laplace: float
-    run: Released
 
 
 def histogram_command(
@@ -200,7 +145,7 @@ def histogram_command(
         central_laplace=_central_laplace(privacy.epsilon),
         run=Released.of(result, made),
     )
-    present(summary, _show_counts, _draw_counts, **vars(output))
+    _present(summary, output)
 
 
 def _central_laplace(epsilon: float) -> float:
@@ -213,97 +158,6 @@ def _crossed(classes: Sequence[Sequence[str]]) -> list[str]:
     for each in classes:
         found = [f"{one}, {two}" if one else two for one in found for two in each]
     return found
-
-
-def _show_counts(found: Counts) -> None:
-    order = np.argsort(-found.counts, kind="stable")
-    shown, rest = order[:_BARS], order[_BARS:]
-    rows = [
-        (
-            found.categories[at],
-            number(found.true[at]),
-            number(found.counts[at]),
-            f"{100 * found.shares[at]:.2f} %",
-            f"{number(found.low[at])} to {number(found.high[at])}",
-        )
-        for at in shown
-    ]
-    if rest.size:
-        counts = number(float(found.true[rest].sum())), number(float(found.counts[rest].sum()))
-        share = f"{100 * found.shares[rest].sum():.2f} %"
-        rows.append((f"{rest.size:,} others", *counts, share, ""))
-    certain = f"{100 * found.confidence:g} % all at once"
-    print_table((found.column, "true", "count", "share", certain), rows)
-    console.print(FOOTER)
-    ratio = found.standard_error / found.central_laplace
-    print_fact(
-        "Noise",
-        f"standard error {number(found.standard_error)} of a count; {ratio:.2f} x the central "
-        "discrete Laplace",
-    )
-    found.run.show()
-
-
-def _draw_counts(found: Counts) -> "Figure":
-    order = np.argsort(-found.counts, kind="stable")
-    title = f"{found.column}: {found.run.people:,} users, ε = {found.run.privacy.epsilon:.3g}"
-    values = found.counts, found.low, found.high, found.true
-    return _bars(title, "users", found.categories, order, *values)
-
-
-def _bars(
-    title: str,
-    across: str,
-    names: Sequence[str],
-    order: NDArray[np.intp],
-    values: Floats,
-    low: Floats,
-    high: Floats,
-    true: Floats,
-) -> "Figure":
-    """Released values with their ranges beside the true ones, the largest groups first."""
-    shown = order[:_BARS]
-    figure = new_figure(7, 1.5 + 0.25 * shown.size)
-    axes = figure.subplots()
-    places, heights = np.arange(shown.size), np.nan_to_num(values[shown])
-    axes.barh(places, heights, color="tab:blue", label="released")
-    ends = np.stack([heights - low[shown], high[shown] - heights])
-    axes.errorbar(
-        heights,
-        places,
-        xerr=np.maximum(ends, 0),
-        fmt="none",
-        ecolor="black",
-        label="95 %, all at once",
-    )
-    axes.plot(true[shown], places, "k|", ms=10, label="true")
-    axes.set_yticks(places, [names[at] for at in shown])
-    axes.invert_yaxis()
-    axes.set_xlabel(across)
-    rest = order.size - shown.size
-    axes.set_title(f"{title}; {rest:,} smaller ones are not shown" if rest else title)
-    figure.legend(loc="outside lower center", ncols=3)
-    return figure
-
-
-@dataclass(frozen=True)
-class Ranks:
-    """Released quantiles, in the column's own units."""
-
-    column: str
-    unit: str
-    shares: tuple[float, ...]
-    true: Floats = field(metadata=SIMULATOR_VIEW)
-    values: Floats
-    low: Floats
-    high: Floats
-    confidence: float
-    standard_error_ranks: float
-    run: Released
-    edges: Floats = field(repr=False)
-    ranks: Floats = field(repr=False)
-    band: tuple[Floats, Floats] = field(repr=False)
-    true_ranks: Floats = field(repr=False, metadata=SIMULATOR_VIEW)
 
 
 def quantiles_command(
@@ -355,7 +209,7 @@ def quantiles_command(
         band=found.band(),
         true_ranks=np.searchsorted(np.sort(inside), found.edges, side="left").astype(float),
     )
-    present(summary, _show_ranks, _draw_ranks, **vars(output))
+    _present(summary, output)
 
 
 def _share(text: str) -> float:
@@ -363,57 +217,6 @@ def _share(text: str) -> float:
         return float(text)
     except ValueError:
         raise ParameterError("shares", text, "numbers from 0 to 1, such as 0.25,0.5") from None
-
-
-def _show_ranks(found: Ranks) -> None:
-    unit = f" {found.unit}" if found.unit else ""
-    rows = (
-        (
-            f"{100 * share:g} % below",
-            number(found.true[at]) + unit,
-            number(found.values[at]) + unit,
-            f"{number(found.low[at])} to {number(found.high[at])}",
-        )
-        for at, share in enumerate(found.shares)
-    )
-    certain = f"{100 * found.confidence:g} % all at once"
-    print_table((found.column, "true", "private", certain), rows)
-    console.print(FOOTER)
-    part = 100 * found.standard_error_ranks / found.run.people
-    print_fact("Noise", f"{number(found.standard_error_ranks)} ranks ({part:.3g} %) at most, s.e.")
-    found.run.show()
-
-
-def _draw_ranks(found: Ranks) -> "Figure":
-    figure = new_figure(7, 4.5)
-    axes = figure.subplots()
-    people = found.run.people
-    low, high = (100 * each / people for each in found.band)
-    axes.fill_between(found.edges, low, high, alpha=0.3, label="95 %, all at once")
-    axes.plot(found.edges, 100 * found.ranks / people, label="released")
-    axes.plot(found.edges, 100 * found.true_ranks / people, "k:", label="true")
-    axes.set_xlabel(f"{found.column} ({found.unit})" if found.unit else found.column)
-    axes.set_ylabel("users below, %")
-    epsilon = found.run.privacy.epsilon
-    axes.set_title(f"{found.column}: {people:,} users, ε = {epsilon:.3g}")
-    figure.legend(loc="outside lower center", ncols=3)
-    return figure
-
-
-@dataclass(frozen=True)
-class Heavy:
-    """Released items that many users have."""
-
-    column: str
-    items: tuple[str, ...]
-    true: Floats = field(metadata=SIMULATOR_VIEW)
-    counts: Floats
-    low: Floats
-    high: Floats
-    least_count: int
-    missed: float
-    false_items: float
-    run: Released
 
 
 def heavy_hitters_command(
@@ -468,7 +271,7 @@ def heavy_hitters_command(
         false_items=found.false_items,
         run=Released.of(result, made),
     )
-    present(summary, _show_heavy, _draw_heavy, **vars(output))
+    _present(summary, output)
 
 
 def _item(text: str, bits: int | None) -> int:
@@ -478,52 +281,6 @@ def _item(text: str, bits: int | None) -> int:
         allowed = f"whole numbers from 0 to 2^{bits} - 1; texts are found without --bits"
         raise ParameterError("column", "a cell", allowed)
     return int(text)
-
-
-def _show_heavy(found: Heavy) -> None:
-    rows = [
-        (
-            item,
-            number(found.true[at]),
-            number(found.counts[at]),
-            f"{number(found.low[at])} to {number(found.high[at])}",
-        )
-        for at, item in enumerate(found.items[:_BARS])
-    ]
-    print_table((found.column, "true", "count", "95 % all at once"), rows)
-    if len(found.items) > _BARS:
-        console.print(f"{len(found.items) - _BARS:,} more are in --json")
-    console.print(FOOTER)
-    print_fact(
-        "Found",
-        f"{plural(len(found.items), 'item')}; one that {found.least_count:,} users have is missed "
-        f"with probability {found.missed:g} at most",
-        f"an item that nobody has is reported with probability {found.false_items:g} at most",
-    )
-    found.run.show()
-
-
-def _draw_heavy(found: Heavy) -> "Figure":
-    title = f"{found.column}: found among {found.run.people:,} users"
-    values = found.counts, found.low, found.high, found.true
-    return _bars(title, "users", found.items, np.arange(len(found.items)), *values)
-
-
-@dataclass(frozen=True)
-class Groups:
-    """Released counts, sums and means by group."""
-
-    column: str
-    by: str
-    groups: tuple[str, ...]
-    true_means: Floats = field(metadata=SIMULATOR_VIEW)
-    counts: Floats
-    sums: Floats
-    means: Floats
-    mean_low: Floats
-    mean_high: Floats
-    confidence: float
-    run: Released
 
 
 def by_group(
@@ -575,34 +332,7 @@ def by_group(
         confidence=ranges.confidence,
         run=Released.of(result, made),
     )
-    present(summary, _show_groups, _draw_groups, **vars(output))
-
-
-def _show_groups(found: Groups) -> None:
-    rows = (
-        (
-            group,
-            number(found.counts[at]),
-            number(found.sums[at]),
-            number(found.true_means[at]),
-            number(found.means[at]),
-            f"{number(found.mean_low[at])} to {number(found.mean_high[at])}",
-        )
-        for at, group in enumerate(found.groups)
-    )
-    certain = f"mean, {100 * found.confidence:g} % all at once"
-    heads = found.by, "count", f"sum of {found.column}", "true mean", "mean", certain
-    print_table(heads, rows)
-    console.print(FOOTER)
-    found.run.show()
-
-
-def _draw_groups(found: Groups) -> "Figure":
-    order = np.argsort(-found.counts, kind="stable")
-    order = order[np.isfinite(found.means[order])]  # a group of nobody would set the axis
-    values = found.means, found.mean_low, found.mean_high, found.true_means
-    title = f"{found.column} by {found.by}: {found.run.people:,} users"
-    return _bars(title, f"mean of {found.column}", found.groups, order, *values)
+    _present(summary, output)
 
 
 def _named(
@@ -646,3 +376,8 @@ def _run(
         announce(how.ahead(made, rows), (), yes=how.yes, json=json)
     )
     return how.run(made, rows, on_start=start)
+
+
+def _present(found: Found, output: Drawn) -> None:
+    """Print it and draw it, as asked for."""
+    present(found, type(found).show, type(found).draw, **vars(output))
