@@ -4,7 +4,7 @@ done.
 
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,18 +13,17 @@ from numpy.typing import ArrayLike
 
 from shuffle_sim.data.population import Population
 from shuffle_sim.errors import (
-    NotFiniteError,
     ParameterError,
     positive,
 )
 from shuffle_sim.execution.budget import Report, check_report, ledger_of
 from shuffle_sim.execution.checkpoint import journal_of
-from shuffle_sim.execution.costs import CostMeter
 from shuffle_sim.execution.curator import run_curator
 from shuffle_sim.execution.identity import RunIdentity
+from shuffle_sim.execution.observed import Observed
 from shuffle_sim.execution.options import Execution
-from shuffle_sim.execution.result import ReportCounts, Result, spending, told
-from shuffle_sim.execution.rounds import checked, disclose, exchanged, metered
+from shuffle_sim.execution.result import Result, spending, told
+from shuffle_sim.execution.rounds import exchanged
 from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.execution.setup import (
     check_adversary,
@@ -35,11 +34,9 @@ from shuffle_sim.execution.setup import (
     suited,
 )
 from shuffle_sim.execution.sizing import asked_workers, sized
-from shuffle_sim.privacy.guarantee import Guarantee
-from shuffle_sim.privacy.ledger import Charge, PrivacyLedger
+from shuffle_sim.privacy.ledger import Charge
 from shuffle_sim.protocol.adversary import Adversary
 from shuffle_sim.protocol.base import Protocol
-from shuffle_sim.protocol.binding import UNCHECKED, UNCONFIRMED
 from shuffle_sim.protocol.release import CentralAlgorithm
 from shuffle_sim.protocol.task import walked
 from shuffle_sim.registry import registered
@@ -128,28 +125,17 @@ def run(
         raise ParameterError("execution", execution, "None or an Execution(...)")
     host = _host(runtime, round_timeout)
     workers, auto = asked_workers(algorithm, workers, how.placement, shuffler_shards, checkpoint)
+    kept = _Kept(seed, checkpoint, resume, budget)
     if isinstance(algorithm, CentralAlgorithm):
         check_central(adversary, fidelity, how.kernel, shuffler_shards, security, how.placement)
-        return told(
-            run_curator(
-                algorithm,
-                data,
-                host,
-                workers=workers,
-                seed=seed,
-                execution=how,
-                checkpoint=checkpoint,
-                resume=resume,
-                budget=budget,
-            ),
-            algorithm.users,
-        )
-    protocol, population = algorithm, _population(algorithm, data, checkpoint)
+        made = run_curator(algorithm, data, host, workers=workers, execution=how, **vars(kept))
+        return told(made, algorithm.users)
+    population = _population(algorithm, data, checkpoint)
     if adversary is not None and not isinstance(adversary, Adversary):
         raise ParameterError("adversary", adversary, "None or an Adversary")
     host.placement = how.placement
     deployment, literal_size = deployment_of(
-        protocol,
+        algorithm,
         fidelity,
         seed,
         adversary,
@@ -164,13 +150,40 @@ def run(
         workers, deployment = sized(host, deployment, population, how.on_plan)
     if security == "onion":
         check_sealing_time(deployment, workers, how.sealing_seconds)
-    check_adversary(adversary, protocol, population)
-    ahead = check_report(budget, data, _ahead(protocol), resume=resume)
-    reports, rounds, meter = ReportCounts(), 0, CostMeter()
-    unchecked, noisy = False, list[tuple[int, int]]()
-    journal = journal_of(checkpoint, resume, _identity(deployment, population, seed))
+    check_adversary(adversary, algorithm, population)
+    observed = Observed(deployment, literal_size)
+    made = _by_users(observed, data, population, host, workers, how, kept)
+    return told(made, algorithm.users)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What is kept of a run, and what it is charged to; as of `run`."""
+
+    seed: int | None
+    checkpoint: str | Path | None
+    resume: bool
+    budget: Report | None
+
+
+def _by_users(
+    observed: Observed,
+    data: Population | ArrayLike,
+    population: Population,
+    host: Runtime,
+    workers: int,
+    how: Execution,
+    kept: _Kept,
+) -> Result:
+    """Charge, exchange and observe round after round, until the protocol is done."""
+    deployment = observed.deployment
+    protocol = deployment.protocol
+    ahead = check_report(kept.budget, data, _ahead(protocol), resume=kept.resume)
+    identity = _identity(deployment, population, kept.seed)
+    journal = journal_of(kept.checkpoint, kept.resume, identity)
     deployment = replace(deployment, task=journal.task, entropy=journal.entropy)
-    charged = partial(ledger_of, budget, data=data, sequential=protocol.claims_sequential)
+    observed.deployment = deployment
+    charged = partial(ledger_of, kept.budget, data=data, sequential=protocol.claims_sequential)
     with (
         journal,
         spending(ledger := charged(journal.task, ahead=ahead), protocol.delta),
@@ -179,45 +192,34 @@ def run(
         plan = host.open(deployment, population, workers)
         how.started()
         while plan is not None:
-            broadcast, cohort = plan.broadcast, plan.cohort
-            unchecked |= not checked(protocol, deployment, plan)
-            ledger.charge(cohort, plan.event)
-            exchange, plan = exchanged(journal, host, deployment, plan, ledger)
-            reports = reports.plus(exchange, cohort.size)
-            honest = exchange.shuffler.accepted - exchange.shuffler.singles
-            noisy.append((honest, cohort.size))
-            disclose(adversary, rounds, exchange)
-            metered(meter, deployment, broadcast, exchange, literal_size)
-            if exchange.users.nonfinite == exchange.users.asked:
-                raise NotFiniteError(rounds)
+            asked = plan
+            observed.plan(asked)
+            ledger.charge(asked.cohort, asked.event)
+            exchange, plan = exchanged(journal, host, deployment, asked, ledger)
+            observed.take(asked, exchange)
             if how.on_round is not None:
-                how.on_round(rounds, ledger, meter.costs, deployment.opened(broadcast).query)
-            rounds += 1
+                query = deployment.opened(asked.broadcast).query
+                how.on_round(observed.rounds - 1, ledger, observed.meter.costs, query)
         value = host.result()
-    assumed = _assumptions(seed, how.generator) + (UNCHECKED,) * unchecked
-    full = (reports.corrupted, reports.accepted) == (0, reports.asked)
-    whole, promised = _guarantees(protocol, ledger, noisy, assumed, full=full)
+    whole, promised = observed.guarantees(ledger, kept.seed)
     unit = protocol.protects or population.unit
-    return told(
-        Result(
-            value=value,
-            privacy=replace(whole, unit=unit),
-            promised=replace(promised, unit=unit),
-            rounds=rounds,
-            costs=meter.costs,
-            reports=replace(reports, left_out=population.left_out),
-            fidelity=deployment.fidelity,
-            kernel=deployment.kernel,
-            runtime=host.name,
-            workers=workers,
-            shuffler_shards=deployment.shuffler_shards,
-            placement=host.placement,
-            seed=seed,
-            ledger=ledger,
-            security=security,
-            standard_error=getattr(protocol, "standard_error", None) if full else None,
-        ),
-        protocol.users,
+    return Result(
+        value=value,
+        privacy=replace(whole, unit=unit),
+        promised=replace(promised, unit=unit),
+        rounds=observed.rounds,
+        costs=observed.meter.costs,
+        reports=replace(observed.reports, left_out=population.left_out),
+        fidelity=deployment.fidelity,
+        kernel=deployment.kernel,
+        runtime=host.name,
+        workers=workers,
+        shuffler_shards=deployment.shuffler_shards,
+        placement=host.placement,
+        seed=kept.seed,
+        ledger=ledger,
+        security=deployment.security,
+        standard_error=getattr(protocol, "standard_error", None) if observed.full else None,
     )
 
 
@@ -242,37 +244,6 @@ def _host(runtime: str | Runtime, round_timeout: float | None) -> Runtime:
     return host
 
 
-def _guarantees(
-    protocol: Protocol[Any],
-    ledger: PrivacyLedger,
-    noisy: list[tuple[int, int]],
-    assumed: tuple[str, ...],
-    *,
-    full: bool,
-) -> tuple[Guarantee, Guarantee]:
-    """What holds after the run, and what was promised before it.
-
-    `full`: all who were asked sent honest reports. A theorem of the protocol's own is stated where
-    the charges confirm it, for honest users; where noise is missing, only the accounting applies.
-    """
-    settled = ledger.guarantee(
-        protocol.delta, assumptions=(*_honesty(noisy, protocol.honest_fraction), *assumed)
-    )
-    whole = (*_honesty([], protocol.honest_fraction), *assumed)
-    promised = ledger.guarantee(protocol.delta, settled=False, assumptions=whole)
-    if (claim := protocol.claim) is None:
-        return settled, promised
-    charged = ledger.guarantee(claim.delta, settled=False).epsilon
-    if charged <= claim.epsilon * (1 + 1e-9):
-        promised = replace(claim, assumptions=whole)
-        return promised if full else settled, promised
-    claimed = f"{UNCONFIRMED} (epsilon {claim.epsilon:.4g} at delta {claim.delta:g})"
-    settled, promised = (
-        replace(each, assumptions=(*each.assumptions, claimed)) for each in (settled, promised)
-    )
-    return settled, promised
-
-
 def _identity(deployment: Deployment, population: Population, seed: int | None) -> RunIdentity:
     return RunIdentity(
         values={
@@ -294,23 +265,3 @@ def _identity(deployment: Deployment, population: Population, seed: int | None) 
         entropy=deployment.entropy,
         libraries=["numba"] if deployment.kernel == "compiled" else [],
     )
-
-
-def _honesty(noisy: list[tuple[int, int]], assumed: float) -> tuple[str, ...]:
-    """Whose noise epsilon counts on: of (users that added theirs, users asked) in each round."""
-    if all(honest == asked for honest, asked in noisy):
-        return (f"honest fraction {assumed:g} in every round, assumed in advance",)
-    honest, asked = min(noisy, key=lambda each: each[0] / each[1])
-    worst = f"{honest:,} of {asked:,} users asked added their noise in the round where fewest did"
-    return (f"{worst}; no more are counted on, nor more than a fraction {assumed:g}",)
-
-
-def _assumptions(seed: int | None, generator: str) -> tuple[str, ...]:
-    seeded = (
-        "seeded: reproducible, and therefore not private"
-        if seed is not None
-        else "unseeded: entropy of the operating system"
-    )
-    if generator == "chacha20":
-        return (f"randomness {seeded}; drawn by ChaCha20",)
-    return (f"randomness {seeded}; simulated by a statistical generator",)
