@@ -10,7 +10,7 @@ from shuffle_sim.data.persons import Persons, population_for
 from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.protocol.adversary import Adversary
-from shuffle_sim.protocol.base import Protocol
+from shuffle_sim.protocol.base import Protocol, RoundSpec
 from shuffle_sim.protocol.binding import checked_event
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.protocol.task import TaskLimits, task_of
@@ -75,24 +75,7 @@ def deployment_of(
     randomizer, labels = first.randomizer, first.randomizer.alphabet.labels
     randomizer.check_view()
     checked_event(first.event, randomizer, first.query, first.cohort, protocol.honest_fraction)
-    if security not in SECURITIES:
-        raise ParameterError("security", security, f"one of {', '.join(SECURITIES)}")
-    if security == "onion" and fidelity not in (None, "literal"):
-        raise ParameterError(
-            "security",
-            security,
-            f"none or transport at {fidelity} fidelity: no messages are there to be sealed",
-        )
-    if randomizer.view == "messages" and fidelity not in (None, "literal"):
-        allowed = f"literal: the view of {type(randomizer).__name__} is the messages themselves"
-        raise ParameterError("fidelity", fidelity, allowed)
-    if fidelity is None and (security == "onion" or randomizer.view == "messages"):
-        fidelity = "literal"
-    if fidelity is None:
-        messages = first.cohort.size * randomizer.usual_messages
-        fidelity = "literal" if messages <= LITERAL_MESSAGES else "aggregate"
-    if fidelity not in FIDELITIES:
-        raise ParameterError("fidelity", fidelity, f"one of {', '.join(FIDELITIES)}")
+    fidelity = _fidelity_of(first, fidelity, security)
     literal_size, size = (
         default_block_size(protocol.users, randomizer, each)
         if block_size is None
@@ -137,6 +120,34 @@ def deployment_of(
         agreed=task_of(protocol, limits),
         generator=generator,
     ), literal_size
+
+
+def _fidelity_of(first: RoundSpec, fidelity: str | None, security: str) -> str:
+    """As asked for, or chosen by cost; some views and some security need every message.
+
+    Raises:
+        ParameterError: an unknown one of either, or both together.
+    """
+    randomizer = first.randomizer
+    if security not in SECURITIES:
+        raise ParameterError("security", security, f"one of {', '.join(SECURITIES)}")
+    if security == "onion" and fidelity not in (None, "literal"):
+        raise ParameterError(
+            "security",
+            security,
+            f"none or transport at {fidelity} fidelity: no messages are there to be sealed",
+        )
+    if randomizer.view == "messages" and fidelity not in (None, "literal"):
+        allowed = f"literal: the view of {type(randomizer).__name__} is the messages themselves"
+        raise ParameterError("fidelity", fidelity, allowed)
+    if fidelity is None and (security == "onion" or randomizer.view == "messages"):
+        fidelity = "literal"
+    if fidelity is None:
+        messages = first.cohort.size * randomizer.usual_messages
+        fidelity = "literal" if messages <= LITERAL_MESSAGES else "aggregate"
+    if fidelity not in FIDELITIES:
+        raise ParameterError("fidelity", fidelity, f"one of {', '.join(FIDELITIES)}")
+    return fidelity
 
 
 def check_placement(
