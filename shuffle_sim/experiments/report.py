@@ -7,7 +7,7 @@ copied into it; pickers and filters are Vega-Lite's own.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import Any, Literal
+from typing import Any
 
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.experiments.store import Kept
@@ -176,87 +176,105 @@ def _picture(groups: Sequence[Group]) -> Mapping[str, Any]:
     ]
     alive = [name for name in columns if len({each.mean.get(name) for each in groups}) > 1]
     axes = list(dict.fromkeys([*numbers, *(alive or columns)]))
-    names = [name for name in parameters if name not in numbers] or parameters
-    y = next((name for name in _ERRORS if name in columns), axes[-1])
-    x = next(iter(numbers), axes[0])
-    pickers = {
-        "Across": alt.param(
-            "across", value=x, bind=alt.binding_select(options=axes, name="Across")
-        ),
-        "Up": alt.param("up", value=y, bind=alt.binding_select(options=axes, name="Up")),
-        "Colour": alt.param(
-            "colour",
-            value=names[0] if names else _ANY,
-            bind=alt.binding_select(options=[*parameters, _ANY], name="Colour"),
-        ),
-    }
+    x, y = next(iter(numbers), axes[0]), next((e for e in _ERRORS if e in columns), axes[-1])
+    names = [name for name in parameters if name not in numbers] or [*parameters, _ANY]
+
+    def menu(param: str, value: str, among: Sequence[str], title: str = "") -> alt.Parameter:
+        bound = alt.binding_select(options=list(among), name=title or param.title())
+        return alt.param(param, value=value, bind=bound)
+
+    def tick(param: str, name: str, title: str) -> alt.Parameter:
+        return alt.param(param, value=_wide(groups, name), bind=alt.binding_checkbox(name=title))
+
+    pickers = [menu("across", x, axes), menu("up", y, axes)]
+    pickers += [menu("colour", names[0], [*parameters, _ANY])]
+    pickers += [tick("log_x", x, "Log across"), tick("log_y", y, "Log up")]
     filters = {}
     for number, name in enumerate(parameters):
         values = list(dict.fromkeys(said(each, name) for each in groups))
         if 1 < len(values) <= _MOST_VALUES:
-            bound = alt.binding_select(options=[_ANY, *values], name=name)
-            filters[name] = alt.param(f"filter_{number}", value=_ANY, bind=bound)
-    rows = [
-        {
-            **{name: said(each, name) for name in parameters},
-            "values": {
-                **{name: each.mean[name] for name in axes if name in each.mean},
-                **{name: each.parameters[name] for name in numbers},
-            },
-            "bars": {
-                name: each.error[name]
-                for name in axes
-                if each.error.get(name) and name not in numbers
-            },
-            "about": described(each, parameters) or "the point",
-        }
-        for each in groups
-    ]
+            filters[name] = menu(f"filter_{number}", _ANY, [_ANY, *values], name)
+    rows = [_drawn(each, parameters, numbers, axes) for each in groups]
     base = alt.Chart(alt.InlineData(values=rows)).transform_calculate(
-        x="datum.values[across]",
-        y="datum.values[up]",
-        low="datum.values[up] - 2 * (datum.bars[up] || 0)",
-        high="datum.values[up] + 2 * (datum.bars[up] || 0)",
         group=f"colour === '{_ANY}' ? '{_ANY}' : datum[colour]",
+        across_value="datum.values[across]",
+        up_value="datum.values[up]",
+        bar="2 * (datum.bars[up] || 0)",
     )
-    for name, filtered in filters.items():
-        wanted = f"{filtered.name} === '{_ANY}' || datum[{json.dumps(name)}] === {filtered.name}"
+    base = base.transform_calculate(
+        x=_placed("datum.across_value", "log_x"),
+        y=_placed("datum.up_value", "log_y"),
+        # On a logarithmic axis a bar that reaches zero would have no end.
+        low=_placed(
+            "max(datum.up_value - datum.bar, log_y ? datum.up_value / 1e3 : -1e300)", "log_y"
+        ),
+        high=_placed("datum.up_value + datum.bar", "log_y"),
+    )
+    for name, chosen in filters.items():
+        wanted = f"{chosen.name} === '{_ANY}' || datum[{json.dumps(name)}] === {chosen.name}"
         base = base.transform_filter(wanted)
     base = base.transform_filter("isValid(datum.x) && isValid(datum.y)")
-    across = alt.X("x:Q", title=None, scale=alt.Scale(zero=False, type=_scale(groups, x)))
-    colour = alt.Color("group:N", title=None, legend=alt.Legend(orient="top", columns=2))
-    points = base.mark_point(filled=True, size=60).encode(
-        across,
-        alt.Y("y:Q", title=None, scale=alt.Scale(zero=False, type=_scale(groups, y))),
-        colour,
-        tooltip=[
-            alt.Tooltip("about:N", title="point"),
-            alt.Tooltip("x:Q", format=",.5~g"),
-            alt.Tooltip("y:Q", format=",.5~g"),
-        ],
-    )
-    bars = base.mark_rule(clip=True).encode(
-        across, alt.Y("low:Q", title=None), alt.Y2("high:Q"), colour
-    )
-    title = alt.TitleParams(f"{y} against {x}", anchor="start")
-    chart = (
-        alt.layer(bars, points)
-        .add_params(*pickers.values(), *filters.values())
-        .properties(width="container", height=340, title=title, background="transparent")
+    chart = alt.layer(*_layers(base)).add_params(*pickers, *filters.values())
+    made: dict[str, Any] = (
+        chart.properties(width="container", height=340, background="transparent")
+        .properties(title=alt.TitleParams(f"{y} against {x}", anchor="start"))
         .configure_axis(labelColor=_COLOUR, gridColor=_COLOUR, gridOpacity=0.2, titleColor=_COLOUR)
         .configure_legend(labelColor=_COLOUR, labelLimit=0)
         .configure_title(color=_COLOUR, fontSize=15)
         .configure_view(stroke=None)
+        .to_dict()
     )
-    made: dict[str, Any] = chart.to_dict()
     made["title"]["text"] = {"expr": "up + ' against ' + across"}
     return made
 
 
-def _scale(groups: Sequence[Group], name: str) -> Literal["log", "linear"]:
-    """Logarithmic where all values are above zero and span a factor of 30."""
+def _drawn(
+    group: Group, parameters: Sequence[str], numbers: Sequence[str], axes: Sequence[str]
+) -> dict[str, Any]:
+    """A point of the picture: what may be across, up, a colour or a filter."""
+    measured = [name for name in axes if name not in numbers]
+    return {
+        **{name: said(group, name) for name in parameters},
+        "values": {
+            **{name: group.mean[name] for name in measured if name in group.mean},
+            **{name: group.parameters[name] for name in numbers},
+        },
+        "bars": {name: group.error[name] for name in measured if group.error.get(name)},
+        "about": described(group, parameters) or "the point",
+    }
+
+
+def _placed(value: str, logarithmic: str) -> str:
+    """Where a value is drawn: a scale's type is fixed, so that logarithms are taken here."""
+    return f"{logarithmic} ? ({value} > 0 ? log({value}) / LN10 : null) : {value}"
+
+
+def _layers(base: Any) -> tuple[Any, Any]:
+    """Bars, and points with what they are."""
+    import altair as alt
+
+    def axis(logarithmic: str) -> Any:
+        shown = f"{logarithmic} ? format(pow(10, datum.value), '.3~g') : datum.label"
+        return alt.Axis(title=None, labelExpr=shown)
+
+    scale = alt.Scale(zero=False)
+    x = alt.X("x:Q", axis=axis("log_x"), scale=scale)
+    colour = alt.Color("group:N", title=None, legend=alt.Legend(orient="top", columns=2))
+    told = [
+        alt.Tooltip("about:N", title="point"),
+        alt.Tooltip("across_value:Q", title="x", format=",.5~g"),
+        alt.Tooltip("up_value:Q", title="y", format=",.5~g"),
+    ]
+    y = alt.Y("y:Q", axis=axis("log_y"), scale=scale)
+    points = base.mark_point(filled=True, size=60).encode(x, y, colour, tooltip=told)
+    low = alt.Y("low:Q", axis=axis("log_y"), scale=scale)
+    return base.mark_rule(clip=True).encode(x, low, alt.Y2("high:Q"), colour), points
+
+
+def _wide(groups: Sequence[Group], name: str) -> bool:
+    """Whether all values are above zero and span a factor of 30: a logarithmic axis shows more."""
     values = [
         each.mean[name] if name in each.mean else each.parameters.get(name) for each in groups
     ]
     found = [float(each) for each in values if isinstance(each, int | float)]
-    return "log" if found and min(found) > 0 and max(found) > 30 * min(found) else "linear"
+    return bool(found) and min(found) > 0 and max(found) > 30 * min(found)

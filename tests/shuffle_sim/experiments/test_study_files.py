@@ -1,5 +1,6 @@
 """Studies in files, on the command line, and their page in a real browser."""
 
+import itertools
 import json
 import shutil
 import subprocess
@@ -177,8 +178,9 @@ def test_filters_and_axes_of_the_page_work_in_a_browser(tmp_path):
             each.find_element(By.CSS_SELECTOR, ".vega-bind-name").text: Select(
                 each.find_element(By.TAG_NAME, "select")
             )
-            for each in browser.find_elements(By.CSS_SELECTOR, ".vega-bind")
+            for each in browser.find_elements(By.CSS_SELECTOR, ".vega-bind:has(select)")
         }
+        ticks = browser.find_elements(By.CSS_SELECTOR, ".vega-bind input[type=checkbox]")
         menus["kind"].select_by_visible_text("b")
         wait.until(lambda _: drawn() == 4)
         menus["Up"].select_by_visible_text("other")
@@ -190,5 +192,15 @@ def test_filters_and_axes_of_the_page_work_in_a_browser(tmp_path):
         labels = browser.find_elements(By.CSS_SELECTOR, ".mark-symbol.role-mark path")
         told = {each.get_attribute("aria-label") for each in labels}
         assert any("y: 8" in each for each in told), told
+
+        def heights():
+            marks = browser.find_elements(By.CSS_SELECTOR, ".mark-symbol.role-mark path")
+            places = sorted(each.location["y"] for each in marks)
+            return [round(high - low) for low, high in itertools.pairwise(places)]
+
+        assert max(heights()) - min(heights()) <= 2  # 2, 4, 6, 8 are evenly apart
+        ticks[1].click()
+        wait.until(lambda _: max(heights()) > 2 * min(heights()))  # their logarithms are not
+        assert drawn() == 4
     finally:
         browser.quit()
