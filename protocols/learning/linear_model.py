@@ -14,9 +14,9 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import validation
 
+from protocols.learning.named import named_loss, parameters_of
 from protocols.learning.notes import NoiseWarning, drowned, tell_of_search
 from protocols.learning.tabular import encoded, in_order, keep_names, names_of, schema_of
-from protocols.learning.training import named_loss, parameters_of
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss
 from shuffle_sim.arrays import Floats

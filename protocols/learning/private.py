@@ -19,8 +19,9 @@ from protocols.learning import pure
 from protocols.learning.classifiers import LogisticModel, WeightedClassifier
 from protocols.learning.descent import DescentModel
 from protocols.learning.linear_model import Outside, of_one_fit, refuse_groups, seed_of
+from protocols.learning.named import GRADIENT, mechanism_of
 from protocols.learning.regressors import WeightedRegressor
-from protocols.learning.training import GRADIENT, Trainer, mechanism_of
+from protocols.learning.training import Trainer
 from protocols.problems.domains import RealSpace
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss

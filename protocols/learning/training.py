@@ -10,6 +10,7 @@ import numpy as np
 import scipy
 
 from protocols.comparison.baselines import Baseline, CuratedBounds
+from protocols.learning.named import GRADIENT, mechanism_of, moments_of, named_loss
 from protocols.optimisation import practice
 from protocols.optimisation.base import Optimiser
 from protocols.optimisation.phases import Phased
@@ -37,7 +38,6 @@ from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.encodings import SANE_BITS, choose
-from shuffle_sim.registry import loaded, names, registered, registered_kinds
 
 RADIUS = {True: 20.0, False: 5.0}
 """Of the ball, where not given: for losses of classes, and for others."""
@@ -48,8 +48,6 @@ SELECTABLE = (*_OF_TRAINER, "rounds", "eta", "smoothing")
 _RATIOS = (1.0, 1.2, 1.5, 2.0, 3.0)
 _PASSES, _CREEP = 12, 1.01  # of the search for a noise ratio that fits the bits
 _HYPER = ("calibrated", "paper")
-GRADIENT = "gradient"
-"""Name of the curator's mechanism that takes the rounds of the tuned descent of all users."""
 DESCENTS = {Unit.RECORD: "shuffle-gd", Unit.PERSON: "user-level-gd"}
 """That descent, by what a user is."""
 
@@ -124,7 +122,7 @@ class Trainer:
             ParameterError: unknown loss, or a parameter that it does not have.
         """
         if moment is not None:
-            others["moments"] = _moments(moment)
+            others["moments"] = moments_of(moment)
         known = {each.name for each in dataclasses.fields(cls)}
         own = {name: others.pop(name) for name in [*others] if name not in known}
         outputs = classes if classes > 2 else 1
@@ -513,84 +511,6 @@ class Trained:
         if isinstance(value, Selection):
             selection, value = value, value.theta
         return cls(np.asarray(value), low, high, selection)
-
-
-def mechanism_of(name: str, unit: Unit = Unit.RECORD) -> tuple[str, type[Optimiser[Any]]]:
-    """The registered central algorithm of a name, "-perturbation" left out if wanted.
-
-    Raises:
-        ParameterError: there is none for the unit.
-    """
-    every = registered_kinds("algorithm", Optimiser)
-    kinds = {key: kind for key, kind in every.items() if kind.unit is unit}
-    full = f"{name}-perturbation"
-    key = full if full in kinds else name
-    if key not in list(kinds):  # a list: what is not a name need not be hashable
-        raise ParameterError("mechanism", name, f"one of {', '.join([GRADIENT, *kinds])}")
-    return key, kinds[key]
-
-
-def named_loss(
-    name: str | LinearLoss,
-    features: float = 1.0,
-    *,
-    classes: int = 2,
-    labels: float | None = 1.0,
-    classification: bool | None = None,
-    **own: Any,
-) -> LinearLoss | MultiClass:
-    """The loss registered under a name, also a third party's.
-
-    Args:
-        name: as registered; or a loss, whose bounds are put in place of its own. With several
-            classes that of their joint loss is the same.
-        features: l2 bound of the features.
-        classes: of the labels; more than two have a joint loss, a registered `multiclass_loss`.
-        labels: bound of labels that are numbers; None: none.
-        classification: whether labels must be classes, or must be numbers; None: either.
-        own: parameters of the loss; None: not given.
-
-    Raises:
-        ParameterError: an unknown loss, one for other labels, or a parameter that it does not have.
-    """
-    kind: Any = type(name) if isinstance(name, LinearLoss) else registered("loss", name)
-    if classification is not None and kind.classification is not classification:
-        every = loaded("loss").items()
-        fit = [key for key, each in every if each.classification is classification]
-        raise ParameterError("loss", name, f"one of {', '.join(fit)}")
-    if classes > 2:
-        if name not in names("multiclass_loss"):
-            allowed = f"{' or '.join(names('multiclass_loss'))}, for several classes"
-            raise ParameterError("loss", name, allowed)
-        several: MultiClass = registered("multiclass_loss", name)(classes, features)
-        return several
-    known = parameters_of(kind)
-    given = {key: value for key, value in own.items() if value is not None}
-    for key, value in given.items():
-        if key not in known:
-            raise ParameterError(key, value, f"given with a loss that has it: {name} has none")
-    if "labels" in known:
-        given["labels"] = labels
-    if isinstance(name, LinearLoss):
-        return dataclasses.replace(name, features=features, **given)
-    made: LinearLoss = kind(features=features, **given)
-    return made
-
-
-def parameters_of(loss: Any) -> list[str]:
-    """The names of what a loss is made with, its bound of features left out."""
-    return [each.name for each in dataclasses.fields(loss) if each.name != "features"]
-
-
-def _moments(text: str) -> Moments:
-    """k:G_k, k:G_k:G_2 or k:G_k:G_2:G_1."""
-    try:
-        numbers = [float(each) for each in text.split(":")]
-    except ValueError:
-        numbers = []
-    if not 2 <= len(numbers) <= 4:
-        raise ParameterError("moment", text, "K:G, K:G:G2 or K:G:G2:G1, such as 4:1.5:1.0")
-    return Moments(*numbers)
 
 
 def _means(made: Any) -> list[tuple[NoisyMean, int]]:

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from protocols.learning.training import GRADIENT, Trainer
+from protocols.learning.named import GRADIENT
+from protocols.learning.training import Trainer
 from protocols.selection.models import FRACTION
 from shuffle_sim.cli import train_compare, train_report
 from shuffle_sim.cli.data import load
