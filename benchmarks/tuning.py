@@ -21,8 +21,8 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from protocols import ObjectivePerturbation, OutputPerturbation, ShuffleLogisticRegression
-from protocols.comparison.baselines import Baseline
 from protocols.learning import pure as rule
+from protocols.learning.baselines import Baseline
 from protocols.optimisation import practice
 from protocols.problems.domains import L2Ball
 from protocols.problems.linear_loss import LinearLoss

@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from protocols.comparison.baselines import Baseline
+from protocols.learning.baselines import Baseline
 from shuffle_sim import Execution, Privacy, run
 
 TOLERANCE = 0.1

@@ -15,7 +15,7 @@ import numpy as np
 from real_tables_data import SOURCES, Rows, halves, load
 
 from protocols import ShuffleGD
-from protocols.comparison.baselines import Baseline
+from protocols.learning.baselines import Baseline
 from protocols.problems.domains import L2Ball
 from protocols.problems.losses import Logistic
 from protocols.problems.problem import Problem

@@ -21,7 +21,7 @@ from protocols import (
     ShuffleLogisticRegression,
     ShuffleRegressor,
 )
-from protocols.comparison.baselines import Baseline
+from protocols.learning.baselines import Baseline
 from protocols.problems.domains import L2Ball
 from protocols.problems.losses import Logistic
 from protocols.problems.problem import Problem

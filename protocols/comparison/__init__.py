@@ -1,5 +1,5 @@
 """Methods side by side: the same problem under another trust model."""
 
-from protocols.comparison.baselines import Baseline
+from protocols.comparison.methods import Method
 
-__all__ = ["Baseline"]
+__all__ = ["Method"]

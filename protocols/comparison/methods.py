@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from protocols.central.record.sums import CentralSum
-from protocols.comparison.baselines import Baseline
+from protocols.learning.baselines import Baseline
 from protocols.learning.training import Trainer
 from protocols.optimisation.base import Optimiser
 from protocols.shuffle.optimiser import FirstOrder

@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from protocols.learning.baselines import Baseline
 from protocols.learning.training import Trainer
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from protocols.learning.tabular import PublicScaler
 
 __all__ = [
+    "Baseline",
     "ClippingWarning",
     "HeavyTailedClassifier",
     "HeavyTailedRegressor",

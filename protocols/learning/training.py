@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from protocols.comparison.baselines import Baseline, CuratedBounds
+from protocols.learning.baselines import Baseline, CuratedBounds
 from protocols.learning.named import GRADIENT, mechanism_of, moments_of, named_loss
 from protocols.optimisation import practice
 from protocols.optimisation.base import Optimiser

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from protocols import ShuffleGD
-from protocols.comparison.baselines import Baseline
+from protocols.learning.baselines import Baseline
 from shuffle_sim import Privacy, run
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

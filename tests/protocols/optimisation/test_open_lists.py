@@ -8,7 +8,7 @@ import pytest
 
 from protocols import ShuffleACSA, ShuffleGD, ShuffleSGD, VectorSum
 from protocols.central.record.pan_private import PanPrivateACSA
-from protocols.comparison.baselines import Baseline
+from protocols.learning.baselines import Baseline
 from protocols.optimisation.base import Optimiser, OptimiserState
 from protocols.optimisation.phases import Phased, Phases
 from protocols.problems.domains import L2Ball

@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from protocols.central.record.pan_private import PanPrivateACSA
-from protocols.comparison.baselines import Baseline
+from protocols.learning.baselines import Baseline
 from protocols.optimisation.acceleration import Schedule
 from protocols.optimisation.base import DivergedError
 from protocols.optimisation.choices import Choices

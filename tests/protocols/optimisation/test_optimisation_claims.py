@@ -8,7 +8,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from protocols import Phased, ShuffleACSA, ShuffleGD, ShuffleSGD
-from protocols.comparison.baselines import Baseline
+from protocols.learning.baselines import Baseline
 from protocols.optimisation.acceleration import Schedule
 from protocols.optimisation.base import DivergedError
 from protocols.problems.domains import L2Ball

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from protocols import ShuffleACSA, ShuffleGD, ShuffleLogisticRegression, ShuffleSGD
-from protocols.comparison.baselines import Baseline
+from protocols.learning.baselines import Baseline
 from protocols.learning.training import Trainer
 from protocols.optimisation.practice import Looks, Momentum, clipped
 from protocols.optimisation.setting import Setting

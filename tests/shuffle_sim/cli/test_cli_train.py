@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 from rounds import records
 
-from protocols.comparison.baselines import Baseline
+from protocols.learning.baselines import Baseline
 from protocols.learning.training import Trainer
 from protocols.optimisation.base import Optimiser
 from protocols.problems.losses import Logistic

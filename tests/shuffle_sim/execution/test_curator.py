@@ -11,7 +11,7 @@ from runs import run
 
 from protocols import ScalarSum, VectorSum
 from protocols.central.record.sums import BallSum, CentralSum
-from protocols.comparison.baselines import Baseline, ClippedMean
+from protocols.learning.baselines import Baseline, ClippedMean
 from shuffle_sim import ParameterError, Privacy
 from shuffle_sim.auditing.conformance import LawError, check_variance
 from shuffle_sim.data.cohort import Cohort

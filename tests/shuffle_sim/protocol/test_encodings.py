@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from protocols import CarryVectorSum, Phased, ShuffleACSA, ShuffleGD, ShuffleSGD, VectorSum
-from protocols.comparison.baselines import Baseline
+from protocols.learning.baselines import Baseline
 from protocols.learning.training import Trainer
 from protocols.problems.domains import L2Ball
 from protocols.problems.losses import Logistic
