@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.year import TOTAL, planned, reported, rows
+from benchmarks.year import TOTAL, planned, rows
 from shuffle_sim import Budget
 
 ROOT = Path(__file__).parents[3]
@@ -30,7 +30,8 @@ def test_a_year_that_is_killed_goes_on_and_ends_within_its_budget(tmp_path):
         running.wait()
         done = len(means.read_text().splitlines())
         assert done <= len(Budget(tmp_path / "budget").reports) <= done + 1
-    reported(tmp_path, 3000, 20, 20)
+    # As a program again: a journal names the module that its code stands in.
+    subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=True, timeout=300)
     budget = Budget(tmp_path / "budget")
     assert [each.name for each in budget.reports] == [f"day {day}" for day in range(20)]
     assert 0.95 < budget.spent.epsilon <= TOTAL.epsilon

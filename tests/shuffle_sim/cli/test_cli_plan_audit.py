@@ -152,20 +152,19 @@ class AsksTwice(VectorSum):
     """Claims to be sequential, and asks its first users again."""
 
     def plan(self, state):
-        if state.estimate is not None and state.estimate[0] > 1:
+        if state is not None and state[0] > 1:
             return None
-        stop = self.n if state.estimate is None else self.n // 2
-        event = self.randomizer.event(stop, Datum())
+        stop = self.n if state is None else self.n // 2
         return RoundSpec(
             Cohort.of(0, stop),
             Datum(),
             self.randomizer,
-            event,
-            lambda _: 1 + (state.estimate is not None) * np.ones(2),
+            self.randomizer.event(stop, Datum()),
+            lambda _: 1 + (state is not None) * np.ones(2),
         )
 
     def update(self, state, estimate):
-        return type(state)(np.atleast_1d(estimate))
+        return np.atleast_1d(estimate)
 
 
 def test_a_protocol_that_claims_to_be_sequential_but_asks_again_is_caught_and_its_ledger_kept():
