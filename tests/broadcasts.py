@@ -27,7 +27,7 @@ from protocols import (
     ShuffleSGD,
     VectorSum,
 )
-from protocols.counts.histogram import METHODS
+from protocols.counts.methods import METHODS
 from protocols.erm.saddle import Grouped
 from protocols.problems.domains import L2Ball, RealSpace
 from protocols.problems.linear_loss import LinearLoss

@@ -55,6 +55,7 @@ class Method:
         assumes: what the bound assumes of the data; "" for nothing.
         colour: in pictures.
         paper: whether a paper's constants were taken as they are.
+        epsilon: proven, where it is not that of the whole comparison.
         refused: why it cannot be had; all numbers are then without meaning.
     """
 
@@ -73,6 +74,7 @@ class Method:
     assumes: str = ""
     colour: str = "black"
     paper: bool = False
+    epsilon: float | None = None
     refused: str = ""
 
     @property

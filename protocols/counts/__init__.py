@@ -1,15 +1,9 @@
 """Counts of all users: histograms, heavy hitters, quantiles, sums by group."""
 
 from protocols.counts.groups import GroupInterval, GroupMeans, GroupTable
-from protocols.counts.heavy_hitters import (
-    HeavyHitters,
-    HeavyItems,
-    columns_of,
-    hash_of,
-    prefix_of,
-    text_of,
-)
+from protocols.counts.heavy_hitters import HeavyHitters, HeavyItems
 from protocols.counts.histogram import Histogram, Intervals
+from protocols.counts.items import columns_of, hash_of, prefix_of, text_of
 from protocols.counts.one_view import plausible, with_known_total
 from protocols.counts.quantiles import Distribution, Quantiles
 

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -171,6 +171,8 @@ class GroupMeans(OneView[Planes]):
         ParameterError: naming the parameter, its value and the allowed range.
     """
 
+    task: ClassVar[str] = "group-means"
+
     def __init__(
         self,
         *,
@@ -239,6 +241,24 @@ class GroupMeans(OneView[Planes]):
             delta=privacy.delta,
             honest_fraction=honest_fraction,
         )
+
+    @classmethod
+    def size(cls, n: int, domain: int, privacy: Privacy) -> dict[str, Any]:
+        return {"n": n, "low": 0.0, "high": 1.0, "privacy": privacy, "groups": domain}
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean of a group of average size, 1/2, in ranges."""
+        users = np.array([self.n / self.groups])
+        noise = self.randomizer.sum_variance(self.n) + self._rounding(users)[0]
+        noise += self.randomizer.noise_variance(self.n)[0] / 4
+        return math.sqrt(noise) / float(users[0])
+
+    def attacked(self, attackers: int) -> float:
+        """All messages they may send are of the plane that counts most, or of users."""
+        planes = self.randomizer
+        most = planes.manipulation(attackers) * max(float(planes.places[0]), 0.5)
+        return math.hypot(self.error, most * self.groups / self.n)
 
     @property
     def query(self) -> Query:

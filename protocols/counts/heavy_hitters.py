@@ -1,6 +1,5 @@
 """The items that many users have, of a domain far too large to count each: prefix trees."""
 
-import hashlib
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -10,111 +9,22 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.counts.items import Items, hash_of
 from protocols.counts.one_view import capped
-from protocols.counts.pollution import Polluting
-from protocols.counts.randomizer import Words, place
-from shuffle_sim.arrays import Floats, Values
+from protocols.counts.prefixes import MAX_LEVEL, Children, Prefixes
+from protocols.counts.task import Task
+from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import WITHHELD, ParameterError, integer, real
 from shuffle_sim.privacy import count_planner
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import honest_users
-from shuffle_sim.protocol.base import Protocol, Query, RoundSpec, check_rows
+from shuffle_sim.protocol.base import Protocol, RoundSpec, check_rows
 from shuffle_sim.wire.messages import Tally
 
-Items = NDArray[np.uint64]
 _NONE = ~np.uint64(0)  # fills up what is kept; no prefix, which has fewer bits
 _EXACT = 53  # bits of an item in one column; more are in two columns of 32
 _MOST_BINS = 2**26  # of a level
-MAX_LEVEL = 24
-"""Bits that one level may ask for."""
-
-
-@dataclass(frozen=True)
-class Children(Query):
-    """Asks for the place of an item's next bits under the prefixes that were kept; -1: not kept.
-
-    Attributes:
-        bits: of an item.
-        before: bits of a prefix.
-        level: next bits.
-        kept: prefixes, ascending, filled up with 2^64 - 1.
-    """
-
-    bits: int
-    before: int
-    level: int
-    kept: NDArray[np.uint64]
-    moves: ClassVar[tuple[str, ...]] = ("kept",)
-
-    def __post_init__(self) -> None:
-        """Check the ranges."""
-        integer("bits", self.bits, 2, 64)
-        integer("before", self.before, 0, self.bits - 1)
-        integer("level", self.level, 1, min(MAX_LEVEL, self.bits - self.before))
-
-    def __call__(self, rows: Floats) -> Floats:
-        """(users,), of rows (users,) or (users, 2)."""
-        found, known = items_of(rows, self.bits)
-        prefix = found >> np.uint64(self.bits - self.before) if self.before else found * 0
-        at = np.minimum(np.searchsorted(self.kept, prefix), self.kept.size - 1)
-        last = found >> np.uint64(self.bits - self.before - self.level)
-        children = last & np.uint64((1 << self.level) - 1)
-        # The first prefix begins in the middle: that is where a walk without data puts all users,
-        # who agree to the rounds that it goes through.
-        size = self.kept.size << self.level
-        place = ((at << self.level) + children.astype(np.int64) + size // 2) % size
-        kept = np.where(self.kept[at] == prefix, place, -1)
-        return np.where(known, kept, -2).astype(np.float64)
-
-
-@dataclass(frozen=True)
-class Prefixes(Polluting):
-    """The place of a child, under noise in all of them."""
-
-    def admit(self, values: Values) -> tuple[Values, int]:
-        return place(values, self.bins)
-
-    def own(self, xs: Floats, rng: np.random.Generator) -> Words:
-        return xs.reshape(len(xs), 1).astype(np.int64)
-
-
-def items_of(rows: Floats, bits: int) -> tuple[Items, NDArray[np.bool_]]:
-    """Items (users,) of rows, and which rows hold one.
-
-    Of up to 53 bits they are whole numbers, (users,); else the upper and the lower 32 bits of each,
-    (users, 2).
-    """
-    columns = np.asarray(rows, np.float64).reshape(len(rows), -1)
-    tops = [2.0**bits] if columns.shape[1] == 1 else [2.0 ** (bits - 32), 2.0**32]
-    inside = ((columns >= 0) & (columns < tops) & (columns == np.floor(columns))).all(axis=1)
-    whole = np.where(inside[:, None], columns, 0.0).astype(np.uint64)
-    found = whole[:, 0]
-    if columns.shape[1] == 2:
-        found = (found << np.uint64(32)) | whole[:, 1]
-    return found, inside
-
-
-def columns_of(items: Iterable[int]) -> Floats:
-    """Items of 64 bits as rows of data, (users, 2): their upper and their lower 32 bits."""
-    found = np.fromiter(items, np.uint64)
-    parts = found >> np.uint64(32), found & np.uint64(2**32 - 1)
-    return np.stack(parts, axis=1).astype(np.float64)
-
-
-def prefix_of(text: str, size: int = 8) -> int:
-    """The first bytes of a text as an item of 8 size bits: similar texts are neighbours."""
-    return int.from_bytes(text.encode()[:size].ljust(size, b"\0"), "big")
-
-
-def text_of(item: int, size: int = 8) -> str:
-    """The text of an item that `prefix_of` made; cut at its last whole letter."""
-    return item.to_bytes(size, "big").rstrip(b"\0").decode(errors="ignore")
-
-
-def hash_of(text: str) -> int:
-    """A public hash of a text, 64 bits of BLAKE2b: d texts collide with chance d^2/2^65 at most."""
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
 @dataclass(frozen=True)
@@ -165,7 +75,7 @@ class Search:
     found: HeavyItems | None = None
 
 
-class HeavyHitters(Protocol[Search]):
+class HeavyHitters(Protocol[Search], Task):
     """Items of 2^bits that many users have, level by level of a prefix tree; all users at each.
 
     Data are whole numbers, of shape (n,), or of more than 53 bits (n, 2) (`columns_of`). Texts
@@ -183,6 +93,8 @@ class HeavyHitters(Protocol[Search]):
     Raises:
         ParameterError: naming the parameter, its value and the allowed range.
     """
+
+    task: ClassVar[str] = "heavy-hitters"
 
     def __init__(
         self,
@@ -294,9 +206,24 @@ class HeavyHitters(Protocol[Search]):
         return tuple(found)
 
     @property
-    def messages_per_user(self) -> float:
-        """In all rounds together, on average, of a user whose item is kept."""
-        return math.fsum(each.usual_messages for each in self.randomizers)
+    def parts(self) -> tuple[Prefixes, ...]:
+        return self.randomizers
+
+    @classmethod
+    def size(cls, n: int, domain: int, privacy: Privacy) -> dict[str, Any]:
+        return {"n": n, "privacy": privacy, "bits": max(2, (domain - 1).bit_length())}
+
+    @property
+    def error(self) -> float:
+        """The count from which items are found."""
+        return float(self.least_count)
+
+    def attacked(self, attackers: int) -> float:
+        """Nothing is sure to be found once they can fill all places with items that nobody has."""
+        last = self.randomizers[-1]
+        room = self.threshold(len(self.levels) - 1, self.n) - last.mean[0] * self.n
+        filled = last.manipulation(attackers) >= self.kept * room
+        return math.inf if filled else self.error + attackers * last.mean[0]
 
     def check(self, rows: NDArray[Any]) -> None:
         wide = rows.ndim == 2 or self.bits > _EXACT

@@ -1,18 +1,18 @@
 """How many users are in each category: histograms, and tables of several columns."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from functools import partial
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.counts.one_view import OneView, View, capped, interval_error
-from protocols.counts.pollution import Categories
+from protocols.counts.methods import METHODS, Asked
+from protocols.counts.one_view import OneView, View, interval_error
 from protocols.counts.randomizer import Counting
-from protocols.counts.single import FixedBlanket, Response, Unary
-from protocols.counts.two_sided import TwoSided
+from protocols.counts.single import Response
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.errors import WITHHELD, ParameterError, integer, real
 from shuffle_sim.privacy import count_planner
@@ -20,9 +20,6 @@ from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import honest_users
 from shuffle_sim.protocol.base import check_rows
 from shuffle_sim.protocol.query import Query
-
-METHODS = "pollution", "two-sided", "response", "fixed-blanket", "unary"
-"""Of making noise; the two-sided one is taken where it is named only."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +39,6 @@ class Intervals:
     together: bool
 
 
-_CHOICES = {
-    "pollution": ("batch", "kept_back"),
-    "two-sided": ("flood",),
-    "response": (),
-    "fixed-blanket": (),
-    "unary": (),
-}
-_FLOOD = 0.1  # of epsilon, where no budget of messages bounds what less of it would take
 _MOST_BINS = 2**26
 
 
@@ -71,76 +60,6 @@ class Cells(Query):
         for size, column in zip(self.sizes, columns.T, strict=True):
             cell = cell * size + column
         return np.where(whole.all(axis=1), cell, -2.0)
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """What a histogram is calibrated for."""
-
-    honest: int
-    bins: int
-    privacy: Privacy
-    most: float
-    least_error: bool
-    batch: int | None
-    kept_back: float | None
-    flood: float | None
-
-    def offers(self, method: str) -> Iterator[Counting]:
-        """Randomizers of a method that keep the promise."""
-        if method == "pollution":
-            yield from map(self._polluting, self._one_sided())
-        elif method == "two-sided":
-            yield from self._two_sided()
-        elif method == "response":
-            epsilon0 = count_planner.local(self.privacy, self.honest, self.bins)
-            yield Response(self.bins, epsilon0)
-        elif method == "unary":
-            yield Unary(self.bins, count_planner.local(self.privacy, self.honest))
-        else:
-            each = count_planner.fixed_blanket(self.privacy, self.honest, self.bins)
-            yield FixedBlanket(self.bins, each)
-
-    def _one_sided(self) -> Iterator[count_planner.OneSided]:
-        """Batches with the truth sent; and at large epsilon single messages with it kept back."""
-        kept = self.kept_back
-        if self.batch is not None or kept is not None:
-            yield count_planner.pollution(
-                self.privacy, batch=1 if self.batch is None else self.batch, kept_back=kept or 0.0
-            )
-            return
-        yield from count_planner.batched(self.privacy)
-        if self.privacy.epsilon >= count_planner.LARGE:
-            for part in count_planner.KEPT_BACK[1:]:
-                yield count_planner.pollution(self.privacy, kept_back=part)
-
-    def _polluting(self, plan: count_planner.OneSided) -> Categories:
-        law = plan.law(self.bins / self.honest)
-        return Categories(
-            (self.bins,),
-            (plan.rate,),
-            self.honest,
-            capped(1, law, self.honest, self.privacy),
-            plan.batch,
-            plan.kept_back,
-        )
-
-    def _two_sided(self) -> Iterator[TwoSided]:
-        """Floods from the fewest messages on, as long as the budget allows."""
-        if self.flood is not None:
-            floods: tuple[float, ...] = (self.flood,)
-        elif self.most == math.inf:
-            floods = (_FLOOD,) if self.least_error else (max(count_planner.FLOODS),)
-        else:
-            floods = count_planner.FLOODS[::-1]
-        for flood in floods:
-            plan = count_planner.two_sided(self.privacy, flood=flood)
-            law = plan.law(self.bins / self.honest)
-            most = capped(1, law, self.honest, self.privacy)
-            made = TwoSided(self.bins, plan.decay, plan.rate, self.honest, most, plan.batch)
-            yield made
-            if made.usual_messages > self.most:
-                return
 
 
 def _sizes(categories: int | tuple[int, ...]) -> tuple[int, ...]:
@@ -171,6 +90,8 @@ class Histogram(OneView[Counting]):
     Raises:
         ParameterError: naming the parameter, its value and the allowed range.
     """
+
+    task: ClassVar[str] = "histogram"
 
     def __init__(
         self,
@@ -233,11 +154,11 @@ class Histogram(OneView[Counting]):
             raise ParameterError("method", method, f"one of {', '.join(METHODS)}")
         usual = n / bins if count is None else real("count", count, 0.0, n, closed=(True, True))
         given = {"batch": batch, "kept_back": kept_back, "flood": flood}
-        for name in given.keys() - _CHOICES[method or "pollution"]:
+        for name in given.keys() - METHODS[method or "pollution"]:
             if given[name] is not None:
                 allowed = f"left out: method {method or 'pollution'} has none"
                 raise ParameterError(name, given[name], allowed)
-        asked = _Asked(honest, bins, privacy, most, objective == "error", batch, kept_back, flood)
+        asked = Asked(honest, bins, privacy, most, objective == "error", batch, kept_back, flood)
         # One message, whose error is larger, is for those who have no room for more.
         methods = (method,) if method else ("pollution", "response")
         for each in methods:
@@ -315,6 +236,28 @@ class Histogram(OneView[Counting]):
         if not found:
             raise refused[0]
         return min(found)[-1]
+
+    @classmethod
+    def size(cls, n: int, domain: int, privacy: Privacy) -> dict[str, Any]:
+        return {"n": n, "categories": domain, "privacy": privacy}
+
+    @classmethod
+    def settings(cls, n: int, domain: int, privacy: Privacy) -> Mapping[str, Callable[[], Self]]:
+        make = partial(cls.calibrated, **cls.size(n, domain, privacy))
+        found = {
+            f"pollution, {name}": each
+            for name, each in super().settings(n, domain, privacy).items()
+        }
+        for share in (0.1, 0.3):
+            name = f"two-sided, {share:g} of epsilon for the flood"
+            found[name] = partial(make, method="two-sided", flood=share)
+        others = [method for method in METHODS if method not in ("pollution", "two-sided")]
+        return found | {method: partial(make, method=method) for method in others}
+
+    @property
+    def error(self) -> float:
+        """Standard error of a bin that an average number of users is in."""
+        return math.sqrt(self.variance(self.n / self.randomizer.bins))
 
     def variance(self, count: float = 0.0) -> float:
         """Of the estimate of a bin that so many users are in."""

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from protocols.counts.randomizer import Counting
+from protocols.counts.task import Task
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.bounds.cells import cap
@@ -32,7 +33,7 @@ class View:
     reports: int
 
 
-class OneView(OneRound, Generic[RandomizerT]):
+class OneView(OneRound, Task, Generic[RandomizerT]):
     """Counts of all users in one round.
 
     Attributes:
@@ -54,9 +55,8 @@ class OneView(OneRound, Generic[RandomizerT]):
             raise ParameterError("planned", planned, allowed)
 
     @property
-    def messages_per_user(self) -> float:
-        """On average."""
-        return self.randomizer.usual_messages
+    def parts(self) -> tuple[RandomizerT, ...]:
+        return (self.randomizer,)
 
     def analyze(self, tally: Tally) -> View:
         return View(self.randomizer.estimate(tally), tally.reports)

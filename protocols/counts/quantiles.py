@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy
@@ -122,6 +122,8 @@ class Quantiles(OneView[Nodes]):
         ParameterError: naming the parameter, its value and the allowed range.
     """
 
+    task: ClassVar[str] = "quantiles"
+
     def __init__(
         self,
         *,
@@ -185,6 +187,15 @@ class Quantiles(OneView[Nodes]):
             delta=privacy.delta,
             honest_fraction=honest_fraction,
         )
+
+    @classmethod
+    def size(cls, n: int, domain: int, privacy: Privacy) -> dict[str, Any]:
+        return {"n": n, "low": 0.0, "high": 1.0, "privacy": privacy, "leaves": domain}
+
+    @property
+    def error(self) -> float:
+        """Largest standard error of a rank."""
+        return float(self.standard_errors.max())
 
     @property
     def query(self) -> Query:

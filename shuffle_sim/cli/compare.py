@@ -17,6 +17,7 @@ from shuffle_sim.cli.show import (
     print_table,
     print_warnings,
 )
+from shuffle_sim.cli.tasks import TaskOptions, present_task
 from shuffle_sim.errors import integer, real
 from shuffle_sim.privacy.trust import Trust
 
@@ -41,19 +42,28 @@ class Summary:
 def compare_command(
     privacy: PrivacyOptions,
     output: Drawn,
+    asked: TaskOptions,
     size: Size = Size(users=10_000),
     malicious: Annotated[
         float, typer.Option(help="Fraction of users that send the worst they can.")
     ] = 0.01,
 ) -> None:
-    """Compare sums at one (epsilon, delta): bits per user, error, and error under attack.
+    """Compare sums or counts at one (epsilon, delta): bits, error, and error under attack.
 
     Example: shuffle-sim compare --n 10000 --epsilon 1 --delta 1e-6 --plot compare.png
 
     Example: shuffle-sim compare --n 10000 --d 10 --json
+
+    Example: shuffle-sim compare --task histogram --domain 1000 --n 1M --delta 1e-7
+
+    Example: shuffle-sim compare --task heavy-hitters --domain 2^32 --n 1M --delta 1e-7
     """
     n, d = integer("n", size.users), integer("d", size.dimensions)
     attackers = math.ceil(real("malicious", malicious, 0.0, 0.5, closed=(True, True)) * n - 1e-9)
+    if asked.counts:
+        asked.alone(d=d)
+        present_task(asked, n, privacy, output, attackers)
+        return
     with console.status("calibrating ..."):
         methods = sum_methods(n, d, privacy.budget, attackers)
     budget = privacy.epsilon, privacy.delta

@@ -44,6 +44,7 @@ from shuffle_sim.cli.show import (
     print_warnings,
     size,
 )
+from shuffle_sim.cli.tasks import TaskOptions, present_task
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.budget import Budget
@@ -106,6 +107,7 @@ def plan_command(
     privacy: PrivacyOptions,
     noise: SumOptions,
     output: Drawn,
+    asked: TaskOptions,
     users: Annotated[int | None, typer.Option("--n", help="Number of users.")] = None,
     dimensions: Dimensions = 1,
     rounds: Repeated = 1,
@@ -136,9 +138,18 @@ def plan_command(
     With --file and --person, users are the persons in the file:
 
     Example: shuffle-sim plan --file visits.csv --person patient --d 3
+
+    Counts of other kinds than sums:
+
+    Example: shuffle-sim plan --task quantiles --domain 1024 --n 100k --objective error
     """
     file, person = persons.file, persons.person
     whose = Unit.RECORD if person is None else Unit.PERSON
+    if asked.counts:
+        asked.alone(bounds=bounds, per=per, budget=budget, unit=unit, d=dimensions, rounds=rounds)
+        n = _users(users, file, person)
+        present_task(asked, n, privacy, output, noise=noise, objective=objective)
+        return
     if unit and bounds is None:
         raise ParameterError("unit", unit, "given with --bounds")
     if budget is not None and per is None:

@@ -27,8 +27,8 @@ LARGE = 3.0
 """Epsilon from which on it helps."""
 FLOODS = (0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 """Shares of epsilon that a two-sided plan may leave to the flood."""
-OBJECTIVES = "messages", "error"
-"""What may be least."""
+OBJECTIVES = {"messages": "fewest messages", "error": "least error"}
+"""What may be least, as comparisons say it."""
 NEAR = 1.1
 """Times the fewest noise messages is few, too: a little more may halve the error."""
 _SPARE = 1e-3  # of delta: for noise drawn again at a cap of messages

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from protocols import HeavyHitters, columns_of, hash_of, prefix_of, text_of
-from protocols.counts.heavy_hitters import Children, usual_levels
+from protocols.counts.heavy_hitters import usual_levels
+from protocols.counts.prefixes import Children
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.privacy import count_planner
 from shuffle_sim.privacy.bounds import cells

@@ -1,0 +1,49 @@
+"""Items of 2^64 as rows of data, and texts as items: by their first bytes, or by a public hash."""
+
+import hashlib
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffle_sim.arrays import Floats
+
+Items = NDArray[np.uint64]
+
+
+def items_of(rows: Floats, bits: int) -> tuple[Items, NDArray[np.bool_]]:
+    """Items (users,) of rows, and which rows hold one.
+
+    Of up to 53 bits they are whole numbers, (users,); else the upper and the lower 32 bits of each,
+    (users, 2).
+    """
+    columns = np.asarray(rows, np.float64).reshape(len(rows), -1)
+    tops = [2.0**bits] if columns.shape[1] == 1 else [2.0 ** (bits - 32), 2.0**32]
+    inside = ((columns >= 0) & (columns < tops) & (columns == np.floor(columns))).all(axis=1)
+    whole = np.where(inside[:, None], columns, 0.0).astype(np.uint64)
+    found = whole[:, 0]
+    if columns.shape[1] == 2:
+        found = (found << np.uint64(32)) | whole[:, 1]
+    return found, inside
+
+
+def columns_of(items: Iterable[int]) -> Floats:
+    """Items of 64 bits as rows of data, (users, 2): their upper and their lower 32 bits."""
+    found = np.fromiter(items, np.uint64)
+    parts = found >> np.uint64(32), found & np.uint64(2**32 - 1)
+    return np.stack(parts, axis=1).astype(np.float64)
+
+
+def prefix_of(text: str, size: int = 8) -> int:
+    """The first bytes of a text as an item of 8 size bits: similar texts are neighbours."""
+    return int.from_bytes(text.encode()[:size].ljust(size, b"\0"), "big")
+
+
+def text_of(item: int, size: int = 8) -> str:
+    """The text of an item that `prefix_of` made; cut at its last whole letter."""
+    return item.to_bytes(size, "big").rstrip(b"\0").decode(errors="ignore")
+
+
+def hash_of(text: str) -> int:
+    """A public hash of a text, 64 bits of BLAKE2b: d texts collide with chance d^2/2^65 at most."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")

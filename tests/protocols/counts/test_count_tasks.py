@@ -1,0 +1,127 @@
+"""Tasks of counts side by side: errors of every row are those of the theory's tables."""
+
+import json
+import math
+
+import pytest
+from typer.testing import CliRunner
+
+from protocols import Histogram
+from protocols.comparison.counts import TASKS, count_methods
+from shuffle_sim import ParameterError, Privacy
+from shuffle_sim.cli.app import app
+from shuffle_sim.privacy.trust import Trust
+from shuffle_sim.registry import forget, register
+
+PRIVACY = Privacy(1.0, 1e-6)
+SIZES = {
+    "histogram": (10**6, 1000),
+    "heavy-hitters": (10**6, 2**32),
+    "quantiles": (10**5, 1024),
+    "group-means": (10**5, 100),
+}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return {
+        (task, each.name, each.setting): each
+        for task, (n, domain) in SIZES.items()
+        for each in count_methods(task, n, domain, PRIVACY, attackers=100)
+    }
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "setting", "error", "messages"),
+    [
+        ("histogram", "histogram", "pollution, least error", 6.531, 1.0427),
+        ("histogram", "histogram", "two-sided, 0.1 of epsilon for the flood", 3.1164, 1.431),
+        ("histogram", "histogram", "two-sided, 0.3 of epsilon for the flood", 4.02, 1.168),
+        ("histogram", "histogram", "response", math.sqrt(42.30 + 40.6), 1),
+        ("histogram", "central", "discrete Laplace", 2.7992, 1),
+        ("histogram", "central", "Gaussian", 5.9746, 1),
+        ("quantiles", "quantiles", "least error", 24.0, 7.46),
+        ("quantiles", "central", "discrete Laplace", 22.2, 1),
+        ("heavy-hitters", "heavy-hitters", "least error", 92, 15.8),
+        ("heavy-hitters", "heavy-hitters", "fewest messages", 112, 8.62),
+        ("group-means", "group-means", "least error", 9.05 / 1000, 6.9),
+    ],
+)
+def test_errors_are_those_of_the_theory(rows, task, name, setting, error, messages):
+    found = rows[task, name, setting]
+    assert found.error == pytest.approx(error, rel=3e-3)
+    assert found.messages == pytest.approx(messages, rel=3e-3)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_model_of_trust_is_there_and_its_errors_are_in_order(rows, task):
+    own = [each for key, each in rows.items() if key[0] == task]
+    best = {
+        trust: min(each.error for each in own if each.trust is trust)
+        for trust in (Trust.CENTRAL, Trust.SHUFFLE, Trust.LOCAL)
+    }
+    assert best[Trust.CENTRAL] < best[Trust.SHUFFLE] < best[Trust.LOCAL] / 10
+    single = [each for each in own if each.trust is Trust.SHUFFLE and each.messages == 1]
+    assert single
+    assert min(each.error for each in single) > best[Trust.SHUFFLE]
+    for each in own:
+        assert not each.refused
+        assert each.attacked >= each.error
+        assert each.epsilon is not None
+        assert 0 < each.epsilon <= PRIVACY.epsilon * (1 + 1e-9)
+
+
+def test_a_registered_histogram_is_in_the_comparison():
+    class Another(Histogram):
+        @classmethod
+        def settings(cls, n, domain, privacy):
+            made = Histogram.calibrated(n=n, categories=domain, privacy=privacy, method="unary")
+            return {"mine": lambda: made}
+
+    register("protocol", "another", Another)
+    try:
+        found = {each.title: each for each in count_methods("histogram", 1000, 10, PRIVACY)}
+        assert found["another, mine"].error == found["histogram, unary"].error
+    finally:
+        forget()
+
+
+def command(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_the_commands_say_the_same(tmp_path):
+    asked = "--task", "histogram", "--domain", 100, "--n", "10k"
+    found = json.loads(command("compare", *asked, "--json").stdout)
+    listed = count_methods("histogram", 10_000, 100, PRIVACY, found["attackers"])
+    assert [each["error"] for each in found["methods"]] == [each.error for each in listed]
+    picture = tmp_path / "plan.png"
+    done = command(
+        "plan", *asked, "--objective", "error", "--honest-fraction", 0.8, "--plot", picture
+    )
+    assert "plan: 1.533 messages" in done.stdout  # 100 x 42.66 / 8,000
+    assert "planned = 8,000" in done.stdout
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("words", "parameter"),
+    [
+        (("compare", "--task", "magic"), "task"),
+        (("compare", "--domain", "7"), "domain"),
+        (("compare", "--task", "histogram"), "domain"),
+        (("compare", "--task", "histogram", "--domain", "2^x"), "domain"),
+        (("compare", "--task", "histogram", "--domain", "1"), "domain"),
+        (("compare", "--task", "heavy-hitters", "--domain", "2^65"), "domain"),
+        (("compare", "--task", "quantiles", "--domain", "8", "--d", "2"), "d"),
+        (
+            ("plan", "--task", "histogram", "--domain", "8", "--n", "9", "--max-bits", "3"),
+            "max_bits",
+        ),
+        (("plan", "--task", "histogram", "--domain", "8", "--n", "9", "--rounds", "3"), "rounds"),
+    ],
+)
+def test_what_is_refused(words, parameter):
+    found = command(*words).exception
+    assert isinstance(found, ParameterError)
+    assert found.parameter == parameter
