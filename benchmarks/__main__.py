@@ -38,6 +38,7 @@ NAMES = (
     "stopped",
     "peer",
     "counts",
+    "frequencies",
 )
 
 

@@ -99,16 +99,21 @@ def measure() -> dict[str, object]:
     """
     names = os.environ.get("PEER_TABLES", ";".join(TABLES)).split(";")
     with tempfile.TemporaryDirectory() as folder:
-        python = _environment(Path(os.environ.get("PEER_ENVIRONMENT", folder)) / "environment")
+        python = environment(Path(folder), *_PACKAGES)
         return {name: _compared(TABLES[name], python, Path(folder)) for name in names}
 
 
-def _environment(place: Path) -> Path:
-    """The Python of the peer's environment; made if it is not there."""
+def environment(folder: Path, *packages: str) -> Path:
+    """The Python of peers' packages, in the folder PEER_ENVIRONMENT or else this one.
+
+    It is made if it is not there.
+    """
+    name = "environment" if packages == _PACKAGES else packages[0].partition("=")[0]
+    place = Path(os.environ.get("PEER_ENVIRONMENT", folder)) / name
     python = place / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(place)], check=True, timeout=120)
-        install = [str(python), "-m", "pip", "install", "--quiet", *_PACKAGES]
+        install = [str(python), "-m", "pip", "install", "--quiet", *packages]
         subprocess.run(install, check=True, timeout=600)
     return python
 
