@@ -1,5 +1,6 @@
 """Counts of all users: histograms, heavy hitters, quantiles, sums by group."""
 
+from protocols.counts.found import FoundCounts, FoundHistogram
 from protocols.counts.groups import GroupInterval, GroupMeans, GroupTable
 from protocols.counts.heavy_hitters import HeavyHitters, HeavyItems
 from protocols.counts.histogram import Histogram, Intervals
@@ -9,6 +10,8 @@ from protocols.counts.quantiles import Distribution, Quantiles
 
 __all__ = [
     "Distribution",
+    "FoundCounts",
+    "FoundHistogram",
     "GroupInterval",
     "GroupMeans",
     "GroupTable",

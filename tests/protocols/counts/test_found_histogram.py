@@ -1,0 +1,74 @@
+"""Categories that a search finds: what is counted, and what all rounds cost together."""
+
+import numpy as np
+import pytest
+
+from protocols.counts import FoundHistogram, columns_of
+from protocols.counts.found import Among
+from protocols.counts.pollution import Categories
+from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim.privacy.accountant import ShuffleAccountant
+
+SMALL = Privacy(2.0, 1e-4)
+N, BITS = 4000, 16
+
+
+@pytest.fixture(scope="module")
+def made():
+    return FoundHistogram.calibrated(n=N, privacy=SMALL, bits=BITS, kept=8)
+
+
+@pytest.fixture
+def rows():
+    items = np.random.default_rng(1).integers(100, 60_000, N)
+    items[:900], items[900:1500] = 7, 65_535
+    return items.astype(float)
+
+
+def test_all_rounds_are_charged_and_need_what_was_asked_for(made, rows):
+    result = run(made, rows, seed=2)
+    assert result.rounds == len(made.search.levels) + 1
+    spent = ShuffleAccountant()
+    for each in (*made.search.randomizers, made.counting):
+        spent.compose(each.event(N, None))
+    assert result.privacy.epsilon == pytest.approx(spent.get_epsilon(1e-4), rel=1e-9)
+    assert 0.999 * 2 < result.privacy.epsilon <= 2.0
+    search = ShuffleAccountant()
+    for each in made.search.randomizers:
+        search.compose(each.event(N, None))
+    assert search.get_epsilon(1e-4) < 1.8  # the search alone would cost less
+
+
+@pytest.mark.parametrize("fidelity", ["literal", "aggregate"])
+def test_found_items_are_counted_and_the_others_together(made, rows, fidelity):
+    found = run(made, rows, fidelity=fidelity, seed=3).value
+    assert found.items.tolist() == [7, 65_535]
+    true = np.array([900, 600, 2500])
+    assert np.abs(found.counts - true).max() < 7 * made.variance() ** 0.5
+    assert ((found.low <= true) & (true <= found.high)).all()
+
+
+def test_nothing_found_needs_no_more_rounds(made):
+    rows = np.random.default_rng(4).integers(0, 2**BITS, N).astype(float)
+    result = run(made, rows, seed=1)
+    assert result.rounds < len(made.search.levels) + 1
+    assert result.value.counts.tolist() == [N]
+
+
+def test_places_in_a_list():
+    last = 2**64 - 1
+    query = Among(64, np.array([3, 9, last, last], np.uint64))
+    assert query(columns_of([3, 4, 9, last, last - 1])).tolist() == [0, 4, 1, 2, 4]
+    assert Among(8, np.array([3], np.uint64))(np.array([3.0, 2.5, 256, 7])).tolist() == [
+        0,
+        -2,
+        -2,
+        1,
+    ]
+
+
+def test_counts_must_fit_the_search(made):
+    with pytest.raises(ParameterError):
+        FoundHistogram(made.search, Categories((8,), (9.0,), N, 40), 1e-4)
+    with pytest.raises(ParameterError):
+        made.result(made.init())
