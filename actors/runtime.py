@@ -54,6 +54,7 @@ class RayRuntime(Runtime):
     """
 
     name = "ray"
+    quick_together = True
     overhead = Overhead(start=3.0, worker=0.5, alone=0.002, each_round=0.004)
 
     def __init__(self, address: str | None = None) -> None:

@@ -8,21 +8,27 @@ processes are forked where it has not run. Every number is the least, the median
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from time import process_time
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
 
 from actors.runtime import RayRuntime
-from benchmarks.reference_job import LogisticSum, rows
+from benchmarks import training
+from benchmarks.reference_job import D, LogisticSum, rows
 from benchmarks.scale import seconds_a_round
+from protocols import ShuffleGD
+from protocols.problems.domains import L2Ball
+from protocols.problems.losses import Logistic
+from protocols.problems.problem import Problem
+from shuffle_sim import Execution, Privacy, run
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.population import InMemory
 from shuffle_sim.execution.setup import deployment_of
 from shuffle_sim.roles import Station
 
 REPEATS = 5
-TWO: dict[str, Any] = {"workers": 2, "placement": "together"}
+TWO: dict[str, Any] = {"workers": 2}
 HOSTS: dict[str, dict[str, Any]] = {name: TWO | {"runtime": name} for name in ("processes", "ray")}
 SIZES: dict[tuple[str, str], dict[int, int]] = {
     ("aggregate", "compiled"): {100_000: 60, 500_000: 24, 2_000_000: 8},
@@ -38,10 +44,13 @@ SIZES: dict[tuple[str, str], dict[int, int]] = {
 def measure(sizes: dict[tuple[str, str], dict[int, int]] = SIZES) -> dict[str, object]:
     """Ratios; above 1 two workers are faster."""
     two = {"processes": _every(sizes, "processes")}
+    down = {"processes": descent("processes")}
     with one_ray():
-        two["ray"] = _every(sizes, "ray")
+        two["ray"], down["ray"] = _every(sizes, "ray"), descent("ray")
     return {
         "two_workers_over_one_process": two,
+        "gradient_descent_at_defaults": down,
+        "targets_of_descent": {"processes": 1.7, "ray": 1.5},
         "targets": {"from 2 * 10^6 users": 1.7, "from 10^5 users": 1.0},
         "one_station_over_the_slowest_of_two": critical_path(),
     }
@@ -77,6 +86,36 @@ def two_workers(
         times.append(seconds_a_round(users, data, rounds, **how))
         ratios.append(times[-1] / seconds_a_round(users, data, rounds, **how, **HOSTS[host]))
     return {"ratio": spread(ratios), "milliseconds_in_one": spread([1000 * t for t in times])}
+
+
+def descent(host: str, users: int = 2_000_000, repeats: int = REPEATS) -> dict[str, list[float]]:
+    """Gradient descent over carries as people run it: one process over two workers, by pairs."""
+    data = training.users(users)
+    found: dict[str, list[float]] = {}
+    for fidelity, rounds in {"aggregate": 12, "counts": 8, "literal": 3}.items():
+        made = ShuffleGD.calibrated(  # by carries, as by default
+            n=users,
+            problem=Problem(Logistic(), L2Ball(D, 4.0)),
+            privacy=Privacy(1.0, 1e-7),
+            rounds=rounds + 2,
+            eta=1.0,
+        )
+        ratios = []
+        for _ in range(repeats):
+            alone, two = (
+                _round_of(made, data, fidelity=fidelity, **how) for how in ({}, HOSTS[host])
+            )
+            ratios.append(alone / two)
+        found[fidelity] = spread(ratios)
+    return found
+
+
+def _round_of(made: ShuffleGD, data: Floats, **how: Any) -> float:
+    """Seconds of a round; the first two, which copy rows and compile loops, are not counted."""
+    stamps: list[float] = []
+    told = Execution(on_round=lambda *_: stamps.append(perf_counter()))
+    run(made, data, seed=1, execution=told, **how)
+    return float(np.median(np.diff(stamps[1:])))
 
 
 def critical_path() -> dict[str, list[float]]:

@@ -83,7 +83,9 @@ class Asked:
         self.protocol, self.entropy, self.shard = protocol, entropy, shard
         self.thorough, self.given = thorough, data
         self.options = dict(options)
-        self.execution: Execution = self.options.pop("execution", None) or Execution()
+        execution: Execution = self.options.pop("execution", None) or Execution()
+        # Unless roles together are asked for, what passes between roles is looked at.
+        self.execution = replace(execution, placement=execution.placement or "apart")
         self.runtime: Any = self.options.pop("runtime", "inprocess")
         spec = protocol.plan(protocol.init())
         if spec is None:

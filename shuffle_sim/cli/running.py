@@ -26,6 +26,7 @@ from shuffle_sim.execution.forecast import Forecast, forecast
 from shuffle_sim.execution.options import SEALING_SECONDS, Execution
 from shuffle_sim.execution.result import Result
 from shuffle_sim.execution.runtime import Runtime
+from shuffle_sim.execution.setup import placed
 from shuffle_sim.execution.sizing import seconds_of
 from shuffle_sim.protocol.base import Protocol
 from shuffle_sim.registry import registered
@@ -169,13 +170,16 @@ class Running:
         """What a run will cost; its first blocks are rehearsed. Errors are those of `run`."""
         many = 1 if self.options["workers"] == "auto" else self.workers
         security, fidelity = self.options["security"], self.options["fidelity"]
+        where, _ = placed(
+            self.execution.placement, many, None, security, quick=self.host.quick_together
+        )
         seconds, fidelity = seconds_of(
             protocol,
             rows,
             fidelity="literal" if security == "onion" else fidelity,
             workers=many,
             overhead=self.host.overhead,
-            placement=self.execution.placement,
+            placement=where,
             generator=self.execution.generator,
         )
         return Ahead.of(forecast(protocol, security=security), seconds, fidelity, many)

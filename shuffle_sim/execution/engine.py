@@ -28,9 +28,9 @@ from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.execution.setup import (
     check_adversary,
     check_central,
-    check_placement,
     check_sealing_time,
     deployment_of,
+    placed,
     suited,
 )
 from shuffle_sim.execution.sizing import asked_workers, sized
@@ -85,7 +85,7 @@ def run(
             operating system.
         adversary: what corrupted users do.
         shuffler_shards: into how many the shuffler is split (on Ray: actors); by default one, or
-            where roles are together one for each worker.
+            where roles are together, as in processes and on Ray, one for each worker.
         security: "none"; "transport": every frame is signed by its sender and sealed to its
             recipient; "onion": every message is sealed to the analyzer and every user's bundle of
             them to the shuffler, which cannot read what it permutes. Keys are drawn from the
@@ -133,7 +133,9 @@ def run(
     population = _population(algorithm, data, checkpoint)
     if adversary is not None and not isinstance(adversary, Adversary):
         raise ParameterError("adversary", adversary, "None or an Adversary")
-    host.placement = how.placement
+    # Whoever resumes a run may have another number of workers, but not of the shuffler's shards.
+    quick = host.quick_together and (checkpoint is None or workers == 1)
+    host.placement, shards = placed(how.placement, workers, shuffler_shards, security, quick=quick)
     deployment, literal_size = deployment_of(
         algorithm,
         fidelity,
@@ -141,7 +143,7 @@ def run(
         adversary,
         how.block_size,
         how.kernel,
-        check_placement(how.placement, workers, shuffler_shards, security),
+        shards,
         security,
         how.limits,
         how.generator,

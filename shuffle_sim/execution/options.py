@@ -36,8 +36,9 @@ class Execution:
             where it is installed. The result says which; both have one law, not the same bits.
         placement: "apart": a process for each role, as far as the runtime has any; "together": each
             worker carries a shard of users and a shard of the shuffler, the first one the analyzer,
-            too, and only what must crosses between workers. With as many shuffler shards both give
-            the same bits. Refused with a security mode: roles of one process have no secrets.
+            too, and only what must crosses between workers. The value has the same bits in both.
+            Refused with a security mode: roles of one process have no secrets. None: together
+            where that is faster and nothing asks for apart (`shuffle_sim.execution.setup.placed`).
         sealing_seconds: a round of onion that would take longer than this is refused with the
             estimate.
         generator: "sfc64", a quick statistical one, or "chacha20", a cryptographic one, for runs
@@ -52,10 +53,10 @@ class Execution:
 
     block_size: int | None = _option(None, "Users per random stream. Default: chosen.")
     kernel: str | None = _option(None, "Inner loops: numpy or compiled. Default: chosen.")
-    placement: str = _option(
-        "apart",
+    placement: str | None = _option(
+        None,
         "apart: a process for each role. together: each worker has users and a part of the "
-        "shuffler. Same bits with as many shuffler shards.",
+        "shuffler. Same result. Default: together in processes and on Ray.",
     )
     sealing_seconds: float = _option(
         SEALING_SECONDS,

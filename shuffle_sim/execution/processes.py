@@ -98,6 +98,7 @@ class ProcessesRuntime(Runtime):
     """Hosts the roles in processes of this machine, which end with this one."""
 
     name = "processes"
+    quick_together = True
     overhead = Overhead(start=0.01, worker=0.005, alone=0.0006, each_round=0.001)
 
     def __init__(self, method: str | None = None) -> None:

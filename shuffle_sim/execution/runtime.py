@@ -87,6 +87,8 @@ class Runtime(Closing):
     """Seconds after which a role that is waited for is ended and put back."""
     placement: str = "apart"
     """Whether users and shuffler are apart, or together in stations."""
+    quick_together: bool = False
+    """Whether stations are faster than roles apart: where what passes between roles is sent."""
     overhead = Overhead()
 
     def open(

@@ -21,6 +21,8 @@ from shuffle_sim.sampling.randomness import GENERATORS, check_generator, entropy
 from shuffle_sim.wire.sealing import sealing_time
 
 PLACEMENTS = ("apart", "together")
+MOST_SHARDS = 1024
+"""Of the shuffler."""
 _BLOCKS = 16
 _MOST_SUMS = 128  # blocks that send one sum each: more would only be more to read
 _LARGEST_BLOCK = {
@@ -105,7 +107,7 @@ def deployment_of(
             raise ParameterError("kernel", kernel, allowed)
         kernel = "numpy"
     kernel = available(kernel, first.cohort.size * values * protocol.records_read)
-    integer("shuffler_shards", shuffler_shards, 1, 1024)
+    integer("shuffler_shards", shuffler_shards, 1, MOST_SHARDS)
     task = secrets.token_bytes(16)
     return Deployment(
         protocol=protocol,
@@ -150,25 +152,41 @@ def _fidelity_of(first: RoundSpec, fidelity: str | None, security: str) -> str:
     return fidelity
 
 
-def check_placement(
-    placement: str, workers: int, shuffler_shards: int | None, security: str
-) -> int:
-    """The number of shuffler shards.
+def placed(
+    placement: str | None,
+    workers: int,
+    shuffler_shards: int | None,
+    security: str,
+    *,
+    quick: bool,
+) -> tuple[str, int]:
+    """Where roles are, and the number of shuffler shards; neither moves a bit of the value.
+
+    Args:
+        placement: as asked for; None: together where that is `quick`, unless a security mode or a
+            number of shuffler shards is asked for.
+        workers: that share the users.
+        shuffler_shards: as asked for; None: one, or where roles are together one for each worker.
+        security: of the run.
+        quick: whether roles together are faster where they live.
 
     Raises:
         ParameterError: unknown, or roles together where they must be apart.
     """
+    if placement is None:
+        may = security == "none" and shuffler_shards is None and workers <= MOST_SHARDS
+        placement = "together" if quick and may else "apart"
     if placement not in PLACEMENTS:
         raise ParameterError("placement", placement, f"one of {', '.join(PLACEMENTS)}")
     if placement == "apart":
-        return 1 if shuffler_shards is None else shuffler_shards
+        return placement, 1 if shuffler_shards is None else shuffler_shards
     if security != "none":
         allowed = f"apart with security {security}: a shuffler beside users has no secret from them"
         raise ParameterError("placement", placement, allowed)
     if shuffler_shards not in (None, workers):
         allowed = f"{workers}, one for each worker, where roles are together"
         raise ParameterError("shuffler_shards", shuffler_shards, allowed)
-    return integer("workers", workers, 1, 1024)
+    return placement, integer("workers", workers, 1, MOST_SHARDS)
 
 
 def check_central(
@@ -177,12 +195,12 @@ def check_central(
     kernel: object,
     shuffler_shards: int | None,
     security: str,
-    placement: str,
+    placement: str | None,
 ) -> None:
     """Refuse the options of messages, where a curator takes the data themselves."""
     given = {"adversary": adversary, "fidelity": fidelity, "kernel": kernel}
     given["shuffler_shards"] = None if shuffler_shards == 1 else shuffler_shards
-    given["placement"] = None if placement == "apart" else placement
+    given["placement"] = placement
     given["security"] = None if security == "none" else security
     for name, value in given.items():
         if value is not None:

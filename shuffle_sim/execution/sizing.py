@@ -72,7 +72,7 @@ class SizePlan:
 def asked_workers(
     algorithm: Protocol[Any] | CentralAlgorithm[Any],
     workers: int | str,
-    placement: str,
+    placement: str | None,
     shuffler_shards: int | None,
     checkpoint: object,
 ) -> tuple[int, bool]:
@@ -87,8 +87,7 @@ def asked_workers(
             allowed = f"at most the number of users ({algorithm.users})"
             raise ParameterError("workers", number, allowed)
         return number, False
-    chosen = {"placement": None if placement == "apart" else placement}
-    for name, value in (chosen | {"shuffler_shards": shuffler_shards}).items():
+    for name, value in {"placement": placement, "shuffler_shards": shuffler_shards}.items():
         if value is not None:
             raise ParameterError(name, value, "left out with workers auto, which chooses it")
     if checkpoint is not None:

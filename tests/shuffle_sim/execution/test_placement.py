@@ -187,3 +187,48 @@ def test_a_view_is_taken_whole_once_and_in_its_round():
     assert conclusion.tally.reports == 300
     with pytest.raises(RoundAbortedError):
         first.conclude(read)
+
+
+class Spread(InProcessRuntime):
+    """A runtime whose roles are sent what they exchange, as far as defaults go."""
+
+    quick_together = True
+
+
+@pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])
+@pytest.mark.parametrize("name", SUMS)
+def test_what_is_fastest_is_the_default_and_moves_no_bit(name, fidelity):
+    protocol, data = SUMS[name]
+    how = {"seed": 3, "fidelity": fidelity, "block_size": 32}
+    alone = run(protocol, data, **how)
+    assert (alone.placement, alone.shuffler_shards) == ("apart", 1)
+    for workers in (1, 2, 3):
+        chosen = run(protocol, data, runtime=Spread(), workers=workers, **how)
+        assert (chosen.placement, chosen.shuffler_shards) == ("together", workers)
+        assert np.array_equal(chosen.value, alone.value)
+        assert chosen.reports == alone.reports
+        assert chosen.costs.payload_bits_per_user == alone.costs.payload_bits_per_user
+
+
+@pytest.mark.parametrize(
+    "asked", [{"placement": "apart"}, {"security": "transport"}, {"shuffler_shards": 2}]
+)
+def test_roles_are_apart_where_that_is_asked_for(asked):
+    chosen = run(SUMS["bits"][0], ROWS, runtime=Spread(), workers=2, seed=3, **asked)
+    assert chosen.placement == "apart"
+
+
+def test_a_run_in_a_folder_is_resumed_with_any_number_of_workers(tmp_path):
+    how = {"seed": 5, "fidelity": "literal", "runtime": Spread(), "checkpoint": tmp_path}
+    alone = run(PROTOCOLS["interactive"](4), rows(), workers=2, **how)
+    for workers in (1, 3):
+        again = run(PROTOCOLS["interactive"](4), rows(), workers=workers, resume=True, **how)
+        assert np.array_equal(again.value, alone.value)
+
+
+def test_processes_and_ray_take_what_is_fastest():
+    from actors.runtime import RayRuntime
+    from shuffle_sim.execution.processes import ProcessesRuntime
+
+    kinds = InProcessRuntime, ProcessesRuntime, RayRuntime
+    assert [kind.quick_together for kind in kinds] == [False, True, True]

@@ -273,7 +273,7 @@ class Quits(Population):
 
 
 def test_a_process_that_ends_by_itself_is_reported_at_once_and_not_tried_again():
-    with pytest.raises(ShuffleSimError, match="UserShard 0 ended with code 3"):
+    with pytest.raises(ShuffleSimError, match="Station 0 ended with code 3"):
         run(PROTOCOL, Quits(), runtime=Forked(), **HOW)
 
 
