@@ -47,7 +47,10 @@ class Stopping(RayRuntime):
 protocol, rows = VectorSum(n=97, d=3, g=4, b=20), np.zeros((97, 3))
 host, begun = Stopping(), time.monotonic()
 try:
-    result = run(protocol, rows, seed=1, workers=2, runtime=host, round_timeout=4)
+    apart = Execution(placement="apart")
+    result = run(
+        protocol, rows, seed=1, workers=2, runtime=host, round_timeout=4, execution=apart
+    )
     found = result.value.tobytes().hex()
 except Exception as error:
     traceback.print_exc()
@@ -280,7 +283,8 @@ class CutOff(RayRuntime):
 
 protocol, rows = VectorSum(n=97, d=3, g=4, b=20), np.zeros((97, 3))
 host = CutOff(cluster.address)
-how = dict(seed=1, workers=2, execution=Execution(block_size=10), round_timeout=12)
+apart = Execution(block_size=10, placement="apart")
+how = dict(seed=1, workers=2, execution=apart, round_timeout=12)
 result = run(protocol, rows, runtime=host, **how)
 print(host.roles, len(host._nodes), result.value.tobytes().hex(), flush=True)
 kill(host.far)

@@ -61,13 +61,12 @@ def test_the_same_seed_gives_the_same_bits_in_process_and_on_one_and_four_actors
         for workers in (1, 4)
     ]
     assert len({result.value.tobytes() for result in (*here, *there)}) == 1
+    sharded = run(PROTOCOL, ROWS, shuffler_shards=4, fidelity=fidelity, seed=7)
     for result in (*here, *there):
-        assert (result.costs, result.reports, result.privacy) == (
-            here[0].costs,
-            here[0].reports,
-            here[0].privacy,
-        )
-    assert [result.workers for result in there] == [1, 4]
+        same = here[0] if result.shuffler_shards == 1 else sharded
+        assert result.costs == same.costs
+        assert (result.reports, result.privacy) == (same.reports, same.privacy)
+    assert [(result.workers, result.shuffler_shards) for result in there] == [(1, 1), (4, 4)]
     assert here[0].reports.clipped > 0
     assert (
         run(PROTOCOL, ROWS, fidelity=fidelity, seed=8).value.tobytes() != here[0].value.tobytes()
