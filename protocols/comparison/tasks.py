@@ -1,9 +1,10 @@
-"""What a study may run without own code: a sum of generated numbers, or training on a table."""
+"""What a study may run without own code: sums and counts of generated data, training on a table."""
 
 from typing import Any
 
 import numpy as np
 
+from protocols.counts.histogram import Histogram
 from protocols.learning.training import Trained, Trainer
 from shuffle_sim.attacks import attacks
 from shuffle_sim.data.labelled import held_out, labelled
@@ -57,6 +58,54 @@ def sum_task(
     made = kind.calibrated(**kind.size(n, d, Privacy(epsilon, delta)), **options)
     how = {"adversary": attacks([each for each in attack.split(" + ") if each])}
     return Trial(made, rows, how | {"fidelity": fidelity}, truth=rows.sum(axis=0))
+
+
+def histogram_task(
+    n: int,
+    categories: int,
+    method: str | None = None,
+    epsilon: float = 1.0,
+    delta: float = DELTA,
+    honest_fraction: float = 1.0,
+    skew: float = 1.0,
+    fidelity: str | None = None,
+    seed: int | None = None,
+) -> Trial:
+    """Counts of n users by category, beside the true counts.
+
+    Args:
+        n: users.
+        categories: how many; the k-th has a share in proportion to k^-skew.
+        method: of `Histogram`; None: its default.
+        epsilon: of the run.
+        delta: of the run.
+        honest_fraction: of the users that are assumed to add their noise.
+        skew: of the shares; 0: equal ones.
+        fidelity: as in `run`.
+        seed: of the point.
+
+    Raises:
+        ParameterError: an unknown method, or what it cannot do.
+    """
+    shares = np.arange(1, categories + 1) ** -float(skew)
+    rows = np.random.default_rng(seed).choice(categories, n, p=shares / shares.sum())
+    made = Histogram.calibrated(
+        n=n,
+        categories=categories,
+        privacy=Privacy(epsilon, delta),
+        method=method,
+        honest_fraction=honest_fraction,
+    )
+    true = np.bincount(rows, minlength=categories)
+
+    def metrics(result: Result) -> dict[str, float]:
+        value = np.asarray(result.value, float)
+        ranges = made.interval(value, together=True, reports=result.reports.accepted)
+        inside = (ranges.low <= true) & (true <= ranges.high)
+        far = float(np.abs(value - true).max())
+        return {"largest_error": far, "ranges_hold": float(inside.all())}
+
+    return Trial(made, rows, {"fidelity": fidelity}, truth=true, metrics=metrics)
 
 
 def train_task(

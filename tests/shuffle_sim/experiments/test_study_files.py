@@ -204,3 +204,24 @@ def test_filters_and_axes_of_the_page_work_in_a_browser(tmp_path):
         assert drawn() == 4
     finally:
         browser.quit()
+
+
+SHIPPED = sorted((Path(__file__).parents[3] / "examples" / "studies").glob("*.toml"))
+
+
+def test_five_studies_are_shipped_and_can_be_read():
+    assert len(SHIPPED) == 5
+    assert all(len(read(each).points) >= 40 for each in SHIPPED)
+
+
+def test_counting_is_a_task(study):
+    path = study(
+        'task = "histogram"\nseeds = 2\n[grid]\nn = 300\ncategories = 4\n'
+        'method = ["pollution", "response"]\nepsilon = 2.0\n'
+    )
+    store = Store.open(None)
+    rows = [each.row for each in read(path).run(store, runtime="inprocess")]
+    store.close()
+    assert all(0 < row["rmse"] <= row["largest_error"] <= 300 for row in rows)
+    assert all(row["ranges_hold"] in (0.0, 1.0) for row in rows)
+    assert len({row["payload_bits_per_user"] for row in rows}) >= 2

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -103,38 +104,54 @@ def test_what_a_store_holds_is_not_run_again(tmp_path):
     assert sweep(changed, {"k": [1]}, store=store, name="x")["square"].to_pylist() == [-1]
 
 
+def kept(path):
+    """How many points a store holds that another process writes."""
+    if not path.exists():
+        return 0
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5)) as connection:
+        try:
+            return connection.execute("SELECT count(*) FROM points").fetchone()[0]
+        except sqlite3.OperationalError:  # its table is not there yet
+            return 0
+
+
 SCRIPT = """
 import sys, time
 from shuffle_sim import sweep
 def make(k, seed):
     time.sleep(0.01)
     return {"value": float(k * seed % 1009)}
-table = sweep(make, {"k": range(60)}, seeds=2, workers=2, store=sys.argv[1])
-assert table.num_rows == 120
+table = sweep(make, {"k": range(int(sys.argv[2]))}, seeds=2, workers=2, store=sys.argv[1])
+assert table.num_rows == 2 * int(sys.argv[2])
 """
 
 
-def test_a_study_killed_at_random_ends_like_one_that_was_not(tmp_path):
+@pytest.mark.parametrize(
+    ("kills", "half"), [(3, 60), pytest.param(10, 100, marks=pytest.mark.slow)]
+)
+def test_a_study_killed_at_random_ends_like_one_that_was_not(tmp_path, kills, half):
     script = tmp_path / "study.py"
     script.write_text(textwrap.dedent(SCRIPT))
     stores = [tmp_path / "killed.sqlite", tmp_path / "whole.sqlite"]
-    choose = random.Random(5)
-    for _ in range(5):
-        run = subprocess.Popen([sys.executable, str(script), str(stores[0])])
-        while not stores[0].exists() and run.poll() is None:
-            time.sleep(0.05)
-        time.sleep(choose.uniform(0.0, 0.3))
+    command, choose, found = [sys.executable, str(script)], random.Random(5), [0]
+    for _ in range(kills):
+        run = subprocess.Popen([*command, str(stores[0]), str(half)])
+        aim = found[-1] + choose.randint(1, 2 * half // kills)  # a kill falls among the points
+        while run.poll() is None and kept(stores[0]) < aim:
+            time.sleep(0.02)
         run.kill()
         run.wait(timeout=60)
+        found.append(kept(stores[0]))
+    assert all(0 < each < 2 * half for each in found[1:-1]), found
     for store in stores:
-        subprocess.run([sys.executable, str(script), str(store)], check=True, timeout=120)
+        subprocess.run([*command, str(store), str(half)], check=True, timeout=240)
     rows = []
     for path in stores:
         store = Store.open(path)
         rows.append({(e.study, e.point.content): (e.point.seed, e.row) for e in store.all()})
         store.close()
     assert rows[0] == rows[1]
-    assert len(rows[0]) == 120
+    assert len(rows[0]) == 2 * half
 
 
 @pytest.mark.parametrize(
