@@ -1,6 +1,6 @@
 """Values as tables in notebooks."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from html import escape
 
 
@@ -13,3 +13,12 @@ def html_table(facts: Mapping[str, object]) -> str:
         if str(fact)
     )
     return f"<table>{rows}</table>"
+
+
+def html_rows(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """Rows under heads."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{escape(str(each))}</td>' for each in row)}</tr>" for row in rows
+    )
+    return f"<table><tr>{head}</tr>{body}</table>"

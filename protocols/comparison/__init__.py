@@ -1,5 +1,5 @@
 """Methods side by side: the same problem under another trust model."""
 
-from protocols.comparison.methods import Method
+from protocols.comparison.methods import Method, Methods, sum_methods, training_methods
 
-__all__ = ["Method"]
+__all__ = ["Method", "Methods", "sum_methods", "training_methods"]

@@ -19,6 +19,7 @@ from protocols.sums.binomial_sum import BinomialSum
 from protocols.sums.one_round import OneRoundSum, Setting
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, integer
+from shuffle_sim.notebook import html_rows
 from shuffle_sim.privacy.bounds import central, gaussian, paper
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import Plan
@@ -53,7 +54,6 @@ class Method:
         rounds_per_user: in how many rounds a user answers at most.
         bound: proven, of the expected excess loss; infinite where none is proven.
         assumes: what the bound assumes of the data; "" for nothing.
-        colour: in pictures.
         paper: whether a paper's constants were taken as they are.
         epsilon: proven, where it is not that of the whole comparison.
         refused: why it cannot be had; all numbers are then without meaning.
@@ -72,7 +72,6 @@ class Method:
     rounds_per_user: int = 1
     bound: float = math.inf
     assumes: str = ""
-    colour: str = "black"
     paper: bool = False
     epsilon: float | None = None
     refused: str = ""
@@ -83,7 +82,30 @@ class Method:
         return f"{self.name}, {self.setting}" if self.setting else self.name
 
 
-def sum_methods(n: int, d: int, privacy: Privacy, attackers: int) -> list[Method]:
+class Methods(list[Method]):
+    """A comparison: methods at one privacy."""
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks."""
+        heads = "method", "setting", "trusted", "bits", "error", "bound", "refused"
+        rows = (
+            (
+                each.name,
+                each.setting,
+                each.trust.trusted,
+                *(_shown(one) for one in (each.bits, each.error, each.bound)),
+                each.refused,
+            )
+            for each in self
+        )
+        return html_rows(heads, rows)
+
+
+def _shown(value: float) -> str:
+    return f"{value:,.4g}" if math.isfinite(value) else "-"
+
+
+def sum_methods(n: int, d: int, privacy: Privacy, attackers: int) -> Methods:
     """Every registered sum, shuffled or central, then the local model, by closed forms.
 
     Args:
@@ -107,7 +129,7 @@ def sum_methods(n: int, d: int, privacy: Privacy, attackers: int) -> list[Method
         reason = f"it sums {'scalars' if scalar else 'vectors'} only"
         found.append(Method(family, "", Trust.SHUFFLE, refused=reason))
     case = n, d, privacy, attackers
-    return [*found, *_curators(*case), _local(*case)]
+    return Methods([*found, *_curators(*case), _local(*case)])
 
 
 def _settings(
@@ -155,7 +177,6 @@ def _sum(
         limit_bits=_limit_bits(error, n, d),
         error=error,
         attacked=math.hypot(error, randomizer.manipulation(attackers, n)),
-        colour=kind.colour,
         paper=setting.paper,
     )
 
@@ -178,7 +199,6 @@ def _curators(n: int, d: int, privacy: Privacy, attackers: int) -> list[Method]:
                     bits=d * Trust.CENTRAL.unit_bits,
                     error=each.error,
                     attacked=math.hypot(each.error, attackers),
-                    colour=each.trust.colour,
                 )
             )
         for setting, why in refused.items():
@@ -199,11 +219,10 @@ def _local(n: int, d: int, privacy: Privacy, attackers: int) -> Method:
         bits=d * trust.unit_bits,
         error=error,
         attacked=math.inf if attackers else error,
-        colour=trust.colour,
     )
 
 
-def planned_methods(plan: Plan) -> list[Method]:
+def planned_methods(plan: Plan) -> Methods:
     """What a plan is compared with: errors are per coordinate and round, at sensitivity 1.
 
     Bits are per user, coordinate and round.
@@ -218,10 +237,10 @@ def planned_methods(plan: Plan) -> list[Method]:
     if name != "Gaussian":
         cases.insert(1, (f"{name}, the least noise", Trust.CENTRAL, least))
     found = [
-        Method(str(trust), setting, trust, bits=trust.unit_bits, error=std, colour=trust.colour)
+        Method(str(trust), setting, trust, bits=trust.unit_bits, error=std)
         for setting, trust, std in cases
     ]
-    return [*found, *_encoded(plan), _planned_by_paper(plan)]
+    return Methods([*found, *_encoded(plan), _planned_by_paper(plan)])
 
 
 def _encoded(plan: Plan) -> list[Method]:
@@ -237,7 +256,7 @@ def _encoded(plan: Plan) -> list[Method]:
         except ParameterError as why:
             found.append(Method(*case, refused=str(why)))
         else:
-            found.append(Method(*case, bits=each.bits, error=each.std, colour=Trust.SHUFFLE.colour))
+            found.append(Method(*case, bits=each.bits, error=each.std))
     return found
 
 
@@ -263,14 +282,13 @@ def _planned_by_paper(plan: Plan) -> Method:
         *case,
         bits=constants.g + constants.b,
         error=math.sqrt(variance) / constants.g,
-        colour=BinomialSum.colour,
         paper=True,
     )
 
 
 def training_methods(
     trainer: Trainer, n: int, rounds: int | None = None, *, every: bool = True
-) -> list[Method]:
+) -> Methods:
     """Every registered optimiser, shuffled or central, and the best one under every other trust.
 
     The best one is that with tuned steps, or with choose="bound" that of the least proven bound.
@@ -310,7 +328,7 @@ def training_methods(
             if trainer.unit is Unit.PERSON:
                 found.append(_clipped_at_length(trainer, n, rounds))
             found += _central_optimisers(trainer, n)
-    return found
+    return Methods(found)
 
 
 def _rank(made: FirstOrder[Any]) -> tuple[bool, float, int]:
@@ -397,7 +415,6 @@ def _shuffled(trainer: Trainer, name: str, optimiser: FirstOrder[Any]) -> Method
         rounds_per_user=times,
         bound=math.inf if trainer.clips else optimiser.bound,
         assumes=optimiser.assumes,
-        colour=trust.colour,
     )
 
 
@@ -414,5 +431,4 @@ def _central(trainer: Trainer, name: str, setting: str, made: Any) -> Method:
         rounds_per_user=made.rounds_per_user,
         bound=math.inf if nothing else made.bound,
         assumes=made.assumes,
-        colour=made.trust.colour,
     )

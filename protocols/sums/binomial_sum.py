@@ -19,7 +19,7 @@ class BinomialSum(PlannedSum):
         theorem: of the paper, whose constants `paper` takes.
     """
 
-    family, encoding, colour, paper_cost = "binomial", "unary", "tab:blue", "section 3.1"
+    family, encoding, paper_cost = "binomial", "unary", "section 3.1"
     theorem: ClassVar[str]
     randomizer: BinomialRandomizer
 

@@ -14,7 +14,7 @@ from shuffle_sim.protocol.query import Datum
 class _CarrySum(PlannedSum):
     """A sum by a `CarryRandomizer`."""
 
-    family, encoding, colour = "carries", "carry", "tab:purple"
+    family, encoding = "carries", "carry"
     randomizer: CarryRandomizer
 
     def __init__(

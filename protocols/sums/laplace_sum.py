@@ -22,7 +22,7 @@ MAX_COORDINATES = 10
 class _FloodSum(OneRoundSum):
     """A sum by a `FloodRandomizer`."""
 
-    family, colour = "floods", "tab:cyan"
+    family = "floods"
     randomizer: FloodRandomizer
 
     def __init__(

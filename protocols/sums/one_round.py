@@ -37,13 +37,11 @@ class OneRoundSum(OneRound):
         scalar: whether data are numbers, of shape (n,), not vectors, of shape (n, d).
         family: its name in comparisons, shared by the scalar and the vector sum of a kind; empty:
             its registered name.
-        colour: in pictures.
         sensitivity: l2 distance of two users' data at most: what the central Gaussian needs.
     """
 
     scalar: ClassVar[bool] = False
     family: ClassVar[str] = ""
-    colour: ClassVar[str] = "tab:brown"
     sensitivity: float
     randomizer: SumRandomizer
 

@@ -137,7 +137,7 @@ class SingleMessageSum(OneRoundSum):
         ParameterError: naming the parameter, its value and the allowed range.
     """
 
-    scalar, family, colour = True, "single message", "tab:orange"
+    scalar, family = True, "single message"
     randomizer: SingleMessageRandomizer
 
     def __init__(

@@ -25,7 +25,7 @@ class SparseVectorSum(PlannedVectorSum):
         ParameterError: naming the parameter, its value and the allowed range.
     """
 
-    family, encoding, colour, usual_ratio = "buckets", "buckets", "tab:olive", 5.0
+    family, encoding, usual_ratio = "buckets", "buckets", 5.0
     shown = "noise_ratio", (1.5, 2.0, 3.0, 5.0, 10.0), "central"
     usual_rotation = ROTATION
     randomizer: BucketRandomizer

@@ -24,7 +24,7 @@ number in bits.
 class _SplitAndMix(OneRoundSum):
     """A sum by a `SplitMixRandomizer`."""
 
-    family, colour = "split and mix", "tab:green"
+    family = "split and mix"
     randomizer: SplitMixRandomizer
 
     def __init__(

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import typer
 
-from shuffle_sim.cli.options import Drawn
-from shuffle_sim.cli.show import new_figure, number, present, print_fact, print_warnings
+from shuffle_sim.cli.pictures import dress, legend, new_figure
+from shuffle_sim.cli.show import Drawn, console, details, number, print_fact, print_warnings
 from shuffle_sim.privacy.amplification import Amplification, amplify
 from shuffle_sim.privacy.guarantee import DELTA, weaknesses
 from shuffle_sim.privacy.trust import Trust
@@ -62,17 +62,16 @@ def amplify_command(
             least = [each.least for each in curve]
             axes.semilogy(others, least, ":", color="gray", label="no theorem can prove less")
         axes.semilogy([epsilon0], [summary.epsilon], "k*", ms=13)
-        axes.set_xlabel("ε0 of one report")
-        axes.set_ylabel(f"ε at δ = {delta:g}")
-        axes.set_title(f"{users:,} users: ε0 = {epsilon0:g} becomes ε = {number(summary.epsilon)}")
-        axes.grid(alpha=0.3, which="both")
-        axes.legend()
+        title = f"{users:,} users: ε0 = {epsilon0:g} becomes ε = {number(summary.epsilon)}"
+        dress(axes, title, "ε0 of one report", f"ε at δ = {delta:g}")
+        legend(figure)
         return figure
 
-    present(found(epsilon0), _print, draw, json=output.json, plot=output.plot)
+    output.present(found(epsilon0), _print, draw)
 
 
 def _print(summary: Amplification) -> None:
-    print_fact("Privacy", str(summary))
-    print_fact("", f"by {summary.basis}; numbers are outward by {summary.error:g} relative")
+    print_fact("Privacy", str(summary), where=console)
+    basis = f"by {summary.basis}; numbers are outward by {summary.error:g} relative"
+    print_fact("", basis, where=details)
     print_warnings(weaknesses(summary.epsilon, summary.delta, summary.users))

@@ -1,5 +1,7 @@
 """The command `shuffle-sim`; its errors are one clear line, with exit code 2 for bad input."""
 
+import json
+import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -16,8 +18,8 @@ from shuffle_sim.cli.budget import budget_command
 from shuffle_sim.cli.compare import compare_command
 from shuffle_sim.cli.counts import heavy_hitters_command, histogram_command, quantiles_command
 from shuffle_sim.cli.data import evaluate_command, predict_command, schema_command
+from shuffle_sim.cli.declared import flat
 from shuffle_sim.cli.experiment import COMMANDS as EXPERIMENT
-from shuffle_sim.cli.options import flat
 from shuffle_sim.cli.plan import cost_command, plan_command
 from shuffle_sim.cli.sum import sum_command
 from shuffle_sim.cli.train import train_command
@@ -39,6 +41,8 @@ app = typer.Typer(
     name="shuffle-sim",
     help="Simulate shuffle-model differential privacy. Users, shuffler and analyzer are apart; "
     "every bit and every epsilon is counted.",
+    epilog="Exit codes: 0 done; 1 failed, or a check did; 2 bad input; 3 an audit could not check "
+    "all; 130 and 143 interrupted and terminated; 141 nobody reads what is printed.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
@@ -92,6 +96,14 @@ for _name, _part in EXPERIMENT.items():
 app.add_typer(_experiment, name="experiment")
 
 
+def _schema(command: str | None) -> None:
+    if command is not None:
+        from shuffle_sim.cli.schemas import schema
+
+        print(json.dumps(schema(command), indent=2))
+        raise typer.Exit
+
+
 def _version(asked: bool) -> None:
     if asked:
         print(f"shuffle-sim {version('shuffle-sim')}")
@@ -103,6 +115,16 @@ def _options(
     asked: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    command: Annotated[
+        str | None,
+        typer.Option(
+            "--json-schema",
+            callback=_schema,
+            is_eager=True,
+            metavar="COMMAND",
+            help="Print the schema of a command's --json.",
+        ),
+    ] = None,
 ) -> None:
     """Take the options of the whole program."""
 
@@ -114,12 +136,16 @@ def main() -> None:
             warnings.simplefilter("ignore", WeakPrivacyWarning)  # commands print them
             warnings.showwarning = _told
             code = app(standalone_mode=False)
+            sys.stdout.flush()
     except ParameterError as error:
         code = _fail(error, 2)
     except ShuffleSimError as error:
         code = _fail(error, 1)
     except _UsageError as error:
         code = _usage(error)
+    except BrokenPipeError:  # whoever read has left; what was asked for is done
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 141
     except (_StoppedError, typer.Abort, KeyboardInterrupt) as stopped:
         cause = stopped.__cause__ or stopped
         terminated = bool(arrived) or isinstance(cause, TerminatedError)

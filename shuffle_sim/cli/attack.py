@@ -20,10 +20,12 @@ from shuffle_sim.attacks.studies import (
     privacy_study,
     training_study,
 )
-from shuffle_sim.cli.options import Attacks, Drawn, PrivacyOptions, Seed, SumOptions, left_out
-from shuffle_sim.cli.show import console, encoded_as, grid, new_figure, number, present
+from shuffle_sim.cli.options import Attacks, PrivacyOptions, Seed, SumOptions, left_out
+from shuffle_sim.cli.pictures import TRUE, add_note, dress, legend, new_figure
+from shuffle_sim.cli.show import Drawn, console, encoded_as, grid, notes, number
 from shuffle_sim.errors import ParameterError, real
 from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.trust import Trust
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,16 +100,18 @@ def privacy_of(asked: Asked) -> Found:
         points = sorted(rows, key=lambda row: row.fraction)
         known = [(row.fraction, row.paper) for row in points if row.paper is not None]
         if known:
-            axes.plot(*zip(*known, strict=True), "s--", label="paper: ε / fraction")
+            axes.plot(*zip(*known, strict=True), "s--", color="gray", label="paper: ε / fraction")
         fractions = [row.fraction for row in points]
-        axes.plot(fractions, [row.proven for row in points], "o-", label="proven")
-        axes.plot(fractions, [row.exact for row in points], "x:", label="exact, worst found")
+        colour = Trust.SHUFFLE.colour
+        axes.plot(fractions, [row.proven for row in points], "o-", color=colour, label="proven")
+        exact = [row.exact for row in points]
+        axes.plot(fractions, exact, "x:", color=colour, label="exact, worst found")
         empirical = [row.empirical for row in points]
-        axes.plot(fractions, empirical, "v-", label="empirical lower bound")
-        axes.set_xlabel("honest fraction of the users")
-        axes.set_ylabel("epsilon")
+        axes.plot(fractions, empirical, "kv", label="empirical lower bound, 99.99 %")
         axes.set_ylim(bottom=0)
-        axes.legend()
+        worst = points[0]
+        title = f"With {100 * worst.fraction:.3g} % honest users ε is {worst.proven:.3g}, proven"
+        dress(axes, title, "honest fraction of the users", f"ε at δ = {asked.privacy.delta:g}")
 
     return Found("privacy", rows, note, table, draw)
 
@@ -144,17 +148,17 @@ def manipulation(asked: Asked) -> Found:
     def draw(axes: "Axes") -> None:
         places = range(len(rows))
         observed, bars = [row.observed for row in rows], [1.96 * row.error for row in rows]
-        axes.errorbar(observed, places, xerr=bars, fmt="o", label="observed, 95 %")
-        axes.plot([row.expected for row in rows], places, "k|", ms=16, label="closed form")
-        for (name, one), style in zip(reaches.items(), ("--", ":"), strict=False):
-            label = f"largest, {name}: {number(one.l2)}"
-            axes.axvline(one.l2, color="tab:red", ls=style, lw=1, label=label)
+        colour = Trust.SHUFFLE.colour
+        axes.errorbar(observed, places, xerr=bars, fmt="o", color=colour, label="observed, 95 %")
+        axes.plot([row.expected for row in rows], places, TRUE, ms=16, label="closed form")
+        most = reaches["calibrated"].l2
+        axes.axvline(most, color="gray", ls="--", lw=1, label="the most a report can do")
         axes.set_yticks(list(places), [f"{row.attack} ({row.datum})" for row in rows])
         axes.set_xscale("symlog", linthresh=1)
-        axes.set_xlim(-0.5, 3 * max(*(one.l2 for one in reaches.values()), *observed))
+        axes.set_xlim(-0.5, 3 * max(most, *observed))
         axes.invert_yaxis()
-        axes.set_xlabel("displacement of the sum by one corrupted user, l2, in norm bounds")
-        axes.figure.legend(loc="outside lower center", ncols=2)
+        title = f"One corrupted user moves the sum by {number(most)} norm bounds at most"
+        dress(axes, title, "displacement of the sum, l2, in norm bounds")
 
     return Found("manipulation", rows, note, table, draw, reaches | refused)
 
@@ -186,11 +190,14 @@ def training(asked: Asked) -> Found:
             attacked = [row for row in others if row.attack == name]
             line = [honest, *sorted(attacked, key=lambda row: row.fraction)]
             fractions, errors = [row.fraction for row in line], [row.error for row in line]
-            axes.errorbar(fractions, errors, [row.spread for row in line], fmt="o-", label=name)
-        axes.set_xlabel("fraction of attackers")
-        axes.set_ylabel("classification error, held out (bars: s.e.)")
+            bars = [1.96 * row.spread for row in line]
+            axes.errorbar(fractions, errors, bars, fmt="o-", capsize=2, label=name)
         axes.set_ylim(0, 1)
-        axes.figure.legend(loc="outside lower center", ncols=3)
+        worst = max(rows, key=lambda row: row.error)
+        title = (
+            f"{worst.attack} is worst: error {worst.error:.2f}, without attack {honest.error:.2f}"
+        )
+        dress(axes, title, "fraction of attackers", "classification error, held out, 95 %")
 
     return Found("training", rows, note, table, draw)
 
@@ -260,14 +267,16 @@ def attack_command(
         figure = new_figure(7, 4.5)
         axes = figure.subplots()
         found.draw(axes)
+        legend(figure)
         budget = f"ε = {privacy.epsilon:g}, δ = {privacy.delta:g}"
-        axes.set_title(f"{study}: n = {asked.n:,}, d = {asked.d}, {budget}")
-        axes.grid(alpha=0.3)
+        add_note(figure, f"{study}: {asked.n:,} users, d = {asked.d}, {budget}")
+        if isinstance(reach := (found.reach or {}).get("paper"), Reach):
+            add_note(figure, f"Beyond the axis: {number(reach.l2)} with the paper's constants.")
         return figure
 
-    present(found, _print, draw, json=output.json, plot=output.plot)
+    output.present(found, _print, draw)
 
 
 def _print(found: Found) -> None:
     console.print(found.table)
-    console.print(found.note, style="dim")
+    notes.print(found.note, style="dim")

@@ -11,7 +11,6 @@ from protocols.sums.planned import PlannedSum
 from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.cli.options import (
     Attacks,
-    Output,
     PrivacyOptions,
     Security,
     Seed,
@@ -19,7 +18,7 @@ from shuffle_sim.cli.options import (
     SumOptions,
 )
 from shuffle_sim.cli.running import Bar
-from shuffle_sim.cli.show import console, encoded_as, present, print_table
+from shuffle_sim.cli.show import Output, console, details, encoded_as, print_table
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.options import Execution
@@ -42,7 +41,6 @@ class Summary:
     passed: bool
     report: "AuditReport"
     title: str = field(repr=False)
-    verbose: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -73,9 +71,6 @@ def audit_command(
     seed: Seed = None,
     thorough: Annotated[
         bool, typer.Option("--thorough", help="Some minutes of samples in place of half of one.")
-    ] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="Print the plan: what is looked at, samples, power.")
     ] = False,
     allow_unchecked: Annotated[
         bool, typer.Option("--allow-unchecked", help="Checks that cannot be made are no failure.")
@@ -112,7 +107,7 @@ def audit_command(
         useless["security"] = None if security == "none" else security
         _no_messages(protocol=protocol, **noise.given, **useless)
         curator = _curator(mechanism, n, d, budget, repeats, seed, hosted, thorough=thorough)
-        present(curator, _print_curator, json=output.json)
+        output.present(curator, _print_curator)
         _leave(curator.passed, curator.complete or allow_unchecked)
         return
     from shuffle_sim.auditing.audit import audit
@@ -136,7 +131,7 @@ def audit_command(
     title = f"[bold]{type(made).__name__}[/] n = {n:,}"
     if isinstance(made, PlannedSum):
         title += f", {encoded_as(made.encoding, made.parameters)}"
-    present(Summary(report.passed, report, title, verbose), _print, json=output.json)
+    output.present(Summary(report.passed, report, title), _print)
     _leave(report.passed, report.complete or allow_unchecked)
 
 
@@ -226,12 +221,11 @@ def _verdict(check: "Check") -> str:
 def _print(summary: Summary) -> None:
     report = summary.report
     console.print(f"\n{summary.title}\n")
-    if summary.verbose:
-        planned = (
-            (each.name, each.looks_at, each.samples or f"none: {each.missing}", each.power)
-            for each in report.plan
-        )
-        print_table(("check", "looks at", "samples", "must catch"), planned, texts=4)
+    planned = (
+        (each.name, each.looks_at, each.samples or f"none: {each.missing}", each.power)
+        for each in report.plan
+    )
+    print_table(("check", "looks at", "samples", "must catch"), planned, texts=4, where=details)
     print_table(("check", ""), ((each.name, _verdict(each)) for each in report.checks), texts=2)
     console.print(
         f"\nepsilon at delta {report.delta:g}: theorem {report.theorem:.5f} >= exact "

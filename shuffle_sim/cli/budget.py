@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from shuffle_sim.cli.data import load
-from shuffle_sim.cli.options import DataOptions, Output, PrivacyOptions
+from shuffle_sim.cli.options import DataOptions, PrivacyOptions
 from shuffle_sim.cli.running import content_of
-from shuffle_sim.cli.show import console, number, plural, present, print_table
+from shuffle_sim.cli.show import Output, console, number, plural, print_table
 from shuffle_sim.data.files import check_name
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.budget import Budget
@@ -87,7 +87,7 @@ def budget_command(
         budget = Budget(path)
     else:
         raise ParameterError("action", action, "create or show")
-    present(_summary(budget), _print, json=output.json)
+    output.present(_summary(budget), _print)
 
 
 def _summary(budget: Budget) -> Summary:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from protocols.comparison.methods import Method, sum_methods
-from shuffle_sim.cli.options import Drawn, PrivacyOptions, Size
+from shuffle_sim.cli.options import PrivacyOptions, Size
+from shuffle_sim.cli.pictures import add_note, dress, legend, new_figure
 from shuffle_sim.cli.show import (
+    Drawn,
     console,
-    new_figure,
+    details,
     number,
-    present,
+    papers,
     print_refusals,
     print_table,
     print_warnings,
@@ -68,7 +70,7 @@ def compare_command(
         methods = sum_methods(n, d, privacy.budget, attackers)
     budget = privacy.epsilon, privacy.delta
     summary = Summary(n, d, *budget, attackers, methods, privacy.budget.warnings(n))
-    present(summary, _print, _draw, json=output.json, plot=output.plot)
+    output.present(summary, _print, _draw)
 
 
 def _print(summary: Summary) -> None:
@@ -90,7 +92,7 @@ def _print(summary: Summary) -> None:
     print_table(heads, rows, texts=3)
     print_refusals(summary.methods)
     print_warnings(summary.warnings)
-    console.print(
+    details.print(
         "\nAll numbers are closed forms, with rounding at its worst. Malicious users hold the "
         "datum 0 and move the sum as far as their messages can. In the local model nothing bounds "
         "them. The limit is what unbiased reports with this error take at least, were they added "
@@ -100,29 +102,36 @@ def _print(summary: Summary) -> None:
 
 
 def _draw(summary: Summary) -> "Figure":
-    figure = new_figure(8.5, 5)
+    figure = new_figure(8.5, 5.5)
     axes = figure.subplots()
-    possible = [method for method in summary.methods if not method.refused]
+    possible = [each for each in summary.methods if not each.refused and not each.paper]
+    marks = iter("osD^vPX*<>hd")
     for name in dict.fromkeys(method.name for method in possible):
         shown = [method for method in possible if method.name == name]
         if shown[0].trust is Trust.CENTRAL:
             _draw_central(axes, shown, summary.attackers)
         else:
-            _draw_family(axes, shown)
+            _draw_family(axes, shown, next(marks, "."))
     limits = sorted({(each.limit_bits, each.error) for each in possible if each.limit_bits})
-    axes.plot(*zip(*limits, strict=True), "-", color="tab:gray", lw=1, label="information limit")
+    axes.plot(*zip(*limits, strict=True), "-", color="gray", lw=1, label="information limit")
     if summary.attackers:
         label = f"with {summary.attackers:,} malicious users"
         axes.plot([], [], "o", color="gray", mfc="none", label=label)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_xlabel("bits per user")
-    axes.set_ylabel("root mean square error of the sum" + (" (l2)" if summary.d > 1 else ""))
-    axes.set_title(
-        f"n = {summary.n:,}, d = {summary.d:,}, ε = {summary.epsilon:g}, δ = {summary.delta:g}"
+    ours = [each for each in possible if each.trust is Trust.SHUFFLE]
+    best = min(ours, key=lambda each: (each.bits, each.error), default=None)
+    found = f"{best.title}: the fewest bits, {number(best.bits)}\n" if best else ""
+    dress(
+        axes,
+        f"{found}{summary.n:,} users, d = {summary.d:,}, ε = {summary.epsilon:g}, δ = "
+        f"{summary.delta:g}",
+        "bits per user",
+        "root mean square error of the sum" + (" (l2)" if summary.d > 1 else ""),
     )
-    axes.grid(alpha=0.3, which="both")
-    figure.legend(loc="outside right upper")
+    legend(figure)
+    for text in papers(summary.methods):
+        add_note(figure, f"Beyond the axes: {text}.")
     return figure
 
 
@@ -135,17 +144,15 @@ def _draw_central(axes: "Axes", shown: list[Method], attackers: int) -> None:
     if attackers:
         lines.append((shown[0].attacked, ":", f"{shown[0].name}, with malicious users"))
     for error, style, label in lines:
-        axes.axhline(error, color=shown[0].colour, ls=style, lw=1, label=label)
+        axes.axhline(error, color=shown[0].trust.colour, ls=style, lw=1, label=label)
 
 
-def _draw_family(axes: "Axes", shown: list[Method]) -> None:
-    """A line through the calibrated settings, squares for a paper's constants."""
-    name, colour = shown[0].name, shown[0].colour
-    for paper, style, label in ((False, "o-", name), (True, "s", f"{name}, paper's constants")):
-        points = sorted((m for m in shown if m.paper is paper), key=lambda method: method.bits)
-        if points:
-            bits, errors = [m.bits for m in points], [m.error for m in points]
-            axes.plot(bits, errors, style, color=colour, label=label)
+def _draw_family(axes: "Axes", shown: list[Method], mark: str) -> None:
+    """A line through the settings, and where malicious users move each."""
+    name, colour = shown[0].name, shown[0].trust.colour
+    points = sorted(shown, key=lambda method: method.bits)
+    bits, errors = [each.bits for each in points], [each.error for each in points]
+    axes.plot(bits, errors, f"{mark}-", color=colour, alpha=0.8, label=name)
     for method in shown:
         x, error = method.bits, method.error
         if math.isinf(method.attacked):
@@ -154,4 +161,4 @@ def _draw_family(axes: "Axes", shown: list[Method]) -> None:
             axes.annotate("", (x, 6 * error), (x, error), arrowprops=arrow)
         else:
             axes.plot([x, x], [error, method.attacked], ":", color=colour, lw=1)
-            axes.plot([x], [method.attacked], "o", color=colour, mfc="none")
+            axes.plot([x], [method.attacked], mark, color=colour, mfc="none")

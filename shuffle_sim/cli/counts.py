@@ -22,22 +22,18 @@ from protocols.counts import (
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.cli.counts_report import Counts, Found, Groups, Heavy, Ranks, Released
 from shuffle_sim.cli.data import bounds_of, declared_of
+from shuffle_sim.cli.declared import option, same
 from shuffle_sim.cli.options import (
     OBJECTIVE,
     DataOptions,
-    Drawn,
     HonestFraction,
     HostOptions,
     LayoutOptions,
     PrivacyOptions,
     SumOptions,
-    option,
-    same,
 )
 from shuffle_sim.cli.running import Running, announce
-from shuffle_sim.cli.show import (
-    present,
-)
+from shuffle_sim.cli.show import Drawn
 from shuffle_sim.data.column_kinds import Named, Number
 from shuffle_sim.data.columns import Marks, unique_texts
 from shuffle_sim.data.file_columns import column_in
@@ -380,4 +376,4 @@ def _run(
 
 def _present(found: Found, output: Drawn) -> None:
     """Print it and draw it, as asked for."""
-    present(found, type(found).show, type(found).draw, **vars(output))
+    output.present(found, type(found).show, type(found).draw)

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
+from shuffle_sim.cli.pictures import FOOTER, MOST, TRUE, add_note, dress, legend, new_figure
 from shuffle_sim.cli.show import (
-    FOOTER,
     console,
-    new_figure,
+    notes,
     number,
     plural,
     print_costs,
@@ -25,12 +25,10 @@ from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.plain import SIMULATOR_VIEW
 from shuffle_sim.execution.result import ReportCounts, Result
 from shuffle_sim.privacy.guarantee import Guarantee
+from shuffle_sim.privacy.trust import Trust
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-BARS = 30
-"""Of a picture or table; the rest is one line."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +40,11 @@ class Released:
     privacy: Guarantee
     costs: Costs
     reports: ReportCounts
+
+    @property
+    def epsilon(self) -> str:
+        """As titles of pictures say it."""
+        return f"{self.privacy.epsilon:.3g}"
 
     @classmethod
     def of(cls, result: Result, protocol: Any) -> "Released":
@@ -87,7 +90,7 @@ class Counts(Found):
 
     def show(self) -> None:
         order = np.argsort(-self.counts, kind="stable")
-        shown, rest = order[:BARS], order[BARS:]
+        shown, rest = order[:MOST], order[MOST:]
         rows = [
             (
                 self.categories[at],
@@ -104,7 +107,7 @@ class Counts(Found):
             rows.append((f"{rest.size:,} others", *counts, share, ""))
         certain = f"{100 * self.confidence:g} % all at once"
         print_table((self.column, "true", "count", "share", certain), rows)
-        console.print(FOOTER)
+        notes.print(FOOTER)
         ratio = self.standard_error / self.central_laplace
         print_fact(
             "Noise",
@@ -115,7 +118,8 @@ class Counts(Found):
 
     def draw(self) -> "Figure":
         order = np.argsort(-self.counts, kind="stable")
-        title = f"{self.column}: {self.run.people:,} users, ε = {self.run.privacy.epsilon:.3g}"
+        first = f"{self.categories[order[0]]} has the most, {100 * self.shares[order[0]]:.3g} %"
+        title = f"{self.column}: {first} of {self.run.people:,} users (ε = {self.run.epsilon})"
         values = self.counts, self.low, self.high, self.true
         return _bars(title, "users", self.categories, order, *values)
 
@@ -152,7 +156,7 @@ class Ranks(Found):
         )
         certain = f"{100 * self.confidence:g} % all at once"
         print_table((self.column, "true", "private", certain), rows)
-        console.print(FOOTER)
+        notes.print(FOOTER)
         part = 100 * self.standard_error_ranks / self.run.people
         print_fact(
             "Noise", f"{number(self.standard_error_ranks)} ranks ({part:.3g} %) at most, s.e."
@@ -164,14 +168,18 @@ class Ranks(Found):
         axes = figure.subplots()
         people = self.run.people
         low, high = (100 * each / people for each in self.band)
-        axes.fill_between(self.edges, low, high, alpha=0.3, label="95 %, all at once")
-        axes.plot(self.edges, 100 * self.ranks / people, label="released")
+        colour = Trust.SHUFFLE.colour
+        axes.fill_between(
+            self.edges, low, high, color=colour, alpha=0.3, label="95 %, all at once", lw=0
+        )
+        axes.plot(self.edges, 100 * self.ranks / people, color=colour, label="released")
         axes.plot(self.edges, 100 * self.true_ranks / people, "k:", label="true")
-        axes.set_xlabel(f"{self.column} ({self.unit})" if self.unit else self.column)
-        axes.set_ylabel("users below, %")
-        epsilon = self.run.privacy.epsilon
-        axes.set_title(f"{self.column}: {people:,} users, ε = {epsilon:.3g}")
-        figure.legend(loc="outside lower center", ncols=3)
+        at = min(range(len(self.shares)), key=lambda each: abs(self.shares[each] - 0.5))
+        below = f"{100 * self.shares[at]:g} % of {people:,} users are below"
+        title = f"{below} {number(self.values[at])} {self.unit}".rstrip()
+        across = f"{self.column} ({self.unit})" if self.unit else self.column
+        dress(axes, f"{title} (ε = {self.run.epsilon})", across, "users below, %")
+        legend(figure)
         return figure
 
 
@@ -198,12 +206,12 @@ class Heavy(Found):
                 number(self.counts[at]),
                 f"{number(self.low[at])} to {number(self.high[at])}",
             )
-            for at, item in enumerate(self.items[:BARS])
+            for at, item in enumerate(self.items[:MOST])
         ]
         print_table((self.column, "true", "count", "95 % all at once"), rows)
-        if len(self.items) > BARS:
-            console.print(f"{len(self.items) - BARS:,} more are in --json")
-        console.print(FOOTER)
+        if len(self.items) > MOST:
+            console.print(f"{len(self.items) - MOST:,} more are in --json")
+        notes.print(FOOTER)
         print_fact(
             "Found",
             f"{plural(len(self.items), 'item')}; one that {self.least_count:,} users have is "
@@ -213,7 +221,9 @@ class Heavy(Found):
         self.run.show()
 
     def draw(self) -> "Figure":
-        title = f"{self.column}: self among {self.run.people:,} users"
+        found = plural(len(self.items), "item")
+        title = f"{self.column}: {found} found among {self.run.people:,} users"
+        title += f" (ε = {self.run.epsilon})"
         values = self.counts, self.low, self.high, self.true
         return _bars(title, "users", self.items, np.arange(len(self.items)), *values)
 
@@ -249,15 +259,22 @@ class Groups(Found):
         certain = f"mean, {100 * self.confidence:g} % all at once"
         heads = self.by, "count", f"sum of {self.column}", "true mean", "mean", certain
         print_table(heads, rows)
-        console.print(FOOTER)
+        notes.print(FOOTER)
         self.run.show()
 
     def draw(self) -> "Figure":
         order = np.argsort(-self.counts, kind="stable")
-        order = order[np.isfinite(self.means[order])]  # a group of nobody would set the axis
+        wide = self.mean_high - self.mean_low  # a group of hardly anybody would set the axis
+        near = np.isfinite(self.means) & (wide <= 4 * np.median(wide[np.isfinite(wide)]))
+        order = order[near[order]]
         values = self.means, self.mean_low, self.mean_high, self.true_means
-        title = f"{self.column} by {self.by}: {self.run.people:,} users"
-        return _bars(title, f"mean of {self.column}", self.groups, order, *values)
+        shown = self.means[order]
+        ends = f"{number(shown.min())} to {number(shown.max())}" if shown.size else "no group"
+        title = f"Mean {self.column} by {self.by}: {ends} (ε = {self.run.epsilon})"
+        figure = _bars(title, f"mean of {self.column}", self.groups, order, *values)
+        if not near.all():
+            add_note(figure, "Groups of hardly anybody are in the table alone.")
+        return figure
 
 
 def _bars(
@@ -271,11 +288,11 @@ def _bars(
     true: Floats,
 ) -> "Figure":
     """Released values with their ranges beside the true ones, the largest groups first."""
-    shown = order[:BARS]
+    shown = order[:MOST]
     figure = new_figure(7, 1.5 + 0.25 * shown.size)
     axes = figure.subplots()
     places, heights = np.arange(shown.size), np.nan_to_num(values[shown])
-    axes.barh(places, heights, color="tab:blue", label="released")
+    axes.barh(places, heights, color=Trust.SHUFFLE.colour, alpha=0.6, label="released")
     ends = np.stack([heights - low[shown], high[shown] - heights])
     axes.errorbar(
         heights,
@@ -285,11 +302,11 @@ def _bars(
         ecolor="black",
         label="95 %, all at once",
     )
-    axes.plot(true[shown], places, "k|", ms=10, label="true")
+    axes.plot(true[shown], places, TRUE, ms=10, label="true")
     axes.set_yticks(places, [names[at] for at in shown])
     axes.invert_yaxis()
-    axes.set_xlabel(across)
-    rest = order.size - shown.size
-    axes.set_title(f"{title}; {rest:,} smaller ones are not shown" if rest else title)
-    figure.legend(loc="outside lower center", ncols=3)
+    dress(axes, title, across)
+    legend(figure)
+    if rest := order.size - shown.size:
+        add_note(figure, f"{rest:,} smaller ones are not shown.")
     return figure

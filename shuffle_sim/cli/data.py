@@ -11,8 +11,10 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from shuffle_sim.cli.options import DataOptions, LayoutOptions, Output, parse_number
-from shuffle_sim.cli.show import check_path, console, number, present, print_table, whole
+from shuffle_sim.cli.declared import parse_number
+from shuffle_sim.cli.files import check_path, whole
+from shuffle_sim.cli.options import DataOptions, LayoutOptions
+from shuffle_sim.cli.show import Output, console, number, print_table
 from shuffle_sim.data.column_kinds import Category, Date, Number, moment_of
 from shuffle_sim.data.columns import Bounds, Column, Marks
 from shuffle_sim.data.file_columns import column_in, column_of, kinds_of
@@ -239,7 +241,7 @@ def evaluate_command(
     rows, cells = made.table(file)
     target = made.schema.targets(column_in(cells, label or made.target, file))
     scores = made.scores(rows, target)
-    present(Scores(str(model), str(file), label or made.target, scores), _print, json=output.json)
+    output.present(Scores(str(model), str(file), label or made.target, scores), _print)
 
 
 def _print(summary: Scores) -> None:

@@ -9,9 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from shuffle_sim.cli.options import Output, option, written
+from shuffle_sim.cli.declared import option
+from shuffle_sim.cli.files import check_path, whole
 from shuffle_sim.cli.running import Bar
-from shuffle_sim.cli.show import emit, number, plural, print_fact, print_table, whole
+from shuffle_sim.cli.show import Output, emit, number, plural, print_fact, print_table
 from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.experiments import Kept, Store, table_of
 from shuffle_sim.experiments.report import report
@@ -23,6 +24,31 @@ _SHOWN = 40  # rows for people; exports and JSON hold all
 
 StoreFile = Annotated[Path, typer.Argument(help="The store: a file that `experiment run` writes.")]
 Study = Annotated[str | None, typer.Option(help="One study of the store; by default all.")]
+
+
+@dataclass(frozen=True)
+class Points:
+    """Points of a store, as rows of a table; `study` where one is asked for."""
+
+    store: str
+    study: str | None
+    points: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Studies:
+    """The studies of a store, with how many points are done and failed."""
+
+    store: str
+    studies: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How many points two stores have, and those in which they differ."""
+
+    points: int
+    differ: list[dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -69,7 +95,7 @@ def run_command(
             on_point=told,
         )
     if output.json:
-        emit({"study": asked.name, "store": str(file), "points": _plain(rows)})
+        emit(Points(str(file), asked.name, _plain(rows)))
     else:
         _show(rows)
         print_fact("Store", f"{file}; shuffle-sim experiment report {file}")
@@ -95,7 +121,7 @@ def list_command(store: StoreFile, output: Output) -> None:
         for study, code in dict.fromkeys((each.study, each.code) for each in rows)
     ]
     if output.json:
-        emit({"store": str(store), "studies": studies})
+        emit(Studies(str(store), studies))
         return
     columns = ("study", "code", "done", "failed")
     print_table(columns, ([str(each[name]) for name in columns] for each in studies), texts=2)
@@ -108,7 +134,7 @@ def show_command(store: StoreFile, output: Output, study: Study = None) -> None:
     """
     rows = _kept(store, study)
     if output.json:
-        emit({"store": str(store), "points": _plain(rows)})
+        emit(Points(str(store), study, _plain(rows)))
     else:
         _show(rows)
 
@@ -138,7 +164,7 @@ def diff_command(
             continue
         found.append({"study": key[0], "point": key[1], "differs": what})
     if output.json:
-        emit({"points": len({*first, *second}), "differ": found})
+        emit(Difference(len({*first, *second}), found))
     else:
         for each in found[:_SHOWN]:
             print(f"{each['study']} {each['point']}: {each['differs']}")
@@ -158,7 +184,7 @@ def export_command(
     """
     from pyarrow import csv, parquet
 
-    written("out", out, ".parquet", ".csv")
+    check_path("out", out, (".parquet", ".csv"))
     table = table_of(_kept(store, study))
     with whole("out", out) as part:
         (parquet.write_table if out.suffix == ".parquet" else csv.write_csv)(table, part)
@@ -174,7 +200,7 @@ def report_command(
 
     Example: shuffle-sim experiment report study.sqlite --out report.html
     """
-    written("out", out, ".html")
+    check_path("out", out, (".html",))
     page = report(_kept(store, study), title=store.stem)
     with whole("out", out) as part:
         part.write_text(page, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A model in training: people asked and held out, scores, and what is seen of a run under way."""
+"""A model in training: its options, people asked and held out, scores, and a run under way."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,6 +10,7 @@ import numpy as np
 
 from protocols.learning.training import Trained, Trainer
 from shuffle_sim.arrays import Floats
+from shuffle_sim.cli.declared import option
 from shuffle_sim.cli.show import size
 from shuffle_sim.data.labelled import Labelled, held_out
 from shuffle_sim.data.persons import Persons
@@ -21,6 +22,93 @@ from shuffle_sim.protocol.base import Query
 
 MOMENTS = 100
 """Most rounds of a run that are looked at: each epsilon takes some milliseconds to compute."""
+
+
+@dataclass(frozen=True)
+class ProblemOptions:
+    """What is predicted, by which loss, on whom."""
+
+    label: str | None = option(None, "Column of the file to predict.")
+    positive: list[str] | None = option(
+        None,
+        "Class that becomes +1; all others become -1. Repeatable. Default: the last of two.",
+    )
+    classes: str | None = option(
+        None,
+        "Public classes of the label, separated by commas. With three or more the model has "
+        "several classes.",
+    )
+    records: int | None = option(
+        None,
+        "With --person: records that a person nominally has. Public. As many count, its first "
+        "ones. Default 1, and 1,024 count.",
+    )
+    loss: str = option(
+        "logistic",
+        "Of classes: logistic or hinge. Of numbers: squared, huber, absolute or pinball.",
+    )
+    quantile: float | None = option(None, "Quantile of the pinball loss.")
+    threshold: float | None = option(None, "Threshold of the Huber loss, for labels in [-1, 1].")
+    radius: float | None = option(
+        None, "Radius of the l2 ball of parameters. Default: 20 for classes, 5 for numbers."
+    )
+    ridge: float = option(0.0, "Public ridge. It makes the objective strongly convex.")
+    norm_bound: float | None = option(
+        None, "Longer gradients are clipped to it. Default: the loss's own bound."
+    )
+    test_fraction: float = option(0.2, "Fraction of people that are held out and never asked.")
+
+
+@dataclass(frozen=True)
+class OptimiserOptions:
+    """Who trains, and how."""
+
+    protocol: str | None = option(
+        None, "Name of an optimiser, such as shuffle-sgd; default shuffle-gd."
+    )
+    trust: str = option("shuffle", "Who is trusted: shuffle (the shuffler) or central.")
+    mechanism: str | None = option(
+        None, "With --trust central: output, objective, gibbs, heavy-tailed-erm or another name."
+    )
+    pure: bool = option(
+        False, "Delta = 0, with --trust central. No shuffled view is pure.", "--pure"
+    )
+    moment: str | None = option(
+        None,
+        "K:G, or K:G:G2:G1: bounds of the moments of the gradients' length; clips are planned for "
+        "them. A wrong one costs accuracy, never privacy.",
+    )
+    pilot: bool = option(
+        False, "Estimate clips by a private histogram of a tenth of all.", "--pilot"
+    )
+    hyper: str | None = option(
+        None, "How steps are chosen: calibrated or paper; default calibrated."
+    )
+    choose: str | None = option(
+        None,
+        "Parameters: practice (tuned on synthetic data, no proven bound) or bound (the smallest "
+        "proven bound); default practice, but bound with --compare, --phases, --moment, --hyper "
+        "paper and a curator.",
+    )
+    rounds: int | None = option(None, "Rounds, where there are several; by default chosen.")
+    batch: int | None = option(
+        None, "Users in a round of a sequential protocol; by default chosen."
+    )
+    eta: float | None = option(None, "Step size; by default chosen.")
+    smoothing: float | None = option(None, "Smoothness of the Moreau envelope; by default chosen.")
+    phases: int | None = option(
+        None, "Phases over disjoint users, with --ridge; 0: their number is chosen."
+    )
+    select: list[str] | None = option(
+        None,
+        "Train a model for each value of radius, ridge, norm-bound, rounds, eta or smoothing "
+        "within one budget. People who train none choose one by noisy scores; with --trust central "
+        "the exponential mechanism does. Repeatable.",
+        metavar="NAME=a,b",
+    )
+    select_fraction: float | None = option(
+        None, "With --select: fraction of the people asked who score; default 0.1."
+    )
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,6 @@ from shuffle_sim.cli.options import (
     OBJECTIVE,
     Batch,
     Dimensions,
-    Drawn,
-    Output,
     PersonsOptions,
     PrivacyOptions,
     Repeated,
@@ -32,13 +30,18 @@ from shuffle_sim.cli.options import (
     left_out,
 )
 from shuffle_sim.cli.people import Horizon, People, bounds_of
+from shuffle_sim.cli.pictures import add_note, dress, legend, new_figure
 from shuffle_sim.cli.show import (
+    Drawn,
+    Output,
     console,
+    details,
     encoded_as,
-    new_figure,
+    notes,
     number,
+    papers,
     plural,
-    present,
+    print_fact,
     print_refusals,
     print_table,
     print_warnings,
@@ -198,7 +201,7 @@ def plan_command(
         None if ends is None else People.of(name, chosen, *ends, unit),
         None if per is None else Horizon.of(chosen, per, shared),
     )
-    present(summary, _print, _draw, json=output.json, plot=output.plot)
+    output.present(summary, _print, _draw)
 
 
 def _users(users: int | None, file: Path | None, person: str | None) -> int:
@@ -218,15 +221,15 @@ def _print(summary: Summary) -> None:
     whose = ", in all records of one person" * (summary.unit is Unit.PERSON)
     kind = "scalar sum" if spec.d == 1 else f"vector sum, d = {spec.d:,}"
     console.print(
-        f"\n[bold]{kind}[/], n = {spec.n:,}, epsilon {spec.privacy.epsilon:g}, delta "
+        f"[bold]{kind}[/], n = {spec.n:,}, epsilon {spec.privacy.epsilon:g}, delta "
         f"{spec.privacy.delta:g}, {plural(spec.rounds, 'round')}, honest fraction "
         f"{spec.honest_fraction:g}\n[bold]plan[/]: "
         f"{encoded_as(chosen.encoding, chosen.parameters)}: "
         f"{number(chosen.bits_per_user_and_coordinate)} bits per user and coordinate, noise "
         f"{chosen.noise_ratio:.4f} x central, proven epsilon {chosen.epsilon:.6g}\n"
         f"{_moves(spec, chosen)}\n"
-        f"by {summary.basis}; replace-one neighbours{whose}\n"
     )
+    details.print(f"by {summary.basis}; replace-one neighbours{whose}\n")
     print_warnings(summary.warnings)
     told = [] if summary.people is None else list(summary.people.lines())
     if summary.horizon is not None:
@@ -239,18 +242,19 @@ def _print(summary: Summary) -> None:
         cells = number(bits), f"{row.noise_ratio:.4f}", number(row.std), moved
         curve.append((row.encoding, parameters, *cells, f"{row.epsilon:.5f}"))
     columns = "encoding", "parameters", "bits", "noise / central", "std", "attacker", "epsilon"
-    print_table(columns, curve, texts=2)
-    console.print()
+    print_table(columns, curve, texts=2, where=notes)
+    notes.print()
     others = []
-    for each in summary.methods:
+    for each in (method for method in summary.methods if not method.paper):
         numbers = ["-"] * 3
         if not each.refused:
             ratio = number(each.error / spec.central)
             numbers = [number(each.error), ratio, f"{each.bits:,}"]
         others.append((each.name, each.setting, each.trust.trusted, *numbers))
     heads = "compared with", "setting", "trusted", "std", "noise / central", "bits"
-    print_table(heads, others, texts=3)
+    print_table(heads, others, texts=3, where=notes)
     print_refusals(summary.methods)
+    print_fact("Paper", *papers(summary.methods), where=details)
 
 
 def _moves(spec: SumSpec, chosen: Row) -> str:
@@ -268,30 +272,30 @@ def _draw(summary: Summary) -> "Figure":
     axes = figure.subplots()
     bits = [row.bits_per_user_and_coordinate for row in summary.curve]
     ratios = [row.noise_ratio for row in summary.curve]
-    axes.loglog(bits, ratios, "o-", color=Trust.SHUFFLE.colour, label="this simulator")
-    axes.loglog(
+    axes.plot(bits, ratios, "o-", color=Trust.SHUFFLE.colour, label="this simulator")
+    axes.plot(
         [chosen.bits_per_user_and_coordinate],
         [chosen.noise_ratio],
         "k*",
         ms=13,
         label=f"the plan: {number(chosen.bits_per_user_and_coordinate)} bits",
     )
-    for trust, style in ((Trust.CENTRAL, "--"), (Trust.LOCAL, ":")):
-        label, noise = f"{trust} Gaussian", trust.noise(spec.n)
-        axes.axhline(noise, color=trust.colour, ls=style, lw=1, label=label)
-    for each in summary.methods:
-        if each.paper and not each.refused:
-            ratio = each.error / spec.central
-            axes.loglog([each.bits], [ratio], "s", color=each.colour, label=each.setting)
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.set_xlabel("bits per user, coordinate and round")
-    axes.set_ylabel("noise / central Gaussian")
-    axes.set_title(
-        f"n = {spec.n:,}, d = {spec.d:,}, ε = {spec.privacy.epsilon:g}, δ = "
-        f"{spec.privacy.delta:g}, {plural(spec.rounds, 'round')}"
+    axes.axhline(1.0, color=Trust.CENTRAL.colour, ls="--", lw=1, label="central Gaussian")
+    if max(bits) > 30 * min(bits):
+        axes.set_xscale("log")
+    bits_of = number(chosen.bits_per_user_and_coordinate)
+    dress(
+        axes,
+        f"{bits_of} bits a coordinate for {chosen.noise_ratio:.3f} x the central noise\n"
+        f"{spec.n:,} users, d = {spec.d:,}, ε = {spec.privacy.epsilon:g}, δ = "
+        f"{spec.privacy.delta:g}, {plural(spec.rounds, 'round')}",
+        "bits per user, coordinate and round",
+        "noise / central Gaussian",
     )
-    axes.grid(alpha=0.3, which="both")
-    axes.legend()
+    legend(figure)
+    local = f"local Gaussian: {number(Trust.LOCAL.noise(spec.n))} x the central noise"
+    for text in (local, *papers(summary.methods)):
+        add_note(figure, f"Beyond the axes: {text}.")
     return figure
 
 
@@ -365,7 +369,7 @@ def cost_command(
     wire = {hop.name: hop.wire for hop in found.hops}
     asked = name, n, d, privacy.epsilon, privacy.delta, security
     summary = CostSummary(*asked, found, wire, paper, budget.warnings(n))
-    present(summary, _print_cost, json=output.json)
+    output.present(summary, _print_cost)
 
 
 def _print_cost(summary: CostSummary) -> None:
@@ -387,7 +391,9 @@ def _print_cost(summary: CostSummary) -> None:
     print_table(("a user", "in a round", "over the run"), rows)
     print_warnings(summary.warnings)
     console.print()
-    hops = ((each.name, each.payload, each.framing, each.sealing, each.wire) for each in f.hops)
+    sizes = [(each.payload, each.framing, each.sealing, each.wire) for each in f.hops]
+    hops = [(each.name, *row) for each, row in zip(f.hops, sizes, strict=True)]
+    hops.append(("all hops", *map(sum, zip(*sizes, strict=True))))
     heads = "hop, over the run", "payload", "framing", "seals", "on the wire"
     print_table(heads, ((name, *map(size, sizes)) for name, *sizes in hops))
     if f.seconds:
@@ -403,7 +409,7 @@ def _print_cost(summary: CostSummary) -> None:
     if summary.paper is not None:
         paper = summary.paper
         factor = "rounds answered x " if f.participation > 1 else ""
-        console.print(
+        details.print(
             f"\n{paper.where} of the paper: O({number(paper.bits)}) bits a user, by {factor}"
             "d (sqrt(batch) + ln(1/delta)/epsilon^2).\nThe bits here are "
             f"{paper.constant:.3g} times that."

@@ -14,8 +14,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.cli.options import HostOptions, parse_number
-from shuffle_sim.cli.show import plural, print_fact, size
+from shuffle_sim.cli.declared import parse_number
+from shuffle_sim.cli.options import HostOptions
+from shuffle_sim.cli.show import details, notes, plural, print_fact, size
 from shuffle_sim.data.files import opened
 from shuffle_sim.data.population import Population
 from shuffle_sim.data.tables import Table
@@ -34,6 +35,8 @@ from shuffle_sim.wire.fingerprint import fingerprint
 
 MAX_BITS, MAX_BYTES, MAX_SECONDS = 10**7, 10**10, 3600.0
 """Of a user, of all hops, and of a run: more is not started unasked."""
+LONG = 5.0
+"""Seconds of a run from which people want to know them before."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,9 @@ class Ahead:
 
 
 def announce(ahead: Ahead, fewer: Iterable[str], *, yes: bool, json: bool) -> Callable[[], object]:
-    """What shows the cost as the run starts; above a limit ask, or refuse where nobody can answer.
+    """What shows the cost as a run of some time starts, or any with --verbose.
+
+    Above a limit ask, or refuse where nobody can answer.
 
     Args:
         ahead: what it will cost.
@@ -97,7 +102,8 @@ def announce(ahead: Ahead, fewer: Iterable[str], *, yes: bool, json: bool) -> Ca
     Raises:
         ParameterError: it is above a limit, and nobody said yes.
     """
-    shown = partial(print_fact, "Ahead", str(ahead)) if not json else lambda: None
+    where = notes if ahead.seconds >= LONG else details
+    shown = partial(print_fact, "Ahead", str(ahead), where=where) if not json else lambda: None
     if yes or not ahead.above:
         return shown
     what = "; ".join(ahead.above)

@@ -1,8 +1,8 @@
 """How results are shown: for people with rich, for machines as JSON, in pictures and files."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,8 +10,10 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from protocols.comparison.methods import Method
+from shuffle_sim.cli.declared import option
+from shuffle_sim.cli.files import check_picture
+from shuffle_sim.cli.pictures import FOOTER, add_note, save_picture
 from shuffle_sim.data.columns import Bounds
-from shuffle_sim.data.files import check_name
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.plain import plain, simulator_view
@@ -23,49 +25,80 @@ if TYPE_CHECKING:
 
 Summary = TypeVar("Summary")
 
-FOOTER = (
-    "Simulator's view: true values and scores come from the data without noise. Epsilon does not "
-    "cover them."
-)
 
-console = Console(highlight=False)
+class Screen(Console):
+    """Where people read; who stops reading ends the command, with all files written."""
+
+    def on_broken_pipe(self) -> None:
+        """Let the command say it."""
+        raise BrokenPipeError
 
 
-def present(
-    summary: Summary,
-    show: Callable[[Summary], None],
-    draw: "Callable[[Summary], Figure] | None" = None,
-    *,
-    json: bool,
-    plot: Path | None = None,
-) -> None:
-    """Print a command's summary, as JSON or for people, and draw it where a picture is asked for.
+console = Screen(highlight=False)
+"""The result."""
+notes = Screen(highlight=False)
+"""What the result rests on: not with --quiet."""
+details = Screen(highlight=False, quiet=True)
+"""Bases, constants, settings and plans: with --verbose."""
 
-    Raises:
-        ParameterError: the picture cannot be written.
-    """
-    if json:
-        emit(summary)
-    else:
+
+@dataclass(frozen=True)
+class Output:
+    """What is printed."""
+
+    json: bool = option(False, "Print JSON.", "--json")
+    quiet: bool = option(False, "Print the result alone.", "--quiet", "-q")
+    verbose: bool = option(
+        False, "Print bases, constants, settings and plans, too.", "--verbose", "-v"
+    )
+
+    def __post_init__(self) -> None:
+        """From now on, print so much.
+
+        Raises:
+            ParameterError: both less and more are asked for.
+        """
+        if self.quiet and self.verbose:
+            raise ParameterError("quiet, verbose", "both", "one of the two")
+        notes.quiet, details.quiet = self.quiet, not self.verbose
+
+    def present(
+        self,
+        summary: Summary,
+        show: Callable[[Summary], None],
+        draw: "Callable[[Summary], Figure] | None" = None,
+    ) -> None:
+        """Print a command's summary, as JSON or for people.
+
+        A picture that is asked for is written before: a reader of what is printed may leave.
+
+        Raises:
+            ParameterError: the picture cannot be written.
+        """
+        plot: Path | None = getattr(self, "plot", None)
+        if plot is not None and draw is not None:
+            figure = draw(summary)
+            if simulator_view(summary):
+                add_note(figure, FOOTER)
+            save_picture(figure, plot)
+        if self.json:
+            emit(summary)
+            return
         show(summary)
-    if plot is not None and draw is not None:
-        figure = draw(summary)
-        if simulator_view(summary):
-            add_footer(figure)
-        save_picture(figure, plot)
-        if not json:
-            console.print(f"Picture: {plot}")
+        if plot is not None:
+            notes.print(f"Picture: {plot}")
 
 
-def add_footer(figure: "Figure") -> None:
-    """Say below the picture that it shows what epsilon does not cover."""
-    from matplotlib.font_manager import FontProperties
+@dataclass(frozen=True)
+class Drawn(Output):
+    """What is printed and drawn."""
 
-    if figure.legends:  # a label of the figure would lie under a legend outside the axes
-        (legend,) = figure.legends
-        legend.set_title(FOOTER, FontProperties(size=7))
-    else:
-        figure.supxlabel(FOOTER, fontsize=7, color="dimgray")
+    plot: Path | None = option(None, "File for a picture (.png, .svg or .pdf).")
+
+    def __post_init__(self) -> None:
+        """Refuse a picture that could not be written, before anything is run."""
+        super().__post_init__()
+        check_picture(self.plot)
 
 
 def emit(value: object) -> None:
@@ -86,12 +119,17 @@ def grid(*heads: str, texts: int = 1) -> Grid:
     return made
 
 
-def print_table(heads: Iterable[str], rows: Iterable[Iterable[str]], texts: int = 1) -> Grid:
+def print_table(
+    heads: Iterable[str],
+    rows: Iterable[Iterable[str]],
+    texts: int = 1,
+    where: Console = console,
+) -> Grid:
     """Print a table; all columns after the first `texts` hold numbers."""
     made = grid(*heads, texts=texts)
     for row in rows:
         made.add_row(*row)
-    console.print(made)
+    where.print(made)
     return made
 
 
@@ -120,24 +158,26 @@ def size(count: float) -> str:
     return f"{count:,.1f} TB"
 
 
-def print_fact(name: str, *lines: str) -> None:
+def print_fact(name: str, *lines: str, where: Console = notes) -> None:
     """Lines that start at one column, the first behind the name in bold."""
     for index, line in enumerate(lines):
         head = f"[bold]{name}[/]" + " " * (9 - len(name)) if index == 0 else " " * 9
-        console.print(head + line)
+        where.print(head + line)
 
 
 def print_privacy(guarantee: Guarantee, warnings: Iterable[str] = ()) -> None:
     """A guarantee, its assumptions, and where it promises little."""
-    notes = (f"assuming: {note}" for note in guarantee.assumptions)
-    print_fact("Privacy", str(guarantee), *notes)
+    assumed = (f"assuming: {each}" for each in guarantee.assumptions)
+    print_fact("Privacy", str(replace(guarantee, basis="")), *assumed)
+    if guarantee.basis:
+        print_fact("", f"by {guarantee.basis}", where=details)
     print_warnings(warnings)
 
 
 def print_warnings(warnings: Iterable[str]) -> None:
     """Where a guarantee promises little."""
     for text in warnings:
-        print_fact("", f"[bold]warning[/]: {text}")
+        print_fact("", f"[bold]warning[/]: {text}", where=console)
 
 
 def print_bounds(chosen: Mapping[str, Bounds]) -> None:
@@ -149,13 +189,13 @@ def print_bounds(chosen: Mapping[str, Bounds]) -> None:
 
 def print_costs(bits: float, made_of: str, costs: Costs, reports: ReportCounts) -> None:
     """What a user sent, and all together."""
-    each = costs.wire_bytes / reports.asked
+    each, how = costs.wire_bytes / reports.asked, "measured" if costs.measured else "by formula"
     print_fact(
         "Cost",
-        f"{round(bits):,} bits per user ({made_of}); on the wire {each:.1f} "
-        f"bytes per report, {size(costs.wire_bytes)} in all "
-        f"({'measured' if costs.measured else 'by formula'})",
+        f"{round(bits):,} bits per user; on the wire {each:.1f} bytes per report, "
+        f"{size(costs.moved_bytes)} over all hops ({how})",
     )
+    print_fact("", made_of, where=details)
 
 
 def print_reports(reports: ReportCounts, clipped: str) -> None:
@@ -173,65 +213,17 @@ def print_reports(reports: ReportCounts, clipped: str) -> None:
         print_fact("Attack", f"{reports.corrupted:,} users corrupted{dropped}")
 
 
+def papers(methods: Iterable[Method]) -> list[str]:
+    """What papers' constants give, which would flatten every axis."""
+    return [
+        f"{each.title}: {number(each.bits)} bits, error {number(each.error)}"
+        for each in methods
+        if each.paper and not each.refused
+    ]
+
+
 def print_refusals(methods: Iterable[Method]) -> None:
     """Why some methods of a comparison cannot be had."""
     for method in methods:
         if method.refused:
-            console.print(f"{method.title}: refused: {method.refused}")
-
-
-def check_picture(path: Path | None) -> None:
-    """Refuse a picture that could not be written.
-
-    Raises:
-        ParameterError: not a .png, .svg or .pdf file in an existing folder.
-    """
-    check_path("plot", path, (".png", ".svg", ".pdf"))
-
-
-def check_path(option: str, path: Path | None, kinds: tuple[str, ...]) -> None:
-    """Refuse a file that could not be written.
-
-    Raises:
-        ParameterError: not of one of the kinds, or not in an existing folder.
-    """
-    if path is not None:
-        check_name(option, path)
-    if path is not None and (path.suffix not in kinds or not path.parent.is_dir() or path.is_dir()):
-        raise ParameterError(
-            option, str(path), f"a {' or '.join(kinds)} file in an existing folder"
-        )
-
-
-def new_figure(width: float, height: float) -> "Figure":
-    """An empty picture, in inches."""
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def save_picture(figure: "Figure", path: Path) -> None:
-    """Write the picture.
-
-    Raises:
-        ParameterError: it cannot be written.
-    """
-    with whole("plot", path) as part:
-        figure.savefig(part, dpi=120)
-
-
-@contextmanager
-def whole(option: str, path: Path) -> Iterator[Path]:
-    """A file beside `path` to write to; it replaces `path` when all is written, else it is removed.
-
-    Raises:
-        ParameterError: naming the option, if it cannot be written.
-    """
-    part = path.with_name(f".{path.stem}.part{path.suffix}")
-    try:
-        yield part
-        part.replace(path)
-    except OSError as error:
-        raise ParameterError(option, str(path), f"writable ({error.strerror})") from error
-    finally:
-        part.unlink(missing_ok=True)
+            notes.print(f"{method.title}: refused: {method.refused}")

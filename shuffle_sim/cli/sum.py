@@ -18,21 +18,22 @@ from shuffle_sim.cli.data import load
 from shuffle_sim.cli.options import (
     Attacks,
     DataOptions,
-    Drawn,
     HostOptions,
     PrivacyOptions,
     Repeated,
     SumOptions,
     left_out,
 )
+from shuffle_sim.cli.pictures import MOST, TRUE, add_note, dress, legend, new_figure
 from shuffle_sim.cli.running import Ahead, Running, RunSummary, announce, asked_of
 from shuffle_sim.cli.show import (
+    Drawn,
     console,
+    details,
     encoded_as,
-    new_figure,
+    notes,
     number,
     plural,
-    present,
     print_bounds,
     print_costs,
     print_fact,
@@ -52,6 +53,7 @@ from shuffle_sim.execution.plain import SIMULATOR_VIEW
 from shuffle_sim.execution.result import ReportCounts, Result
 from shuffle_sim.privacy.bounds.gaussian import sigma
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
+from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.encodings import NOISE_RATIO
 
 if TYPE_CHECKING:
@@ -140,7 +142,7 @@ def sum_command(
         result = replace(result, value=found.value)
     facts = result, accepted, budget, variance, ahead, execution
     summary = summed_up(source, view, within, *facts, attacked=adversary is not None)
-    present(summary, show, draw, json=output.json, plot=output.plot)
+    output.present(summary, show, draw)
 
 
 def _noisier(noise: SumOptions, ratio: float) -> SumOptions:
@@ -302,14 +304,13 @@ def _held(attacked: bool) -> str:
 def show(summary: Summary) -> None:
     """Print it for people."""
     run, noise, columns = summary.run, summary.noise, summary.columns
-    console.print(
-        f"\n[bold]{summary.table}[/]: {summary.people:,} people, {plural(len(columns), 'column')}, "
-        f"{run.fidelity} messages, runtime {run.runtime}, {plural(run.workers, 'user shard')}"
+    details.print(
+        f"{summary.table}: {summary.people:,} people, {plural(len(columns), 'column')}, "
+        f"{run.fidelity} messages, runtime {run.runtime}, {plural(run.workers, 'user shard')}\n"
+        f"Public scaling: {summary.scaling}.\n"
     )
-    console.print(f"Public scaling: {summary.scaling}.\n")
-    if summary.unit is Unit.PERSON:
-        console.print("The unit is the person: each counts once, with the mean of its records.\n")
-    heads = "column mean", "true", "true, clipped", "private", "± 95 %", "off, s.e."
+    reach = "± noise" if summary.attacked else "± 95 %"
+    heads = "column mean", "true", "true, clipped", "private", reach, "off, s.e."
     reaches = summary.standard_error * NORMAL_95
     each = summary.true, summary.true_clipped, summary.private, reaches
     off = ((summary.private - summary.true_clipped) / reaches * NORMAL_95).tolist()
@@ -325,10 +326,10 @@ def show(summary: Summary) -> None:
                 for name, true, private, low, high in variances
             ),
         )
-    console.print(
-        "The true columns are the simulator's own view; the analyzer sees only the permuted "
-        f"messages. {_held(summary.attacked)} Clipping is a bias of the bounds, not noise.\n"
-    )
+    (console if summary.attacked else notes).print(_held(summary.attacked))
+    notes.print("The true columns are the simulator's own view. Epsilon does not cover them.\n")
+    if summary.unit is Unit.PERSON:
+        print_fact("Unit", "the person: each counts once, with the mean of its records")
     print_privacy(summary.privacy, summary.warnings)
     print_bounds(summary.chosen_bounds)
     and_bounds = ", and a histogram for the bounds" if summary.chosen_bounds else ""
@@ -344,12 +345,15 @@ def show(summary: Summary) -> None:
     print_fact(
         "Noise",
         f"{noise.standard_error_of_sum / noise.central:.3f} x the central Gaussian "
-        f"({number(noise.standard_error_of_sum)} against {number(noise.central)} per "
-        "coordinate of the sum)",
+        f"({number(noise.standard_error_of_sum)} against {number(noise.central)})",
+    )
+    print_fact(
+        "",
         f"the paper's constants (Theorem 3.2) do not apply: {paper.refused}"
         if paper.refused
         else f"the paper's constants (Theorem 3.2): {paper.ratio:,.0f} x this noise with "
         f"{paper.bits:,} bits per user and column",
+        where=details,
     )
     print_reports(
         summary.reports,
@@ -359,28 +363,39 @@ def show(summary: Summary) -> None:
 
 
 def draw(summary: Summary) -> "Figure":
-    """Private means beside the true ones."""
-    half = summary.half_range
-    middle = summary.lower + half
-    places = np.arange(len(summary.columns))
-    figure = new_figure(7, 1.5 + 0.22 * len(places))
+    """Private means beside the true ones, each in the units of its column."""
+    half, columns = summary.half_range, summary.columns
+    middle, reach = summary.lower + half, NORMAL_95 * summary.standard_error
+    shown = slice(0, MOST)
+    places = np.arange(len(columns))[shown]
+    figure = new_figure(7, 1.7 + 0.22 * len(places))
     axes = figure.subplots()
     axes.errorbar(
-        (summary.private - middle) / half,
+        ((summary.private - middle) / half)[shown],
         places,
-        xerr=1.96 * summary.standard_error / half,
+        xerr=(reach / half)[shown],
         fmt="o",
         ms=4,
-        label="private, 95 % by predicted s.e.",
+        color=Trust.SHUFFLE.colour,
+        label="private, noise of 95 %" if summary.attacked else "private, 95 %",
     )
-    true = (summary.true_clipped - middle) / half
-    axes.plot(true, places, "k|", ms=9, label="true, clipped")
-    axes.set_yticks(places, summary.columns)
+    true = ((summary.true_clipped - middle) / half)[shown]
+    axes.plot(true, places, TRUE, ms=9, label="true, clipped")
+    each = zip(columns, summary.private, reach, strict=True)
+    axes.set_yticks(
+        places, [f"{name}: {number(mean)} ± {number(by)}" for name, mean, by in each][shown]
+    )
     axes.invert_yaxis()
-    axes.set_xlabel("column mean, on the public range scaled to [-1, 1]")
-    axes.set_title(
-        f"{summary.table}: {summary.people} people, ε = {summary.privacy.epsilon:.3g}, δ = "
-        f"{summary.privacy.delta:g}"
+    part = number(100 * float(np.median(reach / (2 * half))))
+    found = f"within ±{part} % of the range (median)"
+    if summary.attacked:
+        found = "under attack, no interval holds"
+    dress(
+        axes,
+        f"Means of {summary.people:,} people at ε = {summary.privacy.epsilon:.3g}: {found}",
+        "from the least (-1) to the largest (1) public bound of the column",
     )
-    figure.legend(loc="outside lower center", ncols=2)  # beside the data, not over it
+    legend(figure)
+    if len(columns) > MOST:
+        add_note(figure, f"{len(columns) - MOST:,} more columns are in the table.")
     return figure

@@ -14,18 +14,11 @@ from protocols.learning.training import Trainer
 from protocols.selection.models import FRACTION
 from shuffle_sim.cli import train_compare, train_report
 from shuffle_sim.cli.data import load
-from shuffle_sim.cli.learning import Split, Watch, selected
-from shuffle_sim.cli.options import (
-    DataOptions,
-    Drawn,
-    HostOptions,
-    OptimiserOptions,
-    PrivacyOptions,
-    ProblemOptions,
-    SumOptions,
-)
+from shuffle_sim.cli.files import check_path
+from shuffle_sim.cli.learning import OptimiserOptions, ProblemOptions, Split, Watch, selected
+from shuffle_sim.cli.options import DataOptions, HostOptions, PrivacyOptions, SumOptions
 from shuffle_sim.cli.running import Ahead, Bar, Running, announce
-from shuffle_sim.cli.show import check_path, present
+from shuffle_sim.cli.show import Drawn, notes
 from shuffle_sim.data.labelled import labelled
 from shuffle_sim.data.population import Unit
 from shuffle_sim.data.tables import Table
@@ -120,7 +113,7 @@ def train_command(
         count = _REPEATS[every] if repeats is None else repeats
         asked_for = (rows, trainer, fraction, count, optimiser.rounds, how)
         summary = train_compare.compared(*asked_for, every=every)
-        present(summary, train_compare.show, train_compare.draw, **vars(output))
+        output.present(summary, train_compare.show, train_compare.draw)
         return
     if repeats is not None:
         raise ParameterError("repeats", repeats, "given with --compare")
@@ -138,9 +131,11 @@ def train_command(
         report = train_report.summed_up(split, by_curator, result, execution)
     else:
         report = _shuffled(split, select, data, optimiser, how, json=output.json)
-    present(report, train_report.show, train_report.draw, **vars(output))
     if model_out is not None:
-        train_report.save(report, model_out, quiet=output.json)
+        train_report.save(report, model_out)
+    output.present(report, train_report.show, train_report.draw)
+    if model_out is not None and not output.json:
+        notes.print(f"Model: {model_out}")
 
 
 def _trainer(

@@ -12,9 +12,11 @@ from protocols.comparison.methods import Method, training_methods
 from protocols.learning.training import Trainer
 from shuffle_sim.arrays import Floats
 from shuffle_sim.cli.learning import People, Split
+from shuffle_sim.cli.pictures import MOST, dress, legend, new_figure
 from shuffle_sim.cli.running import Bar, Running, RunSummary, asked_of
-from shuffle_sim.cli.show import console, grid, new_figure, number, plural, print_warnings
+from shuffle_sim.cli.show import console, details, grid, notes, number, plural, print_warnings
 from shuffle_sim.data.labelled import Labelled
+from shuffle_sim.data.moments import NORMAL_95
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import integer
@@ -126,7 +128,7 @@ def compared(
     methods = training_methods(trainer, splits[0].people.asked, rounds, every=every)
     records = min(len(split.train) for split in splits)
     if every and trainer.unit is Unit.PERSON:  # beside them, what protects a record only
-        methods = [*methods, *training_methods(trainer.for_records(), records, rounds)]
+        methods.extend(training_methods(trainer.for_records(), records, rounds))
     fidelity = how.options["fidelity"] or "aggregate"
     how = replace(how, options=how.options | {"fidelity": fidelity})
     possible = [method for method in methods if not method.refused]
@@ -199,10 +201,12 @@ def show(summary: Summary) -> None:
     """Print it for people."""
     asked, splits = summary.asked_for, plural(summary.repeats, "split")
     console.print(
-        f"\n[bold]{summary.table}[/]: {summary.people}; {summary.labels}\n"
-        f"{summary.loss} loss, ball of radius {summary.radius:g}, ridge {summary.ridge:g}; asked "
-        f"for epsilon {asked.epsilon:g} at delta {asked.delta:g}; {splits}, "
-        f"{summary.run.fidelity} messages\nPublic scaling: {summary.scaling}.\n"
+        f"\n[bold]{summary.table}[/]: {summary.people}; asked for epsilon {asked.epsilon:g} at "
+        f"delta {asked.delta:g}; {splits}\n"
+    )
+    details.print(
+        f"{summary.labels}\n{summary.loss} loss, ball of radius {summary.radius:g}, ridge "
+        f"{summary.ridge:g}, {summary.run.fidelity} messages\nPublic scaling: {summary.scaling}.\n"
     )
     names = [name for name in summary.constant if name != "training_loss"]
     heads = [name.replace("_", "\n") for name in names]
@@ -216,9 +220,12 @@ def show(summary: Summary) -> None:
         table.add_row(name, row.trust.trusted, *scores, spent, *counts)
     table.add_row("best constant", "", *(str(summary.constant[name]) for name in names))
     console.print(table)
-    console.print(
-        f"\nMean±standard error over {splits}, the same for all. Scores are the simulator's "
-        f"own view.\nCentral, local and non-private training take {summary.rule}.\n"
+    notes.print(
+        f"\nMean±standard error over {splits}, the same for all. Scores are the simulator's own "
+        "view."
+    )
+    details.print(
+        f"Central, local and non-private training take {summary.rule}.\n"
         "Optimisers, their bounds, and what gives epsilon:"
     )
     for row in summary.methods:
@@ -227,14 +234,14 @@ def show(summary: Summary) -> None:
         bound = f"bound {number(row.excess_bound)}" if proven else "no proven bound"
         if proven and row.bound_assumes:
             bound += f", where {row.bound_assumes}"
-        console.print(f"  {row.method}: {by}{bound}; epsilon by {row.privacy.basis}")
+        details.print(f"  {row.method}: {by}{bound}; epsilon by {row.privacy.basis}")
     for name, reason in summary.refused.items():
-        console.print(f"  {name}: refused: {reason}")
+        notes.print(f"  {name}: refused: {reason}")
     print_warnings(summary.warnings)
     constant = summary.constant["held_out_loss"].mean
     vacuous = [row.method for row in summary.methods if constant < row.excess_bound < math.inf]
     if vacuous:
-        console.print(
+        details.print(
             f"The bound is above the loss of a constant for: {'; '.join(vacuous)}. It promises "
             "nothing there. With so few people, only the scores on held-out people show how good "
             "the models are."
@@ -243,21 +250,22 @@ def show(summary: Summary) -> None:
 
 def draw(summary: Summary) -> "Figure":
     """Held-out loss and bits, by method."""
-    methods, places = summary.methods, np.arange(len(summary.methods))
-    figure = new_figure(9, 1.5 + 0.5 * len(methods))
+    methods, places = summary.methods[:MOST], np.arange(len(summary.methods[:MOST]))
+    figure = new_figure(9, 1.9 + 0.5 * len(methods))
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
     for place, row in zip(places, methods, strict=True):
-        score = row.scores["held_out_loss"]
-        left.plot(score.values, [place] * summary.repeats, "o", ms=4, alpha=0.5, color="tab:green")
-        left.plot([score.mean], [place], "k|", ms=16, mew=2)
+        score, colour = row.scores["held_out_loss"], row.trust.colour
+        left.plot(score.values, [place] * summary.repeats, "o", ms=4, alpha=0.3, color=colour)
+        bars = {"fmt": "|", "ms": 12, "color": colour, "capsize": 3}
+        left.errorbar([score.mean], [place], xerr=[NORMAL_95 * score.error], **bars)
     constant = summary.constant["held_out_loss"].mean
     left.axvline(constant, color="gray", ls="--", lw=1, label="best constant")
-    left.plot([], [], "o", ms=4, alpha=0.5, color="tab:green", label="one split")
-    left.plot([], [], "k|", ms=10, mew=2, label="mean")
+    left.plot([], [], "o", ms=4, alpha=0.3, color="gray", label="one split")
+    left.errorbar([], [], xerr=[], fmt="|", color="gray", capsize=3, label="mean, 95 %")
     titles = [row.method + f"\n{row.optimiser}" * (row.optimiser != row.method) for row in methods]
     left.set_yticks(places, titles)
     left.invert_yaxis()
-    left.set_xlabel(f"held-out {summary.loss.lower()} loss")
+    dress(left, "", f"held-out {summary.loss.lower()} loss")
     bits = [row.bits_per_user for row in methods]
     for place, row in zip(places, methods, strict=True):
         first = methods.index(row) == [each.trust for each in methods].index(row.trust)
@@ -266,11 +274,17 @@ def draw(summary: Summary) -> "Figure":
         right.text(row.bits_per_user * 1.2, place, f"{row.bits_per_user:,}", va="center")
     right.set_xscale("log")
     right.set_xlim(min(bits) / 5, max(bits) * 1000)
-    right.set_xlabel("bits per user, whole run")
-    asked = summary.asked_for
+    dress(right, "", "bits per user, whole run")
+    shuffled = [each for each in methods if each.trust is Trust.SHUFFLE] or methods
+    best = min(shuffled, key=lambda each: each.scores["held_out_loss"].mean)
+    asked, score = summary.asked_for, best.scores["held_out_loss"]
     figure.suptitle(
-        f"{summary.table}: {summary.people.asked:,} people, ε = {asked.epsilon:g}, δ = "
-        f"{asked.delta:g}"
+        f"{summary.table}: {best.method} has a loss of {number(score.mean)}, a constant "
+        f"{number(constant)}\n{summary.people.asked:,} people, ε = {asked.epsilon:g}, δ = "
+        f"{asked.delta:g}",
+        x=0.01,
+        ha="left",
+        fontsize=11,
     )
-    figure.legend(loc="outside lower center", ncols=4)
+    legend(figure, 4)
     return figure

@@ -11,11 +11,14 @@ from protocols.learning.training import Trained
 from protocols.problems.loss import Loss
 from protocols.selection.models import Selection
 from shuffle_sim.arrays import Floats
+from shuffle_sim.cli.files import whole
 from shuffle_sim.cli.learning import Moment, People, Split
+from shuffle_sim.cli.pictures import dress, legend, new_figure
 from shuffle_sim.cli.running import RunSummary, asked_of
 from shuffle_sim.cli.show import (
     console,
-    new_figure,
+    details,
+    notes,
     number,
     plural,
     print_bounds,
@@ -24,7 +27,6 @@ from shuffle_sim.cli.show import (
     print_privacy,
     print_reports,
     print_table,
-    whole,
 )
 from shuffle_sim.data.columns import Bounds
 from shuffle_sim.data.labelled import Labelled
@@ -221,19 +223,20 @@ def show(report: Report) -> None:
     seen = "the analyzer sees only the permuted messages"
     if report.trust is not Trust.SHUFFLE:
         interaction, how, seen = report.trust.trusted, "", "the curator releases the model alone"
+    details.print(
+        f"{plural(len(model.columns), 'column')}; {report.labels}\nPublic scaling: "
+        f"{report.scaling}.\n{model.loss['name']} loss, ball of radius {model.radius:g}, ridge "
+        f"{model.ridge:g}, {interaction}{f', {how}' if how else ''}\n"
+    )
     console.print(
-        f"\n[bold]{report.table}[/]: {report.people}, {plural(len(model.columns), 'column')}; "
-        f"{report.labels}\nPublic scaling: {report.scaling}.\n"
-        f"[bold]{made.name}[/] ({interaction}), {model.loss['name']} loss, ball of radius "
-        f"{model.radius:g}, ridge {model.ridge:g}, "
-        f"{plural(made.rounds, 'round')}{f', {how}' if how else ''}\n"
+        f"[bold]{report.table}[/]: {report.people}; {made.name}, {plural(made.rounds, 'round')}"
     )
     scores = (
         (name.replace("_", " "), number(value), number(report.constant[name]))
         for name, value in report.scores.items()
     )
     print_table(("", "this model", "best constant"), scores)
-    console.print(f"These scores are the simulator's own view; {seen}.\n")
+    notes.print(f"These scores are the simulator's own view; {seen}.\n")
     print_fact("Bound", *_bound(made, report.constant["held_out_loss"]))
     print_privacy(report.privacy, report.warnings)
     print_bounds(report.chosen_bounds)
@@ -255,7 +258,8 @@ def show(report: Report) -> None:
     print_reports(report.reports, clipped)
     if report.reports.left_out:
         print_fact("Left out", f"{report.reports.left_out:,} records beyond a person's first ones")
-    print_fact("Chosen", *(f"{name}: {why}" for name, why in made.choices.items()))
+    chosen = [f"{name}: {why}" for name, why in made.choices.items()]
+    print_fact("Chosen", *chosen, where=details)
 
 
 def _bound(made: Chosen, constant: float) -> list[str]:
@@ -283,25 +287,23 @@ def draw(report: Report) -> "Figure":
     upper, lower = figure.subplots(2, sharex=True, height_ratios=(2, 1))
     marker = "." if len(rounds) < 30 else ""
     losses, epsilons = [each.loss for each in history], [each.epsilon for each in history]
-    upper.plot(rounds, losses, marker=marker, label="training, at the points asked for")
+    colour = report.trust.colour
+    upper.plot(rounds, losses, ":", marker=marker, color=colour, label="training, points asked for")
     held_out, constant = report.scores["held_out_loss"], report.constant["held_out_loss"]
-    upper.axhline(held_out, color="tab:green", label="held out, result")
+    upper.axhline(held_out, color=colour, label="held out, result")
     upper.axhline(constant, color="gray", ls="--", label="held out, best constant")
-    upper.set_ylabel("mean loss")
-    upper.set_title(
-        f"{report.table}: {report.protocol.name}, ε = {report.privacy.epsilon:.3g}, δ = "
-        f"{report.privacy.delta:g}"
-    )
-    lower.plot(rounds, epsilons, marker=marker, color="black")
-    lower.set(xlabel="round", ylabel="ε spent", ylim=(0, None))
+    title = f"{report.table}: held-out loss {number(held_out)}, of a constant {number(constant)}"
+    budget = f"ε = {report.privacy.epsilon:.3g}, δ = {report.privacy.delta:g}"
+    dress(upper, f"{title}\n{report.protocol.name}, {budget}", up="mean loss")
+    lower.plot(rounds, epsilons, marker=marker, color=colour)
+    lower.set_ylim(0, None)
     lower.xaxis.get_major_locator().set_params(integer=True)
-    for axes in (upper, lower):
-        axes.grid(alpha=0.3)
-    figure.legend(loc="outside lower center", ncols=3)
+    dress(lower, "", "round", "ε spent")
+    legend(figure)
     return figure
 
 
-def save(report: Report, path: Path, *, quiet: bool) -> None:
+def save(report: Report, path: Path) -> None:
     """Write the model and its guarantee as JSON: nothing that epsilon does not cover.
 
     Raises:
@@ -309,5 +311,3 @@ def save(report: Report, path: Path, *, quiet: bool) -> None:
     """
     with whole("model_out", path) as part:
         part.write_text(json.dumps(plain(report.file.public()), indent=2) + "\n")
-    if not quiet:
-        console.print(f"Model: {path}")

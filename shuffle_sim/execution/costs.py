@@ -45,6 +45,11 @@ class Costs:
     sealing_bytes: int = 0
     measured: bool = True
 
+    @property
+    def moved_bytes(self) -> int:
+        """Over all hops."""
+        return self.wire_bytes + self.routed_bytes + self.view_bytes + self.broadcast_bytes
+
 
 class CostMeter:
     """Adds up rounds.

@@ -153,6 +153,7 @@ class Result:
         lost = reports.asked - reports.accepted
         dropped = {"reports": f"{reports.accepted:,} of {reports.asked:,}"} if lost else {}
         bits = round(costs.payload_bits_per_user, 2)
+        cut = {"clipped": f"{reports.clipped:,} above the norm bound"} if reports.clipped else {}
         seeded = {"seed": f"{self.seed}: not private"} if self.seed is not None else {}
         return {
             "value": shape,
@@ -161,6 +162,7 @@ class Result:
             "trust": f"{self.trust}, unit {self.unit}",
             "rounds": f"{self.rounds:,}, {bits:,} bits a user in each",
             **dropped,
+            **cut,
             **seeded,
         }
 

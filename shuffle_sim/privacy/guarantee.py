@@ -84,7 +84,9 @@ class Guarantee:
         """One line for people."""
         shown = "infinite" if math.isinf(self.epsilon) else f"{self.epsilon:.6g}"
         whose = f" {self.unit}" * (self.unit is Unit.PERSON)
-        return f"epsilon {shown} at delta {self.delta:g} ({self.relation}{whose}), by {self.basis}"
+        return f"epsilon {shown} at delta {self.delta:g} ({self.relation}{whose})" + (
+            f", by {self.basis}" if self.basis else ""
+        )
 
     def _repr_html_(self) -> str:
         """A table for notebooks."""

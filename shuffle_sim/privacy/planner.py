@@ -13,6 +13,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from shuffle_sim.errors import ParameterError, integer, real
+from shuffle_sim.notebook import html_table
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds import binomial, gaussian
 from shuffle_sim.privacy.bounds.binomial import first
@@ -229,6 +230,19 @@ class Plan(ABC):
         upper, or by 2 norm_bound).
         """
         return self.noise_ratio * self.spec.central
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks."""
+        spec = self.spec
+        return html_table(
+            {
+                "of": f"{spec.n:,} users, {spec.d:,} coordinates, {spec.rounds:,} round(s)",
+                "parameters": ", ".join(f"{k} = {v:g}" for k, v in self.parameters.items()),
+                "bits": f"{self.bits:,.4g} per user, coordinate and round",
+                "noise": f"{self.noise_ratio:.4f} x the central Gaussian",
+                "privacy": f"epsilon {self.epsilon:.4g} at delta {spec.privacy.delta:g}",
+            }
+        )
 
 
 @dataclass(frozen=True)

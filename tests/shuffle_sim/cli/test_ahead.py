@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 from shuffle_sim.cli.app import app
 from shuffle_sim.cli.options import SumOptions
 from shuffle_sim.cli.running import MAX_BITS, Ahead, announce
+from shuffle_sim.cli.show import Output
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.forecast import forecast
 from shuffle_sim.privacy.guarantee import Privacy
@@ -13,6 +14,7 @@ from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.protocol.encodings import SANE_BITS, sane
 
 LITTLE = Ahead(1, 100, 10_000, 0.1, "literal")
+LONG = Ahead(1, 100, 10_000, 10.0, "literal")
 MUCH = Ahead(100, 2 * MAX_BITS, 10_000, 0.1, "literal")
 
 
@@ -27,6 +29,12 @@ def test_what_is_said_ahead_is_what_is_sent(tmp_path):
 
 
 def test_a_little_is_started_and_much_is_asked_for(capsys):
+    Output()
+    announce(LITTLE, [], yes=False, json=False)()
+    assert capsys.readouterr().out == ""
+    announce(LONG, [], yes=False, json=False)()
+    assert "100 bits a user" in capsys.readouterr().out
+    Output(verbose=True)
     announce(LITTLE, [], yes=False, json=False)()
     assert "100 bits a user" in capsys.readouterr().out
     announce(MUCH, [], yes=True, json=False)

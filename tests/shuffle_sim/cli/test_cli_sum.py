@@ -318,16 +318,3 @@ def test_bad_input_gives_one_line_and_exit_code_2_and_writes_nothing(outcomes, c
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("shuffle-sim: error: ")
     assert written == []
-
-
-def test_no_interval_is_said_to_hold_under_an_attack(tmp_path):
-    given = "--table", "wine", "--epsilon", "1", "--delta", "1e-4", "--seed", "1"
-    plain, attacked = (
-        " ".join(sum_of(tmp_path, *given, *more).stdout.split())
-        for more in ([], ["--attack", "dropout:rate=0.2"])
-    )
-    holds, does_not = "holds, 95 times in 100", "Under an attack no interval holds"
-    assert holds in plain
-    assert does_not not in plain
-    assert does_not in attacked
-    assert holds not in attacked

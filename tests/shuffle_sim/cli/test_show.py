@@ -3,7 +3,8 @@
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from shuffle_sim.cli.show import FOOTER, add_footer, console, grid, new_figure
+from shuffle_sim.cli.pictures import FOOTER, add_note, new_figure
+from shuffle_sim.cli.show import console, grid
 
 
 def boxes(figure):
@@ -27,7 +28,7 @@ def test_the_footer_covers_nothing_and_is_covered_by_nothing(legend, width):
     axes.set_xlabel("column mean")
     if legend:
         figure.legend(loc=legend)
-    add_footer(figure)
+    add_note(figure, FOOTER)
     footer, others, paper = boxes(figure)
     assert len(others) == 1 + 2 * bool(legend)
     assert not any(footer.overlaps(each) for each in others)

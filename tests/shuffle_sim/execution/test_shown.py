@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from protocols import CarryVectorSum
-from shuffle_sim import run
+from shuffle_sim import Privacy, run
 from shuffle_sim.protocol.adversary import Dropout
 
 
@@ -39,3 +39,20 @@ def test_a_standard_error_is_stated_where_all_reports_are_honest(made):
     assert run(made, np.zeros((60, 3)), seed=1).standard_error == made.standard_error
     dropped = run(made, np.zeros((60, 3)), seed=1, adversary=Dropout(0.5))
     assert dropped.standard_error is None
+
+
+def test_plans_and_comparisons_are_tables():
+    from protocols.comparison import sum_methods
+    from shuffle_sim.privacy.planner import SumSpec
+    from shuffle_sim.protocol.encodings import choose
+
+    privacy = Privacy(1.0, 1e-6)
+    _, plan = choose(SumSpec(1000, 3, privacy), 1.1, None, None, False)
+    page = plan._repr_html_()
+    assert f"{plan.noise_ratio:.4f} x the central Gaussian" in page
+    assert "1,000 users" in page
+    found = sum_methods(1000, 3, privacy, 10)
+    page = found._repr_html_()
+    assert page.count("<tr>") == len(found) + 1
+    assert all(each.name in page for each in found)
+    assert "nan" not in page
