@@ -30,7 +30,7 @@ EVEN := --positive 0 --positive 2 --positive 4 --positive 6 --positive 8
 # make demo PICTURES=folder also draws.
 demo: $(VENV)/.base
 	@$(if $(PICTURES),mkdir -p $(PICTURES))
-	@$(BIN)/shuffle-sim sum --table breast-cancer --epsilon 1 --delta 1e-5 --runtime ray --workers 2 \
+	@$(BIN)/shuffle-sim sum --table wine --epsilon 1 --delta 1e-5 --runtime ray --workers 2 \
 		$(if $(PICTURES),--plot $(PICTURES)/sum.png)
 	@$(BIN)/shuffle-sim train --table breast-cancer --epsilon 2 --delta 1e-5 --rounds 50 --noise-ratio 1.2 --runtime ray --workers 2 \
 		$(if $(PICTURES),--plot $(PICTURES)/train.png)

@@ -34,6 +34,7 @@ def test_every_example_runs_and_prints_what_the_page_shows(page, tmp_path, monke
         elif language == "text" and printed:
             assert printed == text
         elif language == "console":
+            output = ""
             for line in text.replace("\\\n", "").splitlines():
                 if line.startswith("$ shuffle-sim "):
                     command = [
@@ -43,7 +44,10 @@ def test_every_example_runs_and_prints_what_the_page_shows(page, tmp_path, monke
                     done = subprocess.run(command, capture_output=True, text=True, check=False)
                     assert done.returncode == 0, done.stderr
                     assert done.stderr == ""
-                    assert done.stdout.strip()
+                    output = done.stdout
+                    assert output.strip()
+                elif line:
+                    assert line in [each.rstrip() for each in output.splitlines()], line
 
 
 # Prose
@@ -190,6 +194,24 @@ def test_every_public_module_is_in_the_reference(site):
         if not path.name.startswith("_") and "cli" not in path.parts
     ]
     assert found == len(public) + len(hook("reference").packages())
+
+
+def test_the_page_of_the_command_line_has_every_option_and_exit_code(site):
+    from typer.main import get_command
+
+    from shuffle_sim.cli.app import app
+
+    reference = hook("reference")
+    page, found = reference.commands(), dict(reference.walked(get_command(app)))
+    sections = dict(each.split("\n", 1) for each in page.split("\n## ")[1:])
+    assert set(sections) == set(found)
+    for name, command in found.items():
+        for option in command.params:
+            assert all(each in sections[name] for each in option.opts), (name, option.name)
+    assert {"sum", "experiment run"} <= set(found)
+    built = (site / "reference" / "commands.html").read_text()
+    assert all(f"<td>{code}</td>" in built for code in reference.EXIT_CODES)
+    assert "--noise-ratio" in built
 
 
 # What the code says of the documentation
