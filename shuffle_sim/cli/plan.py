@@ -393,7 +393,8 @@ def _print_cost(summary: CostSummary) -> None:
     console.print()
     sizes = [(each.payload, each.framing, each.sealing, each.wire) for each in f.hops]
     hops = [(each.name, *row) for each, row in zip(f.hops, sizes, strict=True)]
-    hops.append(("all hops", *map(sum, zip(*sizes, strict=True))))
+    payload, framing, sealing, wire = (sum(each) for each in zip(*sizes, strict=True))
+    hops.append(("all hops", payload, framing, sealing, wire))
     heads = "hop, over the run", "payload", "framing", "seals", "on the wire"
     print_table(heads, ((name, *map(size, sizes)) for name, *sizes in hops))
     if f.seconds:

@@ -25,9 +25,11 @@ def test_a_notebook_runs_and_shows_tables(notebook, tmp_path, monkeypatch):
     for cell in codes(notebook):
         assert (cell["outputs"], cell["execution_count"]) == ([], None)
         tree = ast.parse("".join(cell["source"]))
-        last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+        last = tree.body[-1]
+        if isinstance(last, ast.Expr):
+            tree.body.pop()
         exec(compile(tree, notebook.name, "exec"), names)
-        if last is not None:
+        if isinstance(last, ast.Expr):
             value = eval(compile(ast.Expression(last.value), notebook.name, "eval"), names)
             shown += [value._repr_html_()] if value is not None else []
     assert len(shown) >= 3
