@@ -9,7 +9,7 @@ import numpy as np
 
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.search import least
-from protocols.problems.problem import Problem, demand
+from protocols.problems.problem import Problem, demand, demand_diameter
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.bounds import gaussian
 from shuffle_sim.privacy.guarantee import Privacy
@@ -76,8 +76,15 @@ class Setting:
 
     @property
     def distance(self) -> float:
-        """R, from the start to the minimiser at most."""
-        return self.problem.reach if self.initial_distance is None else self.initial_distance
+        """R, from the start to the minimiser at most.
+
+        Raises:
+            ParameterError: neither is it stated, nor is the domain bounded.
+        """
+        if self.initial_distance is not None:
+            return self.initial_distance
+        demand_diameter(self.problem)
+        return self.problem.reach
 
     def sum_of(self, batch: int, rounds: int = 1) -> SumSpec:
         """The sums of gradients that a batch answers, each user in so many rounds."""

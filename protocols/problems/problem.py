@@ -235,6 +235,15 @@ def demand_bounded(problem: Problem) -> None:
     """
     if not problem.lipschitz < math.inf:
         raise ParameterError("norm_bound", problem.lipschitz, "finite for this algorithm")
+    demand_diameter(problem)
+
+
+def demand_diameter(problem: Problem) -> None:
+    """Refuse R^d, where steps, phases or a clip rest on a diameter.
+
+    Raises:
+        ParameterError: the domain is not bounded.
+    """
     if not problem.domain.bounded:
         allowed = "bounded for this algorithm, such as L2Ball(d, radius)"
         raise ParameterError("domain", type(problem.domain).__name__, allowed)

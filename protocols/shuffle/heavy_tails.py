@@ -23,7 +23,7 @@ from protocols.optimisation.tails import BINS, EDGES, SHARE, Tails, bins_of
 from protocols.optimisation.then import Then, ThenState
 from protocols.problems.loss import Loss
 from protocols.problems.moments import Moments
-from protocols.problems.problem import Gradient, Problem, demand
+from protocols.problems.problem import Gradient, Problem, demand, demand_diameter
 from protocols.shuffle.noisy_mean import NoisyMean
 from protocols.shuffle.optimiser import FirstOrder
 from shuffle_sim.arrays import Floats
@@ -159,6 +159,7 @@ class Piloted(Then, Protocol[Any]):
             ParameterError: naming the parameter, its value and what is allowed.
         """
         demand(problem, privacy)
+        demand_diameter(problem)
         self.kind, self.problem, self.privacy = kind, problem, privacy
         problem.loss.reach_norms(np.zeros((1, 1)), 1.0)  # refuses a loss without A(z)
         self.n = integer("n", n, 2)

@@ -20,7 +20,7 @@ from protocols.optimisation.phases import PhasedState, Step, Steps
 from protocols.optimisation.setting import Setting
 from protocols.problems.domains import Domain
 from protocols.problems.linear_loss import LinearLoss
-from protocols.problems.problem import Problem, demand
+from protocols.problems.problem import Problem, demand, demand_diameter
 from protocols.problems.surrogates import Clipped
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
@@ -133,6 +133,7 @@ class ExponentialGrid(Steps, PureUnbounded[PhasedState]):
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
         """With the phases of `HeavyTailedERM`."""
         n, problem, privacy = setting.n, setting.problem, setting.privacy
+        demand_diameter(problem)
         moments, noise = choices["moments"], Noise.l2(privacy.epsilon, problem.d)
         if moments is None:
             moments = bounded_moments(problem)

@@ -29,7 +29,6 @@ from protocols.central.heavy_tails.unbounded import (
     PureUnbounded,
     aggregate,
     bounded_moments,
-    demand_bounded,
 )
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.phases import PhasedState, Step, Steps, moved
@@ -37,7 +36,7 @@ from protocols.optimisation.setting import Setting
 from protocols.optimisation.tails import SHARE, Tails
 from protocols.optimisation.then import Then
 from protocols.problems.moments import Moments
-from protocols.problems.problem import Problem, demand
+from protocols.problems.problem import Problem, demand, demand_diameter
 from protocols.problems.surrogates import Surrogate, demand_convex
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
@@ -104,7 +103,7 @@ class HeavyTailedERM(Steps, PureUnbounded[PhasedState]):
         """
         demand(problem, privacy)
         demand_convex(problem.loss)
-        demand_bounded(problem)
+        demand_diameter(problem)
         for name, value, known in (("noise", noise, NOISES), ("solver", solver, SOLVERS)):
             if value not in known:
                 raise ParameterError(name, value, f"one of {', '.join(known)}")
@@ -133,6 +132,7 @@ class HeavyTailedERM(Steps, PureUnbounded[PhasedState]):
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Any:
         """The phases with the least proven bound; with a pilot, a `PilotedERM`."""
         n, problem, privacy = setting.n, setting.problem, setting.privacy
+        demand_diameter(problem)
         noise = choices.get("noise", NOISES[0])
         common: dict[str, Any] = {"problem": problem, "n": n, "privacy": privacy, "noise": noise}
         common["solver"] = choices.get("solver", SOLVERS[0])

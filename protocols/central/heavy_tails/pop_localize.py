@@ -20,14 +20,13 @@ from protocols.central.heavy_tails.unbounded import (
     PureUnbounded,
     aggregate,
     bounded_moments,
-    demand_bounded,
 )
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.phases import PhasedState, Step, Steps
 from protocols.optimisation.setting import Setting
 from protocols.problems.domains import Domain, Intersection, L2Ball
 from protocols.problems.moments import Moments
-from protocols.problems.problem import Problem, demand
+from protocols.problems.problem import Problem, demand, demand_diameter
 from protocols.problems.surrogates import Surrogate, demand_convex
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
@@ -94,7 +93,7 @@ class PopLocalize(Steps, PureUnbounded[PhasedState]):
         """
         demand(problem, privacy)
         demand_convex(problem.loss)
-        demand_bounded(problem)
+        demand_diameter(problem)
         moments = bounded_moments(problem) if moments is None else moments
         if system not in SYSTEMS:
             raise ParameterError("system", system, f"one of {', '.join(SYSTEMS)}")

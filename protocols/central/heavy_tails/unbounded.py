@@ -12,7 +12,7 @@ from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.moments import Moments
 from protocols.problems.problem import Problem
 from shuffle_sim.arrays import Floats
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import WITHHELD, ParameterError
 from shuffle_sim.protocol.base import State
 from shuffle_sim.protocol.release import CentralAlgorithm
 
@@ -55,17 +55,6 @@ def bounded_moments(problem: Problem) -> Moments:
     return Moments.bounded(bound)
 
 
-def demand_bounded(problem: Problem) -> None:
-    """Refuse a domain without a diameter.
-
-    Raises:
-        ParameterError: A and the number of steps rest on it.
-    """
-    if not math.isfinite(problem.domain.diameter):
-        allowed = "bounded, such as L2Ball(d, radius): A is the largest gradient over it"
-        raise ParameterError("domain", type(problem.domain).__name__, allowed)
-
-
 def check_shape(problem: Problem, rows: NDArray[Any], n: int) -> None:
     """Refuse rows that are no numbers or of another shape, and labels that are no classes.
 
@@ -82,7 +71,7 @@ def check_shape(problem: Problem, rows: NDArray[Any], n: int) -> None:
         if wrong.any():
             first = int(np.argmax(wrong))
             allowed = "labelled -1 or +1 (last column)"
-            raise ParameterError(f"data[{first}]", rows[first].tolist(), allowed)
+            raise ParameterError(f"data[{first}]", WITHHELD, allowed)
 
 
 def aggregate(outputs: tuple[Floats, ...]) -> Floats:

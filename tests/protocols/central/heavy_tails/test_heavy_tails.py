@@ -10,12 +10,14 @@ from scipy import stats
 
 from protocols import (
     Absolute,
+    GaussianGD,
     HeavyTailedERM,
     L2Ball,
     Linear,
     Logistic,
     PopLocalize,
     Problem,
+    PureSGD,
     Softmax,
     Squared,
 )  # fmt: skip
@@ -530,6 +532,18 @@ class Undeclared(MeanEstimation):
     """A user's loss that says nothing of its clipped gradients."""
 
     clipping_is_convex: ClassVar[bool] = False
+
+
+@pytest.mark.parametrize("kind", [HeavyTailedERM, PureSGD, GaussianGD, PopLocalize])
+def test_a_row_of_no_class_is_refused_and_not_shown(kind):
+    rows = np.column_stack([np.full((50, 2), 0.625), np.ones(50)])
+    rows[7, -1] = 0.4375
+    problem = Problem(Logistic(math.inf), L2Ball(2, 1.0), norm_bound=math.inf)
+    privacy = Privacy(3.0, 1e-3 if kind is GaussianGD else 0.0)
+    made = kind.calibrated(n=50, problem=problem, privacy=privacy, moments=Moments(2, 3.0))
+    with pytest.raises(ParameterError, match=r"data\[7\].*labelled") as told:
+        run(made, rows)
+    assert not any(number in str(told.value) for number in ("0.625", "0.4375"))
 
 
 def test_a_users_loss_without_the_declared_property_is_refused():
