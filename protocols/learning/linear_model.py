@@ -191,21 +191,29 @@ class LinearModel(BaseEstimator, ABC):
         return np.asarray(rows @ self.coef_.T + self.intercept_)
 
 
+_BLANKS = "Input contains NaN", "boolean value of NA is ambiguous"
+"""What is said of y with texts and blanks; X, and numbers, are named."""
+
+
 def validate_data(estimator: BaseEstimator, *data: Any, **checks: Any) -> Any:
     """As scikit-learn's, whose errors show a cell that is no number.
 
     Raises:
-        ParameterError: there is one; or with `y_numeric` a label that is none.
+        ParameterError: there is one; or a label that is blank, or with `y_numeric` no number.
         ValueError, TypeError: as scikit-learn's.
     """
     try:
         found = validation.validate_data(estimator, *data, **checks)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
+        if str(error) in _BLANKS:
+            raise ParameterError("y", WITHHELD, "without blanks") from None
         if "could not convert" not in str(error):
             raise
         raise ParameterError(_text(data), WITHHELD, "numbers, not text") from None
     if checks.get("y_numeric") and found[1].dtype.kind not in "fiub":
         raise ParameterError("y", str(found[1].dtype), "of numbers")
+    if checks.get("y_numeric") and not np.isfinite(found[1]).all():
+        raise ParameterError("y", WITHHELD, "finite numbers, without blanks")
     return found
 
 

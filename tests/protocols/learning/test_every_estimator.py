@@ -4,8 +4,10 @@ import inspect
 import pickle
 import traceback
 import warnings
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.model_selection import GridSearchCV
@@ -114,6 +116,12 @@ def test_an_error_names_the_column_that_is_no_number_or_has_blank_labels(kind):
     with pytest.raises(ParameterError) as caught:
         kind().fit(np.full((8, 2), 0.25), labels)
     assert caught.value.parameter == ("y[1]" if is_classifier(kind()) else "y")
+    others: list[Any] = [pd.Series([None, "yes"] * 4, dtype=each) for each in (None, "string")]
+    others += [] if is_classifier(kind()) else [pd.Series([None, 1.0] * 4, dtype=object)]
+    for blank in others:
+        with pytest.raises(ParameterError) as caught:
+            kind().fit(np.full((8, 2), 0.25), blank)
+        assert caught.value.parameter.startswith("y")
     if is_classifier(kind()):
         with pytest.raises(ParameterError, match="one kind"):
             kind().fit(np.full((8, 2), 0.25), np.resize(np.array(["yes", 1.0], object), 8))
