@@ -81,8 +81,8 @@ def split_numbers(
             seen,
             packed,
         )
-        for place, units in seen[:, :count].T.tolist():  # few: a call of numpy would cost more
-            numbers[place] += _carry(units, r, rng) >= 0
+        places, units = seen[:, :count]
+        numbers[places] += _carry_out(units, r, rng) >= 0
         return packed
     values = np.multiply(columns, factors, out=scratch(columns.shape, np.float64)).reshape(-1)
     values += start
@@ -137,14 +137,6 @@ def _carry_out(units: Ints, r: int, rng: np.random.Generator) -> Ints:
     (unsure,) = (total & (_UNIT - 1) > _UNIT - r).nonzero()
     if unsure.size:
         total[unsure] += _carry_out(np.zeros(unsure.size, np.int64), r, rng)
-    return total >> 52
-
-
-def _carry(units: int, r: int, rng: np.random.Generator) -> int:
-    """The same of one number."""
-    total: int = units + sum(word >> 12 for word in rng.bit_generator.random_raw(r).tolist())
-    if total & (_UNIT - 1) > _UNIT - r:
-        total += _carry(0, r, rng)
     return total >> 52
 
 
