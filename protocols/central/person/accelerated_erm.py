@@ -13,8 +13,11 @@ import numpy as np
 
 from protocols.central.person.accelerated_erm_plan import (
     CENTERS,
+    GROWTHS,
     MAX_PHASES,
+    RIDGES,
     AcceleratedPhase,
+    Planned,
     planned,
     smoothings,
 )
@@ -214,20 +217,19 @@ class AcceleratedPhasedERM(Chain, CentralAlgorithm[PhasedState]):
         if center not in (None, *CENTERS):
             raise ParameterError("center", center, f"one of {', '.join(CENTERS)}")
         centers = CENTERS[:2] if center is None else (center,)
-        L, R, m = problem.objective_lipschitz, setting.distance, problem.records
-        scale = L / R * (1 / math.sqrt(n * m) + math.sqrt(problem.d) / n)
         beta = choices["smoothing"]
         envelopes = smoothings(setting) if beta is None else [positive("smoothing", beta)]
-        bases = (np.geomspace(1e-2, 1e2, 13) * scale).tolist()
+        bases = (problem.objective_lipschitz / setting.distance * RIDGES).tolist()
         found: dict[tuple[Any, ...], tuple[AcceleratedPhase, ...]] = {}
+        made: Planned = {}
 
         def bound(*case: Any) -> float | None:
-            value, found[case] = planned(setting, *case) or (None, ())
+            value, found[case] = planned(setting, made, *case) or (None, ())
             return value
 
         if center == "removed":  # says how many persons the margins take
             Removal.calibrated(privacy, n, 1, 1.0)
         small = ParameterError("n", n, "larger: the center would be noise; or center fixed")
-        value, best = least(bound, tried, bases, centers, envelopes, otherwise=small)
+        value, best = least(bound, tried, bases, GROWTHS, centers, envelopes, otherwise=small)
         own: dict[str, Any] = {"phases": found[best], "bound": value, "smoothing": best[-1]}
         return cls(problem=problem, n=n, privacy=privacy, **own)

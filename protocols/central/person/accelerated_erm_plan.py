@@ -1,9 +1,10 @@
 """Plans of accelerated phases: ridges, stages, centring and noise of the smallest bound."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy
 
 from protocols.central.person.outlier_removal import Removal
 from protocols.optimisation.acceleration import Schedule, envelope_error, gap_of
@@ -16,7 +17,13 @@ from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.mechanisms import Gaussian
 
 CENTERS = ("carried", "fixed", "removed")
-MAX_PHASES, MAX_STAGES, GROWTH = 4, 6, 4.0
+MAX_PHASES, GROWTHS = 6, (4.0, 16.0, 64.0, 256.0)
+STAGES = (1, 2, 4, 8, 12, 16)
+"""That are tried: each halves the distance that is left, down to the noise."""
+RIDGES = 2.0 ** np.arange(4, -25, -1)
+"""lambda_1 that are tried, in units of L/R. They are the same for all n and m, and so are numbers
+of phases and stages: what is tried for few persons is tried for more, and bounds do not rise.
+"""
 
 
 @dataclass(frozen=True)
@@ -45,28 +52,42 @@ class AcceleratedPhase:
         return self.centring.coarse + sum(each.rounds for each in self.schedules)
 
 
-def planned(
-    setting: Setting, count: int, base: float, center: str, smoothing: float | None
-) -> tuple[float, tuple[AcceleratedPhase, ...]] | None:
-    """(bound, phases) with ridges base 4^i; None where a phase cannot work.
+Made = tuple[AcceleratedPhase, float] | None
+Planned = dict[tuple[int, float, str, float | None], Made]
 
-    Phases minimise the envelope where there is one; its error is in the bound once.
+
+def planned(
+    setting: Setting,
+    made: Planned,
+    count: int,
+    base: float,
+    growth: float,
+    center: str,
+    smoothing: float | None,
+) -> tuple[float, tuple[AcceleratedPhase, ...]] | None:
+    """(bound, phases) with ridges base growth^i; None where a phase cannot work.
+
+    Phases minimise the envelope where there is one; its error is in the bound once. What several
+    plans have in common is in `made`: phases of as many persons with the same ridge.
     """
     problem, n = setting.problem, setting.n
     L, m = problem.objective_lipschitz, problem.records
     bound, before, start = envelope_error(problem, smoothing), setting.distance**2, 0
     phases = []
     for at, size in enumerate(halves(n, count)):
-        ridge = base * GROWTH**at
+        ridge = base * growth**at
         strong = ridge + problem.ridge
         near = min((L / strong) ** 2, problem.domain.diameter**2)
-        made = _phase(setting, Cohort.of(start, start + size), ridge, near, center, smoothing)
-        if made is None:
+        key = size, ridge, center, smoothing
+        if key not in made:
+            made[key] = _phase(setting, size, ridge, near, center, smoothing)
+        found = made[key]
+        if found is None:
             return None
-        phase, left = made
+        phase, left = found
         bound += ridge / 2 * before + 2 * L**2 / (strong * size * m)
+        phases.append(replace(phase, cohort=Cohort.of(start, start + size)))
         before, start = left, start + size
-        phases.append(phase)
     return bound + L * math.sqrt(before), tuple(phases)
 
 
@@ -81,92 +102,96 @@ def smoothings(setting: Setting) -> list[float | None]:
 
 def _phase(
     setting: Setting,
-    cohort: Cohort,
+    size: int,
     ridge: float,
     near: float,
     center: str,
     smoothing: float | None,
-) -> tuple[AcceleratedPhase, float] | None:
+) -> Made:
     """The phase, and a bound of the squared distance from its minimiser that it leaves."""
-    problem, size = setting.problem, cohort.size
+    problem = setting.problem
     strong, beta = ridge + problem.strong_convexity, problem.planned_smoothness(smoothing) + ridge
     steps = math.ceil(math.sqrt(16 * beta / strong))
-    best: tuple[AcceleratedPhase, float] | None = None
-    if center == "removed":
-        return _removing(setting, cohort, ridge, near, steps, beta)
-    for stages in range(1, MAX_STAGES + 1):
-        coarse = _COARSE if center == "carried" else 0
-        rounds = coarse + stages * steps
-        if rounds > _MOST_ROUNDS:
+    spread = None
+    if center == "carried":
+        rare = float(scipy.special.ndtr(-_DEVIATIONS)) * math.exp(-setting.privacy.epsilon)
+        given = Choices({"deviations": -float(scipy.special.ndtri(rare))})
+        (spread,) = Spread.tried(setting, given, size)
+    found = []
+    for stages in STAGES:
+        if _COARSE + stages * steps > _MOST_ROUNDS:
             break
-        unit = setting.squared_noise(size, rounds) / problem.lipschitz**2
-        centring = _centring(setting, size, unit, coarse, beta, center)
-        if centring is None:
+        case = setting, size, ridge, near, beta, stages, steps
+        made = _removing(*case) if center == "removed" else _clipping(*case, spread)
+        if made is not None:
+            found.append(made)
+    return min(found, key=lambda each: each[1], default=None)
+
+
+def _clipping(
+    setting: Setting,
+    size: int,
+    ridge: float,
+    near: float,
+    beta: float,
+    stages: int,
+    steps: int,
+    spread: Spread | None,
+) -> Made:
+    """With gradients clipped; None where the center would be noise."""
+    problem = setting.problem
+    strong = ridge + problem.strong_convexity
+    rounds = stages * steps + (0 if spread is None else _COARSE)
+    unit = setting.squared_noise(size, rounds) / problem.lipschitz**2
+    centring, bias = Centring.fixed(problem.lipschitz), 0.0
+    if spread is not None:
+        a, tau, limit = spread.contraction(unit, problem.d), spread.tau, problem.lipschitz
+        if a >= _MAX_CONTRACTION or tau >= limit:
             return None
-        spread, schedules, squared = Spread.tried(setting, Choices(), size)[1], [], near
-        bias = 0.0
+        centring = Centring(limit=limit, spread=tau, contraction=a, drift=beta, coarse=_COARSE)
+        bias = spread.bias(setting.privacy.epsilon, setting.privacy.delta, limit)
+    schedules, squared = [], near
+    t = np.arange(1.0, steps + 1)
+    for _ in range(stages):
+        R = math.sqrt(squared)
+        reach = min(problem.domain.diameter, 2 * R)
+        radius = problem.lipschitz
         if centring.carried:
-            bias = spread.bias(setting.privacy.epsilon, setting.privacy.delta, centring.limit)
-        t = np.arange(1.0, steps + 1)
-        for _ in range(stages):
-            R = math.sqrt(squared)
-            reach = min(problem.domain.diameter, 2 * R)
             radii = centring.radii(4 * reach / (t[:-1] + 1))
-            sigma = math.sqrt(unit * float(t**2 @ radii**2 / (t @ t)))
-            schedules.append(Schedule(steps, beta, max(sigma, 1e-12), R))
-            gap = gap_of(steps, beta, sigma, R) + bias * problem.domain.diameter
-            squared = min(squared, 2 * gap / strong)
-        mechanism = Gaussian.calibrated(setting.privacy, rounds)
-        phase = AcceleratedPhase(cohort, ridge, tuple(schedules), centring, mechanism)
-        if best is None or squared < best[1]:
-            best = phase, squared
-    return best
+            radius = float(np.linalg.norm(t * radii) / np.linalg.norm(t))
+        sigma = math.sqrt(unit) * radius
+        schedules.append(Schedule(steps, beta, max(sigma, 1e-12), R))
+        gap = gap_of(steps, beta, sigma, R) + bias * problem.domain.diameter
+        squared = min(squared, 2 * gap / strong)
+    mechanism = Gaussian.calibrated(setting.privacy, rounds)
+    everyone = Cohort.of(0, size)
+    return AcceleratedPhase(everyone, ridge, tuple(schedules), centring, mechanism), squared
 
 
 def _removing(
-    setting: Setting, cohort: Cohort, ridge: float, near: float, steps: int, beta: float
-) -> tuple[AcceleratedPhase, float] | None:
-    """The same with the friendly mean; None where there are too few persons, or too many."""
-    problem, size = setting.problem, cohort.size
+    setting: Setting, size: int, ridge: float, near: float, beta: float, stages: int, steps: int
+) -> Made:
+    """With the friendly mean; None where there are too few persons."""
+    problem = setting.problem
     strong = ridge + problem.strong_convexity
     apart = problem.spread * (1 + math.sqrt(2 * math.log(size / _FAIL)))
-    best: tuple[AcceleratedPhase, float] | None = None
-    for stages in range(1, MAX_STAGES + 1):
-        rounds = stages * steps
-        if rounds > _MOST_ROUNDS:
-            break
-        try:
-            removal = Removal.calibrated(setting.privacy, size, rounds, 2 * apart)
-        except ParameterError:
-            return best
-        noise = removal.mean.sensitivity * removal.mechanism.noise_multiplier
-        sigma, schedules, squared = math.sqrt(problem.d) * noise, [], near
-        for _ in range(stages):
-            R = math.sqrt(squared)
-            schedules.append(Schedule(steps, beta, sigma, R))
-            squared = min(squared, 2 * gap_of(steps, beta, sigma, R) / strong)
-        fixed = Centring.fixed(problem.lipschitz)
-        phase = AcceleratedPhase(cohort, ridge, tuple(schedules), fixed, removal.mechanism, removal)
-        if best is None or squared < best[1]:
-            best = phase, squared
-    return best
-
-
-def _centring(
-    setting: Setting, size: int, unit: float, coarse: int, beta: float, center: str
-) -> Centring | None:
-    """For a phase's rounds; None where the center would be noise."""
-    problem = setting.problem
-    if center == "fixed":
-        return Centring.fixed(problem.lipschitz)
-    spread = Spread.tried(setting, Choices(), size)[1]
-    a, tau = spread.contraction(unit, problem.d), spread.tau
-    if a >= _MAX_CONTRACTION or tau >= problem.lipschitz:
+    try:
+        removal = Removal.calibrated(setting.privacy, size, stages * steps, 2 * apart)
+    except ParameterError:
         return None
-    limit = problem.lipschitz
-    return Centring(limit=limit, spread=tau, contraction=a, drift=beta, coarse=coarse)
+    noise = removal.mean.sensitivity * removal.mechanism.noise_multiplier
+    sigma, schedules, squared = math.sqrt(problem.d) * noise, [], near
+    for _ in range(stages):
+        R = math.sqrt(squared)
+        schedules.append(Schedule(steps, beta, sigma, R))
+        squared = min(squared, 2 * gap_of(steps, beta, sigma, R) / strong)
+    fixed, everyone = Centring.fixed(problem.lipschitz), Cohort.of(0, size)
+    removed = removal.mechanism, removal
+    return AcceleratedPhase(everyone, ridge, tuple(schedules), fixed, *removed), squared
 
 
-_MOST_ROUNDS = 400
+_MOST_ROUNDS = 1000
 _MAX_CONTRACTION = 0.7
 _COARSE, _FAIL = 8, 1e-3
+_DEVIATIONS = 4.0
+"""u at epsilon 0. Clip bias costs e^epsilon where persons are asked again; u grows to pay that."""

@@ -32,6 +32,8 @@ from shuffle_sim.protocol.release import CentralAlgorithm, Release
 
 MAX_PHASES, GROWTH, THETA = 16, 4.0, 0.005
 """Phases that are tried; by which factor the ridge grows; alpha as a share of the sensitivity."""
+RIDGES = np.geomspace(1e-8, 1e3, 111)
+"""lambda_1 that are tried, in units of G/R: the same for all n and m, so bounds do not rise."""
 FAIL = 1e-3
 _MAX_CONTRACTION, _MOST_RELEASES = 0.5, 6
 
@@ -121,8 +123,8 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
         """The released point: only the last one is brought into the domain."""
         return np.asarray(estimate, np.float64)
 
-    def result(self, state: PhasedState) -> Floats:
-        return self.problem.domain.project(super().result(state))
+    def ended(self, at: int, inner: Step) -> Floats:
+        return self.problem.domain.project(super().ended(at, inner))
 
     def _statistic(
         self, at: int, anchor: Floats, center: Floats, gamma: float
@@ -205,8 +207,7 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
             gamma = min(G, tau + a * gamma)
         best: tuple[float, tuple[float, ...]] = (math.inf, ())
         strong = problem.strong_convexity
-        scale = G / R * (sigma * math.sqrt(d) * gamma / G / n + 1 / math.sqrt(n * m))
-        for base in np.geomspace(1e-3, 1e3, 60) * scale:
+        for base in G / R * RIDGES:
             ridges = tuple(float(base) * GROWTH**at for at in range(count))
             if problem.ridge > 0:  # Algorithms 5 and 6
                 ridges = (0.0, *ridges[:-1])

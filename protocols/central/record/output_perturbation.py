@@ -25,7 +25,8 @@ from protocols.erm.one_vs_rest import OneVsRestRisk
 from protocols.erm.risk import Risk
 from protocols.erm.saddle import GroupRisk
 from protocols.erm.solver import THETA
-from protocols.erm.solver.public import check_radius, named
+from protocols.erm.solver.minimise import ROUNDING
+from protocols.erm.solver.public import check_radius, least_radius, named
 from protocols.erm.tilted import TiltedRisk
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.search import least
@@ -34,7 +35,7 @@ from protocols.problems.domains import L2Ball
 from protocols.problems.multiclass import OneVsRestHinge
 from protocols.problems.problem import Problem
 from shuffle_sim.arrays import Floats
-from shuffle_sim.errors import ParameterError, positive, real
+from shuffle_sim.errors import ParameterError, integer, positive, real
 from shuffle_sim.privacy.bounds import paper
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace, Noise
@@ -114,7 +115,7 @@ class OutputPerturbation(OneRelease):
         """
         n, problem, privacy = setting.n, setting.problem, setting.privacy
         noise, population = choices["noise"], choices.get("population", False)
-        theta = choices.get("theta", THETA)
+        share = choices["theta"]
         given, kept = cls._own(choices), cls.kept_ridge(problem, choices["ridge"])
         tried = [kept] if kept is not None else _RIDGES.tolist()
         names = [noise] if noise is not None else list(cls._noises(privacy))
@@ -123,6 +124,7 @@ class OutputPerturbation(OneRelease):
         def at(strength: float, name: str) -> tuple[Bound, Risk]:
             risk = cls._kind(problem).of(problem, strength, **given)
             base = problem.ridge if kept is None else strength
+            theta = accuracy(risk, n) if share is None else share
             return best_bound(risk, n, noises[name], theta, base, population), risk
 
         def excess(strength: float, name: str) -> float:
@@ -147,7 +149,7 @@ class OutputPerturbation(OneRelease):
             privacy=privacy,
             risk=risk,
             mechanism=noises[name],
-            theta=theta,
+            theta=accuracy(risk, n) if share is None else share,
             projected=bound.projected,
             solver=choices.get("solver", cls.solver),
             bound=bound.excess,
@@ -240,6 +242,12 @@ class OutputPerturbation(OneRelease):
 
     def finish(self, released: Floats) -> Floats:
         return self.risk.domain.project(released) if self.projected else released
+
+
+def accuracy(risk: Risk, n: int) -> float:
+    """The promised radius over D: THETA, or what rounding errors leave where D is very small."""
+    least = least_radius(risk, integer("n", n)) * (1 + 1e-9)
+    return min(0.99, max(THETA, least / (ROUNDING * risk.sensitivity(n)[0])))
 
 
 class TiltedERM(OutputPerturbation):

@@ -81,17 +81,22 @@ def _probe(solver: Any, risk: Risk, objective: Objective) -> None:
         raise ParameterError("solver", solver, "one that moves from the start")
 
 
-def check_radius(risk: Risk, n: int, radius: float) -> float:
-    """`radius`, if rounding errors are small beside it: by public constants alone.
-
-    Raises:
-        ParameterError: naming the least radius.
-    """
+def least_radius(risk: Risk, n: int) -> float:
+    """The least radius that can be promised of n rows: by public constants alone."""
     columns = risk.loss.columns(risk.d)
     rows = np.zeros((1, columns))
     if getattr(risk.loss, "classification", False):
         rows[:, -1] = 1.0
     objective = risk.objective(rows)
     objective.n = n
-    demand_radius(radius, objective.least_radius)
+    return objective.least_radius
+
+
+def check_radius(risk: Risk, n: int, radius: float) -> float:
+    """`radius`, if rounding errors are small beside it: by public constants alone.
+
+    Raises:
+        ParameterError: naming the least radius.
+    """
+    demand_radius(radius, least_radius(risk, n))
     return radius

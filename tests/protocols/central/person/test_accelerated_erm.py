@@ -212,3 +212,14 @@ def test_scores_and_gradients_of_neighbours_move_as_stated():
                     farthest = max(farthest, float(np.linalg.norm(a - b)))
     assert 1 < worst <= 3
     assert 0 < farthest <= mean.sensitivity
+
+
+@pytest.mark.parametrize(("n", "m", "share"), [(10**5, 10**4, 0.004), (10**5, 10**5, 0.005)])
+def test_the_bound_follows_the_theorem(n, m, share):
+    """In units of L R; (n m)^(9/8) gradients up to a factor. One phase stops far above."""
+    problem = Problem(Logistic(), L2Ball(10, 1.0), records=m)
+    asked = {"n": n, "problem": problem, "privacy": Privacy(1.0, 1e-6)}
+    made = AcceleratedPhasedERM.calibrated(**asked)
+    assert made.bound < share * problem.lipschitz
+    assert made.gradients < 30 * (n * m) ** 1.125
+    assert AcceleratedPhasedERM.calibrated(**asked, phases=1).bound > share * problem.lipschitz
