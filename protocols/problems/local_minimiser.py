@@ -8,7 +8,7 @@ import numpy as np
 
 from protocols.problems.loss import Loss
 from shuffle_sim.arrays import Floats, Values
-from shuffle_sim.data.persons import PersonRows
+from shuffle_sim.data.person_rows import PersonRows
 from shuffle_sim.protocol.base import Query
 
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.problem import Gradient
 from shuffle_sim.arrays import Floats, Scaled, Values
-from shuffle_sim.data.persons import PersonRows
+from shuffle_sim.data.person_rows import PersonRows
 from shuffle_sim.sampling.kernels import compiling
 
 

@@ -5,7 +5,8 @@ from shuffle_sim.data.columns import Bounds
 from shuffle_sim.data.encoded_files import EncodedFiles
 from shuffle_sim.data.file_population import NpyFiles, ParquetFiles
 from shuffle_sim.data.labelled import Labelled, held_out
-from shuffle_sim.data.persons import PersonMeans, PersonRows, Persons
+from shuffle_sim.data.person_rows import PersonRows
+from shuffle_sim.data.persons import PersonMeans, Persons
 from shuffle_sim.data.population import (
     Generated,
     InMemory,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data import files
+from shuffle_sim.data.archives import read_archive
 from shuffle_sim.data.column_kinds import Number, kind_of
 from shuffle_sim.data.columns import Marks
 from shuffle_sim.data.delimited import header, read_text, unlike
@@ -159,9 +160,22 @@ def from_arrow(table: Any) -> dict[str, NDArray[Any]]:
 
 
 def _from_npz(path: Path) -> dict[str, NDArray[Any]]:
-    found = files.read_archive(path)
+    found = read_archive(path)
     if len(found) == 1 and (only := next(iter(found.values()))).ndim == 2:
         return {str(index): only[:, index] for index in range(only.shape[1])}
     if any(column.ndim != 1 for column in found.values()):
         raise ValueError("holds arrays that are neither columns nor one table")
     return found
+
+
+def demand_whole(parameter: str, names: NDArray[Any]) -> None:
+    """Refuse missing names of persons: empty ones are, too, as a CSV file has them.
+
+    Raises:
+        ParameterError: naming the row.
+    """
+    missing = first_gap(names)
+    if missing is None and (empty := np.flatnonzero(names == "")).size:
+        missing = int(empty[0])
+    if missing is not None:
+        raise ParameterError(f"{parameter}, row {missing + 1}", None, "given (the first row is 1)")

@@ -10,52 +10,25 @@ import math
 import os
 import re
 import stat
-import struct
-import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal, Self
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffle_sim.data.array_header import LARGEST_HEADER, ArrayHeader
 from shuffle_sim.errors import DataError, ParameterError
 
 LARGEST_TABLE = 1 << 32
 """Bytes of a table in memory; larger data lie in files that shards read (`NpyFiles`)."""
 LARGEST_COLUMNS = 1 << 14
 """Columns of a table."""
-_LARGEST_RATIO, _SMALL = 200, 1 << 28  # beyond both a packed array is a bomb
-_LARGEST_DIRECTORY = 1 << 22  # bytes of an archive's list of members
-LARGEST_HEADER = 1 << 12
-"""Bytes of the header of an .npy array."""
 _LARGEST_STRING, _LARGEST_LIST = 1 << 24, 1 << 20  # in the description of a Parquet file
-_END = struct.Struct("<4s4H2LH")  # the end of a zip archive
-_MAGIC = {b"\x93NUMPY\1\0": 10, b"\x93NUMPY\2\0": 12}
-"""How an .npy array of version 1 or 2 begins, and where its header's text does."""
-_HEADER = re.compile(
-    rb"\{\s*'descr':\s*'([<>|=]?[biufcSUMm]\d*(?:\[\w+\])?)',\s*'fortran_order':\s*(True|False),"
-    rb"\s*'shape':\s*\(([\d, ]*)\),?\s*\}\s*"
-)
 _CELL = re.compile(
     r"(got \d+|invalid value|Wrapping|string:).*"
 )  # what follows is a cell, or a row
-_BROKEN = (
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-    EOFError,
-    OverflowError,
-    IndexError,
-    UnicodeError,
-    RuntimeError,
-)
-"""What zipfile raises of bytes that are no archive. A RuntimeError tells of encryption, or, as its
-subclass for what is not implemented, of a compression that zipfile does not know.
-"""
 
 
 def most_memory() -> int:
@@ -145,123 +118,6 @@ def check_name(parameter: str, path: str | Path) -> Path:
     if not text or "\0" in text or any(len(os.fsencode(name)) > 255 for name in Path(text).parts):
         raise ParameterError(parameter, text, "a name of 1 to 255 bytes")
     return Path(text)
-
-
-@dataclass(frozen=True)
-class ArrayHeader:
-    """What an .npy array says of itself, held against the bytes that it has.
-
-    Numpy evaluates such a header as a literal of Python, which may fail in many ways. A pattern
-    takes what numpy writes of plain numbers and names, and nothing else.
-
-    Attributes:
-        dtype: of its elements; never of objects.
-        shape: of it.
-        order: of its elements, C or F.
-        start: where they begin.
-    """
-
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    order: Literal["C", "F"]
-    start: int
-
-    @classmethod
-    def of(cls, head: bytes, size: int) -> Self:
-        """That of an array of `size` bytes in all, which begins with `head`.
-
-        Raises:
-            ValueError: it is none, of objects, or not as long as it says.
-        """
-        first = _MAGIC.get(head[:8], len(head))
-        start = first + int.from_bytes(head[8:first], "little")
-        matched = _HEADER.fullmatch(head[first:start]) if start <= len(head) else None
-        if matched is None:
-            allowed = f"plain numbers or names in {LARGEST_HEADER:,} bytes at most"
-            raise ValueError(f"it does not begin with the header of {allowed}")
-        try:
-            dtype = np.dtype(matched[1].decode())
-            shape = tuple(int(each) for each in matched[3].split(b",") if each.strip())
-        except (TypeError, ValueError) as error:
-            raise ValueError("its header has no type or shape of an array") from error
-        if math.prod(shape) * dtype.itemsize != size - start or not dtype.itemsize:
-            told = f"{math.prod(shape):,} elements of {dtype}"
-            raise ValueError(f"{told} in {size - start:,} bytes")
-        if len(shape) > 32:
-            raise ValueError(f"{len(shape)} axes")
-        return cls(dtype, shape, "F" if matched[2] == b"True" else "C", start)
-
-
-def read_archive(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of an .npz file by name.
-
-    Raises:
-        ParameterError: it cannot be read.
-        ValueError: it is no such file, holds anything else, or is larger than what is allowed.
-    """
-    most = most_memory()
-    with opened(path, most=LARGEST_TABLE) as stream:
-        _check_directory(stream)
-        try:
-            with zipfile.ZipFile(stream) as archive:
-                return {
-                    info.filename.removesuffix(".npy"): _member(archive, info)
-                    for info in _members(archive, most)
-                }
-        except _BROKEN as error:
-            raise ValueError(f"a broken archive ({error})") from error
-
-
-def _check_directory(stream: IO[bytes]) -> None:
-    """Refuse an archive whose list of members is long, before it is read."""
-    size = stream.seek(0, os.SEEK_END)
-    tail = min(size, _END.size + 20)
-    stream.seek(size - tail)
-    end = stream.read(tail)
-    if len(end) < _END.size or end[-_END.size :][:4] != b"PK\5\6":
-        raise ValueError("not an npz archive")  # numpy's have no comment
-    *_, members, length, _, comment = _END.unpack(end[-_END.size :])
-    if end[: -_END.size][:4] == b"PK\6\7" or members > LARGEST_COLUMNS or comment:
-        raise ValueError(f"more than {LARGEST_COLUMNS:,} arrays")
-    if length > _LARGEST_DIRECTORY:
-        raise ValueError(f"a list of arrays of {length:,} bytes")
-    stream.seek(0)
-
-
-def _members(archive: zipfile.ZipFile, most: int) -> list[zipfile.ZipInfo]:
-    """All members, none of which is anything but an array, and not too large together."""
-    found = archive.infolist()
-    if len(found) > LARGEST_COLUMNS:
-        raise ValueError(f"more than {LARGEST_COLUMNS:,} arrays")
-    for info in found:
-        if not info.filename.endswith(".npy"):
-            raise ValueError("holds files that are not arrays")
-        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise ValueError(f"array {info.filename!r:.80} is packed in a way that numpy has not")
-    if len({info.filename for info in found}) != len(found):
-        raise ValueError("two arrays of one name")
-    unpacked, packed = (
-        sum(getattr(info, name) for info in found) for name in ("file_size", "compress_size")
-    )
-    if unpacked > most:
-        raise ValueError(f"arrays of {unpacked:,} bytes, at most {most:,} fit")
-    if unpacked > max(_SMALL, _LARGEST_RATIO * packed):
-        raise ValueError(f"{unpacked:,} bytes packed into {packed:,}: a bomb")
-    return found
-
-
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
-    try:
-        if info.file_size > 1032 * info.compress_size + 1024:  # what deflate can do at most
-            raise ValueError("larger than what it is packed in can hold")
-        with archive.open(info) as stream:
-            data = stream.read(info.file_size)
-        header = ArrayHeader.of(data[:LARGEST_HEADER], len(data))
-    except ValueError as error:
-        name = info.filename.removesuffix(".npy")
-        raise ValueError(f"array {name!r:.80} holds objects or is broken ({error})") from error
-    found = np.frombuffer(data, header.dtype, offset=header.start)
-    return found.reshape(header.shape, order=header.order)
 
 
 def read_csv(path: Path, *options: Any) -> Any:

@@ -15,9 +15,9 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shuffle_sim.arrays import Floats, Scaled, Values, dense
-from shuffle_sim.data.file_columns import first_gap
+from shuffle_sim.data.file_columns import demand_whole
 from shuffle_sim.data.file_population import ParquetFiles
+from shuffle_sim.data.person_rows import PersonRows
 from shuffle_sim.data.population import (
     InMemory,
     Population,
@@ -26,7 +26,6 @@ from shuffle_sim.data.population import (
     population_of,
 )
 from shuffle_sim.errors import WITHHELD, ParameterError, integer
-from shuffle_sim.sampling.kernels import compiling
 
 MOST_RECORDS = 1024
 """Records of a person that count where nothing else is said; public."""
@@ -136,7 +135,7 @@ class Persons(Population):
             raise ParameterError("data.shape", table.shape, "(records, columns), all above 0")
         if names.shape != table.shape[:1]:
             raise ParameterError(called, names.shape, f"a name for each of {len(table)} rows")
-        _whole(called, names)
+        demand_whole(called, names)
         try:
             _, owner, records = np.unique(names, return_inverse=True, return_counts=True)
         except TypeError as error:
@@ -169,7 +168,7 @@ class Persons(Population):
         home: dict[Any, Path] = {}
         records: list[int] = []
         for path, names in source.column(person):
-            _whole(f"column {person} of {path}", names)
+            demand_whole(f"column {person} of {path}", names)
             starts = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1)] if names.size else []
             for name in names[starts].tolist():
                 if name in home:
@@ -348,85 +347,3 @@ def _population_for(unit: Unit, data: Population | ArrayLike | Iterable[ArrayLik
         allowed = "of persons, such as Persons.in_memory(...)"
         raise ParameterError("data", str(population.unit), allowed)
     return population
-
-
-class PersonRows:
-    """Rows of persons as a table of records, and what is asked of records as means over persons.
-
-    Attributes:
-        records: shape (records, columns), in Fortran order.
-    """
-
-    def __init__(self, rows: NDArray[Any], columns: int) -> None:
-        """Take the rows apart.
-
-        Args:
-            rows: as of `Persons.rows`.
-            columns: of a record.
-
-        Raises:
-            ParameterError: rows of another shape.
-        """
-        self._equal, self._shape = rows.dtype != object, rows.shape[:2]
-        if self._equal and rows.ndim == 3 and rows.shape[2] == columns:
-            self._rows = np.asarray(rows, np.float64)
-            self.records = self._rows.reshape(-1, columns, order="F")
-        elif not self._equal and all(each.shape[1:] == (columns,) for each in rows):
-            self._lengths = np.array([len(each) for each in rows])
-            self._rows = np.concatenate([*rows, np.empty((0, columns))], dtype=np.float64)
-            self.records = np.asfortranarray(self._rows)
-        else:
-            allowed = f"persons' records of {columns} columns each"
-            raise ParameterError("data", f"rows of shape {rows.shape[1:]}", allowed)
-
-    @property
-    def counts(self) -> NDArray[np.int64]:
-        """How many records each person has, (persons,)."""
-        return np.full(self._shape[0], self._shape[1]) if self._equal else self._lengths
-
-    @property
-    def in_order(self) -> Floats:
-        """`records`, person after person."""
-        return self._rows.reshape(-1, self._rows.shape[-1])
-
-    def spread(self, values: Floats) -> Floats:
-        """Each person's value, (persons, d), at each of `records`, (records, d)."""
-        if self._equal:
-            return np.tile(values, (self._shape[1], 1))
-        return np.repeat(values, self.counts, axis=0)
-
-    def means(self, values: Values) -> Floats:
-        """The mean over each person's records, shape (persons, d).
-
-        Args:
-            values: one for each of `records`, (records, d); not finite: nor is the person's mean.
-        """
-        if self._equal:
-            shape = *self._shape, -1
-            if isinstance(values, Scaled):  # in one pass, without the vectors themselves
-                factors = values.factors.reshape(self._shape, order="F")
-                rows = values.rows.reshape(shape, order="F")
-                if compiling() and rows.flags.f_contiguous:
-                    from shuffle_sim.sampling.compiled_means import person_sums
-
-                    sums = np.zeros((rows.shape[2], rows.shape[0]))
-                    person_sums(rows.T, factors.T, sums)
-                    return np.asarray(sums.T / self._shape[1])
-                return np.asarray(np.einsum("pj,pjk->pk", factors, rows) / self._shape[1])
-            return np.asarray(values.reshape(shape, order="F").mean(axis=1))
-        each = dense(values)
-        counts = self.counts
-        means = np.zeros((len(counts), each.shape[1]))
-        some = counts > 0  # corrupted persons may claim to have no records
-        starts = (np.cumsum(counts) - counts)[some]
-        means[some] = np.add.reduceat(each, starts, axis=0) / counts[some, None]
-        return means
-
-
-def _whole(parameter: str, names: NDArray[Any]) -> None:
-    """Refuse missing names: empty ones are, too, as a CSV file has them."""
-    missing = first_gap(names)
-    if missing is None and (empty := np.flatnonzero(names == "")).size:
-        missing = int(empty[0])
-    if missing is not None:
-        raise ParameterError(f"{parameter}, row {missing + 1}", None, "given (the first row is 1)")

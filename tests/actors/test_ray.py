@@ -16,7 +16,8 @@ from protocols import ScalarSum, VectorSum
 from shuffle_sim import Execution, ParameterError, run
 from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.attacks.collusion import Collude
-from shuffle_sim.data.persons import PersonRows, Persons
+from shuffle_sim.data.person_rows import PersonRows
+from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.errors import RoundAbortedError
 from shuffle_sim.protocol.adversary import Adversary, Chain, Dropout

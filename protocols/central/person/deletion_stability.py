@@ -27,7 +27,7 @@ from protocols.problems.loss import Loss
 from protocols.problems.problem import Problem, demand, demand_bounded, demand_slope
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
-from shuffle_sim.data.persons import PersonRows
+from shuffle_sim.data.person_rows import PersonRows
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.guarantee import Privacy

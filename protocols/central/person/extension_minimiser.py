@@ -13,7 +13,7 @@ from protocols.erm.solver import demand_radius, minimise
 from protocols.problems.domains import L2Ball
 from protocols.problems.loss import Loss
 from shuffle_sim.arrays import Floats
-from shuffle_sim.data.persons import PersonRows
+from shuffle_sim.data.person_rows import PersonRows
 from shuffle_sim.protocol.release import Sensitivity, Statistic, Total
 
 

@@ -13,7 +13,7 @@ from protocols.erm.extension import valid_records
 from protocols.problems.domains import Domain, L2Ball
 from protocols.problems.surrogates import Clipped, demand_convex
 from shuffle_sim.arrays import Floats, dense
-from shuffle_sim.data.persons import PersonRows
+from shuffle_sim.data.person_rows import PersonRows
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.protocol.release import Sensitivity, Statistic, Total
 

@@ -15,7 +15,8 @@ from protocols.problems.regression import Huber, Squared
 from protocols.problems.weighted import Weighted
 from shuffle_sim import ParameterError
 from shuffle_sim.arrays import dense
-from shuffle_sim.data.persons import PersonRows, Persons
+from shuffle_sim.data.person_rows import PersonRows
+from shuffle_sim.data.persons import Persons
 from shuffle_sim.errors import FrameError
 from shuffle_sim.sampling.kernels import using
 from shuffle_sim.wire.codec import decode, encode

@@ -15,7 +15,7 @@ from pyarrow import parquet
 
 from protocols import VectorSum
 from shuffle_sim import ParameterError, run
-from shuffle_sim.data import files
+from shuffle_sim.data import archives, files
 from shuffle_sim.data.file_population import NpyFiles, ParquetFiles
 from shuffle_sim.data.tables import read
 from shuffle_sim.errors import DataError
@@ -81,7 +81,7 @@ def test_rows_are_read_as_numpy_reads_them(order, shape, tmp_path):
     found = files.Rows(tmp_path / "rows.npy")
     low, high = (7, 31) if len(rows) else (0, 0)
     np.testing.assert_array_equal(found.read(low, high), rows[low:high])
-    first, second, third = files.read_archive(tmp_path / "rows.npz").values()
+    first, second, third = archives.read_archive(tmp_path / "rows.npz").values()
     np.testing.assert_array_equal(first, rows)
     assert second.tolist() == [0, 1, 2]
     assert third.tolist() == ["a", "bc"]

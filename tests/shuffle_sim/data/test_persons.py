@@ -19,7 +19,8 @@ from shuffle_sim import Execution, ParameterError, run
 from shuffle_sim.attacks.catalogue import attacks
 from shuffle_sim.attacks.inputs import LabelFlip
 from shuffle_sim.data.labelled import held_out, labelled
-from shuffle_sim.data.persons import PersonRows, Persons
+from shuffle_sim.data.person_rows import PersonRows
+from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import Generated, InMemory, Unit
 from shuffle_sim.data.tables import read
 from shuffle_sim.protocol.adversary import Chain
