@@ -1,4 +1,4 @@
-"""From names and numbers to an optimiser: linear models on an l2 ball, and their baselines."""
+"""From names to an optimiser: protocols and baselines that train a linear model."""
 
 import dataclasses
 import math
@@ -7,22 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy
 
 from protocols.learning.baselines import Baseline, CuratedBounds
-from protocols.learning.named import GRADIENT, mechanism_of, moments_of, named_loss
-from protocols.optimisation import practice
+from protocols.learning.model import Model
+from protocols.learning.named import GRADIENT, mechanism_of
 from protocols.optimisation.base import Optimiser
 from protocols.optimisation.phases import Phased
 from protocols.optimisation.setting import NOISE_RATIO
-from protocols.problems import instances
-from protocols.problems.domains import Domain, L2Ball
-from protocols.problems.linear_loss import LinearLoss
-from protocols.problems.loss import Loss
-from protocols.problems.moments import Moments
-from protocols.problems.multiclass import MultiClass
-from protocols.problems.problem import Problem
-from protocols.problems.weighted import Weighted
 from protocols.selection.bounds import ChosenBounds, WithBounds
 from protocols.selection.curator import CuratedSelection
 from protocols.selection.models import FRACTION, Selected, Selection, grid
@@ -33,14 +24,11 @@ from protocols.shuffle.practice import practical
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.population import Unit
 from shuffle_sim.data.row_map import RowMap
-from shuffle_sim.errors import ParameterError, integer, positive
+from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.encodings import SANE_BITS, choose
-
-RADIUS = {True: 20.0, False: 5.0}
-"""Of the ball, where not given: for losses of classes, and for others."""
 
 _OF_TRAINER = ("radius", "ridge", "norm_bound")
 SELECTABLE = (*_OF_TRAINER, "rounds", "eta", "smoothing")
@@ -53,138 +41,8 @@ DESCENTS = {Unit.RECORD: "shuffle-gd", Unit.PERSON: "user-level-gd"}
 
 
 @dataclass(frozen=True)
-class Trainer:
-    """Makes protocols that train one linear model, and runs their baselines.
-
-    Attributes:
-        loss: of the margins.
-        d: parameters.
-        privacy: of the whole run.
-        radius: of the ball that the parameters are in; None: by RADIUS.
-        ridge: public.
-        norm_bound: gradients are clipped to it on the user's side; None: the loss's own bound.
-        noise_ratio: of the noise over the central Gaussian's; None: NOISE_RATIO, or as `max_bits`
-            allows.
-        max_bits: per user, coordinate and round, instead.
-        encoding: of a sum's numbers as messages; None: that of the fewest bits.
-        rotation: public seed of a rotation of the gradients; None: there is none.
-        honest_fraction: of the users that add their noise.
-        moments: of the gradients; clips are planned for them.
-        pilot: whether they estimate moments by a private histogram instead.
-        records: nominal number of records of a person, public; the users are then persons. None:
-            each user is one record.
-        choose: "bound" for the parameters of the smallest proven bound; "practice" for those tuned
-            on synthetic data, of which no bound is proven.
-        intercept: value of the last feature in all rows, public; tuned steps center the others.
-        domain: of the parameters, in place of the ball.
-    """
-
-    loss: Loss
-    d: int
-    privacy: Privacy
-    radius: float | None = None
-    ridge: float = 0.0
-    norm_bound: float | None = None
-    noise_ratio: float | None = None
-    max_bits: float | None = None
-    encoding: str | None = None
-    rotation: int | None = None
-    honest_fraction: float = 1.0
-    moments: Moments | None = None
-    pilot: bool = False
-    records: int | None = None
-    choose: str = "bound"
-    intercept: float | None = None
-    domain: Domain | None = None
-
-    @classmethod
-    def of(
-        cls,
-        loss: str,
-        d: int,
-        privacy: Privacy,
-        *,
-        moment: str | None = None,
-        classes: int = 2,
-        **others: Any,
-    ) -> "Trainer":
-        """With the loss registered under a name; labels lie in [-1, 1], or are places of classes.
-
-        Args:
-            loss: its name.
-            d: parameters; with more than two classes for each of them.
-            privacy: of the whole run.
-            moment: k:G_k, k:G_k:G_2 or k:G_k:G_2:G_1.
-            classes: of the labels.
-            others: attributes, and parameters of the loss; those that are None are not given.
-
-        Raises:
-            ParameterError: unknown loss, or a parameter that it does not have.
-        """
-        if moment is not None:
-            others["moments"] = moments_of(moment)
-        known = {each.name for each in dataclasses.fields(cls)}
-        own = {name: others.pop(name) for name in [*others] if name not in known}
-        outputs = classes if classes > 2 else 1
-        return cls(named_loss(loss, classes=classes, **own), d * outputs, privacy, **others)
-
-    def __post_init__(self) -> None:
-        """Check what no protocol checks."""
-        practice.chosen_by(self.choose)
-        if not isinstance(self.loss, LinearLoss | MultiClass | Weighted):
-            raise ParameterError("loss", self.loss, "a LinearLoss")
-        if self.noise_ratio is not None and self.max_bits is not None:
-            raise ParameterError(
-                "noise_ratio, max_bits",
-                (self.noise_ratio, self.max_bits),
-                "given one of the two, not both",
-            )
-        if self.max_bits is not None:
-            positive("max_bits", self.max_bits)
-
-    @property
-    def tails(self) -> dict[str, Any]:
-        """What is known of heavy tails, as central algorithms take it."""
-        known: dict[str, Any] = {}
-        if self.moments is not None:
-            known["moments"] = self.moments
-        if self.pilot:
-            known["pilot"] = True
-        return known
-
-    @property
-    def classification(self) -> bool:
-        """Whether labels are classes."""
-        loss = self.loss.loss if isinstance(self.loss, Weighted) else self.loss
-        assert isinstance(loss, LinearLoss | MultiClass)
-        return loss.classification
-
-    @property
-    def unit(self) -> Unit:
-        """What a user is."""
-        return Unit.RECORD if self.records is None else Unit.PERSON
-
-    @property
-    def problem(self) -> Problem:
-        """What is minimised."""
-        return Problem(
-            self.loss,
-            self._ball() if self.domain is None else self.domain,
-            ridge=self.ridge,
-            norm_bound=self.norm_bound,
-            records=1 if self.records is None else self.records,
-            constant=self.intercept,
-        )
-
-    def _ball(self) -> L2Ball:
-        if self.radius is not None:
-            return L2Ball(self.d, positive("radius", self.radius))
-        proven = RADIUS[self.classification]
-        return L2Ball(self.d, proven if self.choose == "bound" else practice.RADIUS)
-
-    def within(self, privacy: Privacy) -> "Trainer":
-        """The same with another budget."""
-        return dataclasses.replace(self, privacy=privacy)
+class Trainer(Model):
+    """Makes protocols that train one linear model, and runs their baselines."""
 
     def paid(
         self,
@@ -295,19 +153,6 @@ class Trainer:
             return dataclasses.replace(self, privacy=privacy, **own).central(mechanism, n)
 
         return CuratedSelection.calibrated(grid(select, make), loss=self.loss, privacy=self.privacy)
-
-    def for_records(self) -> "Trainer":
-        """The same for users of one record each."""
-        return dataclasses.replace(self, records=None)
-
-    def proven(self) -> "Trainer":
-        """The same with parameters of the smallest proven bound."""
-        return dataclasses.replace(self, choose="bound")
-
-    @property
-    def clips(self) -> bool:
-        """Whether gradients may be clipped: no proven bound of the excess loss holds then."""
-        return self.problem.lipschitz < self.loss.lipschitz(self.problem.domain.radius)
 
     def optimisers(self) -> list[str]:
         """The names of all registered optimisers for its users."""
@@ -420,45 +265,6 @@ class Trainer:
                 raise ParameterError(key, value, f"left out: {name} does not take it")
         common: dict[str, Any] = {"n": n, "problem": self.problem, "privacy": self.privacy}
         return kind.calibrated(**common, **self.tails, **given)
-
-    def neighbours(self, n: int) -> dict[str, tuple[Floats, Floats]]:
-        """Tables of n rows that differ in one, by name, for audits."""
-        return instances.neighbours(integer("n", n), self.d)
-
-    def risk(self, theta: Floats, rows: Floats) -> float:
-        """The mean loss, without any ridge."""
-        return float(self.loss.values(theta, rows).mean())
-
-    def constant(self, rows: Floats) -> Floats:
-        """The margins, one for each class if there are several, with the least mean loss on `rows`.
-
-        Among constants, to 1e-6, or about 1e-4 for several classes.
-        """
-        labels, reach, loss = rows[:, -1], self.problem.domain.radius, self.loss
-        if isinstance(loss, MultiClass):
-            shares = np.bincount(labels.astype(int), minlength=loss.classes) / len(labels)
-            marks = np.eye(loss.classes, dtype=bool)
-
-            def mean(margins: Floats) -> float:
-                return float(shares @ loss.value(np.tile(margins, (len(marks), 1)), marks))
-
-            found = scipy.optimize.minimize(
-                mean,
-                np.zeros(loss.classes),
-                bounds=[(-reach, reach)] * loss.classes,
-                method="Powell",
-            )
-            return np.asarray(found.x)
-
-        assert isinstance(loss, LinearLoss)
-
-        def mean_loss(margin: float) -> float:
-            return float(loss.value(np.full_like(labels, margin), labels).mean())
-
-        found = scipy.optimize.minimize_scalar(
-            mean_loss, bounds=(-reach, reach), method="bounded", options={"xatol": 1e-6}
-        )
-        return np.array([found.x])
 
     def _within(
         self, bits: float, make: Callable[[float], Optimiser[Any]], ratio: float
