@@ -17,7 +17,7 @@ from typing import Any
 from protocols.erm.solver.outside import check_model
 from protocols.learning import pure
 from protocols.learning.classifiers import LogisticModel, WeightedClassifier
-from protocols.learning.descent import DescentModel
+from protocols.learning.descent import CONSTANT, DescentModel
 from protocols.learning.linear_model import Outside, of_one_fit, refuse_groups, seed_of
 from protocols.learning.named import GRADIENT, mechanism_of
 from protocols.learning.regressors import WeightedRegressor
@@ -42,9 +42,9 @@ class PrivateLinearModel(DescentModel):
 
     Args:
         mechanism: "gradient" (tuned descent, for delta above 0), "output" (any loss, any solver),
-            "objective" (logistic, two classes), "gibbs" (logistic, for delta above 0), "pure-sgd"
-            or another registered algorithm of a curator. None: "gradient", or at delta = 0 the best
-            pure one (`protocols.learning.pure`).
+            "objective" (logistic, two classes), "centred-objective" (with an intercept), "gibbs"
+            (logistic, for delta above 0), "pure-sgd" or another registered algorithm of a curator.
+            None: "gradient", or at delta = 0 the best pure one (`protocols.learning.pure`).
         solver: name, callable `solver(objective) -> w` or scikit-learn estimator; what it finds is
             certified, and polished if need be; for "output" and "objective". None: "newton".
         ridge: adds ridge/2 times the squared l2 norm of all parameters, the intercept's included,
@@ -98,9 +98,13 @@ class PrivateLinearModel(DescentModel):
                 "classification is supported. The type of the target is multiclass."
             )
             raise ParameterError("classes", outputs, allowed)
-        scale = 1 / math.sqrt(1 + bool(self.fit_intercept))
-        rows, beyond = self._bounded(X, labels, scale, scale)
-        trainer = Trainer(loss(1.0), d, privacy, ridge=ridge, domain=RealSpace(d))
+        constant = scale = 1 / math.sqrt(1 + bool(self.fit_intercept))
+        if name == pure.CENTRED:  # rows fill the ball once they are centred
+            constant, scale = CONSTANT["practice"], 1.0
+        rows, beyond = self._bounded(X, labels, constant, scale)
+        norm = math.hypot(scale, constant) if self.fit_intercept else scale
+        kept = {"domain": RealSpace(d), "intercept": constant if self.fit_intercept else None}
+        trainer = Trainer(loss(norm), d, privacy, ridge=ridge, **kept)
         solver = {} if self.solver is None else {"solver": self.solver}
         if solver and "solver" not in kind.takes:
             raise ParameterError("solver", self.solver, f"None: {name} takes none")
@@ -110,17 +114,17 @@ class PrivateLinearModel(DescentModel):
         self.n_iter_, self.bounds_ = result.rounds, None
         self._count(n, {"feature_bound": beyond, **outside})
         self._heed(n, d, privacy)
-        theta = result.value.reshape(outputs, -1) * scale
-        return theta[:, :columns] / self.feature_bound, theta[:, columns:].sum(axis=1)
+        theta = result.value.reshape(outputs, -1)
+        intercepts = theta[:, columns:].sum(axis=1) * constant
+        return theta[:, :columns] * (scale / self.feature_bound), intercepts
 
     def _mechanism(self, privacy: Privacy, outputs: int) -> str:
         """The one given, or the default."""
         if self.mechanism is not None:
             return self.mechanism
-        if privacy.delta > 0:
-            return GRADIENT
-        classes = isinstance(self, PrivateClassifier)
-        return pure.mechanism(str(getattr(self, "loss", "")), classes=classes, outputs=outputs)
+        classes, loss = isinstance(self, PrivateClassifier), str(getattr(self, "loss", ""))
+        how = {"classes": classes, "outputs": outputs, "constant": bool(self.fit_intercept)}
+        return pure.mechanism(loss, privacy, **how)
 
     def _of_gradient(self, labels: Floats, groups: Any, name: str) -> None:
         """Refuse what descent alone takes.

@@ -68,7 +68,8 @@ class OptimiserOptions:
     )
     trust: str = option("shuffle", "Who is trusted: shuffle (the shuffler) or central.")
     mechanism: str | None = option(
-        None, "With --trust central: output, objective, gibbs, heavy-tailed-erm or another name."
+        None,
+        "With --trust central: gradient (default), output, objective, gibbs or another name.",
     )
     pure: bool = option(
         False, "Delta = 0, with --trust central. No shuffled view is pure.", "--pure"

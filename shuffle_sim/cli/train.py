@@ -3,14 +3,17 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from protocols.learning.named import GRADIENT
+from protocols.learning import pure
+from protocols.learning.named import GRADIENT, named_loss
 from protocols.learning.training import Trainer
+from protocols.problems.linear_loss import LinearLoss
 from protocols.selection.models import FRACTION
 from shuffle_sim.cli import train_compare, train_report
 from shuffle_sim.cli.data import load
@@ -95,6 +98,7 @@ def train_command(
     if trust is not Trust.CENTRAL:
         _no_curator(optimiser.pure, optimiser.pilot and not compare)
     source = load(data, problem.label)
+    optimiser = _with_mechanism(source, problem, optimiser, privacy)
     trainer, names = _trainer(source, problem, optimiser, privacy, noise)
     given = names if problem.classes else ()
     rows = labelled(
@@ -122,13 +126,8 @@ def train_command(
     seed = split_seed(host.checkpoint, host.resume, host.seed)
     split = Split.of(rows, trainer, fraction, seed)
     if trust is not Trust.SHUFFLE or optimiser.mechanism is not None:
-        by_curator = _central(trainer, optimiser, split.people.asked, select)
         _left_out(asked, _OF_MESSAGES, "with --trust central: one release")
-        if output.plot is not None:
-            allowed = "left out with --trust central: few releases"
-            raise ParameterError("plot", str(output.plot), allowed)
-        result = how.run(by_curator, split.asked)
-        report = train_report.summed_up(split, by_curator, result, execution)
+        report = _curated(split, select, optimiser, how, output)
     else:
         report = _shuffled(split, select, data, optimiser, how, json=output.json)
     if model_out is not None:
@@ -136,6 +135,25 @@ def train_command(
     output.present(report, train_report.show, train_report.draw)
     if model_out is not None and not output.json:
         notes.print(f"Model: {model_out}")
+
+
+def _with_mechanism(
+    source: Table, problem: ProblemOptions, asked: OptimiserOptions, privacy: PrivacyOptions
+) -> OptimiserOptions:
+    """With the curator's mechanism where none is named: one rule for estimators and command."""
+    if Trust.of(asked.trust) is not Trust.CENTRAL or asked.mechanism is not None:
+        return asked
+    if asked.pilot or asked.moment is not None:
+        return replace(asked, mechanism=_HEAVY)
+    if asked.select:  # among models of one release each
+        return replace(asked, mechanism="output")
+    budget = Privacy(privacy.epsilon, 0.0 if asked.pure else privacy.delta)
+    count = 2 if problem.positive else len(_names(problem.classes, source))
+    loss = named_loss(problem.loss)
+    classes = isinstance(loss, LinearLoss) and loss.classification
+    outputs = count if count > 2 else 1
+    name = pure.mechanism(problem.loss, budget, classes=classes, outputs=outputs)
+    return replace(asked, mechanism=name)
 
 
 def _trainer(
@@ -172,6 +190,22 @@ def _trainer(
         **vars(noise),
     )
     return made, names
+
+
+def _curated(
+    split: Split,
+    select: Mapping[str, Sequence[float]] | None,
+    optimiser: OptimiserOptions,
+    how: Running,
+    output: Drawn,
+) -> train_report.Report:
+    """Train by a curator."""
+    made = _central(split.trainer, optimiser, split.people.asked, select)
+    if output.plot is not None:
+        allowed = "left out with --trust central: few releases"
+        raise ParameterError("plot", str(output.plot), allowed)
+    result = how.run(made, split.asked)
+    return train_report.summed_up(split, made, result, how.execution)
 
 
 def _shuffled(
@@ -255,14 +289,17 @@ def _central(
         named = ("mechanism", mechanism) if mechanism else ("trust", asked.trust)
         allowed = "used with --trust central; --compare shows all models of trust"
         raise ParameterError(*named, allowed)
+    assert mechanism is not None  # by `_with_mechanism`
     if trainer.choose == "practice" and mechanism != GRADIENT:
         allowed = "bound with --trust central: a curator's algorithms rest on proven bounds"
         raise ParameterError("choose", trainer.choose, allowed)
-    heavy = asked.pure or asked.pilot or asked.moment is not None
-    name = mechanism or (_HEAVY if heavy else "output")
     if select:
-        return trainer.selected_by_curator(name, n, select)
-    return trainer.central(name, n)
+        return trainer.selected_by_curator(mechanism, n, select)
+    if trainer.privacy.delta == 0 and mechanism == pure.SGD:
+        return trainer.central(mechanism, n, **pure.descent(n, trainer.d, trainer.privacy.epsilon))
+    if trainer.privacy.delta == 0 and mechanism in pure.RIDGE and not trainer.ridge:
+        trainer = replace(trainer, ridge=pure.ridge(mechanism, n, trainer.d, trainer.privacy))
+    return trainer.central(mechanism, n)
 
 
 def _no_curator(pure: bool, pilot: bool) -> None:

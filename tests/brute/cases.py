@@ -81,6 +81,7 @@ WORDS = {"bound", "choices", "claim"}
 MADE_OF = {
     "ChosenBounds": {"by", "columns", "histogram", "inner", "make", "part"},
     "CuratedSelection": {"candidates", "choice", "delta", "loss"},
+    "CentredObjective": {"inner"},
     "Piloted": {"kind"},
     "Selected": {"candidates", "total"},
 }
@@ -334,6 +335,7 @@ def bases() -> dict[str, dict[str, Any]]:
     """What each class is made with where nothing else is given."""
     small: dict[str, Any] = {"n": 4, "problem": replace(PLAIN, ridge=2.0), "privacy": CURATED}
     several: dict[str, Any] = small | {"n": 8, "problem": PLAIN}
+    constant = replace(PLAIN, loss=Logistic(1.25), ridge=2.0, constant=0.75)
     long = Problem(Logistic(math.inf), L2Ball(2, 1.0), norm_bound=math.inf)
     heavy: dict[str, Any] = several | {"problem": long, "moments": Moments(2.0, 3.0, 3.0, 1.0)}
     persons: dict[str, Any] = small | {"n": 6, "problem": replace(RIDGED, records=3)}
@@ -346,6 +348,7 @@ def bases() -> dict[str, dict[str, Any]]:
         **dict.fromkeys(
             ("AdversarialERM", "Gibbs", "LocalisedExponential", "ObjectivePerturbation",
              "OutputPerturbation", "TiltedERM"), small),
+        "CentredObjective": small | {"problem": constant},
         "SaddleERM": small | {"problem": groups},
         "ExponentialMechanism": small | {"problem": wide},
         **dict.fromkeys(("GaussianGD", "PureSGD"), several),

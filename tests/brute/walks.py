@@ -124,8 +124,9 @@ def _release(
     values, stated = [_value(release, each) for each in data], release.sensitivity.value
     found = [("", moved(release.mechanism, values[0], values[1], stated))]
     if getattr(release.mechanism.event, "coupled", False):
-        assert isinstance(release.statistic, RowGradients)
-        bent = coupled(release.statistic.risk.loss)
+        rows = getattr(release.statistic, "statistic", release.statistic)  # of moved rows
+        assert isinstance(rows, RowGradients)
+        bent = coupled(rows.risk.loss)
         found += [("bends of slopes", bent)] if bent > 1 + 1e-6 else []
     if isinstance(release.statistic, FriendlyScore):
         memory["scores"] = values

@@ -1,5 +1,6 @@
 """One release about records: of a certified minimiser, of a sum, of a stream."""
 
+from protocols.central.record.centred import CentredObjective
 from protocols.central.record.exponential import ExponentialMechanism, Gibbs
 from protocols.central.record.localised import LocalisedExponential
 from protocols.central.record.objective_perturbation import ObjectivePerturbation
@@ -16,6 +17,7 @@ __all__ = [
     "AdversarialERM",
     "BallSum",
     "CentralSum",
+    "CentredObjective",
     "ExponentialMechanism",
     "Gibbs",
     "LocalisedExponential",

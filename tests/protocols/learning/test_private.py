@@ -121,7 +121,7 @@ def test_at_delta_0_the_mechanism_follows_from_loss_and_classes():
     x, y = people(2000)
     _, three = people(2000, classes=3)
     for kind, labels, name in (
-        (PrivateLogisticRegression, y, "ObjectivePerturbation"),
+        (PrivateLogisticRegression, y, "CentredObjective"),
         (PrivateLogisticRegression, three, "OutputPerturbation"),
         (PrivateLinearSVC, y, "OutputPerturbation"),
         (PrivateRidge, x[:, 0], "PureSGD"),

@@ -193,7 +193,7 @@ REFUSED = {
         "central",
     ),
     "tuned steps for a curator": (
-        ("train", *OLD, "--choose", "practice", "--trust", "central"),
+        ("train", *OLD, "--choose", "practice", "--trust", "central", "--mechanism", "output"),
         "choose",
         "proven bounds",
     ),

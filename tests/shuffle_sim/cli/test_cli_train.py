@@ -454,13 +454,29 @@ def test_compare_tells_all_methods_with_their_spread_on_the_same_splits(printed)
     assert found == printed(*asked)
 
 
-def test_a_curator_s_descent_is_a_mechanism_of_the_command(printed):
-    asked = ("--table", "breast-cancer", "--trust", "central", "--mechanism", "gradient")
-    found = printed(*asked, "--seed", "1")
+def test_a_curator_descends_unless_another_mechanism_is_named(printed):
+    asked = ("--table", "breast-cancer", "--trust", "central", "--seed", "1")
+    found = printed(*asked)
+    assert found == printed(*asked, "--mechanism", "gradient")
     assert found["protocol"]["name"] == "Baseline"
     assert "tuned" in found["protocol"]["choices"]["norm_bound"]
     assert found["simulator_view"]["scores"]["accuracy"] > 0.85
     assert found["trust"] == "central"
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        (("--table", "breast-cancer"), "CentredObjective"),
+        (("--table", "breast-cancer", "--loss", "hinge"), "OutputPerturbation"),
+        (("--table", "diabetes", "--loss", "squared"), "PureSGD"),
+    ],
+)
+def test_a_pure_curator_follows_the_rule_of_the_estimators(printed, given, name):
+    found = printed(*given, "--trust", "central", "--pure", "--epsilon", "4", "--seed", "1")
+    assert found["protocol"]["name"] == name
+    assert found["privacy"]["delta"] == 0
+    assert 3.9 < found["privacy"]["epsilon"] <= 4
 
 
 def test_four_rows_stand_side_by_side_unless_all_are_asked_for(printed, train):
