@@ -4,6 +4,7 @@
                                          # 80,000 rows of 50 columns by the default estimator
     python -m benchmarks.tuning          # the grid around it
     python -m benchmarks.tuning pure     # ridges of the pure mechanisms, protocols/learning/pure.py
+    python -m benchmarks.tuning clusters # of k-means, protocols/optimisation/lloyd.py
 
 Rows are isotropic, correlated, uniform, binary, skewed, counts near the lower end of their bounds,
 within a part of their bounds, categories, nearly equal columns, or categories that say little of
@@ -18,13 +19,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
 
-from protocols import ObjectivePerturbation, OutputPerturbation, ShuffleLogisticRegression
+from protocols import (
+    CentredObjective,
+    ObjectivePerturbation,
+    OutputPerturbation,
+    PrivateKMeans,
+    ShuffleLogisticRegression,
+)
 from protocols.learning import pure as rule
 from protocols.learning.baselines import Baseline
-from protocols.optimisation import practice
-from protocols.problems.domains import L2Ball
+from protocols.optimisation import lloyd, practice
+from protocols.problems.domains import L2Ball, RealSpace
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.losses import Hinge, Logistic
 from protocols.problems.problem import Problem
@@ -59,6 +67,8 @@ SIZES = (
 """People, columns, repeats."""
 EPSILONS = (0.3, 1.0, 4.0)
 TESTED = 4_000
+LONGEST = math.hypot(1, 0.25)
+"""Row with its constant."""
 
 
 @dataclass(frozen=True)
@@ -236,13 +246,16 @@ def grid() -> None:
                     print(f"{loss.__name__} {name} clip {clip} reach {reach}: {shown}", flush=True)
 
 
-def pure(cases_of: Iterator[Case], factors: tuple[float, ...] = (0.25, 1.0, 4.0)) -> None:
+def pure(
+    cases_of: Iterator[Case],
+    factors: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0),
+    shares: tuple[float, ...] = (0.1, 0.2, 0.4),
+) -> None:
     """Mean accuracy of the pure mechanisms at multiples of the ridge that stands, by epsilon."""
     all_of_them = list(cases_of)
-    for kind, name in (
-        (ObjectivePerturbation, rule.OBJECTIVE),
-        (OutputPerturbation, rule.OUTPUT),
-    ):
+    centred = [(CentredObjective, rule.CENTRED, {"share": share}) for share in shares]
+    plain: tuple[type[Any], str, dict[str, Any]] = (ObjectivePerturbation, rule.OBJECTIVE, {})
+    for kind, name, own in (*centred, plain, (OutputPerturbation, rule.OUTPUT, {})):
         for factor in factors:
             means = {}
             for epsilon in EPSILONS:
@@ -250,18 +263,70 @@ def pure(cases_of: Iterator[Case], factors: tuple[float, ...] = (0.25, 1.0, 4.0)
                 for case in all_of_them:
                     rows = np.insert(case.train, -1, 0.25, axis=1)
                     n, d = len(rows), rows.shape[1] - 1
-                    ridge = factor * rule.ridge(name, n, d, privacy)
-                    ball = L2Ball(d, practice.RADIUS)
-                    problem = Problem(Logistic(math.hypot(1, 0.25)), ball, ridge=ridge)
-                    made = kind.calibrated(n=n, problem=problem, privacy=privacy)
+                    ridge, loss = factor * rule.ridge(name, n, d, privacy), Logistic(LONGEST)
+                    problem = Problem(loss, RealSpace(d), ridge=ridge, constant=0.25)
+                    made = kind.calibrated(n=n, problem=problem, privacy=privacy, **own)
                     found.append(score(case, run(made, rows, seed=0).value, 0.25))
                 means[epsilon] = float(np.mean(found))
             shown = "  ".join(f"{key:g}: {value:.4f}" for key, value in means.items())
-            print(f"{name} ridge x {factor:g}: {shown}", flush=True)
+            print(f"{name} {own} ridge x {factor:g}: {shown}", flush=True)
+
+
+@dataclass(frozen=True)
+class Piles:
+    """Generated rows around centres, in the unit ball, and their clusters as they were drawn."""
+
+    rows: Floats
+    clusters: int
+
+
+def piles(seed: int = 0) -> Iterator[Piles]:
+    """Of several sizes, clusters and columns; apart, touching, uneven, off the middle."""
+    shapes = ((1_000, 2, 3), (5_000, 3, 5), (5_000, 8, 4), (20_000, 10, 8), (20_000, 2, 8))
+    for place, (n, d, clusters) in enumerate(shapes):
+        for repeat, (wide, even) in enumerate(((0.05, 10.0), (0.12, 10.0), (0.1, 1.0))):
+            rng = np.random.default_rng([seed, place, repeat])
+            centres = rng.uniform(-1, 1, (clusters, d)) * rng.uniform(0.2, 1) / math.sqrt(d)
+            centres += rng.uniform(-0.3, 0.3, d) / math.sqrt(d)
+            of = rng.choice(clusters, n, p=rng.dirichlet(np.full(clusters, even)))
+            rows = centres[of] + wide * rng.normal(size=(n, d)) * np.linalg.norm(
+                centres.std(axis=0)
+            )
+            rows /= np.maximum(np.linalg.norm(rows, axis=1), 1)[:, None]
+            yield Piles(rows, clusters)
+
+
+def clusters() -> None:
+    """Inertia of private k-means over that of k-means, by the constants of `lloyd`, by epsilon."""
+    given = [(each, KMeans(each.clusters, n_init=10, random_state=0)) for each in piles()]
+    least = [-plain.fit(each.rows).score(each.rows) for each, plain in given]
+    grid = {
+        "_REACH": (0.5, 0.8, 1.0, 1.5, 2.0),
+        "_CALM": (0.1, 0.2, 0.4, 0.8, 1.6),
+        "_MOST": (4, 6, 8, 12),
+        "_EMPTY": (1.0, 2.0, 3.0, 5.0),
+    }
+    for name, values in grid.items():
+        stands = getattr(lloyd, name)
+        for value in values:
+            setattr(lloyd, name, value)
+            shown = []
+            for epsilon, delta in ((0.3, 1e-6), (1.0, 1e-6), (4.0, 1e-6), (1.0, 0.0), (4.0, 0.0)):
+                ratios = []
+                for (each, _), best in zip(given, least, strict=True):
+                    for seed in range(6):
+                        common = {"epsilon": epsilon, "delta": delta, "random_state": seed}
+                        model = PrivateKMeans(each.clusters, **common).fit(each.rows)
+                        ratios.append(math.log(-model.score(each.rows) / best))
+                shown.append(f"{epsilon:g}, {delta:g}: {math.exp(np.mean(ratios)):.3f}")
+            print(f"{name} {value:g} (stands {stands:g}): {'  '.join(shown)}", flush=True)
+        setattr(lloyd, name, stands)
 
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["pure"]:
         pure(case for case in cases(classes=True) if len(case.train) <= 20_000)
+    elif sys.argv[1:] == ["clusters"]:
+        clusters()
     else:
         grid()

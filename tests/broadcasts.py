@@ -39,6 +39,7 @@ from protocols.problems.regression import Regression
 from protocols.problems.weighted import Weighted
 from protocols.selection.models import grid
 from protocols.shuffle.heavy_tails import Piloted
+from protocols.shuffle.lloyd import ShuffleLloyd
 from protocols.shuffle.optimiser import optimisers
 from protocols.shuffle.practice import practical
 from protocols.shuffle.user_level_one_shot import UserLevelOneShot
@@ -127,6 +128,7 @@ def made() -> dict[str, Protocol[Any]]:
         "average record": OneShotAverage.calibrated(
             records=4, problem=whole, protects="record", **common
         ),
+        "clusters": ShuffleLloyd(d=D, clusters=2, rounds=3, **common),
         "phased": Phased.calibrated(problem=ridge, optimiser=ShuffleSGD, phases=2, **common),
         "tuned": practical(ShuffleGD, problem=real, rounds=7, **common),
         "tuned person": practical(person, problem=real, rounds=7, **common),

@@ -7,6 +7,7 @@ from protocols.learning.baselines import Baseline
 from protocols.learning.training import Trainer
 
 if TYPE_CHECKING:
+    from protocols.learning.clusters import PrivateKMeans, ShuffleKMeans
     from protocols.learning.estimators import (
         ClippingWarning,
         ShuffleLinearSVC,
@@ -34,12 +35,14 @@ __all__ = [
     "HeavyTailedClassifier",
     "HeavyTailedRegressor",
     "PrivateCovariance",
+    "PrivateKMeans",
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
     "PrivatePCA",
     "PrivateRidge",
     "PublicScaler",
     "ShuffleCovariance",
+    "ShuffleKMeans",
     "ShuffleLinearSVC",
     "ShuffleLogisticRegression",
     "ShufflePCA",
@@ -49,6 +52,7 @@ __all__ = [
 ]
 _ROOMS = {
     "PublicScaler": "tabular",
+    **dict.fromkeys(("PrivateKMeans", "ShuffleKMeans"), "clusters"),
     **dict.fromkeys(
         ("PrivateCovariance", "PrivatePCA", "ShuffleCovariance", "ShufflePCA"), "moments"
     ),

@@ -15,7 +15,7 @@ from sklearn.utils import validation
 from protocols.learning.linear_model import of_one_fit, seed_of, validate_data
 from protocols.learning.notes import tell_of_search
 from protocols.learning.tabular import encoded, in_order, keep_names, schema_of
-from protocols.selection.budget import planned_sum
+from protocols.sums.planned import planned_sum
 from shuffle_sim import Privacy, run
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.schema import Schema
@@ -26,7 +26,44 @@ from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.registry import registered
 
 
-class Moments(BaseEstimator):
+class InBall(BaseEstimator):
+    """What learns from rows in the unit ball, with public bounds; not for use by itself."""
+
+    trust: ClassVar[Trust]
+    feature_bound: float
+    schema: Any
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.schema is not None
+        return tags
+
+    def _scaled(self, X: Any) -> tuple[Floats, Floats, Floats]:
+        """Rows of `fit` in the unit ball; center and factor that lead back to the data's units."""
+        self.schema_: Schema | None = None
+        if self.schema is not None:
+            self.schema_ = known = schema_of(self.schema)
+            rows, scale, (low, high) = encoded(X, known), known.scale, known.limits
+            keep_names(self, X, known)
+            self.clipped_ = int(((rows < low) | (rows > high)).any(axis=1).sum())
+            return known.scaled(rows), scale.center, scale.half * scale.norm
+        bound = positive("feature_bound", self.feature_bound)
+        rows = validate_data(self, X, dtype=np.float64)
+        norms = np.hypot.reduce(rows, axis=1)
+        self.clipped_ = int((norms > bound * (1 + 1e-9)).sum())
+        d = rows.shape[1]
+        return rows / np.maximum(norms, bound)[:, None], np.zeros(d), np.full(d, float(bound))
+
+    def _rows(self, X: Any) -> Floats:
+        """Rows of a fitted estimator in their own units; they are not clipped."""
+        validation.check_is_fitted(self)
+        if self.schema_ is not None:
+            return encoded(X, self.schema_)
+        found = validate_data(self, in_order(self, X), dtype=np.float64, reset=False)
+        return np.asarray(found)
+
+
+class Moments(InBall):
     """Mean and covariance by one private sum; not for use by itself.
 
     Formal guarantee: `privacy_`, of the sum, replace-one. What is made of it is free.
@@ -50,8 +87,6 @@ class Moments(BaseEstimator):
         clipped_: rows beyond the bound; the simulator's view, no part of the release.
     """
 
-    trust: ClassVar[Trust]
-
     def __init__(
         self,
         *,
@@ -69,11 +104,6 @@ class Moments(BaseEstimator):
         self.assume_centered = assume_centered
         self.schema = schema
         self.random_state = random_state
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.schema is not None
-        return tags
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Sum once.
@@ -113,22 +143,6 @@ class Moments(BaseEstimator):
         if self.trust is Trust.CENTRAL:
             return registered("algorithm", "central-sum").calibrated(n=n, d=d, privacy=privacy)
         return planned_sum(SumSpec(n, d, privacy), None)
-
-    def _scaled(self, X: Any) -> tuple[Floats, Floats, Floats]:
-        """Rows in the unit ball; and center and factor that lead back to the data's units."""
-        self.schema_: Schema | None = None
-        if self.schema is not None:
-            self.schema_ = known = schema_of(self.schema)
-            rows, scale, (low, high) = encoded(X, known), known.scale, known.limits
-            keep_names(self, X, known)
-            self.clipped_ = int(((rows < low) | (rows > high)).any(axis=1).sum())
-            return known.scaled(rows), scale.center, scale.half * scale.norm
-        bound = positive("feature_bound", self.feature_bound)
-        rows = validate_data(self, X, dtype=np.float64)
-        norms = np.hypot.reduce(rows, axis=1)
-        self.clipped_ = int((norms > bound * (1 + 1e-9)).sum())
-        d = rows.shape[1]
-        return rows / np.maximum(norms, bound)[:, None], np.zeros(d), np.full(d, float(bound))
 
 
 class ShuffleCovariance(Moments):
@@ -203,12 +217,7 @@ class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Moments):
 
     def transform(self, X: Any) -> Floats:
         """Coordinates along the components, (rows, n_components); rows are not clipped."""
-        validation.check_is_fitted(self)
-        if self.schema_ is not None:
-            rows = encoded(X, self.schema_)
-        else:
-            rows = validate_data(self, in_order(self, X), dtype=np.float64, reset=False)
-        return np.asarray((rows - self.mean_) @ self.components_.T)
+        return np.asarray((self._rows(X) - self.mean_) @ self.components_.T)
 
 
 class ShufflePCA(Components):

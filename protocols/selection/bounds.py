@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.optimisation.then import Then, ThenState
-from protocols.selection.budget import fitted, planned_sum, rest
-from protocols.sums.planned import PlannedVectorSum
+from protocols.selection.budget import fitted, rest
+from protocols.sums.planned import PlannedVectorSum, planned_sum
 from shuffle_sim.arrays import Floats, Values
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.row_map import RowMap

@@ -5,18 +5,14 @@ from collections.abc import Callable, Iterable
 from copy import copy
 from typing import Any, TypeVar
 
-from protocols.sums.planned import PlannedVectorSum
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.bounds.gaussian import epsilon_gdp, mu_of
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.ledger import PrivacyLedger
-from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.protocol.base import Protocol
-from shuffle_sim.protocol.encodings import NOISE_RATIO, choose, sane
 from shuffle_sim.protocol.task import walked
-from shuffle_sim.registry import registered
 
 _PASSES, _CREEP = 60, 0.9995  # of the search for a budget that fits
 
@@ -34,23 +30,6 @@ def each_of(privacy: Privacy, count: int) -> Privacy:
     """What each of `count` equal parts gets, as Gaussian releases compose."""
     mu = mu_of(privacy.epsilon, privacy.delta) / math.sqrt(count)
     return Privacy(epsilon_gdp(privacy.delta, mu), privacy.delta)
-
-
-def planned_sum(spec: SumSpec, encoding: str | None) -> PlannedVectorSum:
-    """The sum of a choice: by an encoding, or by that of the fewest bits.
-
-    With the encoding of the rounds around it all charges are of one kind, and compose tightly.
-
-    Raises:
-        ParameterError: unknown encoding, or what cannot be had.
-    """
-    if encoding is None:
-        name, plan = sane(spec)
-    else:
-        least = NOISE_RATIO * math.sqrt(spec.n / spec.honest)
-        name, plan = choose(spec, least, None, encoding)
-    made: PlannedVectorSum = registered("protocol", name).planned(plan)
-    return made
 
 
 def charged(protocol: Protocol[Any]) -> list[tuple[Cohort, PrivacyEvent]]:

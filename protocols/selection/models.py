@@ -21,10 +21,10 @@ from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss
 from protocols.problems.multiclass import MultiClass
 from protocols.problems.weighted import Weighted
-from protocols.selection.budget import each_of, fitted, planned_sum
+from protocols.selection.budget import each_of, fitted
 from protocols.shuffle.noisy_mean import NoisyMean
 from protocols.shuffle.optimiser import FirstOrder
-from protocols.sums.planned import PlannedVectorSum
+from protocols.sums.planned import PlannedVectorSum, planned_sum
 from shuffle_sim.arrays import Floats, Values
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, real

@@ -1,5 +1,6 @@
 """Sums whose parameters a planner chooses: commands and optimisers find them by their encoding."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterable
 from functools import partial
@@ -10,7 +11,8 @@ from protocols.sums.one_round import OneRoundSum, Setting
 from shuffle_sim.errors import integer, real
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import Plan, SumSpec
-from shuffle_sim.protocol.encodings import NOISE_RATIO
+from shuffle_sim.protocol.encodings import NOISE_RATIO, choose, sane
+from shuffle_sim.registry import registered
 
 RATIOS = (1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0)
 """Noise over the central Gaussian's at which comparisons show planned sums."""
@@ -139,3 +141,20 @@ class PlannedVectorSum(PlannedSum):
         seed = cls.usual_rotation if rotation is None else rotation
         spec = SumSpec(n, d, privacy, 1, honest_fraction, rotation=seed, span=span)
         return cls.planned(cls.choose(spec, noise_ratio, max_bits), norm_bound)
+
+
+def planned_sum(spec: SumSpec, encoding: str | None, bound: float = 1.0) -> PlannedVectorSum:
+    """The sum in a ball of radius `bound`: by an encoding, or by that of the fewest bits.
+
+    With the encoding of the rounds around it all charges are of one kind, and compose tightly.
+
+    Raises:
+        ParameterError: unknown encoding, or what cannot be had.
+    """
+    if encoding is None:
+        name, plan = sane(spec)
+    else:
+        least = NOISE_RATIO * math.sqrt(spec.n / spec.honest)
+        name, plan = choose(spec, least, None, encoding)
+    made: PlannedVectorSum = registered("protocol", name).planned(plan, bound)
+    return made

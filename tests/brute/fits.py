@@ -13,14 +13,14 @@ from unittest import mock
 
 import numpy as np
 
-from protocols.learning import descent, moments, private, robust
+from protocols.learning import clusters, descent, moments, private, robust
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.wire.fingerprint import fingerprint
 
 from .walks import Answer, walk
 
-ROOMS = (private, descent, moments, robust)
+ROOMS = (private, descent, moments, robust, clusters)
 N, COLUMNS, PERSONS = 60, 2, 20
 
 IRRELEVANT = {
@@ -34,7 +34,7 @@ IRRELEVANT = {
 VALUES: dict[str, tuple[Any, ...]] = {
     "epsilon": (30.0,),
     "delta": (1e-3,),
-    "mechanism": ("objective", "gibbs", "output"),
+    "mechanism": ("objective", "gibbs", "output", "centred-objective"),
     "solver": ("lbfgs",),
     "ridge": (0.3,),
     "C": (10.0,),
@@ -66,6 +66,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "scale": (10.0,),
     "assume_centered": (True,),
     "n_components": (1,),
+    "n_clusters": (2, 5),
     "noise": ("discrete",),
 }
 """At which a parameter is tried, for every estimator that has it."""
@@ -84,7 +85,9 @@ WITH: dict[str, dict[str, Any]] = {
 """What a parameter needs besides."""
 BASE: dict[str, dict[str, Any]] = {
     "PrivateCovariance": {"epsilon": 5.0, "delta": 1e-3},
+    "PrivateKMeans": {"epsilon": 5.0, "delta": 1e-3, "n_clusters": 3},
     "PrivatePCA": {"epsilon": 5.0, "delta": 1e-3},
+    "ShuffleKMeans": {"epsilon": 50.0, "delta": 1e-3, "n_clusters": 3},
     "ShuffleCovariance": {"epsilon": 5.0, "delta": 1e-3},
     "ShufflePCA": {"epsilon": 5.0, "delta": 1e-3},
     "Private": {"epsilon": 5.0, "delta": 1e-3},
