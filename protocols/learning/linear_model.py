@@ -199,17 +199,22 @@ def validate_data(estimator: BaseEstimator, *data: Any, **checks: Any) -> Any:
     """As scikit-learn's, whose errors show a cell that is no number.
 
     Raises:
-        ParameterError: there is one; or a label that is blank, or with `y_numeric` no number.
+        ParameterError: there is one; or a blank cell, or a label that is blank or, with
+            `y_numeric`, no number.
         ValueError, TypeError: as scikit-learn's.
     """
     try:
         found = validation.validate_data(estimator, *data, **checks)
     except (ValueError, TypeError) as error:
-        if str(error) in _BLANKS:
+        message = str(error)
+        if message in _BLANKS:
             raise ParameterError("y", WITHHELD, "without blanks") from None
-        if "could not convert" not in str(error):
-            raise
-        raise ParameterError(_text(data), WITHHELD, "numbers, not text") from None
+        if "could not convert" in message:
+            raise ParameterError(_column(data, _no_number), WITHHELD, "numbers, not text") from None
+        if message.startswith(("Input X contains NaN", "Input X contains infinity")):
+            allowed = "of finite numbers, without NaN or infinity; or state a schema for blanks"
+            raise ParameterError(_column(data, _not_finite), WITHHELD, allowed) from None
+        raise
     if checks.get("y_numeric") and found[1].dtype.kind not in "fiub":
         raise ParameterError("y", str(found[1].dtype), "of numbers")
     if checks.get("y_numeric") and not np.isfinite(found[1]).all():
@@ -217,15 +222,27 @@ def validate_data(estimator: BaseEstimator, *data: Any, **checks: Any) -> Any:
     return found
 
 
-def _text(data: tuple[Any, ...]) -> str:
-    """Which column of X is no column of numbers; else it is y."""
+def _column(data: tuple[Any, ...], wrong: Callable[[NDArray[Any]], bool]) -> str:
+    """Which column of X is wrong; else it is y."""
+    if issparse(data[0]):
+        return "X"
     names = names_of(data[0])
     for place, column in enumerate(np.asarray(data[0], object).T):
-        try:
-            column.astype(np.float64)
-        except (ValueError, TypeError):
+        if wrong(column):
             return f"X[:, {place}]" if names is None else f"X[{names[place]!r}]"
     return "y"
+
+
+def _no_number(column: NDArray[Any]) -> bool:
+    try:
+        column.astype(np.float64)
+    except (ValueError, TypeError):
+        return True
+    return False
+
+
+def _not_finite(column: NDArray[Any]) -> bool:
+    return not np.isfinite(column.astype(np.float64)).all()
 
 
 def dense_data(estimator: LinearModel, X: Any, y: Any, **checks: Any) -> tuple[Floats, Any]:
