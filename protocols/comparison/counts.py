@@ -111,7 +111,6 @@ def shown(name: str, setting: str, made: Task, attackers: int) -> Method:
         error=made.error,
         attacked=made.attacked(attackers),
         epsilon=made.epsilon,
-        colour=Trust.SHUFFLE.colour,
     )
 
 
@@ -134,7 +133,6 @@ def _formulas(task: str, n: int, domain: int, privacy: Privacy, attackers: int) 
                 error=error,
                 attacked=attacked,
                 epsilon=privacy.epsilon,
-                colour=noise.trust.colour,
             )
 
 

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from protocols.comparison.counts import TASKS, count_methods, shown, task_kinds
 from protocols.comparison.methods import Method
-from shuffle_sim.cli.options import Drawn, PrivacyOptions, SumOptions, left_out, option
+from shuffle_sim.cli.declared import option
+from shuffle_sim.cli.options import PrivacyOptions, SumOptions, left_out
+from shuffle_sim.cli.pictures import dress, legend, new_figure
 from shuffle_sim.cli.show import (
+    Drawn,
     console,
-    new_figure,
+    details,
     number,
-    present,
     print_refusals,
     print_table,
     print_warnings,
@@ -121,7 +123,7 @@ def present_task(
     budget = privacy.epsilon, privacy.delta
     warnings = privacy.budget.warnings(n)
     found = Summary(asked.task, n, asked.size, *budget, attackers, plan, methods, warnings)
-    present(found, _print, _draw, json=output.json, plot=output.plot)
+    output.present(found, _print, _draw)
 
 
 def _planned(
@@ -140,7 +142,7 @@ def _planned(
 
 def _print(summary: Summary) -> None:
     console.print(
-        f"\n[bold]{summary.task}[/], n = {summary.n:,}, domain {summary.domain:,}, epsilon "
+        f"[bold]{summary.task}[/], n = {summary.n:,}, domain {summary.domain:,}, epsilon "
         f"{summary.epsilon:g}, delta {summary.delta:g}"
     )
     if summary.plan is not None:
@@ -151,7 +153,7 @@ def _print(summary: Summary) -> None:
         )
         for part in summary.plan.parameters:
             fields = (f"{name} = {_brief(value)}" for name, value in part.items())
-            console.print(", ".join(fields))
+            details.print(", ".join(fields))
     print_warnings(summary.warnings)
     console.print(f"The error is the {_ERRORS.get(summary.task, 'one that the task states')}.\n")
     rows = []
@@ -165,7 +167,7 @@ def _print(summary: Summary) -> None:
     print_table(heads, rows, texts=3)
     print_refusals(summary.methods)
     attacked = f" Attacked: with {summary.attackers:,} malicious users." * bool(summary.attackers)
-    console.print(
+    details.print(
         "\nProtocols of this simulator are calibrated. The other rows are formulas: users that "
         f"send one message each are parted over the levels of a tree.{attacked}"
     )
@@ -178,25 +180,32 @@ def _brief(value: Any) -> str:
 
 
 def _draw(summary: Summary) -> "Figure":
-    figure = new_figure(7.5, 4.5)
+    figure = new_figure(7.5, 5)
     axes = figure.subplots()
-    for each in (method for method in summary.methods if not method.refused):
+    marks, possible = iter("osD^vPX*<>hd"), [each for each in summary.methods if not each.refused]
+    for each in possible:
+        colour = each.trust.colour
         if each.trust is Trust.CENTRAL:
             style = "--" if each.setting.startswith("discrete") else ":"
-            axes.axhline(each.error, color=each.colour, ls=style, lw=1, label=each.title)
+            axes.axhline(each.error, color=colour, ls=style, lw=1, label=each.title)
         else:
-            marker = "s" if each.trust is Trust.LOCAL else "o"
-            axes.plot([each.bits], [each.error], marker, label=each.title)
+            mark = next(marks, ".")
+            axes.plot([each.bits], [each.error], mark, color=colour, label=each.title)
+    ours = [each for each in possible if each.trust is Trust.SHUFFLE]
+    found = min(ours, key=lambda each: each.error, default=None)
+    title = f"least error {number(found.error)} by {found.title}\n" if found else ""
     if summary.plan is not None:
-        axes.plot([summary.plan.method.bits], [summary.plan.method.error], "k*", label="the plan")
+        plan = summary.plan.method
+        axes.plot([plan.bits], [plan.error], "k*", ms=13, label="the plan")
+        title = f"{number(plan.bits)} bits for an error of {number(plan.error)}\n"
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_xlabel("bits per user")
-    axes.set_ylabel("error")
-    axes.set_title(
-        f"{summary.task}: n = {summary.n:,}, domain {summary.domain:,}, ε = {summary.epsilon:g}, "
-        f"δ = {summary.delta:g}"
+    dress(
+        axes,
+        f"{summary.task}: {title}{summary.n:,} users, domain {summary.domain:,}, ε = "
+        f"{summary.epsilon:g}, δ = {summary.delta:g}",
+        "bits per user",
+        "error",
     )
-    axes.grid(alpha=0.3, which="both")
-    figure.legend(loc="outside right upper")
+    legend(figure, 2)
     return figure
