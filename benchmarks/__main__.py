@@ -15,6 +15,7 @@ import numpy as np
 NAMES = (
     "literal_round",
     "placement",
+    "studies",
     "hops",
     "workers",
     "ahead",
