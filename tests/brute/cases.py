@@ -22,6 +22,7 @@ from protocols.central.person.accelerated_erm_plan import CENTERS
 from protocols.central.person.linear_time_plan import MEANS
 from protocols.central.record.output_bound import NOISES
 from protocols.central.record.sums import MECHANISMS
+from protocols.counts.histogram import METHODS
 from protocols.erm import Grouped
 from protocols.erm.adversarial import NORMS, Budget
 from protocols.erm.solver import SOLVERS
@@ -49,6 +50,7 @@ from protocols.problems import (
 from shuffle_sim import Privacy
 from shuffle_sim.data.row_map import RowMap
 from shuffle_sim.errors import ParameterError
+from shuffle_sim.privacy.count_planner import OBJECTIVES
 from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace
 from shuffle_sim.privacy.trust import Trust
 
@@ -87,18 +89,11 @@ MADE_OF = {
 }
 """Parts that the maker of a class below makes of the other options."""
 HELPERS = {
+    "AboveThreshold": "asked by no algorithm; its exact law is in the tests of the sparse vector",
     "NoisyMean": "the sum of the optimisers; its options are theirs",
+    "OneRound": "the rounds of what is built on it",
     "Phases": "what `Phased` is under any trust; no algorithm by itself",
-    **dict.fromkeys(
-        ("GroupMeans", "HeavyHitters", "Histogram", "Quantiles"),
-        "a user's word in each set is one, or none, whatever its row: tests/protocols/counts "
-        "compare whole views with the event by enumeration",
-    ),
-    **dict.fromkeys(
-        ("LaplaceScalarSum", "LaplaceVectorSum", "SparseVectorSum"),
-        "rows become words at random, with no distance to climb: tests of floods and of buckets "
-        "compare whole views with the event by enumeration",
-    ),
+    "PhasedOutput": "the phases of `PhasedERM` and `PhasedSCO`",
 }
 
 TINY = (L2Ball(2, 1e-3, 1e8), Box(2, 1e8, 1e8 + 1e-3), L2Ball(2, 1e-12), Box(2, -1e-9, 1e-9))
@@ -162,7 +157,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "coarse": (0, 2),
     "deviations": (0.0, 1.0, 5.0),
     "fail": (0.1,),
-    "steps": (1, 10),
+    "steps": (1, 60),
     "phases": (1, 2, 3),
     "releases": (1, 2, 3),
     "growth": (2.0,),
@@ -236,6 +231,12 @@ PHASED["problem.norm_bound"] = (
     2.0,
     math.inf,
 )  # where all are outside, a release takes minutes
+COUNTS: dict[str, tuple[Any, ...]] = {
+    "randomizer": (lambda chosen: replace(chosen, rates=tuple(2 * each for each in chosen.rates)),),
+    "objective": OBJECTIVES,
+}
+RANGE: dict[str, tuple[Any, ...]] = COUNTS | {"low": (-1.0,), "high": (2.0,)}
+"""Of protocols of counts."""
 RISK: dict[str, tuple[Any, ...]] = {
     "risk": (lambda risk: replace(risk, ridge=3.0),),
     "mechanism": (lambda chosen: Gaussian(3.0), lambda chosen: L2Laplace(1.0, 2)),
@@ -247,6 +248,39 @@ OWN: dict[str, dict[str, tuple[Any, ...]]] = {
     "UserLevelACSA": CENTRED | {"schedule": (lambda chosen: replace(chosen, sigma=9.0),)},
     **dict.fromkeys(("SplitAndMixSum", "SplitAndMixVectorSum"), STEPS),
     "DeletionStability": {"mechanism": (lambda chosen: replace(chosen, noise_multiplier=9.0),)},
+    "GroupMeans": RANGE | {"groups": (2, 5), "bits": (1, 3), "moments": (2,)},
+    "FoundHistogram": {
+        "bits": (2, 20),
+        "kept": (1, 5),
+        "search": (lambda search: search,),
+        "counting": (lambda counting: replace(counting, rates=(2 * counting.rates[0],)),),
+    },
+    "HeavyHitters": {
+        **dict.fromkeys(("false_items", "missed"), (0.1,)),
+        "levels": ((4,), (3, 1)),
+        "bits": (4,),
+        "kept": (1, 5),
+        "rate": (30.0,),
+        "objective": OBJECTIVES,
+    },
+    "Histogram": COUNTS
+    | {"categories": (2, 300, (2, 3)), "method": METHODS, "max_messages": (1.0, 2.0)}
+    | {"count": (0.0, 4.0), "kept_back": (0.0, 0.3), "flood": (0.2,)},
+    "Quantiles": RANGE | {"leaves": (16,), "fans": ((2, 4),)},
+    "LaplaceScalarSum": {
+        **dict.fromkeys(("low", "high", "top"), (lambda chosen: chosen + 1,)),
+        **dict.fromkeys(("decay", "smooth", "flood", "pairs", "cap", "base"), (scaled(2),)),
+        **dict.fromkeys(("batch", "pair_batch"), (3,)),
+        "packed": (True,),
+        "error": (2.0,),
+    },
+    "LaplaceVectorSum": {
+        "digits": (lambda digits: replace(digits, low=digits.low + 1),),
+        "noise": (lambda noise: replace(noise, decay=noise.decay / 2),),
+        "cap": (scaled(2),),
+        "error": (2.0,),
+    },
+    "SparseVectorSum": {"a": (scaled(0.5),), "bucket": (1, 4), "noise_ratio": (80.0, 300.0)},
     "Baseline": {"optimiser": OPTIMISERS},
     "OneShotAverage": {"total": (lambda total: total,)},
     "RunningTotals": {"sums": (lambda sums: sums,)},
@@ -285,6 +319,18 @@ OWN: dict[str, dict[str, tuple[Any, ...]]] = {
 }
 """Of one class alone; a function changes what was chosen, and the class is made from all of it."""
 
+
+COUNTED: dict[str, Callable[[Any], int]] = {
+    "GroupMeans": lambda made: made.groups,
+    "FoundHistogram": lambda made: 2**made.search.bits,
+    "HeavyHitters": lambda made: 2**made.bits,
+    "Histogram": lambda made: made.randomizer.bins,
+    "Quantiles": lambda made: made.high + 1,
+}
+"""Whose rows are whole numbers below a bound."""
+
+PARTS = ("method", "pilot", "mean", "noise", "trust")
+"""Options under which other statistics, randomizers or mechanisms are asked."""
 
 COSTLY = {"Piloted": 0.05, "DeletionStability": 0.2, "PopLocalize": 0.3}
 COSTLY |= dict.fromkeys(("OneShotAverage", "UserLevelOneShot"), 0.2)
@@ -327,6 +373,9 @@ class Case:
             return Stacked(self.loss, self.d, made.users, made.records, made.protects == "record")
         if made.unit == "person":
             return People(self.loss, self.d, made.users, max(3, self.m))
+        bins = COUNTED.get(self.kind)
+        if bins is not None:
+            return Records(self.loss, self.d, made.users, bins(made) - 1)
         bound = getattr(made, "norm_bound", None) or getattr(made, "upper", 1.0)
         return Records(self.loss, self.d, made.users, 3 * bound)
 
@@ -360,13 +409,21 @@ def bases() -> dict[str, dict[str, Any]]:
         "LinearTimePhasedSGD": people | {"n": 40},
         **dict.fromkeys(("ShuffleACSA", "ShuffleGD", "ShuffleSGD"), crowd | {"rounds": 4}),
         **dict.fromkeys(("UserLevelACSA", "UserLevelGD"), people | {"rounds": 6}),
-        "UserLevelOneShot": people | {"problem": replace(RIDGED, records=3)},
+        "UserLevelOneShot": people | {"problem": replace(RIDGED, records=3), "steps": 5},
         "RunningTotals": total | {"d": 3, "noise_ratio": 1.5, "rounds": 3},
         "SingleMessageSum": total | {"steps": 4},
         "SplitAndMixSum": total,
         **dict.fromkeys(("CarryScalarSum", "ScalarSum"), total | {"noise_ratio": 1.5}),
         "SplitAndMixVectorSum": total | {"d": 3},
         **dict.fromkeys(("CarryVectorSum", "VectorSum"), total | {"d": 3, "noise_ratio": 1.5}),
+        "LaplaceScalarSum": total,
+        "LaplaceVectorSum": total | {"d": 2},
+        "SparseVectorSum": total | {"d": 8, "noise_ratio": 100.0},
+        "GroupMeans": total | {"groups": 3, "low": 0.0, "high": 1.0, "bits": 2},
+        "HeavyHitters": total | {"levels": (2, 2), "kept": 2},
+        "FoundHistogram": total | {"bits": 4, "kept": 2},
+        "Histogram": total | {"categories": 4, "privacy": CURATED},
+        "Quantiles": total | {"low": 0.0, "high": 1.0, "leaves": 8},
         "CentralSum": {"n": 5, "d": 3, "privacy": CURATED},
         "PanPrivateACSA": crowd,
         "OneShotAverage": small | {"n": 20, "records": 3},
@@ -480,9 +537,11 @@ def _case(kind: str, base: dict[str, Any], option: str, value: Any) -> Case:
     else:
         option_made = option
     make = partial(_made, getattr(protocols, kind), base, option_made, value)
-    loss, d, m = None, base.get("d", 0), 1
+    loss, d, m = None, base.get("d", 2 if kind == "GroupMeans" else 0), 1
     if option == "d":
         d = value
+    if option == "categories" and isinstance(value, tuple):
+        d = len(value)
     if isinstance(problem, Problem):
         loss, d, m = problem.loss, problem.d, problem.records
     shown = getattr(value, "__qualname__", repr(value)).replace("\n", " ")
@@ -500,8 +559,9 @@ def _changed(problem: Any, name: str, value: Any) -> Any:
         d = 2 * getattr(value, "classes", 1)
         if d != problem.d:
             problem = replace(problem, domain=L2Ball(d, problem.domain.radius))
+    ridge = {"ridge": problem.ridge or 0.1} if isinstance(value, RealSpace) else {}
     try:
-        return replace(problem, **{name: value})
+        return replace(problem, **{name: value}, **ridge)
     except ParameterError as error:
         return error
 
@@ -524,7 +584,7 @@ def _made(kind: Any, base: dict[str, Any], option: str, value: Any) -> Any:
     own = inspect.signature(kind.__init__).parameters
     explicit = option in own and (callable(value) or option not in _roads(kind, make))
     if explicit:
-        made = make(**base)
+        made = _kept_base(kind, base)
         given = {}
         for name in own:
             with suppress(StopIteration):
@@ -533,6 +593,17 @@ def _made(kind: Any, base: dict[str, Any], option: str, value: Any) -> Any:
     if option not in _roads(kind, make):
         return kind.paper(**_taken(kind.paper, base) | {option: value})
     return make(**base | {option: value})
+
+
+_BASES: dict[str, Any] = {}
+
+
+def _kept_base(kind: Any, base: dict[str, Any]) -> Any:
+    """As calibrated: planned once for all options of its constructor."""
+    name = f"{kind.__name__} {base!r}"
+    if name not in _BASES:
+        _BASES[name] = kind.calibrated(**base)
+    return _BASES[name]
 
 
 def _roads(kind: Any, make: Any) -> set[str]:
@@ -555,10 +626,10 @@ def _taken(function: Any, given: dict[str, Any]) -> dict[str, Any]:
 
 def _kept(made: Any, name: str) -> Any:
     """What a parameter of the constructor became."""
-    parts = (made, getattr(made, "randomizer", None))
+    parts = (made, *(getattr(made, each, None) for each in ("randomizer", "noise", "shape")))
     return next(
         getattr(owner, called)
         for owner in parts
-        for called in (name, f"_{name}")
+        for called in (name, f"_{name}", {"d": "coordinates"}.get(name, name))
         if hasattr(owner, called)
     )

@@ -14,6 +14,9 @@ from protocols.central.heavy_tails.pilot import PilotHistogram
 from protocols.central.person import centered_mean, grouped_descent, outlier_removal
 from protocols.central.record import objective_perturbation, sums
 from protocols.central.record.exponential import Potential
+from protocols.counts.groups import Planes
+from protocols.counts.heavy_hitters import Prefixes
+from protocols.counts.single import Response
 from protocols.erm.risk import Risk
 from protocols.erm.saddle import GroupRisk
 from protocols.erm.tilted import TiltedERM, TiltedRisk
@@ -24,13 +27,21 @@ from protocols.problems.surrogates import Clipped
 from protocols.selection.curator import MeanScores
 from protocols.shuffle import one_shot
 from protocols.sums.binomial import BinomialRandomizer
+from protocols.sums.buckets import BucketRandomizer
 from protocols.sums.carry import CarryRandomizer
+from protocols.sums.floods import FloodRandomizer
 from protocols.sums.single_message import SingleMessageRandomizer
 from protocols.sums.split_mix import SplitMixRandomizer
 from shuffle_sim import arrays
 from shuffle_sim.arrays import dense
 from shuffle_sim.data.persons import Persons
+from shuffle_sim.data.population import Generated
+from shuffle_sim.execution import identity
 from shuffle_sim.protocol.release import Sensitivity
+from shuffle_sim.protocol.task import Task
+from shuffle_sim.sampling import carries
+
+from . import probes
 
 
 @dataclass(frozen=True)
@@ -42,9 +53,10 @@ class Defect:
         owner: a class or module.
         attribute: of it.
         makes: from the old one to the broken one.
-        kind: class of the case.
+        kind: class of the case; or a probe, where no release moves.
         option: of the case, and
         value: of the case, in what `Case` shows of it; "": any.
+        row: of the nine in which more moved, or was believed, than stated; 0: of none.
         also: other attributes that are replaced at the same time.
     """
 
@@ -52,9 +64,10 @@ class Defect:
     owner: Any
     attribute: str
     makes: Callable[[Any], Any]
-    kind: str
+    kind: str | Callable[[Any], bool]
     option: str = "base"
     value: str = ""
+    row: int = 0
     also: tuple[tuple[Any, str, Callable[[Any], Any]], ...] = ()
 
     @property
@@ -184,6 +197,24 @@ def _base_of(old: Any) -> Any:
     return lambda loss: Logistic if isinstance(loss, Logistic) else type(loss)
 
 
+def _of_nothing(old: Any) -> Any:
+    return lambda values: {}
+
+
+def _agrees(old: Any) -> Any:
+    return lambda self, tree, classes: None
+
+
+def _undecided(old: Any) -> Any:
+    """By one word of each uniform; the last bits' chance was granted and not charged."""
+
+    def carried(units: Any, r: int, rng: Any) -> Any:
+        words = (rng.bit_generator.random_raw(r * units.size) >> 12).reshape(-1, r)
+        return (units + words.sum(axis=1).view(np.int64)) >> 52
+
+    return carried
+
+
 def _unlimited(old: Any) -> Any:
     return math.inf
 
@@ -191,27 +222,50 @@ def _unlimited(old: Any) -> Any:
 REVERTED = (
     Defect(
         "a plain pass takes gradients as they are",
-        Clipped, "each", _raw, "LinearTimePhasedSGD", "given", "norm_bound=0.01",
+        Clipped, "each", _raw, "LinearTimePhasedSGD", "given", "norm_bound=0.01", 1,
     ),
     Defect(
         "a step is held against a declared smoothness",
         Problem, "smoothness", _declared, "LinearTimePhasedSGD", "given",
-        "declared_smoothness=1e-06", ((Clipped, "smoothness", _tiny),),
+        "declared_smoothness=1e-06", 2, ((Clipped, "smoothness", _tiny),),
     ),
     Defect(
         "the event of near values for every query",
-        BinomialRandomizer, "event", _believed, "OneShotAverage", "protects", "record",
+        BinomialRandomizer, "event", _believed, "OneShotAverage", "protects", "record", 3,
     ),
     Defect(
         "records beyond the bounds are believed",
         one_shot, "valid_records", _as_they_are, "OneShotAverage", "protects", "record",
     ),
-    Defect("alternating projections that stop", Intersection, "project", _alternating, ""),
+    Defect(
+        "generated rows are not hashed",
+        Generated, "watched", _as_is, probes.other_rows_are_not_seen, row=4,
+    ),
+    Defect(
+        "code is no part of a run",
+        identity, "code_of", _of_nothing, probes.other_code_is_not_seen, row=4,
+    ),
+    Defect(
+        "alternating projections that stop",
+        Intersection, "project", _alternating, probes.points_lie_outside, row=5,
+    ),
     Defect(
         "a least radius of the rows' own labels",
-        TiltedERM, "least_radius", _of_rows, "TiltedERM", "problem.loss", "Huber",
+        TiltedERM, "least_radius", _of_rows, "TiltedERM", "problem.loss", "Huber", 6,
     ),
-    Defect("all records of a person count", Persons, "first", _as_is, "UserLevelGD"),
+    Defect("all records of a person count", Persons, "first", _as_is, "UserLevelGD", row=7),
+    Defect(
+        "all records of a person are held",
+        Persons, "first", _as_is, probes.a_person_costs_memory, row=7,
+    ),
+    Defect(
+        "carries are decided by 52 bits",
+        carries, "_carry_out", _undecided, probes.ties_are_not_drawn_out, row=8,
+    ),
+    Defect(
+        "trees are not compared with what was agreed",
+        Task, "demand", _agrees, probes.things_are_built_first, row=9,
+    ),
     Defect("squares of rows vanish", arrays, "_HUGE", _unlimited, "ShuffleGD", "given"),
     Defect("scores are no numbers", MeanScores, "part", _sum_of_all, "CuratedSelection", "given"),
     Defect(
@@ -223,7 +277,7 @@ REVERTED = (
         objective_perturbation, "type", _base_of, "ObjectivePerturbation", "given",
     ),
 )  # fmt: skip
-"""What was mended, put back."""
+"""What was mended, put back; a test asks for all nine rows."""
 
 DEFECTS = (
     *REVERTED,
@@ -265,9 +319,12 @@ DEFECTS = (
         "LinearTimePhasedSGD",
         "given",
         "chain",
-        ((Clipped, "each", _times(100)),),
+        also=((Clipped, "each", _times(100)),),
     ),
     Defect("half of a range of scores", MeanScores, "sensitivity", _less(2), "CuratedSelection"),
+    Defect(
+        "Response admits all", Response, "admit", _admits_all, "Histogram", "method", "response"
+    ),
     *(
         Defect(f"{randomizer.__name__} admits all", randomizer, "admit", _admits_all, kind)
         for randomizer, kind in (
@@ -276,6 +333,10 @@ DEFECTS = (
             (CarryRandomizer, "CarryVectorSum"),
             (SplitMixRandomizer, "SplitAndMixVectorSum"),
             (SingleMessageRandomizer, "SingleMessageSum"),
+            (FloodRandomizer, "LaplaceScalarSum"),
+            (BucketRandomizer, "SparseVectorSum"),
+            (Prefixes, "HeavyHitters"),
+            (Planes, "GroupMeans"),
         )
     ),
 )

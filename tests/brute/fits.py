@@ -14,8 +14,11 @@ from unittest import mock
 import numpy as np
 
 from protocols.learning import clusters, descent, moments, private, robust
+from protocols.optimisation.base import Optimiser
 from shuffle_sim.data.persons import Persons
+from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError
+from shuffle_sim.registry import registered_kinds
 from shuffle_sim.wire.fingerprint import fingerprint
 
 from .walks import Answer, walk
@@ -33,8 +36,12 @@ IRRELEVANT = {
 """Parameters that enter nothing that is asked, and why."""
 VALUES: dict[str, tuple[Any, ...]] = {
     "epsilon": (30.0,),
-    "delta": (1e-3,),
-    "mechanism": ("objective", "gibbs", "output", "centred-objective"),
+    "delta": (1e-4, 0.0),
+    "mechanism": tuple(
+        name.removesuffix("-perturbation")
+        for name, kind in registered_kinds("algorithm", Optimiser).items()
+        if kind.unit is Unit.RECORD
+    ),
     "solver": ("lbfgs",),
     "ridge": (0.3,),
     "C": (10.0,),

@@ -4,23 +4,32 @@ So a new option, a new algorithm, a new loss or domain has values in `cases`, or
 """
 
 import ast
+import importlib
 import inspect
+import pkgutil
 import textwrap
 from dataclasses import fields
+from functools import cache
 from typing import Any
 
 import protocols
+import shuffle_sim
 from protocols.erm.risk import Risk
 from protocols.problems import domains
 from protocols.problems.domains import Domain
 from protocols.problems.loss import Loss
 from protocols.problems.problem import Problem
+from shuffle_sim.privacy.mechanisms import Mechanism
 from shuffle_sim.protocol.base import Algorithm
+from shuffle_sim.protocol.query import Query
+from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.protocol.release import Statistic
 from shuffle_sim.registry import names, registered
 
 NAMES = {"given", "own", "unknown"}
 """What functions call a mapping of the options that they look into by name."""
 MADE = ("calibrated", "paper")
+PACKAGES, AUDITS = ("protocols.", "shuffle_sim."), "shuffle_sim.auditing."
 
 
 def algorithms() -> dict[str, type]:
@@ -36,6 +45,25 @@ def algorithms() -> dict[str, type]:
         for name, kind in sorted(found.items())
         if any(hasattr(kind, made) for made in MADE) or issubclass(kind, Algorithm)
     }
+
+
+def shipped() -> set[type]:
+    """All algorithms, and all that they can ask: every concrete class in every module.
+
+    Audits ask data that they make, so theirs are no part of it; commands define none.
+    """
+    for package in (protocols, shuffle_sim):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.startswith("shuffle_sim.cli."):
+                importlib.import_module(module.name)
+    left, found = [Algorithm, Query, Randomizer, Statistic, Mechanism], set[type]()
+    while left:
+        kind = left.pop()
+        left += kind.__subclasses__()
+        ours = kind.__module__.startswith(PACKAGES) and not kind.__module__.startswith(AUDITS)
+        if ours and not inspect.isabstract(kind):
+            found.add(kind)
+    return found
 
 
 def losses() -> set[str]:
@@ -75,6 +103,7 @@ def _parameters(function: Any) -> set[str]:
     return {name for name, each in parameters.items() if each.kind not in kinds} - {"self"}
 
 
+@cache
 def _looked_up(kind: type) -> set[str]:
     """Names that a class takes out of a mapping of options."""
     found: set[str] = set()

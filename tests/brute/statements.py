@@ -12,9 +12,13 @@ import numpy as np
 
 from protocols.central.person.chained_mean import ChainedMean
 from protocols.central.record.objective_perturbation import Rows
+from protocols.counts.randomizer import Counting, Noisy
+from protocols.counts.single import Response
 from protocols.erm.erm import erm
 from protocols.erm.objective import Objective
+from protocols.sums.buckets import BucketRandomizer
 from protocols.sums.carry import CarryRandomizer
+from protocols.sums.floods import FloodRandomizer
 from shuffle_sim.arrays import dense
 from shuffle_sim.privacy.grid_noise import BinomialShiftEvent
 from shuffle_sim.privacy.sparse_vector import AboveThreshold
@@ -130,11 +134,17 @@ def encoded(event: Any, randomizer: Any, first: Any, second: Any) -> Iterator[tu
         first: admitted values of the users.
         second: of the neighbours.
     """
+    if isinstance(randomizer, Counting):
+        yield "users' words", worded(randomizer, first, second)
+        return
     values = [dense(each).reshape(len(each), -1) for each in (first, second)]
     if isinstance(randomizer, CarryRandomizer):
         values = [randomizer._clipped(each) for each in (first, second)]
-    apart = float(np.hypot.reduce(values[1] - values[0], axis=1).sum())
-    width, lower = randomizer.width, getattr(randomizer, "lower", 0.0)
+    length = np.maximum if isinstance(randomizer, FloodRandomizer) else np.hypot
+    apart = float(length.reduce(abs(values[1] - values[0]), axis=1).sum())
+    width, lower = getattr(randomizer, "width", None), getattr(randomizer, "lower", 0.0)
+    if isinstance(randomizer, BucketRandomizer):
+        width, lower = 2 * randomizer.norm_bound, -randomizer.norm_bound
     stated = width
     if isinstance(event, BinomialShiftEvent):
         stated = event.shift * width / randomizer.g
@@ -144,3 +154,23 @@ def encoded(event: Any, randomizer: Any, first: Any, second: Any) -> Iterator[tu
         low, high = randomizer.lowest, randomizer.lowest + randomizer.span * width
     outside = max(max(low - each.min(), each.max() - high) for each in values)
     yield "range", 1 + float(outside) / width if outside > 0 else 0.0
+
+
+def worded(randomizer: Counting, first: Any, second: Any) -> float:
+    """Users whose own words differ; infinite where one has two of a set, or one of no bin."""
+    edges, found = getattr(randomizer, "edges", [0, randomizer.alphabet.symbols]), []
+    for values in map(dense, (first, second)):
+        if isinstance(randomizer, Noisy):
+            owners, words = randomizer.sent(values, np.random.default_rng(0))
+        else:  # a value is a word, or none where silence tells nothing
+            always = isinstance(randomizer, Response)
+            edges, owners = [0, randomizer.bins], np.flatnonzero((values >= 0) | always)
+            words = values[owners].astype(np.int64)
+        sets = np.searchsorted(edges, words, side="right") - 1
+        pairs = np.unique(np.stack([owners, sets]), axis=1)
+        if not ((sets >= 0) & (sets < len(edges) - 1)).all() or pairs.shape[1] < words.size:
+            return float("inf")
+        own = np.zeros((len(values), len(edges) - 1), np.int64)
+        own[owners, sets] = words + 1
+        found.append(own)
+    return float((found[0] != found[1]).any(axis=1).sum())

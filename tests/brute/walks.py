@@ -25,6 +25,8 @@ from shuffle_sim.wire.messages import Tally
 from .statements import coupled, encoded, moved
 
 MOST_ANSWERS = 400
+MET: set[type] = set()
+"""Classes of algorithms, and of what they asked, in all walks of this process."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +86,16 @@ def walk(algorithm: Any, pair: tuple[Any, Any], rng: np.random.Generator) -> Ite
             return  # the transcript is public, and so is how it ends
         if asked is None:
             return
-        what = type(asked.query if isinstance(asked, RoundSpec) else asked.statistic).__name__
+        rounds = isinstance(asked, RoundSpec)
+        parts = ("query", "randomizer") if rounds else ("statistic", "mechanism")
+        MET.update({type(algorithm), *(type(getattr(asked, each)) for each in parts)})
+        what = type(getattr(asked, parts[0])).__name__
         try:
             with np.errstate(all="ignore"):
-                if isinstance(asked, RoundSpec):
-                    found, estimate = _round(asked, data, rng)
+                if rounds:
+                    kind = type(asked.query), type(asked.randomizer), "other queries"
+                    found, estimate = _round(asked, data, rng, others=kind not in memory)
+                    memory[kind] = True
                 else:
                     found, estimate = _release(asked, data, rng, quiet, memory, index)
         except Exception as error:  # whatever it is, it comes after the charge
@@ -147,15 +154,18 @@ def _release(
 
 
 def _round(
-    spec: RoundSpec, data: list[Any], rng: np.random.Generator
+    spec: RoundSpec, data: list[Any], rng: np.random.Generator, *, others: bool
 ) -> tuple[list[tuple[str, float]], Any]:
+    """Of a kind of rounds the first is asked with other queries, too."""
     values = _values(spec, data)
     found = list(encoded(spec.event, spec.randomizer, *values))
-    for other in _accepted(spec):
+    for other in _accepted(spec) if others else ():
         try:
             found += encoded(other.event, other.randomizer, *_values(other, data))
         except (ParameterError, ValueError):
             continue  # users refuse to answer it, or it is none
+    if spec.randomizer.view != "sums":
+        return found, spec.analyze(spec.randomizer.tallied(values[0], rng))
     tally = Tally(spec.randomizer.tally(values[0], rng), spec.cohort.size)
     return found, spec.analyze(tally)
 

@@ -1,18 +1,23 @@
 """A search over all that is registered: nothing moves more between neighbours than is stated."""
 
+import gc
+
 import numpy as np
 import pytest
 from brute import cases, fits, options
 from brute.climbs import Effort, climb
-from brute.defects import DEFECTS
+from brute.defects import DEFECTS, REVERTED
 from brute.statements import strays
+from brute.walks import MET
 
 from protocols import learning
 from protocols.learning.linear_model import LinearModel
 from shuffle_sim.errors import ParameterError
+from shuffle_sim.protocol.base import Algorithm, Datum
 
 SLACK = 1 + 1e-6  # of floating point
-QUICK, EACH, DEEP = Effort(20, 1, 15), Effort(2, 1, 3), Effort(60, 6, 200)
+QUICK, EACH, DEEP = Effort(20, 1, 15), Effort(3, 0, 0), Effort(60, 6, 200)
+BRIEF = Effort(1, 0, 0)
 LONGER = dict.fromkeys(("DeletionStability", "PanPrivateACSA", "SaddleERM"), Effort(40, 3, 40))
 """Whose tight pairs are rarer than the quick search is long."""
 FLOORS = {
@@ -119,6 +124,44 @@ def test_control_rows_that_are_mixed_by_an_estimator_are_found(monkeypatch):
     assert fits.broken(learning.ShuffleRegressor, 2)
 
 
+def searches():
+    """All of them, short: bases first, then estimators, then what other parts run under."""
+    bases, others = [], []
+    for kind in KINDS:
+        every = cases.cases(kind, options.options(options.algorithms()[kind]))
+        bases.append(next(every))
+        others += every
+    others.sort(key=lambda case: case.option not in cases.PARTS)
+    for case in bases:
+        yield lambda case=case: found(case, BRIEF)
+    for kind in ESTIMATORS:
+        yield lambda kind=kind: fits.broken(kind, 1)
+    for case in others:
+        yield lambda case=case: found(case, BRIEF)
+
+
+@pytest.mark.full
+def test_all_that_is_shipped_is_tried():
+    """Whatever module it is in, and whether or not it is registered or exported."""
+    shipped = options.shipped()
+    excused = {each for each in shipped if each.__name__ in cases.HELPERS}
+    for search in searches():
+        if shipped - excused <= MET:
+            break
+        search()
+    assert shipped - excused - MET == set()
+    used = [each for each in excused if issubclass(each, Algorithm)]
+    assert all(any(issubclass(each, one) for each in MET) for one in used)
+
+
+def test_control_a_class_of_a_hidden_module_is_shipped_and_not_met():
+    hidden = type("Hidden", (Datum,), {"__module__": "protocols.hidden"})
+    assert hidden in options.shipped() - MET
+    del hidden
+    gc.collect()
+    assert "Hidden" not in {each.__name__ for each in options.shipped()}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_moves_more_than_it_states_in_a_long_search(kind):
@@ -126,16 +169,28 @@ def test_nothing_moves_more_than_it_states_in_a_long_search(kind):
     assert [each for case in every if (each := broken(case, found(case, DEEP)))] == []
 
 
+def test_each_of_the_nine_rows_has_its_mend_put_back():
+    assert {each.row for each in REVERTED} >= {*range(1, 10)}
+
+
+PROBES = {each.kind: each for each in DEFECTS if callable(each.kind)}
+
+
+@pytest.mark.parametrize("probe", PROBES, ids=lambda each: each.__name__)
+def test_control_with_all_mends_a_probe_finds_nothing(probe, monkeypatch):
+    assert not probe(monkeypatch)
+
+
 @pytest.mark.full
-@pytest.mark.parametrize("defect", DEFECTS, ids=lambda each: f"{each.name} ({each.kind})")
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda each: each.name)
 def test_a_planted_defect_is_found(defect, monkeypatch):
     for owner, attribute, makes in defect.patches:
         old = getattr(owner, attribute, None)
         if isinstance(owner, type):
             old = vars(owner).get(attribute, old)
         monkeypatch.setattr(owner, attribute, makes(old), raising=attribute != "type")
-    if not defect.kind:
-        assert strays(cases.FLAT) > 1
+    if callable(defect.kind):
+        assert defect.kind(monkeypatch)
         return
     shown = set() if defect.option == "base" else {defect.option}
     every = [
