@@ -14,6 +14,7 @@ import numpy as np
 
 from protocols.central.person.deletion_stability import demand_range, printed
 from protocols.central.person.extension_minimiser import ExtensionMinimiser
+from protocols.optimisation.acceleration import envelope_error
 from protocols.optimisation.centring import NEAR
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.phases import PhasedState, Step, Steps, halves
@@ -21,6 +22,7 @@ from protocols.optimisation.search import least
 from protocols.optimisation.setting import Setting
 from protocols.problems.domains import L2Ball
 from protocols.problems.problem import Problem, demand, demand_bounded, demand_slope
+from protocols.problems.smoothed import Smoothed
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import Unit
@@ -34,7 +36,8 @@ MAX_PHASES, GROWTH, THETA = 16, 4.0, 0.005
 """Phases that are tried; by which factor the ridge grows; alpha as a share of the sensitivity."""
 RIDGES = np.geomspace(1e-8, 1e3, 111)
 """lambda_1 that are tried, in units of G/R: the same for all n and m, so bounds do not rise."""
-FAIL = 1e-3
+FAIL, ENVELOPE = 1e-3, 0.05
+"""Chance of noise longer than planned; what the envelope of kinks may add to the bound."""
 _MAX_CONTRACTION, _MOST_RELEASES = 0.5, 6
 
 
@@ -52,7 +55,8 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
         contraction: a.
     """
 
-    takes = ("phases", "releases")
+    takes = ("phases", "releases", "smoothing")
+    """How many; of each phase; beta of the envelope in place of a loss with kinks."""
     unit = Unit.PERSON
     disjoint: ClassVar[bool]
 
@@ -68,6 +72,7 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
         tau: float,
         contraction: float = 0.0,
         bound: float = math.inf,
+        smoothing: float | None = None,
     ) -> None:
         """Explicit parameters; `calibrated` chooses them.
 
@@ -78,9 +83,12 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
         if not isinstance(problem.domain, L2Ball):
             raise ParameterError("domain", type(problem.domain).__name__, "an L2Ball")
         self._ball = problem.domain
-        if problem.loss.smoothness() is None:
-            raise ParameterError("loss", problem.loss, "smooth: a person's slope must be one")
         demand_slope(problem)
+        self.smoothing, self._loss = smoothing, problem.loss
+        if smoothing is not None:
+            self._loss = Smoothed.of(problem.loss, smoothing)
+        elif problem.loss.smoothness() is None:
+            raise ParameterError("smoothing", smoothing, "given: the loss has kinks")
         self.problem, self.privacy, self.n = problem, privacy, integer("n", n)
         self.phases = self.ridges = tuple(ridges)
         self.releases, self.mechanism, self.bound = integer("releases", releases), mechanism, bound
@@ -134,7 +142,7 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
         strong = ridge + self.problem.ridge
         exact = 2 * gamma / (strong * cohort.size)
         return ExtensionMinimiser(
-            self.problem.loss,
+            self._loss,
             self._ball,
             strong,
             np.asarray(ridge / strong * anchor),
@@ -163,8 +171,8 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
         """With the smallest bound over ridges, phases and releases.
 
-        The problem is smooth, over an l2 ball. With a ridge, the first phase takes no other one
-        (Algorithms 5 and 6).
+        Over an l2 ball. With a ridge, the first phase takes no other one (Algorithms 5 and 6).
+        Kinks are rounded off by an envelope that adds a twentieth to the bound.
         """
         n, problem, privacy = setting.n, setting.problem, setting.privacy
         demand_bounded(problem)
@@ -181,10 +189,11 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
             bound, counts, choices.grid("releases", range(1, _MOST_RELEASES + 1)), otherwise=noisy
         )
         least_bound, ridges, k, sigma, tau, a = found[best]
-        own: dict[str, Any] = {"ridges": ridges, "releases": k, "mechanism": Gaussian(sigma)}
-        return cls(
-            problem=problem, n=n, privacy=privacy, tau=tau, contraction=a, bound=least_bound, **own
-        )
+        beta = _envelope(problem, choices, least_bound)
+        own: dict[str, Any] = {"ridges": ridges, "releases": k}
+        total = least_bound + (0.0 if beta is None else envelope_error(problem, beta))
+        own |= {"tau": tau, "contraction": a, "bound": total, "smoothing": beta}
+        return cls(problem=problem, n=n, privacy=privacy, mechanism=Gaussian(sigma), **own)
 
     @classmethod
     def _best(
@@ -254,8 +263,17 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
         constants = printed(each, size, m, 2 * G, 1.0, 1 / (n * m) / count)
         exact = 2 * G / size  # of a release here, at ridge 1
         own: dict[str, Any] = {"ridges": ridges, "releases": 1, "tau": G}
+        own["smoothing"] = _envelope(problem, choices, G * R / math.sqrt(n * m))
         mechanism = Gaussian(constants.sigma / exact)
         return cls(problem=problem, n=n, privacy=privacy, mechanism=mechanism, **own)
+
+
+def _envelope(problem: Problem, choices: Choices, bound: float) -> float | None:
+    """beta as given; for kinks such that the envelope costs a share of the bound."""
+    beta: float | None = choices["smoothing"]
+    if beta is None and problem.loss.smoothness() is None:
+        return problem.root**2 / (2 * ENVELOPE * bound)
+    return beta
 
 
 class PhasedERM(PhasedOutput):
