@@ -37,8 +37,10 @@ _REPEATS = {False: 20, True: 5}
 """Splits of a comparison, by whether all methods are in it."""
 _HEAVY = "heavy-tailed-erm"
 _CHOICES = ("protocol", "hyper", "phases", "batch", "eta", "smoothing", "select", "choose_bounds")
+_OF_MECHANISMS = {"tilt": "tilt", "adversarial_radius": "radius"}
+"""Options of single mechanisms, and what these call them."""
 _CHOSEN_BY_COMPARE = dict.fromkeys(
-    (*_CHOICES, "mechanism", "model_out", "checkpoint", "budget")
+    (*_CHOICES, *_OF_MECHANISMS, "mechanism", "model_out", "checkpoint", "budget")
 ) | {"trust": "shuffle"}
 _OF_MESSAGES = dict.fromkeys(
     (*_CHOICES, "select_fraction", "rounds", "noise_ratio", "max_bits", "encoding", "fidelity")
@@ -96,7 +98,8 @@ def train_command(
     """
     trust = Trust.of(optimiser.trust)
     if trust is not Trust.CENTRAL:
-        _no_curator(optimiser.pure, optimiser.pilot and not compare)
+        own = {} if compare else _of_mechanism(optimiser)
+        _no_curator(optimiser.pure, optimiser.pilot and not compare, own)
     source = load(data, problem.label)
     optimiser = _with_mechanism(source, problem, optimiser, privacy)
     trainer, names = _trainer(source, problem, optimiser, privacy, noise)
@@ -293,17 +296,29 @@ def _central(
     if trainer.choose == "practice" and mechanism != GRADIENT:
         allowed = "bound with --trust central: a curator's algorithms rest on proven bounds"
         raise ParameterError("choose", trainer.choose, allowed)
+    own = _of_mechanism(asked)
+    if own and (select or mechanism == GRADIENT):
+        allowed = "left out with --select and with --mechanism gradient"
+        raise ParameterError(*next(iter(own.items())), allowed)
     if select:
         return trainer.selected_by_curator(mechanism, n, select)
     if trainer.privacy.delta == 0 and mechanism == pure.SGD:
-        return trainer.central(mechanism, n, **pure.descent(n, trainer.d, trainer.privacy.epsilon))
+        own |= pure.descent(n, trainer.d, trainer.privacy.epsilon)
     if trainer.privacy.delta == 0 and mechanism in pure.RIDGE and not trainer.ridge:
         trainer = replace(trainer, ridge=pure.ridge(mechanism, n, trainer.d, trainer.privacy))
-    return trainer.central(mechanism, n)
+    return trainer.central(mechanism, n, **own)
 
 
-def _no_curator(pure: bool, pilot: bool) -> None:
+def _of_mechanism(asked: OptimiserOptions) -> dict[str, Any]:
+    """What was given for a single mechanism, by its own names."""
+    given = {own: getattr(asked, option) for option, own in _OF_MECHANISMS.items()}
+    return {own: value for own, value in given.items() if value is not None}
+
+
+def _no_curator(pure: bool, pilot: bool, own: Mapping[str, Any]) -> None:
     """Refuse what only a curator takes."""
+    for name, value in own.items():
+        raise ParameterError(name, value, "given with --trust central and its --mechanism")
     if pure:
         allowed = "given with --trust central: no view of a shuffler is purely private here"
         raise ParameterError("pure", pure, allowed)

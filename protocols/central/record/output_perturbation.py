@@ -120,6 +120,7 @@ class OutputPerturbation(OneRelease):
         tried = [kept] if kept is not None else _RIDGES.tolist()
         names = [noise] if noise is not None else list(cls._noises(privacy))
         noises = {name: noise_of(name, privacy, problem.d) for name in names}
+        names.sort(key=lambda name: noises[name].error(1.0, problem.d))  # of equal bounds the first
 
         def at(strength: float, name: str) -> tuple[Bound, Risk]:
             risk = cls._kind(problem).of(problem, strength, **given)
@@ -287,7 +288,7 @@ class SaddleERM(OutputPerturbation):
     the loss is a `Grouped`. Formal guarantee: as there, with the distance that both players allow.
     """
 
-    kind, solver = GroupRisk, "extragradient"
+    kind, solver, own_objective = GroupRisk, "extragradient", True
     takes = (*OutputPerturbation.takes, "concavity", "weights")
 
     @classmethod

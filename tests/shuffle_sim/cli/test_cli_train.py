@@ -206,6 +206,29 @@ def test_a_curator_trains_by_one_release(printed, train, mechanism, ridge):
 
 
 @pytest.mark.parametrize(
+    ("mechanism", "option", "small", "large"),
+    [
+        ("tilted-erm", "--tilt", "0.1", "4"),
+        ("adversarial-erm", "--adversarial-radius", "0.01", "1"),
+    ],
+)
+def test_a_mechanism_of_its_own_objective_takes_its_option(
+    printed, train, mechanism, option, small, large
+):
+    asked = "--table", "breast-cancer", "--ridge", "0.05", "--seed", "7", option
+    central = "--trust", "central", "--mechanism"
+    bounds = [
+        printed(*asked, value, *central, mechanism)["protocol"]["excess_bound"]
+        for value in (small, large)
+    ]
+    assert bounds[0] < bounds[1]
+    for others in ((), (*central, "output"), (*central, "gradient")):
+        code, _, errors = train(*asked, small, *others)
+        assert code
+        assert "must be" in errors
+
+
+@pytest.mark.parametrize(
     "loss",
     [["squared"], ["huber", "--threshold", "0.3"], ["absolute"], ["pinball", "--quantile", "0.8"]],
 )
