@@ -1,10 +1,9 @@
 """The run that is asked for: its own runtime, options, queries and shapes of data."""
 
-import math
-from collections import defaultdict
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -12,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats, dense
+from shuffle_sim.auditing.bench import of_categories
 from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.empirical import Seen, canaries, whole_runs
+from shuffle_sim.auditing.joint import JointLaw
 from shuffle_sim.auditing.plan import Planned, Step
-from shuffle_sim.auditing.scores import JointLaw
+from shuffle_sim.auditing.watching import Rows, Watched, bits_of_chance
 from shuffle_sim.data.persons import population_for
 from shuffle_sim.data.population import InMemory, Population, Unit
 from shuffle_sim.errors import ParameterError, ShuffleSimError
@@ -33,35 +34,19 @@ from shuffle_sim.sampling.randomness import GENERATORS
 from shuffle_sim.wire.codec import encode
 from shuffle_sim.wire.fingerprint import fingerprint
 from shuffle_sim.wire.frames import Context, Frame, Kind, parse, split_frames
-from shuffle_sim.wire.messages import Messages, Tally
+from shuffle_sim.wire.messages import Messages
 
 _WORK = 2e7  # values of all rounds of a run that is made several times
 _LOOKED = 96  # users whose values of their own are looked at
 _LAWS = 1200  # of them, times labels
 _ROUNDS = 120
 _QUERIES = 6  # that are looked at
+_COMPANY = 100  # times the rows, all at once
 _FAR = 0.0, 1e3, -1e6  # rows of others, in place of theirs
 _WIDEST = 80  # columns of rows that are tried
+_SURE = 30  # bits of chance: what agrees in so many was not drawn anew
+_DRAWN_FROM = 24  # users whose reports are drawn where no law says how often they agree
 _MANY = 40  # tallies that two runs do not share all of
-
-
-class Rows(Population):
-    """Rows that are read anew each time, as from a file or a generator: no shard keeps them."""
-
-    def __init__(self, inner: Population) -> None:
-        """The rows of another population."""
-        self._inner = inner
-
-    @property
-    def users(self) -> int:
-        return self._inner.users
-
-    @property
-    def unit(self) -> Unit:
-        return self._inner.unit
-
-    def rows(self, start: int, stop: int) -> NDArray[Any]:
-        return self._inner.rows(start, stop)
 
 
 class Asked:
@@ -99,6 +84,11 @@ class Asked:
         others = {name: value for name, value in self.options.items() if name != "fidelity"}
         alone = others.get("workers", 1) == 1 and others.get("security", "none") == "none"
         return self.runtime == "inprocess" and alone and self.execution.placement == "apart"
+
+    @property
+    def categories(self) -> bool:
+        """Whether users hold categories, or send words."""
+        return of_categories(self.spec.randomizer)
 
     def steps(self) -> Iterator[Step]:
         """The checks of the run that is asked for."""
@@ -140,6 +130,8 @@ class Asked:
                 self.hosted,
             ),
         ):
+            if make == self.own and self.categories:
+                continue  # their values are looked at one by one
             planned = Planned(name, looks_at, "" if why else samples, power, why)
             yield Step(planned, None if why else make)
 
@@ -178,7 +170,7 @@ class Asked:
                 break
         for place, query in enumerate(queries.values()):
             alone = [dense(query(fortran(rows[user : user + 1])))[0] for user in range(few)]
-            companies = [rows, rows[::-1]]
+            companies = [rows, rows[::-1], np.concatenate([rows] * _COMPANY)]
             if rows.dtype != object:
                 companies += [
                     np.concatenate([rows[: few // 2], np.full_like(rows[: few // 2 + 1], far)])
@@ -187,7 +179,7 @@ class Asked:
             for each, company in enumerate(companies):
                 found = dense(query(fortran(company)))
                 wanted = np.array(alone)[::-1] if each == 1 else np.array(alone)
-                held = few if each < 2 else few // 2
+                held = few if each < 3 else few // 2
                 if not np.allclose(found[:held], wanted[:held], 1e-9, 1e-12, equal_nan=True):
                     raise LawError(f"query {place}: the value of a row depends on other rows")
 
@@ -263,27 +255,27 @@ class Asked:
         entropies = [each for _, seen in runs for each in seen.entropies]
         if entropies and (len(set(entropies)) < len(entropies) or min(entropies) < 1 << 64):
             raise LawError("two runs have one entropy, or one of few bits")
-        for (_, first), (_, second) in combinations(runs, 2):
-            frames = [first.frames[key] == second.frames[key] for key in first.frames if
-                      key in second.frames]  # fmt: skip
-            if (long := sum(frames)) and self._bits_of_frames(first) / len(frames) * long > 60:
-                raise LawError(f"{long:,} of {len(frames):,} frames of two runs are the same")
+        for place, (_, first) in enumerate(runs):
+            same, every = 0, 0
+            for _, second in runs[place + 1 :]:
+                shared = first.frames.keys() & second.frames.keys()
+                same += sum(first.frames[key] == second.frames[key] for key in shared)
+                every += len(shared)
+            if same and self._bits / len(first.frames) * same > _SURE:
+                raise LawError(f"{same:,} of {every:,} frames of runs are those of another")
         tallies = [np.concatenate(seen.tallies) for _, seen in runs if seen.tallies]
         if len(tallies) > 1 and tallies[0].size * (len(tallies) - 1) >= _MANY:
             same = sum(np.array_equal(one, two) for one, two in combinations(tallies, 2))
             if same:
                 raise LawError(f"{same} pairs of {len(tallies)} runs give the same tallies")
 
-    def _bits_of_frames(self, seen: "_Seen") -> float:
+    @cached_property
+    def _bits(self) -> float:
         """Bits of chance in the frames of a run, at least."""
-        law: Any = self.spec.randomizer
-        if not hasattr(law, "count_pmf"):
-            return float(len(seen.frames))
-        x, bits, group = law.worst_pair()[0], 0.0, getattr(law, "label_group", 1)
-        for label in range(0, law.alphabet.labels, group):
-            pmf = law.count_pmf(x, label)
-            bits -= math.log2(float(pmf @ pmf))
-        return bits * self.protocol.users
+        spec, population, users = self.spec, self.population(), self.protocol.users
+        rows = fortran(population.rows(0, min(population.users, _DRAWN_FROM)))
+        values, *_ = admitted(spec.query(rows), spec.randomizer)
+        return bits_of_chance(spec.randomizer, values, users, self.entropy)
 
     def hosted(self) -> None:
         """The bits of the path that is asked for are those of a run in process."""
@@ -297,13 +289,13 @@ class Asked:
         if not alike or not all(map(np.array_equal, seen.tallies, plain.tallies)):
             raise LawError("another result than in process with one worker")
 
-    def _run(self, seed: int | None = None, host: Any = None, **more: Any) -> tuple[Any, "_Seen"]:
+    def _run(self, seed: int | None = None, host: Any = None, **more: Any) -> tuple[Any, Watched]:
         options = self.options | more
         execution, runtime = self.execution, self.runtime if host is None else host
         if host is not None:
             execution = replace(execution, placement="apart")
         made = runtime if isinstance(runtime, Runtime) else registered("runtime", runtime)()
-        seen = _Seen()
+        seen = Watched()
         seen.watch(made)
         result = run(
             copy(self.protocol), self.data, runtime=made, seed=seed, execution=execution, **options
@@ -327,6 +319,10 @@ class Asked:
         records = max(1, min(records, self.protocol.most_records))
         persons = self.protocol.unit is Unit.PERSON or records > 1
         widths = [None, *range(1, _WIDEST)]
+        if self.categories:
+            whole = [rng.integers(0, 2, shape).astype(float) for shape in (n, (n, 1), (n, 2))]
+            if (found := next(filter(self._takes, whole), None)) is not None:
+                return found
         for width in widths:
             if width is None:
                 rows = rng.random(n)
@@ -346,52 +342,7 @@ class Asked:
             population = suited(self.protocol, rows)
             asked = fortran(population.rows(0, min(3, population.users)))
             values, _ = self.spec.randomizer.admit(self.spec.query(asked))
-            self.spec.randomizer.counts(values, np.random.default_rng(0))
+            self.spec.randomizer.reports(values, np.random.default_rng(0))
         except (ValueError, TypeError, IndexError, ShuffleSimError):
             return False
         return True
-
-
-class _Seen:
-    """What passes between the roles of a run."""
-
-    def __init__(self) -> None:
-        self.frames: dict[tuple[Any, ...], bytes] = {}
-        self.tallies: list[NDArray[np.int64]] = []
-        self.entropies: list[int] = []
-        self._places: dict[tuple[Any, ...], int] = defaultdict(int)
-
-    def watch(self, host: Runtime) -> None:
-        """Look at what its roles are given and give, from now on."""
-        call, put = type(host).call, type(host).host
-
-        def called(role: Any, method: str, *arguments: Any, **given: Any) -> list[Any]:
-            handles = call(host, role, method, *arguments, **given)
-            if method in _LOOKED_AT:
-                self._take(method, host.get([handles[0]])[0])
-            return handles
-
-        def hosted(role: type, *arguments: Any) -> Any:
-            if not self.entropies and hasattr(arguments[0], "entropy"):
-                self.entropies.append(arguments[0].entropy)
-            return put(host, role, *arguments)
-
-        vars(host)["call"], vars(host)["host"] = called, hosted
-
-    def _take(self, method: str, value: Any) -> None:
-        first = value[0] if isinstance(value, tuple) and value else value
-        if isinstance(tally := getattr(first, "tally", None), Tally):
-            self.tallies.append(np.asarray(tally.sums))
-            return
-        if not isinstance(value, bytes):
-            return
-        for data in split_frames(value):
-            frame = parse(data)
-            if frame.kind in _OPEN:
-                key = frame.kind, frame.context.round, frame.index
-                self._places[key] += 1
-                self.frames[*key, self._places[key]] = frame.payload
-
-
-_LOOKED_AT = {"answer", "view", "shuffle", "conclude", "concluded", "whole", "finish"}
-_OPEN = {Kind.REPORTS, Kind.COUNTS, Kind.TALLY, Kind.VIEW}

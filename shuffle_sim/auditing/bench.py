@@ -1,6 +1,6 @@
 """The implementation under audit, with everything needed to run it on data whose law is known."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats, Scaled, Values
 from shuffle_sim.auditing.conformance import LawError
-from shuffle_sim.auditing.scores import JointLaw
+from shuffle_sim.auditing.joint import JointLaw
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory
+from shuffle_sim.execution.options import Execution
 from shuffle_sim.protocol.base import Datum, Protocol, Query, RoundSpec
+from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles import Deployment, Shuffler, UserShard, count_type
 from shuffle_sim.sampling.kernels import KERNELS
 from shuffle_sim.sampling.randomness import GENERATORS
@@ -39,6 +41,11 @@ FIRST: Way = (KERNELS[0], GENERATORS[0])
 Frames = list[list[Frame]]
 """By round and block."""
 LARGEST = 1 << 20  # cells of the law of a sum over all users
+
+
+def of_categories(randomizer: Randomizer) -> bool:
+    """Whether users hold categories, or send words; else numbers and vectors, of which sums are."""
+    return randomizer.view != "sums" or hasattr(randomizer, "bins")
 
 
 @dataclass(frozen=True)
@@ -86,8 +93,12 @@ class Bench:
     """Users of some twenty types, many with data outside the domain, through the real roles."""
 
     randomizer: Any
+    needs: tuple[str, ...] = LAW  # of the randomizer's words on its law
+    thorough = False
     shards: int = 1  # of the shuffler, in the run
     block_size: int | None = None  # of the run; None: the default
+    looked = ROUNDS  # rounds in which every user is looked at
+    scales = True  # whether multiples of rows are data, too
 
     def __init__(
         self,
@@ -106,15 +117,14 @@ class Bench:
         self.labels = self.randomizer.alphabet.labels
         self.users = min(spec.cohort.size, _FEW)
         self.protocol = OneRound(self.users, spec, protocol.honest_fraction)
-        self.known = all(hasattr(self.randomizer, name) for name in LAW)
+        self.known = all(hasattr(self.randomizer, name) for name in self.needs)
         if self.known:
             self._know(protocol, spec)
 
     def _know(self, protocol: Protocol[Any], spec: RoundSpec) -> None:
         """Rows whose law can be said, and that law."""
         self.rows, self.inside = self._values()
-        law: Any = self.randomizer
-        self.pmfs = [[law.count_pmf(x, j) for j in range(self.labels)] for x in self.inside]
+        self.pmfs = [[self.pmf(x, j) for j in range(self.labels)] for x in self.inside]
         widest = max(len(pmf) for each in self.pmfs for pmf in each)
         room = min(COUNTS / ROUNDS / self.labels, LARGEST / widest)
         self.users = max(2, min(spec.cohort.size, int(room)))
@@ -124,6 +134,33 @@ class Bench:
         )
         self.protocol = OneRound(self.users, spec, protocol.honest_fraction)
         self.types = np.arange(self.users) % len(self.inside)
+
+    @property
+    def lawless(self) -> str:
+        """Why its law is not known."""
+        return f"its randomizer has not {', '.join(self.needs)}: its law is not known"
+
+    @property
+    def group(self) -> int:
+        """So many labels in a row depend on each other."""
+        return int(getattr(self.randomizer, "label_group", 1))
+
+    def pmf(self, x: Floats, label: int) -> Floats:
+        """The law of what a user sends under a label."""
+        return np.asarray(self.randomizer.count_pmf(x, label), np.float64)
+
+    def index(self, sums: NDArray[np.int64], reports: int) -> NDArray[np.int64]:
+        """Outcomes of that law, or of sums over reports."""
+        return np.asarray(self.randomizer.count_index(sums, reports), np.int64)
+
+    def asked_for(
+        self, execution: Execution, options: Mapping[str, Any], *, thorough: bool
+    ) -> None:
+        """Look at what a run with these options draws."""
+        self.thorough, self.block_size = thorough, execution.block_size
+        self.shards = options.get("shuffler_shards") or 1
+        if execution.placement == "together":
+            self.shards = options.get("workers", 1)
 
     def _values(self) -> tuple[Floats, Floats]:
         """Rows of each type as users hold them, and as they should be admitted.
@@ -231,14 +268,14 @@ class Bench:
         users = self.literal if fidelity == "literal" else self.users
         seen = np.empty((sum(map(len, ways.values())), users, self.labels), np.int64)
         for place, (way, rounds) in enumerate(ways.items()):
-            query = Multiples() if place % 2 else Datum()
+            query = Multiples() if place % 2 and self.scales else Datum()
             drawn = self.frames(fidelity, users, rounds, way, query=query)
             for index, frames in zip(rounds, drawn, strict=True):
                 found = np.concatenate(self.sums(fidelity, frames))
                 if len(found) != users:
                     raise LawError(f"{len(found)} reports of {users} users")
                 seen[index] = found
-        return np.asarray(self.randomizer.count_index(seen, 1))
+        return self.index(seen, 1)
 
     def sums(self, fidelity: str, frames: list[Frame]) -> list[NDArray[np.int64]]:
         """Sums of symbols by block, (users, labels), as the shuffler would read them."""
@@ -255,5 +292,4 @@ class Bench:
 
     def law(self, users: int) -> JointLaw:
         """Of the first users."""
-        group = getattr(self.randomizer, "label_group", 1)
-        return JointLaw(self.pmfs, self.types[:users], group)
+        return JointLaw(self.pmfs, self.types[:users], self.group)

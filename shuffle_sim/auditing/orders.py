@@ -1,30 +1,30 @@
 """What a shuffler shows: every order of the messages under every label is equally likely.
 
 Messages are tagged, so an order can be read from a view: all symbols under a label differ. One-bit
-messages have no tags. There the places of the ones are looked at, which is all that is shown.
+messages have no tags: see `arrangements`.
 """
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
+from itertools import product
+from typing import ClassVar
 
 import numpy as np
 import scipy  # parts by attribute: they load when used
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats, Values, dense
-from shuffle_sim.auditing.conformance import LawError, check_pmf
-from shuffle_sim.auditing.scores import LEVELS, Ints, judge, scores
-from shuffle_sim.auditing.sequences import check_lags, check_products, check_repeats
+from shuffle_sim.auditing.arrangements import View, check_half
+from shuffle_sim.auditing.conformance import LawError
+from shuffle_sim.auditing.scores import LEVELS, Ints, judge
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.wire.messages import Alphabet, Messages
 
-BLOCKS = 4
-"""Of users, so that blocks are mixed, too."""
 _CELLS = 16  # of places and of tags
-_LARGEST_LAW = 4000  # messages whose half is compared with its law
+_OFTEN = 20  # how often a message comes to a place, for chi-square
+_FEWEST = 8  # messages of which moments up to that order are those of a bound
 _FEW = 1 << 7  # messages below which only tables of places are looked at
 
 
@@ -58,6 +58,16 @@ class Tags(Randomizer):
         return Messages.from_symbols(self.alphabet, symbols)
 
 
+@dataclass(frozen=True)
+class WordTags(Tags):
+    """The same as words."""
+
+    view: ClassVar[str] = "counts"
+
+    def randomize(self, x: Floats, rng: np.random.Generator) -> Messages:
+        return self.singly(np.broadcast_to(dense(x), self.each).astype(np.int64))
+
+
 def check_tags(views: NDArray[np.integer], sent: Ints, alarm: float) -> None:
     """Orders of tagged messages are uniform, and independent of each other.
 
@@ -77,13 +87,16 @@ def check_tags(views: NDArray[np.integer], sent: Ints, alarm: float) -> None:
         raise LawError("a message is shown twice, and another is not")
     for what, key in {"place": np.arange(size), "symbol": sent}.items():
         _check_digits(
-            key[places], key, alarm / 6, f"the {what} of a message, and where it is shown"
+            key[places], key, alarm / 8, f"the {what} of a message, and where it is shown"
         )
-    _check_table(places, alarm / 6, "the place in which a message is sent and shown")
-    _check_half((places[:, : size // 2] < size // 2).sum(axis=1), size, size // 2, alarm / 6)
-    _check_pairs(places, alarm / 6)
+    _check_table(places, alarm / 8, "the place in which a message is sent and shown")
+    check_half((places[:, : size // 2] < size // 2).sum(axis=1), size, size // 2, alarm / 8)
+    _check_pairs(places, alarm / 8)
+    _check_ends(places, alarm / 8)
     if size > _FEW:
-        _check_distances(places, alarm / 6)
+        _check_distances(places, alarm / 8)
+    else:
+        _check_moves(places, alarm / 8)
 
 
 def _check_table(places: NDArray[np.intp], alarm: float, what: str) -> None:
@@ -96,15 +109,12 @@ def _check_table(places: NDArray[np.intp], alarm: float, what: str) -> None:
     many = np.bincount(part, minlength=cells)
     expected = views * np.outer(many, many).ravel() / size
     # Drawing without replacement spreads less than with it (Hoeffding 1963).
-    judge(LEVELS * found, LEVELS * expected, LEVELS**2 * expected, alarm, what)
-
-
-def _check_half(found: Ints, size: int, ones: int, alarm: float) -> None:
-    """How many of so many messages come to the first half of a view, by view."""
-    if len(found) < 40 or size > _LARGEST_LAW:
-        return
-    law = scipy.stats.hypergeom.pmf(np.arange(ones + 1), size, ones, size // 2)
-    check_pmf(found, law, false_alarm=alarm)
+    judge(LEVELS * found, LEVELS * expected, LEVELS**2 * expected, alarm / 2, what)
+    if cells == size and expected.min() >= _OFTEN:
+        # Of sums of permutation matrices: (n - 1)/n of Pearson's statistic has (n - 1)^2 degrees.
+        statistic = float((((found - expected) ** 2) / expected).sum()) * (size - 1) / size
+        if scipy.stats.chi2.sf(statistic, (size - 1) ** 2) < alarm / 2:
+            raise LawError(f"{what}: chi-square {statistic:.0f} of {(size - 1) ** 2}")
 
 
 def _check_digits(seen: Ints, sent: Ints, alarm: float, what: str) -> None:
@@ -147,6 +157,36 @@ def _check_distances(places: NDArray[np.intp], alarm: float) -> None:
                 raise LawError(f"{distances.max():,} of {size:,} messages {what}")
 
 
+def _check_ends(places: NDArray[np.intp], alarm: float) -> None:
+    """The first and the last message are not shown first or last more often than any other."""
+    views, size = places.shape
+    for sent, shown in product((0, size - 1), (0, -1)):
+        stays = int((places[:, shown] == sent).sum())
+        if stays and scipy.stats.binom.sf(stays - 1, views, 1 / size) < alarm / 4:
+            raise LawError(f"in {stays} of {views} views message {sent:,} is shown at {shown}")
+
+
+def _check_moves(places: NDArray[np.intp], alarm: float) -> None:
+    """Of all views: how many messages are moved by each distance, and the order's sign.
+
+    How many messages of a uniform order are moved by one distance has the factorial moments of
+    Poisson's law of mean 1, up to the size; so Chernoff's bounds of that law hold.
+    """
+    views, size = places.shape
+    if size < _FEWEST:
+        return
+    moved = (places - np.arange(size)) % size
+    found = np.bincount(moved.ravel(), minlength=size).astype(float)
+    exponent = scipy.special.xlogy(found, found / views) - found + views
+    if (exponent > math.log(4 * size / alarm)).any():
+        distance = int(np.argmax(exponent))
+        raise LawError(f"{found[distance]:,.0f} messages of {views} views move by {distance}")
+    first, second = np.triu_indices(size, 1)
+    odd = int((np.sum(places[:, first] > places[:, second], axis=1) % 2).sum())
+    if 2 * scipy.stats.binom.cdf(min(odd, views - odd), views, 0.5) < alarm / 2:
+        raise LawError(f"{odd} of {views} orders are odd")
+
+
 def _check_pairs(places: NDArray[np.intp], alarm: float) -> None:
     """Every two views agree in few places."""
     views, size = places.shape
@@ -166,55 +206,6 @@ def _check_pairs(places: NDArray[np.intp], alarm: float) -> None:
                 raise LawError(f"two orders agree in {agree.max():,} of {size:,} places")
 
 
-def check_bits(views: NDArray[np.uint8], ones: Sequence[int], alarm: float) -> None:
-    """The places of ones are uniform, and independent of each other.
-
-    Args:
-        views: of so many bits each, (views, bits).
-        ones: of each view.
-        alarm: probability of a false alarm.
-
-    Raises:
-        LawError: naming what is off.
-    """
-    size, share = views.shape[1], np.asarray(ones) / views.shape[1]
-    if (views.sum(axis=1, dtype=np.int64) != ones).any():
-        raise LawError("the view does not hold the ones that were sent")
-    cells = min(_CELLS, size)
-    part = np.arange(size) * cells // size
-    found = np.add.reduceat(views.sum(axis=0, dtype=np.int64), np.searchsorted(part, range(cells)))
-    many = np.bincount(part, minlength=cells)
-    spread = np.asarray(many * float((share * (1 - share)).sum()), np.float64)
-    judge(
-        LEVELS * found.astype(float), LEVELS * many * share.sum(), LEVELS**2 * spread, alarm / 6,
-        "ones by their place in the view",
-    )  # fmt: skip
-    for many in np.unique(ones).tolist():
-        first = views[np.asarray(ones) == many, : size // 2].sum(axis=1, dtype=np.int64)
-        _check_half(first, size, many, alarm / 4 / len(np.unique(ones)))
-    mixed = (share > 0) & (share < 1)
-    if size < 16 or not mixed.any():
-        return
-    # Given their number, independent bits are a uniform arrangement; it has that number with
-    # probability 1/(4 sqrt(size)) or more. So bounds for independent bits hold, times 16 size for
-    # two views.
-    alarm, kept, share = alarm / (16 * size), views[mixed], share[mixed]
-    centred = kept - share[:, None]
-    variance = share * (1 - share)
-    gram, upper = centred @ centred.T, np.triu_indices(len(kept), 1)
-    if len(kept) > 1:
-        seen = (centred**2).sum(axis=1)[upper[0]] * variance[upper[1]]
-        check_products(gram[upper], seen, alarm / 6, "two views of bits")
-    for row, spread in zip(centred, variance.tolist(), strict=True):
-        check_lags(row[None], spread, alarm / 6 / len(kept), "bits of a view")
-    agree = float((1 - 2 * variance).max())
-    check_repeats([kept], agree, alarm / 6, "bits of views")
-
-
-View = Callable[[int, Messages], list[NDArray[np.integer]]]
-"""Round, and reports -> the symbols in the view, label by label."""
-
-
 def check_symbols(
     view: View, randomizer: Randomizer, reports: int, rounds: int, alarm: float
 ) -> None:
@@ -227,63 +218,9 @@ def check_symbols(
         return
     tags = np.arange(size, dtype=np.int64) * (alphabet.symbols // size)
     sent = np.broadcast_to(tags.reshape(reports, 1, each), (reports, alphabet.labels, each))
-    messages = Messages.from_symbols(alphabet, np.ascontiguousarray(sent))
+    if randomizer.view == "sums":
+        messages = Messages.from_symbols(alphabet, np.ascontiguousarray(sent))
+    else:
+        messages = randomizer.singly(sent.ravel(), np.full(reports, each))
     views = np.concatenate([np.stack(view(index, messages)) for index in range(rounds)])
     check_tags(views.astype(np.int64), tags, alarm)
-
-
-def check_ones(view: View, randomizer: Randomizer, reports: int, rounds: int, alarm: float) -> None:
-    """A shuffler's arrangements of one-bit messages: several shares of ones.
-
-    They are sent by the first users, or by those of every other block; labels are compared.
-    """
-    alphabet, each = randomizer.alphabet, randomizer.per_label
-    widths, block = np.diff(alphabet.edges), -(-reports // BLOCKS)
-    users = np.arange(reports)
-    orders = users, np.argsort(users // block % 2, kind="stable")
-    found: dict[int, list[NDArray[np.integer]]] = {}
-    shares = [_SHARES[index // 4 % 5] if index % 4 == 0 else 0.5 for index in range(rounds)]
-    sent = [max(1, round(reports * share)) for share in shares]
-    halves = np.empty((rounds, alphabet.labels))
-    for index, many in enumerate(sent):
-        symbols = np.zeros((reports, alphabet.width, each), np.uint8)
-        symbols[orders[int(index % 4 > 0)][:many]] = 1
-        shown = view(index, Messages.from_symbols(alphabet, symbols))
-        for label, (width, seen) in enumerate(zip(widths.tolist(), shown, strict=True)):
-            if len(seen) != reports * width * each:
-                raise LawError("the view does not hold the messages that were sent")
-            found.setdefault(width, []).append(seen)
-            halves[index, label] = seen[: len(seen) // 2].sum()
-    _check_labels(halves, reports * widths * each, np.outer(sent, widths * each), alarm / 2)
-    for width, views in found.items():
-        labels = int((widths == width).sum())
-        ones = np.repeat(np.array(sent) * width * each, labels).tolist()
-        check_bits(np.stack(views).astype(np.uint8), ones, alarm / 2 / len(found))
-
-
-@lru_cache(maxsize=256)
-def _ranks(size: int, ones: int) -> tuple[Floats, float]:
-    """Of the ones in the first half of a view: their rank in [-1, 1], of mean 0; its variance."""
-    law = scipy.stats.hypergeom.pmf(np.arange(ones + 1), size, ones, size // 2)
-    score = scores(law)[0]
-    centred = score.of - score.mean
-    scale = max(float(np.abs(centred).max()), 1e-300)
-    return centred / scale, score.variance / scale**2
-
-
-def _check_labels(halves: Floats, size: Ints, ones: Ints, alarm: float) -> None:
-    """Orders under two labels are independent: ones in the first halves, (rounds, labels)."""
-    labels = halves.shape[1]
-    if labels < 2 or size.max() > _LARGEST_LAW:
-        return
-    scaled, variance = np.zeros(halves.shape), np.zeros(halves.shape)
-    for index, label in np.ndindex(*halves.shape):
-        ranks, spread = _ranks(int(size[label]), int(ones[index, label]))
-        scaled[index, label] = ranks[min(int(halves[index, label]), len(ranks) - 1)]
-        variance[index, label] = spread
-    one, other = np.triu_indices(labels, 1)
-    seen = (scaled[:, one] ** 2 * variance[:, other]).sum(axis=0)
-    check_products((scaled[:, one] * scaled[:, other]).sum(axis=0), seen, alarm, "two labels")
-
-
-_SHARES = 0.5, 0.37, 0.25, 0.9, 0.04

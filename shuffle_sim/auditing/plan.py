@@ -5,8 +5,11 @@ plant that defect, and hold the check to it.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+from shuffle_sim.auditing.conformance import LawError
+from shuffle_sim.errors import FrameError, ParameterError
 
 FALSE_ALARM = 1e-6
 """Of a whole audit, at most: all checks of a plan share it."""
@@ -53,6 +56,21 @@ class Step:
 
     planned: Planned
     make: Callable[[], None] | None
+
+    def check(self) -> Check:
+        """Make it, and say what was found."""
+        name = self.planned.name
+        if self.make is None:
+            return Check(name, None, self.planned.missing)
+        try:
+            self.make()
+        except UncheckedError as error:
+            return Check(name, None, str(error))
+        except (LawError, FrameError, ParameterError) as error:
+            return Check(name, False, str(error))
+        except Exception as error:  # what is audited may do anything
+            return Check(name, False, f"{type(error).__name__}: {error}")
+        return Check(name, True)
 
 
 def always(bench: Any) -> bool:
@@ -227,12 +245,91 @@ KINDS: tuple[CheckKind, ...] = (
         "a permutation that comes twice, or moves parts, symbols or rounds only",
         missing=_possible,
     ),
+    CheckKind(
+        "the event's own law is the randomizer's",
+        "event",
+        "epsilon of the worst pair by the randomizer's law, and by the event's theorem",
+        lambda b: "exact, for up to 60 users",
+        "an event of more bits, steps or honest users",
+        brief=True,
+    ),
 )
 """All checks of what users send and a shuffler shows, in the order in which they are made."""
+
+_OF_WORDS = "a few users in two blocks", lambda b: f"{b.repeats:,} rounds"
+
+
+def _counted(bench: Any) -> bool:
+    return bool(bench.randomizer.view != "messages")
+
+
+WORD_KINDS: tuple[CheckKind, ...] = (
+    CheckKind(
+        "each user's words have their exact law",
+        "users_law",
+        "words of every user, sums over users, neighbours, pairs and projections; each kernel and"
+        " generator",
+        lambda b: f"{b.users:,} users and {b.labels} words in some 300 rounds",
+        "a coin that users share; users, categories or words with less noise",
+    ),
+    CheckKind(
+        "each word of all users has its exact law (literal)",
+        "literal_law",
+        *_OF_WORDS,
+        "a word without noise, or a truth that is sent twice",
+        brief=True,
+    ),
+    CheckKind(
+        "each word of all users has its exact law (counts)",
+        "counts_law",
+        *_OF_WORDS,
+        "the same, at counts fidelity",
+        applies=_counted,
+    ),
+    CheckKind(
+        "each word of all users has its exact law (aggregate)",
+        "aggregate_law",
+        *_OF_WORDS,
+        "other noise where words are counted at once",
+        applies=_counted,
+    ),
+    CheckKind(
+        "two rounds over the same data draw independent noise",
+        "rounds",
+        *_OF_WORDS,
+        "the same coins in every round",
+    ),
+    *(each for each in KINDS if each.method in ("keys", "streams")),
+    CheckKind(
+        "a message is as private as is stated of it",
+        "message",
+        "the probabilities of a message for the worst pair",
+        lambda b: "exact",
+        "a local randomiser that states less than its epsilon0",
+        applies=lambda b: b.known and b.local,
+    ),
+    *(each for each in KINDS if each.method == "order"),
+    CheckKind(
+        "one word reveals no more than the event is charged for",
+        "event",
+        "the exact delta of a word's tally, of the worst pair, at seven epsilons",
+        lambda b: "exact, for up to 60 users",
+        "an event that states more lies, noise or honest users",
+        brief=True,
+    ),
+)
+"""The same of randomizers of categories and of words."""
 
 
 def plan_of(bench: Any, *, brief: bool = False) -> Iterator[tuple[CheckKind, Planned]]:
     """The checks of a bench; in brief, of a later round's randomizer."""
-    for kind in KINDS:
+    for kind in bench.kinds:
         if (kind.brief or not brief) and kind.applies(bench):
             yield kind, kind.planned(bench)
+
+
+def steps_of(bench: Any, prefix: str = "", *, brief: bool = False) -> Iterator[Step]:
+    """The checks of a bench as they are made, named with a prefix."""
+    for kind, planned in plan_of(bench, brief=brief):
+        make = None if planned.missing else getattr(bench, kind.method)
+        yield Step(replace(planned, name=prefix + planned.name), make)

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.conformance import LawError
-from shuffle_sim.auditing.scores import LEVELS, Ints, judge, rarity, scored, scores, summed
+from shuffle_sim.auditing.scores import LEVELS, Ints, judge, ranked, rarity, scored, scores, summed
+from shuffle_sim.auditing.tails import judge_tails, tail_sums
 
 Words = NDArray[np.uint64]
 _VARIANCES = 64  # powers of two that a variance may lie between
@@ -58,10 +59,8 @@ class Series:
             mine = self.places == law
             if not mine.any():
                 continue
-            score = scores(pmf)[0]
-            scale = max(float(np.abs(score.of - score.mean).max()), 1e-300)
-            found[:, mine] = ((score.of - score.mean) / scale)[self.values[:, mine]]
-            variance[mine] = score.variance / scale**2
+            ranks, variance[mine] = ranked(pmf)
+            found[:, mine] = ranks[self.values[:, mine]]
         return found, variance
 
 
@@ -135,11 +134,14 @@ def check_series(series: Series, alarm: float, what: str) -> None:
         mine = series.values[:, series.places == law]
         if mine.size and (mine.min() < 0 or mine.max() >= len(pmf)):
             raise LawError(f"{what}: a draw has probability 0")
-    check_repeats([series.values], series.collision, alarm / 4, what)
+    check_repeats([series.values], series.collision, alarm / 5, what)
     centred, variance = series.centred
-    check_frames(centred, variance, alarm / 4, what)
-    check_lags(centred, float(variance.max(initial=0.0)), alarm / 4, what)
-    _check_groups(series, alarm / 4, what)
+    check_frames(centred, variance, alarm / 5, what)
+    check_lags(centred, float(variance.max(initial=0.0)), alarm / 5, what)
+    _check_groups(series, alarm / 5, what)
+    by_law = enumerate(series.pmfs)
+    tails = [tail_sums(series.values[:, series.places == law], pmf) for law, pmf in by_law]
+    judge_tails(tails, alarm / 5, f"{what}, law, end, depth of a tail")
 
 
 def check_frames(centred: Floats, variance: Floats, alarm: float, what: str) -> None:
@@ -152,6 +154,18 @@ def check_frames(centred: Floats, variance: Floats, alarm: float, what: str) -> 
     gram, seen = part @ part.T, (part**2 * variance[:kept]).sum(axis=1)
     upper = np.triu_indices(frames, 1)
     check_products(gram[upper], seen[upper[0]], alarm, f"{what}, two frames")
+
+
+def check_columns(values: Ints, pmfs: Sequence[Floats], alarm: float, what: str) -> None:
+    """Every two columns of draws (draws, columns), each of its law, are independent, row by row."""
+    if len(pmfs) < 2:
+        return
+    known = [ranked(pmf) for pmf in pmfs]
+    centred = np.stack([row[seen] for (row, _), seen in zip(known, values.T, strict=True)])
+    one, other = np.triu_indices(len(pmfs), 1)
+    variance = np.array([spread for _, spread in known])
+    seen = (centred**2).sum(axis=1)[one] * variance[other]
+    check_products((centred @ centred.T)[one, other], seen, alarm, what)
 
 
 def check_lags(centred: Floats, variance: float, alarm: float, what: str) -> None:

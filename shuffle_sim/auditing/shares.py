@@ -5,6 +5,7 @@ message in another at every lag, linear relations by their rank over Z_q, and wi
 """
 
 import math
+from itertools import combinations
 
 import numpy as np
 import scipy  # parts by attribute: they load when used
@@ -14,11 +15,13 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.scores import LEVELS, judge
 from shuffle_sim.auditing.sequences import check_frames, check_lags, check_products, check_repeats
+from shuffle_sim.auditing.tails import check_ends
 
 _CELLS = 8  # parts of the range of a message, of which pairs are looked at
 _SUBSETS = 256  # looked at, where there are more
 _MULTIPLES = 2, 3, -2, -3
-_COLUMNS = 72  # messages whose linear relations are looked at
+_COLUMNS = 200  # messages whose linear relations are looked at
+_PLACES = 6  # pairs of places of a message, of which the same is done for all users
 _LARGEST_FACTOR = 1 << 16  # of the modulus that is searched for
 Ints = NDArray[np.int64]
 
@@ -41,16 +44,21 @@ def check_shares(symbols: Ints, modulus: int, rng: np.random.Generator, alarm: f
     for label in range(labels):
         mine = symbols[:, :, label]
         flat = mine.reshape(-1, many)
-        _check_subsets(flat, modulus, rng, alarm / 5 / labels)
-        _check_pairs(flat, modulus, alarm / 5 / labels)
+        _check_subsets(flat, modulus, rng, alarm / 6 / labels)
+        _check_pairs(flat, modulus, alarm / 6 / labels)
         row = mine[:, kept[:, label]]  # (rounds, users * (many - 1))
-        _check_rows(row, modulus, alarm / 5 / labels)
-        _check_rank(row[:, :_COLUMNS], modulus, alarm / 5 / labels)
+        _check_rows(row, modulus, alarm / 6 / labels)
+        ranked = [row[:, :_COLUMNS]]
+        for one, other in list(combinations(range(many), 2))[:_PLACES] if many > 2 else ():
+            ranked.append(np.concatenate([mine[:, :, one], mine[:, :, other]], axis=1))
+        for columns in ranked:
+            _check_rank(columns, modulus, alarm / 6 / labels / len(ranked))
+        check_ends(row, modulus, alarm / 6 / labels, "messages at an end of the range")
         for place in range(many):
             angles = 2 * np.pi * mine[:, :, place] / modulus
             for each in (np.cos(angles), np.sin(angles)):
                 what = f"message {place} of users"
-                check_lags(each, 0.5, alarm / 10 / labels / many, what)
+                check_lags(each, 0.5, alarm / 12 / labels / many, what)
 
 
 def _check_subsets(reports: Ints, modulus: int, rng: np.random.Generator, alarm: float) -> None:

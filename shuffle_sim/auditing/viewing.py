@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffle_sim.auditing.arrangements import BLOCKS, View, check_ones
 from shuffle_sim.auditing.bench import OneRound
 from shuffle_sim.auditing.conformance import LawError
-from shuffle_sim.auditing.orders import BLOCKS, Tags, View, check_ones, check_symbols, check_tags
+from shuffle_sim.auditing.orders import Tags, WordTags, check_symbols, check_tags
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.protocol.base import Datum, RoundSpec
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles import Deployment, Shuffler
-from shuffle_sim.roles.chunks import by_label
+from shuffle_sim.roles.chunks import by_label, parted
 from shuffle_sim.roles.onion import BoxPool, box_bytes, bundles, read_boxes
 from shuffle_sim.roles.pools import BitPool, MessagePool, SymbolPool
 from shuffle_sim.roles.records import ShuffleRecord
@@ -23,15 +24,19 @@ from shuffle_sim.sampling.randomness import Role
 from shuffle_sim.wire.frames import Context, Frame, Kind, parse, split_frames
 from shuffle_sim.wire.messages import Messages
 from shuffle_sim.wire.sealing import KeyPair, Purpose, Sealer
+from shuffle_sim.wire.words import read_words
 
 if TYPE_CHECKING:
     from shuffle_sim.auditing.bench import Bench
 
+_EACH = 8  # words of a user
 _LONG = 1 << 17  # messages above which a permutation is compiled
 _RANDOMIZERS: tuple[tuple[Randomizer, int, int], ...] = (
-    (Tags(1, 1 << 10, 1), 12, 300),
+    (Tags(1, 1 << 10, 1), 12, 1000),
+    (WordTags(1, 1 << 10, 1), 12, 300),
+    (WordTags(1, 1 << 20, 3), 700, 4),
     (Tags(2, 1 << 16, 4), 500, 8),
-    (Tags(1, 1 << 20, 3), _LONG // 3 + 9, 2),
+    (Tags(1, 1 << 20, 3), _LONG // 3 + 9, 3),
     (Tags(3, 2, 3), 8, 60),
     (Tags(2, 2, 8), 2001, 12),
     (Tags(1, 2, 64), _LONG // 16 + 3, 6),
@@ -68,11 +73,22 @@ class Viewer:
         context = Context.of_broadcast(bytes(16), index // 2, self._broadcast)
         round_ = Frame(Kind.ROUND, context, 0, 0, self._broadcast).tobytes()
         batches = [
-            Frame(Kind.REPORTS, context, start // self._size, len(part), part.tobytes()).tobytes()
-            for start in range(0, messages.reports, self._size)
-            if len(part := messages.packed[start : start + self._size])
+            Frame(Kind.REPORTS, context, place, part.reports, part.tobytes()).tobytes()
+            for place, part in enumerate(self._blocks(messages))
         ]
         return self._read(self._views(round_, batches))
+
+    def _blocks(self, messages: Messages) -> Iterator[Messages]:
+        """The reports of each block."""
+        for start in range(0, messages.reports, self._size):
+            part = slice(start, start + self._size)
+            if messages.each is None:
+                yield Messages(messages.alphabet, messages.per_label, messages.packed[part])
+            else:
+                ends = np.concatenate([[0], np.cumsum(messages.each)])
+                rows = slice(ends[start], ends[min(part.stop, messages.reports)])
+                each = messages.each[part]
+                yield Messages(messages.alphabet, messages.per_label, messages.packed[rows], each)
 
     def _views(self, round_: bytes, batches: list[bytes]) -> list[bytes]:
         shards = self._deployment.shuffler_shards
@@ -90,6 +106,11 @@ class Viewer:
         found: list[list[NDArray[Any]]] = [[] for _ in range(self._randomizer.alphabet.labels)]
         for view in views:
             for data in split_frames(view):
+                if self._randomizer.view != "sums":
+                    size, _, rest = parted(parse(data).payload, self._randomizer)
+                    assert isinstance(size, int)
+                    found[0].append(read_words(rest, self._randomizer.alphabet.symbols, size))
+                    continue
                 rows = by_label(parse(data).payload, self._randomizer)
                 for parts, row in zip(found, rows, strict=True):
                     parts.append(row.symbols.ravel())
@@ -133,7 +154,8 @@ def check_orders(bench: "Bench", alarm: float) -> None:
     """
     found = list(_views(bench))
     for name, view, randomizer, reports, rounds in found:
-        check = check_ones if randomizer.alphabet.symbols == 2 else check_symbols
+        bits = randomizer.alphabet.symbols == 2 and randomizer.view == "sums"
+        check = check_ones if bits else check_symbols
         try:
             check(view, randomizer, reports, rounds, alarm / 2 / len(found))
         except LawError as error:
@@ -150,6 +172,8 @@ def _kernels(bench: "Bench") -> list[str]:
 def _views(bench: "Bench") -> Iterator[tuple[str, View, Randomizer, int, int]]:
     """By name: a view of rounds, the randomizer, reports and rounds."""
     own: Randomizer = bench.randomizer
+    if own.view != "sums":
+        own = WordTags(1, 1 << 20, max(1, min(_EACH, own.per_label)))
     few = max(4, min(16, bench.spec.cohort.size))
     many = int(min(max(few, bench.spec.cohort.size), max(few, 2e5 // own.report_messages)))
     asked = max(bench.shards, 1)
@@ -182,7 +206,7 @@ def _views(bench: "Bench") -> Iterator[tuple[str, View, Randomizer, int, int]]:
 
 def _check_pools(bench: "Bench", alarm: float) -> None:
     """Pools alone, as shards cut them: into chunks of uneven sizes, and of many boxes."""
-    for size, rounds in ((2000, 8), (_LONG + 7, 2)):
+    for size, rounds in ((2000, 8), (_LONG + 7, 3)):
         for pool, randomizer in ((SymbolPool, Tags(1, 1 << 20, 1)), (BoxPool, Tags(1, 1 << 20, 1))):
             views = [_cut(bench, pool, randomizer, size, index) for index in range(rounds)]
             check_tags(np.stack(views), np.arange(size), alarm / 6)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from mutants.randomizers import D
 from shuffle_sim.execution import curator, setup
 from shuffle_sim.privacy.mechanisms import Gaussian
 from shuffle_sim.protocol.base import Query
@@ -15,6 +14,8 @@ from shuffle_sim.roles import Shuffler, UserShard, block_rows, deployment, onion
 from shuffle_sim.roles.deployment import Deployment
 from shuffle_sim.sampling import bits, carries, randomness, shuffling
 from shuffle_sim.wire.frames import Kind, parse, split_frames
+
+from .randomizers import D
 
 # Roles
 

@@ -3,13 +3,12 @@
 import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from actors.runtime import RayRuntime
-from mutants import planted as p
-from mutants import randomizers as r
 from protocols import CentralSum, Histogram, SingleMessageSum, SplitAndMixSum, VectorSum
 from protocols.sums.binomial import BinomialRandomizer
 from shuffle_sim import Privacy
@@ -18,6 +17,12 @@ from shuffle_sim.execution.processes import ProcessesRuntime
 from shuffle_sim.privacy.mechanisms import Gaussian
 from shuffle_sim.protocol.base import Datum
 from shuffle_sim.sampling.randomness import Role
+
+from . import counting as c
+from . import orderings as o
+from . import planted as p
+from . import randomizers as r
+from . import users as u
 
 FEW = Privacy(3.0, 1e-4)
 Plant = Callable[[Any], object]
@@ -73,7 +78,7 @@ def _of_randomizers() -> Iterator[Mutant]:
         (vector, "BinomialRandomizer", _BINOMIAL),
         (carry, "CarryRandomizer", _CARRY),
         (split, "SplitMixRandomizer", _SPLIT),
-        (single, "SingleMessageRandomizer", {r.OneBlanket: "streams"}),
+        (single, "SingleMessageRandomizer", _SINGLE),
     ):
         for kind, check in kinds.items():
             extra = _MORE.get(kind, ())
@@ -116,11 +121,33 @@ _BINOMIAL: dict[type, str] = {
     r.LessForMultiples: "search",
     r.RepeatsInLargeBlocks: "streams",
     r.RepeatsCompiled: "streams",
+    u.FirstWithout: "counts_law",
+    u.LastWithout: "counts_law",
+    u.Every64thWithout: "streams",
+    u.NearTheMiddle: "search",
+    u.OnTheGrid: "search",
+    u.OneSign: "search",
+    u.WithoutTails: "streams",
+    u.TenthShort: "counts_law",
+    u.TallyShared: "tallies",
+    u.TallyByNumber: "tallies",
+    u.TallyOnce: "tallies",
+    u.CoordinatesOfUser: "streams",
+    u.NegatedLater: "streams",
+    u.OneInFour: "counts_law",
+    u.ClippedByMany: "alone",
+}
+_SINGLE: dict[type, str] = {
+    r.OneBlanket: "streams",
+    u.BlanketByRow: "streams",
+    u.BlanketInHalf: "counts_law",
 }
 _CARRY: dict[type, str] = {
     r.NoCoins: "counts_law",
     r.OneUniform: "counts_law",
     r.SharedCoins: "counts_law",
+    u.CoinsOfUser: "streams",
+    u.CoinsOfNeighbours: "streams",
 }
 _SPLIT: dict[type, str] = {
     r.InTheClear: "shares",
@@ -131,6 +158,12 @@ _SPLIT: dict[type, str] = {
     r.RepeatingUsers: "shares",
     r.OneFollowsTwo: "shares",
     r.Short: "together",
+    u.Even: "shares",
+    u.Coarse: "shares",
+    u.LateUserFollows: "shares",
+    u.LargeMultiple: "shares",
+    u.OnceInTen: "shares",
+    u.NarrowRange: "shares",
 }
 _MORE: dict[type, tuple[str, ...]] = {
     r.LessNoiseCompiled: ("compiled",),
@@ -163,6 +196,61 @@ def _centred() -> Any:
             return spec and dataclasses.replace(spec, query=p.Centred())
 
     return Asks(n=r.N, d=r.D, g=4, b=12)
+
+
+def _later_event() -> Any:
+    class Twice(VectorSum):
+        """The second round states ten times the users."""
+
+        claims_sequential = False
+
+        def init(self) -> Any:
+            return 0
+
+        def plan(self, state: Any) -> Any:
+            spec = super().plan(VectorSum.init(self)) if state < 2 else None
+            if not state or spec is None:
+                return spec
+            return dataclasses.replace(spec, event=spec.randomizer.event(10 * r.N, spec.query))
+
+        def update(self, state: Any, estimate: Any) -> Any:
+            return state + 1
+
+    return Twice(n=r.N, d=r.D, g=4, b=12)
+
+
+def _of_words() -> Iterator[Mutant]:
+    for method, kind, check, more in (
+        ("response", c.LieTogether, "users_law", {}),
+        ("response", c.LowerWordsOfLarge, "users_law", {"categories": 8}),
+        ("response", c.Every64thTrue, "users_law", {}),
+        ("response", c.RepeatingLies, "streams", {"n": 50_000}),
+        ("fixed-blanket", c.OneBlanketForAll, "users_law", {}),
+        ("fixed-blanket", c.LateWordsBare, "users_law", {"categories": 200}),
+        ("unary", c.OneCoinForBits, "users_law", {}),
+        ("response", c.TwiceTold, "aggregate_law", {}),
+        ("response", c.SameLies, "rounds", {}),
+        ("response", c.Boasts, "message", {}),
+    ):
+        made = partial(c.histogram, method, kind, **more)
+        yield Mutant(kind.__name__, check, made, (kind.__bases__[0].__name__,))
+    for one, asks in c.ALIKE.items():
+        name = f"{one.__name__}: halves of a block alike"
+        yield Mutant(name, "streams", asks, (one.__name__,), c.alike(one))
+    blind = p.blind(InProcessRuntime)
+    for name, asks in c.LAWLESS.items():
+        yield Mutant(f"{name} without entropy", "unseeded", asks, (name,), blind)
+    told: tuple[tuple[str, str, Plant | None, dict[str, Any]], ...] = (
+        ("noise of the round before", "streams", None, {"shard": p.NoiseReused}),
+        ("half of the streams", "streams", None, {"shard": p.StreamsOfHalfTheBlocks}),
+        ("rounds in pairs", "streams", _key(round=lambda t: t // 2), {}),
+        ("without entropy", "unseeded", blind, {}),
+        ("first stays", "order", p.permuting(o.first_stays), {}),
+        ("large ones stay", "order", p.permuting(p.large_symbols_stay), {}),
+    )
+    made = partial(c.histogram, "response")
+    for name, check, plant, roles in told:
+        yield Mutant(f"words: {name}", check, made, ("WordPool",), plant, roles)
 
 
 _PLANTED = (
@@ -200,12 +288,35 @@ _PLANTED = (
             p.odd_after_even,
             p.rolled,
             p.half_of_many,
+            o.by_symbol,
+            o.turned,
+            o.rotated,
+            o.first_stays,
+            o.last_stays_of_many,
+            o.never_in_place,
+            o.neighbours_only,
+            o.even_only,
+            o.halves_apart,
+            o.biased,
         )
     ),
     *(
         Mutant(f"arranged: {by.__name__}", "order", plant=p.arranging(by), covers=("BitPool",))
-        for by in (p.same_places, p.ones_in_front, p.in_runs)
+        for by in (
+            p.same_places,
+            p.ones_in_front,
+            p.in_runs,
+            o.first_is_one,
+            o.last_byte_empty,
+            o.pairs_of_bits,
+            o.alternate_halves,
+        )
     ),
+    Mutant("labels in one order", "order", plant=o.one_for_all_labels, covers=("SymbolPool",)),
+    Mutant("ones shared out evenly", "order", plant=o.even_shares, covers=("BitPool",)),
+    Mutant("one stream for all frames", "keys", plant=o.one_stream_for_frames),
+    Mutant("a later event of more users", "bound", _later_event),
+    *_of_words(),
     Mutant("words in one order", "order", histogram, ("WordPool",), p.permuting(p.parts_alone)),
     Mutant("boxes keep their order", "order", plant=p.boxes_in_order, covers=("BoxPool",)),
     Mutant("boxes in one order", "order", plant=p.boxes_by_round, covers=("BoxPool",)),

@@ -1,67 +1,24 @@
 """Each planted defect is caught by the check that names it, and nothing is caught without one."""
 
-import warnings
+import gc
+import inspect
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import pytest
-from mutants import CURATED, MUTANTS, Mutant
+from mutants import CURATED, MUTANTS
 from mutants import registry as known
 from mutants.registry import curated
+from mutants.running import ASKED, caught, caught_curator, make
 
-from protocols.sums import encoding
 from shuffle_sim.auditing import audit_central
-from shuffle_sim.auditing.asked import Asked
-from shuffle_sim.auditing.audit import _bound, _event_law
-from shuffle_sim.auditing.checks import Checks
-from shuffle_sim.auditing.plan import FALSE_ALARM, KINDS
-from shuffle_sim.auditing.words import WordChecks
+from shuffle_sim.auditing.plan import KINDS, WORD_KINDS
 from shuffle_sim.execution.runtime import Runtime
-from shuffle_sim.registry import registered_kinds
-from shuffle_sim.roles import Shuffler, UserShard
-from shuffle_sim.roles.onion import BoxPool
+from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.registry import forget, register, registered_kinds
 from shuffle_sim.roles.pools import MessagePool
 from shuffle_sim.sampling.kernels import KERNELS
 from shuffle_sim.sampling.randomness import GENERATORS
-
-_ALARM = FALSE_ALARM / 40
-_ASKED = "queries", "own", "unseeded", "hosted"
-
-
-def make(check: str, protocol: Any, roles: dict[str, Any], options: dict[str, Any]) -> None:
-    """One check of an audit, as it is made there."""
-    spec = protocol.plan(protocol.init())
-    if check in _ASKED:
-        asked = Asked(protocol, None, options, 12345)
-        asked.alarm = _ALARM
-        getattr(asked, check)()
-        return
-    if spec.randomizer.view != "sums":
-        getattr(WordChecks(spec, 12345, 1000, _ALARM), check)()
-        return
-    given = {"shard": UserShard, "shuffler": Shuffler} | roles
-    entropy = 0x123456789ABCDEF0123456789ABCDEF
-    bench = Checks(protocol, spec, entropy, 1000, _ALARM, given["shard"], given["shuffler"])
-    if check == "bound":
-        assert _bound(protocol, spec).passed
-    elif check == "event":
-        _event_law(bench, spec.event)
-    else:
-        getattr(bench, check)()
-
-
-def caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether its check fails, in whatever way."""
-    if mutant.plant is not None:
-        mutant.plant(monkeypatch)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            make(mutant.check, mutant.make(), mutant.roles, mutant.options)
-    except Exception:  # as the audit does
-        return True
-    return False
 
 
 @pytest.mark.full
@@ -93,11 +50,7 @@ def test_without_a_defect_the_check_is_passed(check, protocol):
 @pytest.mark.full
 @pytest.mark.parametrize("name", CURATED)
 def test_every_mutant_of_a_curator_is_caught_by_its_check(name, monkeypatch):
-    kind, plant, check = CURATED[name]
-    if plant is not None:
-        plant(monkeypatch)
-    found = audit_central(*curated(kind), repeats=1000, seed=1)
-    assert check in [each.name for each in found.checks if each.passed is False]
+    assert caught_curator(name, monkeypatch)
 
 
 @pytest.mark.full
@@ -112,28 +65,46 @@ def _covered() -> Counter[str]:
 
 
 def test_every_check_has_a_mutant():
-    checks = {each.method for each in KINDS} | {*_ASKED, "event", "bound"}
+    checks = {each.method for each in (*KINDS, *WORD_KINDS)} | {*ASKED, "bound"}
     assert checks == {mutant.check for mutant in MUTANTS}
 
 
-def test_every_randomizer_kernel_generator_pool_and_runtime_has_mutants():
+def needed() -> set[str]:
+    """All that is shipped and may be broken, by name."""
+    randomizers = {each.__name__ for each in _subclasses(Randomizer) if _complete(each)}
+    pools = {each.__name__ for each in _subclasses(MessagePool) if _shipped(each)}
+    pools -= {"TallyPool", "CountPool"}  # tallies are not permuted
+    return {*randomizers, *pools, *KERNELS, *GENERATORS, *registered_kinds("runtime", Runtime)}
 
-    kinds = {
-        each.__name__
-        for each in _subclasses(encoding.SumRandomizer)
-        if _shipped(each) and getattr(each, "view", "") == "sums"
-    }
-    pools = {each.__name__ for each in _subclasses(MessagePool) if _shipped(each)} - {
-        "TallyPool",
-        "CountPool",
-    }
-    assert BoxPool.__name__ in pools  # tallies are not permuted; views of words: test_words
-    needed = {*kinds, *pools, *KERNELS, *GENERATORS, *registered_kinds("runtime", Runtime)}
-    assert needed <= set(_covered()), needed - set(_covered())
+
+def test_every_randomizer_kernel_generator_pool_and_runtime_has_mutants():
+    assert {"BoxPool", "WordPool", "Response", "CarryRandomizer"} <= needed()
+    assert needed() <= set(_covered()), needed() - set(_covered())
+
+
+@pytest.mark.parametrize("base", [MessagePool, Runtime, Randomizer])
+def test_a_new_one_without_mutants_fails(base):
+    """Power of the test above, for each kind."""
+    made = dict.fromkeys(getattr(base, "__abstractmethods__", ()))  # nothing is left abstract
+    planted = type("Planted", (base,), made | {"__module__": "protocols.planted"})
+    try:
+        if base is Runtime:
+            register("runtime", "Planted", planted)
+        assert needed() - set(_covered()) == {"Planted"}
+    finally:
+        forget()
+        del planted
+        gc.collect()  # else it stays among the subclasses
 
 
 def _shipped(kind: type) -> bool:
-    return kind.__module__.startswith(("protocols.", "shuffle_sim."))
+    return kind.__module__.startswith(
+        ("protocols.", "shuffle_sim.")
+    ) and not kind.__module__.startswith("shuffle_sim.auditing")
+
+
+def _complete(kind: type) -> bool:
+    return _shipped(kind) and not inspect.isabstract(kind)
 
 
 def _subclasses(kind: type) -> set[type]:

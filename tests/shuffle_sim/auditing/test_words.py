@@ -8,10 +8,11 @@ from words import Asked, InOrder, Pollution, Response
 
 from shuffle_sim.auditing.audit import audit
 from shuffle_sim.auditing.conformance import LawError, check_protocol, check_randomizer
+from shuffle_sim.auditing.plan import steps_of
 from shuffle_sim.auditing.words import WordChecks
 from shuffle_sim.privacy.amplification import ShuffledEvent
 from shuffle_sim.protocol.one_round import LocalRandomizer
-from shuffle_sim.roles import Shuffler
+from shuffle_sim.roles import Shuffler, UserShard
 from shuffle_sim.roles.pools import WordPool
 from shuffle_sim.wire.messages import Tally
 
@@ -22,14 +23,11 @@ def audited(randomizer):
 
 def found_by(name, randomizer, **how) -> bool:
     """Whether the check with this in its name fails; false alarm 1e-8."""
-    spec = Asked(1000, randomizer).plan(None)
-    checks = WordChecks(spec, 1, 1000, 1e-8, **how).checks()
-    (check,) = (check for each, check in checks if name in each)
-    try:
-        check()
-    except LawError:
-        return True
-    return False
+    protocol = Asked(1000, randomizer)
+    roles = {"shard": UserShard, "shuffler": Shuffler} | how
+    bench = WordChecks(protocol, protocol.plan(None), 1, 1000, 1e-8, *roles.values())
+    (step,) = (step for step in steps_of(bench) if name in step.planned.name)
+    return step.check().passed is False
 
 
 @pytest.mark.parametrize("randomizer", [Response(5, 1.0), Pollution(4, 0.4)])
@@ -131,6 +129,7 @@ class LazyShuffler(Shuffler):
     ("randomizer", "found"),
     [
         (Shared(4, 0.4), "exact law (literal)"),
+        (Shared(4, 0.4), "each user's words"),
         (Bare(4, 0.4), "exact law (counts)"),
         (Doubled(4, 0.4), "exact law (aggregate)"),
         (Silent(4, 0.4), "exact law (aggregate)"),

@@ -14,9 +14,9 @@ from scipy.stats import hypergeom
 from protocols import VectorSum
 from protocols.sums.carry import CarryRandomizer
 from shuffle_sim import Execution, ParameterError, run
+from shuffle_sim.auditing.arrangements import check_ones
 from shuffle_sim.auditing.checks import Checks
 from shuffle_sim.auditing.conformance import LawError, check_pmf, check_same_law
-from shuffle_sim.auditing.orders import check_ones
 from shuffle_sim.auditing.viewing import Viewer
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory

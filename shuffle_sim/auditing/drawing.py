@@ -1,0 +1,196 @@
+"""The draws of users: streams of every run, round, role and place; long blocks of every kernel."""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shuffle_sim.arrays import Floats
+from shuffle_sim.auditing.bench import QUICK, OneRound, Way
+from shuffle_sim.auditing.conformance import LawError, check_variance
+from shuffle_sim.auditing.searching import Searches
+from shuffle_sim.auditing.sequences import (
+    Series,
+    check_columns,
+    check_frames,
+    check_repeats,
+    check_series,
+)
+from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.data.population import InMemory
+from shuffle_sim.execution.setup import default_block_size
+from shuffle_sim.roles.block_rows import chunk_rows
+from shuffle_sim.sampling.randomness import GENERATORS, Role, entropy_of
+
+_TURNED = 0, 1, 1 << 63, 1 << 127  # bits of the entropy: other runs
+_ROUNDS = *range(24), 31, 32, 33, 64, 128, 256, 1 << 10, 1 << 16, 1 << 20, (1 << 31) - 1
+_LONG = 600_000  # draws of a block beyond every kernel's pieces, at most
+_STRONG = 5_000  # of them that a cryptographic generator makes
+_SUMS = 96  # of such a block
+
+
+class Draws(Searches):
+    """All draws of users who hold one datum, so that equal streams give equal numbers."""
+
+    @property
+    def fidelities(self) -> tuple[str, ...]:
+        """At which each user's report is seen."""
+        return ("counts", "literal") if self.randomizer.view == "sums" else ("literal",)
+
+    @property
+    def each(self) -> float:
+        """Messages of a user under a label, on average."""
+        return float(self.randomizer.usual_messages / self.labels)
+
+    def joint(self, fidelity: str) -> None:
+        """Every user and label, and sums of them, in rounds that are drawn in every way."""
+        ways, start = {}, 0
+        *quick, strong = self.ways()
+        for way, many in [*((way, self.looked // len(quick)) for way in quick), (strong, QUICK)]:
+            ways[way] = range(start, start := start + many)
+        counts = self.counts(fidelity, ways)
+        rng = np.random.default_rng([self.entropy, 2])
+        law = self.law(counts.shape[1])
+        law.check(counts, rng, self.alarm / 2)
+        for way, rounds in ways.items():
+            try:
+                law.check_each(counts[rounds.start : rounds.stop], self.alarm / 2 / len(ways))
+            except LawError as error:
+                raise LawError(f"{', '.join(way)}: {error}") from error
+
+    def keys(self) -> None:
+        """Streams of every run, round, role and place begin differently, and are independent."""
+        deployment = self.deployment("literal")
+        places = [0, 1, 2, 3, 255, 256, 1 << 16, 1 << 32, (1 << 32) + 1, 2 << 32]
+        keys = list(product(_ROUNDS[::2], Role, places))
+        for generator in GENERATORS:
+            drawn = replace(deployment, generator=generator)
+            begun = [drawn.stream(*key) for key in keys]
+            begun += [drawn.of_shuffler.stream(0, role, 0) for role in Role]
+            turned = (replace(drawn, entropy=self.entropy ^ 1 << bit) for bit in range(128))
+            begun += [each.stream(1, Role.USERS, 0) for each in turned]
+            words = np.array([rng.bytes(32) for rng in begun])
+            if len(np.unique(words)) < len(words):
+                raise LawError(f"{generator}: two streams with other keys are one")
+            bits = np.array([np.frombuffer(rng.bytes(256), np.uint8) for rng in begun[-300:]])
+            signs = np.asarray(2.0 * np.unpackbits(bits, axis=1) - 1, np.float64)
+            check_frames(signs, np.ones(signs.shape[1]), self.alarm / 4, f"{generator}: streams")
+        fresh = np.array([list(entropy_of(None).to_bytes(16, "big")) for _ in range(256)], np.uint8)
+        ones = np.unpackbits(fresh, axis=1).sum(axis=0)
+        if len(np.unique(fresh, axis=0)) < len(fresh) or not ((ones > 64) & (ones < 192)).all():
+            raise LawError("the entropy of runs without a seed is not random")
+
+    def streams(self) -> None:
+        """No draw of a user comes again, in any round, block, place, or run; for every way.
+
+        All users hold one datum, so equal streams give equal numbers, and correlated ones
+        correlated numbers.
+        """
+        ways = self.ways()
+        for way in ways:
+            for fidelity in self.fidelities if way != ways[-1] else self.fidelities[:1]:
+                alarm = self.alarm / 4 / len(ways)
+                try:
+                    self._short(way, fidelity, alarm)
+                    self._long(way, fidelity, alarm)
+                except LawError as error:
+                    raise LawError(f"{', '.join(way)}, {fidelity}: {error}") from error
+
+    @property
+    def _alike(self) -> tuple[Floats, NDArray[np.int64]]:
+        """A datum that is rounded at random, and sets of labels: one of each group, the same.
+
+        The last label of a group is the one that tells most of a number of several digits.
+        """
+        rng = np.random.default_rng([self.entropy, 8])
+        places = np.unique([self.group - 1, rng.integers(0, self.group)])
+        return self.alike, np.arange(0, self.labels, self.group)[:16] + places[:, None]
+
+    @property
+    def alike(self) -> Floats:
+        """A datum that is rounded at random."""
+        first, second = (np.atleast_1d(x) for x in self.randomizer.worst_pair())
+        middle, reach = (first + second) / 2, float(np.linalg.norm(second - first)) / 2
+        return np.asarray(middle + 0.47 * reach * self.directions()[1])
+
+    def _drawn(
+        self, way: Way, fidelity: str, size: int, users: int, rounds: tuple[int, ...], flipped: int
+    ) -> NDArray[np.int64]:
+        """Indices of laws that whole blocks of users with one datum send.
+
+        Blocks of all rounds, one after the other: (blocks, users, sets, labels).
+        """
+        x, labels = self._alike
+        deployment = self.deployment(fidelity, way, size, flipped)
+        deployment = replace(deployment, protocol=OneRound(users, self.protocol.spec, 1.0))
+        rows = self.shaped(np.repeat(x[None], users, axis=0))
+        shard = self.shard(deployment, InMemory(rows), deployment.blocks())
+        frames = self.answered(shard, self.round(Cohort.of(0, users)), rounds)
+        whole = users // size
+        found = [self.sums(fidelity, each)[:whole] for each in frames]
+        index = self.index(np.concatenate([np.stack(each) for each in found]), 1)
+        return np.asarray(index, np.int64)[..., labels]
+
+    def _short(self, way: Way, fidelity: str, alarm: float) -> None:
+        """Blocks of the run's own size: all rounds and runs, two by two."""
+        cohort = self.spec.cohort.size
+        size = self.block_size or default_block_size(cohort, self.randomizer, fidelity)
+        room = 2e6 if fidelity == "counts" else 2e7 / (self.each * self.labels)
+        most = int(room / len(_ROUNDS) / len(_TURNED) / max(1, self.labels))
+        size = max(2, min(size, most, cohort))
+        users = max(size, min(cohort, most) // size * size)
+        rounds: tuple[int, ...] = _ROUNDS
+        runs: tuple[int, ...] = _TURNED
+        if way[1] != GENERATORS[0]:
+            rounds, runs = _ROUNDS[::6], _TURNED[::3]
+        drawn = [self._drawn(way, fidelity, size, users, rounds, bits) for bits in runs]
+        self._independent(drawn, alarm)
+
+    def _long(self, way: Way, fidelity: str, alarm: float) -> None:
+        """A block beyond the pieces of every kernel, and its sums."""
+        width, strong = len(self._alike[0]), way[1] != GENERATORS[0]
+        room = _STRONG if strong else _LONG / (1 if self.thorough else 2)
+        if fidelity == "literal":
+            room = min(room, 1e7 / self.each)
+        beyond = (9 if self.thorough else 5) * chunk_rows(width) // 4
+        users = int(min(beyond, room / self.labels))
+        if users < 2:
+            return
+        self._independent(
+            [self._drawn(way, fidelity, users, users, _ROUNDS[:2], bits) for bits in _TURNED[:2]],
+            alarm,
+        )
+        if fidelity == "counts" and not strong and not hasattr(self.randomizer, "modulus"):
+            self._long_sums(way, users, alarm)
+
+    def _independent(self, runs: list[NDArray[np.int64]], alarm: float) -> None:
+        """Frames of several runs: in the order of users, and in that of labels."""
+        (x, labels), every = self._alike, np.concatenate(runs)
+        for place, each in enumerate(labels):
+            frames, pmfs = every[:, :, place], [self.pmf(x, one) for one in each]
+            by_label = frames.transpose(0, 2, 1).reshape(len(frames), -1)
+            laws = np.repeat(np.arange(len(pmfs)), frames.shape[1])
+            series, share = Series(by_label, pmfs, laws), alarm / 3 / len(labels)
+            check_columns(frames.reshape(-1, len(pmfs)), pmfs, share, "labels of a user")
+            check_series(series, share, "draws")
+            check_repeats([frames], series.collision, share, "draws of users in order")
+
+    def _long_sums(self, way: Way, users: int, alarm: float) -> None:
+        """Sums of long blocks spread as those of independent users do, round by round."""
+        x, (labels, *_) = self._alike
+        pmfs = [self.pmf(x, label) for label in labels]
+        deployment = self.deployment("aggregate", way, users)
+        deployment = replace(deployment, protocol=OneRound(users, self.protocol.spec, 1.0))
+        rows = self.shaped(np.repeat(x[None], users, axis=0))
+        shard = self.shard(deployment, InMemory(rows), deployment.blocks())
+        frames = self.answered(shard, self.round(Cohort.of(0, users)), range(_SUMS))
+        sums = np.array([self.sums("aggregate", each)[0][0] for each in frames])
+        seen = np.asarray(self.index(sums, users))[:, labels]
+        places = [np.arange(len(pmf)) for pmf in pmfs]
+        means = np.array([place @ pmf for place, pmf in zip(places, pmfs, strict=True)])
+        spread = np.array(
+            [((k - m) ** 2) @ pmf for k, m, pmf in zip(places, means, pmfs, strict=True)]
+        )
+        scaled = (seen - users * means) / np.sqrt(users * np.maximum(spread, 1e-300))
+        check_variance(scaled, np.ones_like(scaled), false_alarm=alarm)

@@ -1,0 +1,130 @@
+"""Where an audit looks: data outside the domain, in other company, and those that are searched."""
+
+from itertools import product
+
+import numpy as np
+
+from shuffle_sim.arrays import Floats, Scaled, Values, dense
+from shuffle_sim.auditing.bench import Bench
+from shuffle_sim.auditing.conformance import LawError
+from shuffle_sim.auditing.scores import judge, scored
+from shuffle_sim.sampling.kernels import using
+
+_SEARCHED = 120  # reports on each datum that is searched
+_FACTORS = 0.1, -1.0, 7.0  # of rows that are given as multiples
+_COMPANY = 5_000  # rows that are admitted together
+_CLIMBED = 16  # data around which is searched again
+
+
+class Searches(Bench):
+    """Rows of all kinds: what is admitted of them, and the law of the reports on them."""
+
+    @property
+    def searched(self) -> int:
+        """Data that are searched."""
+        many = 2000 if self.thorough else 400
+        cells = int(1e6 / self.labels / max(1, len(self.pmfs[0][0])) + 8)
+        return min(many, max(24, cells, int(2e6 / _SEARCHED / self.labels)))
+
+    def domain(self) -> None:
+        """Whatever a row is, what is admitted lies in the ball whose ends are the worst pair."""
+        first, second = (np.atleast_1d(x) for x in self.randomizer.worst_pair())
+        middle, radius = (first + second) / 2, float(np.linalg.norm(second - first)) / 2
+        finite = self.rows[np.isfinite(self.rows).all(axis=1)]
+        ways = [*self.directions(), np.ones_like(first)]
+        outside = [
+            middle + sign * scale * (radius if scale < 1e6 else 1.0) * way
+            for way in ways
+            for sign in (1, -1)
+            for scale in (1.001, 1.1, 1.5, 2.0, 5.0, 20.0, 300.0, 1e9, 1e200)
+        ]
+        given = np.concatenate([finite, outside])
+        found = dense(self.randomizer.admit(self.shaped(given))[0]).reshape(len(given), -1)
+        with np.errstate(over="ignore"):
+            far = float(np.linalg.norm(found - middle, axis=1).max())
+        if not far <= radius * (1 + 1e-9):
+            raise LawError(
+                f"a value {far / radius:.4g} times the radius from the middle is admitted"
+            )
+
+    def alone(self) -> None:
+        """What is admitted of a user, however it is given, is that of its own value."""
+        rows, kept = self.rows[np.isfinite(self.rows).all(axis=1)], []
+        order = np.random.default_rng([self.entropy, 9]).permutation(len(rows))
+        for place in range(len(rows)):
+            kept.append(dense(self.randomizer.admit(self.shaped(rows[place][None]))[0])[0])
+        short = np.argsort(np.linalg.norm(rows, axis=1))[: len(rows) // 4]
+        many, alike = (np.tile(each, 1 + _COMPANY // len(each)) for each in (order, short))
+        for chosen in (np.arange(len(rows)), order, order[: len(rows) // 2], many, short, alike):
+            for given in (self.shaped(rows[chosen]), *self._multiples(rows[chosen])):
+                found = dense(self.randomizer.admit(given)[0])
+                wanted = np.array(kept)[chosen].reshape(found.shape)
+                if not np.allclose(found, wanted, rtol=1e-9, atol=1e-12):
+                    raise LawError("what is admitted of a value depends on others, or on its form")
+
+    def _multiples(self, rows: Floats) -> tuple[Values, ...]:
+        """Rows as multiples of others, shorter, turned and longer ones; none of numbers."""
+        if getattr(self.randomizer, "norm_bound", None) is None:
+            return ()
+        return tuple(
+            Scaled(np.asfortranarray(rows / each), np.full(len(rows), each)) for each in _FACTORS
+        )
+
+    def search(self) -> None:
+        """Many data, near the ends and anywhere: each has its law; the farthest are climbed."""
+        rng = np.random.default_rng([self.entropy, 10])
+        data = self._searched(rng, self.searched)
+        for kernel in dict.fromkeys(way[0] for way in self.ways()):
+            with using(kernel):
+                far = self._held(data, rng, _SEARCHED, self.alarm / 4)
+                best = data[np.argsort(-far)[: min(_CLIMBED, 1 + len(data) // 12)]]
+                near = np.concatenate([best, self._moved(best, rng), self._moved(best, rng)])
+                self._held(near, rng, 4 * _SEARCHED, self.alarm / 4)
+
+    def _searched(self, rng: np.random.Generator, many: int) -> Floats:
+        """Data (many, d) in the ball: on its edge, next to it, and inside."""
+        first, second = (np.atleast_1d(x) for x in self.randomizer.worst_pair())
+        middle, reach = (first + second) / 2, float(np.linalg.norm(second - first)) / 2
+        d = len(first)
+        ways = rng.normal(size=(many, d))
+        axes = rng.random(many) < 0.6
+        ways[axes] = (
+            np.eye(d)[rng.integers(0, d, axes.sum())] * rng.choice([-1, 1], axes.sum())[:, None]
+        )
+        along = rng.random(many) < 0.4
+        ways[along] = (second - first) * rng.choice([-1, 1], along.sum())[:, None]
+        ways /= np.linalg.norm(ways, axis=1, keepdims=True)
+        near = 1 - 10 ** rng.uniform(-7, -0.5, many)
+        share = np.where(rng.random(many) < 0.6, near, rng.random(many))
+        share[rng.random(many) < 0.1] = 1.0
+        middling = rng.random(many) < 0.1
+        share[middling] = 10 ** rng.uniform(-7, -0.5, middling.sum())
+        return np.asarray(middle + reach * share[:, None] * ways)
+
+    def _moved(self, data: Floats, rng: np.random.Generator) -> Floats:
+        """Data next to others."""
+        first, second = (np.atleast_1d(x) for x in self.randomizer.worst_pair())
+        middle, reach = (first + second) / 2, float(np.linalg.norm(second - first)) / 2
+        moved = data + reach * 0.01 * rng.normal(size=data.shape) / np.sqrt(data.shape[1])
+        length = np.linalg.norm(moved - middle, axis=1, keepdims=True)
+        return np.asarray(middle + (moved - middle) * np.minimum(1, reach / length))
+
+    def _held(self, data: Floats, rng: np.random.Generator, draws: int, alarm: float) -> Floats:
+        """Reports on each datum against its law, given in several forms; how far each is off."""
+        users = np.repeat(data, draws, axis=0)
+        step = 1 + len(self._multiples(users[:1]))
+        few = users[::step]
+        forms = [self.shaped(few), *self._multiples(few)]
+        sums = np.empty((3, step, len(data), self.labels, 2))
+        laws = [[self.pmf(x, label) for label in range(self.labels)] for x in data]
+        for form, each in enumerate(forms):
+            drawn = self.randomizer.counts(each, rng).astype(np.int64)
+            seen = self.index(drawn, 1)
+            seen = seen.reshape(len(data), -1, self.labels)
+            for place, label in product(range(len(data)), range(self.labels)):
+                sums[:, form, place, label] = scored(seen[place, :, label], laws[place][label])
+        for axis, what in ((1, "datum"), (2, "form")):
+            found, means, variances = sums.sum(axis=axis)
+            judge(found, means, variances, alarm / 2, f"{what}, label, score")
+        off = np.abs(sums[0] - sums[1]).sum(axis=0) / np.sqrt(sums[2].sum(axis=0) + 1)
+        return np.asarray(off.max(axis=(1, 2)))

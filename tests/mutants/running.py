@@ -1,0 +1,67 @@
+"""One check of an audit on its own, as the audit makes it, with a defect planted or without."""
+
+import warnings
+from typing import Any
+
+import pytest
+
+from shuffle_sim.auditing import audit_central
+from shuffle_sim.auditing.asked import Asked
+from shuffle_sim.auditing.bench import of_categories
+from shuffle_sim.auditing.checks import Checks
+from shuffle_sim.auditing.plan import FALSE_ALARM
+from shuffle_sim.auditing.stated import check_bound
+from shuffle_sim.auditing.words import WordChecks
+from shuffle_sim.roles import Shuffler, UserShard
+
+from .registry import CURATED, Mutant, curated
+
+ASKED = "queries", "own", "unseeded", "hosted"
+_ALARM = FALSE_ALARM / 40
+_ENTROPY = 0x123456789ABCDEF0123456789ABCDEF
+
+
+def make(
+    check: str, protocol: Any, roles: dict[str, Any], options: dict[str, Any], seed: int = 0
+) -> None:
+    """Make one check.
+
+    Raises:
+        LawError: what the check says; any other error is the defect's.
+    """
+    spec = protocol.plan(protocol.init())
+    entropy = _ENTROPY ^ seed << 32
+    if check in ASKED:
+        asked = Asked(protocol, None, options, entropy)
+        asked.alarm = _ALARM
+        getattr(asked, check)()
+        return
+    if check == "bound":
+        check_bound(protocol)
+        return
+    given = {"shard": UserShard, "shuffler": Shuffler} | roles
+    kind = WordChecks if of_categories(spec.randomizer) else Checks
+    bench = kind(protocol, spec, entropy, 1000, _ALARM, given["shard"], given["shuffler"])
+    getattr(bench, check)()
+
+
+def caught(mutant: Mutant, patch: pytest.MonkeyPatch, seed: int = 0) -> bool:
+    """Whether its check fails, in whatever way."""
+    if mutant.plant is not None:
+        mutant.plant(patch)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            make(mutant.check, mutant.make(), mutant.roles, mutant.options, seed)
+    except Exception:  # as the audit does
+        return True
+    return False
+
+
+def caught_curator(name: str, patch: pytest.MonkeyPatch, seed: int = 1) -> bool:
+    """Whether the audit of a curator with a defect fails in the check that names it."""
+    kind, plant, check = CURATED[name]
+    if plant is not None:
+        plant(patch)
+    found = audit_central(*curated(kind), repeats=1000, seed=seed)
+    return check in [each.name for each in found.checks if each.passed is False]
