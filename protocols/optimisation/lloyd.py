@@ -258,7 +258,8 @@ class Lloyd(Algorithm[LloydState, Any]):
             full = int(shares.argmax())
             aside = rng.standard_normal(self.d) * state.reach / (4 * math.sqrt(self.d))
             centres[empty] = _within((centres[full] + aside)[None], 1.0)[0]
-            shares[[full, empty]] = shares[full] / 2
+            shares[full] /= 2
+            shares[empty] = shares[full]
         return LloydState(state.round, centres, state.reach, state.shares)
 
     def result(self, state: LloydState) -> LloydState:

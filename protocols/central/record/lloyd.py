@@ -1,5 +1,6 @@
 """k-means of a trusted curator: the same steps, with exactly the noise that they need."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +57,7 @@ class CentralLloyd(Lloyd, CentralAlgorithm[LloydState]):
             self.mechanism = Gaussian.calibrated(self.privacy, self.rounds)
         else:
             self.mechanism = L2Laplace(self.privacy.epsilon / self.rounds, self.coordinates)
-        return self.mechanism.error(apart / self.n, self.coordinates) / self.coordinates**0.5
+        return self.mechanism.error(apart / self.n, self.coordinates) / math.sqrt(self.coordinates)
 
     def plan(self, state: LloydState) -> Release | None:
         if state.round >= self.rounds:
