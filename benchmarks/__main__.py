@@ -39,6 +39,7 @@ NAMES = (
     "stopped",
     "peer",
     "counts",
+    "families",
     "frequencies",
 )
 

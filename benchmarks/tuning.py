@@ -253,9 +253,12 @@ def pure(
 ) -> None:
     """Mean accuracy of the pure mechanisms at multiples of the ridge that stands, by epsilon."""
     all_of_them = list(cases_of)
-    centred = [(CentredObjective, rule.CENTRED, {"share": share}) for share in shares]
-    plain: tuple[type[Any], str, dict[str, Any]] = (ObjectivePerturbation, rule.OBJECTIVE, {})
-    for kind, name, own in (*centred, plain, (OutputPerturbation, rule.OUTPUT, {})):
+    kinds: list[tuple[type[Any], str, dict[str, Any]]] = [
+        *((CentredObjective, rule.CENTRED, {"share": share}) for share in shares),
+        (ObjectivePerturbation, rule.OBJECTIVE, {}),
+        (OutputPerturbation, rule.OUTPUT, {}),
+    ]
+    for kind, name, own in kinds:
         for factor in factors:
             means = {}
             for epsilon in EPSILONS:
@@ -315,8 +318,9 @@ def clusters() -> None:
                 ratios = []
                 for (each, _), best in zip(given, least, strict=True):
                     for seed in range(6):
-                        common = {"epsilon": epsilon, "delta": delta, "random_state": seed}
-                        model = PrivateKMeans(each.clusters, **common).fit(each.rows)
+                        model = PrivateKMeans(
+                            each.clusters, epsilon=epsilon, delta=delta, random_state=seed
+                        ).fit(each.rows)
                         ratios.append(math.log(-model.score(each.rows) / best))
                 shown.append(f"{epsilon:g}, {delta:g}: {math.exp(np.mean(ratios)):.3f}")
             print(f"{name} {value:g} (stands {stands:g}): {'  '.join(shown)}", flush=True)
