@@ -63,7 +63,7 @@ class Every64thTrue(Response):
 
 
 class RepeatingLies(Response):
-    """From 20,000 users on the lies of the first half come again."""
+    """From 20,000 users of a block on the lies of the first half come again."""
 
     def reports(self, xs, rng):
         values = np.maximum(dense(xs), 0.0).astype(np.int64)

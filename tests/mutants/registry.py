@@ -224,7 +224,7 @@ def _of_words() -> Iterator[Mutant]:
         ("response", c.LieTogether, "users_law", {}),
         ("response", c.LowerWordsOfLarge, "users_law", {"categories": 8}),
         ("response", c.Every64thTrue, "users_law", {}),
-        ("response", c.RepeatingLies, "streams", {"n": 50_000}),
+        ("response", c.RepeatingLies, "streams", {"n": 2_000}),
         ("fixed-blanket", c.OneBlanketForAll, "users_law", {}),
         ("fixed-blanket", c.LateWordsBare, "users_law", {"categories": 200}),
         ("unary", c.OneCoinForBits, "users_law", {}),

@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from mutants import CURATED, MUTANTS
+from mutants import CURATED, MUTANTS, Mutant
 from mutants import registry as known
 from mutants.registry import curated
 from mutants.running import ASKED, caught, caught_curator, make
@@ -21,17 +21,27 @@ from shuffle_sim.sampling.kernels import KERNELS
 from shuffle_sim.sampling.randomness import GENERATORS
 
 
-@pytest.mark.full
+def place(mutant: Mutant) -> tuple[str, ...]:
+    """The check, and what is broken."""
+    return mutant.check, *mutant.covers[:1]
+
+
+FIRST = {place(each): each.name for each in reversed(MUTANTS) if not each.slow}
+"""The first mutant of each check and thing: it is planted in every run, others in slow ones."""
+
+
 @pytest.mark.parametrize(
-    "mutant", [each for each in MUTANTS if not each.slow], ids=lambda m: m.name
+    "mutant",
+    [
+        pytest.param(
+            each,
+            id=each.name,
+            marks=pytest.mark.full if each.name in FIRST.values() else pytest.mark.slow,
+        )
+        for each in MUTANTS
+    ],
 )
 def test_every_mutant_is_caught_by_its_check(mutant, monkeypatch):
-    assert caught(mutant, monkeypatch)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mutant", [each for each in MUTANTS if each.slow], ids=lambda m: m.name)
-def test_every_mutant_of_ray_is_caught_by_its_check(mutant, monkeypatch):
     assert caught(mutant, monkeypatch)
 
 
