@@ -10,7 +10,6 @@ from protocols.central.record.lloyd import CentralLloyd
 from protocols.learning.linear_model import of_one_fit, seed_of
 from protocols.learning.moments import InBall
 from protocols.learning.notes import tell_of_search
-from protocols.optimisation.lloyd import Lloyd
 from protocols.shuffle.lloyd import ShuffleLloyd
 from shuffle_sim import Privacy, run
 from shuffle_sim.arrays import Floats
@@ -84,7 +83,7 @@ class Clusters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, 
         start = int(np.random.default_rng(seed).integers(2**31))
         made: dict[str, Any] = {"n": n, "d": d, "clusters": self.n_clusters}
         made |= {"privacy": Privacy(self.epsilon, self.delta), "rounds": self.rounds}
-        kind: type[Lloyd] = CentralLloyd if self.trust is Trust.CENTRAL else ShuffleLloyd
+        kind: Any = CentralLloyd if self.trust is Trust.CENTRAL else ShuffleLloyd
         self.protocol_ = kind(start=start, **made)
         self.result_ = run(self.protocol_, rows, seed=seed)
         self.privacy_ = of_one_fit(self.result_.privacy)

@@ -103,8 +103,14 @@ class PrivateLinearModel(DescentModel):
             constant, scale = CONSTANT["practice"], 1.0
         rows, beyond = self._bounded(X, labels, constant, scale)
         norm = math.hypot(scale, constant) if self.fit_intercept else scale
-        kept = {"domain": RealSpace(d), "intercept": constant if self.fit_intercept else None}
-        trainer = Trainer(loss(norm), d, privacy, ridge=ridge, **kept)
+        trainer = Trainer(
+            loss(norm),
+            d,
+            privacy,
+            ridge=ridge,
+            domain=RealSpace(d),
+            intercept=constant if self.fit_intercept else None,
+        )
         solver = {} if self.solver is None else {"solver": self.solver}
         if solver and "solver" not in kind.takes:
             raise ParameterError("solver", self.solver, f"None: {name} takes none")
@@ -123,8 +129,8 @@ class PrivateLinearModel(DescentModel):
         if self.mechanism is not None:
             return self.mechanism
         classes, loss = isinstance(self, PrivateClassifier), str(getattr(self, "loss", ""))
-        how = {"classes": classes, "outputs": outputs, "constant": bool(self.fit_intercept)}
-        return pure.mechanism(loss, privacy, **how)
+        constant = bool(self.fit_intercept)
+        return pure.mechanism(loss, privacy, classes=classes, outputs=outputs, constant=constant)
 
     def _of_gradient(self, labels: Floats, groups: Any, name: str) -> None:
         """Refuse what descent alone takes.
