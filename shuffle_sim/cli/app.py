@@ -16,10 +16,11 @@ from shuffle_sim.cli.attack import attack_command
 from shuffle_sim.cli.audit import audit_command
 from shuffle_sim.cli.budget import budget_command
 from shuffle_sim.cli.compare import compare_command
-from shuffle_sim.cli.counts import heavy_hitters_command, histogram_command, quantiles_command
+from shuffle_sim.cli.counts import histogram_command, quantiles_command
 from shuffle_sim.cli.data import evaluate_command, predict_command, schema_command
 from shuffle_sim.cli.declared import flat
 from shuffle_sim.cli.experiment import COMMANDS as EXPERIMENT
+from shuffle_sim.cli.items import heavy_hitters_command
 from shuffle_sim.cli.plan import cost_command, plan_command
 from shuffle_sim.cli.sum import sum_command
 from shuffle_sim.cli.train import train_command

@@ -1,78 +1,34 @@
 """`shuffle-sim histogram`, `heavy-hitters`, `quantiles`, `sum --by`: how many, of which kind."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
 
-from protocols.counts import (
-    GroupMeans,
-    HeavyHitters,
-    Histogram,
-    Quantiles,
-    columns_of,
-    prefix_of,
-    text_of,
-)
-from shuffle_sim.arrays import Floats, dense
-from shuffle_sim.cli.counts_report import Counts, Found, Groups, Heavy, Ranks, Released
-from shuffle_sim.cli.data import bounds_of, declared_of
+from protocols.counts import GroupMeans, Histogram, Quantiles
+from shuffle_sim.arrays import dense
+from shuffle_sim.cli.count_data import Source, named, numbers, run_counts, show
+from shuffle_sim.cli.counts_report import Counts, Groups, Ranks, Released, central_laplace
+from shuffle_sim.cli.data import bounds_of
 from shuffle_sim.cli.declared import option, same
+from shuffle_sim.cli.items import count_found
 from shuffle_sim.cli.options import (
     OBJECTIVE,
     DataOptions,
     HonestFraction,
     HostOptions,
-    LayoutOptions,
     PrivacyOptions,
     SumOptions,
+    left_out,
 )
-from shuffle_sim.cli.running import Running, announce
 from shuffle_sim.cli.show import Drawn
-from shuffle_sim.data.column_kinds import Named, Number
-from shuffle_sim.data.columns import Marks, unique_texts
-from shuffle_sim.data.file_columns import column_in
-from shuffle_sim.data.file_columns import columns_of as columns_in
-from shuffle_sim.data.schema import Declared
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.options import Execution
-from shuffle_sim.execution.result import Result
 
-if TYPE_CHECKING:
-    pass
-
-_TEXT = 8  # bytes of a text that a heavy hitter is known by
 _SHARES = "0.05,0.25,0.5,0.75,0.95"
-
-
-@dataclass(frozen=True)
-class Source(LayoutOptions):
-    """A file, and what is public of its columns."""
-
-    file: Path | None = same(DataOptions, "file")
-    categories: list[str] | None = same(DataOptions, "categories")
-    bounds: list[str] | None = same(DataOptions, "bounds")
-    schema: Path | None = same(DataOptions, "schema")
-
-    def cells(self) -> tuple[dict[str, Any], Declared]:
-        """The columns of the file by name, and what is stated of them.
-
-        Raises:
-            ParameterError: no file, or one that cannot be read.
-        """
-        if self.file is None:
-            raise ParameterError("file", None, "given")
-        layout = {each.name: getattr(self, each.name) for each in fields(LayoutOptions)}
-        declared = declared_of(
-            DataOptions(**layout, schema=self.schema, categories=self.categories)
-        )
-        texts = list(declared.columns)
-        return columns_in(self.file, declared.layout, texts), declared
 
 
 @dataclass(frozen=True)
@@ -101,6 +57,12 @@ def histogram_command(
     across: Annotated[
         str | None, typer.Option("--with", help="Another column, for a two-way table.")
     ] = None,
+    find: Annotated[
+        bool,
+        typer.Option(
+            "--find", help="First find the texts that many users have; epsilon is of both."
+        ),
+    ] = False,
 ) -> None:
     """Count users by category: unbiased counts, shares, and certified ranges; by two columns, too.
 
@@ -109,12 +71,20 @@ def histogram_command(
 
     Example: shuffle-sim histogram --file visits.csv --column region --schema visits.toml
     --objective error --plot regions.png
+
+    Example: shuffle-sim histogram --file visits.csv --column page --find --epsilon 4
     """
+    if find:
+        given = {"max_messages": noise.max_messages, "method": method, "with": across}
+        left_out(given | {"categories": source.categories}, "--find")
+        honest = noise.honest_fraction
+        count_found(source, column, privacy, honest, host, execution, output)
+        return
     cells, declared = source.cells()
     columns = [column] if across is None else [column, across]
-    named = [_named(cells, declared, name, source.file) for name in columns]
-    places = np.stack([places for _, places in named], axis=1)
-    sizes = tuple(len(each.classes) for each, _ in named)
+    kinds = [named(cells, declared, name, source.file) for name in columns]
+    places = np.stack([places for _, places in kinds], axis=1)
+    sizes = tuple(len(each.classes) for each, _ in kinds)
     made = Histogram.calibrated(
         n=len(places),
         categories=sizes if len(sizes) > 1 else sizes[0],
@@ -123,14 +93,14 @@ def histogram_command(
         **vars(noise),
     )
     rows = places if len(sizes) > 1 else places[:, 0]
-    result = _run(made, rows, source, host, execution, json=output.json)
+    result = run_counts(made, rows, source, host, execution, json=output.json)
     value = np.asarray(result.value, float)
     ranges = made.interval(value, together=True, reports=result.reports.accepted)
     cell = dense(made.query(rows))
     true = np.bincount(np.asarray(cell, int)[cell >= 0], minlength=value.size).astype(float)
     summary = Counts(
         column=" x ".join(columns),
-        categories=tuple(_crossed([each.classes for each, _ in named])),
+        categories=tuple(_crossed([each.classes for each, _ in kinds])),
         true=true,
         counts=value.ravel(),
         shares=value.ravel() / max(result.reports.accepted, 1),
@@ -138,15 +108,10 @@ def histogram_command(
         high=ranges.high.ravel(),
         confidence=ranges.confidence,
         standard_error=math.sqrt(made.variance()),
-        central_laplace=_central_laplace(privacy.epsilon),
+        central_laplace=central_laplace(privacy.epsilon),
         run=Released.of(result, made),
     )
-    _present(summary, output)
-
-
-def _central_laplace(epsilon: float) -> float:
-    """Standard error of a curator's discrete Laplace: one user moves two counts by one."""
-    return math.sqrt(2) * math.exp(-epsilon / 4) / -math.expm1(-epsilon / 2)
+    show(summary, output)
 
 
 def _crossed(classes: Sequence[Sequence[str]]) -> list[str]:
@@ -176,7 +141,7 @@ def quantiles_command(
     """
     cells, declared = source.cells()
     low, high = bounds_of(source.bounds or [], column, declared)
-    values = _numbers(cells, column, (low, high), declared.layout.marks, source.file)
+    values = numbers(cells, column, (low, high), declared.layout.marks, source.file)
     asked = tuple(_share(text) for text in shares.split(","))
     made = Quantiles.calibrated(
         n=len(values),
@@ -186,7 +151,7 @@ def quantiles_command(
         leaves=leaves,
         honest_fraction=honest_fraction,
     )
-    result = _run(made, values, source, host, execution, json=output.json)
+    result = run_counts(made, values, source, host, execution, json=output.json)
     found, inside = result.value, np.clip(values, low, high)
     ends = np.array([found.interval(share) for share in asked])
     summary = Ranks(
@@ -205,7 +170,7 @@ def quantiles_command(
         band=found.band(),
         true_ranks=np.searchsorted(np.sort(inside), found.edges, side="left").astype(float),
     )
-    _present(summary, output)
+    show(summary, output)
 
 
 def _share(text: str) -> float:
@@ -213,70 +178,6 @@ def _share(text: str) -> float:
         return float(text)
     except ValueError:
         raise ParameterError("shares", text, "numbers from 0 to 1, such as 0.25,0.5") from None
-
-
-def heavy_hitters_command(
-    source: Source,
-    privacy: PrivacyOptions,
-    host: HostOptions,
-    execution: Execution,
-    output: Drawn,
-    column: Annotated[str, typer.Option(help="Column of the file.")],
-    bits: Annotated[
-        int | None,
-        typer.Option(help="Of whole numbers as items, up to 2^bits. Default: items are texts."),
-    ] = None,
-    kept: Annotated[int, typer.Option(help="Prefixes that a level keeps at most.")] = 100,
-    honest_fraction: HonestFraction = 1.0,
-) -> None:
-    """Find the items that many users have, without a list of them: texts by their first 8 bytes.
-
-    Example: shuffle-sim heavy-hitters --file visits.csv --column page --epsilon 4
-
-    Example: shuffle-sim heavy-hitters --file visits.csv --column zip --bits 20
-    """
-    cells, _ = source.cells()
-    different, places = unique_texts(column_in(cells, column, source.file or Path()))
-    size = 8 * _TEXT if bits is None else bits
-    codes = [_item(text, bits) for text in different]
-    made = HeavyHitters.calibrated(
-        n=len(places),
-        privacy=privacy.budget,
-        bits=size,
-        kept=kept,
-        honest_fraction=honest_fraction,
-    )
-    items = np.array(codes, np.uint64)[places]
-    rows = items.astype(float) if size <= 53 else columns_of(int(each) for each in items)
-    result = _run(made, rows, source, host, execution, json=output.json)
-    found = result.value
-    true = {
-        int(each): int(many)
-        for each, many in zip(*np.unique(items, return_counts=True), strict=True)
-    }
-    names = [int(each) for each in found.items]
-    summary = Heavy(
-        column=column,
-        items=tuple(text_of(each) if bits is None else str(each) for each in names),
-        true=np.array([true.get(each, 0) for each in names], float),
-        counts=found.counts,
-        low=found.low,
-        high=found.high,
-        least_count=found.least_count,
-        missed=found.missed,
-        false_items=found.false_items,
-        run=Released.of(result, made),
-    )
-    _present(summary, output)
-
-
-def _item(text: str, bits: int | None) -> int:
-    if bits is None:
-        return prefix_of(text, _TEXT)
-    if not text.isdecimal() or int(text) >= 2**bits:
-        allowed = f"whole numbers from 0 to 2^{bits} - 1; texts are found without --bits"
-        raise ParameterError("column", "a cell", allowed)
-    return int(text)
 
 
 def by_group(
@@ -300,8 +201,8 @@ def by_group(
     source = Source(**known)
     cells, declared = source.cells()
     low, high = bounds_of(source.bounds or [], column, declared)
-    values = _numbers(cells, column, (low, high), declared.layout.marks, source.file)
-    kind, places = _named(cells, declared, by, source.file)
+    values = numbers(cells, column, (low, high), declared.layout.marks, source.file)
+    kind, places = named(cells, declared, by, source.file)
     made = GroupMeans.calibrated(
         n=len(values),
         groups=len(kind.classes),
@@ -311,7 +212,7 @@ def by_group(
         honest_fraction=honest_fraction,
     )
     rows = np.stack([places, values], axis=1)
-    result = _run(made, rows, source, host, execution, json=output.json)
+    result = run_counts(made, rows, source, host, execution, json=output.json)
     table, inside = result.value, np.clip(values, low, high)
     ranges = made.interval(table)
     members = [inside[places == at] for at in range(len(kind.classes))]
@@ -328,52 +229,4 @@ def by_group(
         confidence=ranges.confidence,
         run=Released.of(result, made),
     )
-    _present(summary, output)
-
-
-def _named(
-    cells: dict[str, Any], declared: Declared, name: str, file: Path | None
-) -> tuple[Named, Floats]:
-    """A column with public categories, and each user's place in them; -2: a blank cell."""
-    column = column_in(cells, name, file or Path())
-    kind = declared.columns.get(name)
-    if not isinstance(kind, Named):
-        allowed = (
-            f"stated, as in --categories {name}=a,b,c or a --schema; categories that nobody knows "
-            "are found by shuffle-sim heavy-hitters"
-        )
-        raise ParameterError(f"categories of {name}", None, allowed)
-    places = kind.places(column)
-    return kind, np.where(np.isnan(places), -2.0, places)
-
-
-def _numbers(
-    cells: dict[str, Any], name: str, limits: tuple[float, float], marks: Marks, file: Path | None
-) -> Floats:
-    """A column of numbers without blanks.
-
-    Raises:
-        ParameterError: another column, or a blank cell, with its row.
-    """
-    kind = Number(name=name, limits=limits)
-    values = kind.values(column_in(cells, name, file or Path()), marks)[:, 0]
-    if np.isnan(values).any():
-        kind.refuse(int(np.argmax(np.isnan(values))), "a number (the first row is 1)")
-    return values
-
-
-def _run(
-    made: Any, rows: Floats, source: Source, host: HostOptions, execution: Execution, *, json: bool
-) -> Result:
-    """Say what it costs, then run it."""
-    name = source.file.stem if source.file is not None else ""
-    how = Running.of(host, execution, name, source.file)
-    start: Callable[[], object] = partial(
-        announce(how.ahead(made, rows), (), yes=how.yes, json=json)
-    )
-    return how.run(made, rows, on_start=start)
-
-
-def _present(found: Found, output: Drawn) -> None:
-    """Print it and draw it, as asked for."""
-    output.present(found, type(found).show, type(found).draw)
+    show(summary, output)

@@ -1,5 +1,6 @@
 """What the commands of counts found: tables for people, JSON for machines, pictures of bars."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,11 @@ from shuffle_sim.privacy.trust import Trust
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+def central_laplace(epsilon: float) -> float:
+    """Standard error of a curator's discrete Laplace: one user moves two counts by one."""
+    return math.sqrt(2) * math.exp(-epsilon / 4) / -math.expm1(-epsilon / 2)
 
 
 @dataclass(frozen=True)
@@ -121,7 +127,11 @@ class Counts(Found):
         first = f"{self.categories[order[0]]} has the most, {100 * self.shares[order[0]]:.3g} %"
         title = f"{self.column}: {first} of {self.run.people:,} users (ε = {self.run.epsilon})"
         values = self.counts, self.low, self.high, self.true
-        return _bars(title, "users", self.categories, order, *values)
+        figure = _bars(title, "users", self.categories, order, *values)
+        if order.size > MOST:
+            rest = number(float(self.counts[order[MOST:]].sum()))
+            add_note(figure, f"The others have {rest} together.")
+        return figure
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ import math
 import pytest
 from typer.testing import CliRunner
 
-from protocols import Histogram
+from protocols import GroupMeans, HeavyHitters, Histogram, Quantiles
 from protocols.comparison.counts import TASKS, count_methods
+from protocols.counts.task import Task
 from shuffle_sim import ParameterError, Privacy
 from shuffle_sim.cli.app import app
 from shuffle_sim.privacy.trust import Trust
@@ -24,11 +25,20 @@ SIZES = {
 
 @pytest.fixture(scope="module")
 def rows():
-    return {
-        (task, each.name, each.setting): each
-        for task, (n, domain) in SIZES.items()
-        for each in count_methods(task, n, domain, PRIVACY, attackers=100)
-    }
+    """All rows; of trees and planes the one of least error, as the others are planned for long."""
+    with pytest.MonkeyPatch.context() as patch:
+        for kind in (HeavyHitters, Quantiles, GroupMeans):
+            patch.setattr(kind, "settings", classmethod(_least_error))
+        return {
+            (task, each.name, each.setting): each
+            for task, (n, domain) in SIZES.items()
+            for each in count_methods(task, n, domain, PRIVACY, attackers=100)
+        }
+
+
+def _least_error(kind, n, domain, privacy):
+    usual = Task.settings.__func__(kind, n, domain, privacy)
+    return {"least error": usual["least error"]}
 
 
 @pytest.mark.parametrize(
@@ -43,7 +53,6 @@ def rows():
         ("quantiles", "quantiles", "least error", 24.0, 7.46),
         ("quantiles", "central", "discrete Laplace", 22.2, 1),
         ("heavy-hitters", "heavy-hitters", "least error", 92, 15.8),
-        ("heavy-hitters", "heavy-hitters", "fewest messages", 112, 8.62),
         ("group-means", "group-means", "least error", 9.05 / 1000, 6.9),
     ],
 )

@@ -2,11 +2,14 @@
 
 import csv
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from shuffle_sim.cli.app import main
+from shuffle_sim.cli.counts_report import Counts
+from shuffle_sim.cli.pictures import MOST
 
 REGIONS = ("north", "south", "east")
 CATEGORIES = ("--categories", "region=north,south,east")
@@ -62,6 +65,33 @@ def test_two_columns_make_a_table_and_methods_are_named(command, visits):
     assert found["categories"][:2] == ["north, 0", "north, 1"]
     assert len(found["counts"]) == 4 * 6
     assert found["standard_error"] < 1.3 * found["central_laplace"]
+
+
+def test_categories_are_found_and_then_counted(command, visits):
+    asked = ("histogram", "--file", visits, "--column", "page", "--find", "--fidelity", "aggregate")
+    found = json.loads(command(*asked, "--epsilon", 4, "--seed", 5, "--json"))
+    assert set(found["categories"]) == {"/p0", "/p1", "/p2", "/p3", "(all others)"}
+    true = np.array(found["simulator_view"]["true"])
+    assert true.sum() == 3000
+    assert np.abs(found["counts"] - true).max() < 7 * found["standard_error"]
+    assert found["run"]["reports"]["asked"] == 9 * 3000  # eight levels, then the histogram
+    assert 3.9 < found["run"]["privacy"]["epsilon"] <= 4  # of both
+    told = command(*asked, *CATEGORIES, code=2)
+    assert "categories" in told
+    assert "--find does not take it" in told
+
+
+def test_many_categories_are_drawn_as_the_largest_and_a_line():
+    counts = np.arange(500.0)
+    run: Any = SimpleNamespace(people=9, epsilon="1")
+    names = tuple(map(str, range(500)))
+    found = Counts("city", names, counts, counts, counts, counts, counts, 0.95, 1.0, 1.0, run)
+    figure = found.draw()
+    (axes,) = figure.axes
+    assert len(axes.patches) == MOST
+    assert [each.get_text() for each in axes.get_yticklabels()][:2] == ["499", "498"]
+    said = " ".join(figure.legends[0].get_title().get_text().split())
+    assert "470 smaller ones are not shown. The others have 110,215 together." in said
 
 
 def test_quantiles_are_in_the_units_of_the_column(command, visits, tmp_path):
