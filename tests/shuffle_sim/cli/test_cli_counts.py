@@ -3,6 +3,7 @@
 import csv
 import json
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
