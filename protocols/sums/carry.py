@@ -27,12 +27,11 @@ from shuffle_sim.privacy.bounds.clipping import padded
 from shuffle_sim.privacy.carry_planner import top
 from shuffle_sim.privacy.events import CarrySumEvent
 from shuffle_sim.protocol.query import Query
-from shuffle_sim.sampling.bits import add_half_binomial
 from shuffle_sim.sampling.carries import (
     MAX_LEVELS,
     MAX_NUMBER,
     MAX_WORD,
-    Packed,
+    Split,
     carry_out,
     digit_counts,
     digit_sums,
@@ -182,8 +181,8 @@ class CarryRandomizer(SumRandomizer):
         small = self.largest <= MAX_NUMBER and self.levels <= MAX_LEVELS
         return small and abs(self.lower) <= self.width and len(xs) > 0
 
-    def _packed(self, xs: Values, rng: np.random.Generator) -> Packed:
-        """Numbers and coins, as the kernels pack them."""
+    def _split(self, xs: Values, rng: np.random.Generator) -> Split:
+        """Numbers and coins, as the kernels hold them."""
         whole = self.span == 1 and self.rotation is None  # then nothing is left to clip
         if whole and isinstance(xs, Scaled):
             rows, factors = xs.rows, xs.factors
@@ -191,15 +190,14 @@ class CarryRandomizer(SumRandomizer):
             rows, factors = dense(xs) if whole else self._clipped(xs), None
         columns, scale = rows.reshape(len(xs), self.sent).T, self.g / self.width
         offset, most = self.start - self.lowest * scale, self.start + self.steps
-        packed = split_numbers(columns, factors, scale, offset, most, self.r, self.levels, rng)
-        if self.b:
-            add_half_binomial(packed, self.b, rng)
-        return packed
+        return split_numbers(
+            columns, factors, scale, offset, most, self.r, self.b, self.levels, rng
+        )
 
     def counts(self, xs: Values, rng: np.random.Generator) -> NDArray[np.integer]:
         if self._quick(xs):
             kind = np.uint8 if self.top < 256 else np.uint16
-            return digit_counts(self._packed(xs, rng), self.levels, kind)
+            return digit_counts(self._split(xs, rng), self.levels, kind)
         rounded = self._numbers(xs, rng)
         coins = rng.integers(0, 2**self.levels, rounded.shape)
         rounded += coins
@@ -211,12 +209,12 @@ class CarryRandomizer(SumRandomizer):
 
     def tally(self, xs: Values, rng: np.random.Generator) -> NDArray[np.int64]:
         if self._quick(xs):
-            return digit_sums(self._packed(xs, rng), self.levels).ravel()
+            return digit_sums(self._split(xs, rng), self.levels, self.top).ravel()
         return super().tally(xs, rng)
 
     def reports(self, xs: Values, rng: np.random.Generator) -> Messages:
         if self._quick(xs) and self.bits <= MAX_WORD:
-            packed = pack_reports(self._packed(xs, rng), self.levels, self.top)
+            packed = pack_reports(self._split(xs, rng), self.levels, self.top)
             return Messages(self.alphabet, self.per_label, packed)
         counts, edges = self.counts(xs, rng), self.alphabet.edges
         place = np.arange(self.alphabet.width) - np.repeat(edges[:-1], np.diff(edges))

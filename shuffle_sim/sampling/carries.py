@@ -1,32 +1,42 @@
 """The inner loops of spline rounding and fair carries, in numpy or compiled with numba.
 
-A number is A = floor(s + U_1 + ... + U_r), s >= 0, rounded down to a multiple of 2^-68. Sixteen
-random bits r_k of each uniform decide nearly always: with q = floor(2^16 s), phi the rest and u_k
-the uniforms' lower bits it is floor((q + sum r_k + c) / 2^16), c = floor(phi + sum u_k). This c is
-at most r. So it matters only if the low 16 bits of q + sum r_k are among the r largest, r times in
-65,536. Only then is c drawn, in integers, with as many bits as it takes (`carry_out`). So the law
-is exactly that of real uniforms (docs/theory/carry.md, "Facts on the rounding").
+A number is A = floor(s + U_1 + ... + U_r), s >= 0, rounded down to a multiple of 2^-68. With
+place = floor(2^16 s), `number` and phi its high and low parts, 16 random bits decide nearly always.
+
+Two uniforms: A - floor(s) is 0, 1 or 2 with probabilities (1-f)^2/2, the rest and f^2/2. One
+16-bit word u is compared with floor((2^16-1-phi)^2 / 2^17) from below, and its complement with
+floor(phi^2 / 2^17). Both thresholds are less than two below the true ones, so two words of each
+side are left. There the word is the high part of a real uniform, compared in integers (`_tied`).
+
+More: sixteen bits r_k of each, u_k its lower bits. The number is floor((place + sum r_k + c)/2^16),
+c = floor(rest + sum u_k), rest what is below place. As c is at most r it matters r times in 65,536.
+Only then it is drawn, in integers, with as many bits as it takes (`carry_out`). So the law is
+exactly that of real uniforms (docs/theory/carry.md, "Facts on the rounding").
 
 With a coin word C, uniform below 2^L, let T = A + C. The digits of fair carries are then
 D_l = (bit l of T) - (bit l of C), and the last rest is floor(T / 2^L). For
 floor((A + (C mod 2^l)) / 2^l) = floor(T / 2^l) - floor(C / 2^l). So the ones under a level are two
-bits: bit l of T, and bit l of the complement of C. Here both travel in one integer of 32 bits: T in
-the low half, the complement in the high half. Both kernels make the same of the same random bits.
+bits: bit l of T, and bit l of the complement of C. Both are kept, in bytes where T fits one. Both
+kernels make the same of the same random bits.
 """
 
+import math
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shuffle_sim.sampling.bits import add_half_binomial
 from shuffle_sim.sampling.kernels import Floats, Ints, ahead, compiling, multipliers, scratch
 
-Packed = NDArray[np.uint32]
+Split = NDArray[np.uint8] | NDArray[np.uint16]
 MAX_NUMBER, MAX_LEVELS, MAX_WORD = (1 << 15) - 2, 15, 56
 """Largest number A, most levels, and most bits of a coordinate that are packed, that fit."""
 _ONE = 1 << 16
 _UNIT = 1 << 52  # of a fraction in integers: sums of six stay below 2^63
 
+_LANES = {1: np.uint64(0x0101010101010101), 2: np.uint64(0x0001000100010001)}
+"""Words with the lowest bit of every number in it, by the bytes of a number."""
 _PIECE = 1 << 14  # values that numpy draws at a time: more would come in fresh pages
 
 
@@ -37,10 +47,13 @@ def split_numbers(
     offset: float,
     most: float,
     r: int,
+    b: int,
     levels: int,
     rng: np.random.Generator,
-) -> Packed:
-    """Rounded numbers with their coins, uint32 (d, users): valid until the next call.
+) -> Split:
+    """Rounded numbers with their coins, (2, d, users): T, and C's complement below 2^L.
+
+    Valid until the next call.
 
     Args:
         columns: values, (d, users).
@@ -48,78 +61,123 @@ def split_numbers(
         scale: steps per unit.
         offset: added to every scaled value.
         most: all s = scale * factor * value + offset must lie in [0, most], but for rounding.
-        r: uniforms; ceil(most) + r - 1 must not exceed MAX_NUMBER.
+        r: uniforms.
+        b: fair bits, added to the number; ceil(most) + r - 1 + b must not exceed MAX_NUMBER.
         levels: L, up to MAX_LEVELS.
         rng: the users' stream.
     """
     columns, factors = np.ascontiguousarray(columns), multipliers(columns, factors, scale)
     start, end, mask = offset * _ONE, most * _ONE, (1 << levels) - 1
-    packed: Packed = scratch(columns.shape, np.uint32)
+    largest = math.ceil(most) + r - 1 + b + mask
+    split: Split = scratch((2, *columns.shape), np.uint8 if largest < 256 else np.uint16)
     coin: type[np.unsignedinteger] = np.uint8 if levels <= 8 else np.uint16
-    numbers = packed.reshape(-1)
+    width = 1 if levels <= 8 else 2
+    numbers, kept = split.reshape(2, -1)
     if compiling():
         from shuffle_sim.sampling.compiled_carries import split_numbers as compiled
 
         state = rng.bit_generator.random_raw(64).reshape(4, 16)
-        # Rows of 16 words hold four pieces of 512 values: r times 16 bits of each, then its coins.
-        random = np.empty((32 * r + 16 * np.dtype(coin).itemsize, 16), np.uint64)
-        words = random[: 32 * r].reshape(-1).view(np.uint16)
-        coins = random[32 * r :].reshape(-1).view(coin)
-        seen = scratch((2, columns.size), np.int64)
+        # Rows of 16 words hold four pieces of 512 values: their words of 16 bits, then coins.
+        rows = 32 * _words(r)
+        random = np.empty((rows + 16 * width, 16), np.uint64)
+        words = random[:rows].reshape(-1).view(np.uint16)
+        coins = random[rows:].reshape(-1).view(coin)
+        seen = scratch((3, columns.size), np.int64)
         count = compiled(
             columns,
             factors,
             start,
             end,
             r,
-            np.int32(mask),
+            split.dtype.type(mask),
             ahead(),
             state,
             random,
             words,
             coins,
             seen,
-            packed,
+            split,
         )
-        places, units = seen[:, :count]
-        numbers[places] += _carry_out(units, r, rng) >= 0
-        return packed
-    values = np.multiply(columns, factors, out=scratch(columns.shape, np.float64)).reshape(-1)
-    values += start
-    for s in range(0, numbers.size, _PIECE):
-        _split_piece(values[s : s + _PIECE], end, r, mask, coin, rng, numbers[s : s + _PIECE])
-    return packed
+        _settle(numbers, seen[:, :count], r, rng)
+    else:
+        values = np.multiply(columns, factors, out=scratch(columns.shape, np.float64)).reshape(-1)
+        values += start
+        for s in range(0, numbers.size, _PIECE):
+            piece, raw = slice(s, s + _PIECE), rng.bit_generator.random_raw
+            size = values[piece].size
+            words = raw(_words(r) * -(-size // 4)).view(np.uint16).reshape(_words(r), -1)
+            coins = raw(-(-size * width // 8)).view(coin)[:size]
+            rounded = _rounded(values[piece], end, r, words[:, :size], rng)
+            # T = A + C, and the complement of C.
+            kept[piece] = coins & mask
+            rounded += np.uint32(mask)
+            rounded -= kept[piece]
+            numbers[piece] = rounded
+    if b:
+        add_half_binomial(split[0], b, rng)
+    return split
 
 
-def _split_piece(
-    scaled: Floats,
-    end: float,
-    r: int,
-    mask: int,
-    coin: type[np.unsignedinteger],
-    rng: np.random.Generator,
-    packed: Packed,
-) -> None:
-    """The numpy kernel, on values in steps of 2^-16."""
-    size, raw = scaled.size, rng.bit_generator.random_raw
-    np.copyto(packed.view(np.int32), scaled, casting="unsafe")
-    for k in range(0, r, 2):  # words of 32 bits serve two uniforms
-        words = raw(-(-size // 2)).view(np.uint32)[:size]
-        packed += words & (_ONE - 1)
-        if k + 1 < r:
-            packed += words >> 16
-    low = packed & (_ONE - 1)
-    tied = np.flatnonzero(low >= _ONE - r)
-    packed >>= 16
-    coins = raw(-(-size * np.dtype(coin).itemsize // 8)).view(coin)[:size].astype(np.uint32)
-    coins &= mask
-    # T = A + C, and the complement of C in the high half.
-    coins *= _ONE - 1
-    packed -= coins
-    packed += np.uint32(mask << 16)
+def _words(r: int) -> int:
+    """Words of 16 bits that round a value."""
+    return 1 if r == 2 else r
+
+
+def _rounded(
+    scaled: Floats, end: float, r: int, words: NDArray[np.uint16], rng: np.random.Generator
+) -> NDArray[np.uint32]:
+    """The numpy kernel of the numbers, on values in steps of 2^-16."""
+    moved = scaled.astype(np.int32).view(np.uint32)
+    if r == 2:
+        low, word = moved & (_ONE - 1), words[0].astype(np.uint32)
+        below, above, other = (_ONE - 1 - low) ** 2 >> 17, low * low >> 17, _ONE - 1 - word
+        tied = np.flatnonzero((word - below < 2) | (other - above < 2))
+        held = (low << 16 | word)[tied]
+        moved >>= 16
+        moved += 1
+        moved += other < above
+        moved -= word < below
+    else:
+        for each in words:
+            moved += each
+        held = moved & (_ONE - 1)
+        tied = np.flatnonzero(held >= _ONE - r)
+        held = held[tied]
+        moved >>= 16
     rest = np.minimum(scaled[tied], end) - scaled[tied].astype(np.int32)
-    up = carry_out(np.maximum(rest, 0.0), r, rng)
-    packed[tied] += up >= _ONE - low[tied].astype(np.int64)
+    units = (np.maximum(rest, 0.0) * _UNIT).astype(np.int64)
+    _settle(moved, np.stack([tied, units, held.astype(np.int64)]), r, rng)
+    return moved
+
+
+def _settle(
+    numbers: NDArray[np.unsignedinteger], ties: Ints, r: int, rng: np.random.Generator
+) -> None:
+    """Decide the tied numbers; those of one word one by one, in integers beyond 64 bits.
+
+    ties (3, how many): their places, what is below 2^-16 in 2^-68, and the bits that tied.
+    """
+    if r != 2:
+        places, units, held = ties
+        numbers[places] += _carry_out(units - ((_ONE - held) << 52), r, rng) >= 0
+        return
+    more = iter(rng.bit_generator.random_raw(2 * ties.shape[1]).tolist())
+    for place, unit, bits in ties.T.tolist():
+        numbers[place] = int(numbers[place]) + _tied(unit, bits, next(more), next(more))
+
+
+def _tied(units: int, held: int, high: int, rest: int) -> int:
+    """What a tied word of two uniforms moves the middle number by: -1, 0 or 1; exactly.
+
+    f = (phi + units/2^52)/2^16. The number is the lowest where (word + v)/2^16 < (1-f)^2/2, v
+    uniform, and the highest where (complement + v)/2^16 < f^2/2. All is counted in 2^-121 of the
+    word's unit: there the squares are integers, so 121 bits of two words are all of v.
+    """
+    low, word = divmod(held, _ONE)
+    part, down = (low << 52) + units, 0 <= word - ((_ONE - 1 - low) ** 2 >> 17) < 2
+    side, near = ((1 << 68) - part, word) if down else (part, _ONE - 1 - word)
+    reached = (near << 121) + ((high << 64 | rest) >> 7) < side * side
+    return -reached if down else int(reached)
 
 
 def carry_out(fractions: Floats, r: int, rng: np.random.Generator) -> Ints:
@@ -140,75 +198,68 @@ def _carry_out(units: Ints, r: int, rng: np.random.Generator) -> Ints:
     return total >> 52
 
 
-def digit_sums(packed: Packed, levels: int) -> Ints:
-    """Ones over all users: two bits of each under a level, and the rests; (d, levels + 1)."""
-    sums = np.zeros((len(packed), levels + 1), np.int64)
+def digit_sums(split: Split, levels: int, top: int) -> Ints:
+    """Ones over all users: two bits of each under a level, and the rests; (d, levels + 1).
+
+    Args:
+        split: of `split_numbers`.
+        levels: L.
+        top: the largest rest.
+    """
+    bits, sums = levels + top.bit_length(), np.zeros((split.shape[1], levels + 1), np.int64)
+    whole = split.shape[2] // (8 // split.itemsize) * (8 // split.itemsize)
+    unit = _LANES[split.itemsize]
     if compiling():
         from shuffle_sim.sampling.compiled_carries import digit_sums as compiled
 
-        compiled(packed, levels, sums)
+        compiled(split, levels, bits, whole, unit, sums)
         return sums
-    for start in range(0, packed.shape[1], _ONE):
-        piece = packed[:, start : start + _ONE]
-        even = piece.shape[1] // 2 * 2
-        for words in (piece[:, :even].view(np.uint64), piece[:, even:].astype(np.uint64)):
-            counted = scratch(words.shape, np.uint64)
-            for level in range(levels):
-                np.right_shift(words, np.uint64(level), out=counted)
-                counted &= np.uint64(0x0001000100010001)  # four counts in the quarters of a word
-                quarters = counted.sum(axis=1)[:, None] >> np.arange(0, 64, 16, dtype=np.uint64)
-                sums[:, level] += (quarters & np.uint64(_ONE - 1)).sum(axis=1).astype(np.int64)
-            # Two rests in the halves: their sums stay below 2^32.
-            np.bitwise_and(words, np.uint64(0x0000FFFF0000FFFF), out=counted)
-            counted >>= np.uint64(levels)
-            counted &= np.uint64(0x0000FFFF0000FFFF)
-            halves = counted.sum(axis=1)
-            sums[:, levels] += ((halves & np.uint64(2**32 - 1)) + (halves >> np.uint64(32))).astype(
-                np.int64
-            )
+    for words in (split[..., :whole].view(np.uint64), split[..., whole:].astype(np.uint64)):
+        for bit in range(bits):
+            ones = np.bitwise_count(words & (unit << np.uint64(bit))).sum(axis=2, dtype=np.int64)
+            sums[:, min(bit, levels)] += ones[0] << max(bit - levels, 0)
+            if bit < levels:
+                sums[:, bit] += ones[1]
     return sums
 
 
-def digit_counts(packed: Packed, levels: int, dtype: type[np.integer]) -> NDArray[np.integer]:
+def digit_counts(split: Split, levels: int, dtype: type[np.integer]) -> NDArray[np.integer]:
     """Ones of each user under each label, (users, d (levels + 1)), in a type that holds them.
 
     Compiled for bytes and up to seven levels, where the counts of a coordinate fit a word.
     """
-    d, users = packed.shape
+    _, d, users = split.shape
     if compiling() and levels < 8 and dtype is np.uint8:
         from shuffle_sim.sampling.compiled_carries import digit_counts as compiled
 
         size = users * d * (levels + 1)
         room = np.empty(size + 8, np.uint8)
-        compiled(packed, levels, _digit_table(levels, 0, 8), room)
+        compiled(split, levels, _digit_table(levels, 0, 8), room)
         return room[:size].reshape(users, -1)
     counts = np.empty((users, d, levels + 1), dtype)
-    number, kept = (
-        (packed & np.uint32(_ONE - 1)).astype(np.uint16),
-        (packed >> 16).astype(np.uint16),
-    )
+    number, kept = split
     for level in range(levels):
         counts[:, :, level] = ((number >> level & 1) + (kept >> level & 1)).T
     counts[:, :, levels] = (number >> levels).T
     return counts.reshape(users, -1)
 
 
-def pack_reports(packed: Packed, levels: int, top: int) -> NDArray[np.uint8]:
+def pack_reports(split: Split, levels: int, top: int) -> NDArray[np.uint8]:
     """Reports of one-bit messages, packed: (users, bytes); 2 levels + top at most MAX_WORD.
 
     Label by label, the ones first: two messages under each level, `top` for the rest.
     """
-    d, users = packed.shape
+    _, d, users = split.shape
     bits, rests = 2 * levels + top, _rest_table(top)
     digits = _digit_table(levels, 2 * (levels - 1), -2)  # level 0 first, with room for a pair
     if compiling():
         from shuffle_sim.sampling.compiled_carries import pack_reports as compiled
 
         out = np.empty((users, -(-d * bits // 8)), np.uint8)
-        compiled(packed, levels, digits, rests, bits, out)
+        compiled(split, levels, digits, rests, bits, out)
         return out
-    number, kept = packed & np.uint32(_ONE - 1), packed >> 16
-    mask = np.uint32((1 << levels) - 1)
+    number, kept = split
+    mask = (1 << levels) - 1
     pairs = (digits[(number | kept) & mask] << 1) | digits[number & kept & mask]
     words = (pairs << top) | rests[number >> levels]
     out = np.empty((-(-d * bits // 8), users), np.uint8)

@@ -1,27 +1,77 @@
 """The compiled loops of spline rounding and fair carries; import only where numba is installed.
 
-Integers are cast after each step: numba would widen them to 64 bits.
+Integers are cast after each step: numba would widen them to 64 bits, and with them the vectors.
 """
 
 import numba
 import numpy as np
 
 from shuffle_sim.sampling.compiled import fill, prefetch, put_word
+from shuffle_sim.sampling.compiled_bits import ones
 
 _jit = numba.njit(cache=True, boundscheck=False, nogil=True)
-_QUARTERS = np.uint64(0x0001000100010001)
 
 
 @_jit
-def _note_ties(values, factors, start, most, r, moved, base, seen, count):
+def _two(places, words, numbers):
+    """floor(s + U_1 + U_2) by one word each; how far the nearest is from a tie (below 2: tied)."""
+    near, halves = np.uint16(65535), places.view(np.uint16)
+    for i in range(numbers.size):
+        low, word = halves[2 * i], words[i]
+        high, other = np.uint16(~low), np.uint16(~word)
+        below = np.uint16(np.uint32(np.uint32(high) * np.uint32(high)) >> np.uint32(17))
+        above = np.uint16(np.uint32(np.uint32(low) * np.uint32(low)) >> np.uint32(17))
+        near = min(near, np.uint16(word - below), np.uint16(other - above))
+        whole = np.uint16(halves[2 * i + 1] + np.uint16(1))
+        numbers[i] = np.uint16(
+            np.uint16(whole + np.uint16(other < above)) - np.uint16(word < below)
+        )
+    return near
+
+
+@_jit
+def _several(places, words, r, numbers):
+    """floor(s + U_1 + ... + U_r) by r words each; how far the nearest is (below r: tied)."""
+    near, size = np.uint16(65535), numbers.size
+    for k in range(r):
+        bits = words[512 * k : 512 * k + size]
+        for i in range(size):
+            places[i] = np.int32(places[i] + np.int32(bits[i]))
+    for i in range(size):
+        near = min(near, np.uint16(~np.uint16(places[i])))
+        numbers[i] = np.uint16(places[i] >> np.int32(16))
+    return near
+
+
+@_jit
+def _add_coins(numbers, flips, mask, totals, kept):
+    """T = A + C, and the complement of C, in their own type: what is above it cancels."""
+    kind = totals.dtype.type
+    for i in range(totals.size):
+        coin = kind(kind(flips[i]) & mask)
+        kept[i] = coin
+        totals[i] = kind(kind(kind(numbers[i]) + mask) - coin)
+
+
+@_jit
+def _note_ties(values, factors, start, most, r, words, moved, base, seen, count):
     """Note a piece's tied values; returns how many are noted then."""
     for i in range(values.size):
-        low = np.int64(moved[i] & np.int32(65535))
-        if low >= 65536 - r:
-            scaled = values[i] * factors[i] + start
-            rest = max(min(scaled, most) - np.int32(scaled), 0.0)
+        scaled = values[i] * factors[i] + start
+        place = np.int64(np.int32(scaled))
+        units = np.int64(max(min(scaled, most) - place, 0.0) * 2.0**52)
+        if r == 2:
+            low, word = place & 65535, np.int64(words[i])
+            below, above = (65535 - low) ** 2 >> 17, low**2 >> 17
+            tied = 0 <= word - below < 2 or 0 <= 65535 - word - above < 2
+            held = (low << 16) | word
+        else:
+            held = np.int64(moved[i] & np.int32(65535))
+            tied = held >= 65536 - r
+        if tied:
             seen[0, count] = base + i
-            seen[1, count] = np.int64(rest * 2.0**52) - ((65536 - low) << 52)
+            seen[1, count] = units
+            seen[2, count] = held
             count += 1
     return count
 
@@ -33,13 +83,13 @@ def split_numbers(
     """See `carries.split_numbers`; a piece is gone through again only if one value is tied.
 
     ahead, state and random are those of `compiled.rounded_sum`. words and coins are views of
-    random: r words and a coin for each value of some whole pieces of 512. seen: room for the
-    ties, returned is how many. The first row has places. The second has the rests in steps of
-    2^-52, less what they must reach with the uniforms' lower bits for the number to go up.
+    random: the words and a coin for each value of some whole pieces of 512. seen: room for the
+    ties of `carries._settle`, returned is how many.
     """
     d, users = columns.shape
     used, thrown, count, fetched = words.size, 0, 0, 0
-    moved, silent = np.empty(512, np.int32), np.zeros(512, np.uint16)
+    each = 512 if r == 2 else 512 * r
+    places, numbers = np.empty(512, np.int32), np.empty(512, np.uint16)
     for j in range(d):
         for s in range(0, users, 512):
             for line in range(fetched, min(fetched + 512, ahead.size), 8):
@@ -49,86 +99,80 @@ def split_numbers(
                 fill(state, random)
                 used, thrown = 0, 0
             values, factors = columns[j, s : s + 512], multipliers[s : s + 512]
-            first, second = words[used : used + 512], silent
-            if r > 1:
-                second = words[used + 512 : used + 1024]
-            size, tied = values.size, np.int32(0)
+            size, taken = values.size, words[used : used + each]
             for i in range(size):
-                place = np.int32(values[i] * factors[i] + start)
-                moved[i] = np.int32(place + np.int32(np.int32(first[i]) + np.int32(second[i])))
-            for k in range(2, r):
-                bits = words[used + 512 * k : used + 512 * (k + 1)]
-                for i in range(size):
-                    moved[i] = np.int32(moved[i] + np.int32(bits[i]))
-            packed, flips = out[j, s : s + 512], coins[thrown : thrown + 512]
-            for i in range(size):
-                place, coin = moved[i], np.int32(np.int32(flips[i]) & mask)
-                tied |= np.int32(np.int32(place & np.int32(65535)) >= np.int32(65536 - r))
-                number = np.int32(np.int32(place >> np.int32(16)) + coin)
-                packed[i] = np.uint32(number | np.int32(np.int32(coin ^ mask) << np.int32(16)))
-            if tied:
+                places[i] = np.int32(values[i] * factors[i] + start)
+            if r == 2:
+                near = _two(places, taken, numbers[:size])
+            else:
+                near = _several(places, taken, r, numbers[:size])
+            totals, kept = out[0, j, s : s + 512], out[1, j, s : s + 512]
+            _add_coins(numbers, coins[thrown : thrown + 512], mask, totals, kept)
+            if near < r:
                 base = j * users + s
-                count = _note_ties(values, factors, start, most, r, moved, base, seen, count)
-            used += 512 * r
+                count = _note_ties(
+                    values, factors, start, most, r, taken, places, base, seen, count
+                )
+            used += each
             thrown += 512
     return count
 
 
 @_jit
-def digit_sums(packed, levels, sums):
-    """See `carries.digit_sums`; two values at a time, four counts in the quarters of a word."""
-    d, users = packed.shape
-    for j in range(d):
-        for s in range(0, users, 4096):
-            piece = packed[j, s : s + 4096]
-            pairs = piece[: piece.size // 2 * 2].view(np.uint64)
-            for level in range(levels):
-                shift, total = np.uint64(level), np.uint64(0)
-                for i in range(pairs.size):
-                    total += (pairs[i] >> shift) & _QUARTERS
-                if piece.size % 2:
-                    total += (np.uint64(piece[-1]) >> shift) & _QUARTERS
-                for _ in range(4):
-                    sums[j, level] += np.int64(total & np.uint64(65535))
-                    total >>= np.uint64(16)
-            rest, last = np.uint32(0), np.uint32(levels)
-            for i in range(piece.size):
-                low = np.uint32(piece[i] & np.uint32(65535))
-                rest = np.uint32(rest + np.uint32(low >> last))
-            sums[j, levels] += np.int64(rest)
+def digit_sums(split, levels, bits, whole, unit, sums):
+    """See `carries.digit_sums`: how many numbers have each bit, of bits many.
+
+    The first `whole` numbers of a row fill words; unit: a word with the lowest bit of each.
+    """
+    _, d, users = split.shape
+    for k in range(2):
+        for j in range(d):
+            words = split[k, j, :whole].view(np.uint64)
+            for s in range(0, words.size, 1024):
+                part = words[s : s + 1024]
+                for bit in range(bits if k == 0 else levels):
+                    mask, total = unit << np.uint64(bit), np.uint64(0)
+                    for i in range(part.size):
+                        total += ones(part[i] & mask)
+                    sums[j, min(bit, levels)] += np.int64(total) << max(bit - levels, 0)
+            for i in range(whole, users):
+                for bit in range(bits if k == 0 else levels):
+                    one = np.int64(split[k, j, i]) >> bit & 1
+                    sums[j, min(bit, levels)] += one << max(bit - levels, 0)
 
 
 @_jit
-def digit_counts(packed, levels, digits, out):
+def digit_counts(split, levels, digits, out):
     """See `carries.digit_counts`; a coordinate's counts are bytes of one word.
 
     digits: a table of `carries`. out, flat: bytes, eight more than there are counts.
     """
-    d, users = packed.shape
-    mask, top, place = np.uint32((1 << levels) - 1), np.uint64(8 * levels), 0
+    _, d, users = split.shape
+    mask, top, place = (1 << levels) - 1, np.uint64(8 * levels), 0
     for i in range(users):
         for j in range(d):
-            number, kept = packed[j, i] & np.uint32(65535), packed[j, i] >> np.uint32(16)
-            rest = np.uint64(number >> np.uint32(levels))
-            put_word(out, place, digits[number & mask] + digits[kept] + (rest << top))
+            number = split[0, j, i]
+            rest = np.uint64(number >> levels)
+            word = digits[number & mask] + digits[split[1, j, i]] + (rest << top)
+            put_word(out, place, word)
             place += levels + 1
 
 
 @_jit
-def pack_reports(packed, levels, digits, rests, bits, out):
+def pack_reports(split, levels, digits, rests, bits, out):
     """See `carries.pack_reports`; whole bytes leave a word as soon as they are in it.
 
     digits and rests: tables of `carries`; bits: of a coordinate, up to 56.
     """
-    d, users = packed.shape
-    top, mask = np.uint64(bits - 2 * levels), np.uint32((1 << levels) - 1)
+    _, d, users = split.shape
+    top, mask = np.uint64(bits - 2 * levels), (1 << levels) - 1
     for i in range(users):
         word, held, place = np.uint64(0), 0, 0
         for j in range(d):
-            number, kept = packed[j, i] & np.uint32(65535), packed[j, i] >> np.uint32(16)
+            number, kept = split[0, j, i], split[1, j, i]
             both, either = number & kept, (number | kept) & mask
             pairs = (digits[either] << np.uint64(1)) | digits[both & mask]
-            rest = rests[number >> np.uint32(levels)]
+            rest = rests[number >> levels]
             word = (word << np.uint64(bits)) | (pairs << top) | rest
             held += bits
             while held >= 8:

@@ -250,9 +250,9 @@ def splitting(where, least):
 
         def split(columns, *given):
             found = true(columns, *given)
-            if compiling() == (where == "compiled") and found.shape[1] >= least:
-                half = found.shape[1] // 2
-                found[:, half : 2 * half] = found[:, :half]
+            if compiling() == (where == "compiled") and found.shape[2] >= least:
+                half = found.shape[2] // 2
+                found[..., half : 2 * half] = found[..., :half]
             return found
 
         patch.setattr(carry, "split_numbers", split)
