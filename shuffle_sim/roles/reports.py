@@ -24,7 +24,7 @@ _MOST_COUNTED = 2**62
 
 def count_type(randomizer: Randomizer) -> str:
     """The little-endian integers in which a user's sums of symbols travel."""
-    return next(f"<u{size}" for size in (2, 4, 8) if randomizer.largest_sum < 256**size)
+    return next(f"<u{size}" for size in (1, 2, 4, 8) if randomizer.largest_sum < 256**size)
 
 
 def user_bytes(fidelity: str, randomizer: Randomizer) -> int:
@@ -83,9 +83,10 @@ def read_reports(frame: Frame, randomizer: Randomizer) -> Messages | Tally:
         counts = _integers(frame.payload, count_type(randomizer), frame.reports * labels).reshape(
             frame.reports, labels
         )
-        if counts.size and (counts.max(axis=0) > randomizer.largest_sums).any():
+        sums, largest = column_sums(counts)
+        if (largest > randomizer.largest_sums).any():
             raise FrameError("count-out-of-range", f"counts must be 0 to {randomizer.largest_sum}")
-        return Tally(column_sums(counts), frame.reports)
+        return Tally(sums, frame.reports)
     if frame.kind is Kind.TALLY:
         return Tally(read_sums(frame.payload, randomizer, frame.reports), frame.reports)
     raise FrameError("wrong-kind", f"{frame.kind.name} carries no reports")

@@ -321,7 +321,10 @@ def _honest_frame(
     elif fidelity == "aggregate":
         pieces = [np.sum(sent, axis=0, dtype=np.int64).astype("<i8").tobytes()]
     elif fidelity == "counts":
-        pieces = [counts.astype(count_type(randomizer), copy=False).tobytes() for counts in sent]
+        kind = count_type(randomizer)
+        pieces = [
+            counts.astype(kind, "C", copy=False).reshape(-1).view("u1").data for counts in sent
+        ]
     else:
         pieces = [packed.reshape(-1).data for packed in sent]
     return [prefix(HONEST_KIND[fidelity], context, block, users, sum(map(len, pieces))), *pieces]

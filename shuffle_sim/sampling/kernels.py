@@ -279,15 +279,20 @@ def half_binomial(b: int, size: tuple[int, ...], rng: np.random.Generator) -> ND
     return total
 
 
-def column_sums(rows: NDArray[np.integer]) -> Ints:
-    """Sums of the columns of a narrow array of small integers.
+def column_sums(rows: NDArray[np.integer]) -> tuple[Ints, NDArray[np.integer]]:
+    """Sums and largest values of the columns of narrow integers, none below 0.
 
-    Many rows are added as one long one.
+    In numpy many rows are added as one long one.
     """
+    if compiling() and rows.itemsize <= 2:
+        from shuffle_sim.sampling.compiled import column_sums as compiled
+
+        sums, most = np.zeros(rows.shape[1], np.int64), np.zeros(rows.shape[1], rows.dtype)
+        compiled(rows, np.empty(rows.shape[1], np.uint32), sums, most)
+        return sums, most
     together = 256
     whole = len(rows) // together * together
     long = rows[:whole].reshape(-1, together * rows.shape[1]).sum(axis=0, dtype=np.int64)
-    sums = long.reshape(together, rows.shape[1]).sum(axis=0) + rows[whole:].sum(
-        axis=0, dtype=np.int64
-    )
-    return np.asarray(sums)
+    sums = long.reshape(together, rows.shape[1]).sum(axis=0)
+    sums += rows[whole:].sum(axis=0, dtype=np.int64)
+    return sums, rows.max(axis=0, initial=0)

@@ -32,7 +32,15 @@ from shuffle_sim.execution.runtime import worker_blocks
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.protocol.adversary import Adversary, Dropout
 from shuffle_sim.protocol.base import Datum
-from shuffle_sim.roles import FIDELITIES, Analyzer, Deployment, ShardRecord, Shuffler, UserShard
+from shuffle_sim.roles import (
+    FIDELITIES,
+    Analyzer,
+    Deployment,
+    ShardRecord,
+    Shuffler,
+    UserShard,
+    count_type,
+)
 from shuffle_sim.wire.codec import decode, encode
 from shuffle_sim.wire.frames import Context, Frame, Kind, parse, split_frames
 from shuffle_sim.wire.messages import Messages
@@ -116,7 +124,9 @@ def ones_sent(frames):
             ).sums()
         else:
             total += (
-                np.frombuffer(frame.payload, "<u2" if frame.kind is Kind.COUNTS else "<i8")
+                np.frombuffer(
+                    frame.payload, count_type(RANDOMIZER) if frame.kind is Kind.COUNTS else "<i8"
+                )
                 .reshape(-1, D)
                 .sum(axis=0, dtype=np.int64)
             )
@@ -180,7 +190,10 @@ def test_each_user_answers_with_its_own_row(ranges):
     broadcast = Frame(Kind.ROUND, Context.of_broadcast(TASK, 0, payload), 0, 0, payload).tobytes()
     batch, _ = UserShard(deployment, InMemory(rows), deployment.blocks()).answer(broadcast)
     counts = np.concatenate(
-        [np.frombuffer(parse(data).payload, "<u2").reshape(-1, D) for data in split_frames(batch)]
+        [
+            np.frombuffer(parse(data).payload, count_type(RANDOMIZER)).reshape(-1, D)
+            for data in split_frames(batch)
+        ]
     )
     assert counts.tolist() == [
         ((rows[user] + 1) * 2).tolist() for low, high in ranges for user in range(low, high)
@@ -270,8 +283,8 @@ BAD = {
         "nonzero-padding",
         lambda f: replace(f, payload=f.payload[:-1] + b"\x01"),
     ),
-    "a count too large": ("counts", "count-out-of-range", lambda f: bumped(f, LABEL + 1, "<u2")),
-    "the largest count": ("counts", "count-out-of-range", lambda f: bumped(f, 2**16 - 1, "<u2")),
+    "a count too large": ("counts", "count-out-of-range", lambda f: bumped(f, LABEL + 1, "<u1")),
+    "the largest count": ("counts", "count-out-of-range", lambda f: bumped(f, 255, "<u1")),
     "a count more": ("counts", "wrong-length", lambda f: replace(f, payload=f.payload + bytes(2))),
     "half a count": ("counts", "wrong-length", lambda f: replace(f, payload=f.payload[:-1])),
     "a tally too large": (

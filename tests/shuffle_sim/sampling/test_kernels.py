@@ -10,7 +10,7 @@ from protocols import VectorSum
 from shuffle_sim import Execution, ParameterError, run
 from shuffle_sim.auditing.conformance import LawError, check_pmf, check_same_law
 from shuffle_sim.sampling import compiled, kernels
-from shuffle_sim.sampling.kernels import KERNELS, rounded_sum, rounded_values, using
+from shuffle_sim.sampling.kernels import KERNELS, column_sums, rounded_sum, rounded_values, using
 
 
 def bernoulli_sum_pmf(fractions: np.ndarray) -> np.ndarray:
@@ -219,3 +219,16 @@ def test_both_kernels_bring_rows_into_the_ball_alike(d):
                 wrong[700] = bad
                 assert kernels.ball_factors(wrong, 2.0)[0] is None
     np.testing.assert_allclose(found["numpy"][0], found["compiled"][0], rtol=1e-14)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.int64])
+@pytest.mark.parametrize("rows", [0, 1, 257, 70_000])
+def test_columns_are_summed_without_overflow_and_their_largest_are_seen(kernel, kind, rows):
+    counts = np.full((rows, 3), 255, kind)
+    if rows:
+        counts[:, 1], counts[-1] = 9, [7, 7, np.iinfo(kind).max // 2]
+    with using(kernel):
+        sums, most = column_sums(counts)
+    assert sums.tolist() == [sum(column) for column in counts.T.tolist()]
+    assert most.tolist() == [max(column, default=0) for column in counts.T.tolist()]

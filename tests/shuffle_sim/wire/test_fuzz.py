@@ -28,7 +28,7 @@ N, D, BLOCK = 64, 3, 16
 PROTOCOL = VectorSum(n=N, d=D, g=4, b=9)  # 39 bits a report: one bit of padding
 LABEL, SIZE = PROTOCOL.randomizer.per_label, PROTOCOL.randomizer.report_bytes
 TASK = bytes(range(16))
-PAYLOAD_TYPE = {Kind.COUNTS: "<u2", Kind.TALLY: "<i8"}
+PAYLOAD_TYPE = {Kind.COUNTS: "<u1", Kind.TALLY: "<i8"}
 REASONS = {
     "truncated",
     "oversized",
@@ -76,7 +76,7 @@ class World:
     def content(self, kind, reports, payload):
         """Ones under each label if `payload` is one of so many reports, None otherwise."""
         if kind in PAYLOAD_TYPE:
-            if len(payload) != (8 * D if kind is Kind.TALLY else 2 * D * reports):
+            if len(payload) != (8 * D if kind is Kind.TALLY else D * reports):
                 return None
             numbers = np.frombuffer(payload, PAYLOAD_TYPE[kind]).reshape(-1, D).astype(np.int64)
             most = LABEL if kind is Kind.COUNTS else LABEL * reports
