@@ -44,9 +44,13 @@ class BlockRows:
         return self._resident[start] if start in self._resident else self._read(start, stop)
 
     def _read(self, start: int, stop: int) -> Iterator[Chunk]:
-        step = chunk_rows(self._population.width(start))
+        """Each until the next is asked for: they share their memory."""
+        width = self._population.width(start)
+        step = chunk_rows(width)
+        room = np.empty(min(step, stop - start) * max(1, width))
         for first in range(start, stop, step):
-            yield first, fortran(self._population.rows(first, min(first + step, stop))), None
+            rows = self._population.rows(first, min(first + step, stop))
+            yield first, fortran(rows, room if rows.size <= room.size else None), None
 
     def _keep(self, start: int, stop: int) -> None:
         """Keep the block's chunks, each with the one that is read after it."""

@@ -108,14 +108,17 @@ def margins_and_norms(rows: Floats, theta: Floats) -> tuple[Floats, Floats]:
     return theta @ columns, np.einsum("ij,ij->j", columns, columns)
 
 
-def fortran(rows: NDArray[Any]) -> Floats:
-    """The rows as doubles in Fortran order: columns are contiguous. Ragged persons stay as is."""
+def fortran(rows: NDArray[Any], room: Floats | None = None) -> Floats:
+    """The rows as doubles in Fortran order: columns are contiguous. Ragged persons stay as is.
+
+    room: memory (as many values, at least) that a copy may take; fresh pages cost more than it.
+    """
     if rows.dtype == object:
         return rows
     if compiling() and rows.ndim == 2 and rows.dtype == np.float64 and rows.flags.c_contiguous:
         from shuffle_sim.sampling.compiled import columns_of
 
-        out = np.empty(rows.shape[::-1])
+        out = (np.empty(rows.size) if room is None else room[: rows.size]).reshape(rows.shape[::-1])
         columns_of(rows, out)
         return out.T
     return np.asfortranarray(rows, np.float64)
