@@ -22,7 +22,7 @@ from protocols.central.person.accelerated_erm_plan import CENTERS
 from protocols.central.person.linear_time_plan import MEANS
 from protocols.central.record.output_bound import NOISES
 from protocols.central.record.sums import MECHANISMS
-from protocols.counts.histogram import METHODS
+from protocols.counts.methods import METHODS
 from protocols.erm import Grouped
 from protocols.erm.adversarial import NORMS, Budget
 from protocols.erm.solver import SOLVERS
@@ -233,7 +233,7 @@ PHASED["problem.norm_bound"] = (
 )  # where all are outside, a release takes minutes
 COUNTS: dict[str, tuple[Any, ...]] = {
     "randomizer": (lambda chosen: replace(chosen, rates=tuple(2 * each for each in chosen.rates)),),
-    "objective": OBJECTIVES,
+    "objective": tuple(OBJECTIVES),
 }
 RANGE: dict[str, tuple[Any, ...]] = COUNTS | {"low": (-1.0,), "high": (2.0,)}
 """Of protocols of counts."""
@@ -261,11 +261,17 @@ OWN: dict[str, dict[str, tuple[Any, ...]]] = {
         "bits": (4,),
         "kept": (1, 5),
         "rate": (30.0,),
-        "objective": OBJECTIVES,
+        "objective": tuple(OBJECTIVES),
     },
-    "Histogram": COUNTS
-    | {"categories": (2, 300, (2, 3)), "method": METHODS, "max_messages": (1.0, 2.0)}
-    | {"count": (0.0, 4.0), "kept_back": (0.0, 0.3), "flood": (0.2,)},
+    "Histogram": {
+        **COUNTS,
+        "categories": (2, 300, (2, 3)),
+        "method": tuple(METHODS),
+        "max_messages": (1.0, 2.0),
+        "count": (0.0, 4.0),
+        "kept_back": (0.0, 0.3),
+        "flood": (0.2,),
+    },
     "Quantiles": RANGE | {"leaves": (16,), "fans": ((2, 4),)},
     "LaplaceScalarSum": {
         **dict.fromkeys(("low", "high", "top"), (lambda chosen: chosen + 1,)),

@@ -15,7 +15,7 @@ from protocols.central.person import centered_mean, grouped_descent, outlier_rem
 from protocols.central.record import objective_perturbation, sums
 from protocols.central.record.exponential import Potential
 from protocols.counts.groups import Planes
-from protocols.counts.heavy_hitters import Prefixes
+from protocols.counts.prefixes import Prefixes
 from protocols.counts.single import Response
 from protocols.erm.risk import Risk
 from protocols.erm.saddle import GroupRisk
