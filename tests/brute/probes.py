@@ -98,12 +98,12 @@ def a_person_costs_memory(monkeypatch: Any) -> bool:
 
 
 def things_are_built_first(monkeypatch: Any) -> bool:
-    """A randomizer of 2e8 coordinates, in a broadcast that nobody agreed to, is built."""
+    """A randomizer of 20,000 coordinates, in a broadcast that nobody agreed to, is built."""
     carries = CarryVectorSum(n=50, d=2, g=2.0, r=2, b=30)
     agreed = task_of(carries)
     asked: Any = copy(carries.plan(carries.init()))
     large: Any = copy(carries.randomizer)
-    object.__setattr__(large, "coordinates", 2 * 10**8)
+    object.__setattr__(large, "coordinates", 20_000)
     object.__setattr__(asked, "randomizer", large)
     payload = asked.broadcast()
     context = Context.of_broadcast(bytes(16), 0, payload)
