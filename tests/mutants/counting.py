@@ -15,8 +15,8 @@ from protocols import (
     SparseVectorSum,
 )
 from protocols.counts.groups import Planes
-from protocols.counts.heavy_hitters import Prefixes
 from protocols.counts.pollution import Categories
+from protocols.counts.prefixes import Prefixes
 from protocols.counts.single import FixedBlanket, Response, Unary
 from protocols.counts.trees import Nodes
 from protocols.counts.two_sided import TwoSided
