@@ -10,7 +10,7 @@ import ray
 from actors.deadlines import within
 from actors.runtime import RayRuntime, cores
 from shuffle_sim.experiments import Outcome, Point
-from shuffle_sim.experiments.pools import Bench
+from shuffle_sim.experiments.pools import PointRunner
 from shuffle_sim.experiments.trial import Make
 
 _pickle: Any = ray.cloudpickle
@@ -54,7 +54,7 @@ def _measure(shared: tuple[bytes, list[str]], point: Point) -> Outcome:
     made, path = shared
     # A function is sent by the name of its module, which is found where this process found it.
     sys.path.extend(each for each in path if each not in sys.path)
-    return Bench(_pickle.loads(made)).measure(point)
+    return PointRunner(_pickle.loads(made)).measure(point)
 
 
 def _outcome(handle: Any) -> Outcome:

@@ -305,7 +305,7 @@ def clusters() -> None:
     least = [-plain.fit(each.rows).score(each.rows) for each, plain in given]
     grid = {
         "_REACH": (0.5, 0.8, 1.0, 1.5, 2.0),
-        "_CALM": (0.1, 0.2, 0.4, 0.8, 1.6),
+        "_CENTRE_NOISE": (0.1, 0.2, 0.4, 0.8, 1.6),
         "_MOST": (4, 6, 8, 12),
         "_EMPTY": (1.0, 2.0, 3.0, 5.0),
     }

@@ -30,7 +30,7 @@ from protocols import (
     minimise,
 )
 from protocols.erm.risk import Risk
-from protocols.erm.solver import SOLVERS, Tally, certify, counted
+from protocols.erm.solver import SOLVERS, OracleCalls, certify, counted
 from shuffle_sim import Privacy, run
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.labelled import held_out, labelled
@@ -164,7 +164,7 @@ def gradients(splits: int) -> None:
         objective = Risk.of(Problem(Logistic(), RealSpace(10), ridge)).objective(rows)
         radius, passes = 0.05 * 2 / (ridge * n), []
         for name in names:
-            tally = Tally()
+            tally = OracleCalls()
             watched = counted(objective, tally)
             w = SOLVERS[name](watched, radius, objective.start, np.random.default_rng(0))
             reached = certify(objective, w).radius <= radius

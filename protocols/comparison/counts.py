@@ -15,7 +15,7 @@ from protocols.comparison.methods import Method
 from protocols.counts.heavy_hitters import usual_levels
 from protocols.counts.randomizer import Counting
 from protocols.counts.single import Response, Unary
-from protocols.counts.task import Task
+from protocols.counts.task import CountsTask
 from protocols.counts.trees import Shape
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy import count_planner
@@ -80,9 +80,9 @@ def count_methods(
     ]
 
 
-def task_kinds(task: str) -> dict[str, type[Task]]:
+def task_kinds(task: str) -> dict[str, type[CountsTask]]:
     """Registered protocols of a task, by name."""
-    kinds: dict[str, type[Task]] = registered_kinds("protocol", Task)
+    kinds: dict[str, type[CountsTask]] = registered_kinds("protocol", CountsTask)
     return {name: kind for name, kind in kinds.items() if kind.task == task}
 
 
@@ -100,7 +100,7 @@ def _protocols(
                     yield shown(name, setting, made, attackers)
 
 
-def shown(name: str, setting: str, made: Task, attackers: int) -> Method:
+def shown(name: str, setting: str, made: CountsTask, attackers: int) -> Method:
     """A protocol that is made."""
     return Method(
         name,

@@ -16,7 +16,7 @@ from protocols.optimisation.base import Optimiser
 from protocols.shuffle.optimiser import FirstOrder
 from protocols.shuffle.practice import PracticalDescent
 from protocols.sums.binomial_sum import BinomialSum
-from protocols.sums.one_round import OneRoundSum, Setting
+from protocols.sums.one_round import OneRoundSum, SumSetting
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.notebook import html_rows
@@ -159,7 +159,7 @@ def _limit_bits(error: float, n: int, d: int) -> float:
 
 
 def _sum(
-    family: str, kind: type[OneRoundSum], setting: Setting, n: int, d: int, attackers: int
+    family: str, kind: type[OneRoundSum], setting: SumSetting, n: int, d: int, attackers: int
 ) -> Method:
     try:
         made = setting.make()

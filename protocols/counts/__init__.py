@@ -3,12 +3,13 @@
 from protocols.counts.found import FoundCounts, FoundHistogram
 from protocols.counts.groups import GroupInterval, GroupMeans, GroupTable
 from protocols.counts.heavy_hitters import HeavyHitters, HeavyItems
-from protocols.counts.histogram import Histogram, Intervals
+from protocols.counts.histogram import CountIntervals, Histogram
 from protocols.counts.items import columns_of, hash_of, prefix_of, text_of
 from protocols.counts.one_view import plausible, with_known_total
 from protocols.counts.quantiles import Distribution, Quantiles
 
 __all__ = [
+    "CountIntervals",
     "Distribution",
     "FoundCounts",
     "FoundHistogram",
@@ -18,7 +19,6 @@ __all__ = [
     "HeavyHitters",
     "HeavyItems",
     "Histogram",
-    "Intervals",
     "Quantiles",
     "columns_of",
     "hash_of",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from protocols.counts.items import Items, hash_of
 from protocols.counts.one_view import capped
 from protocols.counts.prefixes import MAX_LEVEL, Children, Prefixes
-from protocols.counts.task import Task
+from protocols.counts.task import CountsTask
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import WITHHELD, ParameterError, integer, real
@@ -75,7 +75,7 @@ class Search:
     found: HeavyItems | None = None
 
 
-class HeavyHitters(Protocol[Search], Task):
+class HeavyHitters(Protocol[Search], CountsTask):
     """Items of 2^bits that many users have, level by level of a prefix tree; all users at each.
 
     Data are whole numbers, of shape (n,), or of more than 53 bits (n, 2) (`columns_of`). Texts

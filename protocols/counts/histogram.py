@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.counts.methods import METHODS, Asked
+from protocols.counts.methods import METHODS, AskedCounts
 from protocols.counts.one_view import OneView, View, interval_error
 from protocols.counts.randomizer import Counting
 from protocols.counts.single import Response
@@ -23,7 +23,7 @@ from shuffle_sim.protocol.query import Query
 
 
 @dataclass(frozen=True)
-class Intervals:
+class CountIntervals:
     """Certified ranges of counts.
 
     Attributes:
@@ -158,7 +158,9 @@ class Histogram(OneView[Counting]):
             if given[name] is not None:
                 allowed = f"left out: method {method or 'pollution'} has none"
                 raise ParameterError(name, given[name], allowed)
-        asked = Asked(honest, bins, privacy, most, objective == "error", batch, kept_back, flood)
+        asked = AskedCounts(
+            honest, bins, privacy, most, objective == "error", batch, kept_back, flood
+        )
         # One message, whose error is larger, is for those who have no room for more.
         methods = (method,) if method else ("pollution", "response")
         for each in methods:
@@ -272,7 +274,7 @@ class Histogram(OneView[Counting]):
         together: bool = False,
         reports: int | None = None,
         corrupted: int = 0,
-    ) -> Intervals:
+    ) -> CountIntervals:
         """Certified ranges of the true counts.
 
         Args:
@@ -291,7 +293,7 @@ class Histogram(OneView[Counting]):
         shift = self.randomizer.manipulation(corrupted)
         low, high = np.maximum(low - shift, 0.0), high + shift
         shape = estimates.shape
-        return Intervals(low.reshape(shape), high.reshape(shape), confidence, together)
+        return CountIntervals(low.reshape(shape), high.reshape(shape), confidence, together)
 
     @property
     def query(self) -> Query:

@@ -24,7 +24,7 @@ _FLOOD = 0.1  # of epsilon, where no budget of messages bounds what less of it w
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedCounts:
     """What a histogram is calibrated for."""
 
     honest: int

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from protocols.counts.randomizer import Counting
-from protocols.counts.task import Task
+from protocols.counts.task import CountsTask
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.bounds.cells import cap
@@ -33,7 +33,7 @@ class View:
     reports: int
 
 
-class OneView(OneRound, Task, Generic[RandomizerT]):
+class OneView(OneRound, CountsTask, Generic[RandomizerT]):
     """Counts of all users in one round.
 
     Attributes:

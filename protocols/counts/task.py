@@ -12,7 +12,7 @@ from shuffle_sim.privacy.count_planner import OBJECTIVES
 from shuffle_sim.privacy.guarantee import Privacy
 
 
-class Task(ABC):
+class CountsTask(ABC):
     """Answers a question that several protocols, and a curator, can answer.
 
     Attributes:

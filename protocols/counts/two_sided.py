@@ -12,7 +12,7 @@ from protocols.counts.randomizer import MAX_BINS, Noisy, Words, central_range, p
 from shuffle_sim.arrays import Floats, Values
 from shuffle_sim.errors import integer
 from shuffle_sim.privacy.bounds import cells
-from shuffle_sim.privacy.count_planner import TwoSided as TwoSidedNoise
+from shuffle_sim.privacy.count_planner import TwoSidedNoise
 from shuffle_sim.privacy.counts import TwoSidedEvent
 from shuffle_sim.privacy.events import PrivacyEvent
 from shuffle_sim.protocol.query import Query

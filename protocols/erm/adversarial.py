@@ -31,7 +31,7 @@ NORMS = ("l1", "l2", "linf", "polytope")
 
 
 @dataclass(frozen=True)
-class Budget:
+class Perturbation:
     """What a row may be moved by: a ball of a norm, or the convex hull of corners.
 
     Attributes:
@@ -100,7 +100,7 @@ class RobustERM(Kinked):
     smoothness = math.inf
 
     def __init__(
-        self, loss: LinearLoss, rows: Floats, ridge: float, domain: Domain, budget: Budget
+        self, loss: LinearLoss, rows: Floats, ridge: float, domain: Domain, budget: Perturbation
     ) -> None:
         """Of rows (x, y), y = -1 or +1."""
         self.loss, self.rows, self.budget = loss, np.asarray(rows, np.float64), budget
@@ -221,7 +221,7 @@ class RobustRisk(Risk):
         budget: of the perturbations.
     """
 
-    budget: Budget = Budget()
+    budget: Perturbation = Perturbation()
 
     def __post_init__(self) -> None:
         smooth = isinstance(self.loss, LinearLoss) and self.loss.curvature() is not None

@@ -40,8 +40,8 @@ class KinkedERM(LinearERM, Kinked):
         gap = (high - low) * self._margin_error(norm)
         return math.sqrt(2 * gap / self.ridge) + self._dual_error(norm)
 
-    def smoothed(self, width: float) -> "Smoothed":
-        return Smoothed(self, width)
+    def smoothed(self, width: float) -> "SmoothedObjective":
+        return SmoothedObjective(self, width)
 
     def residuals(self, w: Floats) -> tuple[Floats, Floats, float, float]:
         """(r, sign, low, high)."""
@@ -113,7 +113,7 @@ class KinkedERM(LinearERM, Kinked):
         return UNIT * ((sums + rest) / self.ridge + 8 * (norm + self._offset))
 
 
-class Smoothed(LinearERM):
+class SmoothedObjective(LinearERM):
     """A `KinkedERM` with ramps for kinks: the Moreau envelope in the margin."""
 
     def __init__(self, kinked: KinkedERM, width: float) -> None:

@@ -15,7 +15,7 @@ from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.errors import ParameterError, positive
 
 
-class TiltedERM(Objective):
+class TiltedObjective(Objective):
     """(1/tilt) ln mean_i e^{tilt l(w; z_i)} + (ridge/2) ||w||^2, for a smooth convex loss."""
 
     def __init__(
@@ -126,4 +126,4 @@ class TiltedRisk(Risk):
 
     def objective(self, rows: Floats) -> Objective:
         assert isinstance(self.loss, LinearLoss)
-        return TiltedERM(self.loss, rows, self.ridge, self.domain, self.tilt)
+        return TiltedObjective(self.loss, rows, self.ridge, self.domain, self.tilt)

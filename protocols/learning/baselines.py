@@ -17,7 +17,7 @@ from protocols.sums.encoding import SumRandomizer
 from shuffle_sim.arrays import Floats, Scaled
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.mechanisms import Gaussian, LocalGaussian, Noise, NoNoise
+from shuffle_sim.privacy.mechanisms import Gaussian, LocalGaussian, Noise, WithoutNoise
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.base import Protocol, Query, RoundSpec
 from shuffle_sim.protocol.release import CentralAlgorithm, Release, Sensitivity, Statistic, Total
@@ -163,7 +163,7 @@ class Baseline(CentralAlgorithm[Any]):
 
     def _mechanism(self, users: int) -> Noise:
         if self.trust is Trust.NONE:
-            return NoNoise()
+            return WithoutNoise()
         if self.trust is Trust.LOCAL:
             return LocalGaussian(self._multiplier, users)
         return Gaussian(self._multiplier)

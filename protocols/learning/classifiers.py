@@ -11,7 +11,7 @@ from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from protocols.learning.linear_model import LinearModel, dense_data
+from protocols.learning.linear_model import LinearEstimator, dense_data
 from protocols.learning.weights import of_classes, of_rows, weighted
 from protocols.problems.linear_loss import LinearLoss
 from shuffle_sim.arrays import Floats
@@ -21,7 +21,7 @@ Weigh = Callable[[NDArray[Any], NDArray[Any]], tuple[Floats, float] | None]
 """From the places of labels among the classes, and these, to weights and their bound."""
 
 
-class LinearClassifier(ClassifierMixin, LinearModel):
+class LinearClassifier(ClassifierMixin, LinearEstimator):
     """What classifiers share, whoever is trusted: public classes, one joint model for them.
 
     A subclass trains by `_train`.

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from protocols.learning import own_units
-from protocols.learning.linear_model import LinearModel, Outside, of_one_fit, seed_of
+from protocols.learning.linear_model import LinearEstimator, Outside, of_one_fit, seed_of
 from protocols.learning.training import Trained, Trainer
 from protocols.optimisation import practice
 from protocols.problems.loss import Loss
@@ -25,7 +25,7 @@ CONSTANT = {"practice": 0.25, "bound": 1.0}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DescentModel(LinearModel):
+class DescentModel(LinearEstimator):
     """What the shuffle estimators and those of a curator share; not for use by itself.
 
     Formal guarantee: `privacy_`, of the whole training, replace-one: neighbours differ in one row

@@ -49,7 +49,7 @@ def of_one_fit(guarantee: Guarantee) -> Guarantee:
     return replace(guarantee, assumptions=(*guarantee.assumptions, note))
 
 
-class LinearModel(BaseEstimator, ABC):
+class LinearEstimator(BaseEstimator, ABC):
     """What all estimators of linear models share; not for use by itself."""
 
     loss_parameters: ClassVar[tuple[str, ...]] = ()
@@ -245,7 +245,7 @@ def _not_finite(column: NDArray[Any]) -> bool:
     return not np.isfinite(column.astype(np.float64)).all()
 
 
-def dense_data(estimator: LinearModel, X: Any, y: Any, **checks: Any) -> tuple[Floats, Any]:
+def dense_data(estimator: LinearEstimator, X: Any, y: Any, **checks: Any) -> tuple[Floats, Any]:
     """Checked rows, dense, and their labels; by a schema, encoded in their own units.
 
     Raises:

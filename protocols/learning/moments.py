@@ -63,7 +63,7 @@ class InBall(BaseEstimator):
         return np.asarray(found)
 
 
-class Moments(InBall):
+class MomentsEstimator(InBall):
     """Mean and covariance by one private sum; not for use by itself.
 
     Formal guarantee: `privacy_`, of the sum, replace-one. What is made of it is free.
@@ -145,22 +145,22 @@ class Moments(InBall):
         return planned_sum(SumSpec(n, d, privacy), None)
 
 
-class ShuffleCovariance(Moments):
-    """Mean and covariance in the shuffle model. All parameters are those of `Moments`."""
+class ShuffleCovariance(MomentsEstimator):
+    """Mean and covariance in the shuffle model. All parameters are those of `MomentsEstimator`."""
 
     trust = Trust.SHUFFLE
 
 
-class PrivateCovariance(Moments):
-    """Mean and covariance of a trusted curator; also pure, at delta = 0. As of `Moments`."""
+class PrivateCovariance(MomentsEstimator):
+    """Mean and covariance of a trusted curator, as of `MomentsEstimator`; also at delta = 0."""
 
     trust = Trust.CENTRAL
 
 
-class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Moments):
+class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentsEstimator):
     """Principal components of the private covariance; not for use by itself.
 
-    All of `Moments`, and:
+    All of `MomentsEstimator`, and:
 
     Args:
         n_components: kept, the largest; None: all.

@@ -7,14 +7,14 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from protocols.learning.linear_model import LinearModel, dense_data
+from protocols.learning.linear_model import LinearEstimator, dense_data
 from protocols.learning.weights import of_rows, weighted
 from protocols.problems.linear_loss import LinearLoss
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, real
 
 
-class LinearRegressor(RegressorMixin, LinearModel):
+class LinearRegressor(RegressorMixin, LinearEstimator):
     """What regressors share, whoever is trusted; a subclass trains by `_train`."""
 
     target_bounds: tuple[float, float] | None

@@ -13,7 +13,13 @@ from typing import Any
 import numpy as np
 
 from protocols.learning.classifiers import LinearClassifier
-from protocols.learning.linear_model import LinearModel, Outside, of_one_fit, refuse_groups, seed_of
+from protocols.learning.linear_model import (
+    LinearEstimator,
+    Outside,
+    of_one_fit,
+    refuse_groups,
+    seed_of,
+)
 from protocols.learning.regressors import LinearRegressor
 from protocols.learning.training import Trainer
 from protocols.problems.linear_loss import LinearLoss
@@ -26,7 +32,7 @@ from shuffle_sim.execution.runtime import Runtime
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class HeavyTailedModel(LinearModel):
+class HeavyTailedModel(LinearEstimator):
     """What the estimators share; not for use by itself.
 
     Formal guarantee: `privacy_`, pure, of the whole training, replace-one. What is public: every

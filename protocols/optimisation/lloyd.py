@@ -29,7 +29,7 @@ _REACH = 0.5
 """Clip of distances, over the root mean square distance from the mean."""
 _MOST, _FEWEST = 8, 2
 """Rounds of Lloyd."""
-_CALM = 0.25
+_CENTRE_NOISE = 0.25
 """Noise of the centres, over the distances, up to which there are more rounds."""
 _DRAWN = 10
 """Places drawn for each centre that starts; the farthest are taken."""
@@ -38,7 +38,7 @@ _EMPTY = 1.5
 
 
 @dataclass(frozen=True)
-class Spread(Query):
+class ClusterSpread(Query):
     """Asks each user for (x, x^2) / sqrt 2 of its row x, column by column, clipped to the ball.
 
     Attributes:
@@ -181,14 +181,14 @@ class Lloyd(Algorithm[LloydState, Any]):
         """Standard deviation of a coordinate of a round's average."""
 
     def _affordable(self) -> int:
-        """Rounds with noise of the centres, in units of distances, of at most _CALM; some more."""
+        """Rounds whose noise of the centres, over distances, is at most _CENTRE_NOISE; or more."""
         whole = self.coordinates
         wide = self.clusters * math.sqrt(self.d) * 2 / self.n
         if self.privacy.delta > 0:
             unit = gaussian.sigma(self.privacy.epsilon, self.privacy.delta) * wide
-            most = (_CALM / unit) ** 2
+            most = (_CENTRE_NOISE / unit) ** 2
         else:
-            most = _CALM * self.privacy.epsilon / (math.sqrt(whole) * wide)
+            most = _CENTRE_NOISE * self.privacy.epsilon / (math.sqrt(whole) * wide)
         return 1 + int(min(max(most, _FEWEST), _MOST))
 
     @property
@@ -218,7 +218,7 @@ class Lloyd(Algorithm[LloydState, Any]):
     def query(self, state: LloydState) -> Query:
         """What is asked in a state's round."""
         if state.round == 0:
-            return Spread(self.coordinates)
+            return ClusterSpread(self.coordinates)
         return Nearest(state.centres, state.reach, self.mark, self.coordinates)
 
     def update(self, state: LloydState, estimate: Any) -> LloydState:

@@ -1,8 +1,8 @@
 """Phases: each starts at the result of the one before. They know no model of trust.
 
-`Chain` goes through them, whatever they are. `Steps` are phases of releases about their start, as a
-curator's are. `Phases` are optimisers over disjoint users, for strongly convex objectives (Cheu et
-al. 2022, Theorem 4.8).
+`PhaseChain` goes through them, whatever they are. `Steps` are phases of releases about their start,
+as a curator's are. `Phases` are optimisers over disjoint users, for strongly convex objectives
+(Cheu et al. 2022, Theorem 4.8).
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ class PhasedState:
     inner: Any
 
 
-class Chain(Optimiser[PhasedState]):
+class PhaseChain(Optimiser[PhasedState]):
     """Phases one after the other, each started at the result of the one before.
 
     Attributes:
@@ -90,7 +90,7 @@ class Step:
     released: tuple[Floats, ...] = ()
 
 
-class Steps(Chain):
+class Steps(PhaseChain):
     """Phases that ask for a public number of values about their start."""
 
     @abstractmethod
@@ -143,7 +143,7 @@ def moved(cohort: Cohort, by: int) -> Cohort:
 
 
 @dataclass(kw_only=True, eq=False)
-class Phases(Chain):
+class Phases(PhaseChain):
     """Optimisers one after the other, each on users of its own, each started at the result before.
 
     A lambda-strongly convex objective turns a gap into a distance, ||theta - theta*||^2 <= 2

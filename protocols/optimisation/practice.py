@@ -38,19 +38,19 @@ MOST_ROUNDS, FEWEST_ROUNDS = {False: 240, True: 60}, 6
 """By whether each user answers once. Columns that are nearly the same need more than 60."""
 _WORK = 3 * 10**9
 """Numbers that all users compute, for which more than 60 rounds are chosen: some 10 seconds."""
-_CALM = {True: 240, False: 40}
+_ROUNDS_LEFT = {True: 240, False: 40}
 """Rounds that a longer clip must leave, by whether labels are classes."""
-_STEP, _LONGEST = 3.75, 8.0
+_STEP, _LONGEST_STEP = 3.75, 8.0
 """Of 1/beta, and where the rounds are as many as they may be: beyond the worst case's limit, which
 few tables reach; `Momentum` then brakes."""
 _OVERSHOT, _BRAKE = 3.0, 0.5
 _SMOOTHING = {True: 1.0, False: 0.05}
 """Of a loss with kinks: they are rounded over margins of about this length."""
-_LOOKS = 1 / 7
+_CENTRING_SHARE = 1 / 7
 """Of the rounds: they release the mean of the features, and their spread."""
-_WIDE = {True: 1.0, False: 1.5}
+_CENTRED_LENGTH = {True: 1.0, False: 1.5}
 """Length to which centred features are scaled, in root mean squares of theirs."""
-_NARROWEST = 0.1
+_LEAST_SPREAD = 0.1
 """Least spread that is believed, as a share of the bound."""
 
 
@@ -76,7 +76,7 @@ def clipped(setting: Setting) -> Problem:
         return whole
     rows = 1.0 if classes else getattr(loss, "features", math.inf) / loss.start_norm()
     gain, beta = _gain(dataclasses.replace(setting, problem=whole), None)
-    share = max(CLIP[classes] * rows, gain * beta / _STEP / _CALM[classes] ** 2)
+    share = max(CLIP[classes] * rows, gain * beta / _STEP / _ROUNDS_LEFT[classes] ** 2)
     return dataclasses.replace(problem, norm_bound=min(1.0, share) * longest)
 
 
@@ -119,7 +119,7 @@ def smoothing_of(loss: Loss) -> float | None:
 
 
 @dataclass(frozen=True)
-class Looks:
+class FeatureCentring:
     """The first rounds: they release the mean of the features and their mean squared length.
 
     Attributes:
@@ -139,7 +139,7 @@ class Looks:
     wide: float = 1.0
 
     @classmethod
-    def tuned(cls, problem: Problem, rounds: int) -> "Looks":
+    def tuned(cls, problem: Problem, rounds: int) -> "FeatureCentring":
         """For a problem whose rows have a public constant; else none.
 
         A ridge speaks of the parameters of the features as they are: they stay so.
@@ -152,12 +152,12 @@ class Looks:
         if not (0 < reach < math.inf) or problem.d == blocks:
             return cls()
         return cls(
-            max(1, round(rounds * _LOOKS)),
+            max(1, round(rounds * _CENTRING_SHARE)),
             problem.d // blocks - 1,
             constant,
             reach,
             problem.lipschitz,
-            _WIDE[_of_classes(loss)],
+            _CENTRED_LENGTH[_of_classes(loss)],
         )
 
     def asked(self, loss: Loss) -> FeatureMoments:
@@ -180,7 +180,7 @@ class Looks:
         length = float(mean @ mean)
         lost = noise**2 * self.features
         mean = mean * (max(0.0, 1 - lost / length) if length > 0 else 0.0)
-        least = max(_NARROWEST**2 * self.reach**2, noise * self.reach)
+        least = max(_LEAST_SPREAD**2 * self.reach**2, noise * self.reach)
         spread = max(squared - float(mean @ mean), least)
         scale = min(self.wide * math.sqrt(spread) / self.reach, 1.0)
         return Centred(loss, mean, scale, self.constant, self.reach)
@@ -230,7 +230,7 @@ class Momentum:
     rounds: int
     eta: float
     noise: float
-    looks: Looks = Looks()
+    looks: FeatureCentring = FeatureCentring()
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -292,10 +292,12 @@ class Momentum:
         rounds = integer("rounds", rounds)
         why = f"tuned: noise of one round {_unit(setting):.3g} per coordinate; no bound is proven"
         choices.choose("rounds", rounds, why)
-        looks = Looks.tuned(problem, rounds)
+        looks = FeatureCentring.tuned(problem, rounds)
         if looks.rounds:
             why = "rounds that release the features' mean and spread; steps are taken around it"
             choices.choose("center", looks.rounds, why)
-        eta = min(_LONGEST / beta, gain / (rounds - looks.rounds) ** power)
-        found = choices.choose("eta", eta, f"tuned: at most {_LONGEST:g}/beta, beta = {beta:.3g}")
+        eta = min(_LONGEST_STEP / beta, gain / (rounds - looks.rounds) ** power)
+        found = choices.choose(
+            "eta", eta, f"tuned: at most {_LONGEST_STEP:g}/beta, beta = {beta:.3g}"
+        )
         return cls(rounds, positive("eta", found), 0.0, looks)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from protocols.optimisation.lloyd import Lloyd, LloydState, Nearest, Spread
+from protocols.optimisation.lloyd import ClusterSpread, Lloyd, LloydState, Nearest
 from protocols.shuffle.noisy_mean import NoisyMean
 from protocols.sums.planned import planned_sum
 from shuffle_sim.data.cohort import Cohort
@@ -46,7 +46,7 @@ class ShuffleLloyd(Lloyd, Protocol[LloydState]):
 
     @property
     def vocabulary(self) -> tuple[type, ...]:
-        return (Spread, Nearest, type(self.mean.randomizer))
+        return (ClusterSpread, Nearest, type(self.mean.randomizer))
 
     def plan(self, state: LloydState) -> RoundSpec | None:
         if state.round >= self.rounds:

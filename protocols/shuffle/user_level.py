@@ -55,7 +55,7 @@ class CarriedState(OptimiserState, Generic[InnerT]):
 
 
 @dataclass(frozen=True)
-class Plan:
+class UserLevelPlan:
     """What is chosen before any bits are searched.
 
     Attributes:
@@ -190,7 +190,9 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
 
     @classmethod
     @abstractmethod
-    def _planned(cls, setting: Setting, choices: Choices, case: Plan, noise: float) -> Plan:
+    def _planned(
+        cls, setting: Setting, choices: Choices, case: UserLevelPlan, noise: float
+    ) -> UserLevelPlan:
         """A case with its bound, drift and facts.
 
         Args:
@@ -211,7 +213,7 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
             yield setting.n, rounds
 
     @classmethod
-    def _plan_for(cls, setting: Setting, choices: Choices) -> Plan:
+    def _plan_for(cls, setting: Setting, choices: Choices) -> UserLevelPlan:
         """The fewest rounds whose bound is within 5 % of the best."""
         demand_bounded(setting.problem)
         found = [
@@ -230,14 +232,17 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
     @classmethod
     def _plans(
         cls, setting: Setting, choices: Choices, batch: int, rounds: int, noise: float | None
-    ) -> list[Plan]:
+    ) -> list[UserLevelPlan]:
         """All cases of a batch and a number of rounds; `noise` kappa^2 if the bits are known."""
         times = rounds if batch == setting.n else 1
         if noise is None:
             noise = squared_unit(setting, batch, times)
         return [
             cls._planned(
-                setting, choices, Plan(math.inf, batch, rounds, steps, centring, bias), noise
+                setting,
+                choices,
+                UserLevelPlan(math.inf, batch, rounds, steps, centring, bias),
+                noise,
             )
             for centring, steps, bias in candidates(setting, choices, batch, rounds, noise)
         ]
@@ -248,7 +253,7 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
         return plan.batch, plan.rounds, plan.bound
 
     @classmethod
-    def _prepared(cls, setting: Setting, choices: Choices) -> tuple[Plan, NoisyMean]:
+    def _prepared(cls, setting: Setting, choices: Choices) -> tuple[UserLevelPlan, NoisyMean]:
         """The plan for the noise really used, recorded in the choices; and the private mean."""
         first = cls._plan_for(setting, choices)
         times = first.rounds if first.batch == setting.n else 1
@@ -279,7 +284,7 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
         return plan, mean
 
 
-def _fewest(plans: list[Plan]) -> Plan:
+def _fewest(plans: list[UserLevelPlan]) -> UserLevelPlan:
     """Centred, unless the bound of fixed clipping is more than 5 % smaller; the fewest rounds.
 
     Bounds are loose in how far steps move, and measured losses favour the center.

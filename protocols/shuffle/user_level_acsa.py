@@ -18,7 +18,7 @@ from protocols.optimisation.acceleration import (
 from protocols.optimisation.centring import NEAR, with_drift
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.setting import Setting, batching
-from protocols.shuffle.user_level import GRID, Plan, UserLevel
+from protocols.shuffle.user_level import GRID, UserLevel, UserLevelPlan
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError
 
@@ -84,7 +84,9 @@ class UserLevelACSA(UserLevel[AcceleratedState]):
                 yield size, times_of
 
     @classmethod
-    def _planned(cls, setting: Setting, choices: Choices, case: Plan, noise: float) -> Plan:
+    def _planned(
+        cls, setting: Setting, choices: Choices, case: UserLevelPlan, noise: float
+    ) -> UserLevelPlan:
         problem, T, R = setting.problem, case.steps, setting.distance
         smoothing = choices["smoothing"]
         if smoothing is None and not problem.smooth:

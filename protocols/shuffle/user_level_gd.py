@@ -12,7 +12,7 @@ from protocols.optimisation.centring import with_drift
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.setting import Setting
 from protocols.shuffle.sgd import AverageState
-from protocols.shuffle.user_level import Plan, UserLevel
+from protocols.shuffle.user_level import UserLevel, UserLevelPlan
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import positive
 
@@ -68,7 +68,9 @@ class UserLevelGD(UserLevel[AverageState]):
         return inner.total / count if count > 0 else inner.theta
 
     @classmethod
-    def _planned(cls, setting: Setting, choices: Choices, case: Plan, noise: float) -> Plan:
+    def _planned(
+        cls, setting: Setting, choices: Choices, case: UserLevelPlan, noise: float
+    ) -> UserLevelPlan:
         problem, centring, T = setting.problem, case.centring, case.steps
         kinks, length, R = not problem.smooth, problem.objective_lipschitz, setting.distance
         beta = problem.planned_smoothness()

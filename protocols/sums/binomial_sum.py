@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from protocols.sums.binomial import BinomialRandomizer
-from protocols.sums.one_round import Setting
+from protocols.sums.one_round import SumSetting
 from protocols.sums.planned import PlannedSum
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import BinomialPlan, SumSpec, choose_binomial
@@ -35,9 +35,9 @@ class BinomialSum(PlannedSum):
         return choose_binomial(spec, noise_ratio, max_bits)
 
     @classmethod
-    def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[Setting]:
+    def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[SumSetting]:
         yield from super().settings(n, d, privacy)
-        yield Setting(cls.theorem, partial(cls.paper, **cls.size(n, d, privacy)), paper=True)
+        yield SumSetting(cls.theorem, partial(cls.paper, **cls.size(n, d, privacy)), paper=True)
 
     @property
     def parameters(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from protocols.sums.encoding import SumRandomizer, admitted, check_domain
 from shuffle_sim.arrays import Floats, Values, dense
-from shuffle_sim.privacy.bounds.floods import Digits, Noise
+from shuffle_sim.privacy.bounds.floods import Digits, FloodNoise
 from shuffle_sim.privacy.laplace_planner import messages, symbols
 from shuffle_sim.privacy.laplace_sum import LaplaceSumEvent
 from shuffle_sim.protocol.query import Query
@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Kind:
+class BatchKind:
     """Batches of messages of which all users draw some.
 
     Attributes:
@@ -54,7 +54,7 @@ class FloodRandomizer(SumRandomizer):
     Attributes:
         coordinates: d.
         base, low, high, top, packed: as of `Digits`.
-        decay, smooth, flood, pairs, batch, pair_batch: as of `Noise`, of `planned` users.
+        decay, smooth, flood, pairs, batch, pair_batch: as of `FloodNoise`, of `planned` users.
         planned: honest users who have all the noise together.
         users: all who may report.
         cap: the most messages of a user, who draws anew beyond.
@@ -93,10 +93,10 @@ class FloodRandomizer(SumRandomizer):
         return Digits(self.base, self.low, self.high, self.top, self.packed)
 
     @cached_property
-    def noise(self) -> Noise:
+    def noise(self) -> FloodNoise:
         """Of `planned` users together."""
         floods = self.flood, self.pairs, self.batch, self.pair_batch
-        return Noise(self.decay, self.smooth, *floods)
+        return FloodNoise(self.decay, self.smooth, *floods)
 
     @cached_property
     def alphabet(self) -> Alphabet:
@@ -144,16 +144,18 @@ class FloodRandomizer(SumRandomizer):
         return found
 
     @cached_property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[BatchKind, ...]:
         """All noise of a coordinate, as section "The protocol" lists it."""
         digits, noise = self.digits, self.noise
-        found = [Kind(noise.smooth, self._of((self._plus(plane), 1))) for plane in range(self.low)]
+        found = [
+            BatchKind(noise.smooth, self._of((self._plus(plane), 1))) for plane in range(self.low)
+        ]
         rho = math.exp(-noise.decay)
         for symbol in (self._plus(self.low), self._minus(self.low)):
-            found.append(Kind(-math.log1p(-rho), self._of((symbol, 1)), ratio=rho))
+            found.append(BatchKind(-math.log1p(-rho), self._of((symbol, 1)), ratio=rho))
 
         def flood(mean: float, batch: int, *symbols_: tuple[int, int]) -> None:
-            found.append(Kind(2 * mean / (batch + 1), self._of(*symbols_), batch))
+            found.append(BatchKind(2 * mean / (batch + 1), self._of(*symbols_), batch))
 
         both = (self._plus(self.low), 1), (self._minus(self.low), 1)
         flood(noise.pairs * digits.units, noise.pair_batch * digits.units, *both)

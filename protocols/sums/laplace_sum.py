@@ -5,10 +5,10 @@ from typing import Any, Self
 
 from protocols.sums.encoding import MAGNITUDES
 from protocols.sums.floods import FloodRandomizer
-from protocols.sums.one_round import OneRoundSum, Setting
+from protocols.sums.one_round import OneRoundSum, SumSetting
 from protocols.sums.planned import PlannedScalarSum
 from shuffle_sim.errors import integer, real
-from shuffle_sim.privacy.bounds.floods import Digits, Noise
+from shuffle_sim.privacy.bounds.floods import Digits, FloodNoise
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.laplace_planner import ERROR, LaplacePlan, choose_floods
 from shuffle_sim.privacy.planner import SumSpec, honest_users
@@ -30,7 +30,7 @@ class _FloodSum(OneRoundSum):
         n: int,
         d: int,
         digits: Digits,
-        noise: Noise,
+        noise: FloodNoise,
         cap: int,
         upper: float,
         delta: float,
@@ -88,9 +88,9 @@ class LaplaceScalarSum(_FloodSum, PlannedScalarSum):
         delta: float = 1e-6,
         honest_fraction: float = 1.0,
     ) -> None:
-        """Explicit parameters, as of `Digits` and `Noise`; `calibrated` chooses good ones."""
+        """Explicit parameters, as of `Digits` and `FloodNoise`; `calibrated` chooses good ones."""
         digits = Digits(base, low, high, top, packed)
-        noise = Noise(decay, smooth, flood, pairs, batch, pair_batch)
+        noise = FloodNoise(decay, smooth, flood, pairs, batch, pair_batch)
         super().__init__(n, 1, digits, noise, cap, upper, delta, honest_fraction)
 
     @staticmethod
@@ -161,7 +161,7 @@ class LaplaceVectorSum(_FloodSum):
         return cls(n, d, *own, upper, privacy.delta, honest_fraction)
 
     @classmethod
-    def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[Setting]:
+    def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[SumSetting]:
         return ()  # of another domain than the l2 ball
 
 

@@ -16,7 +16,7 @@ from shuffle_sim.protocol.one_round import OneRound
 
 
 @dataclass(frozen=True)
-class Setting:
+class SumSetting:
     """A setting in which comparisons show a sum.
 
     Attributes:
@@ -75,9 +75,9 @@ class OneRoundSum(OneRound):
         return {"n": n, "privacy": privacy} | ({} if cls.scalar else {"d": d})
 
     @classmethod
-    def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[Setting]:
+    def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[SumSetting]:
         """What comparisons show; here the sum as it is calibrated."""
-        return [Setting("calibrated", partial(cls.calibrated, **cls.size(n, d, privacy)))]
+        return [SumSetting("calibrated", partial(cls.calibrated, **cls.size(n, d, privacy)))]
 
     @property
     def claim(self) -> Guarantee | None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 from protocols.sums.encoding import MAGNITUDES
-from protocols.sums.one_round import OneRoundSum, Setting
+from protocols.sums.one_round import OneRoundSum, SumSetting
 from shuffle_sim.errors import integer, real
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import Plan, SumSpec
@@ -56,11 +56,11 @@ class PlannedSum(OneRoundSum):
         return cls(n=spec.n, delta=spec.privacy.delta, honest_fraction=honest, **made)
 
     @classmethod
-    def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[Setting]:
+    def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[SumSetting]:
         size, (option, values, whose) = cls.size(n, d, privacy), cls.shown
         for value in values:
             make = partial(cls.calibrated, **size, **{option: value})
-            yield Setting(f"{value:g} x {whose}", make)
+            yield SumSetting(f"{value:g} x {whose}", make)
 
     @property
     @abstractmethod

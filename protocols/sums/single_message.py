@@ -16,7 +16,7 @@ from protocols.sums.encoding import (
     check_domain,
     round_at_random,
 )
-from protocols.sums.one_round import OneRoundSum, Setting
+from protocols.sums.one_round import OneRoundSum, SumSetting
 from shuffle_sim.arrays import Floats, Values, dense
 from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.bounds import blanket
@@ -157,11 +157,11 @@ class SingleMessageSum(OneRoundSum):
         )
 
     @classmethod
-    def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[Setting]:
+    def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[SumSetting]:
         size = cls.size(n, d, privacy)
         return [
-            Setting("exact blanket", partial(cls.calibrated, **size)),
-            Setting("Theorem 3.1", partial(cls.paper, **size), paper=True),
+            SumSetting("exact blanket", partial(cls.calibrated, **size)),
+            SumSetting("Theorem 3.1", partial(cls.paper, **size), paper=True),
         ]
 
     @classmethod

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Self
 
 from protocols.sums.encoding import MAGNITUDES
-from protocols.sums.one_round import OneRoundSum, Setting
+from protocols.sums.one_round import OneRoundSum, SumSetting
 from protocols.sums.split_mix import SplitMixRandomizer, messages_for
 from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.bounds.laplace import MIN_RATE, rho_zcdp
@@ -40,9 +40,9 @@ class _SplitAndMix(OneRoundSum):
         super().__init__(n, randomizer, delta, honest_fraction)
 
     @classmethod
-    def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[Setting]:
+    def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[SumSetting]:
         name = f"security 2^-{SECURITY}"
-        return [Setting(name, partial(cls.calibrated, **cls.size(n, d, privacy)))]
+        return [SumSetting(name, partial(cls.calibrated, **cls.size(n, d, privacy)))]
 
     @classmethod
     def _made(

@@ -18,7 +18,7 @@ ATTACKS = "promote", "claim", "no-noise"
 
 
 @runtime_checkable
-class Bounded(Interface):
+class HasReach(Interface):
     """A randomizer of counts that says how far a user moves the estimate of a bin."""
 
     reach: tuple[float, float]
@@ -65,7 +65,7 @@ def gain_study(
     integer("repeats", repeats, 2)
     real("fraction", fraction, 0.0, 1.0)
     spec = protocol.plan(protocol.init())
-    if spec is None or not isinstance(spec.randomizer, Bounded):
+    if spec is None or not isinstance(spec.randomizer, HasReach):
         allowed = "counts whose randomizer states its reach"
         raise ParameterError("protocol", type(protocol).__name__, allowed)
     entropy, rows = entropy_of(seed), np.ones(protocol.users)

@@ -67,7 +67,7 @@ class Scaling(Coalition):
         return center + self.factor * (xs - center)
 
 
-class Gaussian(Coalition):
+class GaussianInput(Coalition):
     """Noise of standard deviation `std` about the middle of the domain in place of the value."""
 
     def __init__(self, fraction: float, std: float = 1.0) -> None:

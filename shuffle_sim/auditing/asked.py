@@ -15,8 +15,8 @@ from shuffle_sim.auditing.bench import of_categories
 from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.empirical import Seen, canaries, whole_runs
 from shuffle_sim.auditing.joint import JointLaw
-from shuffle_sim.auditing.plan import Planned, Step
-from shuffle_sim.auditing.watching import Rows, Watched, bits_of_chance
+from shuffle_sim.auditing.plan import CheckStep, Planned
+from shuffle_sim.auditing.watching import RereadRows, Watched, bits_of_chance
 from shuffle_sim.data.persons import population_for
 from shuffle_sim.data.population import InMemory, Population, Unit
 from shuffle_sim.errors import ParameterError, ShuffleSimError
@@ -90,7 +90,7 @@ class Asked:
         """Whether users hold categories, or send words."""
         return of_categories(self.spec.randomizer)
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[CheckStep]:
         """The checks of the run that is asked for."""
         missing = "" if self.data is not None else "no rows could be made for it: give data"
         known = all(hasattr(self.spec.randomizer, each) for each in ("count_pmf", "count_index"))
@@ -133,7 +133,7 @@ class Asked:
             if make == self.own and self.categories:
                 continue  # their values are looked at one by one
             planned = Planned(name, looks_at, "" if why else samples, power, why)
-            yield Step(planned, None if why else make)
+            yield CheckStep(planned, None if why else make)
 
     @property
     def _runs(self) -> int:
@@ -191,7 +191,7 @@ class Asked:
         work = randomizer.report_messages * _LOOKED * _ROUNDS
         for fidelity in ("counts", "literal") if at_literal or work < 5e7 else ("counts",):
             kept = fidelity == "counts" or not isinstance(population, InMemory)
-            self._own(population if kept else Rows(population), fidelity)
+            self._own(population if kept else RereadRows(population), fidelity)
 
     def _own(self, population: Population, fidelity: str) -> None:
         law: Any = self.spec.randomizer

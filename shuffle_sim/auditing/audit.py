@@ -21,7 +21,7 @@ from shuffle_sim.auditing.asked import Asked
 from shuffle_sim.auditing.bench import of_categories
 from shuffle_sim.auditing.checks import Checks
 from shuffle_sim.auditing.empirical import best_threshold
-from shuffle_sim.auditing.plan import FALSE_ALARM, Check, Planned, Step, steps_of
+from shuffle_sim.auditing.plan import FALSE_ALARM, Check, CheckStep, Planned, steps_of
 from shuffle_sim.auditing.planned import MOST, others
 from shuffle_sim.auditing.stated import ORDERED, bound, ordered, stated_epsilon
 from shuffle_sim.auditing.words import WordChecks
@@ -171,23 +171,23 @@ def _bench(protocol: Protocol[Any], spec: RoundSpec, given: tuple[Any, ...]) -> 
 
 def _later(
     protocol: Protocol[Any], first: RoundSpec, given: tuple[Any, ...]
-) -> tuple[list[Checks | WordChecks], list[Step]]:
+) -> tuple[list[Checks | WordChecks], list[CheckStep]]:
     """Benches of randomizers that only later rounds have, and their checks in brief."""
     rounds, left = others(protocol, first)
-    benches, steps = list[Checks | WordChecks](), list[Step]()
+    benches, steps = list[Checks | WordChecks](), list[CheckStep]()
     for index, spec in rounds:
         name = f"round {index:,}: "
         try:
             benches.append(_bench(protocol, spec, given))
         except Exception as error:  # what is audited may do anything
             planned = Planned(f"{name}a later round's randomizer says its law", "", "", "")
-            steps.append(Step(planned, partial(_raised, error)))
+            steps.append(CheckStep(planned, partial(_raised, error)))
         else:
             steps += steps_of(benches[-1], name, brief=True)
     if left:
         few = f"{left:,} more randomizers are planned than the {MOST + 1} that are looked at"
         name = "every planned randomizer has its exact law"
-        steps.append(Step(Planned(name, "", "", "", few), None))
+        steps.append(CheckStep(Planned(name, "", "", "", few), None))
     return benches, steps
 
 

@@ -56,7 +56,7 @@ class Multiples(Query):
         return Scaled(rows[:, :-1], rows[:, -1])
 
 
-class OneRound(Protocol[int]):
+class BenchRound(Protocol[int]):
     """One round over all users by a given randomizer, on the data themselves."""
 
     def __init__(self, users: int, spec: RoundSpec, honest_fraction: float) -> None:
@@ -116,7 +116,7 @@ class Bench:
         self.shard, self.shuffler = shard, shuffler
         self.labels = self.randomizer.alphabet.labels
         self.users = min(spec.cohort.size, _FEW)
-        self.protocol = OneRound(self.users, spec, protocol.honest_fraction)
+        self.protocol = BenchRound(self.users, spec, protocol.honest_fraction)
         self.known = all(hasattr(self.randomizer, name) for name in self.needs)
         if self.known:
             self._know(protocol, spec)
@@ -132,7 +132,7 @@ class Bench:
         self.literal = max(
             2, min(self.users, int(_BITS / ROUNDS / self.randomizer.report_messages))
         )
-        self.protocol = OneRound(self.users, spec, protocol.honest_fraction)
+        self.protocol = BenchRound(self.users, spec, protocol.honest_fraction)
         self.types = np.arange(self.users) % len(self.inside)
 
     @property

@@ -13,7 +13,7 @@ from shuffle_sim.auditing.bench import (
     LARGEST,
     QUICK,
     ROUNDS,
-    OneRound,
+    BenchRound,
     Way,
 )
 from shuffle_sim.auditing.conformance import LawError, check_pmf
@@ -233,7 +233,7 @@ class Checks(Draws):
             warnings.simplefilter("ignore", WeakPrivacyWarning)  # it is no promise to anybody
             found = [
                 run(
-                    OneRound(users, self.protocol.spec, 1.0), data, shuffler_shards=each, **how
+                    BenchRound(users, self.protocol.spec, 1.0), data, shuffler_shards=each, **how
                 ).value
                 for each in (1, 2, 3)
             ]

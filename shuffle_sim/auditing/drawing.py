@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.auditing.bench import QUICK, OneRound, Way
+from shuffle_sim.auditing.bench import QUICK, BenchRound, Way
 from shuffle_sim.auditing.conformance import LawError, check_variance
 from shuffle_sim.auditing.searching import Searches
 from shuffle_sim.auditing.sequences import (
@@ -123,7 +123,7 @@ class Draws(Searches):
         """
         x, labels = self._alike
         deployment = self.deployment(fidelity, way, size, flipped)
-        deployment = replace(deployment, protocol=OneRound(users, self.protocol.spec, 1.0))
+        deployment = replace(deployment, protocol=BenchRound(users, self.protocol.spec, 1.0))
         rows = self.shaped(np.repeat(x[None], users, axis=0))
         shard = self.shard(deployment, InMemory(rows), deployment.blocks())
         frames = self.answered(shard, self.round(Cohort.of(0, users)), rounds)
@@ -181,7 +181,7 @@ class Draws(Searches):
         x, (labels, *_) = self._alike
         pmfs = [self.pmf(x, label) for label in labels]
         deployment = self.deployment("aggregate", way, users)
-        deployment = replace(deployment, protocol=OneRound(users, self.protocol.spec, 1.0))
+        deployment = replace(deployment, protocol=BenchRound(users, self.protocol.spec, 1.0))
         rows = self.shaped(np.repeat(x[None], users, axis=0))
         shard = self.shard(deployment, InMemory(rows), deployment.blocks())
         frames = self.answered(shard, self.round(Cohort.of(0, users)), range(_SUMS))

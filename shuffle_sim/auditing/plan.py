@@ -51,7 +51,7 @@ class UncheckedError(Exception):
 
 
 @dataclass(frozen=True)
-class Step:
+class CheckStep:
     """A check that is planned, and how it is made; None: it cannot be."""
 
     planned: Planned
@@ -328,8 +328,8 @@ def plan_of(bench: Any, *, brief: bool = False) -> Iterator[tuple[CheckKind, Pla
             yield kind, kind.planned(bench)
 
 
-def steps_of(bench: Any, prefix: str = "", *, brief: bool = False) -> Iterator[Step]:
+def steps_of(bench: Any, prefix: str = "", *, brief: bool = False) -> Iterator[CheckStep]:
     """The checks of a bench as they are made, named with a prefix."""
     for kind, planned in plan_of(bench, brief=brief):
         make = None if planned.missing else getattr(bench, kind.method)
-        yield Step(replace(planned, name=prefix + planned.name), make)
+        yield CheckStep(replace(planned, name=prefix + planned.name), make)

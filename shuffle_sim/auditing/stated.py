@@ -9,7 +9,7 @@ import numpy as np
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.empirical import Seen
-from shuffle_sim.auditing.plan import Check, Planned, Step, UncheckedError
+from shuffle_sim.auditing.plan import Check, CheckStep, Planned, UncheckedError
 from shuffle_sim.auditing.scores import summed
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.events import PrivacyEvent
@@ -30,7 +30,7 @@ ORDERED = Planned(
 )
 
 
-def bound(protocol: Protocol[Any]) -> Step:
+def bound(protocol: Protocol[Any]) -> CheckStep:
     """The check that the events of all rounds are those of their randomizers."""
     planned = Planned(
         "the event is the one that the randomizer derives",
@@ -38,7 +38,7 @@ def bound(protocol: Protocol[Any]) -> Step:
         "exact",
         "an event of more noise, of other values or of more honest users",
     )
-    return Step(planned, partial(check_bound, protocol))
+    return CheckStep(planned, partial(check_bound, protocol))
 
 
 def check_bound(protocol: Protocol[Any]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.auditing.arrangements import BLOCKS, View, check_ones
-from shuffle_sim.auditing.bench import OneRound
+from shuffle_sim.auditing.bench import BenchRound
 from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.orders import Tags, WordTags, check_symbols, check_tags
 from shuffle_sim.data.cohort import Cohort
@@ -57,7 +57,7 @@ class Viewer:
         self._size, self._shuffler = -(-reports // BLOCKS), bench.shuffler
         deployment = replace(
             bench.deployment("literal"),
-            protocol=OneRound(reports, spec, 1.0),
+            protocol=BenchRound(reports, spec, 1.0),
             block_size=self._size,
             kernel=kernel,
             shuffler_shards=shards,

@@ -41,7 +41,7 @@ def bits_of_chance(randomizer: Any, values: Values, users: int, entropy: int) ->
     return math.log2(_DRAWN**2 / 40) if len(drawn) == _DRAWN else 0.0
 
 
-class Rows(Population):
+class RereadRows(Population):
     """Rows that are read anew each time, as from a file or a generator: no shard keeps them."""
 
     def __init__(self, inner: Population) -> None:

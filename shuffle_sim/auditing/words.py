@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats, dense
-from shuffle_sim.auditing.bench import ROUNDS, OneRound
+from shuffle_sim.auditing.bench import ROUNDS, BenchRound
 from shuffle_sim.auditing.conformance import LawError, check_pmf
 from shuffle_sim.auditing.drawing import Draws
 from shuffle_sim.auditing.plan import WORD_KINDS
@@ -67,7 +67,7 @@ class WordChecks(Draws):
         self.pmfs = [[self.pmf(x, place) for place in range(self.labels)] for x in held]
         many = min(_MANY, int(_MESSAGES / self.looked / self.randomizer.usual_messages))
         self.users = self.literal = max(2, min(spec.cohort.size, many))
-        self.protocol = OneRound(self.users, spec, protocol.honest_fraction)
+        self.protocol = BenchRound(self.users, spec, protocol.honest_fraction)
         self.types = np.arange(self.users) % len(held)
 
     @property
@@ -214,7 +214,7 @@ class WordChecks(Draws):
         rows = np.array([self._pair[at % 2] for at in range(_USERS)])
         deployment = replace(
             self.deployment(fidelity, size=_BLOCK),
-            protocol=OneRound(_USERS, self.protocol.spec, 1.0),
+            protocol=BenchRound(_USERS, self.protocol.spec, 1.0),
         )
         shard = self.shard(deployment, InMemory(self.shaped(rows)), deployment.blocks())
         answered = self.answered(shard, self.round(Cohort.of(0, _USERS)), range(rounds))

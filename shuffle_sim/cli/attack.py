@@ -39,7 +39,7 @@ _NAMES = ("label-flip", "sign-flip", "alie", "ipm:scale=10", "oppose")
 
 
 @dataclass(frozen=True)
-class Asked:
+class AttackRequest:
     """What a study is asked; its own default stands for None and for nothing."""
 
     n: int
@@ -59,7 +59,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Found:
+class AttackFinding:
     """What a study found; `reach` says how far a report can go, or why that is not known."""
 
     study: str
@@ -70,7 +70,7 @@ class Found:
     reach: dict[str, Reach | str] | None = None
 
 
-def privacy_of(asked: Asked) -> Found:
+def privacy_of(asked: AttackRequest) -> AttackFinding:
     """Epsilon by honest fraction of the users."""
     n, d, protocol = asked.n, asked.d, asked.sum()
     rows = privacy_study(
@@ -113,10 +113,10 @@ def privacy_of(asked: Asked) -> Found:
         title = f"With {100 * worst.fraction:.3g} % honest users ε is {worst.proven:.3g}, proven"
         dress(axes, title, "honest fraction of the users", f"ε at δ = {asked.privacy.delta:g}")
 
-    return Found("privacy", rows, note, table, draw)
+    return AttackFinding("privacy", rows, note, table, draw)
 
 
-def manipulation(asked: Asked) -> Found:
+def manipulation(asked: AttackRequest) -> AttackFinding:
     """How far a corrupted user moves a vector sum, by attack."""
     n, d, protocol = asked.n, asked.d, asked.sum(scalar=False)
     fractions = asked.fractions or [0.1]
@@ -160,10 +160,10 @@ def manipulation(asked: Asked) -> Found:
         title = f"One corrupted user moves the sum by {number(most)} norm bounds at most"
         dress(axes, title, "displacement of the sum, l2, in norm bounds")
 
-    return Found("manipulation", rows, note, table, draw, reaches | refused)
+    return AttackFinding("manipulation", rows, note, table, draw, reaches | refused)
 
 
-def training(asked: Asked) -> Found:
+def training(asked: AttackRequest) -> AttackFinding:
     """The error of a model by attack and fraction of attackers."""
     given = asked.noise.given
     left_out({key: given.get(key) for key in ("max_bits", "honest_fraction")}, "--study training")
@@ -199,10 +199,10 @@ def training(asked: Asked) -> Found:
         )
         dress(axes, title, "fraction of attackers", "classification error, held out, 95 %")
 
-    return Found("training", rows, note, table, draw)
+    return AttackFinding("training", rows, note, table, draw)
 
 
-class Study(StrEnum):
+class AttackMeasure(StrEnum):
     """What is measured."""
 
     PRIVACY = "privacy"
@@ -210,10 +210,10 @@ class Study(StrEnum):
     TRAINING = "training"
 
 
-_STUDIES: dict[Study, tuple[int, int, int, Callable[[Asked], Found]]] = {
-    Study.PRIVACY: (1000, 1, 4000, privacy_of),
-    Study.MANIPULATION: (1000, 10, 10, manipulation),
-    Study.TRAINING: (10_000, 5, 3, training),
+_STUDIES: dict[AttackMeasure, tuple[int, int, int, Callable[[AttackRequest], AttackFinding]]] = {
+    AttackMeasure.PRIVACY: (1000, 1, 4000, privacy_of),
+    AttackMeasure.MANIPULATION: (1000, 10, 10, manipulation),
+    AttackMeasure.TRAINING: (10_000, 5, 3, training),
 }
 """By study: default users, coordinates and repeats, and what measures it."""
 
@@ -222,7 +222,7 @@ def attack_command(
     privacy: PrivacyOptions,
     noise: SumOptions,
     output: Drawn,
-    study: Annotated[Study, typer.Option(help="What is measured.")] = Study.PRIVACY,
+    study: Annotated[AttackMeasure, typer.Option(help="What is measured.")] = AttackMeasure.PRIVACY,
     users: Annotated[
         int | None, typer.Option("--n", help="Users; by default 1,000, and 10,000 for training.")
     ] = None,
@@ -245,12 +245,12 @@ def attack_command(
 
     Example: shuffle-sim attack --study training --attack sign-flip --fraction 0.1
     """
-    if attack and study is not Study.TRAINING:
+    if attack and study is not AttackMeasure.TRAINING:
         raise ParameterError("attack", attack, "used with --study training")
     for each in fraction or []:
-        real("fraction", each, 0.0, 1.0, closed=(study is Study.TRAINING, True))
+        real("fraction", each, 0.0, 1.0, closed=(study is AttackMeasure.TRAINING, True))
     default_n, default_d, default_repeats, measure = _STUDIES[study]
-    asked = Asked(
+    asked = AttackRequest(
         default_n if users is None else users,
         default_d if dimensions is None else dimensions,
         privacy.budget,
@@ -263,7 +263,7 @@ def attack_command(
     with console.status("attacking ..."):
         found = measure(asked)
 
-    def draw(found: Found) -> "Figure":
+    def draw(found: AttackFinding) -> "Figure":
         figure = new_figure(7, 4.5)
         axes = figure.subplots()
         found.draw(axes)
@@ -277,6 +277,6 @@ def attack_command(
     output.present(found, _print, draw)
 
 
-def _print(found: Found) -> None:
+def _print(found: AttackFinding) -> None:
     console.print(found.table)
     notes.print(found.note, style="dim")

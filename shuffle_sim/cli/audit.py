@@ -35,7 +35,7 @@ _NOISE_RATIO = 1.1
 
 
 @dataclass(frozen=True)
-class Summary:
+class AuditSummary:
     """What was found, and of what."""
 
     passed: bool
@@ -131,7 +131,7 @@ def audit_command(
     title = f"[bold]{type(made).__name__}[/] n = {n:,}"
     if isinstance(made, PlannedSum):
         title += f", {encoded_as(made.encoding, made.parameters)}"
-    output.present(Summary(report.passed, report, title), _print)
+    output.present(AuditSummary(report.passed, report, title), _print)
     _leave(report.passed, report.complete or allow_unchecked)
 
 
@@ -218,7 +218,7 @@ def _verdict(check: "Check") -> str:
     return f"{verdict} {check.detail}".strip()
 
 
-def _print(summary: Summary) -> None:
+def _print(summary: AuditSummary) -> None:
     report = summary.report
     console.print(f"\n{summary.title}\n")
     planned = (

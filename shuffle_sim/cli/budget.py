@@ -17,7 +17,7 @@ from shuffle_sim.privacy.guarantee import Guarantee
 
 
 @dataclass(frozen=True)
-class Row:
+class ReportRow:
     """A report: its rounds, the kinds of releases, and epsilon at the total's delta, alone."""
 
     report: str
@@ -27,7 +27,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Summary:
+class BudgetReport:
     """What was spent of a budget, by what, and what is left.
 
     `more` is how many more reports like the last one fit, if each of its rounds is one release.
@@ -40,7 +40,7 @@ class Summary:
     delta: float
     spent: Guarantee
     left: float
-    reports: list[Row]
+    reports: list[ReportRow]
     more: int | None
 
 
@@ -90,20 +90,20 @@ def budget_command(
     output.present(_summary(budget), _print)
 
 
-def _summary(budget: Budget) -> Summary:
+def _summary(budget: Budget) -> BudgetReport:
     spent, total, made = budget.spent, budget.total, budget.reports
-    rows, more = list[Row](), None
+    rows, more = list[ReportRow](), None
     for each in made:
         kinds = dict.fromkeys(type(charge.event).__name__ for charge in each.charges)
         alone = budget.alone(each).epsilon
-        rows.append(Row(each.name, len(each.charges), tuple(kinds), alone))
+        rows.append(ReportRow(each.name, len(each.charges), tuple(kinds), alone))
     if made and len(events := {each.event for each in made[-1].charges}) == 1:
         more = budget.more(events.pop(), len(list(made[-1].placed(budget.users))))
     whose = str(budget.path), budget.population, budget.users, total.epsilon, total.delta
-    return Summary(*whose, spent, max(0.0, total.epsilon - spent.epsilon), rows, more)
+    return BudgetReport(*whose, spent, max(0.0, total.epsilon - spent.epsilon), rows, more)
 
 
-def _print(summary: Summary) -> None:
+def _print(summary: BudgetReport) -> None:
     console.print(
         f"\n[bold]{summary.budget}[/], of {summary.population}: {plural(summary.users, 'user')}, "
         f"epsilon {summary.epsilon:g} at delta {summary.delta:g}\n"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Summary:
+class ComparisonReport:
     """What is compared, and what came of it."""
 
     n: int
@@ -69,11 +69,11 @@ def compare_command(
     with console.status("calibrating ..."):
         methods = sum_methods(n, d, privacy.budget, attackers)
     budget = privacy.epsilon, privacy.delta
-    summary = Summary(n, d, *budget, attackers, methods, privacy.budget.warnings(n))
+    summary = ComparisonReport(n, d, *budget, attackers, methods, privacy.budget.warnings(n))
     output.present(summary, _print, _draw)
 
 
-def _print(summary: Summary) -> None:
+def _print(summary: ComparisonReport) -> None:
     d = summary.d
     kind = "scalars in [0, 1]" if d == 1 else f"vectors of {d:,} coordinates in the unit ball"
     console.print(
@@ -101,7 +101,7 @@ def _print(summary: Summary) -> None:
     )
 
 
-def _draw(summary: Summary) -> "Figure":
+def _draw(summary: ComparisonReport) -> "Figure":
     figure = new_figure(8.5, 5.5)
     axes = figure.subplots()
     possible = [each for each in summary.methods if not each.refused and not each.paper]

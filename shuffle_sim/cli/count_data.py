@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.cli.counts_report import Found
+from shuffle_sim.cli.counts_report import CountsReport
 from shuffle_sim.cli.data import declared_of
 from shuffle_sim.cli.declared import same
 from shuffle_sim.cli.options import DataOptions, HostOptions, LayoutOptions
@@ -93,6 +93,6 @@ def run_counts(
     return how.run(made, rows, on_start=start)
 
 
-def show(found: Found, output: Drawn) -> None:
+def show(found: CountsReport, output: Drawn) -> None:
     """Print it and draw it, as asked for."""
     output.present(found, type(found).show, type(found).draw)

@@ -66,7 +66,7 @@ class Released:
         print_reports(self.reports, f"{self.reports.clipped:,} values outside what is public")
 
 
-class Found(ABC):
+class CountsReport(ABC):
     """What a command of counts found."""
 
     @abstractmethod
@@ -79,7 +79,7 @@ class Found(ABC):
 
 
 @dataclass(frozen=True)
-class Counts(Found):
+class Counts(CountsReport):
     """A released histogram."""
 
     column: str
@@ -135,7 +135,7 @@ class Counts(Found):
 
 
 @dataclass(frozen=True)
-class Ranks(Found):
+class Ranks(CountsReport):
     """Released quantiles, in the column's own units."""
 
     column: str
@@ -194,7 +194,7 @@ class Ranks(Found):
 
 
 @dataclass(frozen=True)
-class Heavy(Found):
+class Heavy(CountsReport):
     """Released items that many users have."""
 
     column: str
@@ -223,7 +223,7 @@ class Heavy(Found):
             console.print(f"{len(self.items) - MOST:,} more are in --json")
         notes.print(FOOTER)
         print_fact(
-            "Found",
+            "CountsReport",
             f"{plural(len(self.items), 'item')}; one that {self.least_count:,} users have is "
             f"missed with probability {self.missed:g} at most",
             f"an item that nobody has is reported with probability {self.false_items:g} at most",
@@ -239,7 +239,7 @@ class Heavy(Found):
 
 
 @dataclass(frozen=True)
-class Groups(Found):
+class Groups(CountsReport):
     """Released counts, sums and means by group."""
 
     column: str

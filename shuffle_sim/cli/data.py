@@ -178,7 +178,7 @@ DataFile = Annotated[Path, typer.Argument(help="A file with the columns that it 
 
 
 @dataclass(frozen=True)
-class Scores:
+class ModelScores:
     """Of a model on a file."""
 
     model: str
@@ -241,10 +241,10 @@ def evaluate_command(
     rows, cells = made.table(file)
     target = made.schema.targets(column_in(cells, label or made.target, file))
     scores = made.scores(rows, target)
-    output.present(Scores(str(model), str(file), label or made.target, scores), _print)
+    output.present(ModelScores(str(model), str(file), label or made.target, scores), _print)
 
 
-def _print(summary: Scores) -> None:
+def _print(summary: ModelScores) -> None:
     console.print(f"\n[bold]{summary.model}[/] on {summary.file}, predicting {summary.target}\n")
     scores = summary.scores.items()
     print_table(

@@ -118,7 +118,7 @@ class OptimiserOptions:
 
 
 @dataclass(frozen=True)
-class People:
+class PeopleCount:
     """How many are asked, and how many are held out."""
 
     asked: int
@@ -146,7 +146,7 @@ class Split:
     trainer: Trainer
     train: Floats
     test: Floats
-    people: People
+    people: PeopleCount
     persons: Persons | None = None
 
     @classmethod
@@ -154,9 +154,9 @@ class Split:
         """A random split; persons are held out with all their records."""
         if source.table.person is None:
             train, test = held_out(source.rows, fraction, seed)
-            return cls(source, trainer, train, test, People(len(train), len(test)))
+            return cls(source, trainer, train, test, PeopleCount(len(train), len(test)))
         asked, others = held_out(source.persons, fraction, seed)
-        people = People(asked.users, others.users)
+        people = PeopleCount(asked.users, others.users)
         train, test = (each.source.rows(0, each.source.users) for each in (asked, others))
         return cls(source, trainer, train, test, people, asked)
 

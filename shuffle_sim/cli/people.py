@@ -56,7 +56,7 @@ class Horizon:
 
 
 @dataclass(frozen=True)
-class People:
+class PeoplePlan:
     """A plan in units of the data.
 
     Attributes:
@@ -86,7 +86,7 @@ class People:
     moved: float
 
     @classmethod
-    def of(cls, name: str, plan: Plan, low: float, high: float, unit: str) -> "People":
+    def of(cls, name: str, plan: Plan, low: float, high: float, unit: str) -> "PeoplePlan":
         """Of a planned sum of columns with these bounds.
 
         Columns are scaled into the unit ball, as `sum` does it: a range is 2/sqrt(d) of it.

@@ -29,7 +29,7 @@ from shuffle_sim.cli.options import (
     SumOptions,
     left_out,
 )
-from shuffle_sim.cli.people import Horizon, People, bounds_of
+from shuffle_sim.cli.people import Horizon, PeoplePlan, bounds_of
 from shuffle_sim.cli.pictures import add_note, dress, legend, new_figure
 from shuffle_sim.cli.show import (
     Drawn,
@@ -67,7 +67,7 @@ _CURVE = (1.01, 1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0)
 
 
 @dataclass(frozen=True)
-class Row:
+class PlanRow:
     """A plan as JSON has it."""
 
     encoding: str
@@ -81,7 +81,7 @@ class Row:
     epsilon: float
 
     @classmethod
-    def of(cls, name: str, plan: Plan) -> "Row":
+    def of(cls, name: str, plan: Plan) -> "PlanRow":
         """Of a plan for the sum of this name."""
         kind = registered("protocol", name)
         moved = kind.planned(plan).randomizer.manipulation(1, plan.spec.n)
@@ -91,17 +91,17 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Summary:
+class PlanReport:
     """The plan, the trade-off around it, and other methods of the same privacy."""
 
     spec: SumSpec
-    plan: Row
-    curve: list[Row]
+    plan: PlanRow
+    curve: list[PlanRow]
     methods: list[Method]
     basis: str
     unit: Unit
     warnings: tuple[str, ...]
-    people: People | None = None
+    people: PeoplePlan | None = None
     horizon: Horizon | None = None
 
 
@@ -189,16 +189,16 @@ def plan_command(
         with suppress(ParameterError):  # more noise than one encoding can do without
             sum_name, each = plan(noise_ratio=ratio)
             # With few users, or few bits, ratios coincide.
-            curve[sum_name, each.bits, f"{each.noise_ratio:.4f}"] = Row.of(sum_name, each)
-    summary = Summary(
+            curve[sum_name, each.bits, f"{each.noise_ratio:.4f}"] = PlanRow.of(sum_name, each)
+    summary = PlanReport(
         spec,
-        Row.of(name, chosen),
+        PlanRow.of(name, chosen),
         list(curve.values()),
         planned_methods(chosen),
         ShuffleAccountant().compose(chosen.event, spec.rounds).basis,
         whose,
         spec.privacy.warnings(spec.n),
-        None if ends is None else People.of(name, chosen, *ends, unit),
+        None if ends is None else PeoplePlan.of(name, chosen, *ends, unit),
         None if per is None else Horizon.of(chosen, per, shared),
     )
     output.present(summary, _print, _draw)
@@ -216,7 +216,7 @@ def _users(users: int | None, file: Path | None, person: str | None) -> int:
     return persons_in(file, person) if file is not None and person is not None else users or 0
 
 
-def _print(summary: Summary) -> None:
+def _print(summary: PlanReport) -> None:
     spec, chosen = summary.spec, summary.plan
     whose = ", in all records of one person" * (summary.unit is Unit.PERSON)
     kind = "scalar sum" if spec.d == 1 else f"vector sum, d = {spec.d:,}"
@@ -254,10 +254,10 @@ def _print(summary: Summary) -> None:
     heads = "compared with", "setting", "trusted", "std", "noise / central", "bits"
     print_table(heads, others, texts=3, where=notes)
     print_refusals(summary.methods)
-    print_fact("Paper", *papers(summary.methods), where=details)
+    print_fact("PaperBits", *papers(summary.methods), where=details)
 
 
-def _moves(spec: SumSpec, chosen: Row) -> str:
+def _moves(spec: SumSpec, chosen: PlanRow) -> str:
     """What a malicious user can do, and what clipping does."""
     unit = "ranges" if spec.d == 1 else "norm bounds (l2)"
     said = f"one malicious user moves the sum by up to {number(chosen.malicious_user_moves)} {unit}"
@@ -266,7 +266,7 @@ def _moves(spec: SumSpec, chosen: Row) -> str:
     return said + clipped * bias
 
 
-def _draw(summary: Summary) -> "Figure":
+def _draw(summary: PlanReport) -> "Figure":
     spec, chosen = summary.spec, summary.plan
     figure = new_figure(7, 4.5)
     axes = figure.subplots()
@@ -303,7 +303,7 @@ def _draw(summary: Summary) -> "Figure":
 
 
 @dataclass(frozen=True)
-class Paper:
+class PaperBits:
     """Where the paper states the bits of a user, which without the constant, and that constant."""
 
     where: str
@@ -323,7 +323,7 @@ class CostSummary:
     security: str
     forecast: Forecast
     wire_bytes: dict[str, int]
-    paper: Paper | None
+    paper: PaperBits | None
     warnings: tuple[str, ...]
 
 
@@ -365,7 +365,7 @@ def cost_command(
     paper = None
     if made.paper_cost is not None:
         bits = corollary(found, d, privacy.epsilon, privacy.delta)
-        paper = Paper(made.paper_cost, bits, found.user_payload_bits / bits)
+        paper = PaperBits(made.paper_cost, bits, found.user_payload_bits / bits)
     wire = {hop.name: hop.wire for hop in found.hops}
     asked = name, n, d, privacy.epsilon, privacy.delta, security
     summary = CostSummary(*asked, found, wire, paper, budget.warnings(n))

@@ -21,7 +21,7 @@ from shuffle_sim.cli import (
     train_compare,
     train_report,
 )
-from shuffle_sim.cli.sum import Summary as Sum
+from shuffle_sim.cli.sum import SumReport as Sum
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.plain import SIMULATOR_VIEW
 from shuffle_sim.privacy.amplification import Amplification
@@ -31,14 +31,14 @@ SUMMARIES: dict[str, tuple[type, ...]] = {
     "histogram": (counts_report.Counts,),
     "heavy-hitters": (counts_report.Heavy,),
     "quantiles": (counts_report.Ranks,),
-    "train": (train_report.Report, train_compare.Summary),
-    "evaluate": (data.Scores,),
-    "plan": (plan.Summary, tasks.Summary),
-    "budget": (budget.Summary,),
+    "train": (train_report.TrainingReport, train_compare.TrainComparison),
+    "evaluate": (data.ModelScores,),
+    "plan": (plan.PlanReport, tasks.Summary),
+    "budget": (budget.BudgetReport,),
     "amplify": (Amplification,),
-    "audit": (audit.Summary, audit.CuratorSummary),
-    "attack": (attack.Found,),
-    "compare": (compare.Summary, tasks.Summary),
+    "audit": (audit.AuditSummary, audit.CuratorSummary),
+    "attack": (attack.AttackFinding,),
+    "compare": (compare.ComparisonReport, tasks.Summary),
     "cost": (plan.CostSummary,),
     "experiment run": (experiment.Points,),
     "experiment list": (experiment.Studies,),

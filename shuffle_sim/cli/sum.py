@@ -42,7 +42,7 @@ from shuffle_sim.cli.show import (
     print_table,
 )
 from shuffle_sim.data.columns import Bounds
-from shuffle_sim.data.moments import NORMAL_95, Intervals, Moments, encoded, released
+from shuffle_sim.data.moments import NORMAL_95, ColumnMoments, MomentIntervals, encoded, released
 from shuffle_sim.data.persons import PersonMeans, Persons
 from shuffle_sim.data.population import InMemory, Population, Unit
 from shuffle_sim.data.tables import Table
@@ -181,7 +181,7 @@ def _rows(table: Table, view: Table, variance: bool) -> Population:
 
 
 @dataclass(frozen=True)
-class Paper:
+class PaperSum:
     """The paper's constants for the same sum: bits per column, noise over ours; or why not."""
 
     bits: float | None = None
@@ -190,16 +190,16 @@ class Paper:
 
 
 @dataclass(frozen=True)
-class Noise:
+class NoiseReport:
     """Standard error of the sum, the central Gaussian's, and what the paper's constants give."""
 
     standard_error_of_sum: float
     central: float
-    paper: Paper
+    paper: PaperSum
 
 
 @dataclass(frozen=True)
-class Summary:
+class SumReport:
     """A released table of column means, in the table's own units."""
 
     table: str
@@ -212,9 +212,9 @@ class Summary:
     clipped_cells: int = field(metadata=SIMULATOR_VIEW)
     private: Floats
     standard_error: Floats
-    interval: Intervals
+    interval: MomentIntervals
     attacked: bool
-    variance: Moments | None
+    variance: ColumnMoments | None
     lower: Floats
     half_range: Floats
     scaling: str
@@ -226,7 +226,7 @@ class Summary:
     privacy: Guarantee
     warnings: tuple[str, ...]
     ahead: Ahead
-    noise: Noise
+    noise: NoiseReport
     costs: Costs
     wire_bytes_per_user: float
     reports: ReportCounts
@@ -246,20 +246,20 @@ def summed_up(
     execution: Execution,
     *,
     attacked: bool,
-) -> Summary:
+) -> SumReport:
     """Of a run that is over."""
     people, d = len(view.rows), len(table.columns) * (2 if variance else 1)
     error = protocol.standard_error
     try:
         constants = VectorSum.paper(n=people, d=d, privacy=privacy)
-        paper = Paper(constants.bits, constants.standard_error / error)
+        paper = PaperSum(constants.bits, constants.standard_error / error)
     except ParameterError as why:
-        paper = Paper(refused=str(why))
+        paper = PaperSum(refused=str(why))
     central = sigma(privacy.epsilon, privacy.delta, protocol.sensitivity)
     means, spread, variances = released(view, result.value, error, accepted, variance=variance)
     inside = np.clip(view.rows, view.lower, view.upper)
     assumptions = (*result.privacy.assumptions, *table.assumptions)
-    return Summary(
+    return SumReport(
         table=table.name,
         people=people,
         columns=table.columns,
@@ -270,7 +270,7 @@ def summed_up(
         clipped_cells=table.clipped_cells,
         private=means,
         standard_error=spread,
-        interval=Intervals.of(means, spread),
+        interval=MomentIntervals.of(means, spread),
         attacked=attacked,
         variance=variances,
         lower=table.lower,
@@ -284,7 +284,7 @@ def summed_up(
         privacy=replace(result.privacy, assumptions=assumptions),
         warnings=privacy.warnings(people),
         ahead=ahead,
-        noise=Noise(error, central, paper),
+        noise=NoiseReport(error, central, paper),
         costs=result.costs,
         wire_bytes_per_user=result.costs.wire_bytes / result.reports.asked,
         reports=result.reports,
@@ -301,7 +301,7 @@ def _held(attacked: bool) -> str:
     return f"The private mean ± that holds, 95 times in 100, {mean}."
 
 
-def show(summary: Summary) -> None:
+def show(summary: SumReport) -> None:
     """Print it for people."""
     run, noise, columns = summary.run, summary.noise, summary.columns
     details.print(
@@ -343,7 +343,7 @@ def show(summary: Summary) -> None:
     )
     paper = noise.paper
     print_fact(
-        "Noise",
+        "NoiseReport",
         f"{noise.standard_error_of_sum / noise.central:.3f} x the central Gaussian "
         f"({number(noise.standard_error_of_sum)} against {number(noise.central)})",
     )
@@ -362,7 +362,7 @@ def show(summary: Summary) -> None:
     )
 
 
-def draw(summary: Summary) -> "Figure":
+def draw(summary: SumReport) -> "Figure":
     """Private means beside the true ones, each in the units of its column."""
     half, columns = summary.half_range, summary.columns
     middle, reach = summary.lower + half, NORMAL_95 * summary.standard_error

@@ -81,7 +81,7 @@ class TaskOptions:
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedTask:
     """A protocol whose parameters were chosen."""
 
     method: Method
@@ -98,7 +98,7 @@ class Summary:
     epsilon: float
     delta: float
     attackers: int
-    plan: Planned | None
+    plan: PlannedTask | None
     methods: list[Method]
     warnings: tuple[str, ...]
 
@@ -128,7 +128,7 @@ def present_task(
 
 def _planned(
     asked: TaskOptions, n: int, privacy: PrivacyOptions, noise: SumOptions, objective: str
-) -> Planned:
+) -> PlannedTask:
     given = {key: each for key, each in noise.given.items() if key != "honest_fraction"}
     left_out(given, asked.task)
     (name, kind), *_ = task_kinds(asked.task).items()
@@ -137,7 +137,7 @@ def _planned(
         objective="messages" if objective == "bits" else objective,
         honest_fraction=noise.honest_fraction,
     )
-    return Planned(shown(name, "the plan", made, 1), [asdict(each) for each in made.parts])
+    return PlannedTask(shown(name, "the plan", made, 1), [asdict(each) for each in made.parts])
 
 
 def _print(summary: Summary) -> None:

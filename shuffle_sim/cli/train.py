@@ -201,7 +201,7 @@ def _curated(
     optimiser: OptimiserOptions,
     how: Running,
     output: Drawn,
-) -> train_report.Report:
+) -> train_report.TrainingReport:
     """Train by a curator."""
     made = _central(split.trainer, optimiser, split.people.asked, select)
     if output.plot is not None:
@@ -219,7 +219,7 @@ def _shuffled(
     how: Running,
     *,
     json: bool,
-) -> train_report.Report:
+) -> train_report.TrainingReport:
     """Train by the shuffle model."""
     trainer, fraction = split.trainer, optimiser.select_fraction
     make = partial(

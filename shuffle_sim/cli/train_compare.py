@@ -11,7 +11,7 @@ import numpy as np
 from protocols.comparison.methods import Method, training_methods
 from protocols.learning.training import Trainer
 from shuffle_sim.arrays import Floats
-from shuffle_sim.cli.learning import People, Split
+from shuffle_sim.cli.learning import PeopleCount, Split
 from shuffle_sim.cli.pictures import MOST, dress, legend, new_figure
 from shuffle_sim.cli.running import Bar, Running, RunSummary, asked_of
 from shuffle_sim.cli.show import console, details, grid, notes, number, plural, print_warnings
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Score:
+class SplitScore:
     """A score on every split, its mean and its standard deviation (0 of a single one)."""
 
     mean: float
@@ -41,7 +41,7 @@ class Score:
     values: list[float]
 
     @classmethod
-    def of(cls, values: list[float]) -> "Score":
+    def of(cls, values: list[float]) -> "SplitScore":
         """Of the values."""
         std = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
         return cls(float(np.mean(values)), std, values)
@@ -56,7 +56,7 @@ class Score:
         return f"{number(self.mean)}±{self.error:.1g}"
 
 
-Scores = dict[str, Score]
+Scores = dict[str, SplitScore]
 _NAME = 20  # characters of a name in a line
 _RULES = {
     "practice": "the optimiser with tuned steps (practice)",
@@ -65,7 +65,7 @@ _RULES = {
 
 
 @dataclass(frozen=True)
-class Row:
+class MethodRow:
     """What a method gave."""
 
     method: str
@@ -82,11 +82,11 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Summary:
+class TrainComparison:
     """What is compared, and what came of it; `refused` has a reason for each method."""
 
     table: str
-    people: People
+    people: PeopleCount
     labels: str
     scaling: str
     loss: str
@@ -98,7 +98,7 @@ class Summary:
     execution: Mapping[str, Any]
     constant: Scores = field(metadata=SIMULATOR_VIEW)
     rule: str
-    methods: list[Row]
+    methods: list[MethodRow]
     warnings: tuple[str, ...]
     refused: dict[str, str]
 
@@ -112,7 +112,7 @@ def compared(
     how: Running,
     *,
     every: bool = True,
-) -> Summary:
+) -> TrainComparison:
     """Train on the same splits by every method, or by the best one of each model of trust.
 
     Raises:
@@ -141,7 +141,7 @@ def compared(
                 runs.append(_run(method, split, records, each, how))
             scores = [split.scores(run.value) for split, run in zip(splits, runs, strict=True)]
             rows.append(_row(method, runs[-1], scores))
-    return Summary(
+    return TrainComparison(
         table=source.table.name,
         people=splits[0].people,
         labels=source.rule,
@@ -172,8 +172,8 @@ def _run(method: Method, split: Split, records: int, seed: int | None, how: Runn
     return run(method.algorithm, rows, seed=seed)
 
 
-def _row(method: Method, last: Result, scores: list[dict[str, float]]) -> Row:
-    return Row(
+def _row(method: Method, last: Result, scores: list[dict[str, float]]) -> MethodRow:
+    return MethodRow(
         method=_named(method),
         optimiser=method.setting or method.name,
         trust=method.trust,
@@ -194,10 +194,10 @@ def _named(method: Method) -> str:
 
 
 def _spread(scores: list[dict[str, float]]) -> Scores:
-    return {name: Score.of([each[name] for each in scores]) for name in scores[0]}
+    return {name: SplitScore.of([each[name] for each in scores]) for name in scores[0]}
 
 
-def show(summary: Summary) -> None:
+def show(summary: TrainComparison) -> None:
     """Print it for people."""
     asked, splits = summary.asked_for, plural(summary.repeats, "split")
     console.print(
@@ -248,7 +248,7 @@ def show(summary: Summary) -> None:
         )
 
 
-def draw(summary: Summary) -> "Figure":
+def draw(summary: TrainComparison) -> "Figure":
     """Held-out loss and bits, by method."""
     methods, places = summary.methods[:MOST], np.arange(len(summary.methods[:MOST]))
     figure = new_figure(9, 1.9 + 0.5 * len(methods))

@@ -12,7 +12,7 @@ from protocols.problems.loss import Loss
 from protocols.selection.models import Selection
 from shuffle_sim.arrays import Floats
 from shuffle_sim.cli.files import whole
-from shuffle_sim.cli.learning import Moment, People, Split
+from shuffle_sim.cli.learning import Moment, PeopleCount, Split
 from shuffle_sim.cli.pictures import dress, legend, new_figure
 from shuffle_sim.cli.running import RunSummary, asked_of
 from shuffle_sim.cli.show import (
@@ -56,7 +56,7 @@ class Winner:
 
 
 @dataclass(frozen=True)
-class Clipped:
+class ClippedRows:
     """How much was outside the public bounds, or above the norm bound.
 
     A curator clips inside a statistic, and does not count: `gradients` is None.
@@ -68,7 +68,7 @@ class Clipped:
 
 
 @dataclass(frozen=True)
-class Model:
+class TrainedModel:
     """A linear model in the table's own units."""
 
     loss: dict[str, Json]
@@ -95,15 +95,15 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class Report:
+class TrainingReport:
     """What the training of one model gave."""
 
     table: str
-    people: People
+    people: PeopleCount
     labels: str
     scaling: str
-    clipped: Clipped = field(metadata=SIMULATOR_VIEW)
-    model: Model
+    clipped: ClippedRows = field(metadata=SIMULATOR_VIEW)
+    model: TrainedModel
     scores: dict[str, float] = field(metadata=SIMULATOR_VIEW)
     constant: dict[str, float] = field(metadata=SIMULATOR_VIEW)
     protocol: Chosen
@@ -130,7 +130,7 @@ def summed_up(
     execution: Execution,
     moments: Sequence[Moment] = (),
     bits: float = 0,
-) -> Report:
+) -> TrainingReport:
     """Of a run that is over, in which a user sent so many bits."""
     found = Trained.of(result.value)
     split = split.opened(found)
@@ -151,13 +151,13 @@ def summed_up(
     )
     bound = math.inf if trainer.clips else made.bound
     gradients = result.reports.clipped if result.trust is Trust.SHUFFLE else None
-    return Report(
+    return TrainingReport(
         table=table.name,
         people=split.people,
         labels=source.rule,
         scaling=source.scaling,
-        clipped=Clipped(table.clipped_cells, source.clipped_labels, gradients),
-        model=Model(
+        clipped=ClippedRows(table.clipped_cells, source.clipped_labels, gradients),
+        model=TrainedModel(
             loss=_loss(trainer.loss),
             radius=trainer.problem.domain.radius,
             ridge=trainer.ridge,
@@ -215,7 +215,7 @@ def _loss(loss: Loss) -> dict[str, Json]:
     return fields | {"name": type(loss).__name__}
 
 
-def show(report: Report) -> None:
+def show(report: TrainingReport) -> None:
     """Print it for people."""
     model, made, run = report.model, report.protocol, report.run
     interaction = "sequential" if report.sequentially_interactive else "fully interactive"
@@ -280,7 +280,7 @@ def _bound(made: Chosen, constant: float) -> list[str]:
     ]
 
 
-def draw(report: Report) -> "Figure":
+def draw(report: TrainingReport) -> "Figure":
     """Loss and epsilon by round."""
     history, rounds = report.history, [moment.round for moment in report.history]
     figure = new_figure(7, 5)
@@ -303,7 +303,7 @@ def draw(report: Report) -> "Figure":
     return figure
 
 
-def save(report: Report, path: Path) -> None:
+def save(report: TrainingReport, path: Path) -> None:
     """Write the model and its guarantee as JSON: nothing that epsilon does not cover.
 
     Raises:

@@ -14,7 +14,7 @@ from shuffle_sim.data.columns import BLANKS, Marks
 from shuffle_sim.errors import ParameterError
 
 DELIMITERS = (",", ";", "\t", "|")
-_LONGEST = 1 << 20  # bytes of a header
+_HEADER_BYTES = 1 << 20  # bytes of a header
 
 
 def read_text(path: Path, delimiter: str | None, marks: Marks, texts: Iterable[str] = ()) -> Any:
@@ -62,7 +62,7 @@ def header(path: Path, delimiter: str | None) -> tuple[list[str], str, int]:
         ValueError: there is no line of names, or it is no UTF-8 text.
     """
     with files.opened(path) as stream:
-        lines = [stream.readline(_LONGEST), stream.readline(_LONGEST)]
+        lines = [stream.readline(_HEADER_BYTES), stream.readline(_HEADER_BYTES)]
     if lines[0][:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in lines[0]:
         raise ValueError("not UTF-8: save it as UTF-8 text")
     try:

@@ -76,11 +76,11 @@ class NpyFiles(Files):
     suffix = ".npy"
 
     def __init__(self, paths: Sequence[str | Path]) -> None:
-        self._rows: dict[Path, files.Rows] = {}
+        self._rows: dict[Path, files.NpyRows] = {}
         super().__init__(paths)
 
     def _described(self, path: Path) -> tuple[list[int], tuple[int, ...]]:
-        rows = files.Rows(path)
+        rows = files.NpyRows(path)
         if not rows.shape or rows.dtype.kind not in "fiub":
             raise ParameterError("file", str(path), "rows of numbers")
         self._rows[path] = rows

@@ -196,7 +196,7 @@ def check_columns(columns: int) -> None:
         raise ValueError(f"{columns:,} columns, at most {LARGEST_COLUMNS:,}")
 
 
-class Rows:
+class NpyRows:
     """The rows of an .npy file, which are read from it when they are asked for.
 
     It is not mapped into memory: where such a file is cut, the process would end.

@@ -25,7 +25,7 @@ from shuffle_sim.errors import WITHHELD, ParameterError
 
 FORMAT, VERSION = "shuffle-sim linear model", 1
 _PROBABILISTIC = ("Logistic", "Softmax")
-_LONGEST = 1 << 28  # bytes of a model file
+_FILE_BYTES = 1 << 28  # bytes of a model file
 _LEAST = 1e-15  # of a probability in a loss
 
 
@@ -206,7 +206,7 @@ def load_model(path: str | Path) -> LinearModel:
         ParameterError: no such file, a truncated one, or one of another version.
     """
     try:
-        given = json.loads(read_whole(Path(path), "model", _LONGEST))
+        given = json.loads(read_whole(Path(path), "model", _FILE_BYTES))
     except ParameterError:
         raise
     except (ValueError, RecursionError) as error:

@@ -16,7 +16,7 @@ NORMAL_95 = 1.959963984540054
 
 
 @dataclass(frozen=True)
-class Intervals:
+class MomentIntervals:
     """From low to high, in each column; at least 95 % of them hold what is estimated."""
 
     low: Floats
@@ -30,7 +30,7 @@ class Intervals:
 
 
 @dataclass(frozen=True)
-class Moments:
+class ColumnMoments:
     """Variances of columns.
 
     Attributes:
@@ -41,7 +41,7 @@ class Moments:
 
     private: Floats
     standard_error: Floats
-    interval: Intervals
+    interval: MomentIntervals
 
 
 def encoded(table: Table) -> Floats:
@@ -53,7 +53,7 @@ def encoded(table: Table) -> Floats:
 
 def released(
     table: Table, sums: Floats, standard_error: float, count: int, *, variance: bool
-) -> tuple[Floats, Floats, Moments | None]:
+) -> tuple[Floats, Floats, ColumnMoments | None]:
     """Means, their standard errors, and variances, from the private sum.
 
     Args:
@@ -72,8 +72,8 @@ def released(
     spread = (1 + second) / 2 - first**2 + error**2
     wide = np.sqrt((error / 2) ** 2 + (2 * np.abs(first) * error) ** 2 + 2 * error**4)
     values, errors = half**2 * np.maximum(spread, 0.0), half**2 * wide
-    interval = Intervals.of(half**2 * spread, errors, 0.0)
-    return center + half * first, half * error, Moments(values, errors, interval)
+    interval = MomentIntervals.of(half**2 * spread, errors, 0.0)
+    return center + half * first, half * error, ColumnMoments(values, errors, interval)
 
 
 def _units(table: Table) -> Floats:

@@ -24,7 +24,7 @@ from shuffle_sim.errors import WITHHELD, ParameterError
 MISSING = ("drop", "midpoint", "indicator")
 """What becomes of a row with a blank cell: it is left out; the cell becomes the middle of its
 public bounds; or the middle, with one more column that says so."""
-_LONGEST = 1 << 24  # bytes of a schema file
+_FILE_BYTES = 1 << 24  # bytes of a schema file
 _KEYS = ("target", "person", "missing", "file", "columns")
 _FILE = ("delimiter", "decimal", "thousands")
 
@@ -242,7 +242,7 @@ def read_schema(path: Path, *, free: bool = False) -> Declared:
         ParameterError: it is none, or says what a schema does not.
     """
     try:
-        given = tomllib.loads(read_whole(path, "schema", _LONGEST).decode("utf-8"))
+        given = tomllib.loads(read_whole(path, "schema", _FILE_BYTES).decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         line = str(error).splitlines()[0]
         raise ParameterError("schema", str(path), f"a readable TOML file ({line})") from error

@@ -38,7 +38,7 @@ from shuffle_sim.roles import Deployment, PlannedRound
 
 _GRACE = 0.5  # seconds for a process that ends by itself to say its code
 _END_TIMEOUT = 5.0  # for a killed one to be gone
-_LONGEST = 1e6  # that the system can be asked to wait
+_LONGEST_WAIT = 1e6  # that the system can be asked to wait
 
 
 class _Handle:
@@ -147,7 +147,7 @@ class ProcessesRuntime(Runtime):
     def host(self, role: type, *arguments: Any) -> _Host:
         method = self._method or ("fork" if threading.active_count() == 1 else "spawn")
         here, there = socket.socketpair()
-        here.settimeout(min(self.round_timeout, _LONGEST))
+        here.settimeout(min(self.round_timeout, _LONGEST_WAIT))
         ends = [here, *(each.channel for each in self._hosts.values())] if method == "fork" else []
         context: Any = multiprocessing.get_context(method)
         given = there, ends, os.getpid(), role, arguments
@@ -183,7 +183,7 @@ class ProcessesRuntime(Runtime):
         Raises:
             HostLostError: one is gone, or did not answer in time and was ended.
         """
-        deadline, values = time.monotonic() + min(self.round_timeout, _LONGEST), []
+        deadline, values = time.monotonic() + min(self.round_timeout, _LONGEST_WAIT), []
         for handle in handles:
             while handle.part is None and handle.error is None:
                 events = self._poll.poll(1000 * max(0.0, deadline - time.monotonic()))

@@ -48,12 +48,12 @@ class InProcessPool:
         """
         if workers not in (None, 1):
             raise ParameterError("workers", workers, "1 with runtime inprocess")
-        bench = Bench(make)
+        bench = PointRunner(make)
         for point in points:
             yield point, bench.measure(point)
 
 
-class Bench:
+class PointRunner:
     """Measures points, each on one core: linear algebra of several threads would share it."""
 
     def __init__(self, make: Make) -> None:
@@ -121,7 +121,7 @@ class _Worker:
 
     def __init__(self, make: Make, others: Sequence[socket.socket]) -> None:
         self.channel, there = socket.socketpair()
-        given = there, [self.channel, *others], os.getpid(), Bench, (make,)
+        given = there, [self.channel, *others], os.getpid(), PointRunner, (make,)
         context: Any = multiprocessing.get_context("fork")
         self.process = context.Process(target=serve, args=given, daemon=True)
         with there:

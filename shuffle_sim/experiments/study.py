@@ -25,7 +25,7 @@ _UNKNOWN = re.compile(r"unknown field `(.+?)`")
 _AT = re.compile(r" - at `\$?\.?(.*?)`")
 
 
-class Range(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class ParameterRange(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Numbers at equal steps (`range`) or at equal ratios (`log`): first, last, how many."""
 
     range: tuple[float, float, int] | None = None
@@ -132,7 +132,7 @@ def _values(path: Path, text: str, key: str, value: Any) -> list[Any]:
     """The values of a parameter: of a list, of a range, or the one."""
     if isinstance(value, Mapping):
         try:
-            return list(msgspec.convert(value, Range).values())
+            return list(msgspec.convert(value, ParameterRange).values())
         except (msgspec.ValidationError, ValueError) as error:
             allowed = f"a value, a list, {{range = ...}} or {{log = ...}} ({error})"
             raise _refused(path, text, key, allowed) from error

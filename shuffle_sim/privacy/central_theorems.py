@@ -22,7 +22,7 @@ from shuffle_sim.privacy.events import (
 from shuffle_sim.privacy.theorems import EventT, Releases, Theorem
 
 
-class Gaussian(Theorem[GaussianEvent]):
+class GaussianTheorem(Theorem[GaussianEvent]):
     """The Gaussian mechanism: exact, and exact under composition."""
 
     event = GaussianEvent
@@ -90,7 +90,7 @@ class Gamma(ByCurve[GammaEvent]):
         return gamma.delta(epsilon, event.rate, event.coordinates)
 
 
-class Laplace(ByCurve[LaplaceEvent]):
+class LaplaceTheorem(ByCurve[LaplaceEvent]):
     """Laplace noise in each coordinate, for sensitivity 1 in l1."""
 
     event = LaplaceEvent
@@ -110,7 +110,7 @@ class Laplace(ByCurve[LaplaceEvent]):
         return max(0.0, -math.expm1((epsilon - event.rate) / 2))
 
 
-class Objective(Theorem[ObjectiveEvent]):
+class ObjectiveTheorem(Theorem[ObjectiveEvent]):
     """Objective perturbation with a Gaussian linear term: a bound of its whole curve."""
 
     event = ObjectiveEvent
@@ -172,7 +172,7 @@ class Pure(Theorem[PureEvent]):
         return event.epsilon
 
 
-class Range(Pure):
+class RangeTheorem(Pure):
     """Losses in a range of length epsilon: pure, and less than that where releases compose."""
 
     event = RangeEvent

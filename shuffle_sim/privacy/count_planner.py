@@ -66,7 +66,7 @@ class OneSided:
 
 
 @dataclass(frozen=True)
-class TwoSided:
+class TwoSidedNoise:
     """Noise of `TwoSidedEvent`.
 
     Attributes:
@@ -190,7 +190,7 @@ def one_sided(
 
 
 @lru_cache(maxsize=256)
-def two_sided(privacy: Privacy, releases: int = 1, flood: float = 0.1) -> TwoSided:
+def two_sided(privacy: Privacy, releases: int = 1, flood: float = 0.1) -> TwoSidedNoise:
     """Geometric noise for `1 - flood` of epsilon, and the least flood for the rest.
 
     Raises:
@@ -205,7 +205,7 @@ def two_sided(privacy: Privacy, releases: int = 1, flood: float = 0.1) -> TwoSid
         def event(rate: float, batch: int = batch) -> PrivacyEvent:
             return TwoSidedEvent(honest=1, planned=1, decay=decay, rate=rate, batch=batch)
 
-        found.append(TwoSided(decay, least(event, privacy, releases), batch))
+        found.append(TwoSidedNoise(decay, least(event, privacy, releases), batch))
     return min(found, key=lambda plan: plan.messages)
 
 

@@ -202,7 +202,7 @@ class Pollution(ByPair[PollutionEvent]):
         )
 
 
-class TwoSided(ByPair[TwoSidedEvent]):
+class TwoSidedTheorem(ByPair[TwoSidedEvent]):
     """Discrete Laplace noise on counts under a flood."""
 
     event = TwoSidedEvent
@@ -217,7 +217,7 @@ class TwoSided(ByPair[TwoSidedEvent]):
         return ((cells.two_sided(event.decay, event.rate * part, event.batch, part), 1),)
 
 
-class FixedBlanket(ByPair[FixedBlanketEvent]):
+class FixedBlanketTheorem(ByPair[FixedBlanketEvent]):
     """A fixed number of uniform messages a user: clones of a user who never lies."""
 
     event = FixedBlanketEvent

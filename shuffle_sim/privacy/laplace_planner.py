@@ -12,7 +12,7 @@ from typing import Any
 
 from shuffle_sim.errors import ParameterError, positive
 from shuffle_sim.privacy.accountant import ShuffleAccountant
-from shuffle_sim.privacy.bounds.floods import Digits, Noise, losses, skew
+from shuffle_sim.privacy.bounds.floods import Digits, FloodNoise, losses, skew
 from shuffle_sim.privacy.laplace_sum import ROUGH, LaplaceSumEvent, cap_for, spread_of
 from shuffle_sim.privacy.planner import Plan, SumSpec, one_wish
 
@@ -43,7 +43,7 @@ class LaplacePlan(Plan):
     """
 
     digits: Digits
-    noise: Noise
+    noise: FloodNoise
     cap: int
 
     @property
@@ -82,7 +82,7 @@ def symbol_bits(digits: Digits, d: int) -> int:
     return (d * symbols(digits) - 1).bit_length()
 
 
-def messages(digits: Digits, noise: Noise, users: int) -> float:
+def messages(digits: Digits, noise: FloodNoise, users: int) -> float:
     """Mean of a user, at uniform digits."""
     if digits.packed:
         data = (digits.planes - 1) * (1 - 1 / digits.base) + digits.top / (digits.top + 1)
@@ -163,7 +163,7 @@ def _fewest(spec: SumSpec, target: float) -> LaplacePlan:
     raise refusal
 
 
-def _bits(spec: SumSpec, digits: Digits, noise: Noise) -> float:
+def _bits(spec: SumSpec, digits: Digits, noise: FloodNoise) -> float:
     return messages(digits, noise, spec.honest) * symbol_bits(digits, spec.d)
 
 
@@ -178,7 +178,7 @@ def _writings(steps: float) -> Iterator[Digits]:
                 yield Digits(base, low, high, top, True)
 
 
-def _guesses(spec: SumSpec, target: float) -> Iterator[tuple[float, Digits, Noise]]:
+def _guesses(spec: SumSpec, target: float) -> Iterator[tuple[float, Digits, FloodNoise]]:
     """Digits and noise of the wished error, with a rule of thumb for the floods and their bits."""
     epsilon, copies = spec.privacy.epsilon, spec.d * spec.rounds
     variance = 2 * (target * copies / epsilon) ** 2
@@ -201,17 +201,17 @@ def _guesses(spec: SumSpec, target: float) -> Iterator[tuple[float, Digits, Nois
             moves = copies * (digits.planes - 1 + digits.split_moves + 1)
             flood = 35 * depth * moves**0.6 / room
             batches = (max(1, round(each / room)) for each in (_BATCH, _PAIR_BATCH))
-            noise = Noise(decay, smooth, flood, flood, *batches)
+            noise = FloodNoise(decay, smooth, flood, flood, *batches)
             yield _bits(spec, digits, noise), digits, noise
 
 
-def _delta(spec: SumSpec, digits: Digits, noise: Noise) -> float:
+def _delta(spec: SumSpec, digits: Digits, noise: FloodNoise) -> float:
     copies = spec.d * spec.rounds
     step = spread_of(digits, noise) * math.sqrt(copies) / ROUGH
     return losses(digits, noise, step, quick=True).times(copies).delta(spec.privacy.epsilon)
 
 
-def _solved(spec: SumSpec, digits: Digits, noise: Noise) -> tuple[Digits, Noise] | None:
+def _solved(spec: SumSpec, digits: Digits, noise: FloodNoise) -> tuple[Digits, FloodNoise] | None:
     """With as much flood as privacy takes; None where none is found near."""
     goal = math.log(spec.privacy.delta * (1 - 2 * _CAPPED))
 
@@ -237,7 +237,7 @@ def _solved(spec: SumSpec, digits: Digits, noise: Noise) -> tuple[Digits, Noise]
     return digits, replace(noise, flood=noise.flood * factor, pairs=noise.pairs * factor)
 
 
-def _finished(spec: SumSpec, digits: Digits, noise: Noise) -> LaplacePlan | None:
+def _finished(spec: SumSpec, digits: Digits, noise: FloodNoise) -> LaplacePlan | None:
     """On the fine grid, with the cap, as the accountant finds it."""
     epsilon, delta = spec.privacy.epsilon, spec.privacy.delta
     failure = _CAPPED * delta / spec.rounds / (1 + math.exp(epsilon))

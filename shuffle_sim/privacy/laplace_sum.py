@@ -8,7 +8,7 @@ import numpy as np
 
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import integer, positive, real
-from shuffle_sim.privacy.bounds.floods import Digits, Noise, losses
+from shuffle_sim.privacy.bounds.floods import Digits, FloodNoise, losses
 from shuffle_sim.privacy.bounds.losses import LossLaw
 from shuffle_sim.privacy.composition import least_epsilon
 from shuffle_sim.privacy.events import NonPrivateEvent, PrivacyEvent
@@ -35,7 +35,7 @@ class LaplaceSumEvent(PrivacyEvent):
     planned: int
     users: int
     digits: Digits
-    noise: Noise
+    noise: FloodNoise
     coordinates: int
     cap: int
 
@@ -83,7 +83,7 @@ def most_data(digits: Digits) -> int:
     return (digits.planes - 1) * (digits.base - 1) + digits.top
 
 
-def growth(digits: Digits, noise: Noise, users: int, tilts: Floats) -> Floats:
+def growth(digits: Digits, noise: FloodNoise, users: int, tilts: Floats) -> Floats:
     """ln E e^(tilt N) of a user's noise messages N in a coordinate; tilts below the decay."""
 
     def batched(mean: float, batch: int, messages: int) -> Floats:
@@ -105,7 +105,9 @@ def growth(digits: Digits, noise: Noise, users: int, tilts: Floats) -> Floats:
     return np.asarray(total / users)
 
 
-def cap_for(digits: Digits, noise: Noise, planned: int, users: int, d: int, failure: float) -> int:
+def cap_for(
+    digits: Digits, noise: FloodNoise, planned: int, users: int, d: int, failure: float
+) -> int:
     """The least cap that nobody draws more than, but for `failure`, by Chernoff's bound."""
     tilts = noise.decay * 0.999 * _TILTS
     logs = d * growth(digits, noise, planned, tilts) + math.log(users / failure)
@@ -121,9 +123,11 @@ class LaplaceSum(Theorem[LaplaceSumEvent]):
     source = "shifted floods of carries, exact losses on a grid (docs: theory, Floods)"
     examples = (
         LaplaceSumEvent(
-            2000, 2000, Digits(2, 0, 0, 2), Noise(0.45, 0.0, 300.0, 300.0, 8, 8), 1, 400
+            2000, 2000, Digits(2, 0, 0, 2), FloodNoise(0.45, 0.0, 300.0, 300.0, 8, 8), 1, 400
         ),
-        LaplaceSumEvent(900, 1000, Digits(2, 1, 0, 2), Noise(0.4, 2.0, 300.0, 300.0, 8, 8), 1, 400),
+        LaplaceSumEvent(
+            900, 1000, Digits(2, 1, 0, 2), FloodNoise(0.4, 2.0, 300.0, 300.0, 8, 8), 1, 400
+        ),
     )
 
     def epsilon(self, events: Releases[LaplaceSumEvent], delta: float) -> float:
@@ -151,7 +155,7 @@ def _law(events: Releases[LaplaceSumEvent]) -> LossLaw:
     return found
 
 
-def spread_of(digits: Digits, noise: Noise) -> float:
+def spread_of(digits: Digits, noise: FloodNoise) -> float:
     """About the standard deviation of the floods' losses: a move of t adds 2 t^2/variance."""
     moves = digits.planes - 1 + digits.split_moves
     each = 3 / (noise.flood * (noise.batch + 0.5))

@@ -283,7 +283,7 @@ class Laplace(PureMechanism[Floats], Noise):
 
 
 @dataclass(frozen=True)
-class NoNoise(Noise):
+class WithoutNoise(Noise):
     """The value itself: what a comparison without privacy releases."""
 
     norm: ClassVar[Norm] = "l2"

@@ -42,7 +42,7 @@ _Sums = Releases[BinomialSumEvent]
 _USUAL = 1e-12  # total variation at which a rule is named where no delta is given
 
 
-class BinomialSum(Theorem[BinomialSumEvent]):
+class BinomialSumTheorem(Theorem[BinomialSumEvent]):
     """Binomial sums: exact for one scalar, else dominated by Gaussians (docs: theory)."""
 
     event = BinomialSumEvent

@@ -19,7 +19,7 @@ from shuffle_sim.errors import ParameterError
 
 PLAIN = (NoneType, bool, int, float, str, bytes)
 DTYPES = ("<f8", "<i8", "<u8")
-_LONGEST = 1 << 48  # of an axis: numpy counts bytes in 63 bits
+_AXIS_LENGTH = 1 << 48  # of an axis: numpy counts bytes in 63 bits
 
 
 @lru_cache(maxsize=1024)
@@ -105,7 +105,7 @@ def fits(value: Any, expected: Any, classes: Mapping[str, type]) -> bool:
         return whole and all(fits(*each, classes) for each in zip(rest, inner, strict=False))
     if kind == "a":
         dtype, shape, data = rest
-        sizes = all(type(size) is int and 0 <= size < _LONGEST for size in shape)
+        sizes = all(type(size) is int and 0 <= size < _AXIS_LENGTH for size in shape)
         if dtype not in DTYPES or not sizes or 8 * math.prod(shape) != len(data):
             raise ValueError(f"no array of {dtype} and shape {shape}")
         own = origin is np.ndarray and _dtype(expected) == dtype

@@ -24,7 +24,7 @@ from protocols.central.record.output_bound import NOISES
 from protocols.central.record.sums import MECHANISMS
 from protocols.counts.methods import METHODS
 from protocols.erm import Grouped
-from protocols.erm.adversarial import NORMS, Budget
+from protocols.erm.adversarial import NORMS, Perturbation
 from protocols.erm.solver import SOLVERS
 from protocols.optimisation.acceleration import SCHEDULES
 from protocols.problems import (
@@ -321,7 +321,7 @@ OWN: dict[str, dict[str, tuple[Any, ...]]] = {
     "PhasedERM": PHASED,
     "PhasedSCO": PHASED,
     **dict.fromkeys(("OutputPerturbation", "TiltedERM", "AdversarialERM", "SaddleERM"), RISK),
-    "AdversarialERM": RISK | {"budget": (Budget("linf", 0.3),)},
+    "AdversarialERM": RISK | {"budget": (Perturbation("linf", 0.3),)},
 }
 """Of one class alone; a function changes what was chosen, and the class is made from all of it."""
 

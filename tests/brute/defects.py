@@ -19,7 +19,7 @@ from protocols.counts.prefixes import Prefixes
 from protocols.counts.single import Response
 from protocols.erm.risk import Risk
 from protocols.erm.saddle import GroupRisk
-from protocols.erm.tilted import TiltedERM, TiltedRisk
+from protocols.erm.tilted import TiltedObjective, TiltedRisk
 from protocols.problems.domains import Intersection
 from protocols.problems.losses import Logistic
 from protocols.problems.problem import Problem
@@ -251,7 +251,7 @@ REVERTED = (
     ),
     Defect(
         "a least radius of the rows' own labels",
-        TiltedERM, "least_radius", _of_rows, "TiltedERM", "problem.loss", "Huber", 6,
+        TiltedObjective, "least_radius", _of_rows, "TiltedObjective", "problem.loss", "Huber", 6,
     ),
     Defect("all records of a person count", Persons, "first", _as_is, "UserLevelGD", row=7),
     Defect(
@@ -288,7 +288,11 @@ DEFECTS = (
     Defect("a third of Lemma S", Risk, "sensitivity", _less_of_risk(3), "OutputPerturbation"),
     Defect("the ridge is forgotten", Risk, "objective", _little_ridge, "OutputPerturbation"),
     Defect(
-        "half of what tilted rows move", TiltedRisk, "sensitivity", _less_of_risk(2), "TiltedERM"
+        "half of what tilted rows move",
+        TiltedRisk,
+        "sensitivity",
+        _less_of_risk(2),
+        "TiltedObjective",
     ),
     Defect("gradients twice as long", Clipped, "each", _times(2), "GaussianGD"),
     Defect("scores of longer gradients", Clipped, "each", _looser, "ExponentialGrid"),

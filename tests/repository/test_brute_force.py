@@ -11,7 +11,7 @@ from brute.statements import strays
 from brute.walks import MET
 
 from protocols import learning
-from protocols.learning.linear_model import LinearModel
+from protocols.learning.linear_model import LinearEstimator
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.protocol.base import Algorithm, Datum
 
@@ -113,14 +113,14 @@ def test_estimators_move_no_more_than_they_state_with_any_parameter(kind):
 
 @pytest.mark.full
 def test_control_rows_that_are_mixed_by_an_estimator_are_found(monkeypatch):
-    plain = LinearModel._bounded
+    plain = LinearEstimator._bounded
 
     def mixed(self, X, labels, constant, scale=1.0):
         rows, outside = plain(self, X, labels, constant, scale)
         rows[:, :-1] /= max(1e-9, np.hypot.reduce(rows[:, :-1], axis=1).max())
         return rows, outside
 
-    monkeypatch.setattr(LinearModel, "_bounded", mixed)
+    monkeypatch.setattr(LinearEstimator, "_bounded", mixed)
     assert fits.broken(learning.ShuffleRegressor, 2)
 
 

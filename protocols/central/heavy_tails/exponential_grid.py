@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from protocols.central.heavy_tails.plan import Noise, Phase, Phasing, plan
+from protocols.central.heavy_tails.plan import HeavyTailedPhase, NoiseSize, Phasing, plan
 from protocols.central.heavy_tails.unbounded import TIMING, PureUnbounded, bounded_moments
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.phases import PhasedState, Step, Steps
@@ -105,7 +105,7 @@ class ExponentialGrid(Steps, PureUnbounded[PhasedState]):
 
     takes: ClassVar[tuple[str, ...]] = ("moments", "curvature", "step")
     bound = math.inf
-    phases: tuple[Phase, ...]
+    phases: tuple[HeavyTailedPhase, ...]
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class ExponentialGrid(Steps, PureUnbounded[PhasedState]):
         problem: Problem,
         n: int,
         privacy: Privacy,
-        phases: tuple[Phase, ...],
+        phases: tuple[HeavyTailedPhase, ...],
         curvature: float = 1.0,
         step: float | None = None,
     ) -> None:
@@ -134,7 +134,7 @@ class ExponentialGrid(Steps, PureUnbounded[PhasedState]):
         """With the phases of `HeavyTailedERM`."""
         n, problem, privacy = setting.n, setting.problem, setting.privacy
         demand_diameter(problem)
-        moments, noise = choices["moments"], Noise.l2(privacy.epsilon, problem.d)
+        moments, noise = choices["moments"], NoiseSize.l2(privacy.epsilon, problem.d)
         if moments is None:
             moments = bounded_moments(problem)
         phases, _ = plan(Phasing(n, noise, moments, problem.reach))
@@ -167,10 +167,10 @@ class ExponentialGrid(Steps, PureUnbounded[PhasedState]):
             return loss.curvature() is not None
         return loss.smoothness() is not None
 
-    def _net(self, phase: Phase) -> Floats:
+    def _net(self, phase: HeavyTailedPhase) -> Floats:
         return net(self.problem.domain, self._step(phase))
 
-    def _step(self, phase: Phase) -> float:
+    def _step(self, phase: HeavyTailedPhase) -> float:
         if self.step is not None:
             return self.step
         d, domain = self.problem.d, self.problem.domain

@@ -16,8 +16,8 @@ from protocols.central.heavy_tails.clipped_minimiser import ClippedMinimiser
 from protocols.central.heavy_tails.pilot import PilotHistogram, phases_by_pilot
 from protocols.central.heavy_tails.plan import (
     MAX_PHASES,
-    Noise,
-    Phase,
+    HeavyTailedPhase,
+    NoiseSize,
     Phasing,
     blocks_for,
     bound,
@@ -64,7 +64,7 @@ class HeavyTailedERM(Steps, PureUnbounded[PhasedState]):
         moments: that the plan rests on; None with a pilot.
     """
 
-    phases: tuple[Phase, ...]
+    phases: tuple[HeavyTailedPhase, ...]
     takes: ClassVar[tuple[str, ...]] = (
         "moments", "pilot", "scale", "noise", "solver", "blocks", "failure", "phases",
     )  # fmt: skip
@@ -78,7 +78,7 @@ class HeavyTailedERM(Steps, PureUnbounded[PhasedState]):
         problem: Problem,
         n: int,
         privacy: Privacy,
-        phases: tuple[Phase, ...],
+        phases: tuple[HeavyTailedPhase, ...],
         moments: Moments | None = None,
         noise: str = "float",
         solver: str = "certified",
@@ -183,7 +183,7 @@ class HeavyTailedERM(Steps, PureUnbounded[PhasedState]):
     def ended(self, at: int, inner: Step) -> Floats:
         return inner.theta if len(inner.released) < self.asks(at) else aggregate(inner.released)
 
-    def _statistic(self, phase: Phase, theta: Floats) -> ClippedMinimiser:
+    def _statistic(self, phase: HeavyTailedPhase, theta: Floats) -> ClippedMinimiser:
         strong, steps = phase.strong + self.problem.ridge, None
         if self.solver == "fixed":
             if phase.smoothing is None:
@@ -259,7 +259,7 @@ def _piloted(common: dict[str, Any], choices: Choices) -> Any:
 
 
 def _phasing(problem: Problem, n: int, privacy: Privacy, noise: str, moments: Moments) -> Phasing:
-    law = Noise.l2(privacy.epsilon, problem.d)
+    law = NoiseSize.l2(privacy.epsilon, problem.d)
     if noise == "discrete":
-        law = Noise.by_spread(GridLaplace(privacy.epsilon, problem.d).spread(problem.d))
+        law = NoiseSize.by_spread(GridLaplace(privacy.epsilon, problem.d).spread(problem.d))
     return Phasing(n, law, moments, problem.reach, problem.ridge * problem.domain.radius)

@@ -10,7 +10,14 @@ from functools import partial
 
 import numpy as np
 
-from protocols.central.heavy_tails.plan import Case, Clips, Phase, Phasing, best_phases, cased
+from protocols.central.heavy_tails.plan import (
+    Case,
+    Clips,
+    HeavyTailedPhase,
+    Phasing,
+    best_phases,
+    cased,
+)
 from protocols.optimisation.tails import BINS, EDGES, Tails, bins_of
 from protocols.problems.loss import Loss
 from protocols.problems.moments import Moments
@@ -57,7 +64,7 @@ def _counted(asked: PilotHistogram, rows: Floats) -> Floats:
     return np.bincount(bins, minlength=BINS).astype(float)
 
 
-def phases_by_pilot(tails: Tails, setting: Phasing, d: int) -> tuple[Phase, ...]:
+def phases_by_pilot(tails: Tails, setting: Phasing, d: int) -> tuple[HeavyTailedPhase, ...]:
     """The phases with the least bound at the histogram's moments, clips by its quantiles.
 
     The bound holds for the estimated moments, not for the true ones. An unlucky clip costs

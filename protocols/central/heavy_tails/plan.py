@@ -30,7 +30,7 @@ _MAJORITY = 0.7
 
 
 @dataclass(frozen=True)
-class Phase:
+class HeavyTailedPhase:
     """One phase: `blocks` releases of a minimiser on `users` users each.
 
     Attributes:
@@ -63,14 +63,14 @@ class Phase:
         return 2 * self.clip / (self.strong * self.users) + 2 * self.tau
 
     @classmethod
-    def of(cls, users: int, strong: float, clip: float, blocks: int = 1) -> "Phase":
+    def of(cls, users: int, strong: float, clip: float, blocks: int = 1) -> "HeavyTailedPhase":
         """With the default tau and envelope."""
         tau = ACCURACY * 2 * clip / (strong * users)
         return cls(users, strong, clip, tau, strong * users, blocks)
 
 
 @dataclass(frozen=True)
-class Noise:
+class NoiseSize:
     """Of a mechanism for sensitivity 1: E ||b||, E ||b||^2, and the 85 % quantile of ||b||."""
 
     mean: float
@@ -78,13 +78,13 @@ class Noise:
     quantile: float
 
     @classmethod
-    def l2(cls, epsilon: float, d: int) -> "Noise":
+    def l2(cls, epsilon: float, d: int) -> "NoiseSize":
         """||b|| is Gamma(d, 1/epsilon)."""
         high = float(scipy.special.gammaincinv(d, 0.85))
         return cls(d / epsilon, d * (d + 1) / epsilon**2, high / epsilon)
 
     @classmethod
-    def by_spread(cls, spread: float) -> "Noise":
+    def by_spread(cls, spread: float) -> "NoiseSize":
         """Of a root mean square alone: Jensen and Markov."""
         return cls(spread, spread**2, spread / math.sqrt(0.15))
 
@@ -102,13 +102,13 @@ class Phasing:
     """
 
     n: int
-    noise: Noise
+    noise: NoiseSize
     moments: Moments
     reach: float
     slope: float = 0.0
 
 
-def bound(phases: tuple[Phase, ...], setting: Phasing) -> float:
+def bound(phases: tuple[HeavyTailedPhase, ...], setting: Phasing) -> float:
     """The theorem's bound of the expected excess risk; of one block in each phase."""
     columns = np.array(
         [(p.users, p.strong, p.clip, p.tau, p.smoothing or math.inf) for p in phases]
@@ -141,7 +141,7 @@ def _bound(
     return np.asarray(total)
 
 
-def likely_bound(phases: tuple[Phase, ...], setting: Phasing) -> float:
+def likely_bound(phases: tuple[HeavyTailedPhase, ...], setting: Phasing) -> float:
     """Of the excess risk with probability 1 - delta', where the blocks are `blocks_for` of it.
 
     A block is within r of the phase's minimiser with probability 0.7, the aggregate within 3 r.
@@ -157,7 +157,7 @@ def likely_bound(phases: tuple[Phase, ...], setting: Phasing) -> float:
     return total + (setting.moments.mean + setting.slope) * 3 * radius
 
 
-def _radius(setting: Phasing, phase: Phase) -> float:
+def _radius(setting: Phasing, phase: HeavyTailedPhase) -> float:
     """r: of a block around the phase's minimiser, with probability 0.7."""
     moments = setting.moments
     fitted = moments.root / math.sqrt(0.15 * phase.users) + moments.bias(phase.clip)
@@ -179,7 +179,7 @@ def blocks_for(failure: float, phases: int = 10, share: float = _MAJORITY) -> in
 
 def plan(
     setting: Phasing, blocks: int = 1, count: int | None = None
-) -> tuple[tuple[Phase, ...], float]:
+) -> tuple[tuple[HeavyTailedPhase, ...], float]:
     """The phases with the least bound, and the bound; `likely_bound` for several blocks.
 
     Searched: T in 1..8, ratio of lambdas, shares of users, and lambda_1 on a geometric grid. Clips
@@ -227,12 +227,12 @@ def best_phases(
     blocks: int,
     clips_of: Callable[[Case], Clips],
     only: int | None = None,
-) -> tuple[tuple[Phase, ...], float]:
+) -> tuple[tuple[HeavyTailedPhase, ...], float]:
     """The phases with the least bound over T, ratios, shares of users and lambda_1; the bound."""
     scale = setting.moments.mean / setting.reach
     first = scale * np.geomspace(1e-6, 1e4, _GRID)
     counts = range(1, MAX_PHASES + 1) if only is None else [integer("phases", only, 1, MAX_PHASES)]
-    made: dict[tuple[int, float, float], tuple[Phase, ...]] = {}
+    made: dict[tuple[int, float, float], tuple[HeavyTailedPhase, ...]] = {}
 
     def value(count: int, ratio: float, shrink: float) -> float | None:
         each = sizes(setting.n, count, shrink, blocks)
@@ -244,7 +244,7 @@ def best_phases(
         place = int(np.argmin(found.bounds))
         columns = zip(each, strong[:, place], found.clips[:, place], strict=True)
         made[count, ratio, shrink] = tuple(
-            Phase.of(m, float(s), float(c), blocks) for m, s, c in columns
+            HeavyTailedPhase.of(m, float(s), float(c), blocks) for m, s, c in columns
         )
         return float(found.bounds[place])
 

@@ -26,7 +26,7 @@ from protocols.central.person.outlier_removal import FriendlyGradient, FriendlyS
 from protocols.optimisation.acceleration import AcceleratedState
 from protocols.optimisation.centring import NEAR
 from protocols.optimisation.choices import Choices
-from protocols.optimisation.phases import Chain, PhasedState, demand_disjoint
+from protocols.optimisation.phases import PhaseChain, PhasedState, demand_disjoint
 from protocols.optimisation.search import least
 from protocols.optimisation.setting import Setting
 from protocols.problems.per_person import MeanGradient
@@ -68,7 +68,7 @@ class AcceleratedStep:
     over: bool = False
 
 
-class AcceleratedPhasedERM(Chain, CentralAlgorithm[PhasedState]):
+class AcceleratedPhasedERM(PhaseChain, CentralAlgorithm[PhasedState]):
     """Phases over disjoint persons; in each, accelerated descent on a regularised objective.
 
     Formal guarantee: each round is a Gaussian mechanism of sensitivity 2 rho/n_i, for any data;

@@ -98,7 +98,7 @@ class GroupedDescent(GroupedPass):
 
 
 @dataclass(frozen=True)
-class ClippedDescent(GroupedPass):
+class ClippedPoints(GroupedPass):
     """The groups' points, less the start, clipped to a radius: a row for each group.
 
     Attributes:

@@ -14,12 +14,12 @@ from typing import Any, Self
 from protocols.central.person.chained_mean import ChainedMean
 from protocols.central.person.friendly import FriendlyMean
 from protocols.central.person.grouped_descent import (
-    ClippedDescent,
+    ClippedPoints,
     GroupedDescent,
     GroupedPass,
     PlainDescent,
 )
-from protocols.central.person.linear_time_plan import MEANS, Phase, planned
+from protocols.central.person.linear_time_plan import MEANS, LinearTimePhase, planned
 from protocols.erm.risk import shape_of
 from protocols.optimisation.centring import NEAR
 from protocols.optimisation.choices import Choices
@@ -56,7 +56,7 @@ class LinearTimePhasedSGD(Steps, CentralAlgorithm[PhasedState]):
     of the printed sizes."""
 
     unit = Unit.PERSON
-    phases: tuple[Phase, ...]
+    phases: tuple[LinearTimePhase, ...]
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class LinearTimePhasedSGD(Steps, CentralAlgorithm[PhasedState]):
         problem: Problem,
         n: int,
         privacy: Privacy,
-        phases: tuple[Phase, ...],
+        phases: tuple[LinearTimePhase, ...],
         mechanism: TestedGaussian | None = None,
         bound: float = math.inf,
     ) -> None:
@@ -117,13 +117,13 @@ class LinearTimePhasedSGD(Steps, CentralAlgorithm[PhasedState]):
         assert mechanism is not None
         return Release.of(phase.cohort, self._statistic(phase, step.theta), mechanism)
 
-    def _statistic(self, phase: Phase, start: Floats) -> GroupedPass:
+    def _statistic(self, phase: LinearTimePhase, start: Floats) -> GroupedPass:
         """Of a phase that begins at `start`."""
         problem, mean = self.problem, phase.mean
         slopes = Clipped(problem.loss, problem.lipschitz, phase.smoothing)
         walk = slopes, problem.domain, start, phase.eta, problem.ridge, phase.group
         if isinstance(mean, ChainedMean):
-            return ClippedDescent(*walk, groups=mean.points, reach=phase.reach)
+            return ClippedPoints(*walk, groups=mean.points, reach=phase.reach)
         if isinstance(mean, Gaussian):
             return PlainDescent(*walk, users=phase.cohort.size, records=problem.records)
         return GroupedDescent(*walk, mean=mean)
@@ -200,7 +200,7 @@ class LinearTimePhasedSGD(Steps, CentralAlgorithm[PhasedState]):
             tau = 1000 * step * L * math.sqrt(T) * log
             mean = FriendlyMean(C, 2 * tau, calibrated.largest)
             cohort = Cohort.of(start, start + size)
-            phases.append(Phase(cohort, size // C, step, None, mean))
+            phases.append(LinearTimePhase(cohort, size // C, step, None, mean))
             start += size
         sensitivity = mean.sensitivity / (mean.radius / 2)
         printed = TestedGaussian(calibrated.epsilon, calibrated.delta, noise / sensitivity)

@@ -27,7 +27,7 @@ _FEWEST_GROUPS = 8  # of a chain
 
 
 @dataclass(frozen=True)
-class Phase:
+class LinearTimePhase:
     """One phase: whose records, in which groups, by which steps.
 
     Attributes:
@@ -54,16 +54,16 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Plan:
+class LinearTimePlan:
     """Phases, the mechanism of friendly ones, the bound, and why this mean."""
 
-    phases: tuple[Phase, ...]
+    phases: tuple[LinearTimePhase, ...]
     mechanism: TestedGaussian | None
     bound: float
     reason: str
 
 
-def planned(setting: Setting, choices: Choices) -> Plan:
+def planned(setting: Setting, choices: Choices) -> LinearTimePlan:
     """The smallest bound over phases, groups, steps and kinds of means.
 
     Raises:
@@ -90,7 +90,7 @@ def planned(setting: Setting, choices: Choices) -> Plan:
     best = min(found, key=lambda each: found[each][0])
     bound, eta, case = found[best]
     reason = "; ".join(f"{each}: bound {plan[0]:.4g}" for each, plan in found.items())
-    return Plan(case.phases(eta), case.mechanism, bound, f"{best} ({reason})")
+    return LinearTimePlan(case.phases(eta), case.mechanism, bound, f"{best} ({reason})")
 
 
 def _group_counts(mechanism: TestedGaussian | None) -> list[int]:
@@ -181,18 +181,20 @@ class _Case:
         """beta = 1/eta for kinks: steps are then stable, and the envelope costs L^2 eta/2."""
         return None if self._beta() < math.inf else 1 / eta
 
-    def phases(self, eta: float) -> tuple[Phase, ...]:
+    def phases(self, eta: float) -> tuple[LinearTimePhase, ...]:
         """Of the first step."""
         made, start = [], 0
         for at, size in enumerate(self.sizes):
             step, mean = eta / SHRINK**at, self.mechanism
             each = Cohort.of(start, start + size), size // self.points, step, self._smoothing(step)
             if self.points == 1:
-                made.append(Phase(*each, self.total))
+                made.append(LinearTimePhase(*each, self.total))
             elif mean is None:
-                made.append(Phase(*each, self._chain(size, step), self._reach(size, step)))
+                made.append(
+                    LinearTimePhase(*each, self._chain(size, step), self._reach(size, step))
+                )
             else:
                 radius = 2 * self._spread(size, step)
-                made.append(Phase(*each, FriendlyMean(self.points, radius, mean.largest)))
+                made.append(LinearTimePhase(*each, FriendlyMean(self.points, radius, mean.largest)))
             start += size
         return tuple(made)

@@ -16,7 +16,7 @@ from protocols.central.record.objective_perturbation import ObjectivePerturbatio
 from protocols.erm.extension import valid_records
 from protocols.optimisation.base import Optimiser
 from protocols.optimisation.choices import Choices
-from protocols.optimisation.practice import RADIUS, Looks
+from protocols.optimisation.practice import RADIUS, FeatureCentring
 from protocols.optimisation.setting import Setting
 from protocols.optimisation.then import Then, ThenState
 from protocols.problems.centred import Centred
@@ -84,7 +84,7 @@ class CentredObjective(Then, Optimiser[Any], CentralAlgorithm[Any]):
         self.inner, self.problem, self.n, self.privacy = inner, inner.problem, inner.n, privacy
         self.share, self.choices = share, inner.choices
         free = replace(self.problem, ridge=0.0, domain=L2Ball(self.problem.d, RADIUS))
-        self._looks = Looks.tuned(free, 2)
+        self._looks = FeatureCentring.tuned(free, 2)
         if not self._looks.rounds:
             allowed = "given: the value of a constant column; without one take objective"
             raise ParameterError("constant", self.problem.constant, allowed)

@@ -20,7 +20,7 @@ from protocols.central.record.minimum import (
     shown,
 )
 from protocols.central.record.output_bound import Bound, best_bound, noise_of
-from protocols.erm.adversarial import Budget, RobustRisk
+from protocols.erm.adversarial import Perturbation, RobustRisk
 from protocols.erm.one_vs_rest import OneVsRestRisk
 from protocols.erm.risk import Risk
 from protocols.erm.saddle import GroupRisk
@@ -269,8 +269,8 @@ class TiltedERM(OutputPerturbation):
 class AdversarialERM(OutputPerturbation):
     """Output perturbation of adversarial training (Algorithm 8) of a linear model.
 
-    Parameters are those of `OutputPerturbation`, and `norm`, `radius` and `corners` of a `Budget`.
-    Formal guarantee: as there, with the slopes of the perturbed rows.
+    Parameters are those of `OutputPerturbation`, and `norm`, `radius` and `corners` of a
+    `Perturbation`. Formal guarantee: as there, with the slopes of the perturbed rows.
     """
 
     kind, own_objective = RobustRisk, True
@@ -278,7 +278,7 @@ class AdversarialERM(OutputPerturbation):
 
     @classmethod
     def _own(cls, choices: Choices) -> dict[str, Any]:
-        return {"budget": Budget(**choices.of("norm", "radius", "corners"))}
+        return {"budget": Perturbation(**choices.of("norm", "radius", "corners"))}
 
 
 class SaddleERM(OutputPerturbation):

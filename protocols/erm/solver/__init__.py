@@ -5,7 +5,7 @@ minimiser, or a refusal by public constants. Objectives are in `protocols.proble
 """
 
 from protocols.erm.solver.certificate import Certificate, certify
-from protocols.erm.solver.counting import Tally, counted
+from protocols.erm.solver.counting import OracleCalls, counted
 from protocols.erm.solver.minimise import (
     SOLVERS,
     THETA,
@@ -21,7 +21,7 @@ __all__ = [
     "THETA",
     "Certificate",
     "Minimiser",
-    "Tally",
+    "OracleCalls",
     "UncertifiedError",
     "certify",
     "counted",

@@ -12,7 +12,7 @@ ObjectiveT = TypeVar("ObjectiveT", bound=Objective)
 
 
 @dataclass
-class Tally:
+class OracleCalls:
     """What was asked of an objective.
 
     Attributes:
@@ -24,7 +24,7 @@ class Tally:
     hessians: float = 0.0
 
 
-def counted(objective: ObjectiveT, tally: Tally, share: float = 1.0) -> ObjectiveT:
+def counted(objective: ObjectiveT, tally: OracleCalls, share: float = 1.0) -> ObjectiveT:
     """The same objective; what is asked of it is added to the tally. Values are free.
 
     `share` is its part of the objective that is minimised.

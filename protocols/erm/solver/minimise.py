@@ -11,7 +11,7 @@ import numpy as np
 from protocols.erm.objective import Kinked, Objective, as_point, demand_convex
 from protocols.erm.solver import first_order, saddle, second_order, stochastic
 from protocols.erm.solver.certificate import Certificate, certify
-from protocols.erm.solver.counting import Tally, counted
+from protocols.erm.solver.counting import OracleCalls, counted
 from protocols.erm.solver.outside import fitted
 from protocols.problems.domains import Domain
 from shuffle_sim.arrays import Floats
@@ -91,7 +91,7 @@ def minimise(
     demand_convex(objective)
     demand_exact(objective.domain)
     demand_radius(radius, objective.least_radius)
-    tally = Tally()
+    tally = OracleCalls()
     watched, solve = counted(objective, tally), solver_of(solver)
     start = objective.domain.project(objective.start)
     w = _tried(solve, watched, radius, start, seed)

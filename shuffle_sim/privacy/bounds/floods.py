@@ -78,7 +78,7 @@ class Digits:
 
 
 @dataclass(frozen=True)
-class Noise:
+class FloodNoise:
     """All users' noise together.
 
     Attributes:
@@ -200,7 +200,7 @@ def envelope(laws: list[LossLaw]) -> LossLaw:
 
 
 @lru_cache(maxsize=64)
-def losses(digits: Digits, noise: Noise, step: float, quick: bool = False) -> LossLaw:
+def losses(digits: Digits, noise: FloodNoise, step: float, quick: bool = False) -> LossLaw:
     """A law that dominates what one release tells of one number, with everybody's noise.
 
     Quickly only the largest moves are looked at, which nearly always tell the most.

@@ -34,7 +34,7 @@ from protocols import (
     Weighted,
 )
 from protocols.central.person.grouped_descent import PlainDescent
-from protocols.central.person.linear_time_plan import Phase
+from protocols.central.person.linear_time_plan import LinearTimePhase
 from protocols.erm.tilted import TiltedRisk
 from protocols.problems.surrogates import Clipped
 from shuffle_sim import ParameterError, Privacy
@@ -142,7 +142,7 @@ def test_a_declared_smoothness_moves_no_condition_of_privacy():
     problem = Problem(Logistic(), FAR, declared_smoothness=1e-6)
     assert (problem.planned_smoothness(), problem.smoothness()) == (1e-6, 0.25)
     for eta in (8.01, 1e3):
-        phase = Phase(Cohort.of(0, 60), 60, eta, None, Gaussian(1.0))
+        phase = LinearTimePhase(Cohort.of(0, 60), 60, eta, None, Gaussian(1.0))
         with pytest.raises(ParameterError, match="eta"):
             LinearTimePhasedSGD(problem=problem, n=60, privacy=PRIVACY, phases=(phase,))
     kinked = Problem(Hinge(), FAR, declared_smoothness=1e-6)

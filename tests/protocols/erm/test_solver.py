@@ -14,7 +14,7 @@ from protocols.erm.objective import gradient_rounding, mean_of_rows
 from protocols.erm.one_vs_rest import OneVsRestRisk
 from protocols.erm.solver import (
     SOLVERS,
-    Tally,
+    OracleCalls,
     UncertifiedError,
     certify,
     counted,
@@ -208,7 +208,7 @@ def test_warnings_of_a_solver_stay_inside():
 
 
 def test_gradients_are_counted():
-    objective, tally = erm(Logistic(), rows_of(50, 2), 0.1, RealSpace(2)), Tally()
+    objective, tally = erm(Logistic(), rows_of(50, 2), 0.1, RealSpace(2)), OracleCalls()
     watched = counted(objective, tally)
     assert isinstance(watched, LinearERM)
     watched.gradient(watched.start)
@@ -303,7 +303,7 @@ def test_a_wrong_constant_ends_in_an_error_and_no_point():
 
 @pytest.mark.full
 def test_newton_on_a_sample_of_the_rows_reaches_many_rows():
-    objective, tally = erm(Logistic(), rows_of(200_000, 20), 0.001, RealSpace(20)), Tally()
+    objective, tally = erm(Logistic(), rows_of(200_000, 20), 0.001, RealSpace(20)), OracleCalls()
     radius = radius_for(200_000, 0.001)
     found = minimise(counted(objective, tally), radius)
     assert not found.polished

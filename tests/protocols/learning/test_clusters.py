@@ -12,7 +12,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from protocols import PrivateKMeans, ShuffleKMeans
 from protocols.learning import clusters
-from protocols.optimisation.lloyd import Nearest, Spread
+from protocols.optimisation.lloyd import ClusterSpread, Nearest
 from shuffle_sim import ParameterError, run
 
 KINDS = (ShuffleKMeans, PrivateKMeans)
@@ -68,9 +68,9 @@ def test_no_answer_is_longer_and_no_two_are_farther_apart_than_stated():
         assert apart > 0.9 * asked.apart
         assert (np.count_nonzero(found[:, [2, 5, 8]], axis=1) == 1).all()
         assert not found[:, 9].any()
-    found = Spread(9)(x)
+    found = ClusterSpread(9)(x)
     apart = np.linalg.norm(found[:, None] - found[None], axis=2).max()
-    assert 1 < apart <= Spread(9).apart
+    assert 1 < apart <= ClusterSpread(9).apart
     assert np.linalg.norm(found, axis=1).max() <= 1 + 1e-12
 
 

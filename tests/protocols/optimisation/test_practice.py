@@ -11,7 +11,7 @@ import pytest
 from protocols import ShuffleACSA, ShuffleGD, ShuffleLogisticRegression, ShuffleSGD
 from protocols.learning.baselines import Baseline
 from protocols.learning.training import Trainer
-from protocols.optimisation.practice import Looks, Momentum, clipped
+from protocols.optimisation.practice import FeatureCentring, Momentum, clipped
 from protocols.optimisation.setting import Setting
 from protocols.problems.domains import L2Ball
 from protocols.problems.losses import Hinge, Logistic
@@ -210,7 +210,7 @@ def test_several_classes_and_persons_are_centred():
 
 
 def test_a_mean_that_is_all_noise_is_not_believed():
-    looks, loss = Looks(1, 4, 0.25, 1.0, 1.0), Logistic(math.hypot(1, 0.25))
+    looks, loss = FeatureCentring(1, 4, 0.25, 1.0, 1.0), Logistic(math.hypot(1, 0.25))
     unit = looks.asked(loss).unit
     found = unit * np.array([0.3, -0.3, 0.3, -0.3, 0.5])
     for noise, share in ((0.0, 1.0), (0.15, 0.75), (0.4, 0.0)):

@@ -442,7 +442,7 @@ def test_input_attacks_compute_what_their_papers_say():
         1.0,
         0.0,
     ]
-    spread = inputs.Gaussian(0.1, 0.5).values(known, np.zeros((20_000, 3)), rng)
+    spread = inputs.GaussianInput(0.1, 0.5).values(known, np.zeros((20_000, 3)), rng)
     assert stats.kstest(spread.ravel() / 0.5, "norm").pvalue > 1e-6
     assert stats.kstest(spread.ravel() / 0.45, "norm").pvalue < 1e-6  # power
     vast = ScalarSum(n=9, g=4, b=2, upper=1e100).randomizer

@@ -13,7 +13,7 @@ from protocols import CarryScalarSum
 from shuffle_sim import Budget, Privacy, run
 from shuffle_sim.cli.app import _COMMANDS, app
 from shuffle_sim.cli.declared import flat, parse_number
-from shuffle_sim.cli.people import People
+from shuffle_sim.cli.people import PeoplePlan
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.planner import SumSpec
@@ -91,7 +91,7 @@ def test_a_number_of_users_may_be_short():
 def test_a_mean_in_units_is_the_sums(d, encoding):
     spec = SumSpec(1000, d, Privacy(1.0, 1e-6), 4)
     name, plan = choose(spec, 1.5, encoding=encoding, scalar=d == 1)
-    found = People.of(name, plan, 100.0, 300.0, "ms")
+    found = PeoplePlan.of(name, plan, 100.0, 300.0, "ms")
     made = registered("protocol", name).planned(plan)
     to_units = 200.0 if d == 1 else 100.0 * math.sqrt(d)
     assert found.error == pytest.approx(1.959964 * made.standard_error * to_units / 1000)
@@ -112,7 +112,7 @@ def test_nobody_moves_a_column_further_than_the_plan_says(encoding, rotation):
     """One user chooses all its messages to push the first column: an estimate is linear."""
     spec = SumSpec(1000, 3, Privacy(1.0, 1e-6), rotation=rotation)
     name, plan = choose(spec, 2.0, encoding=encoding)
-    found = People.of(name, plan, -1.0, 1.0, "")
+    found = PeoplePlan.of(name, plan, -1.0, 1.0, "")
     randomizer = registered("protocol", name).planned(plan).randomizer
     most = randomizer.largest_sums.astype(np.int64)
     silent = randomizer.estimate(Tally(0 * most, 1))[0]
@@ -128,7 +128,7 @@ def test_the_error_in_units_is_the_one_that_runs_have():
     """200 runs at 95 %: 190 +- 3.1; within 5 spreads, 6e-7. Half the error would hold 67 %."""
     spec = SumSpec(400, 1, Privacy(1.0, 1e-6))
     name, plan = choose(spec, 1.5, scalar=True)
-    found = People.of(name, plan, 0.0, 2000.0, "ms")
+    found = PeoplePlan.of(name, plan, 0.0, 2000.0, "ms")
     made, data = registered("protocol", name).planned(plan), np.linspace(0, 1, 400)
     sums = [run(made, data, seed=seed, fidelity="aggregate") for seed in range(200)]
     off = np.abs(2000 * (np.array([each.value for each in sums]) / 400 - data.mean()))

@@ -78,7 +78,7 @@ def test_rows_are_read_as_numpy_reads_them(order, shape, tmp_path):
     rows = np.asarray(np.random.default_rng(1).normal(size=shape), order=order)
     np.save(tmp_path / "rows.npy", rows)
     np.savez(tmp_path / "rows.npz", rows, np.arange(3), np.array(["a", "bc"]))
-    found = files.Rows(tmp_path / "rows.npy")
+    found = files.NpyRows(tmp_path / "rows.npy")
     low, high = (7, 31) if len(rows) else (0, 0)
     np.testing.assert_array_equal(found.read(low, high), rows[low:high])
     first, second, third = archives.read_archive(tmp_path / "rows.npz").values()

@@ -6,7 +6,7 @@ import scipy.stats
 
 from protocols import CarryVectorSum
 from shuffle_sim import Privacy, run
-from shuffle_sim.data.moments import Intervals, encoded, released
+from shuffle_sim.data.moments import MomentIntervals, encoded, released
 from shuffle_sim.data.schema import Schema
 from shuffle_sim.data.tables import Table
 
@@ -57,7 +57,7 @@ def covered(variance: bool, epsilon: float) -> tuple[int, int]:
         for at, stated in enumerate((1.0, 0.6)):
             error = protocol.standard_error * stated
             means, spread, found = released(made, sums, error, PEOPLE, variance=variance)
-            interval = Intervals.of(means, spread) if found is None else found.interval
+            interval = MomentIntervals.of(means, spread) if found is None else found.interval
             held[at] += int(((interval.low <= truth) & (truth <= interval.high)).sum())
     return held[0], held[1]
 

@@ -23,7 +23,7 @@ from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.execution.journal import FILE
 from shuffle_sim.execution.runtime import HostLostError
 from shuffle_sim.privacy.events import GaussianEvent, NonPrivateEvent, PureEvent
-from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace, Mechanism, Noise, NoNoise
+from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace, Mechanism, Noise, WithoutNoise
 from shuffle_sim.privacy.sparse_vector import PROOF, AboveThreshold
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.adversary import Dropout
@@ -187,13 +187,13 @@ def plain_numbers(rng, count):
 
 def test_rows_that_are_made_when_asked_for_are_added_too():
     made = Generated(N, unit_rows, seed=4)
-    result = run(CentralSum(n=N, d=D, mechanism=NoNoise()), made)
+    result = run(CentralSum(n=N, d=D, mechanism=WithoutNoise()), made)
     assert np.allclose(result.value, clipped(made.rows(0, N)).sum(axis=0))
 
 
 def test_a_cohort_is_all_that_a_release_sees():
     cohorts = [Cohort(((0, 7), (100, 333))), Cohort.of(490, 500)]
-    result = run(Rounds(NoNoise(), 2, cohorts), ROWS, block_size=60)
+    result = run(Rounds(WithoutNoise(), 2, cohorts), ROWS, block_size=60)
     inside = clipped(ROWS)
     assert np.allclose(result.value[0], inside[:7].sum(axis=0) + inside[100:333].sum(axis=0))
     assert np.allclose(result.value[1], inside[490:].sum(axis=0))
@@ -506,7 +506,7 @@ def test_options_of_messages_are_refused_by_name(options, named):
             "delta",
         ),
         (lambda: CentralSum.calibrated(n=N, d=D, privacy=PRIVACY, mechanism="none"), "mechanism"),
-        (lambda: CentralSum(n=N, d=0, mechanism=NoNoise()), "d"),
+        (lambda: CentralSum(n=N, d=0, mechanism=WithoutNoise()), "d"),
         (lambda: Release(Cohort.of(0, N), BallSum(1.0), None, Gaussian(1.0)), "sensitivity"),
         (lambda: Release(Cohort.of(0, N), BallSum(1.0), 2.0, Gaussian(1.0)), "sensitivity"),
         (
@@ -631,7 +631,7 @@ def test_a_central_algorithm_comes_by_an_entry_point_alone(tmp_path, monkeypatch
 
 
 def test_a_release_that_nobody_is_protected_by_is_not_called_private():
-    assert not run(CentralSum(n=N, d=D, mechanism=NoNoise()), ROWS).private
+    assert not run(CentralSum(n=N, d=D, mechanism=WithoutNoise()), ROWS).private
 
 
 def test_rows_of_another_width_are_refused_before_the_charge():

@@ -12,7 +12,7 @@ from shuffle_sim.privacy import sum_theorems as rules
 from shuffle_sim.privacy.accountant import MIXED, ShuffleAccountant
 from shuffle_sim.privacy.bounds import binomial, paper
 from shuffle_sim.privacy.bounds.gaussian import epsilon_gdp
-from shuffle_sim.privacy.central_theorems import Gaussian, NonPrivate
+from shuffle_sim.privacy.central_theorems import GaussianTheorem, NonPrivate
 from shuffle_sim.privacy.events import (
     BinomialSumEvent,
     GaussianEvent,
@@ -38,7 +38,7 @@ def test_each_rule_is_named_and_used():
         ([(VECTOR, 1)], rules.ONE_ROUND),
         ([(VECTOR, 3)], rules.MANY_ROUNDS),
         ([(VECTOR, 1), (SCALAR, 1)], rules.MANY_ROUNDS),
-        ([(GaussianEvent(4.0), 7)], Gaussian.source),
+        ([(GaussianEvent(4.0), 7)], GaussianTheorem.source),
         ([(BinomialSumEvent(300, 4, 0.01, 2, 2), 1)], rules.BASIC),
         ([(BinomialSumEvent(3, 4, 0.5, 2, 2), 1)], rules.BASIC + rules.FEW_COINS),
         ([(BinomialSumEvent(10, 10, 0.5, 2, 2), 1)], rules.ONE_ROUND + rules.FEW_COINS),

@@ -11,7 +11,7 @@ from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds import central
 from shuffle_sim.privacy.bounds.cells import batches, compound
-from shuffle_sim.privacy.bounds.floods import Digits, Noise, losses, moved, skew, two_sided
+from shuffle_sim.privacy.bounds.floods import Digits, FloodNoise, losses, moved, skew, two_sided
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.laplace_planner import choose_floods
 from shuffle_sim.privacy.laplace_sum import LaplaceSumEvent
@@ -63,9 +63,14 @@ def test_the_two_sided_noise_of_the_sheet(up, k, epsilon, expected):
 
 
 PLANS = [
-    (Digits(4, 3, 0, 2), Noise(0.454889, 7.04, 707.6, 707.6, 61, 51), 2.49241166914, 8.4877e-9),
-    (Digits(4, 3, 0, 4), Noise(0.235986, 7.04, 1147.3, 1147.3, 103, 87), None, 9.4213e-9),
-    (Digits(3, 1, 1, 2), Noise(0.14, 3.96, 600, 500, 60, 40), 2.84206424628, 8.173e-9),
+    (
+        Digits(4, 3, 0, 2),
+        FloodNoise(0.454889, 7.04, 707.6, 707.6, 61, 51),
+        2.49241166914,
+        8.4877e-9,
+    ),
+    (Digits(4, 3, 0, 4), FloodNoise(0.235986, 7.04, 1147.3, 1147.3, 103, 87), None, 9.4213e-9),
+    (Digits(3, 1, 1, 2), FloodNoise(0.14, 3.96, 600, 500, 60, 40), 2.84206424628, 8.173e-9),
 ]
 
 
@@ -136,7 +141,7 @@ def view(digits, noise, number, reach):
 
 def test_whole_views_by_enumeration_attain_the_bound_and_less_noise_breaks_it():
     """All pairs of numbers; at L = H = 0 the bound is attained. A tenth less noise is caught."""
-    digits, noise = Digits(2, 0, 0, 2), Noise(0.5, 0.0, 1.0, 4.0, 1, 1)
+    digits, noise = Digits(2, 0, 0, 2), FloodNoise(0.5, 0.0, 1.0, 4.0, 1, 1)
 
     def worst(noise, epsilon):
         laws = [view(digits, noise, number, 48) for number in range(digits.steps + 1)]
@@ -156,7 +161,7 @@ def test_whole_views_by_enumeration_attain_the_bound_and_less_noise_breaks_it():
 
 
 def test_a_view_with_carries_is_below_the_bound():
-    digits, noise = Digits(2, 0, 1, 1), Noise(0.6, 0.0, 1.5, 1.5, 1, 1)
+    digits, noise = Digits(2, 0, 1, 1), FloodNoise(0.6, 0.0, 1.5, 1.5, 1, 1)
     laws = [view(digits, noise, number, 14) for number in range(3)]
     bound = losses(digits, noise, 1e-3)
     for epsilon in (0.3, 1.0):
@@ -169,7 +174,7 @@ def test_a_view_with_carries_is_below_the_bound():
 
 def test_rounds_are_dominated_by_an_envelope_that_the_largest_move_alone_is_not():
     """(0, 0, 0, -, 2), two rounds: the sheet attains 0.309750, and the largest move says less."""
-    digits, noise = Digits(2, 0, 0, 2), Noise(0.5, 0.0, 1.0, 4.0, 1, 1)
+    digits, noise = Digits(2, 0, 0, 2), FloodNoise(0.5, 0.0, 1.0, 4.0, 1, 1)
     step = 1e-3
     envelope = losses(digits, noise, step).times(2).delta(1.0)
     alone = losses(digits, noise, step, quick=True).times(2).delta(1.0)
@@ -223,13 +228,15 @@ def test_honest_fractions_and_dropouts():
         ({"digits": Digits(1, 1, 0, 2)}, "base"),
         ({"digits": Digits(2, 0, 0, 0)}, "top"),
         ({"digits": Digits(1000, 16, 0, 2)}, "g"),
-        ({"noise": Noise(0.0, 0.0, 1.0, 1.0, 1, 1)}, "decay"),
-        ({"noise": Noise(0.1, 0.0, 1.0, 1.0, 0, 1)}, "batch"),
+        ({"noise": FloodNoise(0.0, 0.0, 1.0, 1.0, 1, 1)}, "decay"),
+        ({"noise": FloodNoise(0.1, 0.0, 1.0, 1.0, 0, 1)}, "batch"),
         ({"cap": 1}, "cap"),
     ],
 )
 def test_bad_events_are_refused(changed, name):
-    event = LaplaceSumEvent(100, 100, Digits(2, 0, 0, 2), Noise(0.1, 0.0, 1.0, 1.0, 1, 1), 1, 100)
+    event = LaplaceSumEvent(
+        100, 100, Digits(2, 0, 0, 2), FloodNoise(0.1, 0.0, 1.0, 1.0, 1, 1), 1, 100
+    )
     with pytest.raises(ParameterError) as refused:
         replace(event, **changed)
     assert refused.value.parameter == name

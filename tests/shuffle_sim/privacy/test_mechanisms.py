@@ -21,8 +21,8 @@ from shuffle_sim.privacy.mechanisms import (
     L2Laplace,
     Laplace,
     LocalGaussian,
-    NoNoise,
     RelaxedGamma,
+    WithoutNoise,
 )
 
 D = 4
@@ -75,7 +75,7 @@ def test_noise_has_its_law_and_the_check_sees_a_tenth_less_and_a_shared_draw(mec
             check_law(mechanism, bad)
 
 
-@pytest.mark.parametrize("mechanism", [*NOISES, NoNoise()], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("mechanism", [*NOISES, WithoutNoise()], ids=lambda m: type(m).__name__)
 def test_the_error_is_the_root_mean_square_of_the_releases(mechanism):
     squares = ((2.5 * residuals(mechanism, 2.5)) ** 2).sum(axis=1)
     # within 4.9 standard errors but once in 10^6; a tenth more would be caught
@@ -87,7 +87,7 @@ def test_the_error_is_the_root_mean_square_of_the_releases(mechanism):
 
 @pytest.mark.parametrize("shape", [(), (1,), (2, 3), (0,)])
 def test_the_release_has_the_shape_of_the_value(shape):
-    for mechanism in (Gaussian(1.0), Laplace(1.0), NoNoise(), LocalGaussian(1.0, 3)):
+    for mechanism in (Gaussian(1.0), Laplace(1.0), WithoutNoise(), LocalGaussian(1.0, 3)):
         released = mechanism.sample(np.ones(shape), 1.0, np.random.default_rng(0))
         assert np.shape(released) == shape
     assert L2Laplace(1.0, 1).sample(2.0, 1.0, np.random.default_rng(0)).shape == ()
@@ -234,14 +234,14 @@ def test_every_mechanism_has_its_event():
     assert L2Laplace(0.5, 3).event == RelaxedGamma(0.5, 3).event == events.GammaEvent(0.5, 3)
     assert Laplace(0.5).event == events.LaplaceEvent(0.5)
     assert Exponential(0.5).event == events.RangeEvent(0.5, EXPONENTIAL)
-    assert NoNoise().event == events.NonPrivateEvent()
+    assert WithoutNoise().event == events.NonPrivateEvent()
     norms = {m: m.norm for m in (Gaussian, LocalGaussian, L2Laplace, RelaxedGamma)}
     assert set(norms.values()) == {"l2"}
     assert (Laplace.norm, Exponential.norm) == ("l1", "range")
 
 
 @pytest.mark.parametrize(
-    "mechanism", [*NOISES, NoNoise(), Exponential(1.0)], ids=lambda m: type(m).__name__
+    "mechanism", [*NOISES, WithoutNoise(), Exponential(1.0)], ids=lambda m: type(m).__name__
 )
 @pytest.mark.parametrize(
     ("value", "sensitivity", "name"),

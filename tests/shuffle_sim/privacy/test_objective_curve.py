@@ -8,7 +8,7 @@ import scipy
 from scipy import special, stats
 
 from shuffle_sim.privacy.bounds import objective
-from shuffle_sim.privacy.central_theorems import Objective
+from shuffle_sim.privacy.central_theorems import ObjectiveTheorem
 from shuffle_sim.privacy.events import ObjectiveEvent
 
 SLOPES = np.linspace(0, 1, 1001)
@@ -139,7 +139,7 @@ def test_the_noise_for_the_certified_distance_is_accounted_for(share, kept):
         noise = np.exp(-np.abs(wide - side) / scale) / (2 * scale)
         law = scipy.signal.fftconvolve(density(x), noise) * step
         laws.append(law / law.sum())
-    theorem = Objective()
+    theorem = ObjectiveTheorem()
     for epsilon in (0.2, 0.4, 0.6):
         worst = max(
             float(np.maximum(p - math.exp(epsilon) * q, 0).sum())

@@ -25,8 +25,8 @@ from protocols.central.heavy_tails.clipped_minimiser import ClippedMinimiser
 from protocols.central.heavy_tails.heavy_tailed_erm import SOLVERS
 from protocols.central.heavy_tails.pilot import PilotHistogram
 from protocols.central.heavy_tails.plan import (
-    Noise,
-    Phase,
+    HeavyTailedPhase,
+    NoiseSize,
     Phasing,
     blocks_for,
     bound,
@@ -73,7 +73,7 @@ def minimiser(statistic, rows):
 
 
 def statistic_of(loss, users, clip=1.0, strong=0.5, steps=None, users_beta=None):
-    phase = Phase.of(users, strong, clip)
+    phase = HeavyTailedPhase.of(users, strong, clip)
     return ClippedMinimiser(
         Surrogate(loss, clip, strong * (users_beta or users)),
         BALL, np.zeros(D), strong, 0.0, phase.tau, users, steps,
@@ -318,11 +318,11 @@ def test_the_best_clip_is_a_quantile():
 
 
 def setting_of(n, d, moments, epsilon=1.0):
-    return Phasing(n, Noise.l2(epsilon, d), moments, 1.0)
+    return Phasing(n, NoiseSize.l2(epsilon, d), moments, 1.0)
 
 
 def test_the_theorems_bound_by_hand():
-    phase = Phase(1000, 0.25, 1.5, 0.0)
+    phase = HeavyTailedPhase(1000, 0.25, 1.5, 0.0)
     assert bound((phase,), setting_of(1000, 10, Moments(2, 1.0))) == pytest.approx(0.3085556)
 
 
@@ -334,11 +334,11 @@ def test_the_planner_finds_the_sheets_bounds():
         setting = setting_of(n, d, Moments(k, gk, 1.0, 1.0))
         phases, least = plan(setting)
         assert least == pytest.approx(bound(phases, setting), rel=1e-9)
-        bare = tuple(Phase(p.users, p.strong, p.clip, 0.0) for p in phases)
+        bare = tuple(HeavyTailedPhase(p.users, p.strong, p.clip, 0.0) for p in phases)
         assert bound(bare, setting) == pytest.approx(known, rel=0.02)  # the sheet has no envelope
         for worse in (0.5, 2.0):
-            clips = tuple(Phase.of(p.users, p.strong, worse * p.clip) for p in phases)
-            strong = tuple(Phase.of(p.users, worse * p.strong, p.clip) for p in phases)
+            clips = tuple(HeavyTailedPhase.of(p.users, p.strong, worse * p.clip) for p in phases)
+            strong = tuple(HeavyTailedPhase.of(p.users, worse * p.strong, p.clip) for p in phases)
             assert bound(clips, setting) >= least or math.isinf(k)
             assert bound(strong, setting) >= least
     rate = math.sqrt(2e-6) + 1e-3

@@ -20,9 +20,9 @@ from protocols import (
 )
 from protocols.central.person.chained_mean import ChainedMean, clipped
 from protocols.central.person.friendly import FriendlyMean
-from protocols.central.person.grouped_descent import ClippedDescent, GroupedDescent, PlainDescent
+from protocols.central.person.grouped_descent import ClippedPoints, GroupedDescent, PlainDescent
 from protocols.central.person.linear_time import printed_groups
-from protocols.central.person.linear_time_plan import Phase
+from protocols.central.person.linear_time_plan import LinearTimePhase
 from protocols.problems.surrogates import Clipped
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.data.cohort import Cohort
@@ -172,7 +172,9 @@ def test_a_run_on_equal_and_ragged_persons_is_of_persons():
 def test_where_the_test_fails_the_phase_is_left_out():
     """Half of the groups disagree: Q is 0, the score is C/3, above K."""
     mechanism = TestedGaussian(3.0, 0.01, 0.1)
-    phase = Phase(Cohort.of(0, 80), 1, 1.0, None, FriendlyMean(80, 0.2, mechanism.largest))
+    phase = LinearTimePhase(
+        Cohort.of(0, 80), 1, 1.0, None, FriendlyMean(80, 0.2, mechanism.largest)
+    )
     problem = Problem(MeanEstimation(), L2Ball(D, 2.0), records=4)
     own = {"problem": problem, "n": 80, "privacy": Privacy(9.0, 0.1), "mechanism": mechanism}
     made = LinearTimePhasedSGD(phases=(phase,), **own)
@@ -212,7 +214,7 @@ def chain_move(share=1.0, ratio=0.3):
         rest, center = rng.normal(size=(7, D)), rng.normal(size=D) / 3
         means = []
         for end in (*ROWS, center + ROWS[3], center - ROWS[3]):
-            rows = clipped(np.vstack([end, rest]), 1.0)  # what `ClippedDescent` gives
+            rows = clipped(np.vstack([end, rest]), 1.0)  # what `ClippedPoints` gives
             means.append(clipped(rows - center, ratio * 2 / 2).mean(axis=0))
         worst = max(worst, *(float(np.linalg.norm(a - b)) for a in means for b in means))
     return worst / (share * ratio * 2 / chain.points)
@@ -222,7 +224,7 @@ def test_a_replaced_group_moves_each_mean_of_a_chain_by_at_most_two_radii():
     assert 0.95 < chain_move() <= 1 + 1e-12
     assert chain_move(share=0.9) > 1  # a tenth less would be seen
     place, slopes = L2Ball(D, 1.0), Clipped(Logistic(), 1.0)
-    asked = ClippedDescent(slopes, place, np.zeros(D), 0.3, 0.1, 2, 8, 0.2)
+    asked = ClippedPoints(slopes, place, np.zeros(D), 0.3, 0.1, 2, 8, 0.2)
     rows = persons(16)
     rows[3] = np.nan
     points = asked(lambda part: part(rows), 16)
@@ -312,7 +314,7 @@ def test_phases_without_removal_are_a_baseline_that_records_do_not_help():
             problem=PROBLEM,
             n=60,
             privacy=PRIVACY,
-            phases=(Phase(Cohort.of(0, 60), 60, 1e3, None, Gaussian(1.0)),),
+            phases=(LinearTimePhase(Cohort.of(0, 60), 60, 1e3, None, Gaussian(1.0)),),
         )
 
 

@@ -28,7 +28,7 @@ from protocols import (
     Squared,
     TiltedERM,
 )
-from protocols.erm.adversarial import NORMS, Budget, RobustRisk
+from protocols.erm.adversarial import NORMS, Perturbation, RobustRisk
 from protocols.erm.one_vs_rest import OneVsRestRisk
 from protocols.erm.risk import Risk
 from protocols.erm.solver import minimise
@@ -66,7 +66,10 @@ def risks():
             yield Risk.of(Problem(loss, domain, 0.1))
     yield TiltedRisk.of(Problem(Logistic(), RealSpace(2), 0.1), tilt=1.0)
     corners = ((0.2, 0.1), (-0.2, 0.1), (0.0, -0.2))
-    for budget in (*(Budget(norm, 0.2) for norm in NORMS[:3]), Budget("polytope", 1.0, corners)):
+    for budget in (
+        *(Perturbation(norm, 0.2) for norm in NORMS[:3]),
+        Perturbation("polytope", 1.0, corners),
+    ):
         yield RobustRisk.of(Problem(Logistic(), RealSpace(2), 0.1), budget=budget)
 
 
