@@ -223,7 +223,7 @@ class Heavy(CountsReport):
             console.print(f"{len(self.items) - MOST:,} more are in --json")
         notes.print(FOOTER)
         print_fact(
-            "CountsReport",
+            "Found",
             f"{plural(len(self.items), 'item')}; one that {self.least_count:,} users have is "
             f"missed with probability {self.missed:g} at most",
             f"an item that nobody has is reported with probability {self.false_items:g} at most",

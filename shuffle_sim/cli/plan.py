@@ -254,7 +254,7 @@ def _print(summary: PlanReport) -> None:
     heads = "compared with", "setting", "trusted", "std", "noise / central", "bits"
     print_table(heads, others, texts=3, where=notes)
     print_refusals(summary.methods)
-    print_fact("PaperBits", *papers(summary.methods), where=details)
+    print_fact("Paper", *papers(summary.methods), where=details)
 
 
 def _moves(spec: SumSpec, chosen: PlanRow) -> str:

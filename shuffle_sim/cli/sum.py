@@ -343,7 +343,7 @@ def show(summary: SumReport) -> None:
     )
     paper = noise.paper
     print_fact(
-        "NoiseReport",
+        "Noise",
         f"{noise.standard_error_of_sum / noise.central:.3f} x the central Gaussian "
         f"({number(noise.standard_error_of_sum)} against {number(noise.central)})",
     )

@@ -251,7 +251,7 @@ REVERTED = (
     ),
     Defect(
         "a least radius of the rows' own labels",
-        TiltedObjective, "least_radius", _of_rows, "TiltedObjective", "problem.loss", "Huber", 6,
+        TiltedObjective, "least_radius", _of_rows, "TiltedERM", "problem.loss", "Huber", 6,
     ),
     Defect("all records of a person count", Persons, "first", _as_is, "UserLevelGD", row=7),
     Defect(
@@ -292,7 +292,7 @@ DEFECTS = (
         TiltedRisk,
         "sensitivity",
         _less_of_risk(2),
-        "TiltedObjective",
+        "TiltedERM",
     ),
     Defect("gradients twice as long", Clipped, "each", _times(2), "GaussianGD"),
     Defect("scores of longer gradients", Clipped, "each", _looser, "ExponentialGrid"),
