@@ -222,10 +222,12 @@ def fixed_blanket(privacy: Privacy, honest: int, bins: int) -> int:
 def _greatest(delta_of: Callable[[float], float], privacy: Privacy) -> float:
     """The largest epsilon0 of reports whose permuted view keeps `privacy`; epsilon at least."""
     low, high = min(privacy.epsilon, MAX_EPSILON0), MAX_EPSILON0
-    if not privacy.delta or delta_of(low * (1 + 1e-9)) > privacy.delta:
+    if not privacy.delta:
         return low
     if delta_of(high) <= privacy.delta:
         return high
+    if low == high or delta_of(low * (1 + 1e-9)) > privacy.delta:
+        return low
     root = float(
         scipy.optimize.brentq(
             lambda e: math.log(max(delta_of(e), 1e-300) / privacy.delta), low, high, xtol=1e-6

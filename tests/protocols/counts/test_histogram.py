@@ -365,6 +365,12 @@ def test_what_is_refused(options, parameter):
     assert found.value.parameter == parameter
 
 
+@pytest.mark.parametrize("method", ["response", "unary"])
+def test_no_report_is_less_private_than_theorems_speak_of(method):
+    given = Histogram.calibrated(n=100, categories=10, privacy=Privacy(50.0, 1e-6), method=method)
+    assert given.randomizer.epsilon0 == 30.0
+
+
 def test_data_outside_the_domain():
     histogram = Histogram.calibrated(n=100, categories=10, privacy=PRIVACY)
     xs = np.arange(100) % 10.0

@@ -75,7 +75,13 @@ def test_deltas_of_the_sheet():
     assert clones.delta(10**5, 4, 0.1) == pytest.approx(8.788969375e-6, rel=3e-9)
     assert clones.least_delta(10**5, 4, 0.1) == pytest.approx(7.869923839e-6, rel=3e-9)
     assert clones.delta(10**6, 6, 0.14) == pytest.approx(2.264290233e-9, rel=3e-9)
+    assert clones.least_delta(10**6, 6, 0.14) == pytest.approx(2.189146005e-9, rel=3e-9)
     assert clones.delta(5, 2, 0.5) == pytest.approx(0.417594409815, rel=3e-9)
+    # 100-ary: the sheet has 9.957458e-7 below, and 9.999347e-7 above by finer chords than ours.
+    known = Corners.of_response(5.79112, 100)
+    assert 9.957458e-7 <= clones.delta(10**4, 5.79112, 1, known) <= 1.0002 * 9.999347e-7
+    least = clones.least_delta(10**4, 5.79112, 1, 100)
+    assert least == pytest.approx(9.957458e-7, rel=1e-6)
     for users, epsilon0, epsilon, sampling, found in (
         (5, 2, 0.3, 0.4, 0.206349525164),
         (6, 3, 0.5, 0.7, 0.492124258786),
@@ -99,11 +105,20 @@ def test_the_formula_is_the_clone_pair_by_double_sums(users, epsilon0, epsilon):
     ("users", "epsilon0", "epsilon", "exact"),
     [(4, 1, 0.3, 0.122728764068), (5, 2, 0.5, 0.375245321761), (6, 1.5, 0.2, 0.248737589289)],
 )
-def test_randomised_response_over_all_data(users, epsilon0, epsilon, exact):
+def test_randomised_response_of_three_symbols_over_all_data(users, epsilon0, epsilon, exact):
     found = worst(response(epsilon0, 3), users, epsilon)
     assert found == pytest.approx(exact, rel=1e-9)
     assert clones.least_delta(users, epsilon0, epsilon) == pytest.approx(exact, rel=3e-9)
     assert clones.delta(users, epsilon0, epsilon) >= found
+
+
+@pytest.mark.parametrize(
+    ("users", "epsilon0", "epsilon", "exact"),
+    [(4, 1, 0.3, 0.143791959046), (6, 2, 0.5, 0.362746685218), (6, 1, 0.2, 0.112562033)],
+)
+def test_randomised_response_of_two_symbols_over_all_data(users, epsilon0, epsilon, exact):
+    assert worst(response(epsilon0, 2), users, epsilon) == pytest.approx(exact, rel=1e-9)
+    assert clones.delta(users, epsilon0, epsilon) >= exact
 
 
 @pytest.mark.parametrize("symbols", [3, 4, 5])

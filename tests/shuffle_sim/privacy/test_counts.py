@@ -120,6 +120,22 @@ def test_the_worst_pair_is_that_of_the_whole_view():
     assert worse > under(noise).delta(epsilon) * 1.05
 
 
+def test_views_where_truth_is_kept_back_cost_less_than_their_cell():
+    """Two bins, n = 3, binomial noise: 0.322417611271 for the worst data of the others."""
+    noise, kept_back, epsilon = binomial(3, 0.3), 0.15, 0.8
+    exact = []
+    for others in product((0, 1), repeat=2):
+        views = []
+        for own in (0, 1):
+            bins = [np.append(noise, np.zeros(3)), np.append(noise, np.zeros(3))]
+            for at in (own, *others):
+                bins[at] = (1 - kept_back) * np.roll(bins[at], 1) + kept_back * bins[at]
+            views.append(np.outer(*bins))
+        exact.append(np.maximum(views[0] - math.exp(epsilon) * views[1], 0.0).sum())
+    assert max(exact) == pytest.approx(0.322417611271, rel=1e-11)
+    assert max(exact) <= under(noise, kept_back).delta(epsilon)
+
+
 def test_two_sided_views_are_told_by_one_number():
     rho, reach = 0.6, 60
     flood = scipy.stats.poisson.pmf(np.arange(reach), 7.0)
