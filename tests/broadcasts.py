@@ -16,6 +16,7 @@ import protocols
 from protocols import (
     CarryVectorSum,
     ChosenBounds,
+    FoundHistogram,
     GroupMeans,
     HeavyHitters,
     Histogram,
@@ -36,6 +37,7 @@ from protocols.problems.losses import Linear, Logistic, MeanEstimation
 from protocols.problems.multiclass import OneVsRestHinge, Softmax
 from protocols.problems.problem import Problem
 from protocols.problems.regression import Regression
+from protocols.problems.smoothed import Smoothed
 from protocols.problems.weighted import Weighted
 from protocols.selection.models import grid
 from protocols.shuffle.heavy_tails import Piloted
@@ -59,7 +61,13 @@ from shuffle_sim.wire.frames import Context, Frame, Kind
 D, N, PRIVACY = 3, 3000, Privacy(1.0, 1e-6)
 KINDS: tuple[Any, ...] = (Protocol, Query, Randomizer, Loss)
 """Classes whose concrete subclasses all have a round here."""
-_NOT_SENT = {"OneRound", "Multiples", "Tags"}  # of audits
+_NOT_SENT = {
+    "OneRound",
+    "BenchRound",
+    "Multiples",
+    "Tags",
+    "WordTags",
+}  # the frame, and those of audits
 
 
 @dataclass(frozen=True)
@@ -80,7 +88,7 @@ def _losses() -> Iterator[tuple[Loss, int]]:
     for kind in sorted(kinds, key=lambda each: each.__name__):
         yield (kind(labels=1.0) if issubclass(kind, Regression) else kind()), D
     yield from ((MeanEstimation(), D), (Softmax(2), 2 * D), (OneVsRestHinge(2), 2 * D))
-    yield from ((Weighted(Logistic(), 2.0), D), (Grouped(Logistic(), 3), D))
+    yield from ((Weighted(Logistic(), 2.0), D), (Grouped(Logistic(), 3), D), (Smoothed(), D))
 
 
 def _first(kind: type[OneRoundSum]) -> OneRoundSum:
@@ -118,6 +126,7 @@ def made() -> dict[str, Protocol[Any]]:
             for method in METHODS
         },
         "heavy hitters": HeavyHitters.calibrated(levels=(6, 4, 4), kept=9, **common),
+        "found": FoundHistogram.calibrated(bits=16, kept=9, **common),
         "quantiles": Quantiles.calibrated(low=0.0, high=1.0, leaves=16, **common),
         "group means": GroupMeans.calibrated(groups=4, low=0.0, high=1.0, bits=2, **common),
         "running totals": RunningTotals.calibrated(n=N // 4, rounds=4, privacy=PRIVACY),

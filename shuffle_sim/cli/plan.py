@@ -218,7 +218,7 @@ def _users(users: int | None, file: Path | None, person: str | None) -> int:
 
 def _print(summary: PlanReport) -> None:
     spec, chosen = summary.spec, summary.plan
-    whose = ", in all records of one person" * (summary.unit is Unit.PERSON)
+    whose = " of all records of one person" * (summary.unit is Unit.PERSON)
     kind = "scalar sum" if spec.d == 1 else f"vector sum, d = {spec.d:,}"
     console.print(
         f"[bold]{kind}[/], n = {spec.n:,}, epsilon {spec.privacy.epsilon:g}, delta "
@@ -226,10 +226,10 @@ def _print(summary: PlanReport) -> None:
         f"{spec.honest_fraction:g}\n[bold]plan[/]: "
         f"{encoded_as(chosen.encoding, chosen.parameters)}: "
         f"{number(chosen.bits_per_user_and_coordinate)} bits per user and coordinate, noise "
-        f"{chosen.noise_ratio:.4f} x central, proven epsilon {chosen.epsilon:.6g}\n"
+        f"{chosen.noise_ratio:.4f} x central, proven epsilon {chosen.epsilon:.6g}{whose}\n"
         f"{_moves(spec, chosen)}\n"
     )
-    details.print(f"by {summary.basis}; replace-one neighbours{whose}\n")
+    details.print(f"by {summary.basis}; replace-one neighbours\n")
     print_warnings(summary.warnings)
     told = [] if summary.people is None else list(summary.people.lines())
     if summary.horizon is not None:

@@ -52,7 +52,7 @@ def test_a_sum_counts_each_person_once(visits):
     assert np.allclose(found["simulator_view"]["true"], np.mean(means, axis=0), atol=1e-9)
     alone = json.loads(asked(*words, "--json"))
     assert (alone["people"], alone["privacy"]["unit"]) == (len(rows), "record")
-    assert "The unit is the person" in asked(*words, "--person", "patient")
+    assert "the person: each counts once" in asked(*words, "--person", "patient")
 
 
 @pytest.mark.full
@@ -61,7 +61,8 @@ def test_a_plan_counts_the_persons_of_a_file(visits):
     plan = json.loads(asked("plan", "--file", path, "--person", "patient", "--d", 2, "--json"))
     same = json.loads(asked("plan", "--n", 150, "--d", 2, "--json"))
     assert (plan["plan"], plan["unit"], same["unit"]) == (same["plan"], "person", "record")
-    assert "all records of one person" in asked("plan", "--file", path, "--person", "patient")
+    shown = asked("plan", "--file", path, "--person", "patient")
+    assert "all records of one person" in " ".join(shown.split())
 
 
 def test_training_is_on_persons(visits):
