@@ -14,15 +14,6 @@ from shuffle_sim.data.population import Unit
 PAGE: str = (Path(__file__).parents[2] / "docs/theory/papers.md").read_text()
 NAMES: dict[str, Any] = {}
 exec(PAGE.split("```python\n")[1].split("```", 1)[0], NAMES)
-PAPERS = {
-    part.split("\n")[0]: [
-        [cell.strip() for cell in line.split("|")[1:-1]]
-        for line in part.split("\n")
-        if line.startswith("| ")
-    ][1:]
-    for part in PAGE.split("\n## ")[1:]
-}
-CALLS = [row[1].strip("`") for rows in PAPERS.values() for row in rows if row[1]]
 ALGORITHMS = {
     "Persons: Ghazi et al. 2023": 6,
     "Persons: Lowy, Liu and Asi 2024": 4,
@@ -31,6 +22,16 @@ ALGORITHMS = {
     "Shuffle model: Cheu et al. 2022": 6,
 }
 """How many algorithms each paper numbers."""
+PAPERS = {
+    part.split("\n")[0]: [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in part.split("\n")
+        if line.startswith("| ")
+    ][1:]
+    for part in PAGE.split("\n## ")[1:]
+    if part.split("\n")[0] in ALGORITHMS  # what follows are studies
+}
+CALLS = [row[1].strip("`") for rows in PAPERS.values() for row in rows if row[1]]
 PLANNED = 4000
 """Calls of more users are planned, and not run."""
 
