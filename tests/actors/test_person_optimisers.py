@@ -64,6 +64,7 @@ def test_dropouts_and_attackers_do_on_ray_what_they_do_in_process(name):
             data,
             runtime=runtime,
             workers=workers,
+            shuffler_shards=1,
             seed=3,
             fidelity="counts",
             execution=Execution(block_size=64),

@@ -367,7 +367,15 @@ def test_persons_give_on_ray_what_they_give_in_process(ragged):
     persons, protocol = Persons.in_memory(data), MeanOfPersons(n=40, g=9, b=12)
     assert persons.equal is not ragged
     alone, together = (
-        run(protocol, persons, runtime=runtime, workers=workers, seed=1, fidelity="literal")
+        run(
+            protocol,
+            persons,
+            runtime=runtime,
+            workers=workers,
+            shuffler_shards=1,
+            seed=1,
+            fidelity="literal",
+        )
         for runtime, workers in (("inprocess", 1), ("ray", 2))
     )
     assert (together.value, together.costs) == (alone.value, alone.costs)

@@ -105,7 +105,15 @@ def test_the_commands_say_the_same(tmp_path):
     assert [each["error"] for each in found["methods"]] == [each.error for each in listed]
     picture = tmp_path / "plan.png"
     done = command(
-        "plan", *asked, "--objective", "error", "--honest-fraction", 0.8, "--plot", picture
+        "plan",
+        *asked,
+        "--objective",
+        "error",
+        "--honest-fraction",
+        0.8,
+        "--plot",
+        picture,
+        "--verbose",
     )
     assert "plan: 1.533 messages" in done.stdout  # 100 x 42.66 / 8,000
     assert "planned = 8,000" in done.stdout

@@ -98,7 +98,7 @@ def test_cost_speaks_to_people_and_machines(name, capsys):
         name,
         *(["--d", "2", "--rounds", "3"] if name == "shuffle-gd" else []),
     ]
-    printed = command(*words, capsys=capsys)
+    printed = command(*words, "--verbose", capsys=capsys)
     assert "users to shuffler" in printed
     compared = {"scalar-sum": "section 3.1", "shuffle-gd": "Corollary B.11", "split-and-mix": None}[
         name
