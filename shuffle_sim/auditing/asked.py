@@ -39,6 +39,7 @@ from shuffle_sim.wire.messages import Messages
 _WORK = 2e7  # values of all rounds of a run that is made several times
 _LOOKED = 96  # users whose values of their own are looked at
 _LAWS = 1200  # of them, times labels
+_SUMMED = 2**18  # outcomes of the sum over them
 _ROUNDS = 120
 _QUERIES = 6  # that are looked at
 _COMPANY = 100  # times the rows, all at once
@@ -216,7 +217,14 @@ class Asked:
             )
             for user in range(low, high)
         ]
-        kept = np.linspace(0, len(asked) - 1, max(1, min(_LOOKED, len(asked), _LAWS // labels)))
+
+        def value(user: int) -> Floats:
+            row = fortran(population.rows(asked[user], asked[user] + 1))
+            return np.atleast_1d(dense(admitted(self.spec.query(row), law)[0])[0])
+
+        long = len(law.count_pmf(value(0), 0))
+        many = max(2, min(_LOOKED, _LAWS // labels, _SUMMED // long))
+        kept = np.linspace(0, len(asked) - 1, min(many, len(asked)))
         kept = np.unique(kept.astype(np.int64))
         seen = []
         for index in range(_ROUNDS):
@@ -227,13 +235,8 @@ class Asked:
             if len(found) != len(asked):
                 raise LawError(f"{len(found)} reports of {len(asked)} users")
             seen.append(found[kept])
-        values = [
-            np.atleast_1d(dense(admitted(self.spec.query(
-                fortran(population.rows(asked[user], asked[user] + 1))), law)[0])[0])
-            for user in kept
-        ]  # fmt: skip
-        pmfs = [[law.count_pmf(value, label) for label in range(labels)] for value in values]
-        joint = JointLaw(pmfs, np.arange(len(kept)), getattr(law, "label_group", 1))
+        laws = [[law.count_pmf(x, label) for label in range(labels)] for x in map(value, kept)]
+        joint = JointLaw(laws, np.arange(len(kept)), getattr(law, "label_group", 1))
         counts = np.asarray(law.count_index(np.stack(seen).astype(np.int64), 1))
         rng = np.random.default_rng([self.entropy, 11])
         joint.check(counts, rng, self.alarm / 2)

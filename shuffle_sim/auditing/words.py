@@ -164,11 +164,12 @@ class WordChecks(Draws):
             cells = np.arange(size)
             if len(law) > size:  # ranges of about the same chance
                 cells = np.minimum(size - 1, (np.cumsum(law) - law / 2) * size).astype(np.int64)
-            lumped = np.bincount(cells, law, size)
+            lumped: Floats = np.bincount(cells, law, size).astype(np.float64)
             if lumped.max() < 1 - _SELDOM:
                 places = cells[np.minimum(seen[:, word], len(law) - 1)]
                 pairs = places[:-1:2] * size + places[1::2]
-                alarm, both = self.alarm / len(self._laws), np.outer(lumped, lumped).ravel()
+                both: Floats = np.outer(lumped, lumped).ravel()
+                alarm = self.alarm / len(self._laws)
                 self._agrees(pairs, both, alarm, f"word {word} in two rounds")
                 looked += 1
         if not looked:
