@@ -10,7 +10,7 @@ from shuffle_sim.data.moments import MomentIntervals, encoded, released
 from shuffle_sim.data.schema import Schema
 from shuffle_sim.data.tables import Table
 
-PEOPLE, COLUMNS, RUNS = 400, 4, 40
+PEOPLE, COLUMNS, RUNS = 400, 4, 80
 
 
 def table() -> Table:
@@ -54,7 +54,7 @@ def covered(variance: bool, epsilon: float) -> tuple[int, int]:
     held = [0, 0]
     for seed in range(RUNS):
         sums = run(protocol, rows, fidelity="aggregate", seed=seed).value
-        for at, stated in enumerate((1.0, 0.5)):
+        for at, stated in enumerate((1.0, 0.6)):
             error = protocol.standard_error * stated
             means, spread, found = released(made, sums, error, PEOPLE, variance=variance)
             interval = MomentIntervals.of(means, spread) if found is None else found.interval
