@@ -35,7 +35,7 @@ def new_figure(width: float, height: float) -> "Figure":
 def dress(axes: "Axes", title: str, across: str = "", up: str = "") -> None:
     """What was found as the title, what the axes show with its unit, and a grid."""
     axes.set_title(title, loc="left", fontsize=11, wrap=True)
-    axes.set_xlabel(across)
+    axes.set_xlabel(across, wrap=True)
     axes.set_ylabel(up)
     axes.grid(alpha=0.3)
     axes.set_axisbelow(True)
@@ -45,12 +45,14 @@ def dress(axes: "Axes", title: str, across: str = "", up: str = "") -> None:
 
 def _separate(axis: "Axis") -> None:
     """Numbers of an axis as in tables: thousands apart, powers of ten where they are large."""
-    from matplotlib.ticker import FuncFormatter, LogFormatter, ScalarFormatter
+    from matplotlib.ticker import FuncFormatter, LogFormatter, LogLocator, ScalarFormatter
 
     def shown(value: float, _: object = None) -> str:
         whole = f"{value:,.0f}" if abs(value) < _POWERS else f"{value:.0e}".replace("e+0", "e")
         return whole if abs(value) >= 1000 else f"{value:.6g}"
 
+    if axis.get_scale() == "log":
+        axis.set_major_locator(LogLocator(numticks=6))  # more would run into each other
     if isinstance(axis.get_major_formatter(), LogFormatter | ScalarFormatter):  # not names
         axis.set_major_formatter(FuncFormatter(shown))
 

@@ -393,7 +393,7 @@ def draw(summary: SumReport) -> "Figure":
     dress(
         axes,
         f"Means of {summary.people:,} people at ε = {summary.privacy.epsilon:.3g}: {found}",
-        "from the least (-1) to the largest (1) public bound of the column",
+        "where in the public bounds (-1 to 1)",
     )
     legend(figure)
     if len(columns) > MOST:

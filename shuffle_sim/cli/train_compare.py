@@ -273,7 +273,7 @@ def draw(summary: TrainComparison) -> "Figure":
         right.barh(place, row.bits_per_user, color=row.trust.colour, alpha=0.6, label=label)
         right.text(row.bits_per_user * 1.2, place, f"{row.bits_per_user:,}", va="center")
     right.set_xscale("log")
-    right.set_xlim(min(bits) / 5, max(bits) * 1000)
+    right.set_xlim(min(bits) / 5, max(bits) * 60)
     dress(right, "", "bits per user, whole run")
     shuffled = [each for each in methods if each.trust is Trust.SHUFFLE] or methods
     best = min(shuffled, key=lambda each: each.scores["held_out_loss"].mean)
