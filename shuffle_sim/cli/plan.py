@@ -167,6 +167,27 @@ def plan_command(
         noise.honest_fraction,
         noise.rotation,
     )
+    name, chosen, curve = _searched(spec, noise, objective)
+    summary = PlanReport(
+        spec,
+        PlanRow.of(name, chosen),
+        curve,
+        planned_methods(chosen),
+        ShuffleAccountant().compose(chosen.event, spec.rounds).basis,
+        whose,
+        spec.privacy.warnings(spec.n),
+        None if ends is None else PeoplePlan.of(name, chosen, *ends, unit),
+        None if per is None else Horizon.of(chosen, per, shared),
+    )
+    output.present(summary, _print, _draw)
+
+
+def _searched(spec: SumSpec, noise: SumOptions, objective: str) -> tuple[str, Plan, list[PlanRow]]:
+    """The encoding and plan that were asked for, and the trade-off around them.
+
+    Raises:
+        ParameterError: noise and bits are both given, or no plan has so little of them.
+    """
     noise_ratio, max_bits = noise.noise_ratio, noise.max_bits
     if noise_ratio is not None and max_bits is not None:
         given = noise_ratio, max_bits
@@ -190,18 +211,7 @@ def plan_command(
             sum_name, each = plan(noise_ratio=ratio)
             # With few users, or few bits, ratios coincide.
             curve[sum_name, each.bits, f"{each.noise_ratio:.4f}"] = PlanRow.of(sum_name, each)
-    summary = PlanReport(
-        spec,
-        PlanRow.of(name, chosen),
-        list(curve.values()),
-        planned_methods(chosen),
-        ShuffleAccountant().compose(chosen.event, spec.rounds).basis,
-        whose,
-        spec.privacy.warnings(spec.n),
-        None if ends is None else PeoplePlan.of(name, chosen, *ends, unit),
-        None if per is None else Horizon.of(chosen, per, shared),
-    )
-    output.present(summary, _print, _draw)
+    return name, chosen, list(curve.values())
 
 
 def _users(users: int | None, file: Path | None, person: str | None) -> int:
