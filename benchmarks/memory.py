@@ -7,6 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from shuffle_sim import Execution
+
 MESSAGES = 1_000_000_000
 RUNS = {
     "literal, in process": "literal(1_000_000, 50, 50)",
@@ -14,16 +16,20 @@ RUNS = {
     "literal, two processes together": "literal(1_000_000, 50, 50, runtime='processes', "
     "workers=2, execution=Execution(placement='together'))",
     "literal, processes, two workers apart": "literal(1_000_000, 50, 50, runtime='processes', "
-    "workers=2)",
+    "workers=2, execution=Execution(placement='apart'))",
     "literal, processes, two workers and two shuffler shards apart": "literal(1_000_000, 50, 50, "
     "runtime='processes', workers=2, shuffler_shards=2)",
     "literal, Ray, two actors together": "literal(1_000_000, 50, 50, runtime='ray', workers=2, "
     "execution=Execution(placement='together'))",
-    "literal, Ray, two actors": "literal(1_000_000, 50, 50, runtime='ray', workers=2)",
+    "literal, Ray, two actors apart": "literal(1_000_000, 50, 50, runtime='ray', workers=2, "
+    "execution=Execution(placement='apart'))",
     "literal, Ray, two actors, two shuffler shards": "literal(1_000_000, 50, 50, runtime='ray', "
     "workers=2, shuffler_shards=2)",
     "aggregate, 10^7 users": "aggregate(10_000_000)",
     "aggregate, 10^8 users": "aggregate(100_000_000)",
+    "aggregate, 10^6 users, 1,000 categories": "counted(1_000_000)",
+    "aggregate, 10^7 users, 1,000 categories": "counted(10_000_000)",
+    "aggregate, 10^8 users, 1,000 categories": "counted(100_000_000)",
     "aggregate, two processes, 10^8 users": "aggregate(100_000_000, runtime='processes', "
     "workers=2)",
     "aggregate, Ray, two actors, 10^8 users": "aggregate(100_000_000, runtime='ray', workers=2)",
@@ -49,7 +55,7 @@ def literal(users: int, g: int, b: int, **how: Any) -> None:
 def aggregate(users: int, **how: Any) -> None:
     """One round of the reference job."""
     from benchmarks.reference_job import LogisticSum, rows
-    from shuffle_sim import Execution, run
+    from shuffle_sim import run
     from shuffle_sim.data.population import Generated
 
     run(
@@ -60,6 +66,17 @@ def aggregate(users: int, **how: Any) -> None:
         seed=1,
         **how,
     )
+
+
+def counted(users: int) -> None:
+    """A histogram of 1,000 categories."""
+    from protocols import Histogram
+    from shuffle_sim import Privacy, run
+    from shuffle_sim.data.population import Generated
+
+    made = Histogram.calibrated(n=users, categories=1000, privacy=Privacy(1.0, 1e-9))
+    rows = Generated(users, lambda rng, count: rng.integers(0, 1000, count).astype(float))
+    run(made, rows, fidelity="aggregate", seed=1)
 
 
 def proportional_bytes(root: int) -> int:
