@@ -95,7 +95,7 @@ def test_a_cluster_that_shrinks_between_plan_and_start_is_named(found):
     assert "the cluster shrank from 3 to 2 cores" in found["shrunk"]
 
 
-def test_the_command_joins_the_cluster_and_prints_what_one_process_prints(found):
+def test_the_command_joins_the_cluster_and_prints_the_same(found):
     command = [COMMAND, "sum", "--table", "wine", "--seed", "3", "--json"]
     alone = json.loads(
         subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout

@@ -107,7 +107,7 @@ def test_what_takes_too_long_is_left_alone():
 
 
 @pytest.mark.parametrize("code", [0, 3])
-def test_a_process_that_leaves_keeps_its_exit_code_and_prints_and_runs_no_destructors(code):
+def test_a_process_that_leaves_keeps_its_exit_code_and_prints(code):
     script = f"""
 import atexit, ctypes, sys
 from actors.deadlines import leave_at_exit
@@ -185,7 +185,7 @@ Hanging()._connect()
 """
 
 
-def test_a_second_interrupt_wins_while_ray_starts_and_the_first_waits():
+def test_a_second_interrupt_wins_while_ray_starts():
     child = subprocess.Popen(
         [sys.executable, "-c", STARTING],
         stdout=subprocess.PIPE,
@@ -233,7 +233,7 @@ os._exit(0)
 
 
 @pytest.mark.full
-def test_references_let_go_of_while_ray_ends_do_not_end_the_process():
+def test_references_let_go_of_while_ray_ends_do_no_harm():
     """The cause of "core worker has already been shutdown", which Ray logs: shown, too."""
     done = subprocess.run(
         [sys.executable, "-c", ENDING],
@@ -293,7 +293,7 @@ cluster.shutdown()
 
 
 @pytest.mark.slow
-def test_a_node_that_is_cut_off_is_left_and_the_bytes_are_the_same():
+def test_a_node_cut_off_is_left_and_the_bytes_are_the_same():
     """Some of the roles live there; they are put back on the other node."""
     done = subprocess.run(
         [sys.executable, "-c", CUT_OFF],

@@ -56,7 +56,7 @@ def outcome(result):
 
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.full
-def test_dropouts_and_attackers_do_on_ray_what_they_do_in_process(name):
+def test_dropouts_and_attackers_do_on_ray_what_they_do_here(name):
     protocol, data = made(name), persons()
     found = [
         run(

@@ -107,7 +107,7 @@ def test_nothing_moves_more_than_it_states_with_any_option(kind):
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ESTIMATORS, ids=lambda each: each.__name__)
-def test_estimators_move_no_more_than_they_state_with_any_parameter(kind):
+def test_estimators_move_no_more_than_stated_with_any_parameter(kind):
     assert fits.broken(kind, 2) == []
 
 
@@ -154,7 +154,7 @@ def test_all_that_is_shipped_is_tried():
     assert all(any(issubclass(each, one) for each in MET) for one in used)
 
 
-def test_control_a_class_of_a_hidden_module_is_shipped_and_not_met():
+def test_control_a_hidden_class_is_shipped_and_not_met():
     hidden = type("Hidden", (Datum,), {"__module__": "protocols.hidden"})
     assert hidden in options.shipped() - MET
     del hidden

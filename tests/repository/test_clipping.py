@@ -64,7 +64,7 @@ def test_control_a_planted_offender_is_found(offence):
     assert len(raw_slopes(f"{source}\n\n{offence}\n")) == 1
 
 
-def test_control_a_statistic_that_reads_what_is_declared_is_found():
+def test_control_a_statistic_that_reads_a_declaration_is_found():
     source = (ROOT / "central" / "person" / "grouped_descent.py").read_text()
     planted = source.replace("self.slopes.clip * self.records", "self.problem.root * self.records")
     assert planted != source

@@ -29,7 +29,7 @@ def silent(thing: type) -> list[str]:
     ]
 
 
-def test_every_public_method_is_described_where_it_is_declared_first() -> None:
+def test_every_public_method_is_described_where_declared_first() -> None:
     found = {
         thing
         for module in modules()

@@ -46,7 +46,7 @@ def test_two_cores_give_the_bits_of_one(printed):
     assert last == "same bits: True"
 
 
-def test_adversarial_users_are_counted_and_move_epsilon_and_the_sum(printed):
+def test_adversarial_users_are_counted_and_move_the_sum(printed):
     lines = printed("adversarial_users.py").splitlines()
     (standard_error,) = numbers(lines[0])
     rows = {line.split()[0]: numbers(line) for line in lines[2:]}
@@ -83,7 +83,7 @@ def test_a_protocol_of_ones_own_finds_mean_and_variance(printed):
 
 
 @pytest.mark.full
-def test_central_models_are_near_the_exact_one_and_newton_takes_few_passes(printed):
+def test_central_models_are_near_the_exact_one(printed):
     lines = printed("central_models.py").splitlines()
     scores = {line.split()[0] + line.split()[1]: numbers(line) for line in lines[1:8]}
     exact = scores["exact" + lines[1].split()[1]][0]
@@ -94,7 +94,7 @@ def test_central_models_are_near_the_exact_one_and_newton_takes_few_passes(print
 
 
 @pytest.mark.slow
-def test_gibbs_and_objective_are_within_7_percent_over_20_splits(printed):
+def test_gibbs_and_objective_are_within_7_percent(printed):
     """docs/central-studies.md; gaps of 0.066 and 0.069, with standard errors of 0.01."""
     lines = printed("central_models.py", "--splits", "20", "--study", "accuracy").splitlines()
     scores = {" ".join(line.split()[:2]): line.split() for line in lines[1:8]}
@@ -104,7 +104,7 @@ def test_gibbs_and_objective_are_within_7_percent_over_20_splits(printed):
 
 
 @pytest.mark.full
-def test_excess_of_output_perturbation_has_the_slopes_of_its_bounds(printed):
+def test_output_perturbation_has_the_slopes_of_its_bounds(printed):
     """2,000 draws at each of seven n: slopes within 0.05, no mean 6 standard errors above."""
     lines = printed("output_perturbation.py", "slopes", "--quick").splitlines()
     found = [re.search(r"slope (-[\d.]+) \(theory (-[\d.]+)\)", line) for line in lines[::2]]
@@ -134,7 +134,7 @@ def test_records_of_a_person_help_where_the_center_is_carried(printed):
 
 
 @pytest.mark.full
-def test_real_tables_are_scored_beside_no_privacy_and_a_constant(printed):
+def test_real_tables_are_scored_beside_baselines(printed):
     """Breast cancer ships with scikit-learn: one split at epsilon 4."""
     words = "--tables", "breast-cancer", "--splits", "1", "--epsilons", "4"
     found = [json.loads(line) for line in printed("real_tables.py", *words).splitlines()]
@@ -144,7 +144,7 @@ def test_real_tables_are_scored_beside_no_privacy_and_a_constant(printed):
     assert {each["epsilon"] for each in found} == {None, 4.0}
 
 
-def test_every_example_is_in_the_list_and_every_one_listed_exists():
+def test_every_example_is_in_the_list():
     listed = re.findall(r"python examples/(\w+\.py)", (EXAMPLES / "README.md").read_text())
     parts = {"rates_studies.py", "rates_pictures.py", "real_tables_data.py"}
     parts |= {f"real_tables_{name}.py" for name in ("methods", "peers", "diffprivlib", "dpsgd")}

@@ -52,9 +52,7 @@ def test_the_caller_chooses_another(tmp_path):
 @pytest.mark.parametrize(
     ("chosen", "tried"), [([], "python3.11 python3.12"), (["PYTHON=python3"], "python3\n")]
 )
-def test_where_none_is_new_enough_one_line_says_so_and_nothing_is_installed(
-    chosen, tried, tmp_path
-):
+def test_where_no_python_is_new_enough_one_line_says_so(chosen, tried, tmp_path):
     venv = tmp_path / "venv"
     done = make(tmp_path, {"python3": OLD}, f"VENV={venv}", *chosen, f"{venv}/.base")
     assert done.returncode != 0

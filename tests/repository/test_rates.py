@@ -32,7 +32,7 @@ def named(rates, name):
     return next(method for method in (*rates.HARD, *rates.REALISTIC) if method.name == name)
 
 
-def test_the_minimisers_are_exact_and_users_follow_the_distribution(rates):
+def test_minimisers_are_exact_and_users_follow_the_distribution(rates):
     """Frequencies of 20,000 users within 6 standard errors: false alarm below 1e-6 in all."""
     rng = np.random.default_rng(0)
     for method in (*rates.HARD, *rates.REALISTIC):
@@ -52,7 +52,7 @@ def test_the_minimisers_are_exact_and_users_follow_the_distribution(rates):
         assert (np.abs(seen - instance.weights) <= 6 * error).all()
 
 
-def test_a_fit_finds_the_slope_and_its_error_and_flags_what_is_off(rates):
+def test_a_fit_finds_the_slope_and_flags_what_is_off(rates):
     method = named(rates, "SGD, linear on a ball")
     rng = np.random.default_rng(0)
 
@@ -155,7 +155,7 @@ def test_the_command_writes_whole_files_and_refuses_bad_input(tmp_path):
 
 @pytest.mark.full
 @pytest.mark.parametrize("rounds", [20, pytest.param(200, marks=pytest.mark.slow)])
-def test_interactive_gd_costs_at_most_a_tenth_more_than_the_central_model(rates, rounds):
+def test_interactive_gd_costs_a_tenth_more_than_central_at_most(rates, rounds):
     """Mean excess population loss of 20 runs each, on the same users, steps and rounds.
 
     At n = 10^5, d = 10, epsilon = 1, delta = 1e-6.
@@ -197,7 +197,7 @@ def test_interactive_gd_costs_at_most_a_tenth_more_than_the_central_model(rates,
 
 
 @pytest.mark.full
-def test_smoothed_acsa_beats_sgd_where_theory_says_so_and_not_before(rates):
+def test_smoothed_acsa_beats_sgd_only_where_theory_says_so(rates):
     """Hard instance and hinge at epsilon 1, d = 10: means differ by more than 5 standard errors.
 
     Theory: (A/n)^(2/3) against (A/n)^(1/2). The proven bounds cross near n = 1,000.

@@ -114,7 +114,7 @@ class Constant:
         return {"": np.ones((len(epsilons), len(test)))}
 
 
-def test_what_is_done_is_not_done_again_and_what_refuses_is_kept(study, few):
+def test_what_is_done_is_not_done_again_and_refusals_are_kept(study, few):
     found = list(study.cells(few, 0, [1.0], [Constant()], set()))
     keys = [(each["seed"], each["epsilon"], each["method"], each["setting"]) for each in found]
     assert len(set(keys)) == len(keys)
@@ -159,7 +159,7 @@ def test_a_competitor_answers_for_every_epsilon(few, environment):
     assert scores[:, 1].mean() < 0.75
 
 
-def test_the_noise_of_dpsgd_is_that_of_the_gaussian_where_all_are_asked(dpsgd):
+def test_the_noise_of_dpsgd_is_gaussian_where_all_are_asked(dpsgd):
     """At q = 1 it is the analytic Gaussian of sensitivity 2; 10 % too little noise is caught."""
     noise = 8.4493577786536706  # epsilon 1, delta 1e-6
     assert dpsgd.delta_of(noise, 1.0, 1, 1.0) == pytest.approx(1e-6, rel=0.02)

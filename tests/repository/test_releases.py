@@ -21,7 +21,7 @@ def test_the_changelog_has_the_form_of_keep_a_changelog():
     assert set(re.findall(r"^### (.*)$", text, re.M)) <= KINDS
 
 
-def test_the_lock_has_the_exact_version_of_every_tool_and_no_library():
+def test_the_lock_has_every_tool_s_exact_version_and_no_library():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lock = (ROOT / "requirements-dev.lock").read_text().splitlines()[1:]
     locked = {re.fullmatch(r"([a-z0-9-]+)==[\w.]+", line)[1] for line in lock}

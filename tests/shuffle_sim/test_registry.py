@@ -50,7 +50,7 @@ def distribution(folder, name, entries):
     )
 
 
-def test_a_name_of_two_distributions_is_refused_and_others_still_load(tmp_path):
+def test_a_name_of_two_distributions_is_refused(tmp_path):
     distribution(tmp_path, "first", {"twice": "math:pi", "alone": "math:tau"})
     distribution(tmp_path, "second", {"twice": "math:e"})
     code = f"import sys; sys.path.append({str(tmp_path)!r})\n{CLASH}"

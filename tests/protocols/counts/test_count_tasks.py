@@ -62,7 +62,7 @@ def test_errors_are_those_of_the_theory(rows, task, name, setting, error, messag
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_every_model_of_trust_is_there_and_its_errors_are_in_order(rows, task):
+def test_every_model_of_trust_is_there_with_errors_in_order(rows, task):
     own = [each for key, each in rows.items() if key[0] == task]
     best = {
         trust: min(each.error for each in own if each.trust is trust)

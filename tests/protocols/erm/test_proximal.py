@@ -28,7 +28,7 @@ def mean_of(surrogate, rows, w):
     return surrogate.gradient(w, rows) / len(rows)
 
 
-def test_the_residual_is_never_below_the_distance_and_a_smaller_one_is_caught():
+def test_the_residual_is_never_below_the_distance():
     rng, largest = np.random.default_rng(0), 0.0
     for _ in range(30):
         objective, mean = regression(rng)
@@ -56,7 +56,7 @@ def test_every_way_comes_within_what_it_promises():
         assert np.linalg.norm(slow - exact) <= far
 
 
-def test_plain_descent_of_neighbours_stays_within_its_sensitivity():
+def test_plain_descent_of_neighbours_stays_within_sensitivity():
     rng, m, widest = np.random.default_rng(2), 40, 0.0
     surrogate = Surrogate(Absolute(math.inf), 1.0, 0.5 * m)
     objective = ProximalObjective(L2Ball(3, 2.0), np.zeros(3), 0.5, 1.0, 0.5 * m, m)
@@ -74,7 +74,7 @@ def test_plain_descent_of_neighbours_stays_within_its_sensitivity():
     assert 0.9 < widest <= 1 + 1e-9  # attained: a bound 10 % smaller would be caught
 
 
-def test_a_run_that_is_not_certified_releases_nothing_and_stays_charged(monkeypatch):
+def test_a_run_not_certified_releases_nothing_but_is_charged(monkeypatch):
     monkeypatch.setattr(proximal, "_adaptive", lambda *_: (None, np.zeros(3)))
     monkeypatch.setattr(proximal, "_constant", lambda *_: None)
     problem = Problem(Absolute(math.inf), L2Ball(3, 2.0), norm_bound=math.inf)
@@ -86,7 +86,7 @@ def test_a_run_that_is_not_certified_releases_nothing_and_stays_charged(monkeypa
     assert caught.value.ledger.guarantee(0.0).epsilon == 1.0
 
 
-def test_what_rests_on_no_smoothness_or_takes_too_long_is_refused():
+def test_what_rests_on_no_smoothness_is_refused():
     kinks = ProximalObjective(L2Ball(3, 2.0), np.zeros(3), 0.5, 1.0)
     for act in (lambda: kinks.budget(0.1), lambda: fixed(kinks, np.ones_like, 3)):
         with pytest.raises(ParameterError, match="smoothing"):

@@ -188,7 +188,7 @@ def test_what_a_solver_returns_does_not_matter(solver):
     ],
     ids=lambda each: type(each).__name__,
 )
-def test_fitted_models_of_scikit_learn_minimise_the_same_objective(estimator, loss):
+def test_models_of_scikit_learn_minimise_the_same_objective(estimator, loss):
     objective = erm(loss, rows_of(200, 3), 0.02, RealSpace(3))
     radius = radius_for(200, 0.02)
     found = minimise(objective, radius, estimator)
@@ -220,7 +220,7 @@ def test_gradients_are_counted():
 
 
 @pytest.mark.parametrize("solver", ["sdca", "stochastic-subgradient"])
-def test_classes_are_minimised_apart_and_their_gradients_counted(solver):
+def test_classes_are_minimised_apart(solver):
     rng = np.random.default_rng(2)
     x = rng.normal(size=(40, 2)) / 4
     risk = OneVsRestRisk.of(Problem(OneVsRestHinge(3), RealSpace(6), 0.2))

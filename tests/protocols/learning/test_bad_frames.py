@@ -33,7 +33,7 @@ def told(kind, X, y=None, **given):
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_a_column_is_named_that_has_no_bounds_no_such_category_or_nothing_but_blanks(kind):
+def test_a_column_without_bounds_or_values_is_named(kind):
     y = np.resize([0, 1], 40)
     assert told(kind, table(), y, schema={"age": None}).startswith("bounds of age")
     found = told(kind, table(), y, schema={"job": ["clerk", "baker"], "age": (18,)})

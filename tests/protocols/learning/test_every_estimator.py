@@ -61,7 +61,7 @@ def test_there_are_the_estimators_of_every_family():
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", EVERY)
-def test_scikit_learn_s_own_checks_pass_but_for_weights_that_repeat_rows(kind):
+def test_scikit_learn_s_own_checks_pass_but_for_weights(kind):
     found = check_estimator(kind(), on_fail=None, on_skip=None)
     failed = {each["check_name"] for each in found if each["status"] not in ("passed", "skipped")}
     # How many users there are is public: a weight of 2 is not a user more, 0 not one less.
@@ -106,7 +106,7 @@ class Frame(np.ndarray):
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_an_error_names_the_column_that_is_no_number_or_has_blank_labels(kind):
+def test_an_error_names_the_column_that_does_not_fit(kind):
     x, y = np.full((8, 2), 0.25).astype(object), np.resize([1.0, -1.0], 8)
     x[3, 1] = "much"
     for rows, named in ((x, "X[:, 1]"), (x.view(Frame), "X['dose']")):
@@ -150,7 +150,7 @@ def test_pipelines_and_grid_search_take_it(kind):
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_a_fit_says_that_it_is_no_guarantee_of_a_choice_among_fits(kind):
+def test_a_fit_says_it_is_no_guarantee_of_a_choice_among_fits(kind):
     x, y = table(kind)
     search = GridSearchCV(kind(random_state=1), {"epsilon": [1.0, 2.0]}, cv=2).fit(x, y)
     privacy = search.best_estimator_.privacy_

@@ -101,7 +101,7 @@ def score_of(kind, x, y, **given):
     return kind(random_state=7, **given).fit(x[:half], y[:half]).score(x[half:], y[half:])
 
 
-def test_the_default_is_the_descent_of_the_shuffle_model_with_less_noise():
+def test_the_default_is_the_shuffle_descent_with_less_noise():
     x, y = people(2000, d=8)
     ours = PrivateLogisticRegression(random_state=7).fit(x, y)
     shuffled = ShuffleLogisticRegression(random_state=7).fit(x, y)

@@ -23,7 +23,7 @@ COMMON = {"n": 1000, "problem": PROBLEM, "privacy": PRIVACY}
 
 
 @pytest.mark.parametrize("kind", [ShuffleSGD, ShuffleACSA, ShuffleGD, PanPrivateACSA])
-def test_what_an_optimiser_does_not_take_is_refused_with_what_it_takes(kind):
+def test_what_an_optimiser_does_not_take_is_refused(kind):
     for make in (kind.calibrated, kind.paper):
         with pytest.raises(ParameterError) as error:
             make(momentum=0.9, **COMMON | {"privacy": Privacy(0.5, 1e-6)})

@@ -171,7 +171,7 @@ def reference(problem, rows):
     "loss", [Squared(1.0, 2.0), Logistic(), Hinge()], ids=lambda loss: type(loss).__name__
 )
 @pytest.mark.full
-def test_without_noise_every_optimiser_finds_the_optimum_of_an_independent_solver(loss):
+def test_without_noise_every_optimiser_finds_the_optimum(loss):
     problem = Problem(loss, L2Ball(D, 10.0), ridge=0.1)
     rows = users(loss)
     star = reference(problem, rows)
@@ -247,7 +247,7 @@ def test_pan_private_acsa_without_noise_is_acsa():
     assert found.ledger.charges[-1].cohort.stop == 200  # five elements are not needed
 
 
-def test_the_pan_private_memory_holds_noise_at_every_moment_and_no_data_beside_it():
+def test_the_pan_private_memory_holds_noise_at_every_moment():
     """Variance of the running gradient: false alarm below 1e-6 (5 s.e. of 1,500 terms)."""
     problem = Problem(MeanEstimation(), L2Ball(D, 1.0))
     rows = users(problem.loss, 10)
@@ -283,7 +283,7 @@ def test_pan_private_runs_are_the_curators_also_in_phases():
         CuratedPhases.calibrated(optimiser=ShuffleSGD, phases=2, **common)
 
 
-def test_pan_private_noise_by_the_paper_is_larger_and_its_epsilon_below_one():
+def test_pan_private_noise_by_the_paper_is_larger():
     problem = Problem(Hinge(), L2Ball(D, 1.0))
     privacy = Privacy(0.5, 1e-6)
     kwargs = {"n": 1000, "problem": problem, "privacy": privacy, "batch": 50}
@@ -325,9 +325,7 @@ MAKERS: dict[str, tuple[Callable, bool]] = {
     "loss", [Logistic(), Hinge(), MeanEstimation()], ids=lambda loss: type(loss).__name__
 )
 @pytest.mark.full
-def test_runs_keep_the_epsilon_asked_for_and_sequential_ones_ask_everybody_once(
-    kind, loss, fidelity
-):
+def test_runs_keep_the_epsilon_and_sequential_ones_ask_once(kind, loss, fidelity):
     make, sequential = MAKERS[kind]
     n = 1200
     problem = Problem(loss, L2Ball(D, 2.0), ridge=0.2)
@@ -341,7 +339,7 @@ def test_runs_keep_the_epsilon_asked_for_and_sequential_ones_ask_everybody_once(
     assert all(isinstance(why, str) and why for why in protocol.choices.values())
 
 
-def test_the_noise_of_an_average_is_the_one_the_steps_are_chosen_for():
+def test_steps_are_chosen_for_the_noise_of_an_average():
     """rho^2 against 800 runs: false alarm below 1e-6 (5.5 standard errors)."""
     n, d = 300, 4
     problem = Problem(MeanEstimation(), L2Ball(d, 1.0))
@@ -399,7 +397,7 @@ def test_measured_gaps_are_below_the_proven_bounds(kind):
     assert 0 <= np.mean(gaps) <= protocol.bound < math.inf
 
 
-def test_baselines_share_the_optimiser_and_differ_in_noise_and_trust():
+def test_baselines_share_the_optimiser_and_differ_in_noise():
     n = 3000
     problem = Problem(Logistic(), L2Ball(D, 3.0))
     rows = users(problem.loss, n)
@@ -505,7 +503,7 @@ def test_the_papers_schedule_is_refused_where_it_can_diverge():
         ShuffleACSA.calibrated(n=1000, problem=problem, privacy=PRIVACY, schedule="lan")
 
 
-def test_default_and_sound_paper_schedules_both_stay_below_the_default_bound():
+def test_schedules_both_stay_below_the_default_bound():
     """Mean of 20 runs with Gaussian oracle noise; the bound holds in expectation."""
     problem = Problem(MeanEstimation(), L2Ball(D, 1.0))
     rows = np.zeros((30 * 20, D)) + 0.5
@@ -625,7 +623,7 @@ class Concave(LinearLoss):
         return self.curve
 
 
-def test_problems_that_are_not_convex_bounded_or_lipschitz_are_refused():
+def test_problems_that_are_not_convex_or_bounded_are_refused():
     ball = L2Ball(D, 1.0)
 
     class Sunken(MeanEstimation):
@@ -686,7 +684,7 @@ def test_bad_parameters_are_refused_by_name():
             make()
 
 
-def test_data_the_protocol_cannot_work_on_is_refused_before_anything_is_spent():
+def test_data_of_another_shape_is_refused_before_any_charge():
     problem = PROBLEMS["logistic"]
     protocol = ShuffleSGD.calibrated(n=M, problem=problem, privacy=PRIVACY)
     rows = users(problem.loss)
@@ -708,7 +706,7 @@ def test_data_the_protocol_cannot_work_on_is_refused_before_anything_is_spent():
             run(phased, bad, seed=1)
 
 
-def test_declared_constants_move_what_is_planned_and_not_what_is_private():
+def test_declared_constants_move_plans_and_not_privacy():
     plain = Problem(Linear(), L2Ball(D, 1.0))
     kinked = dataclasses.replace(plain, declared_smoothness=math.inf)
     assert plain.smooth

@@ -77,7 +77,7 @@ def test_gradients_are_clipped_to_what_the_noise_covers():
 
 
 @pytest.mark.full
-def test_accuracy_rises_with_epsilon_and_is_above_that_of_the_proven_bound():
+def test_accuracy_rises_with_epsilon_above_the_bound_s():
     people, others = rows(20_000), rows(20_000, seed=1)
     found = {}
     for epsilon in (0.1, 1.0, 4.0):
@@ -123,7 +123,7 @@ def test_rounds_are_many_where_noise_and_time_allow(n, d, epsilon, kind, rounds)
 
 
 @pytest.mark.full
-def test_more_rounds_tell_columns_apart_that_are_nearly_the_same():
+def test_more_rounds_tell_similar_columns_apart():
     """On fresh generated rows; 60 rounds are not enough there, whatever epsilon."""
     n, rng = 40_000, np.random.default_rng(5)
     factor, own = rng.normal(size=(2, n, 1)), rng.normal(size=(2, n, 2))
@@ -174,7 +174,7 @@ def narrow(n, seed=0, columns=5):
 
 
 @pytest.mark.parametrize("protocol", ["gd", "sgd"])
-def test_features_far_from_the_middle_of_their_bounds_are_centred(protocol):
+def test_features_far_from_the_middle_are_centred(protocol):
     """Without a released center descent would be little better than guessing."""
     (X, y), (others, answers) = narrow(5_000), narrow(5_000, seed=1)
     given = {"protocol": protocol, "random_state": 1}

@@ -68,7 +68,7 @@ def test_centred_rows_stay_in_the_ball_and_others_as_they_are(order):
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_what_is_asked_first_is_within_the_norm_bound_and_unbiased(name):
+def test_what_is_asked_first_is_bounded_and_unbiased(name):
     """The longest row reaches the bound; one coordinate 10 % too long would exceed it."""
     data, norm, d = rows(name, shortest=1.0), 0.3, parameters(name).size
     asked = FeatureMoments(LOSSES[name], 3, 1.0, norm)

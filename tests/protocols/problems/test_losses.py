@@ -154,7 +154,7 @@ def test_stated_constants_hold_and_are_not_wasteful(loss, smoothing):
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=name)
-def test_the_envelope_is_below_by_at_most_what_theory_says_and_no_steeper_than_the_loss(loss):
+def test_the_envelope_is_below_as_theory_says(loss):
     d, radius, beta = 3, 1.5, 5.0
     rows, bound = rows_of(loss, 300, d), loss.lipschitz(radius)
     for theta in points_of(d, radius, 20):
@@ -172,7 +172,7 @@ def test_the_envelope_is_below_by_at_most_what_theory_says_and_no_steeper_than_t
         ).all()
 
 
-def test_mean_estimation_smooths_to_the_gradient_of_its_envelope():
+def test_mean_estimation_smooths_to_its_envelope_s_gradient():
     loss, beta = MeanEstimation(2.0), 3.0
     rows, theta = rows_of(loss, 5, 3), np.array([0.3, -0.2, 1.0])
     nearest = (beta * theta + rows) / (1 + beta)  # argmin |t - x|^2/2 + beta/2 |t - theta|^2

@@ -141,7 +141,7 @@ def test_rows_of_records_are_refused():
     "loss", [*LOSSES, Softmax(3), Weighted(Logistic()), Grouped(Logistic(), 2)]
 )
 @pytest.mark.parametrize("counts", [[5] * 4, [1, 9, 2]], ids=str)
-def test_losses_at_a_point_of_each_persons_own_are_those_of_a_plain_loop(loss, counts):
+def test_losses_at_persons_own_points_are_a_plain_loop_s(loss, counts):
     data = persons_of(loss, counts)
     thetas = np.random.default_rng(1).normal(size=(len(counts), D))
     source = Persons.in_memory(data)

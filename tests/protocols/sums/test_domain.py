@@ -35,7 +35,7 @@ def test_a_domain_that_floats_do_not_hold_is_refused(randomizer, values, names):
         replace(randomizer, **values)
 
 
-def test_a_ball_whose_square_is_zero_would_show_which_rows_are_zero(monkeypatch):
+def test_a_ball_whose_square_is_zero_would_show_zero_rows(monkeypatch):
     """Power: without the check, a row of zeros is 0/0 and sends numbers outside [0, g + b]."""
     monkeypatch.setattr("protocols.sums.binomial.check_domain", lambda *_: None)
     made = replace(BALL, norm_bound=1e-300, lower=-1e-300, width=2e-300)
@@ -47,7 +47,7 @@ def test_a_ball_whose_square_is_zero_would_show_which_rows_are_zero(monkeypatch)
 
 @pytest.mark.parametrize("norm_bound", [1e-9, 1e-50, 1.0])
 @pytest.mark.parametrize("length", [1e-162, 1e-170, 1e-300, 1e-320])
-def test_multiples_of_rows_whose_squares_vanish_are_clipped_as_well(norm_bound, length):
+def test_multiples_whose_squares_vanish_are_clipped_as_well(norm_bound, length):
     made = replace(BALL, norm_bound=norm_bound, lower=-norm_bound, width=2 * norm_bound)
     rows = np.array([[length, 0.0], [-length, length], [0.3, 0.0], [1.0, 1.0]])
     factors = np.array([1e153, -1e300, 0.5, np.nan])

@@ -68,7 +68,7 @@ def test_users_one_by_one_and_together_have_one_law(digits):
         check_same_law(one_by_one.sum(axis=1), fewer.sum(axis=1))
 
 
-def test_runs_count_their_messages_and_abort_below_the_planned_users():
+def test_runs_count_messages_and_abort_below_planned_users():
     protocol = small(DIGITS[0], 200)
     xs = np.linspace(0, 1, 200)
     result = run(protocol, xs, fidelity="literal", seed=3)

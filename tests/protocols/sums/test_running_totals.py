@@ -18,7 +18,7 @@ def until(rows, n=N):
     return rows.reshape(-1, n, *rows.shape[1:]).sum(axis=1).cumsum(axis=0)
 
 
-def test_the_sums_of_a_total_are_of_all_days_until_then_and_a_day_is_in_few():
+def test_totals_are_of_all_days_and_a_day_is_in_few_sums():
     made = RunningTotals.calibrated(n=N, rounds=25, privacy=ASKED, noise_ratio=2.0)
     spans = {day: range(day - made.span(day), day) for day in range(1, 26)}
     for day in range(1, 26):

@@ -96,7 +96,7 @@ def test_the_contract_check_catches_planted_defects():
             check_randomizer(broken(1, 5, 8, 0.5, 0.0, 1.0), np.array([0.33, 0.9]))
 
 
-def test_the_literal_randomizer_sends_g_plus_b_bits_whatever_the_datum():
+def test_the_literal_randomizer_sends_g_plus_b_bits():
     rng = np.random.default_rng(0)
     for w in (0.0, 0.1, 1.0, np.nextafter(1.0, 2)):
         bits = randomize_scalar(w, 1.0, 4, 3, 0.5, rng)
@@ -116,7 +116,7 @@ def test_counting_random_bits_is_a_binomial(b):
 
 
 @pytest.mark.full
-def test_two_hundred_seeded_runs_have_the_predicted_standard_error(ball):
+def test_two_hundred_runs_have_the_predicted_standard_error(ball):
     n, d = 10_000, 10
     protocol = VectorSum.calibrated(
         n=n, d=d, norm_bound=1.0, privacy=Privacy(epsilon=1.0, delta=1e-6), noise_ratio=1.05
@@ -169,7 +169,7 @@ def test_scalar_sums_are_unbiased_with_the_exact_variance(fidelity):
 
 
 @pytest.mark.full
-def test_the_three_fidelities_have_one_law_and_a_wrong_noise_is_seen():
+def test_three_fidelities_have_one_law_and_wrong_noise_is_seen():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(12, 2)) * 0.4
     right, wrong = VectorSum(n=12, d=2, g=4, b=8), VectorSum(n=12, d=2, g=4, b=7)
@@ -196,7 +196,7 @@ def test_the_three_fidelities_have_one_law_and_a_wrong_noise_is_seen():
             check_same_law(literal, tallies(wrong, fidelity, 20_000))
 
 
-def test_literal_costs_are_counted_and_within_a_tenth_of_the_payload(ball):
+def test_literal_costs_are_within_a_tenth_of_the_payload(ball):
     protocol = VectorSum.calibrated(n=10_000, d=10, privacy=Privacy(1.0, 1e-6), noise_ratio=1.05)
     result = run(protocol, ball(10_000, 10), fidelity="literal", seed=1)
     costs = result.costs
@@ -212,7 +212,7 @@ def test_literal_costs_are_counted_and_within_a_tenth_of_the_payload(ball):
         )
 
 
-def test_results_carry_the_guarantee_its_basis_and_what_was_assumed(ball):
+def test_results_carry_the_guarantee_and_its_basis(ball):
     privacy = Privacy(1.0, 1e-6)
     result = run(VectorSum.calibrated(n=1000, d=3, privacy=privacy, noise_ratio=1.1), ball(1000, 3))
     assert 0.9 < result.privacy.epsilon <= 1.0
@@ -232,7 +232,7 @@ def test_results_carry_the_guarantee_its_basis_and_what_was_assumed(ball):
     assert by_paper.fidelity == "aggregate"
 
 
-def test_dropouts_are_stated_in_epsilon_and_a_floor_aborts_before_release(ball):
+def test_dropouts_are_in_epsilon_and_a_floor_aborts(ball):
     protocol = VectorSum.calibrated(n=2000, d=2, privacy=Privacy(1.0, 1e-6), noise_ratio=1.1)
     result = run(protocol, ball(2000, 2), adversary=Dropout(0.3), seed=3)
     assert result.reports.missing > 500
@@ -265,7 +265,7 @@ def test_admitted_rows_never_exceed_the_bound_beyond_the_margin():
 
 
 @pytest.mark.parametrize("largest", [0.01, 1.5, 1e6])
-def test_admitted_multiples_of_rows_are_clipped_like_the_vectors_they_are(largest):
+def test_multiples_of_rows_are_clipped_like_vectors(largest):
     rng = np.random.default_rng(6)
     rows, factors = rng.normal(size=(5000, 7)), rng.uniform(-largest, largest, 5000)
     randomizer = BinomialRandomizer(7, 3, 3, 0.5, -1.0, 2.0, 1.0)
@@ -278,7 +278,7 @@ def test_admitted_multiples_of_rows_are_clipped_like_the_vectors_they_are(larges
 
 @pytest.mark.parametrize("n", [1, 15, 16, 17, 1000, 10**6, 10**7, 10**8, 10**9])
 @pytest.mark.parametrize("d", [1, 10, 1000])
-def test_blocks_are_many_enough_to_be_shared_and_few_enough_to_be_read(n, d):
+def test_blocks_are_neither_too_many_nor_too_large(n, d):
     randomizer = BinomialRandomizer(d, 44, 14, 0.5, -1.0, 2.0, 1.0)
     for fidelity in ("literal", "counts", "aggregate"):
         size = default_block_size(n, randomizer, fidelity)

@@ -74,13 +74,13 @@ def test_nothing_comes_of_faults_but_time(case, seeds):
         ("users that remember", {}),
     ],
 )
-def test_nothing_comes_of_faults_where_roles_are_together_but_time(case, how):
+def test_nothing_but_time_comes_of_faults_with_roles_together(case, how):
     report = failures(case, range(40), placement="together", **how)
     assert report.passed, report.failures[0]
     assert {"duplicate", "lose", "kill", "isolate", "driver", "resumed"} <= set(report.faults)
 
 
-def test_no_message_to_an_earlier_life_of_a_station_reaches_a_later_one():
+def test_no_message_to_an_earlier_life_reaches_a_later_one():
     """The seed found it: users gathered twice, the second time for a call given up before."""
     assert part(18_413, 18_414).passed
 
@@ -113,7 +113,7 @@ def test_a_station_that_is_put_back_wrongly_is_found(station, case, how, monkeyp
 
 
 @pytest.mark.full
-def test_five_hundred_seeds_reach_the_window_between_release_and_delivery():
+def test_five_hundred_seeds_reach_the_window_before_delivery():
     """10^4 follow in .ci/run: `python -m benchmarks.simulate --seeds 10000`."""
     report = part(10_000, 10_512)
     assert report.passed, report.failures[0]
@@ -246,7 +246,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("error", ERRORS)
-def test_a_planted_error_is_found_within_1000_seeds_and_replayed_by_its_seed(error):
+def test_a_planted_error_is_found_and_replayed_by_its_seed(error):
     runtime, case, said = ERRORS[error]
     report = failures(case, range(1000), runtime=runtime)
     assert not report.passed, f"{report.runs} seeds"

@@ -69,14 +69,14 @@ def test_only_columns_without_bounds_are_chosen(printed):
     assert list(printed("sum", *given)["chosen_bounds"]) == ["age"]
 
 
-def test_what_dropouts_leave_is_averaged_over_the_reports_of_the_sum(printed):
+def test_dropouts_leave_an_average_over_the_sum_s_reports(printed):
     given = "--columns", "age", "--choose-bounds", "0.2", "--attack", "dropout:rate=0.3"
     found = printed("sum", *given)
     assert found["reports"]["asked"] == 2 * PEOPLE
     assert abs(found["private"][0] - found["simulator_view"]["true_clipped"][0]) < 2
 
 
-def test_a_model_is_trained_in_chosen_bounds_and_saved_in_the_units_of_the_table(printed, people):
+def test_a_model_in_chosen_bounds_is_saved_in_the_table_s_units(printed, people):
     given = "--columns", "age,pay,job", "--categories", "job=a,b", "--label", "old"
     found = printed("train", *given, "--choose-bounds", "0.2", "--model-out", "m.json")
     assert list(found["chosen_bounds"]) == ["age", "pay"]
@@ -89,7 +89,7 @@ def test_a_model_is_trained_in_chosen_bounds_and_saved_in_the_units_of_the_table
 
 
 @pytest.mark.full
-def test_a_number_to_predict_gets_bounds_and_a_model_is_selected(printed):
+def test_a_regression_gets_bounds_and_a_model_is_selected(printed):
     given = "--columns", "age", "--label", "score", "--loss", "squared", "--choose-bounds", "0.3"
     found = printed("train", *given, "--select", "radius=0.001,50", "--rounds", "8")
     assert found["chosen_bounds"]["score"][1] in (256, 512)
@@ -123,7 +123,7 @@ def test_a_curator_selects_by_the_exponential_mechanism(command, printed):
     assert (code, "by the exponential mechanism (epsilon covers it)" in output) == (0, True)
 
 
-def test_a_schema_may_leave_bounds_out_only_where_they_are_chosen(command, printed, tmp_path):
+def test_a_schema_leaves_bounds_out_only_where_they_are_chosen(command, printed, tmp_path):
     (tmp_path / "s.toml").write_text(
         '[columns.age]\ntype = "number"\nunit = "years"\n'
         '[columns.pay]\ntype = "number"\nbounds = [0, 9000]\n'

@@ -65,7 +65,7 @@ def printed(train):
 # One model
 
 
-def test_json_tells_scores_guarantee_costs_accounts_and_what_was_chosen(printed):
+def test_json_tells_scores_guarantee_costs_and_choices(printed):
     found = printed(*CANCER, "--rounds", "20", "--epsilon", "2", "--choose", "bound")
     assert found["people"] == {"asked": 455, "held_out": 114}
     assert found["labels"] == "malignant = +1, benign = -1"
@@ -105,7 +105,7 @@ def test_json_tells_scores_guarantee_costs_accounts_and_what_was_chosen(printed)
 
 
 @pytest.mark.full
-def test_a_seed_gives_one_model_on_both_runtimes_and_its_absence_another(printed):
+def test_a_seed_gives_one_model_on_both_runtimes(printed):
     asked = [
         "--table",
         "breast-cancer",
@@ -161,7 +161,7 @@ def test_the_first_loss_is_that_of_the_start(printed):
     assert view["history"][0]["loss"] == pytest.approx(math.log(2), rel=1e-12)
 
 
-def test_the_model_file_scores_as_printed_on_the_table_s_own_units(printed, tmp_path):
+def test_the_model_file_scores_as_printed(printed, tmp_path):
     found = printed(*CANCER, "--rounds", "20", "--model-out", "model.json", "--plot", "p.svg")
     model = json.loads((tmp_path / "model.json").read_text())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "p.svg"]
@@ -296,7 +296,7 @@ def test_a_model_is_the_same_where_frames_are_sealed(printed):
     assert sealed["costs"]["wire_bytes"] > plain["costs"]["wire_bytes"]
 
 
-def test_people_are_told_of_the_bound_the_choices_and_whose_view_it_is(train):
+def test_people_are_told_of_bound_choices_and_trust(train):
     code, output, errors = train(
         *CANCER, "--rounds", "10", "--choose", "bound", "--plot", "p.svg", "--verbose"
     )
@@ -333,7 +333,7 @@ def test_tuned_parameters_are_the_default_and_promise_nothing(printed):
     assert scores["scores"]["accuracy"] > scores["constant"]["accuracy"] + 0.1
 
 
-def test_clipped_gradients_are_counted_and_no_bound_is_claimed_for_them(printed, train):
+def test_clipped_gradients_are_counted_and_have_no_bound(printed, train):
     asked = (*CANCER, "--rounds", "5", "--norm-bound", "0.1", "--choose", "bound")
     found = printed(*asked)
     assert found["simulator_view"]["clipped"]["gradients"] > 5 * 400
@@ -369,14 +369,14 @@ def test_what_is_given_is_taken():
     assert made(rounds=7, trainer={"norm_bound": 0.1}).mean.norm_bound == 0.1
 
 
-def test_noise_is_by_default_enough_for_the_honest_fraction_alone():
+def test_noise_is_by_default_enough_for_the_honest_alone():
     careful = made("shuffle-gd", rounds=3, trainer={"honest_fraction": 0.8})
     assert careful.mean.sum.honest == 364
     assert careful.mean.squared_noise > made("shuffle-gd", rounds=3).mean.squared_noise
 
 
 @pytest.mark.parametrize(("name", "bits"), [("shuffle-sgd", 60), ("shuffle-acsa", 30)])
-def test_bits_allowed_are_not_exceeded_and_more_bits_give_less_noise(name, bits):
+def test_bits_allowed_are_kept_and_more_give_less_noise(name, bits):
     few, many = (
         made(name, trainer={"max_bits": allowed}, batch=60).mean for allowed in (bits, 4 * bits)
     )
@@ -405,7 +405,7 @@ class Breaks(Logistic):
         return np.where(margins == 0, super().value(margins, labels), np.nan)
 
 
-def test_a_loss_that_turns_nan_stops_the_run_says_where_and_keeps_the_ledger():
+def test_a_loss_that_turns_nan_stops_the_run_and_says_where():
     trainer = Trainer(Breaks(), 31, Privacy(1.0, 1e-5))
     split = Split.of(labelled(bundled("breast-cancer"), classes=True), trainer, 0.2, 1)
     protocol = trainer.protocol("shuffle-gd", len(split.train), rounds=9)
@@ -445,7 +445,7 @@ def test_a_curator_trains_purely(train, printed, known):
 
 
 @pytest.mark.full
-def test_compare_tells_all_methods_with_their_spread_on_the_same_splits(printed):
+def test_compare_tells_all_methods_with_their_spread(printed):
     asked = (*CANCER, "--compare", "--all", "--repeats", "3", "--rounds", "10", "--epsilon", "2")
     found = printed(*asked)
     methods = {row["method"]: row for row in found["methods"]}
@@ -568,7 +568,7 @@ def t_statistic(worse: list[float], better: list[float]) -> float:
 
 
 @pytest.mark.full
-def test_a_curator_costs_less_loss_than_no_trust_and_the_shuffler_lies_between(printed):
+def test_the_shuffler_lies_between_a_curator_and_no_trust(printed):
     """Paired t-tests over 16 splits at t > 3.73: false alarm 1e-3 each if two are alike."""
     found = printed(
         "--table",
@@ -761,7 +761,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_gives_one_line_and_exit_code_2_and_writes_nothing(train, tmp_path, case):
+def test_bad_input_gives_one_line_and_code_2_and_writes_nothing(train, tmp_path, case):
     (tmp_path / "people.csv").write_text("a,b\n1,2\n2,3\n")
     arguments, words = BAD[case]
     extra = (
@@ -780,7 +780,7 @@ def test_another_thing_than_a_linear_loss_is_refused():
         Trainer("logistic", 3, Privacy(1.0, 1e-5))
 
 
-def test_training_that_is_resumed_gives_the_model_of_one_left_alone(train, printed, tmp_path):
+def test_training_that_is_resumed_gives_the_same_model(train, printed, tmp_path):
     how = (
         "--table",
         "breast-cancer",

@@ -28,7 +28,7 @@ def test_a_command_takes_few_values(name):
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_what_execution_lets_set_is_an_option_of_every_run_under_its_own_name(name):
+def test_what_execution_lets_set_is_an_option_of_every_run(name):
     assert {"block_size", "kernel", "placement", "sealing_seconds", "generator"} == set(
         Execution.options()
     )

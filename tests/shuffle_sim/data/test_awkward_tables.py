@@ -217,7 +217,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_an_awkward_table_is_refused_with_the_way_out_in_one_line(tmp_path, case):
+def test_an_awkward_table_is_refused_with_the_way_out(tmp_path, case):
     text, given, parameter, way = REFUSED[case]
     with pytest.raises(ParameterError, match=way) as caught:
         table(tmp_path / "t.csv", text, **given)
@@ -258,7 +258,7 @@ def test_parquet_has_the_same_kinds_of_columns(tmp_path):
         load(DataOptions(file=path, columns="seen", bounds=bounds, missing="drop"))
 
 
-def test_persons_and_labels_that_are_blank_are_dropped_with_their_rows(tmp_path):
+def test_blank_persons_and_labels_are_dropped_with_their_rows(tmp_path):
     text = "a,who,ill\n1,x,yes\n2,,no\n3,x,\n4,y,no\n"
     made = table(tmp_path / "t.csv", text, label="ill", person="who", missing="drop")
     assert made.rows.tolist() == [[1], [4]]

@@ -67,7 +67,7 @@ def test_what_does_not_fit_is_refused_by_name(paths):
             EncodedFiles(paths, Schema(columns=columns, missing=missing))
 
 
-def test_a_cell_that_does_not_fit_ends_the_run_and_names_its_column(paths):
+def test_a_cell_that_does_not_fit_ends_the_run_by_its_column(paths):
     strict = Category(name="job", categories=("cook", "nurse"), other=False)
     files = EncodedFiles(paths, Schema(columns=(strict,)))
     with pytest.raises(DataError, match=r"0\.parquet cannot be read \(column job, row"):

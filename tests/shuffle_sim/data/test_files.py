@@ -151,7 +151,7 @@ def test_pipes_devices_folders_and_long_names_are_refused(suffix, tmp_path):
             take(path)
 
 
-def test_a_parquet_file_that_breaks_in_its_pages_is_refused_before_the_charge(tmp_path):
+def test_a_parquet_file_that_breaks_in_its_pages_is_refused(tmp_path):
     path = tmp_path / "t.parquet"
     columns = {"a": ROWS[:, 0], "b": ROWS[:, 1]}
     parquet.write_table(pa.table(columns), path, write_page_checksum=True, compression="none")
@@ -165,7 +165,7 @@ def test_a_parquet_file_that_breaks_in_its_pages_is_refused_before_the_charge(tm
     assert caught.value.ledger is None or not caught.value.ledger.charges
 
 
-def test_what_is_wrong_in_a_parquet_file_is_said_without_the_cell(tmp_path):
+def test_a_wrong_parquet_file_is_refused_without_the_cell(tmp_path):
     """Text that is no UTF-8 is found where it is taken, and pyarrow shows it."""
     offsets, bad = np.array([0, 6, 9], np.int32), b"SECRET\xff\xfe\xfd"
     column = pa.Array.from_buffers(pa.string(), 2, [None, *map(pa.py_buffer, (offsets, bad))])

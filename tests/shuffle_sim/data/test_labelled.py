@@ -19,7 +19,7 @@ def table(target, target_bounds=None) -> Table:
 
 
 @pytest.mark.parametrize("name", ["breast-cancer", "digits", "diabetes", "wine"])
-def test_features_and_constant_lie_in_the_unit_ball_and_the_constant_is_one_more_column(name):
+def test_features_lie_in_the_unit_ball_with_a_constant_column(name):
     classes = name != "diabetes"
     made = labelled(
         bundled(name),
@@ -37,7 +37,7 @@ def test_features_and_constant_lie_in_the_unit_ball_and_the_constant_is_one_more
     assert (set(made.rows[:, -1].tolist()) == {-1.0, 1.0}) == classes
 
 
-def test_of_two_classes_the_last_becomes_plus_one_unless_another_is_named():
+def test_the_last_of_two_classes_is_plus_one_unless_named():
     assert labelled(table(["no", "yes", "no"]), classes=True).rows[:, -1].tolist() == [-1, 1, -1]
     other = labelled(table(["no", "yes", "no"]), classes=True, positive=["no"])
     assert other.rows[:, -1].tolist() == [1, -1, 1]
@@ -46,7 +46,7 @@ def test_of_two_classes_the_last_becomes_plus_one_unless_another_is_named():
     assert many.rows[:, -1].tolist() == [1, 1, -1, 1]
 
 
-def test_numbers_are_mapped_from_their_public_bounds_and_clipped_there():
+def test_numbers_are_mapped_from_public_bounds_and_clipped():
     made = labelled(table([0.0, 10.0, 2.5, 11.0], (0.0, 10.0)), classes=False)
     assert made.rows[:, -1].tolist() == [-1, 1, -0.5, 1]
     assert (made.clipped_labels, made.half_range) == (1, 5.0)
@@ -67,7 +67,7 @@ def test_weights_are_those_of_the_table_s_own_units():
     )
 
 
-def test_held_out_people_are_a_part_of_all_and_a_seed_says_which():
+def test_held_out_people_are_a_part_that_the_seed_says():
     rows = np.arange(100.0).reshape(50, 2)
     train, test = held_out(rows, 0.2, 7)
     assert (len(train), len(test)) == (40, 10)
@@ -114,7 +114,7 @@ def test_a_fraction_that_leaves_nobody_on_one_side_is_refused(fraction):
         held_out(np.zeros((50, 2)), fraction, 1)
 
 
-def test_a_file_s_label_may_be_text_and_is_not_among_the_columns(tmp_path):
+def test_a_file_s_label_may_be_text_and_is_no_column(tmp_path):
     path = tmp_path / "people.csv"
     path.write_text("age,ill,size\n31,yes,1.5\n47,no,1.9\n20,no,1.7\n")
     found = read(path, None, {"age": (0.0, 120.0)}, (1.0, 2.0), "ill")

@@ -148,7 +148,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_file_that_is_no_model_of_this_version_is_refused_by_name(tmp_path, case):
+def test_a_file_that_is_no_model_of_this_version_is_refused(tmp_path, case):
     spoil, way = BAD[case]
     path = saved(tmp_path, TWO)
     path.write_text(spoil(path.read_text()))

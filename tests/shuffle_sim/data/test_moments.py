@@ -28,7 +28,7 @@ def test_squares_keep_rows_in_the_unit_ball_and_reach_its_edge():
     assert np.linalg.norm(encoded(corner)) == pytest.approx(1)
 
 
-def test_without_noise_means_and_variances_are_those_of_the_clipped_rows():
+def test_without_noise_moments_are_those_of_the_clipped_rows():
     made = table()
     inside = np.clip(made.rows, made.lower, made.upper)
     means, _, found = released(made, encoded(made).sum(axis=0), 0.0, PEOPLE, variance=True)
@@ -65,9 +65,7 @@ def covered(variance: bool, epsilon: float) -> tuple[int, int]:
 @pytest.mark.full
 @pytest.mark.parametrize("variance", [False, True])
 @pytest.mark.parametrize("epsilon", [0.5, 4.0])
-def test_intervals_of_95_percent_hold_the_truth_as_often_and_narrower_ones_do_not(
-    variance, epsilon
-):
+def test_intervals_of_95_percent_hold_the_truth_as_often(variance, epsilon):
     # Fewer than the quantile would have chance 1e-6 if each held with 95 %.
     least = scipy.stats.binom.ppf(1e-6, RUNS * COLUMNS, 0.95)
     whole, understated = covered(variance, epsilon)

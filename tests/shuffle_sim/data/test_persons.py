@@ -94,7 +94,7 @@ def test_persons_may_lie_in_any_population_of_records():
     assert np.array_equal(of(persons, 1, 3)[1], source.rows(100_000, 100_007))
 
 
-def test_equal_persons_in_memory_are_resident_and_ragged_ones_are_not():
+def test_equal_persons_are_resident_and_ragged_ones_are_not():
     assert Persons.in_memory(EQUAL).resident
     assert not Persons.in_memory(RAGGED).resident
 
@@ -331,7 +331,7 @@ def test_a_run_over_persons_is_the_run_over_their_means(fidelity, data):
         assert result.reports == plain.reports
 
 
-def test_how_many_records_persons_have_changes_nothing_that_is_sent():
+def test_how_many_records_persons_have_changes_nothing_sent():
     found = [
         run(MeanOfPersons(**ASK), Persons.in_memory(data), fidelity="literal", **HOW)
         for data in (EQUAL, EQUAL[:, :1], RAGGED, [*RAGGED[:-1], made([400])[0]])
@@ -372,7 +372,7 @@ def test_a_record_that_is_not_finite_makes_its_person_send_zero(tmp_path):
     assert run(protocol, persons, seed=1).reports.nonfinite == 1
 
 
-def test_another_number_of_persons_than_the_protocol_s_is_refused():
+def test_another_number_of_persons_is_refused():
     with pytest.raises(ParameterError, match=f"^data = {N}: must be the rows of {N + 1} users"):
         run(MeanOfPersons(**(ASK | {"n": N + 1})), Persons.in_memory(RAGGED), seed=1)
 

@@ -15,7 +15,7 @@ def rows_of(rng: np.random.Generator, count: int) -> np.ndarray:
     return rng.uniform(-0.5, 0.5, (count, 2))
 
 
-def test_generated_rows_do_not_depend_on_who_asks_for_which_range():
+def test_generated_rows_do_not_depend_on_the_range_asked_for():
     population = Generated(150_000, rows_of, seed=3)
     whole = population.rows(0, 150_000)
     assert whole.shape == (150_000, 2)
@@ -58,9 +58,7 @@ def test_files_generators_and_memory_give_the_same_bits(files, fidelity):
     assert np.array_equal(run(protocol, made, fidelity=fidelity, seed=1, workers=3).value, same)
 
 
-def test_missing_truncated_and_unfitting_files_are_refused_before_the_first_release(
-    files, tmp_path
-):
+def test_unfitting_files_are_refused_before_the_first_release(files, tmp_path):
     paths, _ = files
     with pytest.raises(ParameterError, match=r"no\.npy"):
         NpyFiles([*paths, tmp_path / "no.npy"])
@@ -177,7 +175,7 @@ def test_bad_parquet_files_are_refused_before_the_first_release(parquet, tmp_pat
 
 
 @pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])
-def test_rows_of_another_width_are_refused_before_the_first_release(parquet, fidelity):
+def test_rows_of_another_width_are_refused_before_a_release(parquet, fidelity):
     with pytest.raises(ParameterError, match=r"data\.shape"):
         run(
             VectorSum(n=500, d=3, g=9, b=12),

@@ -139,7 +139,7 @@ def test_a_date_with_a_zone_is_a_moment():
         Date(name="c", first=limits[0], last=moment_of("2020-01-03", None))
 
 
-def test_what_is_not_listed_is_refused_where_others_are_not_taken():
+def test_what_is_not_listed_is_refused_where_others_are_out():
     column = Category(name="b", categories=("red", "green"), other=False)
     assert column.names == ("b=red", "b=green")
     with pytest.raises(ParameterError, match="other = true") as caught:
@@ -170,7 +170,7 @@ def test_a_draft_holds_names_and_types_and_no_value(files):
         assert cell not in text
 
 
-def test_a_draft_that_was_not_filled_in_is_refused_with_what_is_missing(files, tmp_path):
+def test_a_draft_not_filled_in_is_refused_with_what_is_missing(files, tmp_path):
     unfinished = tmp_path / "d.toml"
     unfinished.write_text(draft("t.csv", *kinds_of(files[1], Layout())))
     with pytest.raises(

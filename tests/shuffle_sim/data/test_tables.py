@@ -30,7 +30,7 @@ def outside(table: Table) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_bundled_table_has_its_published_shape_and_one_name_per_column(name):
+def test_bundled_table_has_its_shape_and_one_name_per_column(name):
     table = bundled(name)
     assert table.name == name
     assert table.rows.shape == SHAPES[name]
@@ -46,7 +46,7 @@ def test_bundled_table_has_its_published_shape_and_one_name_per_column(name):
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_published_bounds_leave_out_at_most_one_cell_in_a_thousand_and_that_by_rounding(name):
+def test_published_bounds_leave_out_a_thousandth_at_most(name):
     table = bundled(name)
     assert (table.lower < table.upper).all()
     assert outside(table).mean() <= (0 if name in UNCLIPPED else 1e-3)
@@ -57,7 +57,7 @@ def test_published_bounds_leave_out_at_most_one_cell_in_a_thousand_and_that_by_r
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_scaled_rows_lie_in_the_unit_ball_and_the_rule_is_stated(name):
+def test_scaled_rows_lie_in_the_unit_ball(name):
     table = bundled(name)
     scaled = table.scaled()
     assert np.linalg.norm(scaled, axis=1).max() <= 1 + 1e-12
@@ -77,7 +77,7 @@ def test_means_invert_scaled_where_nothing_is_clipped(name):
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_means_of_scaled_are_those_of_the_rows_clipped_to_the_bounds(name):
+def test_means_of_scaled_are_those_of_the_clipped_rows(name):
     table = bundled(name)
     means = table.means(table.scaled().sum(axis=0), len(table.rows))
     clipped = np.clip(table.rows, table.lower, table.upper).mean(axis=0)
@@ -101,7 +101,7 @@ def test_values_outside_the_bounds_are_clipped_to_them():
     np.testing.assert_allclose(table.scaled() * np.sqrt(2), [[-1, 1], [1, 0]], atol=1e-15)
 
 
-def test_spread_is_what_one_standard_error_of_the_sum_does_to_the_means():
+def test_spread_is_one_standard_error_of_the_means():
     table = bundled("wine")
     sums = table.scaled().sum(axis=0)
     np.testing.assert_allclose(
@@ -163,7 +163,7 @@ def test_a_file_gives_back_its_named_columns_in_order(tmp_path, write):
 
 
 @pytest.mark.parametrize("write", [as_csv, as_parquet, as_npz])
-def test_columns_are_chosen_and_ordered_by_name_and_others_need_no_bounds(tmp_path, write):
+def test_columns_are_chosen_by_name_and_others_need_no_bounds(tmp_path, write):
     table = read(write(tmp_path), ["größe", "age"], BOUNDS, None)
     assert table.columns == ("größe", "age")
     assert table.rows.T.tolist() == [COLUMNS["größe"], COLUMNS["age"]]
@@ -292,7 +292,7 @@ NOT_NUMBERS = {
 
 
 @pytest.mark.parametrize("case", NOT_NUMBERS)
-def test_a_column_that_is_not_finite_numbers_is_refused_with_its_first_bad_row(tmp_path, case):
+def test_a_column_of_no_finite_numbers_is_refused_by_its_row(tmp_path, case):
     column, make = NOT_NUMBERS[case]
     row = case.rpartition(", row ")[2] if ", row " in case else None
     assert refusal(make(tmp_path)).parameter == f"column {column}" + (f", row {row}" if row else "")
@@ -315,13 +315,13 @@ def test_a_column_without_public_bounds_is_refused_by_name(tmp_path):
 @pytest.mark.parametrize(
     "limits", [(1.0, 0.0), (1.0, 1.0), (np.nan, 1.0), (0.0, np.nan), (0.0, np.inf), (-np.inf, 0.0)]
 )
-def test_bounds_that_are_not_two_finite_ascending_numbers_are_refused(tmp_path, limits):
+def test_bounds_that_are_not_two_finite_numbers_are_refused(tmp_path, limits):
     path = as_csv(tmp_path)
     assert refusal(path, ["age"], {"age": limits}).parameter == "bounds of age"
     assert refusal(path, ["age"], {}, everywhere=limits).parameter == "bounds of age"
 
 
-def test_bounds_whose_difference_overflows_are_refused_and_do_not_make_nan(tmp_path):
+def test_bounds_whose_difference_overflows_are_refused(tmp_path):
     assert refusal(as_csv(tmp_path), ["age"], {"age": (-1e308, 1e308)}).parameter == "bounds of age"
 
 
@@ -343,7 +343,7 @@ def test_the_message_says_what_is_wrong_with_the_file(tmp_path, case):
     assert not any(word in str(caught.value) for word in unwanted.split("|"))
 
 
-def test_a_column_name_of_two_lines_does_not_make_a_message_of_two_lines(tmp_path):
+def test_a_column_name_of_two_lines_makes_one_line(tmp_path):
     path = parquet(tmp_path / "t.parquet", {"a\nb": [1.0], "c": ["x"]})
     refusal(path, ["x"])
 

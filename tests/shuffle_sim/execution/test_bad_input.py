@@ -154,7 +154,7 @@ def test_d_must_be_a_positive_integer(make, value):
 @both
 @pytest.mark.parametrize("make", [calibrated, paper])
 @pytest.mark.parametrize("value", NOT_POSITIVE_INTEGERS)
-def test_n_must_be_a_positive_integer_however_the_parameters_are_set(kind, make, value):
+def test_n_must_be_a_positive_integer_however_it_is_set(kind, make, value):
     refusal("n", partial(make, n=value), kind)
 
 
@@ -185,7 +185,7 @@ def test_noise_ratio_must_be_above_1(kind, value):
 
 
 @both
-def test_noise_ratio_must_leave_room_for_users_that_are_not_honest(kind):
+def test_noise_ratio_must_leave_room_for_dishonest_users(kind):
     error = refusal("noise_ratio", partial(calibrated, noise_ratio=1.4, honest_fraction=0.5), kind)
     assert "1.41421" in error.allowed
 
@@ -348,13 +348,13 @@ def test_options_outside_their_range_are_refused(kind, name, value):
 
 @pytest.mark.wheel
 @pytest.mark.parametrize("name", ["spark", "", "Ray", None, 3, NoActors])
-def test_a_runtime_that_is_not_registered_is_refused_with_those_that_are(name):
+def test_a_runtime_that_is_not_registered_is_refused(name):
     with pytest.raises(ParameterError, match="one of inprocess, processes, ray") as caught:
         run(explicit(VectorSum), DATA[VectorSum], runtime=name)
     assert caught.value.parameter == "runtime"
 
 
-def test_a_report_too_large_to_simulate_literally_is_refused_with_what_to_do():
+def test_a_report_too_large_for_literal_is_refused():
     error = refusal(
         "fidelity",
         partial(explicit, n=1, b=2**30, d=8),
@@ -365,7 +365,7 @@ def test_a_report_too_large_to_simulate_literally_is_refused_with_what_to_do():
     assert "counts or aggregate" in error.allowed
 
 
-def test_a_round_too_large_to_be_numbered_is_refused_before_a_row_is_made():
+def test_a_round_too_large_to_be_numbered_is_refused():
     data = Generated(2**31, lambda rng, count: np.zeros((count, 10)))
     with pytest.raises(
         ParameterError, match="counts or aggregate: a literal round would send 250 GiB"
@@ -448,7 +448,7 @@ def test_rows_above_the_norm_bound_are_scaled_to_it_and_counted(fidelity):
 
 
 @pytest.mark.parametrize("fidelity", ["counts", "aggregate"])
-def test_values_outside_the_range_of_a_scalar_sum_are_clipped_to_it_and_counted(fidelity):
+def test_values_outside_the_range_are_clipped_and_counted(fidelity):
     values = [-1.0, 0.0, 0.5, 3.0, 3.5, 1e300, -1e-300]
     result = run(noiseless(ScalarSum, 7, upper=3.0), values, fidelity=fidelity, seed=1)
     assert (result.reports.clipped, result.reports.accepted) == (4, 7)

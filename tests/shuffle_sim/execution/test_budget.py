@@ -80,7 +80,7 @@ def test_a_report_is_charged_when_the_first_round_is_drawn(budget):
     assert seen == [["monday"]]
 
 
-def test_several_rounds_are_charged_ahead_and_those_of_a_curator_one_by_one(tmp_path):
+def test_rounds_are_charged_ahead_and_a_curator_s_one_by_one(tmp_path):
     total = Privacy(2 * PRIVACY.epsilon, 2e-3)
     budget = Budget.create(tmp_path / "b", privacy=total, population="p", users=USERS)
     data = rows()
@@ -111,7 +111,7 @@ def test_different_kinds_compose(budget):
     assert 0.3 < budget.spent.epsilon < 0.3 + epsilon_of(two[1])
 
 
-def test_of_users_with_several_histories_everybody_is_charged_the_most_of_each(tmp_path):
+def test_of_several_histories_everybody_is_charged_the_most(tmp_path):
     protocol = sequential()
     budget = Budget.create(
         tmp_path / "b", privacy=Privacy(100, 1e-3), population="p", users=2 * USERS
@@ -169,7 +169,7 @@ def test_a_name_is_taken_once(budget):
     assert budget.path.read_bytes() == before
 
 
-def test_a_report_whose_outcome_is_unknown_is_spent_and_its_run_may_go_on(budget, tmp_path):
+def test_a_report_of_unknown_outcome_is_spent_and_may_go_on(budget, tmp_path):
     class Dies(InProcessRuntime):
         def exchange(self, broadcast):
             super().exchange(broadcast)
@@ -254,7 +254,7 @@ def test_a_file_cut_anywhere_is_refused(budget):
         refused(budget, "whole")
 
 
-def test_an_append_that_was_cut_short_was_not_charged_and_does_no_harm(budget):
+def test_an_append_that_was_cut_short_was_not_charged(budget):
     charge = Charge(Cohort.of(0, N), EVENT)
     start = budget.path.read_bytes()
     budget.admit(budget.report("a"), bytes(16), DATA, [charge])
@@ -476,7 +476,7 @@ print(day, died, len(charged), most)
 """
 
 
-def test_killed_twenty_times_at_random_the_file_never_counts_too_little(tmp_path):
+def test_killed_twenty_times_the_file_never_counts_too_little(tmp_path):
     """By SIGKILL at a random line of what charges and draws; each run is then resumed."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path), "7"],

@@ -50,14 +50,14 @@ def test_roles_lost_at_every_step_change_nothing(name, shards, seed, tmp_path):
 
 
 @pytest.mark.parametrize("fidelity", ["counts", "aggregate"])
-def test_roles_lost_at_every_step_of_a_run_with_dropouts_change_nothing(fidelity, tmp_path):
+def test_roles_lost_in_a_run_with_dropouts_change_nothing(fidelity, tmp_path):
     died, found = survived(
         Frail, tmp_path, "interactive", 1, 5, fidelity=fidelity, adversary=Dropout(0.2)
     )
     assert (died, found) == (8, [])
 
 
-def test_users_that_remember_what_they_sent_do_so_where_another_actor_takes_them(tmp_path):
+def test_users_remember_what_they_sent_on_another_actor(tmp_path):
     diary = Diary(
         tmp_path, [("UserShard 1", 3, "answer", "after"), ("UserShard 0", 6, "answer", "before")]
     )
@@ -70,9 +70,7 @@ def test_users_that_remember_what_they_sent_do_so_where_another_actor_takes_them
 @pytest.mark.parametrize("security", ["transport", "onion"])
 @pytest.mark.parametrize("shards", [1, 2])
 @pytest.mark.full
-def test_roles_lost_at_every_step_of_a_protected_run_change_nothing_but_the_seals(
-    security, shards, tmp_path
-):
+def test_roles_lost_in_a_protected_run_change_only_the_seals(security, shards, tmp_path):
     """Sealing draws fresh randomness and roles put back make new keys: the sealed bytes differ,
     what is in them does not.
     """
@@ -98,7 +96,7 @@ ATTACKS = [
 
 @pytest.mark.parametrize("name", ATTACKS)
 @pytest.mark.full
-def test_attackers_go_on_where_another_actor_takes_them_and_where_a_run_is_resumed(name, tmp_path):
+def test_attackers_go_on_on_another_actor_and_when_resumed(name, tmp_path):
     def attacked():
         (parameter,) = {"rate", "fraction"} & set(parameters(name))
         return attack({"name": name, parameter: 0.3})

@@ -104,7 +104,7 @@ def test_a_run_stopped_in_any_round_goes_on_as_if_left_alone(make, seed, before,
         assert outcome(run(make(), rows(), seed=seed)) == outcome(alone)
 
 
-def test_a_round_costs_the_same_on_disk_however_many_there_were_before(tmp_path):
+def test_a_round_costs_the_same_on_disk_after_any_number(tmp_path):
     run(interactive(200), rows(), checkpoint=tmp_path)
     _, *rounds = records(tmp_path / FILE)
     assert len(rounds) == 400
@@ -178,7 +178,7 @@ def test_an_adversary_is_shown_the_replayed_views_too(tmp_path):
     assert resumed.reports.missing > 0
 
 
-def test_users_that_remember_what_they_sent_remember_it_when_a_run_is_resumed(tmp_path):
+def test_users_that_remember_what_they_sent_do_when_resumed(tmp_path):
     alone = run(interactive(), rows(), seed=5, adversary=Remembers())
     with pytest.raises(StopError):
         run(
@@ -262,7 +262,7 @@ class Wavering(ShuffleSGD):
         return super().step(state, gradient)
 
 
-def test_a_round_that_would_ask_something_else_than_was_charged_is_refused(tmp_path):
+def test_a_round_that_would_ask_something_else_is_refused(tmp_path):
     def wavering():
         s = sequential()
         return Wavering(
@@ -385,7 +385,7 @@ by_name = pytest.mark.parametrize("name", PROTOCOLS)
 
 @pytest.mark.full
 @by_name
-def test_a_run_killed_at_random_moments_tells_what_it_would_have_told_left_alone(name, tmp_path):
+def test_a_run_killed_at_random_moments_tells_the_same(name, tmp_path):
     rng, killed, number = np.random.default_rng(1), 0, 0
     while killed < 20:
         folder, number = tmp_path / str(number), number + 1
@@ -397,7 +397,7 @@ def test_a_run_killed_at_random_moments_tells_what_it_would_have_told_left_alone
 
 
 @by_name
-def test_a_run_killed_inside_its_writes_tells_what_it_would_have_told_left_alone(name, tmp_path):
+def test_a_run_killed_inside_its_writes_tells_the_same(name, tmp_path):
     rng = np.random.default_rng(2)
     alone = outcome(run(PROTOCOLS[name](LONG), rows(), seed=5))
     ended, kills = killed_until_done(
@@ -455,7 +455,7 @@ OTHER = {
 }
 
 
-def test_of_another_seed_the_seed_is_named_and_not_the_data_that_it_split(stopped):
+def test_of_another_seed_the_seed_is_named_not_the_split(stopped):
     with pytest.raises(ParameterError, match="its seed is 5, this run's is 6"):
         run(
             interactive(), rows()[::-1], seed=6, fidelity="literal", checkpoint=stopped, resume=True
@@ -463,7 +463,7 @@ def test_of_another_seed_the_seed_is_named_and_not_the_data_that_it_split(stoppe
 
 
 @pytest.mark.parametrize("field", [*OTHER, "no seed", "a later round's parameter"])
-def test_a_checkpoint_of_another_run_is_refused_by_the_field_that_differs(field, stopped):
+def test_a_checkpoint_of_another_run_is_refused_by_its_field(field, stopped):
     before = (stopped / FILE).read_bytes()
     changed = {
         "no seed": {"seed": None},
@@ -555,7 +555,7 @@ def test_records_that_were_moved_are_refused(change, stopped, tmp_path):
         run(interactive(), rows(), seed=5, fidelity="literal", checkpoint=stopped, resume=True)
 
 
-def test_a_record_cut_anywhere_at_the_end_is_taken_off_and_run_again(stopped):
+def test_a_record_cut_anywhere_at_the_end_is_run_again(stopped):
     data, first = (stopped / FILE).read_bytes(), len(records(stopped / FILE)[0])
     alone = outcome(run(interactive(), rows(), seed=5))
     for kept in np.random.default_rng(4).integers(first, len(data), 25):
@@ -581,7 +581,7 @@ def test_an_empty_journal_is_refused(stopped):
         run(interactive(), rows(), seed=5, fidelity="literal", checkpoint=stopped, resume=True)
 
 
-def test_a_checkpoint_rolled_back_by_hand_sends_the_same_bytes_again(stopped, tmp_path):
+def test_a_checkpoint_rolled_back_sends_the_same_bytes(stopped, tmp_path):
     older = (stopped / FILE).read_bytes()
     finished = run(
         interactive(), rows(), seed=5, fidelity="literal", checkpoint=stopped, resume=True
@@ -685,7 +685,7 @@ def full_at(folder, size, resume):
 
 
 @pytest.mark.full
-def test_a_full_disk_stops_the_run_before_its_next_release_and_keeps_what_is_there(tmp_path):
+def test_a_full_disk_stops_the_run_before_its_next_release(tmp_path):
     alone = outcome(run(interactive(), rows(), seed=5, checkpoint=tmp_path / "alone"))
     whole = (tmp_path / "alone" / FILE).read_bytes()
     begun = len(records(tmp_path / "alone" / FILE)[0])
@@ -813,7 +813,7 @@ def test_different_values_have_different_fingerprints(tmp_path):
     assert fingerprint(NpyFiles(files)) != before
 
 
-def test_what_cannot_be_taken_apart_is_refused_before_anything_is_run(tmp_path):
+def test_what_cannot_be_taken_apart_is_refused(tmp_path):
     adversary = Dropout(0.1)
     adversary.lock = threading.Lock()  # type: ignore[attr-defined]
     with pytest.raises(ParameterError, match="pickle"):

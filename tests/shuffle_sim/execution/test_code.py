@@ -128,7 +128,7 @@ def loaded(folder, source, monkeypatch):
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_run_is_not_resumed_with_other_code_and_the_error_names_it(change, tmp_path, monkeypatch):
+def test_a_run_is_not_resumed_with_other_code(change, tmp_path, monkeypatch):
     made, before, after, name = CHANGES[change]
     assert ACME.count(before) == 1
     kept, how = tmp_path / "run", {"fidelity": "aggregate"} if made == "summed" else {}
@@ -167,7 +167,7 @@ def test_what_stands_in_place_of_a_function_is_seen(tmp_path, monkeypatch):
     assert code_of([acme.summed()]) != before
 
 
-def test_what_is_hashed_once_is_hashed_again_when_anything_changed(tmp_path, monkeypatch):
+def test_what_is_hashed_once_is_hashed_again_when_changed(tmp_path, monkeypatch):
     source = ACME.replace("(0.0, 1.0), 0", "np.array([0.0, 1.0]), 0")
     acme = loaded(tmp_path, source, monkeypatch)
     made, hashed = acme.summed(), []
@@ -212,7 +212,7 @@ def printed(folder, source, *flags):
     return ran.stdout
 
 
-def test_code_is_the_same_in_every_process_and_without_assertions(tmp_path):
+def test_code_is_the_same_in_every_process(tmp_path):
     plain = printed(tmp_path / "plain", ACME)
     assert "acme.bent " in plain
     assert "protocols.sums.binomial.BinomialRandomizer" in plain
@@ -224,7 +224,7 @@ def test_code_is_the_same_in_every_process_and_without_assertions(tmp_path):
     assert printed(tmp_path / "other", other, "-O") != plain
 
 
-def test_a_source_that_changed_after_its_import_is_not_taken_for_what_runs(tmp_path):
+def test_a_source_changed_after_its_import_is_not_what_runs(tmp_path):
     """With `-O`, code is compiled again from its source; that may be another by now."""
     code = f"import acme; open(acme.__file__, 'w').write({ACME.replace('FACTOR *', '2 *')!r})"
     plain = printed(tmp_path / "plain", ACME)

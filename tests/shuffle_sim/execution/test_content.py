@@ -153,7 +153,7 @@ def test_a_run_is_not_resumed_over_other_rows_of_a_generator(kind, tmp_path, sca
     assert run(protocol(), data(), checkpoint=kept, resume=True, execution=BLOCKS).rounds == 1
 
 
-def test_a_round_is_not_answered_over_other_rows_than_were_charged(tmp_path, scale):
+def test_a_round_is_not_answered_over_other_rows_than_charged(tmp_path, scale):
     changing = Dying("answer", lambda: scale.__setitem__(0, 0.125))
     # Each block has a page of its own: none is left over from the first reading.
     data = Generated(3 * Generated.PAGE, make)
@@ -164,7 +164,7 @@ def test_a_round_is_not_answered_over_other_rows_than_were_charged(tmp_path, sca
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_a_curator_draws_over_the_generated_rows_that_it_charged(whole, tmp_path, scale):
+def test_a_curator_draws_over_the_rows_that_it_charged(whole, tmp_path, scale):
     users = 2 * Generated.PAGE
     problem = Problem(Logistic(), L2Ball(2, 1.0), ridge=0.1)
     algorithm = (
@@ -190,7 +190,7 @@ def test_a_curator_draws_over_the_generated_rows_that_it_charged(whole, tmp_path
     assert run(algorithm, data, resume=True, **how).rounds == 1
 
 
-def test_pages_are_made_once_more_where_there_is_a_checkpoint_and_else_not(tmp_path):
+def test_pages_are_made_once_more_where_there_is_a_checkpoint(tmp_path):
     users = 4 * Generated.PAGE
     wide = VectorSum(n=users, d=2, g=4, b=20)
     made = {}

@@ -66,9 +66,7 @@ class Cursed(Diary):
 @pytest.mark.parametrize(
     "runtime", [Frail, pytest.param(Chaotic, marks=pytest.mark.full)], ids=["in process", "ray"]
 )
-def test_a_round_whose_roles_are_lost_again_and_again_is_aborted_and_stays_charged(
-    runtime, tmp_path
-):
+def test_roles_lost_again_and_again_abort_a_charged_round(runtime, tmp_path):
     diary = Cursed(tmp_path, [("Shuffler 0", 2, "shuffle", "after")])
     with pytest.raises(
         RoundAbortedError, match=f"round 2: a role was lost in each of {ATTEMPTS} attempts"
@@ -89,7 +87,7 @@ def test_a_round_whose_roles_are_lost_again_and_again_is_aborted_and_stays_charg
     assert outcome(resumed) == outcome(run(interactive(), rows(), seed=5, fidelity="literal"))
 
 
-def test_a_user_shard_whose_data_is_gone_ends_the_run_and_releases_nothing_more(tmp_path):
+def test_a_shard_whose_data_is_gone_ends_the_run(tmp_path):
     np.save(tmp_path / "rows.npy", rows())
 
     class Burning(Frail):
@@ -121,7 +119,7 @@ def test_an_error_that_is_not_ours_says_what_was_spent_too():
 
 
 @pytest.mark.parametrize("kind", _LOST, ids=lambda kind: kind.__name__)
-def test_what_ray_raises_for_a_lost_actor_or_object_is_told_as_such(kind, monkeypatch):
+def test_what_ray_raises_for_lost_things_is_told_as_such(kind, monkeypatch):
     def lost(handles):
         raise Exception.__new__(kind)
 
@@ -168,7 +166,7 @@ def shard(*broadcasts):
     return UserShard(DEPLOYMENT, InMemory(ROWS), range(3), broadcasts)
 
 
-def test_a_shard_put_back_answers_the_round_it_was_asked_and_no_other_in_its_place():
+def test_a_shard_put_back_answers_the_round_it_was_asked_alone():
     assert shard(asked()).answer(asked()) == shard().answer(asked())
     for other in (asked(b=8), asked(g=5)):
         with pytest.raises(RoundAbortedError, match="was answered"):
@@ -177,7 +175,7 @@ def test_a_shard_put_back_answers_the_round_it_was_asked_and_no_other_in_its_pla
         shard(asked(), asked(1)).answer(asked())
 
 
-def test_a_shuffler_put_back_releases_the_round_under_way_and_no_other_in_its_place():
+def test_a_shuffler_put_back_releases_the_same_round_alone():
     frames = [shard().answer(asked())[0]]
     assert Shuffler(DEPLOYMENT, 0, asked()).shuffle(asked(), frames) == Shuffler(
         DEPLOYMENT
@@ -212,7 +210,7 @@ def test_an_analyzer_put_back_has_the_state_of_the_one_before():
 
 
 @pytest.mark.full
-def test_a_driver_killed_on_ray_leaves_a_checkpoint_that_is_resumed_anywhere(tmp_path):
+def test_a_driver_killed_on_ray_is_resumed_anywhere(tmp_path):
     rounds = 40
     watched, file = Watched(tmp_path / "run", "ray", rounds), tmp_path / "run" / FILE
     while not file.exists() or len(records(file)) < 12:
@@ -266,7 +264,7 @@ TABLE = (TESTS.parent / "docs" / "faults.md").read_text().partition("## Table")[
 NAMED = re.compile(r"`(test_\w+)\.(test_\w+)`")
 
 
-def test_every_test_named_in_the_table_of_faults_exists_and_every_fault_has_one():
+def test_every_test_in_the_table_of_faults_exists():
     faults = [line for line in TABLE.splitlines() if line.startswith("|")][2:]
     assert len(faults) >= 30
     known = {}

@@ -93,7 +93,7 @@ def test_a_station_lost_at_any_call_changes_nothing(workers, after, adversary):
 
 
 @pytest.mark.full
-def test_a_station_killed_on_ray_is_put_back_and_the_bits_are_those_of_this_process():
+def test_a_station_killed_on_ray_is_put_back_with_its_bits():
     from actors.runtime import RayRuntime, ray
 
     class Killed(RayRuntime):
@@ -218,7 +218,7 @@ def test_roles_are_apart_where_that_is_asked_for(asked):
     assert chosen.placement == "apart"
 
 
-def test_a_run_in_a_folder_is_resumed_with_any_number_of_workers(tmp_path):
+def test_a_run_in_a_folder_is_resumed_with_any_workers(tmp_path):
     how = {"seed": 5, "fidelity": "literal", "runtime": Spread(), "checkpoint": tmp_path}
     alone = run(PROTOCOLS["interactive"](4), rows(), workers=2, **how)
     for workers in (1, 3):

@@ -61,9 +61,7 @@ def test_it_gives_the_bits_of_one_process():
 @PLACES
 @pytest.mark.parametrize("large", [1, 1 << 16])
 @pytest.mark.parametrize("symbols", [False, True], ids=["bits", "symbols"])
-def test_placements_have_the_bits_of_one_process_and_frames_pass_by_descriptor(
-    place, large, symbols, monkeypatch
-):
+def test_placements_have_the_bits_of_one_process(place, large, symbols, monkeypatch):
     """Messages of many symbols really cross between shards."""
     protocol = SingleMessageSum(n=USERS, steps=3, gamma=0.5) if symbols else PROTOCOL
     data = np.linspace(0, 1, USERS) if symbols else ROWS
@@ -75,7 +73,7 @@ def test_placements_have_the_bits_of_one_process_and_frames_pass_by_descriptor(
 
 
 @pytest.mark.parametrize("security", ["transport", "onion"])
-def test_sealed_traffic_between_processes_gives_the_bits_of_plain_traffic_in_process(security):
+def test_sealed_traffic_between_processes_gives_the_plain_bits(security):
     few, data = VectorSum(n=40, d=2, g=2, b=3), ROWS[:40, :2]
     how = {"seed": 5, "fidelity": "literal", "shuffler_shards": 2}
     plain = run(few, data, **how)
@@ -187,7 +185,7 @@ def test_a_process_killed_at_any_call_changes_nothing(place, after):
         assert host.deaths == 1
 
 
-def test_corrupted_users_of_a_killed_process_send_again_what_they_sent():
+def test_corrupted_users_of_a_killed_process_send_the_same():
     how = HOW | TOGETHER | {"adversary": Remembers()}
     alone = outcome(run(PROTOCOLS["interactive"](3), rows(), **HOW | {"adversary": Remembers()}))
     host = Struck(9, signal.SIGKILL)
@@ -199,7 +197,7 @@ LONG = (pytest.param(role, marks=pytest.mark.full) for role in ("UserShard", "An
 
 
 @pytest.mark.parametrize("role", ["Station", "Shuffler", *LONG])
-def test_a_stopped_process_is_named_after_the_deadline_and_put_back(role, capfd):
+def test_a_stopped_process_is_named_and_put_back(role, capfd):
     place = TOGETHER if role == "Station" else APART
     host = Struck(0, signal.SIGSTOP, role=role)
     there = run(PROTOCOL, ROWS, runtime=host, round_timeout=1.0, **HOW, **place)
@@ -272,12 +270,12 @@ class Quits(Population):
         return ROWS[start:stop]
 
 
-def test_a_process_that_ends_by_itself_is_reported_at_once_and_not_tried_again():
+def test_a_process_that_ends_by_itself_is_not_tried_again():
     with pytest.raises(ShuffleSimError, match="Station 0 ended with code 3"):
         run(PROTOCOL, Quits(), runtime=Forked(), **HOW)
 
 
-def test_where_no_process_can_be_begun_the_run_ends_with_its_name(monkeypatch):
+def test_where_no_process_can_be_begun_the_run_ends(monkeypatch):
     def none(self):
         raise BlockingIOError("no more processes")
 
@@ -328,7 +326,7 @@ def test_a_driver_that_is_killed_takes_its_processes_along(tmp_path):
     assert soon_none(watched.alive, 5) == []
 
 
-def test_large_bytes_are_copied_whole_and_their_memory_is_given_back():
+def test_large_bytes_are_copied_whole_and_given_back():
     data = os.urandom(3 * pipes.LARGE)
     blob = pipes.packed(data)
     assert isinstance(blob, pipes.Blob)

@@ -55,7 +55,7 @@ class Never(InProcessRuntime):
 
 
 @pytest.mark.parametrize("cut", [0, 20])
-def test_a_finished_run_is_given_from_a_checkpoint_that_cannot_be_written(finished, cut):
+def test_a_finished_run_is_given_from_a_read_only_checkpoint(finished, cut):
     folder, whole, data = finished
     rest = data[:cut]  # a record that was cut short
     (folder / FILE).write_bytes(data + rest)
@@ -78,7 +78,7 @@ def test_the_curators_run_is_given_too(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kept", [1, 2, 3], ids=["begun", "charged", "a round"])
-def test_a_run_that_is_not_finished_asks_nobody_where_it_cannot_write(finished, kept):
+def test_a_run_not_finished_asks_nobody_where_it_cannot_write(finished, kept):
     folder, whole, _ = finished
     part = b"".join(records(folder / FILE)[:kept])
     (folder / FILE).write_bytes(part)
@@ -102,7 +102,7 @@ def test_a_journal_behind_a_link_is_not_opened(finished, resume, target):
     assert (folder / "elsewhere").read_bytes() == data
 
 
-def test_a_link_that_comes_between_reading_and_writing_is_not_followed(finished, monkeypatch):
+def test_a_link_between_reading_and_writing_is_not_followed(finished, monkeypatch):
     folder, _, data = finished
     really = os.open
 

@@ -66,7 +66,7 @@ stops = pytest.mark.parametrize("number", NUMBERS.values(), ids=NUMBERS)
 @pytest.mark.full
 @stops
 @pytest.mark.parametrize("runtime", ["inprocess", "processes"])
-def test_a_run_in_process_is_stopped_at_random_moments_and_goes_on(runtime, number, tmp_path):
+def test_a_run_in_process_is_stopped_at_random_and_goes_on(runtime, number, tmp_path):
     alone, rng, hits = (
         outcome(run(interactive(MANY), rows(), seed=5)),
         np.random.default_rng(number),
@@ -88,7 +88,7 @@ def stopped_on_ray(folder, number, delay):
 
 
 @pytest.mark.full
-def test_a_run_on_ray_is_stopped_as_ray_starts_and_under_way_and_nothing_is_left(tmp_path):
+def test_a_run_on_ray_is_stopped_as_it_starts_and_under_way(tmp_path):
     with ThreadPoolExecutor() as pool:
         list(
             pool.map(stopped_on_ray, (tmp_path / "a", tmp_path / "b"), NUMBERS.values(), (7.0, 0.8))
@@ -98,14 +98,14 @@ def test_a_run_on_ray_is_stopped_as_ray_starts_and_under_way_and_nothing_is_left
 @pytest.mark.slow
 @stops
 @pytest.mark.parametrize("seed", range(10))
-def test_a_run_on_ray_is_stopped_at_random_moments_and_nothing_is_left(number, seed, tmp_path):
+def test_a_run_on_ray_is_stopped_at_random_moments(number, seed, tmp_path):
     stopped_on_ray(tmp_path, number, np.random.default_rng(seed).uniform(0, 8))
 
 
 # The handlers
 
 
-def test_in_the_block_sigterm_is_an_exception_and_afterwards_what_it_was():
+def test_in_the_block_sigterm_is_an_exception_and_not_after():
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(TerminatedError), stoppable():
         signal.raise_signal(signal.SIGTERM)
@@ -176,7 +176,7 @@ def test_other_threads_have_nothing_to_wait_for():
     assert done == [before]
 
 
-def test_an_interrupted_run_says_what_was_spent_before_it_goes_on_up():
+def test_an_interrupted_run_says_what_was_spent():
     class Interrupted(InProcessRuntime):
         def exchange(self, broadcast):
             raise KeyboardInterrupt
@@ -187,7 +187,7 @@ def test_an_interrupted_run_says_what_was_spent_before_it_goes_on_up():
     assert re.match(r"spent until then, 1 round\(s\) charged: epsilon \d", note)
 
 
-def test_a_sigterm_that_a_library_makes_an_interrupt_of_is_a_sigterm_still(monkeypatch, capsys):
+def test_a_sigterm_that_a_library_turns_into_an_interrupt(monkeypatch, capsys):
     def stopped(*arguments, **options):
         try:
             signal.raise_signal(signal.SIGTERM)

@@ -55,7 +55,7 @@ def test_one_core_is_this_process_and_protected_roles_are_apart():
 
 
 @pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])
-def test_a_rehearsal_takes_some_time_and_its_noise_is_not_the_runs(fidelity, monkeypatch):
+def test_a_rehearsal_takes_time_and_draws_its_own_noise(fidelity, monkeypatch):
     made, _ = deployment_of(PROTOCOL, fidelity, 1, None, 256, "numpy", 3, "none")
     seen = []
 

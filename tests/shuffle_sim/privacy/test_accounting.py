@@ -63,7 +63,7 @@ def test_gaussian_events_compose_exactly():
     assert epsilon((GaussianEvent(5.0), 100)) == pytest.approx(10.997151214220651, abs=1e-9)
 
 
-def test_composition_grows_and_never_undercuts_the_gaussian_limit():
+def test_composition_grows_and_never_undercuts_the_limit():
     sigma = math.sqrt(35_000)
     last = 0.0
     for rounds in (1, 2, 5, 50):
@@ -117,12 +117,12 @@ def test_deltas_out_of_range_are_refused(delta):
         ShuffleAccountant().compose(VECTOR).get_epsilon(delta)
 
 
-def test_a_delta_below_what_the_bounds_can_certify_gives_no_epsilon():
+def test_a_delta_that_cannot_be_certified_gives_no_epsilon():
     assert math.isinf(epsilon((VECTOR, 1), delta=1e-60))
     assert epsilon((VECTOR, 1), delta=1e-12) < epsilon((VECTOR, 1), delta=1e-40) < 10
 
 
-def test_disjoint_cohorts_compose_in_parallel_overlapping_ones_per_worst_user():
+def test_disjoint_cohorts_compose_in_parallel_others_not():
     one = epsilon((VECTOR, 1))
     ledger = PrivacyLedger()
     for start in range(0, 50_000, 10_000):
@@ -148,7 +148,7 @@ def test_the_ledger_finds_every_users_history(spans):
         assert sum(events.values()) == counts[first]
 
 
-def test_a_protocol_that_claims_sequential_interactivity_but_reuses_a_user_is_caught():
+def test_a_protocol_that_wrongly_claims_sequential_is_caught():
     ledger = PrivacyLedger(sequential=True)
     ledger.charge(Cohort.of(0, 100), VECTOR)
     ledger.charge(Cohort.of(100, 200), VECTOR)
@@ -164,7 +164,7 @@ def test_a_protocol_that_claims_sequential_interactivity_but_reuses_a_user_is_ca
     )
 )
 @settings(deadline=None)
-def test_a_sequential_ledger_refuses_exactly_the_charge_that_asks_somebody_again(cohorts):
+def test_a_sequential_ledger_refuses_to_ask_somebody_again(cohorts):
     """Against a set of users, in any order and with gaps."""
     ledger, asked = PrivacyLedger(sequential=True), set()
     for parts in cohorts:
@@ -183,7 +183,7 @@ def test_a_sequential_ledger_refuses_exactly_the_charge_that_asks_somebody_again
         )
 
 
-def test_a_charge_counts_as_spent_even_if_the_round_never_settles():
+def test_a_charge_counts_even_if_the_round_never_settles():
     ledger = PrivacyLedger()
     ledger.charge(Cohort.of(0, 10_000), VECTOR)
     assert ledger.guarantee(1e-6).epsilon == epsilon((VECTOR, 1))

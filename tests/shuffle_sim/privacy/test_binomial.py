@@ -117,7 +117,7 @@ def test_tails_stay_three_times_inside_the_error_granted(m, p, z):
     ("m", "p", "shift", "delta"),
     [(2583, 0.3, 277, 1e-100), (1115, 0.5, 13, 1e-298), (2000, 0.6, 20, 1e-150)],
 )
-def test_nothing_is_understated_where_delta_over_e_to_the_epsilon_underflows(m, p, shift, delta):
+def test_nothing_is_understated_where_delta_underflows(m, p, shift, delta):
     found = binomial.epsilon(m, p, shift, delta)
     with mpmath.workdps(40):
         assert exact_delta(m, p, shift, found) <= delta
@@ -159,7 +159,7 @@ def test_logarithms_of_far_tails_meet_forty_digits(m, p, k):
     assert abs(found - float(truth)) <= granted / 3
 
 
-def test_epsilon_and_delta_for_a_quadrillion_trials_are_quick_and_finite():
+def test_a_quadrillion_trials_are_quick_and_finite():
     assert 0 < binomial.epsilon(10**15, 0.5, 10**7, 1e-6) < 10
     assert 0 < binomial.delta(10**15, 0.5, 10**7, 1.0) < 1
 
@@ -187,7 +187,7 @@ def test_edges():
     assert binomial.delta(10, 0.5, 11, 3.0) == 1.0
 
 
-def test_a_quick_proof_of_too_little_noise_is_never_wrong_and_often_found():
+def test_a_quick_proof_of_too_little_noise_is_never_wrong():
     """It spares the exact bound most of what a search looks at; power: a proof from twice the
     noise would be wrong.
     """

@@ -79,7 +79,7 @@ def test_at_the_point_of_the_theory_page():
     assert 1.0 < big < 10.0  # for many users in bounded time and memory
 
 
-def test_epsilon_is_at_most_that_of_one_users_own_response_and_deltas_add_up():
+def test_epsilon_is_at_most_one_response_s_and_deltas_add_up():
     own = math.log1p(0.3 * 4 / 0.7)
     assert blanket.epsilon(1, 0.7, 4, 1e-9) == pytest.approx(own)
     event = BlanketEvent(1000, 0.3, 4)

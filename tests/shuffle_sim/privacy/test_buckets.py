@@ -100,7 +100,7 @@ def moment(uniform, order, v, w):
 
 
 @pytest.mark.parametrize("order", [2, 8])
-def test_exact_moments_are_below_the_bound_and_with_too_little_noise_above(order):
+def test_exact_moments_are_below_the_bound_and_less_noise_not(order):
     """Of uniform messages and the changing user's; a tenth more bias than was planned is caught."""
     uniform, a = 30, 0.02
     for v, w in (((a, a), (-a, -a)), ((a, 0.0), (0.0, -a))):

@@ -125,7 +125,7 @@ def test_kappa_falls_and_has_the_values_of_the_quadrature():
 
 
 @pytest.mark.parametrize("r", carry.UNIFORMS)
-def test_roundings_are_poisson_binomial_with_a_constant_variance(r):
+def test_roundings_are_poisson_binomial_of_constant_variance(r):
     for t in np.linspace(0, 1, 41)[:-1]:
         masses = carry.law(t, r, 0)
         assert masses.sum() == pytest.approx(1, abs=1e-12)
@@ -196,7 +196,7 @@ def fourth_cumulants_are_certified(r: int, share: float) -> bool:
     return True
 
 
-def test_the_coins_of_a_rounding_have_cumulants_below_their_variance():
+def test_the_coins_of_a_rounding_have_small_cumulants():
     p = np.linspace(0, 1, 10_001)
     v, odd = p * (1 - p), np.abs(1 - 2 * p)
     for cumulant in (v * odd, v * np.abs(1 - 6 * v), v * odd * np.abs(1 - 12 * v)):
@@ -371,7 +371,7 @@ def test_odd_users_are_counted_to_the_last(m, level, nu):
 
 
 @pytest.mark.parametrize(("m", "g", "r"), [(999, 3.0, 2), (399, 2.0, 2), (9999, 11.4, 2)])
-def test_what_is_called_exact_searches_the_positions_of_the_others(m, g, r):
+def test_what_is_called_exact_searches_the_other_positions(m, g, r):
     """Others at the end of the range are not the worst; none is worse by much, or than proven."""
     found = carry.exact_epsilon(m, g, r, 0, 1e-6)
     at_the_end, *others = (carry._exact_epsilon(k / 16, m, g, r, 0, 1e-6) for k in range(16))

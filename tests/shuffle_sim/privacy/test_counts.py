@@ -120,7 +120,7 @@ def test_the_worst_pair_is_that_of_the_whole_view():
     assert worse > under(noise).delta(epsilon) * 1.05
 
 
-def test_views_where_truth_is_kept_back_cost_less_than_their_cell():
+def test_views_where_truth_is_kept_back_cost_less():
     """Two bins, n = 3, binomial noise: 0.322417611271 for the worst data of the others."""
     noise, kept_back, epsilon = binomial(3, 0.3), 0.15, 0.8
     exact = []

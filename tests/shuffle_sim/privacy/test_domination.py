@@ -48,7 +48,7 @@ def test_the_price_of_the_lemma_is_a_few_units_of_variance(variance):
     ("m", "p", "g"),
     [(400, 0.5, 5), (5000, 0.5, 20), (5000, 0.2, 20), (200_000, 0.5, 44), (200_000, 0.03, 30)],
 )
-def test_the_bound_for_large_counts_is_below_the_exact_one_and_close(m, p, g, monkeypatch):
+def test_the_bound_for_large_counts_is_below_the_exact_one(m, p, g, monkeypatch):
     exact = dominating_sigma.__wrapped__(m, p, g, NU)
     monkeypatch.setattr(domination, "_EXACT_PAIRS", 0)
     quick = dominating_sigma.__wrapped__(m, p, g, NU)
@@ -60,7 +60,7 @@ def test_the_bound_for_large_counts_is_below_the_exact_one_and_close(m, p, g, mo
 
 
 @pytest.mark.parametrize(("m", "p"), [(400, 0.5), (3000, 0.1)])
-def test_no_step_in_the_window_is_steeper_than_the_large_count_bound(m, p):
+def test_no_step_is_steeper_than_the_large_count_bound(m, p):
     v = m * p * (1 - p)
     low, high = int(m * p - 7 * math.sqrt(v)), int(m * p + 7 * math.sqrt(v))
     z = domination._quantile_plain(np.arange(max(low, 1), high + 1), m, p)
@@ -183,7 +183,7 @@ def test_the_fast_hockey_stick_is_the_definition():
 
 
 @pytest.mark.full
-def test_the_accountants_delta_covers_whole_mechanisms_with_rounding_within_a_factor_of_two():
+def test_the_accountants_delta_covers_mechanisms_within_two():
     rng = np.random.default_rng(2)
     factors: dict[int, list[float]] = {1: [], 2: [], 3: []}
     for _ in range(50):
@@ -204,9 +204,7 @@ def test_the_accountants_delta_covers_whole_mechanisms_with_rounding_within_a_fa
 
 
 @pytest.mark.parametrize(("m", "g", "factor"), [(4_000, 10, 2.0), (40_000, 30, 1.5)])
-def test_at_larger_counts_the_accountants_delta_is_within_a_small_factor_of_the_exact_one(
-    m, g, factor
-):
+def test_at_larger_counts_delta_is_within_a_small_factor(m, g, factor):
     sigma = dominating_sigma(m, 0.5, g, NU)
     keep = np.arange(int(m / 2 - 8 * math.sqrt(m / 4)), int(m / 2 + 8 * math.sqrt(m / 4) + g))
     pair = [
@@ -217,7 +215,7 @@ def test_at_larger_counts_the_accountants_delta_is_within_a_small_factor_of_the_
     assert truth <= delta_one_round(1.0, sigma, g, 2, NU) <= factor * truth
 
 
-def test_a_bound_with_the_noise_overstated_by_a_tenth_is_caught_by_enumeration():
+def test_noise_overstated_by_a_tenth_is_caught():
     # Power control: the same comparison must see a sigma that is 10 % too large.
     m, g = 240, 4
     sigma = 1.1 * dominating_sigma(m, 0.5, g, NU)
@@ -225,7 +223,7 @@ def test_a_bound_with_the_noise_overstated_by_a_tenth_is_caught_by_enumeration()
     assert truth > delta_one_round(1.0, sigma, g, 1, NU)
 
 
-def test_the_bound_lies_above_the_composed_exact_plds_and_meets_its_oracle():
+def test_the_bound_lies_above_the_composed_exact_plds():
     # m = 20000, d = 16, delta = 1e-6. Exact composed PLD: shift (5, ..., 5) in [1.211967,
     # 1.211999], (20, 0, ..., 0) 1.212233.
     axis = epsilon_gdp(1e-6 - 16 * NU, 20 / dominating_sigma(20_000, 0.5, 20, NU))
@@ -239,7 +237,7 @@ def test_the_bound_lies_above_the_composed_exact_plds_and_meets_its_oracle():
 @pytest.mark.parametrize(
     ("variance", "g", "price"), [(20, 4, 6.6), (50, 7, 5.9), (300, 18, 5.3), (52_500, 50, 3.0)]
 )
-def test_the_price_of_the_lemma_meets_its_table_to_the_digits_printed(variance, g, price):
+def test_the_price_of_the_lemma_meets_its_table(variance, g, price):
     # The table does not print g; these are the ones at which it is met, so this guards against
     # change, not more.
     assert variance - dominating_sigma(4 * variance, 0.5, g, NU) ** 2 == pytest.approx(
@@ -247,7 +245,7 @@ def test_the_price_of_the_lemma_meets_its_table_to_the_digits_printed(variance, 
     )
 
 
-def test_one_round_bound_grows_with_dimension_and_falls_with_epsilon():
+def test_one_round_bound_grows_with_d_and_falls_with_epsilon():
     sigma = dominating_sigma(140_000, 0.5, 44, NU)
     deltas = [delta_one_round(1.0, sigma, 44, d, NU) for d in (1, 2, 10, 100)]
     assert deltas == sorted(deltas)
@@ -258,7 +256,7 @@ def test_one_round_bound_grows_with_dimension_and_falls_with_epsilon():
     )
 
 
-def test_the_rounding_bound_covers_a_simulation_of_the_sensitivity():
+def test_the_rounding_bound_covers_simulated_sensitivity():
     # S = ||k||^2 under coupled rounding, at the worst pair: its exponential moment is below the
     # sub-Gaussian one.
     rng = np.random.default_rng(3)

@@ -161,7 +161,7 @@ def test_a_pure_guarantee_is_the_rate():
     assert gamma.epsilon(0.9999, 1.0, 2) == 0.0
 
 
-def test_pure_noise_beats_the_gaussian_in_few_coordinates_and_the_relaxed_one_always():
+def test_pure_noise_beats_the_gaussian_in_few_coordinates():
     sigma = gaussian.sigma(1.0, 1e-6)
     assert math.sqrt(gamma.mean_square(1.0, 16)) < sigma * 4
     assert math.sqrt(gamma.mean_square(1.0, 17)) > sigma * math.sqrt(17)

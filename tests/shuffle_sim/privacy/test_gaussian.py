@@ -13,7 +13,7 @@ ORACLES = [
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "expected"), ORACLES)
-def test_analytic_gaussian_sigma_meets_the_oracles_and_is_never_below(epsilon, delta, expected):
+def test_gaussian_sigma_meets_the_oracles_and_is_never_below(epsilon, delta, expected):
     found = sigma(epsilon, delta, 2.0)
     assert expected * (1 - 1e-15) <= found <= expected * (1 + 1e-12)
 

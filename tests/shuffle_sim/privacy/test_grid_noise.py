@@ -114,7 +114,7 @@ def test_random_bits_are_counted_to_the_last():
         check_pmf(found, stats.binom.pmf(np.arange(12), 11, 0.55))
 
 
-def test_the_step_is_a_share_of_the_sensitivity_and_nothing_is_rounded_before():
+def test_the_step_is_a_share_and_nothing_is_rounded_before():
     """Values of which doubles lose digits when they are divided keep their place on the grid."""
     made = GridBinomial(steps=64, trials=100, coordinates=1)
     rng = np.random.default_rng(0)

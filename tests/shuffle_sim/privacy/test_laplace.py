@@ -68,7 +68,7 @@ def test_delta_is_the_sum_over_the_integers_and_never_below_it(shape, rate, shif
 
 
 @pytest.mark.parametrize("shape", [1.0, 0.95, 0.4])
-def test_the_largest_shift_is_the_worst_and_no_loss_is_above_the_pure_one(shape):
+def test_the_largest_shift_is_worst_and_below_the_pure_loss(shape):
     rate, reach = 0.05, 150  # within it the law has ten digits
     law = laplace.pmf(shape, rate, reach + 20)
     w = np.arange(-reach, reach + 1)
@@ -83,13 +83,13 @@ def test_the_largest_shift_is_the_worst_and_no_loss_is_above_the_pure_one(shape)
         assert all(a <= b + 1e-13 for a, b in itertools.pairwise(deltas))
 
 
-def test_the_pure_loss_far_out_is_bounded_although_the_law_is_lost_in_rounding():
+def test_the_pure_loss_far_out_is_bounded_despite_rounding():
     with mpmath.workdps(30):
         truth = float(mpmath.log(true_pmf(0.5, 0.5, 0) / true_pmf(0.5, 0.5, 200)))
     assert truth <= laplace.pure_epsilon(0.5, 0.5, 200) <= 1.1 * truth
 
 
-def test_zero_concentrated_privacy_against_the_gaussian_it_bounds():
+def test_zcdp_against_the_gaussian_it_bounds():
     # A Gaussian of mean shift mu is mu^2/2-zCDP: the conversion must not promise more than the
     # exact Gaussian, nor much less.
     for epsilon, delta in ((0.1, 1e-6), (1.0, 1e-6), (4.0, 1e-8)):
@@ -151,7 +151,7 @@ def exact_product_epsilon(rate: float, shifts: list[int], delta: float) -> float
     return high
 
 
-def test_the_vector_bound_is_above_the_exact_epsilon_of_many_directions():
+def test_the_vector_bound_is_above_exact_epsilons():
     d, steps, rate = 4, 20, 0.02
     event = SplitMixEvent(10_000, 10_000, rate, steps, 12, 2**22, d)
     stated = ShuffleAccountant().compose(event).get_epsilon(1e-4)

@@ -67,7 +67,7 @@ def check_law(mechanism, z):
 
 
 @pytest.mark.parametrize("mechanism", NOISES, ids=lambda m: type(m).__name__)
-def test_noise_has_its_law_and_the_check_sees_a_tenth_less_and_a_shared_draw(mechanism):
+def test_noise_has_its_law_and_a_tenth_less_is_seen(mechanism):
     z = residuals(mechanism, 2.5)
     check_law(mechanism, z)
     for bad in (residuals(mechanism, 0.9 * 2.5, seed=1), np.repeat(z[:, :1], D, axis=1)):
@@ -117,7 +117,7 @@ def curve(mechanism, epsilon):
 
 @pytest.mark.parametrize("mechanism", [NOISES[0], *NOISES[2:]], ids=lambda m: type(m).__name__)
 @pytest.mark.full
-def test_releases_of_neighbours_are_as_far_apart_as_the_theorem_says(mechanism):
+def test_releases_of_neighbours_are_apart_as_the_theorem_says(mechanism):
     sensitivity, epsilon, draws = 2.5, 0.2, 20_000
     shift = sensitivity * np.eye(D)[0]
 
@@ -172,7 +172,7 @@ def pmf(utilities, epsilon, sensitivity):
 UTILITIES = np.array([0.0, 4.0, -3.0, 4.0, 7.5, 1.0])
 
 
-def test_the_exponential_mechanism_has_its_law_and_the_check_sees_a_tenth_less():
+def test_the_exponential_has_its_law_and_a_tenth_less_is_seen():
     rng, mechanism = np.random.default_rng(5), Exponential(1.2)
 
     def draws(sensitivity: float) -> list[int]:
@@ -184,7 +184,7 @@ def test_the_exponential_mechanism_has_its_law_and_the_check_sees_a_tenth_less()
         check_pmf(draws(1.8), law)
 
 
-def test_the_exponential_mechanism_loses_at_most_epsilon_in_a_range_of_epsilon():
+def test_the_exponential_loses_at_most_epsilon():
     epsilon, sensitivity = 1.2, 2.0
     stated = ShuffleAccountant().compose(Exponential(epsilon).event)
     here, widest = np.log(pmf(UTILITIES, epsilon, sensitivity)), 0.0
@@ -222,7 +222,7 @@ def test_calibrated_noise_meets_the_oracles():
         assert Gaussian.calibrated(privacy).error(1.0, d) == pytest.approx(normal, abs=5e-3)
 
 
-def test_a_pure_guarantee_is_the_rate_and_is_refused_to_a_gaussian():
+def test_a_pure_guarantee_is_refused_to_a_gaussian():
     assert RelaxedGamma.calibrated(Privacy(0.7, 0.0), 5).rate == 0.7
     for kind in (Gaussian, LocalGaussian):
         with pytest.raises(ParameterError, match="a pure guarantee asked of a Gaussian"):

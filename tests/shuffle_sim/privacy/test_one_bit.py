@@ -51,7 +51,7 @@ def test_fewer_users_than_the_theorem_needs_promise_nothing(m, a, nu):
 
 @pytest.mark.parametrize("a", [0.02, 0.1, 0.2, 0.3, 0.4])
 @pytest.mark.parametrize("m", [1500, 3000])
-def test_no_exact_view_is_above_the_bound_and_too_little_noise_is(m, a):
+def test_no_exact_view_is_above_the_bound_but_with_less_noise(m, a):
     """All others in corners and in the middle; for small a a tenth less noise is caught."""
     mu = 2 * a / carry.one_bit_sigma(m, a, NU)
     caught = False

@@ -52,7 +52,7 @@ def test_the_curve_meets_the_oracles(epsilon, delta, expected):
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), RANGE)
-def test_all_four_inequalities_hold_exactly_and_the_sampler_has_these_probabilities(epsilon, delta):
+def test_all_four_inequalities_hold_exactly_as_sampled(epsilon, delta):
     curve = pass_curve(epsilon, delta)
     assert (curve[0], curve[-1]) == (1, 0)
     assert (np.diff(curve) <= 0).all()
@@ -71,7 +71,7 @@ def test_no_curve_that_fails_earlier_is_private(epsilon, delta, largest):
         assert p < 1
 
 
-def test_the_exact_check_catches_a_probability_that_is_one_unit_too_high():
+def test_a_probability_one_unit_too_high_is_caught():
     curve = pass_curve(1.0, 1e-6).copy()
     assert slack(curve, 1.0, 1e-6) >= 0
     curve[-2] += 2.0**-53

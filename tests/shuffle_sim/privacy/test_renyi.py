@@ -49,7 +49,7 @@ def ball_pair(d: int, rng: np.random.Generator) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("m", "p", "g"), [(30, 0.5, 3), (40, 0.1, 2), (25, 0.3, 1)])
-def test_a_wider_pair_of_positions_reveals_more_at_every_epsilon(m, p, g):
+def test_a_wider_pair_reveals_more_at_every_epsilon(m, p, g):
     rng = np.random.default_rng(1)
     for _ in range(60):
         outer_low, low, high, outer_high = np.sort(rng.uniform(0, g, 4))
@@ -85,7 +85,7 @@ def test_moment_and_exact_factor_are_what_they_are_called(m, p, g, theta):
         assert exact == pytest.approx(brute, abs=1e-3)
 
 
-def test_a_cell_is_bounded_for_every_function_that_is_linear_in_each_coordinate():
+def test_a_cell_is_bounded_for_every_multilinear_function():
     # The worst case of a convex one; where its values follow the prices the bound is nearly met,
     # and no part of it can go.
     rng = np.random.default_rng(9)
@@ -108,9 +108,7 @@ def test_a_cell_is_bounded_for_every_function_that_is_linear_in_each_coordinate(
     ("m", "p", "g", "d", "order"),
     [(100, 0.5, 1, 3, 60), (100, 0.5, 3, 2, 25), (150, 0.2, 2, 3, 20)],
 )
-def test_the_dual_bounds_the_supremum_between_the_grid_points_however_coarse(
-    m, p, g, d, order, cells, monkeypatch
-):
+def test_the_dual_bounds_the_supremum_between_grid_points(m, p, g, d, order, cells, monkeypatch):
     monkeypatch.setattr(renyi, "_CELLS", cells)
     low, high, theta = g, m, renyi._FINER**order
     bound = renyi._bound.__wrapped__(m, p, g, d, order, low, high)
@@ -178,7 +176,7 @@ def test_every_order_and_window_gives_a_bound():
             )
 
 
-def test_a_fifth_more_coins_than_there_are_is_caught_by_enumeration():
+def test_a_fifth_more_coins_than_there_are_is_caught():
     # Power control of the comparisons above: the bound for noise overstated by a tenth falls below
     # the exact delta.
     for epsilon in (1.0, 1.5):
@@ -214,7 +212,7 @@ def test_what_no_epsilon_can_cover_is_said():
     [(1, 0.5, 1, 2), (512, 2e-4, 1, 2), (512, 0.5, 16, 1000), (16, 0.5, 16, 3)],
 )
 @pytest.mark.full
-def test_the_corners_of_its_range_are_numbers_and_never_below_an_axis(m, p, g, d):
+def test_the_corners_are_numbers_and_never_below_an_axis(m, p, g, d):
     assert applies(m, p, g, d)
     for epsilon in (0.0, 1e-9, 30.0, 1e300):
         assert (

@@ -55,7 +55,7 @@ def law_of_stops(mechanism, queries):
     return stopped @ mass
 
 
-def test_a_session_has_its_law_and_a_threshold_drawn_again_is_seen():
+def test_a_session_has_its_law_and_a_new_threshold_is_seen():
     mechanism = AboveThreshold(1.0, 3.0, 2.0)
     queries = [5.0, 3.0, 8.0, 3.0, 1.0, 4.0]
     law = law_of_stops(mechanism, queries)
@@ -84,7 +84,7 @@ def test_a_session_of_neighbours_loses_at_most_epsilon(length):
         assert worst > 0.9 * epsilon
 
 
-def test_a_threshold_drawn_again_at_each_query_would_not_be_private():
+def test_a_threshold_drawn_at_each_query_would_not_be_private():
     epsilon, unit = 0.8, 1 / 0.8
     rng = np.random.default_rng(0)
     sums = stats.laplace(scale=unit / SHARE).rvs(200_000, random_state=rng) - stats.laplace(
@@ -161,7 +161,7 @@ def share_of_composition(epsilon, mu, excess=1.0):
 
 
 @pytest.mark.parametrize("mu", [0.15, 0.5, 1.0, 2.0, 4.0])
-def test_a_session_beside_gaussians_stays_below_their_composition(mu):
+def test_a_session_beside_gaussians_is_below_their_composition(mu):
     """By quadrature. Composition (docs: theory, Tests beside releases) is for any strategy, these
     are some. The largest share found is 0.91.
     """
@@ -169,6 +169,6 @@ def test_a_session_beside_gaussians_stays_below_their_composition(mu):
         assert share_of_composition(epsilon, mu) <= 1 + 1e-9
 
 
-def test_a_session_and_gaussians_that_tell_a_tenth_more_are_caught():
+def test_a_session_and_gaussians_that_tell_more_are_caught():
     assert share_of_composition(0.2, 1.0) > 0.88
     assert share_of_composition(0.2, 1.0, excess=1.1) > 1.1

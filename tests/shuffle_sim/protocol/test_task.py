@@ -59,7 +59,7 @@ class Watched(InProcessRuntime):
         ({"report_bits": 2}, "report_bits"),
     ],
 )
-def test_a_limit_that_the_protocol_exceeds_is_refused_before_anything(limits, names):
+def test_a_protocol_above_a_limit_is_refused_before_anything(limits, names):
     rows, runtime = np.ones((N, 3)) / 2, Watched()
     rows[:, -1] = 1.0
     with pytest.raises(ParameterError, match=rf"limits\.{names} = .* the protocol asks for that"):
@@ -97,7 +97,7 @@ class Wavers(VectorSum):
         return spec
 
 
-def test_a_protocol_that_leaves_its_own_task_is_stopped_before_the_charge():
+def test_a_protocol_that_leaves_its_task_is_stopped_uncharged():
     with pytest.raises(ParameterError, match="task that users agreed to") as caught:
         run(Wavers(n=N, d=2, g=3, b=9), np.zeros((N, 2)))
     assert not caught.value.ledger.charges

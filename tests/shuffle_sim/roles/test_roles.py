@@ -154,7 +154,7 @@ def test_each_block_answers_with_one_frame_of_its_users(fidelity):
     assert {f.context for f in frames} == {Context.of_broadcast(TASK, 0, parse(broadcast).payload)}
 
 
-def test_frames_of_equally_many_users_are_equally_long_whatever_the_data():
+def test_frames_of_equally_many_users_are_equally_long():
     lengths = {
         tuple(len(f.tobytes()) for f in ask(rows=rows)[2])
         for rows in (ROWS, 0 * ROWS, ROWS + 9, -ROWS)
@@ -307,7 +307,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("fidelity", "reason", "spoil"), BAD.values(), ids=BAD)
-def test_a_bad_frame_is_dropped_and_counted_and_the_rest_is_released(fidelity, reason, spoil):
+def test_a_bad_frame_is_dropped_and_counted(fidelity, reason, spoil):
     deployment, broadcast, frames = ask(fidelity)
     view, record = shuffled(deployment, broadcast, [*frames[:2], spoil(frames[2])])
     assert record.dropped == {reason: 5}
@@ -371,7 +371,7 @@ ONE = {
 
 
 @pytest.mark.parametrize(("reason", "change"), ONE.values(), ids=ONE)
-def test_a_report_with_extra_or_missing_bits_is_dropped_never_padded(reason, change):
+def test_a_report_of_another_size_is_dropped_never_padded(reason, change):
     rest, (view, record) = single(change)
     assert record.dropped == {reason: 1}
     assert record.accepted == view.reports == N - 1
@@ -453,7 +453,7 @@ def test_more_reports_than_users_are_dropped():
 # Shuffler: the view
 
 
-def test_a_literal_view_has_the_ones_of_the_users_but_not_their_order():
+def test_a_literal_view_has_the_ones_of_users_not_their_order():
     deployment, broadcast, frames = ask()
     sent = [
         Messages.from_bytes(RANDOMIZER.alphabet, LABEL, f.payload, f.reports).symbols
@@ -470,7 +470,7 @@ def test_a_literal_view_has_the_ones_of_the_users_but_not_their_order():
     assert (changed > N * LABEL / 5).all()  # half of some 231 places are expected to differ
 
 
-def test_the_view_does_not_depend_on_the_order_in_which_frames_come():
+def test_the_view_does_not_depend_on_the_order_of_frames():
     deployment, broadcast, frames = ask()
     views = {
         shuffled(deployment, broadcast, order)[0]
@@ -562,9 +562,7 @@ REJECTED = {
     + [("aggregate", *case) for case in REJECTED_TALLIES.values()],
     ids=[*REJECTED, *REJECTED_TALLIES],
 )
-def test_the_analyzer_rejects_what_is_not_this_rounds_view_and_keeps_its_state(
-    fidelity, reason, change
-):
+def test_the_analyzer_rejects_what_is_not_this_rounds_view(fidelity, reason, change):
     watch = Watches()
     deployment, broadcast, frames = ask(fidelity, adversary=watch)
     view, _ = shuffled(deployment, broadcast, frames)
@@ -763,7 +761,7 @@ def protocol_with(*classes):
     return protocol
 
 
-def test_two_classes_of_one_name_are_refused_before_anything_is_charged():
+def test_two_classes_of_one_name_are_refused_uncharged():
     twin = dataclass(frozen=True)(type("Datum", (Datum,), {}))
     one_name = protocol_with(Datum, twin, type(RANDOMIZER))
     another = protocol_with(twin, type(RANDOMIZER))  # the round asks for the Datum outside it
@@ -818,7 +816,7 @@ def test_data_with_fewer_rows_than_it_said_is_not_passed_over(fidelity):
     assert lost.value.ledger.settled  # and what was added is known
 
 
-def test_the_papers_claim_is_not_made_where_honest_reports_were_lost():
+def test_no_claim_of_a_paper_where_honest_reports_were_lost():
     class Loses(InProcessRuntime):
         def call(self, host, method, *arguments, many=(), returns=1):
             many = [b"".join(list(split_frames(batch))[:-1]) + b"\0\0\0\1x" for batch in many]

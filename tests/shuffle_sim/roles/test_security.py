@@ -86,7 +86,7 @@ class Setting:
 
 
 @pytest.mark.parametrize("split_up", [{}, {"workers": 2, "shuffler_shards": 3}])
-def test_results_are_those_without_security_and_bytes_those_of_the_formula(split_up):
+def test_results_are_the_plain_ones_and_bytes_the_formula_s(split_up):
     # The engine stops a literal run whose count differs from the formula.
     plain, transport, onion = (
         run(VECTOR, ROWS, seed=4, fidelity="literal", security=security, **split_up)
@@ -128,7 +128,7 @@ def test_symbols_of_any_alphabet_go_through_the_onion():
     assert run(protocol, xs, seed=2, security="onion").value == run(protocol, xs, seed=2).value
 
 
-def test_the_shuffler_moves_boxes_it_cannot_open_and_the_analyzer_gets_just_these():
+def test_the_shuffler_moves_boxes_that_it_cannot_open():
     setting = Setting("onion")
     keys = setting.shufflers[0]._keys
     bundles = [
@@ -228,7 +228,7 @@ def test_a_bundle_made_for_anything_else_does_not_open(how):
     assert record.dropped == {"unknown-key" if how == "role" else "not-authentic": 1}
 
 
-def test_swapped_layers_and_other_bad_messages_are_found_by_the_analyzer():
+def test_bad_messages_under_seal_are_found_by_the_analyzer():
     setting = Setting("onion")
     good = setting.boxes()
     bad = {
@@ -251,7 +251,7 @@ def test_swapped_layers_and_other_bad_messages_are_found_by_the_analyzer():
     assert found.opened + found.dropped.total() == N * len(good)
 
 
-def test_a_symbol_outside_the_alphabet_is_dropped_by_the_analyzer():
+def test_a_symbol_outside_the_alphabet_is_dropped():
     randomizer = SplitMixRandomizer(1, 2, 5, 3, 20, 1.0, 0.0, 1.0)
     from shuffle_sim.roles.onion import Opener
 
@@ -285,7 +285,7 @@ class Garbage(Adversary):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_sealed_garbage_is_dropped_where_it_can_be_seen_and_all_is_accounted_for(workers):
+def test_sealed_garbage_is_dropped_and_all_is_accounted_for(workers):
     result = run(VECTOR, ROWS, seed=1, security="onion", adversary=Garbage(), workers=workers)
     accounts = result.reports
     assert accounts.dropped == {"wrong-length": 1}
@@ -294,7 +294,7 @@ def test_sealed_garbage_is_dropped_where_it_can_be_seen_and_all_is_accounted_for
     assert accounts.corrupted == 3
 
 
-def test_transport_drops_what_was_altered_replayed_or_signed_by_another():
+def test_transport_drops_what_was_altered_or_replayed():
     setting = Setting("transport")
     first = setting.frames[0]
     flipped = replace(first, payload=first.payload[:-1] + bytes([first.payload[-1] ^ 1]))
@@ -325,7 +325,7 @@ def test_transport_drops_what_was_altered_replayed_or_signed_by_another():
     assert record.dropped == {"replayed": 2}
 
 
-def test_the_view_and_what_goes_between_shards_are_protected_too():
+def test_the_view_and_messages_between_shards_are_protected():
     setting = Setting("transport")
     view, _ = setting.shuffled(setting.frames)
     frame = parse(view)
@@ -358,7 +358,7 @@ def test_keys_are_fresh_in_every_run_even_with_a_seed():
     assert Setting("onion").frames[0].payload != Setting("onion").frames[0].payload
 
 
-def test_the_largest_symbol_counts_of_a_flooded_label_stay_those_of_one_user():
+def test_the_largest_counts_of_a_flooded_label_are_one_user_s():
     # A user who seals all its messages for label 0 is dropped under the others: its reach is that
     # of an honest user.
     setting = Setting("onion")
@@ -387,7 +387,7 @@ def test_what_cannot_be_sealed_is_refused_before_anything_runs(options, name):
     assert caught.value.parameter == name
 
 
-def test_the_refusal_of_a_long_round_says_how_long_it_would_take():
+def test_the_refusal_of_a_long_round_says_how_long_it_takes():
     large = VectorSum(n=100_000, d=10, g=10, b=40)
     with pytest.raises(
         ParameterError,
@@ -417,7 +417,7 @@ class Flaky(InProcessRuntime):
 
 @pytest.mark.parametrize("security", ["transport", "onion"])
 @pytest.mark.parametrize("method", ["answer", "shuffle", "conclude"])
-def test_a_role_that_is_lost_gets_new_keys_and_the_round_its_result(security, method):
+def test_a_lost_role_gets_new_keys_and_the_round_its_result(security, method):
     flaky = Flaky(method)
     result = run(VECTOR, ROWS, seed=4, fidelity="literal", security=security, runtime=flaky)
     assert flaky.lost
@@ -427,7 +427,7 @@ def test_a_role_that_is_lost_gets_new_keys_and_the_round_its_result(security, me
 
 
 @pytest.mark.parametrize("security", ["transport", "onion"])
-def test_users_that_misbehave_come_back_before_they_have_met_anybody(security):
+def test_users_that_misbehave_come_back_before_any_round(security):
     flaky = Flaky("answer")
     sealed = run(
         VECTOR,
@@ -485,7 +485,7 @@ def test_a_sealed_run_is_resumed_with_what_its_analyzer_dropped(tmp_path):
         "replay",
     ],
 )
-def test_every_attack_of_the_library_is_accounted_for_under_seal_as_in_the_clear(attack, security):
+def test_every_attack_is_accounted_for_under_seal(attack, security):
     # The engine stops a run in which what was sent is not accounted for.
     plain, sealed = (
         run(

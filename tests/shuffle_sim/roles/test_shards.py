@@ -328,7 +328,7 @@ def one_size_for_all(pool, shards, rng):
 
 @pytest.mark.full
 @pytest.mark.parametrize("randomizer", MIXED)
-def test_labels_are_permuted_independently_by_any_number_of_shards(randomizer, monkeypatch):
+def test_labels_are_permuted_independently_by_any_shards(randomizer, monkeypatch):
     """False-alarm rate 1e-6. Power: sizes drawn once for all labels are caught."""
     mixed(randomizer)
     monkeypatch.setattr(pools.MessagePool, "shares", one_size_for_all)
@@ -415,7 +415,7 @@ def in_order(row, rng):
     return np.concatenate([permuted([row[:eighth]], rng), permuted([row[eighth:]], rng)])
 
 
-def test_moving_messages_bucket_by_bucket_has_the_law_of_the_plain_permutation():
+def test_moving_by_bucket_has_the_law_of_the_plain_permutation():
     plain = places(lambda row, rng: permute(row[:, None, None], rng)[0], 5)
     check_same_law(plain, places(lambda row, rng: permuted(np.split(row, [1000, 50_000]), rng), 6))
     with pytest.raises(LawError):  # power: an eighth of the messages stays among itself
@@ -503,7 +503,7 @@ def test_a_block_of_another_shard_is_dropped():
     assert parts[0][-1].accepted + parts[1][-1].accepted == N
 
 
-def test_a_shard_does_not_release_while_messages_are_on_their_way():
+def test_a_shard_does_not_release_while_messages_are_coming():
     broadcast, hosts, parts = collected(deploy())
     with pytest.raises(RoundAbortedError, match="shard 0 holds"):
         hosts[0].release(broadcast, [part[-1] for part in parts])
@@ -518,7 +518,7 @@ def numbered(*sizes):
     return b"".join(each.to_bytes(8, "big") for each in sizes) + bytes(8 * LABELS)
 
 
-def test_messages_between_shards_are_taken_once_and_only_if_they_are_such():
+def test_messages_between_shards_are_taken_once():
     broadcast, hosts, parts = collected(deploy())
     frame = parts[1][0]
     for spoilt, reason in (
@@ -547,7 +547,7 @@ def test_messages_between_shards_are_taken_once_and_only_if_they_are_such():
     assert len(hosts[0].release(broadcast, [part[-1] for part in parts]).chunks) == 1
 
 
-def test_the_view_comes_only_after_the_release_and_again_as_it_was():
+def test_the_view_comes_only_after_the_release_and_again():
     made = deploy(1)
     broadcast, (host,), parts = collected(made)
     with pytest.raises(RoundAbortedError, match="not released"):
@@ -556,7 +556,7 @@ def test_the_view_comes_only_after_the_release_and_again_as_it_was():
     assert host.view(broadcast, 0, 1) == host.view(broadcast, 0, 1)
 
 
-def test_the_analyzer_counts_a_frame_of_the_view_once_however_often_it_comes(tiny):
+def test_the_analyzer_counts_a_frame_of_the_view_once(tiny):
     made = deploy(1)
     broadcast, (host,), parts = collected(made)
     chunks = host.release(broadcast, [parts[0][-1]]).chunks

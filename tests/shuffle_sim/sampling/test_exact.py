@@ -78,7 +78,7 @@ def test_a_geometric_has_its_law(rate):
 
 
 @pytest.mark.parametrize(("shape", "rate"), [((1, 7), 0.3), ((1, 40), 0.05), ((9, 4), 1.4)])
-def test_shares_have_their_law_and_one_of_another_shape_is_caught(shape, rate):
+def test_shares_have_their_law_and_another_shape_is_caught(shape, rate):
     found = exact.negative_binomial(shape[0], shape[1], rate, SIZE, generator())
     cells = np.arange(int(60 / rate))
     success = -math.expm1(-rate)
@@ -99,7 +99,7 @@ def test_shares_add_up_to_discrete_laplace_noise():
     check_pmf(noise + 90, law, false_alarm=ALARM)
 
 
-def test_split_and_mix_draws_exactly_from_a_cryptographic_source():
+def test_split_and_mix_draws_from_a_cryptographic_source():
     protocol = SplitAndMixSum.calibrated(n=30, privacy=Privacy(2.0, 1e-6), rounding=0.3)
     randomizer = protocol.randomizer
     rng, values = generator(), np.full(2000, 0.5)

@@ -151,7 +151,7 @@ def test_arrange_has_the_law_of_permute(ones, size):
             check_same_law(reference, cells(bad, ones, size, 0)[0], false_alarm=FALSE_ALARM)
 
 
-def test_permute_is_uniform_inside_each_label_and_independent_across():
+def test_permute_is_uniform_inside_each_label():
     rng, symbols = np.random.default_rng(3), np.arange(6).reshape(3, 2, 1)
     orders = list(permutations(range(3)))
     drawn = []

@@ -197,7 +197,7 @@ class Named:
     right: int = 0
 
 
-def test_dataclasses_that_are_built_by_name_only_can_be_broadcast():
+def test_dataclasses_built_by_name_only_can_be_broadcast():
     assert decode(encode(Named(left=1, right=2)), (Named,)) == Named(left=1, right=2)
 
 
@@ -328,7 +328,7 @@ def test_what_cannot_be_broadcast_is_refused(value):
 
 
 @pytest.mark.parametrize("value", [2**64, -(2**63) - 1, "\ud800"])
-def test_numbers_and_strings_that_msgpack_cannot_hold_are_refused(value):
+def test_what_msgpack_cannot_hold_is_refused(value):
     with pytest.raises(TypeError):
         encode(value)
 

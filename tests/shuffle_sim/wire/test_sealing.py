@@ -86,7 +86,7 @@ def owner_of(private: bytes) -> KeyPair:
     return pair
 
 
-def test_the_key_schedule_written_here_gives_the_vectors_of_the_rfc():
+def test_the_key_schedule_here_gives_the_vectors_of_the_rfc():
     private = X25519PrivateKey.from_private_bytes(V["skRm"])
     assert private.public_key().public_bytes_raw() == V["pkRm"]
     assert decapsulated(V["enc"], private) == V["shared_secret"]
@@ -105,7 +105,7 @@ def test_open_takes_a_box_made_of_the_rfcs_key_and_nonce(monkeypatch):
 
 @settings(max_examples=25, deadline=None)
 @given(plaintext=st.binary(max_size=300), purpose=st.sampled_from(Purpose))
-def test_what_is_sealed_opens_with_the_key_schedule_written_here(plaintext, purpose):
+def test_what_is_sealed_opens_with_the_key_schedule_here(plaintext, purpose):
     pair = owner_of(V["skRm"])
     box = Sealer(pair.public, purpose, CONTEXT).seal(plaintext)
     assert len(box) == len(plaintext) + SEAL
@@ -116,7 +116,7 @@ def test_what_is_sealed_opens_with_the_key_schedule_written_here(plaintext, purp
     assert AESGCM(key).decrypt(nonce, sealed, b"") == plaintext == pair.open(box, purpose, CONTEXT)
 
 
-def test_every_bound_thing_is_in_info_and_none_can_be_read_as_another():
+def test_every_bound_thing_is_in_info_and_read_as_itself():
     contexts = [
         CONTEXT,
         Context(bytes(16), 3, CONTEXT.parameters),
@@ -137,7 +137,7 @@ def test_every_bound_thing_is_in_info_and_none_can_be_read_as_another():
                 pair.open(box, Purpose.BUNDLE, CONTEXT)
 
 
-def test_every_flipped_bit_a_cut_and_a_wrong_key_are_told_by_reason():
+def test_flipped_bits_cuts_and_wrong_keys_are_told_by_reason():
     pair = KeyPair()
     box = Sealer(pair.public, Purpose.MESSAGE, CONTEXT).seal(b"secret")
     for bit in range(8 * len(box)):
@@ -165,7 +165,7 @@ def test_two_boxes_of_one_content_differ():
     assert sealer.seal(b"x") != sealer.seal(b"x")
 
 
-def test_a_signature_is_good_for_its_sender_recipient_purpose_context_and_content():
+def test_a_signature_is_good_for_what_it_names_alone():
     sender, recipient, other = KeyPair(), KeyPair().public, KeyPair().public
     signed = sender.sign(b"content", Purpose.VIEW, CONTEXT, recipient)
     assert len(signed) == SIGNATURE + 7

@@ -63,7 +63,7 @@ def cases(count):
         yield at in (0, len(GRID) - 1), certified(people, ridge, c, gamma, at), bool(exact)
 
 
-def test_certified_minimisers_are_those_of_the_extension_inside_and_on_the_border():
+def test_certified_minimisers_are_those_of_the_extension():
     """More cases than the theory counts: 1,137 inside, 802 with a normal part. None may fail; of
     those without a certificate about half do, so that the test can.
     """

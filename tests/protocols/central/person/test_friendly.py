@@ -55,7 +55,7 @@ def worst(defect=1.0, cases=300, d=2):
     return scores, values
 
 
-def test_one_point_moves_score_and_value_by_no_more_than_is_stated():
+def test_one_point_moves_score_and_value_as_stated_at_most():
     scores, values = worst()
     assert scores == 1
     assert 0.4 < values <= 1
@@ -98,7 +98,7 @@ def test_too_few_points_are_refused_at_construction():
             FriendlyMean(**{"points": 10, "radius": 1.0, "largest": 2} | bad)
 
 
-def test_a_tested_release_costs_what_test_and_gaussian_cost_together():
+def test_a_tested_release_costs_test_and_gaussian_together():
     both = Parts(((0.3, 2e-7, 1),), 0.15)
     one = ShuffleAccountant().compose(TestedReleaseEvent(0.3, 2e-7, 1 / 0.15))
     assert one.get_delta(1.0) == pytest.approx(both.delta(1.0), rel=1e-12)

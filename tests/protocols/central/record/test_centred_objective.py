@@ -42,7 +42,7 @@ def test_two_releases_cost_what_was_asked_for(privacy):
     assert made.inner.privacy.epsilon == pytest.approx(0.8)
 
 
-def test_rows_off_the_middle_are_told_apart_which_they_are_not_as_they_are():
+def test_rows_off_the_middle_are_told_apart():
     """Ten seeds; without a centre the same budget is near a coin (power)."""
     rows, found = people(), {}
     for kind in (CentredObjective, ObjectivePerturbation):
@@ -52,7 +52,7 @@ def test_rows_off_the_middle_are_told_apart_which_they_are_not_as_they_are():
     assert found[ObjectivePerturbation] < found[CentredObjective] - 0.1
 
 
-def test_with_little_noise_it_is_the_minimiser_for_the_moved_rows():
+def test_with_little_noise_it_is_the_moved_rows_minimiser():
     made = CentredObjective.calibrated(n=2000, problem=problem(), privacy=Privacy(1e5, 0.0))
     state = made.init()
     released = made.plan(state).statistic(lambda part: part(people()), 2000)
@@ -62,7 +62,7 @@ def test_with_little_noise_it_is_the_minimiser_for_the_moved_rows():
     assert run(made, people(), seed=1).value == pytest.approx(expected, rel=0.02, abs=0.02)
 
 
-def test_an_estimator_takes_it_at_delta_0_and_without_an_intercept_the_plain_one():
+def test_an_estimator_takes_it_at_delta_0():
     rows = people()
     x, y = rows[:, :-2], rows[:, -1]
     for intercept, name in ((True, "CentredObjective"), (False, "ObjectivePerturbation")):
