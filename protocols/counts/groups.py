@@ -55,7 +55,6 @@ class Planes(Polluting):
     bits: int = 5
 
     def __post_init__(self) -> None:
-        """Check every range."""
         integer("bits", self.bits, 1, 30)
         if len(self.sizes) not in (1 + self.bits, 1 + 2 * self.bits) or len(set(self.sizes)) != 1:
             raise ParameterError("sizes", self.sizes, "the groups, for one or two moments")
@@ -166,9 +165,6 @@ class GroupMeans(OneView[Planes]):
     Attributes:
         groups: how many.
         value: of a run: a `GroupTable`.
-
-    Raises:
-        ParameterError: naming the parameter, its value and the allowed range.
     """
 
     task: ClassVar[str] = "group-means"
@@ -183,7 +179,6 @@ class GroupMeans(OneView[Planes]):
         delta: float = 1e-6,
         honest_fraction: float = 1.0,
     ) -> None:
-        """Explicit parameters; `calibrated` chooses good ones."""
         super().__init__(n, randomizer, delta, honest_fraction)
         self.low = real("low", low, -1e150, 1e150, closed=(True, True))
         self.high = real("high", high, -1e150, 1e150, closed=(True, True))

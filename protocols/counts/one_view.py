@@ -47,7 +47,6 @@ class OneView(OneRound, CountsTask, Generic[RandomizerT]):
     def __init__(
         self, n: int, randomizer: RandomizerT, delta: float, honest_fraction: float
     ) -> None:
-        """Keep the parameters; subclasses name them."""
         super().__init__(integer("n", n, 2), randomizer, delta, honest_fraction)
         planned = getattr(randomizer, "planned", self.honest)
         if planned != self.honest:

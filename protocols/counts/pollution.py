@@ -46,7 +46,6 @@ class Polluting(Noisy):
     kept_back: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check every range."""
         for size in self.sizes:
             integer("categories", size, 1, MAX_BINS)
         integer("categories", self.bins, 2, MAX_BINS)

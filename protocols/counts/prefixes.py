@@ -35,7 +35,6 @@ class Children(Query):
     moves: ClassVar[tuple[str, ...]] = ("kept",)
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         integer("bits", self.bits, 2, 64)
         integer("before", self.before, 0, self.bits - 1)
         integer("level", self.level, 1, min(MAX_LEVEL, self.bits - self.before))

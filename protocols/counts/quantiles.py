@@ -36,7 +36,6 @@ class Leaf(Query):
     leaves: int
 
     def __call__(self, rows: Floats) -> Floats:
-        """(users,), of rows (users,)."""
         part = (np.asarray(rows, np.float64) - self.low) / (self.high - self.low)
         return np.clip(np.floor(part * self.leaves), 0, self.leaves - 1)
 
@@ -117,9 +116,6 @@ class Quantiles(OneView[Nodes]):
     Attributes:
         shape: of the tree.
         value: of a run: a `Distribution`.
-
-    Raises:
-        ParameterError: naming the parameter, its value and the allowed range.
     """
 
     task: ClassVar[str] = "quantiles"
@@ -135,7 +131,6 @@ class Quantiles(OneView[Nodes]):
         delta: float = 1e-6,
         honest_fraction: float = 1.0,
     ) -> None:
-        """Explicit parameters; `calibrated` chooses good ones."""
         super().__init__(n, randomizer, delta, honest_fraction)
         self.low, self.high = _ends(low, high)
         self.shape = Shape(tuple(fans))
@@ -194,7 +189,6 @@ class Quantiles(OneView[Nodes]):
 
     @property
     def error(self) -> float:
-        """Largest standard error of a rank."""
         return float(self.standard_errors.max())
 
     @property

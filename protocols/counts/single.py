@@ -98,7 +98,6 @@ class Response(_Bernoulli):
     view: ClassVar[str] = "counts"
 
     def __post_init__(self) -> None:
-        """Check every range."""
         integer("categories", self.categories, 2, 2**53)
         real("epsilon0", self.epsilon0, 0.0, MAX_EPSILON0)
 
@@ -151,7 +150,6 @@ class Unary(_Bernoulli):
     epsilon0: float
 
     def __post_init__(self) -> None:
-        """Check every range."""
         integer("categories", self.categories, 2, 2**20)
         real("epsilon0", self.epsilon0, 0.0, MAX_EPSILON0)
 
@@ -216,7 +214,6 @@ class FixedBlanket(Counting):
     independent: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        """Check every range."""
         integer("categories", self.categories, 2, 2**53)
         integer("each", self.each, 1, 2**20)
 

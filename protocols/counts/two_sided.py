@@ -44,7 +44,6 @@ class TwoSided(Noisy):
     batch: int
 
     def __post_init__(self) -> None:
-        """Check every range."""
         integer("categories", self.categories, 2, MAX_BINS // 2)
         integer("most", self.most, 2, 2**24)
         self.event(self.planned, None)

@@ -47,12 +47,10 @@ class Stacked(Objective):
         return found
 
     def rounding(self, w: Floats) -> float:
-        """In l2."""
         return math.hypot(*(part.rounding(each) for part, each in self.split(w)))
 
     @property
     def least_radius(self) -> float:
-        """In l2."""
         return math.hypot(*(part.least_radius for part in self.parts))
 
 
@@ -93,7 +91,6 @@ class OneVsRestRisk(Risk):
         positive("ridge", self.ridge)
 
     def objective(self, rows: Floats) -> Objective:
-        """One `KinkedERM` for each class."""
         assert isinstance(self.loss, OneVsRestHinge)
         x, y, classes = rows[:, :-1], rows[:, -1], self.loss.classes
         space, hinge = RealSpace(self.d // classes), Hinge(self.loss.features)

@@ -158,7 +158,6 @@ class Grouped(Loss):
     groups: int
 
     def __post_init__(self) -> None:
-        """Check the range."""
         integer("groups", self.groups, 2, 10_000)
 
     def columns(self, d: int) -> int:

@@ -149,7 +149,6 @@ class Spread:
     fail: float = FAIL
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         real("deviations", self.deviations, 0.0, math.inf, closed=(True, False))
         real("fail", self.fail, 0.0, 1.0, closed=(False, False))
 

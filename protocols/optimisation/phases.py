@@ -168,11 +168,7 @@ class Phases(PhaseChain):
     choices: dict[str, str] = field(default_factory=lambda: {"phases": "given"})
 
     def __post_init__(self) -> None:
-        """Check that the phases fit together.
-
-        Raises:
-            ParameterError: naming the parameter, its value and what is allowed.
-        """
+        """Check that the phases fit together."""
         phases = self.phases = tuple(self.phases)
         if not phases:
             raise ParameterError("phases", phases, "at least one optimiser")

@@ -233,7 +233,6 @@ class Momentum:
     looks: FeatureCentring = FeatureCentring()
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         integer("rounds", self.rounds)
         positive("eta", self.eta)
 

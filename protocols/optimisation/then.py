@@ -56,5 +56,4 @@ class Then(Algorithm[Any, Any]):
         return self._begun((*state.results, state.stage.result(inner)))
 
     def result(self, state: Any) -> Any:
-        """What the last algorithm gives."""
         return state.stage.result(state.inner) if state.inner is not None else state.results[-1]

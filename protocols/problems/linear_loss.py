@@ -43,7 +43,6 @@ class LinearLoss(Loss):
     clipping_is_convex: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Check the bound."""
         if self.features != math.inf:
             positive("features", self.features)
 

@@ -32,14 +32,12 @@ class Linear(LinearLoss):
         return np.ones_like(margins)
 
     def second(self, margins: Floats, labels: Floats) -> Floats | None:
-        """0."""
         return np.zeros_like(margins)
 
     def slope(self, reach: float) -> float:
         return 1.0
 
     def curvature(self) -> float | None:
-        """None at all: 0."""
         return 0.0
 
 
@@ -154,7 +152,6 @@ class MeanEstimation(Loss):
     clipping_is_convex: ClassVar[bool] = True  # along the line through x: a Huber function
 
     def __post_init__(self) -> None:
-        """Check the bound."""
         if self.points != math.inf:
             positive("points", self.points)
 

@@ -38,7 +38,6 @@ class MultiClass(Loss):
     classification: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         integer("classes", self.classes, 2)
         positive("features", self.features)
 

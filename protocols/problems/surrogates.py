@@ -42,7 +42,6 @@ class Clipped:
     smoothing: float | None = None
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         positive("clip", self.clip)
         if self.smoothing is not None:
             positive("smoothing", self.smoothing)

@@ -32,9 +32,6 @@ class ShuffleLloyd(Lloyd, Protocol[LloydState]):
             encoding: of numbers as messages; None: that of the fewest bits.
             honest_fraction: of the users that add their noise.
             given: of `Lloyd`.
-
-        Raises:
-            ParameterError: naming the parameter, its value and what is allowed.
         """
         self.encoding, self.honest_fraction = encoding, honest_fraction
         super().__init__(**given)

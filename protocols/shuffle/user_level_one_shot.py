@@ -69,11 +69,7 @@ class UserLevelOneShot(Optimiser[ChainState], Protocol[ChainState]):
     choices: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check the parameters.
-
-        Raises:
-            ParameterError: naming the parameter, its value and what is allowed.
-        """
+        """Check the parameters."""
         demand(self.problem, self.privacy)
         self.n, self.rounds = integer("n", self.n), integer("rounds", self.rounds)
         integer("steps", self.steps)

@@ -65,7 +65,6 @@ class BinomialRandomizer(SumRandomizer):
     norm_bound: float | None = None
 
     def __post_init__(self) -> None:
-        """Check every range."""
         integer("d", self.labels)
         integer("g", self.g)
         integer("b", self.b)
@@ -79,7 +78,6 @@ class BinomialRandomizer(SumRandomizer):
 
     @property
     def per_label(self) -> int:
-        """g + b."""
         return self.g + self.b
 
     def admit(self, values: Values) -> tuple[Values, int]:

@@ -76,7 +76,6 @@ class CarryRandomizer(SumRandomizer):
     rotation: int | None = None
 
     def __post_init__(self) -> None:
-        """Check every range."""
         check_domain(self.lower, self.width, self.norm_bound)
         if self.norm_bound is None and (self.span != 1 or self.rotation is not None):
             raise ParameterError("span, rotation", (self.span, self.rotation), "of vectors only")

@@ -48,7 +48,6 @@ class OneRoundSum(OneRound):
     def __init__(
         self, n: int, randomizer: SumRandomizer, delta: float, honest_fraction: float
     ) -> None:
-        """Keep the parameters; subclasses name them."""
         super().__init__(n, randomizer, delta, honest_fraction)
         self._claim: Guarantee | None = None
 

@@ -15,9 +15,6 @@ class ScalarSum(PlannedScalarSum, BinomialSum):
     Every user sends exactly g + b bits: its value rounded at random to g steps, in ones, plus
     Bin(b, p) more ones. Formal guarantee: exact two-sided accounting of Bin(n b, p) against its
     shift by g, at `delta`.
-
-    Raises:
-        ParameterError: naming the parameter, its value and the allowed range.
     """
 
     theorem = "Lemma 3.1"
@@ -33,7 +30,6 @@ class ScalarSum(PlannedScalarSum, BinomialSum):
         delta: float = 1e-6,
         honest_fraction: float = 1.0,
     ) -> None:
-        """Explicit parameters; `calibrated` chooses good ones, `paper` the paper's."""
         width = self._bound(upper)
         super().__init__(n, BinomialRandomizer(1, g, b, p, 0.0, width), delta, honest_fraction)
 

@@ -44,7 +44,6 @@ class SingleMessageRandomizer(SumRandomizer):
     width: float
 
     def __post_init__(self) -> None:
-        """Check every range."""
         integer("steps", self.steps, 1, _MAX_STEPS)
         real("gamma", self.gamma, 0.0, 1.0, closed=(False, False))
         check_domain(0.0, self.width, None)
@@ -132,9 +131,6 @@ class SingleMessageSum(OneRoundSum):
     """The sum of n scalars in [0, upper] from one message a user; data of shape (n,).
 
     Formal guarantee: the privacy blanket, by exact sums; for `paper` by Theorem 3.1 of the paper.
-
-    Raises:
-        ParameterError: naming the parameter, its value and the allowed range.
     """
 
     scalar, family = True, "single message"
@@ -150,7 +146,6 @@ class SingleMessageSum(OneRoundSum):
         delta: float = 1e-6,
         honest_fraction: float = 1.0,
     ) -> None:
-        """Explicit parameters; `calibrated` chooses good ones, `paper` the paper's."""
         self.upper = self.sensitivity = real("upper", upper, *MAGNITUDES, closed=(True, True))
         super().__init__(
             n, SingleMessageRandomizer(steps, gamma, self.upper), delta, honest_fraction

@@ -75,7 +75,6 @@ class SplitMixRandomizer(SumRandomizer):
     norm_bound: float | None = None
 
     def __post_init__(self) -> None:
-        """Check every range."""
         integer("steps", self.steps, 1, 2**48)
         integer("modulus", self.modulus, self.steps + 1, 2**52)
         integer("messages", self.messages, 3, 2**10)

@@ -35,7 +35,6 @@ class _SplitAndMix(OneRoundSum):
         delta: float = 1e-6,
         honest_fraction: float = 1.0,
     ) -> None:
-        """Explicit parameters; `calibrated` chooses good ones."""
         self.sensitivity = randomizer.width
         super().__init__(n, randomizer, delta, honest_fraction)
 
@@ -113,9 +112,6 @@ class SplitAndMixSum(_SplitAndMix):
     Formal guarantee: exact accounting of the honest users' discrete Laplace shares, and (1 +
     e^epsilon) 2^-s in delta for what the messages tell beside their sum
     (docs/theory/split-and-mix.md).
-
-    Raises:
-        ParameterError: naming the parameter, its value and the allowed range.
     """
 
     scalar = True
@@ -155,9 +151,6 @@ class SplitAndMixVectorSum(_SplitAndMix):
 
     Formal guarantee: as of `SplitAndMixSum`, the noise's by the least of its pure,
     zero-concentrated and basic bounds.
-
-    Raises:
-        ParameterError: naming the parameter, its value and the allowed range.
     """
 
     @property

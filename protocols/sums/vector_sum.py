@@ -15,9 +15,6 @@ class VectorSum(PlannedVectorSum, BinomialSum):
     Every user sends exactly g + b one-bit messages under each of d labels. Rows above the norm
     bound are scaled to it on the user's side. Formal guarantee: binomial-Gaussian domination with
     the rounding bound (docs/theory/vector-sum.md), at `delta`.
-
-    Raises:
-        ParameterError: naming the parameter, its value and the allowed range.
     """
 
     theorem = "Theorem 3.2"
@@ -34,7 +31,6 @@ class VectorSum(PlannedVectorSum, BinomialSum):
         delta: float = 1e-6,
         honest_fraction: float = 1.0,
     ) -> None:
-        """Explicit parameters; `calibrated` chooses good ones, `paper` the paper's."""
         d, norm_bound = self._bound(d, norm_bound)
         randomizer = BinomialRandomizer(d, g, b, p, -norm_bound, 2 * norm_bound, norm_bound)
         super().__init__(n, randomizer, delta, honest_fraction)

@@ -79,7 +79,6 @@ class Ahead:
         return found
 
     def __str__(self) -> str:
-        """For people."""
         seconds = f"{self.seconds:.1g}" if self.seconds < 1 else f"{self.seconds:,.0f}"
         return (
             f"{plural(self.rounds, 'round')}, {self.bits_per_user:,} bits a user, "
@@ -279,12 +278,10 @@ class Bar:
         self._task = self._progress.add_task(title, total=total, state="")
 
     def __enter__(self) -> "Bar":
-        """Show the bar."""
         self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Remove the bar."""
         self._progress.stop()
 
     def step(self, completed: int, state: str, total: int | None = None) -> None:

@@ -35,7 +35,6 @@ class Number(Column):
     limits: Bounds
 
     def __post_init__(self) -> None:
-        """Check the limits."""
         low, high = self.limits
         if not -LARGEST <= low < high <= LARGEST:
             allowed = f"two numbers within +-{LARGEST:g}, the lower first"
@@ -115,7 +114,6 @@ class Date(Column):
     format: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the limits."""
         given = (self.first.isoformat(), self.last.isoformat())
         if (self.first.tzinfo is None) != (self.last.tzinfo is None):
             allowed = "both with a zone, or both without"
@@ -170,7 +168,6 @@ class Named(Column):
 
     @property
     def bounds(self) -> Bounds:
-        """0 and 1."""
         return 0.0, 1.0
 
     def labels(self, cells: NDArray[Any], marks: Marks) -> NDArray[Any]:
@@ -190,13 +187,11 @@ class Boolean(Named):
         return "false", "true"
 
     def places(self, cells: NDArray[Any]) -> Floats:
-        """1 for true."""
         known: dict[str, float] = dict.fromkeys(_YES, 1.0) | dict.fromkeys(_NO, 0.0)
         allowed = "true or false, yes or no, 1 or 0; or type = 'category' in a --schema"
         return self._each(cells, lambda text: known.get(text.lower()), allowed)
 
     def values(self, cells: NDArray[Any], marks: Marks) -> Floats:
-        """1 for true."""
         return self.places(cells)[:, None]
 
 

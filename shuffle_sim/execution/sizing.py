@@ -64,7 +64,6 @@ class SizePlan:
     cores: int
 
     def __str__(self) -> str:
-        """One line."""
         hosted = f"{self.workers} worker{'s' * (self.workers > 1)}, roles {self.placement}"
         return f"about {self.seconds:,.1f} s with {hosted}; {self.alone:,.1f} s in one process"
 

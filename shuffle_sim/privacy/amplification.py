@@ -41,7 +41,6 @@ class ShuffledEvent(PrivacyEvent):
     neither: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         clones.check(self.honest, self.epsilon0, self.corners)
 
     @property
@@ -135,7 +134,6 @@ class Amplification:
         return self.epsilon < _HARDLY * self.epsilon0
 
     def __str__(self) -> str:
-        """One line for people."""
         if not self.amplified:
             return (
                 f"epsilon {self.epsilon:.6g}, of the reports themselves: {self.users:,} users are "

@@ -45,7 +45,6 @@ class BucketPlan(Plan):
 
     @property
     def report_bits(self) -> int:
-        """In each bucket a sign and a place."""
         return _bits(self.spec, self.size)
 
     @property

@@ -30,7 +30,6 @@ class BucketSumEvent(PrivacyEvent):
     span: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         integer("honest", self.honest, 1, 2**53)
         integer("buckets", self.buckets, 1, 2**40)
         integer("size", self.size, 1, 2**40)

@@ -66,7 +66,6 @@ class CarryPlan(Plan):
 
     @property
     def bits(self) -> int:
-        """2 levels and the largest rest."""
         return bits(self.g * self.spec.clip, self.r, self.b, self.levels)
 
     @property

@@ -34,7 +34,6 @@ class CountEvent(PrivacyEvent):
     redrawn: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         integer("honest", self.honest, 1, 2**53)
         real("redrawn", self.redrawn, 0.0, 1.0, closed=(True, True))
 
@@ -53,7 +52,6 @@ class SharedNoiseEvent(CountEvent):
     planned: int
 
     def __post_init__(self) -> None:
-        """Check the range."""
         super().__post_init__()
         integer("planned", self.planned, self.honest, 2**53)
 
@@ -79,7 +77,6 @@ class PollutionEvent(SharedNoiseEvent):
     kept_back: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         super().__post_init__()
         if not self.rates:
             raise ParameterError("rates", self.rates, "at least one")
@@ -104,7 +101,6 @@ class TwoSidedEvent(SharedNoiseEvent):
     batch: int = 1
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         super().__post_init__()
         real("decay", self.decay, 0.0, 1.0, closed=(False, False))
         integer("batch", self.batch, 1, 2**20)
@@ -124,7 +120,6 @@ class FixedBlanketEvent(CountEvent):
     bins: int
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         super().__post_init__()
         integer("each", self.each, 1, 2**20)
         integer("bins", self.bins, 2, 2**62)

@@ -34,11 +34,9 @@ class DiscreteLaplace(PureMechanism[Floats], Noise):
         return PureEvent(self.epsilon, PROOF)
 
     def noise(self, rng: np.random.Generator, d: int) -> Floats:
-        """d integers for sensitivity 1."""
         return np.array(draw(rng, Fraction(self.epsilon), d), float)
 
     def spread(self, d: int) -> float:
-        """Root mean square of the norm for sensitivity 1."""
         return math.sqrt(d * variance(self.epsilon))
 
     def sample(self, value: Any, sensitivity: float, rng: np.random.Generator) -> Floats:
@@ -76,7 +74,6 @@ class GridLaplace(Noise):
     coordinates: int
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         positive("epsilon", self.epsilon)
         integer("coordinates", self.coordinates, 1, 10**6)
 
@@ -97,14 +94,12 @@ class GridLaplace(Noise):
         return root + self.coordinates
 
     def noise(self, rng: np.random.Generator, d: int) -> Floats:
-        """d multiples of the step for sensitivity 1."""
         if d != self.coordinates:
             raise ParameterError("d", d, f"{self.coordinates}, as the mechanism states")
         drawn = draw(rng, Fraction(self.epsilon) / self.shift(1.0), d)
         return self.step(1.0) * np.array(drawn, float)
 
     def spread(self, d: int) -> float:
-        """Root mean square of the norm for sensitivity 1, with the rounding at its worst."""
         step = self.step(1.0)
         noise = step * math.sqrt(d * variance(self.epsilon / self.shift(1.0)))
         return math.hypot(noise, math.sqrt(d) * step / 2)

@@ -51,7 +51,6 @@ class BinomialSumEvent(PrivacyEvent):
     coordinates: int = 1
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         integer("honest", self.honest)
         integer("b", self.bits)
         integer("n b", self.trials, 1, 2**53)
@@ -95,7 +94,6 @@ class CarrySumEvent(PrivacyEvent):
     span: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         integer("honest", self.honest, 1, 2**53)
         real("g", self.sensitivity, 0.0, 2.0**40)
         integer("r", self.uniforms, carry.ONE_BIT, max(carry.UNIFORMS))
@@ -121,7 +119,6 @@ class GaussianEvent(PrivacyEvent):
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        """Check the range."""
         positive("noise_multiplier", self.noise_multiplier)
 
 
@@ -138,7 +135,6 @@ class GammaEvent(PrivacyEvent):
     coordinates: int
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         gamma.check(self.rate, self.coordinates)
 
 
@@ -149,7 +145,6 @@ class LaplaceEvent(PrivacyEvent):
     rate: float
 
     def __post_init__(self) -> None:
-        """Check the range."""
         positive("rate", self.rate)
 
 
@@ -172,7 +167,6 @@ class ObjectiveEvent(PrivacyEvent):
     coupled: bool = False
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         positive("noise_multiplier", self.noise_multiplier)
         real("curvature", self.curvature, 0.0, math.inf, closed=(True, False))
         positive("rate", self.rate)
@@ -195,7 +189,6 @@ class PureObjectiveEvent(PrivacyEvent):
     coupled: bool = False
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         positive("tilt", self.tilt)
         real("curvature", self.curvature, 0.0, math.inf, closed=(True, False))
         positive("rate", self.rate)
@@ -214,7 +207,6 @@ class PureEvent(PrivacyEvent):
     proof: str
 
     def __post_init__(self) -> None:
-        """Check the range."""
         positive("epsilon", self.epsilon)
 
 
@@ -236,7 +228,6 @@ class GaussianPairEvent(PrivacyEvent):
     proof: str
 
     def __post_init__(self) -> None:
-        """Check the range."""
         positive("mu", self.mu)
 
 
@@ -266,7 +257,6 @@ class SplitMixEvent(PrivacyEvent):
     coordinates: int = 1
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         integer("honest", self.honest)
         integer("planned", self.planned)
         real("rate", self.rate, laplace.MIN_RATE, math.inf, closed=(True, False))
@@ -315,7 +305,6 @@ class BlanketEvent(PrivacyEvent):
     symbols: int
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         blanket.check(self.honest, self.gamma, self.symbols)
 
     def with_honest(self, honest: int) -> PrivacyEvent:

@@ -61,7 +61,6 @@ class BinomialShiftEvent(PrivacyEvent):
     coordinates: int
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         integer("honest", self.honest)
         integer("b", self.bits)
         integer("n b", self.trials, 1, 2**53)
@@ -126,7 +125,6 @@ class BinomialShift(Theorem[BinomialShiftEvent]):
         return delta_many_rounds(epsilon, rounds, nu)
 
     def gaussian(self, events: Releases[BinomialShiftEvent], share: float) -> tuple[float, float]:
-        """By the domination lemma; `share` goes to the tail of the roundings."""
         if share <= 0:
             return math.inf, share
         nu = nus_near(share, self._units(events))[0]
@@ -171,7 +169,6 @@ class GridBinomial(Noise):
     coordinates: int
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         integer("steps", self.steps, 1, 2**30)
         integer("trials", self.trials, 1, _LARGEST)
         integer("coordinates", self.coordinates, 1, 10**6)
@@ -214,12 +211,10 @@ class GridBinomial(Noise):
         return BinomialShiftEvent(1, self.trials, 0.5, float(self.steps), self.coordinates)
 
     def noise(self, rng: np.random.Generator, d: int) -> Floats:
-        """d multiples of half a step for sensitivity 1."""
         self._check(d)
         return np.array([each / 2 for each in self._drawn(rng)]) / self.steps
 
     def spread(self, d: int) -> float:
-        """Root mean square of the norm for sensitivity 1, with the rounding at its worst."""
         self._check(d)
         return math.sqrt(d * (self.trials + 1)) / (2 * self.steps)
 

@@ -81,7 +81,6 @@ class Guarantee:
     unit: Unit = Unit.RECORD
 
     def __str__(self) -> str:
-        """One line for people."""
         shown = "infinite" if math.isinf(self.epsilon) else f"{self.epsilon:.6g}"
         whose = f" {self.unit}" * (self.unit is Unit.PERSON)
         return f"epsilon {shown} at delta {self.delta:g} ({self.relation}{whose})" + (

@@ -30,7 +30,6 @@ class GuardedThresholdEvent(PrivacyEvent):
     tail: float
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         real("epsilon", self.epsilon, 0.0, math.inf, closed=(False, False))
         real("tail", self.tail, 0.0, 1.0, closed=(False, False))
 

@@ -40,7 +40,6 @@ class LaplaceSumEvent(PrivacyEvent):
     cap: int
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         integer("m", self.planned, 2, 2**40)
         integer("n", self.users, self.planned, 2**40)
         integer("d", self.coordinates, 1, 64)

@@ -97,7 +97,6 @@ class PureMechanism(Mechanism[Released]):
     epsilon: float
 
     def __post_init__(self) -> None:
-        """Check the range."""
         positive("epsilon", self.epsilon)
 
 
@@ -141,7 +140,6 @@ class Gaussian(Noise):
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        """Check the range."""
         positive("noise_multiplier", self.noise_multiplier)
 
     @classmethod
@@ -226,7 +224,6 @@ class L2Laplace(Noise):
     coordinates: int
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         gamma.check(self.rate, self.coordinates)
 
     @property
@@ -296,7 +293,6 @@ class WithoutNoise(Noise):
         return np.zeros(d)
 
     def spread(self, d: int) -> float:
-        """0."""
         return 0.0
 
 

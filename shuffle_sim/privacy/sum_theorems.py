@@ -76,7 +76,6 @@ class BinomialSumTheorem(Theorem[BinomialSumEvent]):
         return min(_delta(events, epsilon), renyi.delta_few_coins(epsilon, *few) if few else 1.0)
 
     def gaussian(self, events: _Sums, share: float) -> tuple[float, float]:
-        """By the domination lemma; `share` goes to the tail of the roundings."""
         if share <= 0:
             return math.inf, share
         nu = nus_near(share, _coordinates(events))[0]

@@ -42,7 +42,6 @@ class TestedReleaseEvent(PrivacyEvent):
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         positive("epsilon", self.epsilon)
         real("delta", self.delta, 0.0, 1.0, closed=(False, False))
         positive("noise_multiplier", self.noise_multiplier)
@@ -87,7 +86,6 @@ class TestedGaussian(Mechanism[Floats | None]):
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         pass_curve(self.epsilon, self.delta)
         positive("noise_multiplier", self.noise_multiplier)
 

@@ -39,7 +39,6 @@ class Sensitivity:
     proof: str
 
     def __post_init__(self) -> None:
-        """Check the range."""
         positive("sensitivity", self.value)
 
 

@@ -131,7 +131,6 @@ class ExponentialGrid(Steps, PureUnbounded[PhasedState]):
 
     @classmethod
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
-        """With the phases of `HeavyTailedERM`."""
         n, problem, privacy = setting.n, setting.problem, setting.privacy
         demand_diameter(problem)
         moments, noise = choices["moments"], NoiseSize.l2(privacy.epsilon, problem.d)

@@ -43,7 +43,6 @@ class PilotHistogram(Statistic):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check the range."""
         positive("scale", self.scale)
 
     @property

@@ -50,7 +50,6 @@ class HeavyTailedPhase:
     blocks: int = 1
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         integer("users", self.users)
         integer("blocks", self.blocks)
         for name in ("strong", "clip"):

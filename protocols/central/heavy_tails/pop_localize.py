@@ -123,12 +123,10 @@ class PopLocalize(Steps, PureUnbounded[PhasedState]):
 
     @classmethod
     def paper_for(cls, setting: Setting, choices: Choices) -> Self:
-        """The printed constants."""
         return cls._with(setting, choices, tight=False)
 
     @classmethod
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
-        """The noise that the stages need."""
         return cls._with(setting, choices, tight=True)
 
     @classmethod

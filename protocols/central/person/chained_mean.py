@@ -42,7 +42,6 @@ class ChainedMean(Mechanism[Floats]):
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         integer("points", self.points)
         positive("noise_multiplier", self.noise_multiplier)
         if not self.ratios or self.ratios[0] != 1:

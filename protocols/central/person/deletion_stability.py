@@ -68,7 +68,6 @@ class StableMinimiser(Statistic):
         return Sensitivity(2 * self.width, "l2", proof)
 
     def __call__(self, total: Total, users: int) -> Floats:
-        """Shape (1 + d,)."""
         domain = self.domain
         columns = self.loss.columns(domain.d)
         rows = gathered(total)

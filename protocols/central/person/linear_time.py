@@ -137,7 +137,6 @@ class LinearTimePhasedSGD(Steps, CentralAlgorithm[PhasedState]):
 
     @classmethod
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
-        """With the smallest proven bound over phases, groups and steps."""
         demand_bounded(setting.problem)
         plan = planned(setting, choices)
         made = cls(

@@ -49,7 +49,6 @@ class OfCentred(WholeStatistic):
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """The statistic's own."""
         return self.statistic.sensitivity
 
     def of(self, rows: Floats) -> Any:
@@ -99,7 +98,6 @@ class CentredObjective(Then, Optimiser[Any], CentralAlgorithm[Any]):
         return cls(inner=inner, privacy=privacy, share=share)
 
     def init_at(self, theta: Floats) -> ThenState:
-        """It starts nowhere."""
         return self._begun(())
 
     def init(self) -> ThenState:

@@ -28,7 +28,6 @@ class MeanAnswer(Statistic):
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """Of the query, over the users."""
         proof = "one of the answers differs, by as much as the query lets it"
         return Sensitivity(self.query.apart / self.users, "l2", proof)
 

@@ -63,7 +63,6 @@ class _Tail:
     mirrored: bool = False
 
     def __call__(self, k: NDArray[np.int64]) -> NDArray[np.float64]:
-        """At each k."""
         m, p = self.m, self.p
         if self.mirrored:
             return _logarithm(upper_tail(m - k, m, p), k, m, 1.0 - p, p)
