@@ -10,7 +10,7 @@ LOCK := -c requirements-dev.lock
 WORKERS := 2
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: demo check test test-slow bench lint lock docs clean
+.PHONY: demo check test test-slow bench lint lock docs rebuild clean
 
 $(VENV)/.base: pyproject.toml
 	@echo "Setting up $(VENV) (once) ..."
@@ -61,6 +61,13 @@ lock: clean
 
 docs: $(VENV)/.dev
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site
+
+# Outputs in the docs are made anew by their commands, and the notebooks run. FIGURES=--figures
+# draws the pictures, too: hours.
+FIGURES :=
+rebuild: $(VENV)/.dev
+	@$(BIN)/python .ci/rebuild.py $(FIGURES)
+	@$(PYTEST) tests/repository/test_notebooks.py
 
 clean:
 	rm -rf $(VENV) dist site

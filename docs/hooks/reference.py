@@ -50,8 +50,7 @@ def commands() -> str:
     """The page of the command line."""
     from typer.main import get_command
 
-    from shuffle_sim.cli.app import app
-    from shuffle_sim.cli.schemas import SUMMARIES
+    from shuffle_sim.cli.app import SUMMARIES, app
 
     codes = "\n".join(f"| {code} | {text} |" for code, text in EXIT_CODES.items())
     parts = [

@@ -1,9 +1,9 @@
 """The documentation: its examples run, its pages are built, readable offline and complete."""
 
 import ast
+import importlib.metadata
 import importlib.util
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,42 +12,69 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from commands import command
 
 ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-SOURCES = {
-    str(page.relative_to(ROOT)): page.read_text()
-    for page in [*sorted(ROOT.glob("docs/**/*.md")), ROOT / "README.md"]
-}
+
+
+def loaded(path: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+rebuild = loaded(".ci/rebuild.py")
+SOURCES = {str(page.relative_to(ROOT)): page.read_text() for page in rebuild.pages()}
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("page", [page for page, text in SOURCES.items() if BLOCK.search(text)])
-def test_every_example_runs_and_prints_what_the_page_shows(page, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    "page", [page for page, text in SOURCES.items() if rebuild.BLOCK.search(text)]
+)
+def test_every_example_runs_and_prints_what_the_page_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {"__name__": "docs"}
-    printed = ""
-    for language, text in BLOCK.findall(SOURCES[page]):
-        if language == "python":
-            exec(compile(text, page, "exec"), names)
-            printed = capsys.readouterr().out
-        elif language == "text" and printed:
-            assert printed == text
-        elif language == "console":
-            output = ""
-            for line in text.replace("\\\n", "").splitlines():
-                if line.startswith("$ shuffle-sim "):
-                    command = [
-                        str(Path(sys.executable).parent / "shuffle-sim"),
-                        *shlex.split(line.removeprefix("$ shuffle-sim ")),
-                    ]
-                    done = subprocess.run(command, capture_output=True, text=True, check=False)
-                    assert done.returncode == 0, done.stderr
-                    assert done.stderr == ""
-                    output = done.stdout
-                    assert output.strip()
-                elif line:
-                    assert line in [each.rstrip() for each in output.splitlines()], line
+    assert rebuild.rebuilt(page, SOURCES[page], command) == SOURCES[page]
+
+
+STALE = """```python
+print(7 * 6)
+```
+
+```text
+41
+```
+
+```console
+$ shuffle-sim --version
+shuffle-sim 0.0.7
+```
+"""
+
+
+def test_a_stale_number_is_found_and_rebuilt(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    version = importlib.metadata.version("shuffle-sim")
+    true = STALE.replace("41", "42").replace("0.0.7", version)
+    assert rebuild.rebuilt("stale", STALE) == true
+    assert rebuild.rebuilt("true", true) == true
+    unlike = true.replace(f"shuffle-sim {version}", "37 apples")
+    with pytest.raises(RuntimeError, match="37 apples"):
+        rebuild.rebuilt("unlike", unlike)
+    with pytest.raises(RuntimeError, match="status 2"):
+        rebuild.rebuilt("broken", true.replace("--version", "--nothing"))
+
+
+def test_every_picture_has_the_command_that_makes_it():
+    for page, text in SOURCES.items():
+        drawn = {file: made_by for made_by, file in rebuild.FIGURE.findall(text)}
+        assert set(drawn) == set(re.findall(r"!\[[^\]]*\]\(([^)]+\.png)\)", text)), page
+        for file, made_by in drawn.items():
+            assert (ROOT / page).with_name(file).is_file()
+            for script in re.findall(r"python (\S+\.py)", made_by):
+                assert (ROOT / script).is_file()
 
 
 # Prose
@@ -89,8 +116,8 @@ def test_a_long_sentence_would_be_found():
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("docs") / "site"
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(folder)]
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -148,15 +175,6 @@ def test_a_page_that_loads_from_another_host_would_be_found(planted):
     assert len(outside(f"<html><a href='https://example.org'>a link</a>{planted}</html>")) == 1
 
 
-def hook(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "hooks" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_every_formula_is_mathml(site):
     formulas = 0
     for page, text in SOURCES.items():
@@ -171,7 +189,7 @@ def test_every_formula_is_mathml(site):
 
 
 def test_a_formula_with_an_unknown_command_ends_the_build():
-    mathematics = hook("mathematics")
+    mathematics = loaded("docs/hooks/mathematics.py")
     page = '<span class="arithmatex">\\({}\\)</span>'
     assert "<math>" in mathematics.on_page_content(page.format("a &lt; b"))
     with pytest.raises(mathematics.PluginError, match="nosuch"):
@@ -181,7 +199,7 @@ def test_a_formula_with_an_unknown_command_ends_the_build():
 def test_every_public_module_is_in_the_reference(site):
     listed = (site / "reference" / "index.html").read_text()
     found = 0
-    for package, modules in hook("reference").packages().items():
+    for package, modules in loaded("docs/hooks/reference.py").packages().items():
         assert f'href="{package}.html"' in listed, package
         page = (site / "reference" / f"{package}.html").read_text()
         for module in modules:
@@ -193,20 +211,20 @@ def test_every_public_module_is_in_the_reference(site):
         for path in (ROOT / top).rglob("*.py")
         if not path.name.startswith("_") and "cli" not in path.parts
     ]
-    assert found == len(public) + len(hook("reference").packages())
+    assert found == len(public) + len(loaded("docs/hooks/reference.py").packages())
 
 
-def test_the_page_of_the_command_line_has_every_option_and_exit_code(site):
+def test_the_page_of_the_command_line_is_complete(site):
     from typer.main import get_command
 
     from shuffle_sim.cli.app import app
 
-    reference = hook("reference")
+    reference = loaded("docs/hooks/reference.py")
     page, found = reference.commands(), dict(reference.walked(get_command(app)))
     sections = dict(each.split("\n", 1) for each in page.split("\n## ")[1:])
     assert set(sections) == set(found)
-    for name, command in found.items():
-        for option in command.params:
+    for name, made in found.items():
+        for option in made.params:
             assert all(each in sections[name] for each in option.opts), (name, option.name)
     assert {"sum", "experiment run"} <= set(found)
     built = (site / "reference" / "commands.html").read_text()
