@@ -36,10 +36,12 @@ NAMES = (
     "tuning",
     "simulate",
     "year",
+    "long_sums",
     "stopped",
     "peer",
     "counts",
     "families",
+    "ratios",
     "frequencies",
 )
 

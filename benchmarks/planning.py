@@ -3,11 +3,12 @@
 import tracemalloc
 
 from benchmarks.clock import best
+from shuffle_sim.privacy.binomial_planner import fewest_bits, least_noise
 from shuffle_sim.privacy.bounds import carry
 from shuffle_sim.privacy.bounds.domination import dominating_sigma
 from shuffle_sim.privacy.carry_planner import choose_carries
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.planner import SumSpec, fewest_bits, least_noise
+from shuffle_sim.privacy.planner import SumSpec
 
 TASKS = [(10**3, 1), (10**4, 10), (10**6, 1), (10**6, 1000), (10**9, 1), (10**9, 10), (10**9, 1000)]
 

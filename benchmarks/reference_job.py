@@ -13,9 +13,10 @@ from protocols.sums.carry import CarryRandomizer
 from protocols.sums.encoding import SumRandomizer
 from shuffle_sim.arrays import Floats, Scaled
 from shuffle_sim.data.cohort import Cohort
+from shuffle_sim.privacy.binomial_planner import fewest_bits
 from shuffle_sim.privacy.carry_planner import choose_carries
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.planner import SumSpec, fewest_bits
+from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.protocol.base import Protocol, Query, RoundSpec, check_rows
 from shuffle_sim.sampling.kernels import margins_and_norms
 
