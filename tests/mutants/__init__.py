@@ -1,5 +1,6 @@
 """The registry of planted defects: each names the check of an audit that must catch it."""
 
-from .registry import CURATED, MUTANTS, Mutant
+from .curators import CURATED
+from .registry import MUTANTS, Mutant
 
 __all__ = ["CURATED", "MUTANTS", "Mutant"]

@@ -12,7 +12,8 @@ import pytest
 from shuffle_sim.auditing.audit import audit
 
 from .clean import CLEAN
-from .registry import CURATED, MUTANTS
+from .curators import CURATED
+from .registry import MUTANTS
 from .running import caught, caught_curator
 
 
@@ -28,7 +29,7 @@ def rates(times: int, names: list[str], slow: bool) -> None:
         for seed in range(times):
             with pytest.MonkeyPatch.context() as patch:
                 if mutant is None:
-                    found += caught_curator(name, patch, seed + 1)
+                    found += caught_curator(name, patch)
                 else:
                     found += caught(mutant, patch, seed)
         each = (time.process_time() - began) / times

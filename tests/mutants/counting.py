@@ -174,10 +174,10 @@ ALIKE: dict[type, Any] = {
 }
 """Randomizers of words, and small protocols that ask with them."""
 
-LAWLESS: dict[str, Any] = {
+SUMS: dict[str, Any] = {
     "FloodRandomizer": partial(LaplaceScalarSum.calibrated, n=200, privacy=PRIVACY),
     "BucketRandomizer": partial(
         SparseVectorSum.calibrated, n=1000, d=4, privacy=PRIVACY, noise_ratio=20.0
     ),
 }
-"""Protocols whose randomizer does not say its law."""
+"""Sums whose views are of words."""

@@ -3,12 +3,10 @@
 import dataclasses
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from shuffle_sim.execution import curator, setup
-from shuffle_sim.privacy.mechanisms import Gaussian
+from shuffle_sim.execution import setup
 from shuffle_sim.protocol.base import Query
 from shuffle_sim.roles import Shuffler, UserShard, block_rows, deployment, onion, pools
 from shuffle_sim.roles.deployment import Deployment
@@ -302,34 +300,3 @@ def blind(runtime):
         patch.setattr(runtime, "host", host)
 
     return plant
-
-
-# Curators
-
-
-def first_noise_again(patch):
-    true = curator.Curator._stream
-    patch.setattr(curator.Curator, "_stream", lambda self, index, draw: true(self, 0, draw))
-
-
-def without_entropy(patch):
-    true = randomness.stream
-    patch.setattr(curator, "stream", lambda entropy, *key: true(3, *key))
-
-
-def few_values(patch):
-    true = Gaussian.noise
-    patch.setattr(Gaussian, "noise", lambda self, rng, d: np.round(true(self, rng, d), 3))
-
-
-def turned_noise(patch):
-    """Each second release draws what the one before drew, with the other sign."""
-    true, last = Gaussian.noise, dict[int, Any]()
-
-    def noise(self, rng, d):
-        if d in last:
-            return -last.pop(d)
-        last[d] = true(self, rng, d)
-        return last[d]
-
-    patch.setattr(Gaussian, "noise", noise)

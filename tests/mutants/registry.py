@@ -6,19 +6,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from actors.runtime import RayRuntime
-from protocols import CentralSum, Histogram, SingleMessageSum, SplitAndMixSum, VectorSum
+from protocols import Histogram, SingleMessageSum, SplitAndMixSum, VectorSum
 from protocols.sums.binomial import BinomialRandomizer
 from shuffle_sim import Privacy
 from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.execution.processes import ProcessesRuntime
-from shuffle_sim.privacy.mechanisms import Gaussian
 from shuffle_sim.protocol.base import Datum
 from shuffle_sim.sampling.randomness import Role
 
 from . import counting as c
+from . import long_sums
 from . import orderings as o
 from . import planted as p
 from . import randomizers as r
@@ -79,6 +77,7 @@ def _of_randomizers() -> Iterator[Mutant]:
         (carry, "CarryRandomizer", _CARRY),
         (split, "SplitMixRandomizer", _SPLIT),
         (single, "SingleMessageRandomizer", _SINGLE),
+        *long_sums.PLANTED,
     ):
         for kind, check in kinds.items():
             extra = _MORE.get(kind, ())
@@ -238,7 +237,7 @@ def _of_words() -> Iterator[Mutant]:
         name = f"{one.__name__}: halves of a block alike"
         yield Mutant(name, "streams", asks, (one.__name__,), c.alike(one))
     blind = p.blind(InProcessRuntime)
-    for name, asks in c.LAWLESS.items():
+    for name, asks in c.SUMS.items():
         yield Mutant(f"{name} without entropy", "unseeded", asks, (name,), blind)
     told: tuple[tuple[str, str, Plant | None, dict[str, Any]], ...] = (
         ("noise of the round before", "streams", None, {"shard": p.NoiseReused}),
@@ -357,56 +356,3 @@ _PLANTED = (
     Mutant("views of others", "conserved", plant=p.adding_ones),
 )
 MUTANTS: tuple[Mutant, ...] = (*_of_randomizers(), *_PLANTED)
-
-
-class Thrice(CentralSum):
-    """Three sums of the curator."""
-
-    def init(self):
-        return 0
-
-    def plan(self, state):
-        return None if state == 3 else self._release
-
-    def update(self, state, released):
-        return state + 1
-
-
-class Later(Thrice):
-    """The third sum is of longer rows than it states."""
-
-    def plan(self, state):
-        release = super().plan(state)
-        if release is None or state < 2:
-            return release
-        wide = dataclasses.replace(release.statistic, **_wider(release.statistic))
-        return dataclasses.replace(release, statistic=wide)
-
-
-def _wider(statistic: Any) -> dict[str, Any]:
-    """A bound of its rows, doubled."""
-    return {
-        each.name: 2 * getattr(statistic, each.name)
-        for each in dataclasses.fields(statistic)
-        if isinstance(getattr(statistic, each.name), float)
-    }
-
-
-FAR = "all releases of a run are as near as stated"
-FRESH = "the noise of all releases of the curator's runs is fresh, and has its law"
-CURATED: dict[str, tuple[type, Plant | None, str]] = {
-    "the first noise again": (Thrice, p.first_noise_again, FRESH),
-    "no entropy": (Thrice, p.without_entropy, FRESH),
-    "few values": (Thrice, p.few_values, FRESH),
-    "noise turned": (Thrice, p.turned_noise, FRESH),
-    "a later statistic moves further": (Later, None, FAR),
-}
-"""Curators with a defect, and the check that must catch it."""
-
-
-def curated(kind: type) -> tuple[Any, np.ndarray, np.ndarray]:
-    """An algorithm and two neighbouring tables."""
-    first = np.zeros((30, 2))
-    first[0, 0], second = 1.0, np.zeros((30, 2))
-    second[0, 0] = -1.0
-    return kind(n=30, d=2, mechanism=Gaussian(30.0), delta=1e-6), first, second

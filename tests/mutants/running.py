@@ -5,16 +5,18 @@ from typing import Any
 
 import pytest
 
-from shuffle_sim.auditing import audit_central
 from shuffle_sim.auditing.asked import Asked
 from shuffle_sim.auditing.bench import of_categories
 from shuffle_sim.auditing.checks import Checks
+from shuffle_sim.auditing.conformance import LawError
+from shuffle_sim.auditing.curated import Runs
 from shuffle_sim.auditing.plan import FALSE_ALARM
 from shuffle_sim.auditing.stated import check_bound
 from shuffle_sim.auditing.words import WordChecks
 from shuffle_sim.roles import Shuffler, UserShard
 
-from .registry import CURATED, Mutant, curated
+from .curators import CURATED, FAR, curated
+from .registry import Mutant
 
 ASKED = "queries", "own", "unseeded", "hosted"
 _ALARM = FALSE_ALARM / 40
@@ -58,10 +60,14 @@ def caught(mutant: Mutant, patch: pytest.MonkeyPatch, seed: int = 0) -> bool:
     return False
 
 
-def caught_curator(name: str, patch: pytest.MonkeyPatch, seed: int = 1) -> bool:
-    """Whether the audit of a curator with a defect fails in the check that names it."""
+def caught_curator(name: str, patch: pytest.MonkeyPatch) -> bool:
+    """Whether whole runs of a curator with a defect fail in the check that names it."""
     kind, plant, check = CURATED[name]
     if plant is not None:
         plant(patch)
-    found = audit_central(*curated(kind), repeats=1000, seed=seed)
-    return check in [each.name for each in found.checks if each.passed is False]
+    runs = Runs(*curated(kind), {})
+    try:
+        runs.distances() if check == FAR else runs.noise(FALSE_ALARM / 4)
+    except LawError:
+        return True
+    return False

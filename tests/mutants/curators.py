@@ -1,0 +1,192 @@
+"""Curators with a defect: of their noise, for each mechanism, and of what they state."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from protocols import CentralSum
+from shuffle_sim.execution import curator
+from shuffle_sim.privacy import discrete
+from shuffle_sim.privacy.bounds import gamma
+from shuffle_sim.privacy.discrete import GridLaplace
+from shuffle_sim.privacy.grid_noise import GridBinomial
+from shuffle_sim.privacy.mechanisms import Gaussian, L2Laplace, LocalGaussian
+from shuffle_sim.sampling import randomness
+
+
+def first_noise_again(patch):
+    true = curator.Curator._stream
+    patch.setattr(curator.Curator, "_stream", lambda self, index, draw: true(self, 0, draw))
+
+
+def without_entropy(patch):
+    true = randomness.stream
+    patch.setattr(curator, "stream", lambda entropy, *key: true(3, *key))
+
+
+def few_values(patch):
+    true = Gaussian.noise
+    patch.setattr(Gaussian, "noise", lambda self, rng, d: np.round(true(self, rng, d), 3))
+
+
+def turned_noise(patch):
+    """Each second release draws what the one before drew, with the other sign."""
+    true, last = Gaussian.noise, dict[int, Any]()
+
+    def noise(self, rng, d):
+        if d in last:
+            return -last.pop(d)
+        last[d] = true(self, rng, d)
+        return last[d]
+
+    patch.setattr(Gaussian, "noise", noise)
+
+
+def _of_last(kind: Any, made: Callable[[Any, Any], Any]) -> Callable[[Any], None]:
+    """Noise that is made of the last noise, too."""
+
+    def plant(patch):
+        true, last = kind.noise, [None]
+
+        def noise(self, rng, d):
+            fresh = true(self, rng, d)
+            found = fresh if last[0] is None else made(fresh, last[0])
+            last[0] = fresh
+            return found
+
+        patch.setattr(kind, "noise", noise)
+
+    return plant
+
+
+def _mixed(fresh, last):
+    return (fresh + last) / np.sqrt(2)
+
+
+def _mixed_in_other_places(fresh, last):
+    return (fresh + last[::-1]) / np.sqrt(2)
+
+
+def _of_direction(kept: str) -> Callable[[Any], None]:
+    """Each second draw has the norm, or the direction, of the one before; or two are one."""
+
+    def plant(patch):
+        last: dict[str, Any] = {}
+
+        def draw(rng, rate, d):
+            new = {"norm": rng.gamma(d, 1 / rate), "way": rng.standard_normal(d)}
+            if kept in last:
+                new[kept] = last.pop(kept)
+            elif kept in new:
+                last[kept] = new[kept]
+            else:
+                new["way"][-1] = new["way"][1]
+            return new["way"] * (new["norm"] / np.linalg.norm(new["way"]))
+
+        patch.setattr(gamma, "draw", draw)
+
+    return plant
+
+
+def single_precision(patch):
+    true = Gaussian.noise
+    patch.setattr(
+        Gaussian, "noise", lambda self, rng, d: true(self, rng, d).astype(np.float32).astype(float)
+    )
+
+
+def even_integers(patch):
+    true = discrete.draw
+    patch.setattr(discrete, "draw", lambda *given: [each // 2 * 2 for each in true(*given)])
+
+
+def one_draw_for_all(patch):
+    true = GridBinomial._drawn
+    patch.setattr(GridBinomial, "_drawn", lambda self, rng: [true(self, rng)[0]] * self.coordinates)
+
+
+def size_of_one(patch):
+    """Coordinates have one size, and signs of their own: they are not correlated."""
+    true = Gaussian.noise
+
+    def noise(self, rng, d):
+        found = true(self, rng, d)
+        found[1] = (0.9 * found[0] + 0.1 * found[1]) * rng.choice([-1, 1])
+        return found
+
+    patch.setattr(Gaussian, "noise", noise)
+
+
+class Thrice(CentralSum):
+    """Three sums of the curator."""
+
+    def init(self):
+        return 0
+
+    def plan(self, state):
+        return None if state == 3 else self._release
+
+    def update(self, state, released):
+        return state + 1
+
+
+class Later(Thrice):
+    """The third sum is of longer rows than it states."""
+
+    def plan(self, state):
+        release = super().plan(state)
+        if release is None or state < 2:
+            return release
+        wide = dataclasses.replace(release.statistic, **_wider(release.statistic))
+        return dataclasses.replace(release, statistic=wide)
+
+
+def _wider(statistic: Any) -> dict[str, Any]:
+    """A bound of its rows, doubled."""
+    return {
+        each.name: 2 * getattr(statistic, each.name)
+        for each in dataclasses.fields(statistic)
+        if isinstance(getattr(statistic, each.name), float)
+    }
+
+
+def _with(mechanism: Any) -> Callable[..., Thrice]:
+    """Three sums by another mechanism."""
+
+    def made(**given: Any) -> Thrice:
+        return Thrice(**given | {"mechanism": mechanism})
+
+    return made
+
+
+_BINOMIAL = GridBinomial(64, 200_000, 3)
+FAR = "all releases of a run are as near as stated"
+FRESH = "the noise of all releases of the curator's runs is fresh, and has its law"
+CURATED: dict[str, tuple[Any, Callable[[Any], object] | None, str]] = {
+    "the first noise again": (Thrice, first_noise_again, FRESH),
+    "no entropy": (Thrice, without_entropy, FRESH),
+    "few values": (Thrice, few_values, FRESH),
+    "noise turned": (Thrice, turned_noise, FRESH),
+    "a later statistic moves further": (Later, None, FAR),
+    "noise of the release before": (Thrice, _of_last(Gaussian, _mixed), FRESH),
+    "the same in other places": (Thrice, _of_last(Gaussian, _mixed_in_other_places), FRESH),
+    "the same of users": (_with(LocalGaussian(10.0, 30)), _of_last(Gaussian, _mixed), FRESH),
+    "single precision": (Thrice, single_precision, FRESH),
+    "coordinates of one size": (Thrice, size_of_one, FRESH),
+    "norms come twice": (_with(L2Laplace(0.2, 3)), _of_direction("norm"), FRESH),
+    "directions come twice": (_with(L2Laplace(0.2, 3)), _of_direction("way"), FRESH),
+    "directions in a plane": (_with(L2Laplace(0.2, 3)), _of_direction(""), FRESH),
+    "even integers": (_with(GridLaplace(0.5, 3)), even_integers, FRESH),
+    "coins for all coordinates": (_with(_BINOMIAL), one_draw_for_all, FRESH),
+}
+"""Curators with a defect, and the check that must catch it."""
+
+
+def curated(kind: Any) -> tuple[Any, np.ndarray, np.ndarray]:
+    """An algorithm and two neighbouring tables."""
+    first = np.random.default_rng(8).normal(size=(30, 3)) / 5
+    second = first.copy()
+    first[0], second[0] = np.eye(3)[0], -np.eye(3)[0]
+    return kind(n=30, d=3, mechanism=Gaussian(30.0), delta=1e-6), first, second
