@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 import scipy
 
+from protocols.erm.kinked import rows_gap
 from protocols.erm.objective import (
     UNIT,
     Kinked,
@@ -23,6 +24,7 @@ from protocols.erm.risk import Risk
 from protocols.problems.domains import Domain
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.problem import minimiser_norm
+from protocols.problems.smoothed import Smoothed
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, positive, real
 
@@ -48,7 +50,6 @@ class Perturbation:
     corners: Corners = ()
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         if self.norm not in NORMS:
             raise ParameterError("norm", self.norm, f"one of {', '.join(NORMS)}")
         real("radius", self.radius, 0.0, math.inf, closed=(True, False))
@@ -94,7 +95,7 @@ class Perturbation:
 class RobustERM(Kinked):
     """mean_i phi(y_i <w, x_i> - max over the budget of <v, w>) + (ridge/2) ||w||^2.
 
-    phi is smooth and falls: logistic.
+    phi falls: logistic, or with a kink the hinge.
     """
 
     smoothness = math.inf
@@ -114,8 +115,11 @@ class RobustERM(Kinked):
     def width(self) -> float:
         return 1.0
 
-    def _slopes(self, margins: Floats) -> Floats:
-        return self.loss.derivative(margins, np.ones(self.n))
+    def ramped(self, width: float) -> LinearLoss:
+        """phi, with a ramp of this width for its kink."""
+        if self.loss.curvature() is not None:
+            return self.loss
+        return Smoothed(self.loss.features, self.loss, 1 / width)
 
     def value(self, w: Floats) -> float:
         margins = self.signed @ w - self.budget.support(w)
@@ -124,11 +128,11 @@ class RobustERM(Kinked):
 
     def gradient(self, w: Floats) -> Floats:
         at = self.budget.smoothed(w, 1e-12)[1]
-        return self.slope(w, at, self.budget.support(w))
+        return self.slope(self.loss, w, at, self.budget.support(w))
 
-    def slope(self, w: Floats, at: Floats, support: float) -> Floats:
-        """Of F with the perturbation `at`, margins less `support`."""
-        slopes = self._slopes(self.signed @ w - support)
+    def slope(self, loss: LinearLoss, w: Floats, at: Floats, support: float) -> Floats:
+        """Of F with the loss and the perturbation `at`, margins less `support`."""
+        slopes = loss.derivative(self.signed @ w - support, np.ones(self.n))
         return np.asarray(mean_of_rows(slopes, self.signed) - slopes.mean() * at + self.ridge * w)
 
     def rounding(self, w: Floats) -> float:
@@ -145,6 +149,7 @@ class RobustERM(Kinked):
     def least_radius(self) -> float:
         error = self.rounding(np.full(self.d, self._far / math.sqrt(self.d)))
         support = 8 * (self.d + 4) * UNIT * self.bound * self._far
+        support *= 2 if self.loss.curvature() is None else 1  # margins near the kink, too
         return math.sqrt(2 * support / self.ridge) + error / self.ridge
 
     def smoothed(self, width: float) -> "SmoothedRobust":
@@ -155,6 +160,8 @@ class RobustERM(Kinked):
 
         F >= H(., v) for every v in the budget, and H is lambda-strongly convex in w.
         """
+        if self.loss.curvature() is None:
+            return self._dual_witness(w, width)
         w = self.domain.project(w)
         _, at, _ = self.budget.smoothed(w, width)
         held = float(at @ w)
@@ -162,46 +169,71 @@ class RobustERM(Kinked):
         slack = max(0.0, support - held)
         norm = float(np.linalg.norm(w))
         slack += 4 * (self.d + 4) * UNIT * self.bound * norm
-        steepest = float(-self._slopes(self.signed @ w - support).mean())
-        slope, error = self.slope(w, at, held), self.rounding(w)
+        ones = np.ones(self.n)
+        steepest = -float(self.loss.derivative(self.signed @ w - support, ones).mean())
+        slope, error = self.slope(self.loss, w, at, held), self.rounding(w)
         down = self.domain.project(w - slope / self.ridge) - w
         fall = -float(slope @ down) - self.ridge / 2 * float(down @ down)
         fall += 2 * error * (float(np.linalg.norm(down)) + error / self.ridge)
         gap = steepest * (1 + 1e-9) * slack + max(0.0, fall)
         return w, math.sqrt(2 * gap / self.ridge)
 
+    def _dual_witness(self, w: Floats, width: float) -> tuple[Floats, float]:
+        """With a kink: the gap at the point u of the slopes c and the perturbation v at w.
+
+        phi(m) >= c r for every c in [low, high], and r = <w, s - v> - place is least at the worst
+        v, as c <= 0. So F >= mean_i c_i (<., s_i - v> - place) + ridge/2 ||.||^2. That has its
+        minimum over the domain at u = Proj((mean c v - mean_i c_i s_i)/ridge), where the gap is
+        that of the rows and -mean c (support(u) - <u, v>).
+        """
+        support, at, _ = self.budget.smoothed(w, width)
+        ones = np.ones(self.n)
+        kink = self.loss.kink(ones)
+        assert kink is not None
+        _, place, low, high = kink
+        c = self.ramped(width).derivative(self.signed @ w - support, ones)
+        mean = float(c.mean())
+        u = self.domain.project((mean * at - mean_of_rows(c, self.signed)) / self.ridge)
+        support = self.budget.support(u)
+        loose = 4 * (self.d + 4) * UNIT * self.bound * float(np.linalg.norm(u))
+        gap = rows_gap(self.signed @ u - support - place, c, low, high, loose)
+        gap -= mean * (1 + 1e-9) * (max(0.0, support - float(at @ u)) + loose)
+        return u, math.sqrt(2 * gap / self.ridge) + self.rounding(u) / self.ridge
+
 
 class SmoothedRobust(Objective):
-    """`RobustERM` with a smooth support function."""
+    """`RobustERM` with a smooth support function, and a ramp for a kink."""
 
     def __init__(self, robust: RobustERM, width: float) -> None:
         """Of a width."""
         self._robust, self._width = robust, positive("width", width)
         self.domain, self.n = robust.domain, robust.n
         self.strong_convexity = robust.ridge
+        self.loss = robust.ramped(width)
         bend = robust.budget.size(robust.d) / width
-        self.smoothness = robust.curvature * robust.bound**2 + bend + robust.ridge
+        curvature = self.loss.curvature() or 0.0
+        self.smoothness = curvature * robust.bound**2 + bend + robust.ridge
 
     def value(self, w: Floats) -> float:
         robust = self._robust
         support = robust.budget.smoothed(w, self._width)[0]
-        losses = robust.loss.value(robust.signed @ w - support, np.ones(robust.n))
+        losses = self.loss.value(robust.signed @ w - support, np.ones(robust.n))
         return float(losses.mean()) + robust.ridge / 2 * float(w @ w)
 
     def gradient(self, w: Floats) -> Floats:
         support, at, _ = self._robust.budget.smoothed(w, self._width)
-        return self._robust.slope(w, at, support)
+        return self._robust.slope(self.loss, w, at, support)
 
     def hessian(self, w: Floats, stride: int = 1) -> Floats | None:
         robust = self._robust
         support, at, bend = robust.budget.smoothed(w, self._width)
         x = robust.signed[::stride]
         margins, ones = x @ w - support, np.ones(len(x))
-        bends = robust.loss.second(margins, ones)
+        bends = self.loss.second(margins, ones)
         if bends is None:
             return None
         moved = x - at
-        slope = float(robust.loss.derivative(margins, ones).mean())
+        slope = float(self.loss.derivative(margins, ones).mean())
         found = (moved * bends[:, None]).T @ moved / len(x) - slope * bend
         return np.asarray(found + robust.ridge * np.eye(robust.d))
 
@@ -224,9 +256,12 @@ class RobustRisk(Risk):
     budget: Perturbation = Perturbation()
 
     def __post_init__(self) -> None:
-        smooth = isinstance(self.loss, LinearLoss) and self.loss.curvature() is not None
-        if not smooth or not getattr(self.loss, "classification", False):
-            allowed = "a smooth loss of two classes, such as Logistic()"
+        if not isinstance(self.loss, LinearLoss) or not self.loss.classification:
+            allowed = "a LinearLoss of two classes, such as Logistic() or Hinge()"
+            raise ParameterError("loss", self.loss, allowed)
+        kink = None if self.loss.curvature() is not None else self.loss.kink(np.ones(1))
+        if kink is not None and kink[3] > 0:
+            allowed = "one that falls, such as Hinge(): else rows are not moved against it"
             raise ParameterError("loss", self.loss, allowed)
         super().__post_init__()
         for corner in self.budget.corners:
@@ -236,11 +271,8 @@ class RobustRisk(Risk):
     @cached_property
     def reach(self) -> float:
         pulled = math.sqrt(self.loss.pull() / self.ridge)
-        return min(self.domain.radius, pulled) if not self._off else self.domain.radius
-
-    @property
-    def _off(self) -> bool:
-        return bool(np.any(self.domain.project(np.zeros(self.d))))
+        off = np.any(self.domain.project(np.zeros(self.d)))
+        return self.domain.radius if off else min(self.domain.radius, pulled)
 
     def lipschitz_within(self, radius: float) -> float:
         """(B + the budget's size) times the slope of phi, 1 at most."""

@@ -10,7 +10,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.erm.objective import UNIT, Objective, gradient_rounding
+from protocols.erm.balls import Values, dots, lengths, newton_over_ball
+from protocols.erm.objective import BLOCK, UNIT, Objective, gradient_rounding
 from protocols.erm.people import People
 from protocols.problems.domains import L2Ball
 from protocols.problems.loss import Loss
@@ -18,7 +19,8 @@ from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.data.persons import MOST_RECORDS
 from shuffle_sim.errors import ParameterError, positive, real
 
-_STEPS, _HALVINGS = 4000, 54
+_STEPS, _HALVINGS, _CREASE = 60, 54, 1e-6
+_SQUARES = 1 << 22  # numbers of second derivatives at once
 _SHARE = 1 / 50  # of the promised radius, for inner minimisers
 
 
@@ -70,9 +72,15 @@ class ExtendedERM(Objective):
         self.beta, self.smoothness = beta, beta + ridge
         self.centre, self.center = centre, center
         self.gamma, self.radius = positive("gamma", gamma), positive("radius", radius)
-        self.people, self.n, self._blocks = people, len(people), people.blocks()
+        self.people, self.n = people, len(people)
+        self._blocks = people.blocks(min(BLOCK, max(1, _SQUARES // domain.d**2)))
         self.most_records = most_records
-        self._target = self.ridge * (_SHARE * radius) ** 2
+        self._slope = loss.lipschitz(domain.radius) + gamma + float(np.linalg.norm(center))
+        most = int(people.counts.max())
+        each = gradient_rounding(most, self.d, self._slope, beta, 0.0, domain.radius)
+        self._hidden = 2 * domain.size * each  # of a person's delta, in doubles
+        self._target = max(self.ridge * (_SHARE * radius) ** 2, self._hidden)
+        self._ends = np.full((self.n, self.d), math.nan)
         self._known: tuple[bytes, Floats, float, float] | None = None
         self.outside = 0
 
@@ -83,6 +91,37 @@ class ExtendedERM(Objective):
     def value(self, w: Floats) -> float:
         values, apart = self.people.values(self.loss, w), w - self.centre
         return float(values.mean()) + self._looked(w)[2] + self.ridge / 2 * float(apart @ apart)
+
+    def solved(self, w: Floats) -> Floats:
+        """Near the minimiser, from w: Newton's method over K.
+
+        Extensions have a crease along the border of K. A point next to it is moved onto it, where
+        a multiple of the normal is a slope.
+        """
+        ball = self.ball
+
+        def whole(which: NDArray[np.intp], v: Floats) -> tuple[Floats, Floats, Floats]:
+            at = ball.center + v[0]
+            bend = self.hessian(at)
+            assert bend is not None
+            return np.array([self.value(at)]), self.gradient(at)[None], bend[None]
+
+        def values(which: NDArray[np.intp], v: Floats) -> Floats:
+            return np.array([self.value(ball.center + v[0])])
+
+        def finished(which: NDArray[np.intp], v: Floats, slope: Floats) -> NDArray[np.bool_]:
+            border = lengths(v) >= ball.size * (1 - 1e-12)
+            outward = np.minimum(0.0, dots(slope, v)) * border / ball.size**2
+            rest = lengths(slope - outward[:, None] * v) + self.rounding(ball.center + v[0])
+            return np.asarray(rest <= self.ridge * self.radius / 2)
+
+        v = (ball.project(w) - ball.center)[None].copy()
+        newton_over_ball(whole, values, v, ball.size, _STEPS, finished)
+        far = float(lengths(v)[0])
+        if ball.size > far > ball.size * (1 - _CREASE):
+            v *= ball.size / far
+            newton_over_ball(whole, values, v, ball.size, _STEPS, finished)
+        return np.asarray(ball.center + v[0])
 
     def gradient(self, w: Floats) -> Floats:
         return np.asarray(self._looked(w)[0] + self.ridge * (w - self.centre))
@@ -96,10 +135,9 @@ class ExtendedERM(Objective):
         return self._floating(self.domain.radius) / self.ridge + _SHARE * self.radius
 
     def _floating(self, norm: float) -> float:
-        slope = self.loss.lipschitz(self.domain.radius) + self.gamma + np.linalg.norm(self.center)
         far = norm + float(np.linalg.norm(self.centre))
-        joined = gradient_rounding(self.n, self.d, float(slope), self.beta, self.ridge, far)
-        return joined + UNIT * self.most_records * float(slope)
+        joined = gradient_rounding(self.n, self.d, self._slope, self.beta, self.ridge, far)
+        return joined + UNIT * self.most_records * self._slope
 
     def _looked(self, w: Floats) -> tuple[Floats, float, float]:
         """(mean slope, delta, mean rise of the values above h_i) of the extensions at w."""
@@ -109,23 +147,56 @@ class ExtendedERM(Objective):
         return self._known[1:]
 
     def _slopes(self, w: Floats) -> tuple[Floats, float, float]:
-        sums, delta, rise = [], 0.0, 0.0
+        sums, delta, rise, first = [], 0.0, 0.0, 0
         self.outside = 0
         for people in self._blocks:
             slopes = people.means(dense(self.loss.gradients(w, people.records)))
-            far = np.flatnonzero(_lengths(slopes - self.center) > self.gamma)
+            far = np.flatnonzero(lengths(slopes - self.center) > self.gamma)
             if far.size:
-                slopes[far], errors = self._by_normal(w, slopes[far])
+                plain = slopes[far]
+                slopes[far], errors = self._by_normal(w, plain)
                 none = np.isinf(errors)
                 if none.any():
-                    outside = people.chosen(far[none])
-                    slopes[far[none]], errors[none], values = self._inner(w, outside)
+                    outside, which = people.chosen(far[none]), first + far[none]
+                    found = self._inner(w, outside, plain[none], self._ends[which])
+                    slopes[far[none]], errors[none], values, self._ends[which] = found
                     rise += float((values - outside.values(self.loss, w)).sum())
                     self.outside += len(outside)
                 delta += float(errors.sum())
             sums.append(np.ones(len(slopes)) @ slopes)
+            first += len(people)
         slope = np.array([math.fsum(each) for each in zip(*sums, strict=True)])
         return slope / self.n, delta / self.n, rise / self.n
+
+    def hessian(self, w: Floats, stride: int = 1) -> Floats | None:
+        """Of the extensions at w, by how each u moves with w; on the border it moves along it."""
+        self._looked(w)  # whose u are kept
+        found, first = self.ridge * self.n * np.eye(self.d), 0
+        for people in self._blocks:
+            slopes = people.means(dense(self.loss.gradients(w, people.records)))
+            far = lengths(slopes - self.center) > self.gamma
+            far[far] = np.isinf(self._by_normal(w, slopes[far])[1])
+            if not far.all():
+                inside = people.chosen(~far)
+                found += inside.bends(self.loss, np.tile(w, (len(inside), 1))).sum(axis=0)
+            if far.any():
+                found += self._bent(w, people.chosen(far), self._ends[first:][: len(people)][far])
+            first += len(people)
+        return found / self.n
+
+    def _bent(self, w: Floats, people: People, ends: Floats) -> Floats:
+        """Sum of the second derivatives of extensions with these u."""
+        apart, v = w - ends, ends - self.ball.center
+        far = np.maximum(lengths(apart), 1e-300)[:, None]
+        pull = _across(apart / far) * (self.gamma / far)[:, :, None]
+        slopes = people.slopes(self.loss, ends) - self.center - self.gamma * apart / far
+        border = lengths(v) >= self.ball.size * (1 - 1e-12)
+        more = np.where(border, np.maximum(0.0, -dots(slopes, v)) / self.ball.size**2, 0.0)
+        stiff = people.bends(self.loss, ends) + pull + more[:, None, None] * np.eye(self.d)
+        wall = border * (1e6 * np.trace(stiff, axis1=1, axis2=2) / self.ball.size**2)
+        stiff += wall[:, None, None] * v[:, :, None] * v[:, None]
+        stiff += 1e-12 * np.trace(stiff, axis1=1, axis2=2)[:, None, None] * np.eye(self.d)
+        return np.asarray((pull - pull @ np.linalg.solve(stiff, pull)).sum(axis=0))
 
     def _by_normal(self, w: Floats, slopes: Floats) -> tuple[Floats, Floats]:
         """Slopes plus the least multiple of the normal at w that is within gamma of c.
@@ -139,96 +210,87 @@ class ExtendedERM(Objective):
         outward = apart / length
         offsets = slopes - self.center
         along = offsets @ outward
-        across = along * along - _dots(offsets, offsets) + self.gamma**2
+        across = along * along - dots(offsets, offsets) + self.gamma**2
         multiples = -along - np.sqrt(np.maximum(across, 0.0))
         errors = multiples * max(0.0, self.ball.size - length)
         none = (across < 0) | (multiples < 0) | (errors > self._target)
         errors[none] = math.inf
         return slopes + multiples[:, None] * outward, errors
 
-    def _inner(self, w: Floats, people: People) -> tuple[Floats, Floats, Floats]:
-        """(slopes, their errors delta, values) of extensions: accelerated proximal steps.
+    def _inner(
+        self, w: Floats, people: People, slopes: Floats, start: Floats
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """(slopes, their errors delta, values, u) of extensions, by Newton's method for each u.
 
-        With u, and p = c + gamma-vector, <p, .> is a minorant up to delta: h is convex, so it is
-        above its tangent at u, whose least value over K is known.
+        p = c + gamma z/||z||, with z = w - u, is a slope of the extension at w up to delta: h is
+        convex, so it is above its tangent at u, whose least value over K is known.
         """
-        c, gamma, step = self.center, self.gamma, 1 / max(self.beta, 1e-12)
-        active = np.arange(len(people))
-        u = ahead = np.tile(w, (len(people), 1))
-        slopes, momentum = np.tile(c, (len(people), 1)), np.ones(len(people))
-        errors, values = np.full((2, len(people)), math.inf)
-        for _ in range(_STEPS):
-            towards = ahead - step * (people.slopes(self.loss, ahead) - c)
-            after, pushes = _nearest(towards, w, step * gamma, self.ball)
-            pushes = pushes / step
-            sizes = _lengths(pushes)
-            p = c - pushes * np.minimum(1.0, gamma / np.maximum(sizes, 1e-300))[:, None]
-            error, value = self._minorants(w, after, p, people)
-            better = error < errors[active]
-            at = active[better]
-            slopes[at], errors[at], values[at] = p[better], error[better], value[better]
-            left = errors[active] > self._target
-            if not left.any():
-                break
-            momentum[_dots(ahead - after, after - u) > 0] = 1.0  # it points uphill
-            following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
-            ahead = after + ((momentum - 1) / following)[:, None] * (after - u)
-            u, momentum = after, following
-            if not left.all():
-                active, people = active[left], people.chosen(left)
-                u, ahead, momentum = u[left], ahead[left], momentum[left]
-        return slopes, errors, values
+        c, gamma, size, ball = self.center, self.gamma, self.ball.size, self.ball.center
+        held: dict[bytes, People] = {}
 
-    def _minorants(self, w: Floats, u: Floats, p: Floats, people: People) -> tuple[Floats, Floats]:
-        """(errors, values) of each person's p with its u."""
-        q, apart = p - people.slopes(self.loss, u), w - u
-        pulled = self.gamma * _lengths(apart)
-        reach = _dots(q, self.ball.center - u) + self.ball.size * _lengths(q)
-        above = _dots(self.center - p, apart) + pulled
-        values = people.values(self.loss, u) + apart @ self.center
-        errors = np.maximum(0.0, above + np.maximum(0.0, reach))
-        return errors + 64 * UNIT * np.abs(values), values + pulled
+        def those(which: NDArray[np.intp]) -> People:
+            key = which.tobytes()
+            if key not in held:
+                held.clear()
+                held[key] = people if len(which) == len(people) else people.chosen(which)
+            return held[key]
 
+        def values(which: NDArray[np.intp], v: Floats) -> Floats:
+            apart = w - ball - v
+            return those(which).values(self.loss, ball + v) + apart @ c + gamma * lengths(apart)
 
-def _lengths(vectors: Floats) -> Floats:
-    return np.asarray(np.sqrt(_dots(vectors, vectors)))
+        def pulled(apart: Floats) -> Floats:
+            return apart / np.maximum(lengths(apart), 1e-300)[:, None]
 
+        def ask(which: NDArray[np.intp], v: Floats) -> tuple[Floats, Floats, Floats]:
+            chosen, apart = those(which), w - ball - v
+            away, far = pulled(apart), np.maximum(lengths(apart), 1e-300)
+            slope = chosen.slopes(self.loss, ball + v) - c - gamma * away
+            bends = chosen.bends(self.loss, ball + v)
+            bends += _across(away) * (gamma / far)[:, None, None]
+            return values(which, v), slope, bends
 
-def _dots(one: Floats, other: Floats) -> Floats:
-    return np.asarray(np.einsum("ij,ij->i", one, other))
+        def errors(v: Floats, slope: Floats) -> Floats:
+            """The tangent of h - <p, .> at u falls by no more over K."""
+            return np.asarray(np.maximum(0.0, dots(slope, v) + size * lengths(slope)))
 
+        def finished(which: NDArray[np.intp], v: Floats, slope: Floats) -> NDArray[np.bool_]:
+            return errors(v, slope) <= self._target
 
-def _nearest(z: Floats, w: Floats, pull: float, ball: L2Ball) -> tuple[Floats, Floats]:
-    """For each row of z argmin over u in K of ||u - z||^2/2 + pull ||u - w||, and the last's slope.
+        everybody = np.arange(len(people))
+        v = self._begun(values, w - ball, slopes - c, start - ball)
+        newton_over_ball(ask, values, v, size, _STEPS, finished)
+        apart = w - ball - v
+        slope = people.slopes(self.loss, ball + v) - c - gamma * pulled(apart)
+        error, value = errors(v, slope), values(everybody, v)
+        return c + gamma * pulled(apart), error + self._hidden, value, ball + v
 
-    The multiplier of the ball is found by bisection; without it u is z, drawn towards w.
-    """
-
-    def drawn(z: Floats, more: Floats) -> Floats:
-        whole = (1 + more)[:, None]
-        apart = (z + more[:, None] * ball.center) / whole - w
-        lengths = np.maximum(_lengths(apart), 1e-300)
-        return np.asarray(w + apart * np.maximum(0.0, 1 - pull / (1 + more) / lengths)[:, None])
-
-    more = np.zeros(len(z))
-    u = drawn(z, more)
-    out = np.flatnonzero(_lengths(u - ball.center) > ball.size)
-    if out.size:
-        there = z[out]
-
-        def beyond(more: Floats) -> NDArray[np.bool_]:
-            return np.asarray(_lengths(drawn(there, more) - ball.center) > ball.size)
-
-        low, high = np.zeros(out.size), np.ones(out.size)
-        while (up := beyond(high) & (high < 1e12)).any():
-            low, high = np.where(up, high, low), np.where(up, 4 * high, high)
+    def _begun(self, values: Values, w: Floats, offsets: Floats, start: Floats) -> Floats:
+        """A point for each person that is better than w: the last one, or one down its slope."""
+        everybody = np.arange(len(start))
+        at_w = values(everybody, np.tile(w, (len(start), 1)))
+        length = float(np.linalg.norm(w))
+        if length >= self.ball.size * (1 - 1e-9):  # along the border
+            outward = w / length
+            offsets = offsets + np.maximum(0.0, -(offsets @ outward))[:, None] * outward
+        down = -offsets / np.maximum(lengths(offsets), 1e-300)[:, None]
+        found, step = np.where(np.isnan(start), w, start), 2 * self.ball.size
+        poor = ~(values(everybody, found) < at_w)
         for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            up = beyond(middle)
-            low, high = np.where(up, middle, low), np.where(up, high, middle)
-        more[out] = high
-        u[out] = drawn(there, high)
-    return u, z - u - more[:, None] * (u - ball.center)
+            if not poor.any():
+                break
+            tried = w + step * down[poor]
+            tried *= np.minimum(1.0, self.ball.size / np.maximum(lengths(tried), 1e-300))[:, None]
+            found[poor] = tried
+            which = np.flatnonzero(poor)
+            poor[which] = ~(values(which, tried) < at_w[which])
+            step /= 2
+        return found
+
+
+def _across(directions: Floats) -> Floats:
+    """I - e e' of each unit vector."""
+    return np.asarray(np.eye(directions.shape[1]) - directions[:, :, None] * directions[:, None])
 
 
 def valid_records(loss: Loss, d: int, rows: Floats) -> Floats:

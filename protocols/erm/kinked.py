@@ -93,11 +93,8 @@ class KinkedERM(LinearERM, Kinked):
         point = self.domain.project(self._dual(signed))
         r, sign, low, high = self.residuals(point)
         s = signed * sign
-        gaps = np.maximum(r, 0.0) * (high - s) + np.maximum(-r, 0.0) * (s - low)
         norm = float(np.linalg.norm(point))
-        loose = self._margin_error(norm)
-        touched = float(np.mean(((s > low) & (s < high)) | (np.abs(r) <= loose)))
-        gap = float(gaps.mean()) * (1 + 1e-12) + (high - low) * loose * touched
+        gap = rows_gap(r, s, low, high, self._margin_error(norm))
         # The computed dual point is exact for a linear term that is lambda times its error off,
         # which moves the minimiser by that error.
         return point, math.sqrt(2 * gap / self.ridge) + self._dual_error(norm)
@@ -111,6 +108,13 @@ class KinkedERM(LinearERM, Kinked):
         sums = (min(self.n, BLOCK + 4) + 8) * self.loss.lipschitz(norm)
         rest = 4 * float(np.linalg.norm(self.linear))
         return UNIT * ((sums + rest) / self.ridge + 8 * (norm + self._offset))
+
+
+def rows_gap(r: Floats, s: Floats, low: float, high: float, loose: float) -> float:
+    """The mean of the rows' gaps for residuals r, known to `loose`, and slopes s."""
+    gaps = np.maximum(r, 0.0) * (high - s) + np.maximum(-r, 0.0) * (s - low)
+    touched = float(np.mean((gaps > 0) | (np.abs(r) <= loose)))
+    return float(gaps.mean()) * (1 + 1e-12) + (high - low) * loose * touched
 
 
 class SmoothedObjective(LinearERM):

@@ -8,8 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.erm.objective import BLOCK
+from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss
 from shuffle_sim.arrays import Floats, dense
+
+_NEAR = 1e-5  # of differences of slopes
 
 
 @dataclass(frozen=True)
@@ -50,10 +53,30 @@ class People:
             return self.means(loss.values(theta, self.records))
         return self.means(loss.values_at(np.repeat(theta, self.counts, axis=0), self.records))
 
-    def blocks(self) -> list["People"]:
-        """BLOCK persons at a time; no record is copied."""
-        edges = [*self._starts[::BLOCK].tolist(), len(self.records)]
-        counts = [self.counts[low : low + BLOCK] for low in range(0, len(self), BLOCK)]
+    def bends(self, loss: Loss, thetas: Floats) -> Floats:
+        """The second derivative of each h_i at a point of its own, (persons, d, d).
+
+        By differences of slopes where the loss does not state it.
+        """
+        d = thetas.shape[1]
+        if isinstance(loss, LinearLoss):
+            x, labels = self.records[:, :-1], self.records[:, -1]
+            margins = np.einsum("ij,ij->i", x, np.repeat(thetas, self.counts, axis=0))
+            bends = loss.second(margins, labels)
+            if bends is not None:
+                columns = [self.means(x * (bends * each)[:, None]) for each in x.T]
+                return np.stack(columns, axis=1)
+        columns = []
+        for each in _NEAR * np.eye(d):
+            ahead, behind = self.slopes(loss, thetas + each), self.slopes(loss, thetas - each)
+            columns.append((ahead - behind) / (2 * _NEAR))
+        found = np.stack(columns, axis=1)
+        return np.asarray((found + found.transpose(0, 2, 1)) / 2)
+
+    def blocks(self, most: int = BLOCK) -> list["People"]:
+        """So many persons at a time; no record is copied."""
+        edges = [*self._starts[::most].tolist(), len(self.records)]
+        counts = [self.counts[low : low + most] for low in range(0, len(self), most)]
         pairs = zip(pairwise(edges), counts, strict=True)
         return [People(self.records[low:high], each) for (low, high), each in pairs]
 

@@ -44,7 +44,6 @@ class ProximalObjective:
     terms: int = 1
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         for name in ("strong", "lipschitz"):
             positive(name, getattr(self, name))
 
@@ -77,6 +76,17 @@ class ProximalObjective:
         """
         return math.sqrt(self.domain.slack(far) / (step * self.strong))
 
+    @property
+    def hidden(self) -> float:
+        """A distance that rounding errors may hide; twice as much can be proven."""
+        top = self.smoothness + self.strong
+        far = self.domain.diameter + float(np.linalg.norm(self.center - self.start))
+        worst = np.full(self.domain.d, self.domain.radius / math.sqrt(self.domain.d))
+        slope = self.lipschitz + self.strong * far  # where it ends, a projection goes as far
+        return 2 * self.rounding(worst, 1 / top) / self.strong + self.stray(
+            2 * slope / top, 1 / top
+        )
+
     def budget(self, distance: float) -> int:
         """Accelerated steps after which the residual proves `distance`, for every data set.
 
@@ -91,11 +101,7 @@ class ProximalObjective:
         far = self.domain.diameter + float(np.linalg.norm(self.center - self.start))
         if math.isinf(top):
             raise ParameterError("smoothing", None, "given: the number of steps rests on it")
-        worst = np.full(self.domain.d, self.domain.radius / math.sqrt(self.domain.d))
-        slope = self.lipschitz + self.strong * far  # where it ends, a projection goes as far
-        hidden = 2 * self.rounding(worst, 1 / top) / self.strong
-        hidden += self.stray(2 * slope / top, 1 / top)
-        if not hidden <= distance / 2:
+        if not self.hidden <= distance / 2:
             allowed = f"larger: rounding errors hide {distance:.3g} at lambda {self.strong:.3g}"
             raise ParameterError("tau", distance, allowed)
         near = positive("distance", distance) * self.strong / (4 * top)

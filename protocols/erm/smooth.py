@@ -100,7 +100,6 @@ class ERM(FiniteSum):
         return dense(self.loss.gradients(w, self.rows[rows], None))
 
     def regulariser_gradient(self, w: Floats) -> Floats:
-        """lambda (w - centre) + linear."""
         return np.asarray(self.ridge * (w - self.centre) + self.linear)
 
     def regulariser_step(self, w: Floats, step: float) -> Floats:
@@ -189,21 +188,29 @@ class SoftmaxERM(ERM):
         return np.asarray(mean + self.regulariser_gradient(w))
 
     def hessian(self, w: Floats, stride: int = 1) -> Floats | None:
-        """Blocks p_k (1 - p_k) and -p_k p_l times x x'."""
         x, p = self._probabilities(w, stride)
-        (n, columns), classes = x.shape, p.shape[1]
-        found = np.zeros((classes, columns, classes, columns))
-        for k in range(classes):
-            for other in range(k + 1):
-                weights = p[:, k] * ((k == other) - p[:, other])
-                found[k, :, other] = (x * weights[:, None]).T @ x / n
-                found[other, :, k] = found[k, :, other]
-        square = found.reshape(self.d, self.d)
-        return np.asarray(square + self.ridge * np.eye(self.d))
+        return softmax_bend(x, p, np.full(len(x), 1 / len(x))) + self.ridge * np.eye(self.d)
 
     def _probabilities(self, w: Floats, stride: int = 1) -> tuple[Floats, Floats]:
         x = self.rows[::stride, :-1]
-        return x, scipy.special.softmax(x @ w.reshape(-1, x.shape[1]).T, axis=1)
+        return x, probabilities(x, w)
+
+
+def probabilities(x: Floats, w: Floats) -> Floats:
+    """Of each class under `Softmax`, shape (n, K), for features x and parameters w."""
+    return np.asarray(scipy.special.softmax(x @ w.reshape(-1, x.shape[1]).T, axis=1))
+
+
+def softmax_bend(x: Floats, p: Floats, weights: Floats) -> Floats:
+    """The rows' second derivatives, weighted and added: blocks p_k (1 - p_k), -p_k p_l of x x'."""
+    columns, classes = x.shape[1], p.shape[1]
+    found = np.zeros((classes, columns, classes, columns))
+    for k in range(classes):
+        for other in range(k + 1):
+            each = weights * p[:, k] * ((k == other) - p[:, other])
+            found[k, :, other] = (x * each[:, None]).T @ x
+            found[other, :, k] = found[k, :, other]
+    return found.reshape(classes * columns, classes * columns)
 
 
 _WORTH = 1 << 22  # numbers that a Hessian's block of rows holds

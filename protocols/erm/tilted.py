@@ -8,8 +8,10 @@ import scipy
 
 from protocols.erm.objective import UNIT, Objective, gradient_rounding, mean_of_rows
 from protocols.erm.risk import Risk
+from protocols.erm.smooth import probabilities, softmax_bend
 from protocols.problems.domains import Domain
 from protocols.problems.linear_loss import LinearLoss
+from protocols.problems.multiclass import Softmax
 from protocols.problems.problem import minimiser_norm
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.errors import ParameterError, positive
@@ -19,7 +21,7 @@ class TiltedObjective(Objective):
     """(1/tilt) ln mean_i e^{tilt l(w; z_i)} + (ridge/2) ||w||^2, for a smooth convex loss."""
 
     def __init__(
-        self, loss: LinearLoss, rows: Floats, ridge: float, domain: Domain, tilt: float
+        self, loss: LinearLoss | Softmax, rows: Floats, ridge: float, domain: Domain, tilt: float
     ) -> None:
         """Of rows as the loss takes them; tilt is above 0."""
         self.loss, self.rows, self.ridge = loss, np.asarray(rows, np.float64), ridge
@@ -34,25 +36,27 @@ class TiltedObjective(Objective):
         mean = float(scipy.special.logsumexp(losses)) - math.log(self.n)
         return mean / self.tilt + self.ridge / 2 * float(w @ w)
 
-    def _weights(self, w: Floats) -> Floats:
-        return np.asarray(scipy.special.softmax(self.tilt * self.loss.values(w, self.rows)))
-
     def gradient(self, w: Floats) -> Floats:
         gradients = dense(self.loss.gradients(w, self.rows, None))
-        return np.asarray(mean_of_rows(self._weights(w) * self.n, gradients) + self.ridge * w)
+        weights = scipy.special.softmax(self.tilt * self.loss.values(w, self.rows))
+        return np.asarray(mean_of_rows(weights * self.n, gradients) + self.ridge * w)
 
     def hessian(self, w: Floats, stride: int = 1) -> Floats | None:
+        """The rows' second derivatives and the covariance of their slopes, both weighted."""
         rows = self.rows[::stride]
         x, y = rows[:, :-1], rows[:, -1]
         weights = scipy.special.softmax(self.tilt * self.loss.values(w, rows))
-        bends = self.loss.second(x @ w, y)
-        if bends is None:
-            return None
-        slopes = self.loss.derivative(x @ w, y)
-        mean = (weights * slopes) @ x
-        square = weights * (bends + self.tilt * slopes**2)
-        found = (x * square[:, None]).T @ x - self.tilt * np.outer(mean, mean)
-        return np.asarray(found + self.ridge * np.eye(self.d))
+        if isinstance(self.loss, Softmax):
+            bend = softmax_bend(x, probabilities(x, w), weights)
+        else:
+            bends = self.loss.second(x @ w, y)
+            if bends is None:
+                return None
+            bend = (x * (weights * bends)[:, None]).T @ x
+        slopes = dense(self.loss.gradients(w, rows, None))
+        slopes = slopes - weights @ slopes
+        spread = (slopes * weights[:, None]).T @ slopes
+        return np.asarray(bend + self.tilt * spread + self.ridge * np.eye(self.d))
 
     def rounding(self, w: Floats) -> float:
         norm = float(np.linalg.norm(w))
@@ -62,6 +66,8 @@ class TiltedObjective(Objective):
 
     def _error(self, norm: float, slope: float, largest: float) -> float:
         losses = self.tilt * ((self.d + 2) * slope * norm + 8 * largest)
+        if isinstance(self.loss, Softmax):  # a difference of two numbers as large as the scores
+            losses += 8 * self.tilt * (self.loss.classes + self.loss.features * norm)
         weights = 4 * UNIT * slope * (losses + 16 + math.log2(self.n + 1))
         beta = self.loss.smoothness() or 0.0
         return weights + gradient_rounding(self.n, self.d, slope, beta, self.ridge, norm)
@@ -72,10 +78,13 @@ class TiltedObjective(Objective):
 
         l(0) is that of the worst label, not of the rows' own: what is refused is public.
         """
-        size = 1.0 if self.loss.classification else self.loss.label_bound
-        labels = np.array([-size, size])
         largest = self._slope * self._far
-        largest += float(np.abs(self.loss.value(np.zeros(2), labels)).max())
+        if isinstance(self.loss, Softmax):
+            largest += math.log(self.loss.classes)
+        else:
+            size = 1.0 if self.loss.classification else self.loss.label_bound
+            labels = np.array([-size, size])
+            largest += float(np.abs(self.loss.value(np.zeros(2), labels)).max())
         return self._error(self._far, self._slope, largest) / self.ridge
 
 
@@ -92,8 +101,9 @@ class TiltedRisk(Risk):
     def __post_init__(self) -> None:
         positive("tilt", self.tilt)
         super().__post_init__()
-        if not math.isfinite(self.smoothness) or not isinstance(self.loss, LinearLoss):
-            raise ParameterError("loss", self.loss, "a smooth LinearLoss, such as Logistic()")
+        if not math.isfinite(self.smoothness) or not isinstance(self.loss, LinearLoss | Softmax):
+            allowed = "a smooth LinearLoss, such as Logistic(), or Softmax(classes)"
+            raise ParameterError("loss", self.loss, allowed)
         if self.loss.strong_convexity():
             raise ParameterError("loss", self.loss, "one without strong convexity of its own")
 
@@ -104,8 +114,10 @@ class TiltedRisk(Risk):
 
     def spread(self, radius: float) -> float:
         """How far apart two rows' losses are at one w, ||w|| <= radius, at most."""
-        assert isinstance(self.loss, LinearLoss)
+        assert isinstance(self.loss, LinearLoss | Softmax)
         reach = self.loss.features * radius
+        if isinstance(self.loss, Softmax):
+            return softmax_spread(self.loss.classes, reach)
         margins = np.array([-reach, reach])
         if self.loss.classification:
             low, high = self.loss.value(-margins, np.ones(2))
@@ -125,5 +137,25 @@ class TiltedRisk(Risk):
         return min(moved, self.domain.diameter, 2 * self.reach), proof
 
     def objective(self, rows: Floats) -> Objective:
-        assert isinstance(self.loss, LinearLoss)
+        assert isinstance(self.loss, LinearLoss | Softmax)
         return TiltedObjective(self.loss, rows, self.ridge, self.domain, self.tilt)
+
+
+def softmax_spread(classes: int, reach: float) -> float:
+    """Bound of a largest softmax loss less a least one, scores of l2 norm up to `reach`.
+
+    Exact for two classes: sqrt(2) reach. The least is ln(1 + (K - 1) e^(-reach sqrt(K/(K - 1)))),
+    by Jensen. The largest is at most that with e^(sqrt(2) reach), as no two scores are further
+    apart. With b the norm of the others' scores and s_y = -a it is also at most the maximum over
+    a^2 + b^2 = reach^2 of ln(1 + e^a (e^b + K - 2 + (sqrt(K - 1) - 1) b)): e^t <= 1 + t + (t/b)^2
+    (e^b - 1 - b) for t <= b. Cells of a take the upper end for a and the lower for b.
+    """
+    others = classes - 1
+    least = np.logaddexp(0.0, math.log(others) - reach * math.sqrt(classes / others))
+    a = np.linspace(0.0, reach, 4097)
+    b = np.sqrt(np.maximum(reach**2 - a**2, 0.0))[:-1]
+    with np.errstate(divide="ignore"):  # two classes: no others
+        rest = np.log(others - 1 + (math.sqrt(others) - 1) * b)
+    most = float(np.logaddexp(0.0, a[1:] + np.logaddexp(b, rest)).max())
+    apart = float(np.logaddexp(0.0, math.log(others) + math.sqrt(2) * reach))
+    return min(most, apart) - float(least)

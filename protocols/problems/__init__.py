@@ -6,6 +6,7 @@ from protocols.problems.loss import Loss
 from protocols.problems.losses import Hinge, Linear, Logistic, MeanEstimation
 from protocols.problems.moments import Moments
 from protocols.problems.multiclass import MultiClass, OneVsRestHinge, Softmax
+from protocols.problems.polytope import Polytope
 from protocols.problems.problem import Gradient, Problem
 from protocols.problems.regression import Absolute, Huber, Pinball, Squared
 from protocols.problems.weighted import Weighted
@@ -28,6 +29,7 @@ __all__ = [
     "MultiClass",
     "OneVsRestHinge",
     "Pinball",
+    "Polytope",
     "Problem",
     "RealSpace",
     "Simplex",

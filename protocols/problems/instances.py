@@ -42,7 +42,6 @@ class RareDirection:
     gk: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check the ranges."""
         for name in ("n", "d"):
             integer(name, getattr(self, name))
         for name in ("epsilon", "kappa", "gk"):
@@ -90,15 +89,6 @@ class RareDirection:
     def excess(self, theta: Floats) -> float:
         """p a (1 + <theta, nu>)."""
         return self.range * (1 + float(theta @ self.direction))
-
-
-def lower_bound(gk: float, k: float, d: int, n: int, epsilon: float, failure: float) -> float:
-    """G_k p^(1 - 1/k), p = ln((2^d - 1)/(4 e delta'))/(n epsilon): the shape of Theorem 4.1.
-
-    Its constant is not claimed. 0 where p is negative, as for d = 1 and delta' above 0.092.
-    """
-    share = math.log((2.0**d - 1) / (4 * math.e * failure)) / (n * epsilon)
-    return gk * math.pow(max(0.0, share), 1 - 1 / k)
 
 
 def neighbours(n: int, d: int) -> dict[str, tuple[Floats, Floats]]:

@@ -1,155 +1,38 @@
-"""Draws of density ~ e^(-k F): the Gibbs mechanism and the exponential mechanism, sampled exactly.
+"""The Gibbs mechanism and the exponential mechanism: one exact draw of density ~ e^(-k F).
 
-By rejection, not by a Markov chain: a chain's distance from its law cannot be checked, and it ends
-pure privacy. Docs: theory, Output perturbation, "Gibbs mechanism".
+Docs: theory, Output perturbation, "Gibbs mechanism".
 """
 
 import math
-from abc import abstractmethod
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from protocols.central.record.density import (
+    HOPELESS,
+    Density,
+    ExponentialDraw,
+    FlatRisk,
+    GibbsDraw,
+    Potential,
+    demand_fast,
+)
 from protocols.central.record.minimum import OneRelease, demand_case, shown
 from protocols.central.record.output_perturbation import OutputPerturbation
+from protocols.erm.cells import (
+    MOST_PARAMETERS,
+    demand_gentle,
+)
 from protocols.erm.risk import Risk
-from protocols.erm.smooth import ERM
-from protocols.erm.solver import certify
-from protocols.erm.solver.minimise import SOLVERS
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.search import least
 from protocols.optimisation.setting import Setting
-from protocols.problems.domains import Domain, L2Ball, RealSpace
+from protocols.problems.domains import L2Ball, RealSpace
 from protocols.problems.problem import Problem
-from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, positive
 from shuffle_sim.privacy.bounds import gaussian
-from shuffle_sim.privacy.events import GaussianPairEvent, PrivacyEvent, RangeEvent
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.mechanisms import EXPONENTIAL, Mechanism, Norm
-from shuffle_sim.protocol.release import Release, Sensitivity, WholeStatistic
-
-_BATCH = 1 << 22  # numbers of a batch of proposals' margins
-_MOST_PROPOSALS = 256
-_GIBBS = "Gibbs mechanism (Gopi, Lee and Liu 2022, Theorem 4)"
-HOPELESS = 300.0
-"""c B^2/(2 ridge), minus the logarithm of the acceptance at worst, beyond which it is refused."""
-
-
-@dataclass(frozen=True)
-class Potential(WholeStatistic):
-    """F of the rows as a function; one row moves its gradient by 2 L/n.
-
-    Attributes:
-        risk: of the rows.
-        users: n.
-    """
-
-    risk: Risk
-    users: int
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        """2 L/n."""
-        proof = "one of n losses of slope L differs: F - F' is (2 L/n)-Lipschitz; the ridge cancels"
-        return Sensitivity(2 * self.risk.lipschitz / self.users, "gradient", proof)
-
-    def of(self, rows: Floats) -> ERM:
-        found = self.risk.objective(np.asarray(rows, float))
-        assert isinstance(found, ERM)
-        return found
-
-
-class Density(Mechanism[Floats]):
-    """One point of density ~ e^(-k F), F strongly convex and smooth."""
-
-    norm: ClassVar[Norm] = "gradient"
-
-    @abstractmethod
-    def sharpness(self, ridge: float, domain: Domain, sensitivity: float) -> float:
-        """k."""
-
-    def sample(self, value: Any, sensitivity: float, rng: np.random.Generator) -> Floats:
-        assert isinstance(value, ERM)
-        k = self.sharpness(value.strong_convexity, value.domain, sensitivity)
-        found: Floats = draw(rng, value, k)
-        return found
-
-
-@dataclass(frozen=True)
-class GibbsDraw(Density):
-    """With the trade-off of a Gaussian pair of distance mu (Gopi, Lee and Liu 2022).
-
-    Attributes:
-        mu: above 0.
-    """
-
-    mu: float
-
-    @property
-    def event(self) -> PrivacyEvent:
-        return GaussianPairEvent(self.mu, _GIBBS)
-
-    def sharpness(self, ridge: float, domain: Domain, sensitivity: float) -> float:
-        """k = ridge (mu / sensitivity)^2."""
-        return ridge * (self.mu / sensitivity) ** 2
-
-
-@dataclass(frozen=True)
-class ExponentialDraw(Density):
-    """Pure, on a bounded set (Algorithm 9 of Lowy and Razaviyayn 2021).
-
-    Attributes:
-        epsilon: above 0.
-    """
-
-    epsilon: float
-
-    @property
-    def event(self) -> PrivacyEvent:
-        return RangeEvent(self.epsilon, EXPONENTIAL)
-
-    def sharpness(self, ridge: float, domain: Domain, sensitivity: float) -> float:
-        """k = epsilon / (sensitivity * diameter): F - F' has that range at most."""
-        return self.epsilon / (sensitivity * domain.diameter)
-
-
-def draw(rng: np.random.Generator, objective: ERM, k: float) -> Floats:
-    """One point of density ~ e^(-k F), exactly, by rejection from a Gaussian.
-
-    With any w0 and g = grad F(w0): F(w) >= F(w0) + <g, w - w0> + (lambda/2) ||w - w0||^2. w0 only
-    decides on the speed. There is no cap on tries: a cap would tell. The time depends on the data.
-    """
-    ridge, d, domain = objective.strong_convexity, objective.d, objective.domain
-    radius = 1e-6 / math.sqrt(k * ridge)
-    start = domain.project(objective.start)
-    found = SOLVERS["newton"](objective, radius, start, np.random.default_rng(0))
-    near = certify(objective, domain.project(found)).point
-    slope = objective.gradient(near)
-    centre, scale = near - slope / ridge, 1 / math.sqrt(k * ridge)
-    size = max(1, min(_MOST_PROPOSALS, _BATCH // objective.n))
-    inside = isinstance(domain, RealSpace)
-    while True:
-        proposals = centre + scale * rng.standard_normal((size, d))
-        logs = np.log(rng.random(size))
-        kept = np.ones(size, bool)
-        if not inside:
-            kept = _within(domain, proposals)
-        if not kept.any():
-            continue
-        excess = objective.bregman(near, proposals[kept])
-        accepted = np.flatnonzero(logs[kept] < -k * excess)
-        if len(accepted):
-            chosen: Floats = np.array(proposals[kept][accepted[0]])
-            return chosen
-
-
-def _within(domain: Domain, points: Floats) -> NDArray[np.bool_]:
-    if isinstance(domain, L2Ball):
-        return np.asarray(np.linalg.norm(points - domain.center, axis=1) <= domain.size)
-    return np.array([np.array_equal(domain.project(each), each) for each in points])
+from shuffle_sim.protocol.release import Release
 
 
 class Gibbs(OneRelease):
@@ -241,8 +124,17 @@ class ExponentialMechanism(Gibbs):
     """One exact draw of density ~ e^(-k F) on a bounded domain: pure differential privacy.
 
     Algorithm 9 of Lowy and Razaviyayn (2021). Formal guarantee: (epsilon, 0), as F - F' has a range
-    of at most epsilon/k on the domain. The bound is d/k.
+    of at most epsilon/k on the domain. The bound is d/k. Up to three parameters in a ball or a box
+    need no ridge, and the loss may have kinks; more need a ridge and a smooth loss.
     """
+
+    @classmethod
+    def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
+        """The ridge of the problem; where it has none and d is above 3, that of the least bound."""
+        n, problem, privacy = setting.n, setting.problem, setting.privacy
+        if choices["ridge"] is None and problem.d <= MOST_PARAMETERS:
+            return cls(n=n, problem=problem, privacy=privacy, ridge=problem.ridge)
+        return super().calibrated_for(setting, choices)
 
     @classmethod
     def _draw(cls, privacy: Privacy) -> Density:
@@ -250,6 +142,21 @@ class ExponentialMechanism(Gibbs):
 
     @classmethod
     def _risk(cls, problem: Problem, ridge: float, n: int, privacy: Privacy) -> Risk:
+        try:
+            return cls._curved(problem, ridge, n, privacy)
+        except ParameterError:
+            if problem.d > MOST_PARAMETERS:
+                raise
+            demand_gentle(n * privacy.epsilon, problem.d)
+            return FlatRisk.of(problem, ridge)
+
+    @classmethod
+    def _curved(cls, problem: Problem, ridge: float, n: int, privacy: Privacy) -> Risk:
+        """What proposals of a Gaussian serve, which is faster than boxes.
+
+        Raises:
+            ParameterError: kinks, too small a ridge, or a ball that few proposals are in.
+        """
         ball = problem.domain
         if not isinstance(ball, L2Ball) or ball.center.any():
             raise ParameterError("domain", type(ball).__name__, "an L2Ball around 0")
@@ -261,22 +168,3 @@ class ExponentialMechanism(Gibbs):
             allowed = f"larger, or the ball: minimisers reach {near:.3g}, draws {spread:.3g} beyond"
             raise ParameterError("ridge", ridge, allowed)
         return risk
-
-
-def demand_fast(risk: Risk) -> Risk:
-    """The risk, but refuse what a rejection sampler may take for ever on.
-
-    Raises:
-        ParameterError: kinks, a loss of unbounded slope, or a ridge that is too small.
-    """
-    if not math.isfinite(risk.smoothness):
-        allowed = "smooth: with kinks a draw may take for ever; take mechanism output"
-        raise ParameterError("loss", risk.loss, allowed)
-    if not math.isfinite(risk.lipschitz_within(risk.domain.radius)):
-        allowed = "of bounded slope over the domain: F - F' must be Lipschitz on all of it"
-        raise ParameterError("loss", risk.loss, allowed)
-    if risk.smoothness / (2 * risk.strong_convexity) > HOPELESS:
-        least = risk.smoothness / (2 * HOPELESS)
-        allowed = f"at least {least:.3g}: below, a draw may take for ever"
-        raise ParameterError("ridge", risk.ridge, allowed)
-    return risk

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 import scipy
 
-from protocols.central.record.exponential import ExponentialDraw, Potential, demand_fast
+from protocols.central.record.density import ExponentialDraw, Potential, demand_fast
 from protocols.central.record.minimum import (
     CERTIFIED,
     Minimum,

@@ -32,7 +32,13 @@ from protocols.problems.problem import Problem
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, positive, real
 from shuffle_sim.privacy.bounds import gamma, objective
-from shuffle_sim.privacy.events import ObjectiveEvent, PrivacyEvent, PureObjectiveEvent
+from shuffle_sim.privacy.events import (
+    GammaEvent,
+    GaussianEvent,
+    ObjectiveEvent,
+    PrivacyEvent,
+    PureObjectiveEvent,
+)
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.mechanisms import Mechanism, Norm
 from shuffle_sim.protocol.release import Release, Sensitivity, WholeStatistic
@@ -107,6 +113,20 @@ class LinearTerm(Mechanism[Floats]):
             term = sensitivity * gamma.draw(rng, self.law.tilt, d)
         noise = 2 * self.radius * gamma.draw(rng, self.law.rate, d)
         return np.asarray(value.minimiser(term / len(value.rows)) + noise)
+
+    def added(
+        self, value: Any, sensitivity: float, released: Floats
+    ) -> tuple[PrivacyEvent, Floats]:
+        """For audits: the linear term for sensitivity 1, and the event of its law.
+
+        It is what makes the gradient 0, but for the small noise of the release.
+        """
+        risk = value.risk
+        slope = erm(risk.loss, value.rows, risk.ridge, risk.domain).gradient(released)
+        term = -len(value.rows) * slope / sensitivity
+        if isinstance(self.law, ObjectiveEvent):
+            return GaussianEvent(self.law.noise_multiplier), term
+        return GammaEvent(self.law.tilt, risk.d), term
 
 
 class ObjectivePerturbation(OneRelease):

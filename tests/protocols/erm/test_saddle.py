@@ -6,17 +6,16 @@ import numpy as np
 import pytest
 
 from protocols import (
-    Grouped,
     Hinge,
     L2Ball,
     Logistic,
     OutputPerturbation,
     Problem,
     RealSpace,
-    Saddle,
     SaddleERM,
     Squared,
 )
+from protocols.erm import Grouped, Saddle
 from protocols.erm.saddle import GroupRisk, saddle_sensitivity
 from protocols.erm.solver import certify, minimise
 from shuffle_sim import ParameterError, Privacy, run
@@ -143,7 +142,7 @@ def test_no_swap_moves_the_saddle_point_by_more_than_is_stated():
     assert 0.02 * stated < worst <= stated + 2e-4
 
 
-def test_the_sensitivity_is_attained_and_a_tenth_less_is_refuted():
+def test_the_sensitivity_is_attained_and_a_tenth_less_refuted():
     """A bilinear game of quadratics with the worst coupling."""
     ridge, concavity, own, other, n = 0.3, 0.7, 1.0, 1.5, 10
     bend = -own * concavity + math.hypot(own * concavity, other * math.sqrt(ridge * concavity))

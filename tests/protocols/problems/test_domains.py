@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
+from scipy.optimize import linprog, minimize
 
 from protocols.central.record.minimum import Minimum
 from protocols.erm.risk import Risk, shape_of
 from protocols.problems.domains import Box, Intersection, L2Ball, Simplex
 from protocols.problems.losses import Logistic
+from protocols.problems.polytope import Polytope, ProjectionError
 from shuffle_sim.errors import ParameterError
 
 D = 4
@@ -18,6 +19,7 @@ DOMAINS = {
     "box and ball": Intersection(Box(D, -1.0, 1.0), L2Ball(D, 1.3, 0.4)),
     "simplex and ball": Intersection(Simplex(D), L2Ball(D, 0.6, [0.6, 0.2, 0.1, 0.1])),
     "ball and ball": Intersection(L2Ball(D, 1.0), L2Ball(D, 1.0, [1.5, 0.0, 0.0, 0.0])),
+    "polytope": Polytope([*np.eye(D), -np.ones(D), [1.0, 1.0, 0.0, 0.0]], [1.0, 1, 1, 1, 2, 1.5]),
 }
 BARELY = {  # alternating projections need millions of steps here
     "lens": (L2Ball(D, 1.0), L2Ball(D, 1.0, [2 - 1e-6, 0.0, 0.0, 0.0])),
@@ -111,6 +113,86 @@ def test_projections_agree_with_a_general_solver(kind):
         assert np.abs(domain.project(theta) - solved.x).max() < 1e-5
 
 
+def random_polytope(rng, index):
+    """Rows of all lengths, half of some nearly parallel, some sets thin; with a box around."""
+    d, rows = int(rng.integers(1, 8)), int(rng.integers(8, 40))
+    a = rng.normal(size=(rows, d)) * 10 ** rng.uniform(-3, 3, (rows, 1))
+    if index % 3 == 0:
+        half = rows // 2
+        a[half:] = a[: rows - half] * (1 + 1e-7 * rng.normal(size=(rows - half, d)))
+    a = np.vstack([a, np.eye(d), -np.eye(d)])
+    room = 10 ** rng.uniform(-3 if index % 2 else 0, 0.5, len(a))
+    middle = rng.normal(size=d) * rng.choice([0, 1, 100])
+    return Polytope(a, a @ middle + np.linalg.norm(a, axis=1) * room)
+
+
+def test_projections_on_polytopes_are_proven():
+    """None is refused, and the variational inequality holds up to `slack` at all corners found."""
+    rng, projected = np.random.default_rng(7), 0
+    for index in range(40):
+        polytope = random_polytope(rng, index)
+        d, a, b = polytope.d, polytope.matrix, polytope.bounds
+        corners = [linprog(way, a, b, bounds=(None, None)).x for way in rng.normal(size=(8, d))]
+        for size in (1e-9, 1e-3, 0.3, 10.0, 1e4, 1e8):
+            start = polytope.project(corners[0] + rng.normal(size=d))
+            theta = start + rng.normal(size=d) * size * polytope.diameter
+            nearest = polytope.project(theta)
+            rounding = 1e-14 * (d + 8) * polytope.radius * np.linalg.norm(a, axis=1)
+            assert (a @ nearest - b <= rounding).all()
+            far = float(np.linalg.norm(theta - nearest))
+            beyond = (np.array(corners) - nearest) @ (theta - nearest)
+            allowed = polytope.slack(far) + 1e-8 * far * polytope.radius  # linprog's corners
+            allowed += 2.0**-51 * polytope.radius * polytope.diameter  # a rounding of points
+            assert beyond.max() <= allowed
+            projected += far > 0
+    assert projected > 150
+
+
+def test_polytopes_of_known_projection():
+    rng, low, high = np.random.default_rng(8), -1.0, np.array([1.0, 2.0, 3.0])
+    box = Box(3, low, high)
+    same = Polytope(np.vstack([np.eye(3), -np.eye(3)]), [*high, 1.0, 1.0, 1.0])
+    assert same.diameter == pytest.approx(box.diameter)
+    assert same.radius == pytest.approx(box.radius)
+    for theta in rng.normal(size=(100, 3)) * rng.choice([0.3, 3.0, 1e5], (100, 1)):
+        assert same.project(theta) == pytest.approx(box.project(theta), abs=1e-14)
+
+
+def test_power_a_point_that_is_feasible_and_not_nearest_is_refused(monkeypatch):
+    polytope = DOMAINS["polytope"]
+    assert isinstance(polytope, Polytope)
+    theta = np.array([3.0, 0.5, 0.1, -0.2])
+    nearest = polytope.project(theta)
+    far = float(np.linalg.norm(theta - nearest))
+    assert polytope._unproven(theta, nearest, far) <= 1
+    off = nearest + 1e-6 * (polytope.center - nearest)
+    assert polytope._unproven(theta, off, float(np.linalg.norm(theta - off))) > 100
+    monkeypatch.setattr(Polytope, "_onto", lambda self, active, point: off - point)
+    with pytest.raises(ProjectionError, match="times its stated error"):
+        polytope.project(theta)
+
+
+SQUARE = [[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]
+
+
+@pytest.mark.parametrize(
+    ("matrix", "bounds", "said"),
+    [
+        (SQUARE, [1.0, -2.0, 1.0, 1.0], "empty or flat"),
+        (SQUARE, [1.0, -1.0, 1.0, 1.0], "empty or flat"),
+        (np.eye(2), [1.0, 1.0], r"bounded set: theta\[0\] has no least"),
+        (SQUARE[:3], [1.0, 1.0, 1.0], r"bounded set: theta\[1\] has no least"),
+        ([[0.0, 0.0]], [1.0], "no row only 0"),
+        (SQUARE, [1.0, 1.0, 1.0, np.inf], "finite"),
+        (SQUARE, [1.0, 1.0], r"shape \(4,\)"),
+        ([["a"]], [1.0], "numbers"),
+    ],
+)
+def test_polytopes_that_are_none_are_refused(matrix, bounds, said):
+    with pytest.raises(ParameterError, match=said):
+        Polytope(matrix, bounds)
+
+
 def test_diameters_are_attained():
     assert DOMAINS["ball"].diameter == 4.0
     assert DOMAINS["box"].diameter == pytest.approx(np.linalg.norm([2, 1, 3, 0.5]))
@@ -146,7 +228,7 @@ def test_a_set_that_is_a_point_in_doubles_is_refused(make):
         make(1e-6)
 
 
-def test_points_of_a_small_ball_are_farther_apart_than_its_diameter_by_roundings_alone():
+def test_points_of_a_small_ball_exceed_it_by_roundings_alone():
     """A sensitivity is capped at the larger number."""
     rng, most = np.random.default_rng(0), 0.0
     for _ in range(300):

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from protocols import Absolute, Hinge, L2Ball, Logistic, Pinball, Problem, Softmax
+from protocols import Absolute, Hinge, L2Ball, Logistic, Pinball, Problem
+from protocols.problems import Softmax
 from protocols.problems.smoothed import Smoothed
 from shuffle_sim import ParameterError
 

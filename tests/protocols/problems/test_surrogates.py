@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from protocols import Hinge, Huber, Logistic, MeanEstimation, Softmax, Squared
+from protocols import Hinge, Huber, Logistic, Squared
 from protocols.erm.saddle import Grouped
+from protocols.problems import MeanEstimation, Softmax
 from protocols.problems.surrogates import Clipped, Surrogate
 from protocols.problems.weighted import Weighted
 from shuffle_sim import ParameterError
@@ -36,7 +37,7 @@ def rows_of(loss, users, rng):
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 @pytest.mark.parametrize("smoothing", [None, 3.0])
-def test_no_gradient_is_longer_than_the_clip_and_each_is_of_its_row_alone(loss, smoothing):
+def test_no_gradient_is_longer_than_the_clip(loss, smoothing):
     if smoothing is not None and isinstance(loss, Softmax):
         smoothing = None  # it has no envelope
     rng, slopes = np.random.default_rng(0), Clipped(loss, 0.3, smoothing)

@@ -3,7 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from protocols import Absolute, Hinge, L2Ball, Logistic, Problem, ShuffleGD, Softmax, Weighted
+from protocols import Absolute, Hinge, L2Ball, Logistic, Problem, ShuffleGD
+from protocols.problems import Softmax, Weighted
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.arrays import dense
 
@@ -39,7 +40,7 @@ def test_values_and_gradients_are_weighted(name):
     assert np.linalg.norm(gradients, axis=1).max() <= weighted.lipschitz(2.0) * (1 + 1e-9)
 
 
-def test_the_sensitivity_is_that_of_the_heaviest_row_and_a_smaller_bound_would_be_caught():
+def test_the_sensitivity_is_that_of_the_heaviest_row():
     """By brute force, over the worst pairs of rows at the edge."""
     loss, theta = Weighted(Logistic(), BOUND), np.array([-9.0, 0.0, 0.0])
     corners = np.array([[1.0, 0, 0, 1, BOUND], [1.0, 0, 0, -1, BOUND], [-1.0, 0, 0, 1, 0.0]])
@@ -89,7 +90,7 @@ def test_a_bound_of_weights_must_be_a_number(bound):
 
 
 @pytest.mark.parametrize("weight", [BOUND * 1.01, -0.1, math.nan, math.inf])
-def test_weights_outside_the_bound_are_refused_without_showing_them(weight):
+def test_weights_out_of_bound_are_refused_without_showing_them(weight):
     data = rows(False)
     data[3, -1] = weight
     with pytest.raises(ParameterError, match="weighted from 0 to 4") as caught:

@@ -1,0 +1,237 @@
+"""Densities ~ e^(-k F) of rows, and exact draws from them.
+
+By rejection, not by a Markov chain: a chain's distance from its law cannot be checked, and it ends
+pure privacy. Docs: theory, Output perturbation, "Gibbs mechanism".
+"""
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.central.record.gridded import Chart, Gridded
+from protocols.erm.cells import (
+    RowsMean,
+    demand_boxes,
+    draw_in_boxes,
+)
+from protocols.erm.risk import Risk
+from protocols.erm.smooth import ERM
+from protocols.erm.solver import certify
+from protocols.erm.solver.minimise import SOLVERS
+from protocols.problems.domains import Box, Domain, L2Ball, RealSpace
+from shuffle_sim.arrays import Floats
+from shuffle_sim.errors import ParameterError
+from shuffle_sim.privacy.events import GaussianPairEvent, PrivacyEvent, RangeEvent
+from shuffle_sim.privacy.mechanisms import EXPONENTIAL, Mechanism, Norm
+from shuffle_sim.protocol.release import Sensitivity, WholeStatistic
+
+_BATCH = 1 << 22  # numbers of a batch of proposals' margins
+_MOST_PROPOSALS = 256
+_GIBBS = "Gibbs mechanism (Gopi, Lee and Liu 2022, Theorem 4)"
+_ROUNDINGS = 1 - 1e-8
+"""Of k, for sums of 10^6 rows in doubles."""
+HOPELESS = 300.0
+"""c B^2/(2 ridge), minus the logarithm of the acceptance at worst, beyond which it is refused."""
+
+
+@dataclass(frozen=True)
+class Potential(WholeStatistic):
+    """F of the rows as a function; one row moves its gradient by 2 L/n.
+
+    Attributes:
+        risk: of the rows.
+        users: n.
+    """
+
+    risk: Risk
+    users: int
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """2 L/n."""
+        proof = "one of n losses of slope L differs: F - F' is (2 L/n)-Lipschitz; the ridge cancels"
+        return Sensitivity(2 * self.risk.lipschitz / self.users, "gradient", proof)
+
+    def of(self, rows: Floats) -> ERM | RowsMean:
+        rows = np.asarray(rows, float)
+        if isinstance(self.risk, FlatRisk):
+            return RowsMean(self.risk.loss, rows, self.risk.ridge, self.risk.domain)
+        found = self.risk.objective(rows)
+        assert isinstance(found, ERM)
+        return found
+
+
+class FlatRisk(Risk):
+    """A risk that needs neither a ridge nor a certificate: drawn from in boxes, never minimised."""
+
+    certified = False
+
+    def __post_init__(self) -> None:
+        """Refuse slopes without a bound, and domains of many boxes."""
+        demand_boxes(self.domain)
+        _demand_slope(self)
+
+
+class Density(Mechanism[Floats]):
+    """One point of density ~ e^(-k F), F strongly convex and smooth."""
+
+    norm: ClassVar[Norm] = "gradient"
+
+    @abstractmethod
+    def sharpness(self, ridge: float, domain: Domain, sensitivity: float) -> float:
+        """k."""
+
+    def sample(self, value: Any, sensitivity: float, rng: np.random.Generator) -> Floats:
+        assert isinstance(value, ERM | RowsMean)
+        k = self.sharpness(value.strong_convexity, value.domain, sensitivity)
+        if isinstance(value, RowsMean):
+            return draw_in_boxes(rng, value, k * _ROUNDINGS)
+        return draw(rng, value, k)
+
+    def odds(self, value: Any, other: Any, sensitivity: float, released: Floats) -> float:
+        """For audits: how far a draw speaks for another value, but for a constant."""
+        k = self.sharpness(value.strong_convexity, value.domain, sensitivity)
+        return float(k * (value.value(released) - other.value(released)))
+
+    def uniform(
+        self, value: Any, sensitivity: float, released: Floats, rng: np.random.Generator
+    ) -> Floats | None:
+        """For audits: a draw as independent uniform numbers, one for each coordinate, up to two.
+
+        The first by its marginal, the second by its law given the first, on a fine grid. None: of
+        more coordinates.
+        """
+        if value.d > 2:
+            return None
+        k = self.sharpness(value.strong_convexity, value.domain, sensitivity)
+        return _gridded(value, k).uniform(released)
+
+
+def _log_density(objective: ERM | RowsMean, k: float, near: Floats, points: Floats) -> Floats:
+    """-k F at each point, but for a constant; -infinity outside the domain."""
+    if isinstance(objective, RowsMean):
+        logs = -k * objective.at(points)[0]
+    else:
+        apart, ridge = points - near, objective.strong_convexity
+        logs = -k * objective.bregman(near, points)
+        logs -= k * (apart @ objective.gradient(near) + ridge / 2 * (apart**2).sum(axis=1))
+    if isinstance(objective.domain, RealSpace | L2Ball | Box):  # a chart ends where they do
+        return np.asarray(logs)
+    return np.asarray(np.where(_within(objective.domain, points), logs, -np.inf))
+
+
+@lru_cache(maxsize=4)
+def _gridded(objective: ERM | RowsMean, k: float) -> Gridded:
+    near, reach = objective.domain.center, math.inf
+    if isinstance(objective, ERM):
+        near = _near(objective, k)
+        reach = 9 / math.sqrt(k * objective.strong_convexity)
+    log = partial(_log_density, objective, k, near)
+    return Gridded(Chart(objective.domain, near, reach), log, objective.d)
+
+
+@dataclass(frozen=True)
+class GibbsDraw(Density):
+    """With the trade-off of a Gaussian pair of distance mu (Gopi, Lee and Liu 2022).
+
+    Attributes:
+        mu: above 0.
+    """
+
+    mu: float
+
+    @property
+    def event(self) -> PrivacyEvent:
+        return GaussianPairEvent(self.mu, _GIBBS)
+
+    def sharpness(self, ridge: float, domain: Domain, sensitivity: float) -> float:
+        """k = ridge (mu / sensitivity)^2."""
+        return ridge * (self.mu / sensitivity) ** 2
+
+
+@dataclass(frozen=True)
+class ExponentialDraw(Density):
+    """Pure, on a bounded set (Algorithm 9 of Lowy and Razaviyayn 2021).
+
+    Attributes:
+        epsilon: above 0.
+    """
+
+    epsilon: float
+
+    @property
+    def event(self) -> PrivacyEvent:
+        return RangeEvent(self.epsilon, EXPONENTIAL)
+
+    def sharpness(self, ridge: float, domain: Domain, sensitivity: float) -> float:
+        """k = epsilon / (sensitivity * diameter): F - F' has that range at most."""
+        return self.epsilon / (sensitivity * domain.diameter)
+
+
+def draw(rng: np.random.Generator, objective: ERM, k: float) -> Floats:
+    """One point of density ~ e^(-k F), exactly, by rejection from a Gaussian.
+
+    With any w0 and g = grad F(w0): F(w) >= F(w0) + <g, w - w0> + (lambda/2) ||w - w0||^2. w0 only
+    decides on the speed. There is no cap on tries: a cap would tell. The time depends on the data.
+    """
+    ridge, d, domain = objective.strong_convexity, objective.d, objective.domain
+    near = _near(objective, k)
+    slope = objective.gradient(near)
+    centre, scale = near - slope / ridge, 1 / math.sqrt(k * ridge)
+    size = max(1, min(_MOST_PROPOSALS, _BATCH // objective.n))
+    inside = isinstance(domain, RealSpace)
+    while True:
+        proposals = centre + scale * rng.standard_normal((size, d))
+        logs = np.log(rng.random(size))
+        kept = np.ones(size, bool)
+        if not inside:
+            kept = _within(domain, proposals)
+        if not kept.any():
+            continue
+        excess = objective.bregman(near, proposals[kept])
+        accepted = np.flatnonzero(logs[kept] < -k * excess)
+        if len(accepted):
+            chosen: Floats = np.array(proposals[kept][accepted[0]])
+            return chosen
+
+
+def _near(objective: ERM, k: float) -> Floats:
+    """Some point near the minimiser."""
+    radius = 1e-6 / math.sqrt(k * objective.strong_convexity)
+    start = objective.domain.project(objective.start)
+    found = SOLVERS["newton"](objective, radius, start, np.random.default_rng(0))
+    return certify(objective, objective.domain.project(found)).point
+
+
+def _within(domain: Domain, points: Floats) -> NDArray[np.bool_]:
+    if isinstance(domain, L2Ball):
+        return np.asarray(np.linalg.norm(points - domain.center, axis=1) <= domain.size)
+    return np.array([np.array_equal(domain.project(each), each) for each in points])
+
+
+def demand_fast(risk: Risk) -> Risk:
+    """The risk, but refuse what a rejection sampler may take for ever on.
+
+    Raises:
+        ParameterError: kinks, a loss of unbounded slope, or a ridge that is too small.
+    """
+    if not math.isfinite(risk.smoothness):
+        allowed = "smooth: with kinks a draw may take for ever; take mechanism output"
+        raise ParameterError("loss", risk.loss, allowed)
+    _demand_slope(risk)
+    if risk.smoothness / (2 * risk.strong_convexity) > HOPELESS:
+        least = risk.smoothness / (2 * HOPELESS)
+        allowed = f"at least {least:.3g}: below, a draw may take for ever"
+        raise ParameterError("ridge", risk.ridge, allowed)
+    return risk
+
+
+def _demand_slope(risk: Risk) -> None:
+    if not math.isfinite(risk.lipschitz_within(risk.domain.radius)):
+        allowed = "of bounded slope over the domain: F - F' must be Lipschitz on all of it"
+        raise ParameterError("loss", risk.loss, allowed)

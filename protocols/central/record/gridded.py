@@ -1,0 +1,98 @@
+"""Draws of one or two parameters as uniform numbers, by their density on a grid. For audits only.
+
+A grid covers the domain by a chart of the unit square, so that it ends where the domain does. It
+zooms in on what has weight: nothing need be known of the density's place or width.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import scipy  # parts by attribute: they load when used
+
+from protocols.problems.domains import Box, Domain, L2Ball, RealSpace
+from shuffle_sim.arrays import Floats
+
+POINTS = 181
+"""Of an axis."""
+_NOTHING = 40.0
+"""Below e^-40 of the most a density is left out of the next, finer grid."""
+
+
+class Chart:
+    """Points of a set by numbers in [0, 1]: the first, then the second as a share of its chord."""
+
+    def __init__(self, domain: Domain, near: Floats, reach: float) -> None:
+        """Of a ball, a box, or a cube of half width reach around near, which holds what matters."""
+        self.ball = domain if isinstance(domain, L2Ball) else None
+        low, high = near - reach, near + reach
+        if isinstance(domain, Box):
+            low, high = domain.lower, domain.upper
+        elif self.ball is not None:
+            low, high = self.ball.center - self.ball.size, self.ball.center + self.ball.size
+        elif not isinstance(domain, RealSpace):
+            middle, half = domain.project(near), domain.diameter
+            low, high = np.maximum(low, middle - half), np.minimum(high, middle + half)
+        self.low, self.long = low, high - low
+
+    def points(self, units: Floats) -> tuple[Floats, Floats]:
+        """(points, d), and the logarithm of the volume that a unit has there."""
+        ball = self.ball
+        if ball is None or ball.d == 1:
+            return self.low + self.long * units, np.zeros(len(units))
+        # An angle in place of the first coordinate: no grid ends at a chord of infinite slope.
+        angle = np.pi * (units[:, 0] - 0.5)
+        half = ball.size * np.maximum(np.cos(angle), 0)
+        at = np.stack([ball.size * np.sin(angle), half * (2 * units[:, 1] - 1)], axis=1)
+        with np.errstate(divide="ignore"):
+            return ball.center + at, 2 * np.log(half)
+
+    def units(self, point: Floats) -> Floats:
+        """Of one point, (d,)."""
+        ball = self.ball
+        if ball is None or ball.d == 1:
+            return np.asarray((point - self.low) / self.long)
+        first, second = (point - ball.center) / ball.size
+        angle = np.arcsin(np.clip(first, -1, 1))
+        return np.array([angle / np.pi + 0.5, (second / max(np.cos(angle), 1e-300) + 1) / 2])
+
+
+class Gridded:
+    """A density of one or two parameters on a grid in units of a chart."""
+
+    def __init__(self, chart: Chart, log: Callable[[Floats], Floats], d: int) -> None:
+        """log: the log density at (points, d), but for a constant; -infinity outside."""
+        self.chart, ends = chart, [(0.0, 1.0)] * d
+        while True:
+            self.axes = [np.linspace(*each, POINTS) for each in ends]
+            mesh = np.meshgrid(*self.axes, indexing="ij")
+            points, volumes = chart.points(np.stack([each.ravel() for each in mesh], axis=1))
+            parts = [log(each) for each in np.array_split(points, POINTS)]
+            self.logs = (np.concatenate(parts) + volumes).reshape(mesh[0].shape)
+            inside = self.logs > self.logs.max() - _NOTHING
+            before, ends = ends, []
+            for axis, each in zip(self.axes, mesh, strict=True):
+                seen, step = each[inside], axis[1] - axis[0]
+                ends.append((max(seen.min() - step, 0.0), min(seen.max() + step, 1.0)))
+            if np.all(np.ptp(ends, axis=1) > np.ptp(before, axis=1) / 2):
+                return
+
+    def uniform(self, point: Floats) -> Floats:
+        """One number for each parameter, independent and uniform if drawn by the law.
+
+        The first by its marginal, the second by its law given the first.
+        """
+        at, (first, *others) = self.chart.units(point), self.axes
+        if not others:
+            return np.array([_below(first, self.logs, at[0])])
+        place = (at[0] - first[0]) / (first[1] - first[0])
+        row = int(np.clip(place, 0, POINTS - 2))
+        line = (row + 1 - place) * self.logs[row] + (place - row) * self.logs[row + 1]
+        below = _below(first, scipy.special.logsumexp(self.logs, axis=1), at[0])
+        return np.array([below, _below(others[0], np.nan_to_num(line, nan=-np.inf), at[1])])
+
+
+def _below(axis: Floats, logs: Floats, x: float) -> float:
+    """The mass below x of a density on a grid, by trapezia."""
+    weights = np.exp(logs - logs.max())
+    steps = np.concatenate([[0.0], np.cumsum((weights[1:] + weights[:-1]) / 2)])
+    return float(np.interp(x, axis, steps) / steps[-1])
