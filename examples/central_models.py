@@ -24,13 +24,13 @@ from protocols import (
     OutputPerturbation,
     Problem,
     RealSpace,
-    Softmax,
     Squared,
     TiltedERM,
     minimise,
 )
 from protocols.erm.risk import Risk
 from protocols.erm.solver import SOLVERS, OracleCalls, certify, counted
+from protocols.problems import Softmax
 from shuffle_sim import Privacy, run
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.labelled import held_out, labelled

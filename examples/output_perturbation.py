@@ -20,19 +20,11 @@ import matplotlib as mpl
 import numpy as np
 from scipy import stats
 
-from protocols import (
-    Hinge,
-    Huber,
-    L2Ball,
-    Linear,
-    MeanEstimation,
-    OutputPerturbation,
-    Problem,
-    RealSpace,
-)
+from protocols import Hinge, Huber, L2Ball, OutputPerturbation, Problem, RealSpace
 from protocols.central.record.minimum import Minimum
 from protocols.central.record.output_bound import best_bound
 from protocols.erm.risk import Risk
+from protocols.problems import Linear, MeanEstimation
 from protocols.problems.instances import neighbours
 from shuffle_sim import Privacy
 from shuffle_sim.arrays import Floats

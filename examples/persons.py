@@ -23,16 +23,15 @@ import numpy as np
 
 from protocols import (
     AcceleratedPhasedERM,
-    Baseline,
     L2Ball,
-    Linear,
     LinearTimePhasedSGD,
     Logistic,
-    MeanEstimation,
     PhasedERM,
     Problem,
     UserLevelGD,
 )
+from protocols.learning import Baseline
+from protocols.problems import Linear, MeanEstimation
 from shuffle_sim import Privacy, run
 from shuffle_sim.arrays import Floats
 

@@ -15,7 +15,8 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.special import expit
 
-from protocols import Phased, ShuffleACSA, ShuffleGD, ShuffleSGD
+from protocols import ShuffleACSA, ShuffleGD, ShuffleSGD
+from protocols.optimisation import Phased
 from protocols.optimisation.setting import NOISE_RATIO
 from protocols.problems.domains import L2Ball
 from protocols.problems.losses import Hinge, Linear, Logistic, MeanEstimation

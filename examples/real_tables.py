@@ -31,13 +31,13 @@ from real_tables_data import SMALL, SOURCES, Rows, halves, load
 from real_tables_methods import free, methods
 from real_tables_peers import PACKAGES, Peer
 
-from protocols.learning.linear_model import ClippingWarning
+from protocols.learning.notes import ClippingWarning
 from shuffle_sim import ParameterError
 from shuffle_sim.errors import ShuffleSimError
 
 EPSILONS = (1.0, 0.1, 0.3, 3.0, 10.0)
 MANY, MORE = 50_000, 4.0
-"""Above MANY people epsilon MORE is run, too: there it should cost nothing."""
+"""Above MANY people epsilon MORE is run by default, too: there it should cost nothing."""
 HUGE, FEW = 150_000, 5
 """Above HUGE rows of a table all but FEW splits are run at epsilon 1 alone."""
 Record = dict[str, Any]
@@ -121,7 +121,8 @@ def study(
             peers = [stack.enter_context(Peer(name, folder.resolve())) for name in asked]
         for seed in range(splits):
             for name, rows in tables.items():
-                each_of = tuple(dict.fromkeys((*epsilons, *(MORE,) * (len(rows.y) > MANY))))
+                more = epsilons == EPSILONS and len(rows.y) > MANY
+                each_of = (*epsilons, MORE) if more else epsilons
                 if len(rows.y) > HUGE and seed >= FEW:
                     each_of = tuple(epsilon for epsilon in each_of if epsilon == 1)
                 for each in cells(rows, seed, each_of, peers, done[name], wanted):

@@ -20,6 +20,8 @@ PACKAGES = {
     "diffprivlib": ("diffprivlib==0.6.6", "scikit-learn==1.5.2"),
     "dpsgd": ("dp-accounting==0.6.0", "numpy"),
 }
+_MADE = "made"
+"""A file of an environment that is complete."""
 
 
 @dataclass
@@ -42,11 +44,12 @@ class Peer:
 
     def __enter__(self) -> Self:
         """Make the environment, and start."""
-        if not self.python.exists():
-            place = str(self.folder / self.name)
-            subprocess.run([sys.executable, "-m", "venv", place], check=True, timeout=300)
+        place = self.folder / self.name
+        if not (place / _MADE).exists():  # or an earlier run was stopped while it was made
+            subprocess.run([sys.executable, "-m", "venv", str(place)], check=True, timeout=1800)
             install = [str(self.python), "-m", "pip", "install", "--quiet", *PACKAGES[self.name]]
             subprocess.run(install, check=True, timeout=1800)
+            (place / _MADE).touch()
         script = Path(__file__).with_name(f"real_tables_{self.name}.py")
         words = [str(self.python), "-E", "-u", str(script), str(self.folder)]
         self._process = subprocess.Popen(

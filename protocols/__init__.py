@@ -2,24 +2,13 @@
 
 from typing import TYPE_CHECKING, Any
 
-from protocols import (
-    central,
-    comparison,
-    counts,
-    learning,
-    optimisation,
-    problems,
-    selection,
-    shuffle,
-    sums,
-)
-from protocols import erm as empirical  # below, `protocols.erm` becomes the function
+from protocols import learning
 from protocols.central.heavy_tails import *
 from protocols.central.person import *
 from protocols.central.record import *
 from protocols.comparison import *
 from protocols.counts import *
-from protocols.erm import *
+from protocols.erm import *  # `protocols.erm` becomes the function
 from protocols.optimisation import *
 from protocols.problems import *
 from protocols.selection import *
@@ -29,18 +18,89 @@ from protocols.sums import *
 if TYPE_CHECKING:
     from protocols.learning import *
 
-__all__ = (
-    central.__all__
-    + comparison.__all__
-    + counts.__all__
-    + empirical.__all__
-    + learning.__all__
-    + optimisation.__all__
-    + problems.__all__
-    + selection.__all__
-    + shuffle.__all__
-    + sums.__all__
-)
+__all__ = [
+    "ERM",
+    "Absolute",
+    "AcceleratedPhasedERM",
+    "AdversarialERM",
+    "Box",
+    "CarryScalarSum",
+    "CarryVectorSum",
+    "CentralSum",
+    "CentredObjective",
+    "Choices",
+    "DeletionStability",
+    "ExponentialGrid",
+    "ExponentialMechanism",
+    "FoundHistogram",
+    "GaussianGD",
+    "Gibbs",
+    "GroupMeans",
+    "HeavyHitters",
+    "HeavyTailedClassifier",
+    "HeavyTailedERM",
+    "HeavyTailedRegressor",
+    "Hinge",
+    "Histogram",
+    "Huber",
+    "L2Ball",
+    "LaplaceScalarSum",
+    "LaplaceVectorSum",
+    "LinearLoss",
+    "LinearTimePhasedSGD",
+    "LocalisedExponential",
+    "Logistic",
+    "Loss",
+    "Moments",
+    "ObjectivePerturbation",
+    "Optimiser",
+    "OutputPerturbation",
+    "PanPrivateACSA",
+    "PhasedERM",
+    "PhasedSCO",
+    "Phases",
+    "Pinball",
+    "PopLocalize",
+    "PrivateCovariance",
+    "PrivateKMeans",
+    "PrivateLinearSVC",
+    "PrivateLogisticRegression",
+    "PrivatePCA",
+    "PrivateRidge",
+    "Problem",
+    "PublicScaler",
+    "PureSGD",
+    "Quantiles",
+    "RealSpace",
+    "RunningTotals",
+    "SaddleERM",
+    "ScalarSum",
+    "Setting",
+    "ShuffleACSA",
+    "ShuffleCovariance",
+    "ShuffleGD",
+    "ShuffleKMeans",
+    "ShuffleLinearSVC",
+    "ShuffleLogisticRegression",
+    "ShufflePCA",
+    "ShuffleRegressor",
+    "ShuffleSGD",
+    "SingleMessageSum",
+    "SparseVectorSum",
+    "SplitAndMixSum",
+    "SplitAndMixVectorSum",
+    "Squared",
+    "TiltedERM",
+    "Trainer",
+    "UserLevelACSA",
+    "UserLevelGD",
+    "UserLevelOneShot",
+    "VectorSum",
+    "erm",
+    "minimise",
+    "privatize",
+]
+"""What most need; all else that a room exports is imported from it, as `protocols.sums`."""
 
 
 def __getattr__(name: str) -> Any:

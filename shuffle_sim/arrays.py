@@ -12,6 +12,8 @@ Buffer = bytes | memoryview
 
 _HUGE = 1e50
 """Factors up to it times what squares of rows lose, 1e-323, are far below bounds of 1e-100."""
+_TINY = 1e-280
+"""Squares above it lost nothing that shows: what vanished is below 1e-308 a coordinate."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,18 @@ def all_finite(values: NDArray[np.floating]) -> bool:
         flat = values.reshape(-1, order="A")
         # numpy's fastest sum. It may overflow where the values are finite.
         return bool(np.isfinite(np.einsum("i->", flat)) or np.isfinite(values).all())
+
+
+def lengths(rows: Floats) -> Floats:
+    """l2 norms of rows, (users, d) to (users,): squares may overflow or vanish, these do not."""
+    rows = np.asarray(rows, np.float64)
+    with np.errstate(over="ignore"):
+        squares = np.einsum("ij,ij->i", rows, rows)
+    norms = np.sqrt(squares)
+    extreme = ~((squares > _TINY) & (squares < np.inf))
+    if extreme.any():
+        norms[extreme] = np.hypot.reduce(rows[extreme], axis=1)
+    return np.asarray(norms)
 
 
 def dense(values: Values) -> Floats:

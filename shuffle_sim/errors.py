@@ -76,7 +76,6 @@ class NotFiniteError(ShuffleSimError, ArithmeticError):
     """
 
     def __init__(self, round_index: int) -> None:
-        """Name the round."""
         super().__init__(
             f"round {round_index}: the value asked for is NaN or infinite for every user; check "
             "the loss"
@@ -131,6 +130,13 @@ def integer(parameter: str, value: Any, low: int = 1, high: int = 2**53) -> int:
     ):
         raise ParameterError(parameter, value, f"an integer from {low} to {high}")
     return int(value)
+
+
+def flag(parameter: str, value: Any) -> bool:
+    """`value` as a bool, else ParameterError."""
+    if not isinstance(value, bool | np.bool_):
+        raise ParameterError(parameter, value, "True or False")
+    return bool(value)
 
 
 def real(

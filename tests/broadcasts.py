@@ -15,21 +15,18 @@ import numpy as np
 import protocols
 from protocols import (
     CarryVectorSum,
-    ChosenBounds,
     FoundHistogram,
     GroupMeans,
     HeavyHitters,
     Histogram,
-    OneShotAverage,
-    Phased,
     Quantiles,
-    Selected,
     ShuffleGD,
     ShuffleSGD,
     VectorSum,
 )
 from protocols.counts.methods import METHODS
 from protocols.erm.saddle import Grouped
+from protocols.optimisation import Phased
 from protocols.problems.domains import L2Ball, RealSpace
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss
@@ -39,7 +36,9 @@ from protocols.problems.problem import Problem
 from protocols.problems.regression import Regression
 from protocols.problems.smoothed import Smoothed
 from protocols.problems.weighted import Weighted
+from protocols.selection import ChosenBounds, Selected
 from protocols.selection.models import grid
+from protocols.shuffle import OneShotAverage
 from protocols.shuffle.heavy_tails import Piloted
 from protocols.shuffle.lloyd import ShuffleLloyd
 from protocols.shuffle.optimiser import optimisers

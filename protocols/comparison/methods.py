@@ -10,15 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from protocols.central.record.sums import CentralSum
-from protocols.learning.baselines import Baseline
-from protocols.learning.training import Trainer
-from protocols.optimisation.base import Optimiser
-from protocols.shuffle.optimiser import FirstOrder
-from protocols.shuffle.practice import PracticalDescent
 from protocols.sums.binomial_sum import BinomialSum
 from protocols.sums.one_round import OneRoundSum, SumSetting
 from shuffle_sim.data.population import Unit
-from shuffle_sim.errors import ParameterError, integer
+from shuffle_sim.errors import ParameterError
 from shuffle_sim.notebook import html_rows
 from shuffle_sim.privacy.bounds import central, gaussian, paper
 from shuffle_sim.privacy.guarantee import Privacy
@@ -27,7 +22,7 @@ from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.base import Protocol
 from shuffle_sim.protocol.encodings import choose, encodings, robust
 from shuffle_sim.protocol.release import CentralAlgorithm
-from shuffle_sim.registry import registered, registered_kinds, skipping
+from shuffle_sim.registry import registered_kinds, skipping
 
 Made = TypeVar("Made")
 
@@ -187,7 +182,7 @@ def _curators(n: int, d: int, privacy: Privacy, attackers: int) -> list[Method]:
     for name, kind in registered_kinds("algorithm", CentralSum).items():
         made, refused = dict[str, CentralSum](), dict[str, ParameterError]()
         with skipping("algorithm", name):
-            made, refused = _possible("algorithm", dict(kind.settings(n, d, privacy)), name)
+            made, refused = possible("algorithm", dict(kind.settings(n, d, privacy)), name)
         for setting, each in made.items():
             found.append(
                 Method(
@@ -203,6 +198,12 @@ def _curators(n: int, d: int, privacy: Privacy, attackers: int) -> list[Method]:
             )
         for setting, why in refused.items():
             found.append(Method(kind.family, setting, Trust.CENTRAL, refused=str(why)))
+    least, noise = central.best(privacy.epsilon, privacy.delta, d)
+    if noise == "staircase":  # others are registered
+        case = CentralSum.family, f"{noise}, the least noise", Trust.CENTRAL
+        whole = math.hypot(least, attackers)
+        bits = Trust.CENTRAL.unit_bits
+        found.append(Method(*case, messages=1, bits=bits, error=least, attacked=whole))
     return found
 
 
@@ -286,88 +287,7 @@ def _planned_by_paper(plan: Plan) -> Method:
     )
 
 
-def training_methods(
-    trainer: Trainer, n: int, rounds: int | None = None, *, every: bool = True
-) -> Methods:
-    """Every registered optimiser, shuffled or central, and the best one under every other trust.
-
-    The best one is that with tuned steps, or with choose="bound" that of the least proven bound.
-    Its steps are chosen for that trust's noise.
-
-    Args:
-        trainer: of the model.
-        n: users.
-        rounds: of the fully interactive optimisers; None: chosen.
-        every: False for the best one of each model of trust alone: four methods.
-
-    Raises:
-        ParameterError: what every optimiser refuses.
-    """
-    if rounds is not None:
-        integer("rounds", rounds)
-    found = []
-    for trust in Trust:
-        makes = {name: _made_by(trainer, name, n, trust, rounds) for name in trainer.optimisers()}
-        made, refused = _possible("protocol", makes)
-        if not made:
-            raise next(iter(refused.values()))
-        best = min(made, key=lambda each: _rank(made[each]))
-        if trust is Trust.SHUFFLE and not every:
-            found.append(_shuffled(trainer, best, made[best]))
-            continue
-        if trust is Trust.SHUFFLE:
-            found += [_shuffled(trainer, name, each) for name, each in made.items()]
-            found += [
-                Method(name, "", trust, unit=trainer.unit, refused=str(why))
-                for name, why in refused.items()
-            ]
-            continue
-        name = "not private" if trust is Trust.NONE else str(trust)
-        found.append(_central(trainer, name, best, Baseline(made[best], trust)))
-        if trust is Trust.CENTRAL and every:
-            if trainer.unit is Unit.PERSON:
-                found.append(_clipped_at_length(trainer, n, rounds))
-            found += _central_optimisers(trainer, n)
-    return Methods(found)
-
-
-def _rank(made: FirstOrder[Any]) -> tuple[bool, float, int]:
-    """Tuned steps go first, where they were asked for; then the least bound."""
-    return not isinstance(made, PracticalDescent), made.bound, -made.rounds_per_user
-
-
-def _clipped_at_length(trainer: Trainer, n: int, rounds: int | None) -> Method:
-    """What federated learning does: person-level descent clipped at L about 0, at a curator.
-
-    It is item-level noise with group privacy, too: the noise is the same (docs: Persons). Its steps
-    are those of its bound; with tuned steps it is the row of the central model.
-    """
-    name = "dp-fedsgd"
-    try:
-        made = trainer.proven().protocol(
-            "user-level-gd", n, trust=Trust.CENTRAL, center="fixed", rounds=rounds
-        )
-    except ParameterError as why:
-        return Method(name, "", Trust.CENTRAL, unit=trainer.unit, refused=str(why))
-    assert isinstance(made, FirstOrder)
-    curator = Baseline(made, Trust.CENTRAL)
-    return _central(trainer, name, "clipped at L, steps of its bound", curator)
-
-
-def _made_by(
-    trainer: Trainer, name: str, n: int, trust: Trust, rounds: int | None
-) -> Callable[[], FirstOrder[Any]]:
-    given = None if registered("protocol", name).one_shot else rounds
-
-    def made() -> FirstOrder[Any]:
-        optimiser = trainer.protocol(name, n, trust=trust, rounds=given)
-        assert isinstance(optimiser, FirstOrder)
-        return optimiser
-
-    return made
-
-
-def _possible(
+def possible(
     kind: str, makes: Mapping[str, Callable[[], Made]], owner: str | None = None
 ) -> tuple[dict[str, Made], dict[str, ParameterError]]:
     """What can be made, and why the others cannot; `owner` is registered, or each by its name."""
@@ -379,56 +299,3 @@ def _possible(
         except ParameterError as error:
             refused[name] = error
     return made, refused
-
-
-def _central_optimisers(trainer: Trainer, n: int) -> list[Method]:
-    """The registered central algorithms that train."""
-    trainer = trainer.proven()
-    common: dict[str, Any] = {"n": n, "problem": trainer.problem, "privacy": trainer.privacy}
-    makes: dict[str, Callable[[], Optimiser[Any]]] = {}
-    for name, kind in registered_kinds("algorithm", Optimiser).items():
-        if kind.unit is not trainer.unit:
-            continue
-        given = {key: value for key, value in trainer.tails.items() if key in kind.takes}
-        with skipping("algorithm", name):
-            for setting, make in kind.settings(**common, **given):
-                makes[f"{name}, {setting}" if setting else name] = make
-    made, refused = _possible("algorithm", makes)
-    found = [_central(trainer, name, "", each) for name, each in made.items()]
-    return found + [
-        Method(name, "", Trust.CENTRAL, unit=trainer.unit, refused=str(why))
-        for name, why in refused.items()
-    ]
-
-
-def _shuffled(trainer: Trainer, name: str, optimiser: FirstOrder[Any]) -> Method:
-    first = optimiser.plan(optimiser.init())
-    bits = 0 if first is None else first.randomizer.report_bits
-    times, trust = optimiser.rounds_per_user, Trust.SHUFFLE
-    return Method(
-        name,
-        "",
-        trust,
-        unit=optimiser.unit,
-        algorithm=optimiser,
-        bits=bits * times,
-        rounds_per_user=times,
-        bound=math.inf if trainer.clips else optimiser.bound,
-        assumes=optimiser.assumes,
-    )
-
-
-def _central(trainer: Trainer, name: str, setting: str, made: Any) -> Method:
-    """A curator's optimiser, or a baseline."""
-    nothing = trainer.clips or getattr(made, "own_objective", False)  # proven of the mean loss
-    return Method(
-        name,
-        setting,
-        made.trust,
-        unit=made.unit,
-        algorithm=made,
-        bits=trainer.d * made.trust.unit_bits * made.rounds_per_user,
-        rounds_per_user=made.rounds_per_user,
-        bound=math.inf if nothing else made.bound,
-        assumes=made.assumes,
-    )

@@ -34,11 +34,9 @@ class Among(Query):
     moves: ClassVar[tuple[str, ...]] = ("items",)
 
     def __post_init__(self) -> None:
-        """Check the range."""
         integer("bits", self.bits, 2, 64)
 
     def __call__(self, rows: Floats) -> Floats:
-        """(users,), of rows (users,) or (users, 2)."""
         found, known = items_of(rows, self.bits)
         at = np.minimum(np.searchsorted(self.items, found), self.items.size - 1)
         place = np.where(self.items[at] == found, at, self.items.size)
@@ -119,14 +117,6 @@ class FoundHistogram(Then, Protocol[Any]):
         most = capped(1, law, search.honest, privacy, rounds)
         counting = Categories((kept + 1,), (rate,), search.honest, most)
         return cls(search, counting, privacy.delta)
-
-    @property
-    def users(self) -> int:
-        return self.n
-
-    @property
-    def delta(self) -> float:
-        return self._delta
 
     @property
     def vocabulary(self) -> tuple[type, ...]:

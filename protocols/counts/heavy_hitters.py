@@ -89,9 +89,6 @@ class HeavyHitters(Protocol[Search], CountsTask):
         noise: of each bin.
         false_items: an item that nobody has is reported with this probability at most.
         missed: an item of `least_count` users is missed with this probability at most.
-
-    Raises:
-        ParameterError: naming the parameter, its value and the allowed range.
     """
 
     task: ClassVar[str] = "heavy-hitters"
@@ -171,14 +168,6 @@ class HeavyHitters(Protocol[Search], CountsTask):
             missed=missed,
             honest_fraction=honest_fraction,
         )
-
-    @property
-    def users(self) -> int:
-        return self.n
-
-    @property
-    def delta(self) -> float:
-        return self._delta
 
     @property
     def minimum(self) -> int:

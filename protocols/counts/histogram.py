@@ -53,7 +53,6 @@ class Cells(Query):
     sizes: tuple[int, ...]
 
     def __call__(self, rows: Floats) -> Floats:
-        """(users,), of rows (users,) or (users, columns)."""
         columns = np.asarray(rows, np.float64).reshape(len(rows), -1)
         whole = (columns >= 0) & (columns < np.array(self.sizes)) & (columns == np.floor(columns))
         cell = np.zeros(len(rows))
@@ -86,9 +85,6 @@ class Histogram(OneView[Counting]):
     Attributes:
         categories: how many, or how many of each column.
         value: of a run: unbiased estimates, of shape (categories,).
-
-    Raises:
-        ParameterError: naming the parameter, its value and the allowed range.
     """
 
     task: ClassVar[str] = "histogram"
@@ -102,7 +98,6 @@ class Histogram(OneView[Counting]):
         delta: float = 1e-6,
         honest_fraction: float = 1.0,
     ) -> None:
-        """Explicit parameters; `calibrated` chooses good ones."""
         super().__init__(n, randomizer, delta, honest_fraction)
         self.categories = randomizer.bins if categories is None else categories
         if _bins(self.categories) != randomizer.bins:
@@ -176,12 +171,8 @@ class Histogram(OneView[Counting]):
             return float(made.variance(n, np.full(bins, usual)).max())
 
         if objective == "messages":
-            least = min(made.usual_messages for made in fitting)
-            fitting = [
-                made
-                for made in fitting
-                if made.usual_messages - 1 <= count_planner.NEAR * (least - 1)
-            ]
+            near = count_planner.NEAR * (min(made.usual_messages for made in fitting) - 1)
+            fitting = [made for made in fitting if made.usual_messages - 1 <= near]
         best = min(fitting, key=lambda made: (error(made), made.usual_messages))
         return cls(
             n=n,

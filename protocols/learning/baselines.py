@@ -99,6 +99,7 @@ class Baseline(CentralAlgorithm[Any]):
             allowed = "a shuffle optimiser, such as ShuffleSGD.calibrated(...)"
             raise ParameterError("optimiser", type(optimiser).__name__, allowed)
         self.optimiser, self.unit = optimiser, optimiser.unit
+        self._steps: Any = optimiser  # whose states these are
         self.privacy = optimiser.privacy if privacy is None else privacy
         if self.trust is not Trust.NONE:
             times = optimiser.rounds_per_user
@@ -125,15 +126,16 @@ class Baseline(CentralAlgorithm[Any]):
     @property
     def choices(self) -> dict[str, str]:
         """What was chosen, and why: the optimiser's."""
-        return self.optimiser.choices
+        choices: dict[str, str] = self._steps.choices
+        return choices
 
     @property
     def rounds_per_user(self) -> int:
         """In how many releases a user takes part at most."""
-        return self.optimiser.rounds_per_user
+        return int(self._steps.rounds_per_user)
 
     def check(self, rows: NDArray[Any]) -> None:
-        self.optimiser.check(rows)
+        self._steps.check(rows)
 
     @property
     def most_records(self) -> int:
@@ -143,10 +145,10 @@ class Baseline(CentralAlgorithm[Any]):
         self.optimiser.check_records(records)
 
     def init(self) -> Any:
-        return self.optimiser.init()
+        return self._steps.init()
 
     def plan(self, state: Any) -> Release | None:
-        spec = self.optimiser.plan(state)
+        spec = self._steps.plan(state)
         return None if spec is None else self.translated(spec)
 
     def translated(self, spec: RoundSpec) -> Release:
@@ -169,10 +171,10 @@ class Baseline(CentralAlgorithm[Any]):
         return Gaussian(self._multiplier)
 
     def update(self, state: Any, estimate: Any) -> Any:
-        return self.optimiser.update(state, estimate)
+        return self._steps.update(state, estimate)
 
     def result(self, state: Any) -> Any:
-        return self.optimiser.result(state)
+        return self._steps.result(state)
 
 
 class CuratedBounds(Baseline):
@@ -186,33 +188,15 @@ class CuratedBounds(Baseline):
         """Translate the histogram and the rounds."""
         inner: Any = chosen.inner
         super().__init__(inner, Trust.CENTRAL)
-        self.chosen = chosen
+        self.chosen = self._steps = chosen
         self._histogram = Gaussian.calibrated(chosen.part, 1)
 
-    @property
-    def choices(self) -> dict[str, str]:
-        return self.chosen.choices
-
-    @property
-    def rounds_per_user(self) -> int:
-        return self.chosen.rounds_per_user
-
-    def check(self, rows: NDArray[Any]) -> None:
-        self.chosen.check(rows)
-
-    def init(self) -> Any:
-        return self.chosen.init()
-
     def plan(self, state: Any) -> Release | None:
-        spec = self.chosen.plan(state)
-        if spec is None:
-            return None
-        made = self.translated(spec)
-        return made if state.results else replace(made, mechanism=self._histogram)
+        made = super().plan(state)
+        if made is None or state.results:
+            return made
+        return replace(made, mechanism=self._histogram)
 
     def update(self, state: Any, estimate: Any) -> Any:
         counts = np.asarray(estimate) * self.users
-        return self.chosen.update(state, (estimate, self.users) if state.results else counts)
-
-    def result(self, state: Any) -> Any:
-        return self.chosen.result(state)
+        return super().update(state, (estimate, self.users) if state.results else counts)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,14 +11,11 @@ from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from protocols.learning.linear_model import LinearEstimator, dense_data
+from protocols.learning.linear_model import LinearEstimator, Sample, WeightedRows, dense_data
 from protocols.learning.weights import of_classes, of_rows, weighted
 from protocols.problems.linear_loss import LinearLoss
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import WITHHELD, ParameterError
-
-Weigh = Callable[[NDArray[Any], NDArray[Any]], tuple[Floats, float] | None]
-"""From the places of labels among the classes, and these, to weights and their bound."""
 
 
 class LinearClassifier(ClassifierMixin, LinearEstimator):
@@ -37,21 +34,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         tags.classifier_tags.poor_score = True
         return tags
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
-        """Train.
-
-        Args:
-            X: (users, columns).
-            y: their classes.
-            groups: whose the rows are, (rows,); the guarantee then is of persons with all their
-                rows. None: each row is a user of its own.
-
-        Raises:
-            ParameterError: naming the parameter, its value and what is allowed, before any release.
-        """
-        return self._fit(X, y, groups)
-
-    def _fit(self, X: Any, y: Any, groups: Any = None, weigh: Weigh | None = None) -> Self:
+    def _fit(self, X: Any, y: Any, groups: Any, sample_weight: Any = None) -> Self:
         X, y = dense_data(self, X, y)
         _check_labels(y)
         check_classification_targets(y)
@@ -71,16 +54,22 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         two = len(classes) == 2
         loss = self._named(self.loss, classes=len(classes), classification=True)
         labels = 2.0 * places - 1 if two else places
-        if weigh is not None and (found := weigh(places, classes)) is not None:
+        if (found := self._weights(places, classes, sample_weight)) is not None:
             labels, loss = np.column_stack([labels, found[0]]), weighted(loss, found[1])
-        self.coef_, self.intercept_ = self._model(
-            X, labels, loss, outputs=1 if two else len(classes), groups=groups
-        )
+        outputs = 1 if two else len(classes)
+        data = Sample(X, labels, loss, outputs=outputs, groups=groups)
+        self.coef_, self.intercept_ = self._model(data)
         whence = "taken from y" if self.classes is None else "given"
         assumptions = (*self.privacy_.assumptions, f"the set of classes is public ({whence})")
         self.classes_ = classes
         self.privacy_ = dataclasses.replace(self.privacy_, assumptions=assumptions)
         return self
+
+    def _weights(
+        self, places: NDArray[Any], classes: NDArray[Any], sample_weight: Any
+    ) -> tuple[Floats, float] | None:
+        """From the places of labels among the classes to weights and their bound."""
+        return None
 
     def decision_function(self, X: Any) -> Floats:
         """Scores: (rows,) for two classes, above 0 for the second; else (rows, classes)."""
@@ -96,7 +85,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
 
 
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
-class WeightedClassifier(LinearClassifier):
+class WeightedClassifier(WeightedRows, LinearClassifier):
     """A classifier whose rows count by weights.
 
     Args:
@@ -108,31 +97,17 @@ class WeightedClassifier(LinearClassifier):
     class_weight: Any = None
     weight_bound: float = 1.0
 
-    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
-        """Train.
-
-        Args:
-            X: (users, columns), dense or sparse.
-            y: their classes.
-            groups: whose the rows are, (rows,); the guarantee then is of persons with all their
-                rows. None: each row is a user of its own.
-            sample_weight: how much each row counts, (rows,); private, and at most `weight_bound`.
-
-        Raises:
-            ParameterError: naming the parameter, its value and what is allowed, before any release.
-        """
-
-        def weigh(places: NDArray[Any], classes: NDArray[Any]) -> tuple[Floats, float] | None:
-            by_class = of_classes(self.class_weight, classes)
-            if by_class is None and sample_weight is None:
-                return None
-            heavy = np.ones(len(classes)) if by_class is None else by_class
-            if sample_weight is None:
-                return heavy[places], float(heavy.max())
-            own = of_rows(sample_weight, len(places), self.weight_bound)
-            return heavy[places] * own, float(heavy.max()) * self.weight_bound
-
-        return self._fit(X, y, groups, weigh)
+    def _weights(
+        self, places: NDArray[Any], classes: NDArray[Any], sample_weight: Any
+    ) -> tuple[Floats, float] | None:
+        by_class = of_classes(self.class_weight, classes)
+        if by_class is None and sample_weight is None:
+            return None
+        heavy = np.ones(len(classes)) if by_class is None else by_class
+        if sample_weight is None:
+            return heavy[places], float(heavy.max())
+        own = of_rows(sample_weight, len(places), self.weight_bound)
+        return heavy[places] * own, float(heavy.max()) * self.weight_bound
 
 
 class LogisticModel(LinearClassifier):

@@ -1,5 +1,6 @@
 """Private k-means: Lloyd's steps over noisy counts and sums, whoever is trusted."""
 
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -14,10 +15,10 @@ from protocols.shuffle.lloyd import ShuffleLloyd
 from shuffle_sim import Privacy, run
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer
-from shuffle_sim.privacy.guarantee import DELTA
 from shuffle_sim.privacy.trust import Trust
 
 
+@dataclass(eq=False, repr=False)
 class Clusters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, InBall):
     """k-means by private sums; not for use by itself.
 
@@ -25,45 +26,22 @@ class Clusters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, 
     them without looking at the rows of `fit` again. `labels_` does look at them: it says where each
     row lies and is the simulator's view, no part of the release. So is `clipped_`.
 
+    All of `InBall`, and:
+
     Args:
         n_clusters: k; at most the rows.
-        epsilon, delta: of the whole fit.
         rounds: each user answers in every one; None: as many as noise allows, at most 9.
-        feature_bound: public l2 bound of a row; longer rows are clipped on the user's side.
-        schema: what is public of a table, as of the linear models; None: rows are numbers.
-        random_state: None takes entropy from the operating system; anything else makes the fit
-            reproducible, and therefore not private.
 
     Attributes:
         cluster_centers_: (n_clusters, columns), in the data's units.
         shares_: of the rows by cluster in the last round, noisy.
         labels_: of the rows of `fit`, (rows,); see above.
         n_iter_: rounds.
-        n_features_in_, feature_names_in_: as everywhere in scikit-learn.
         protocol_: what was run; its `start` is the public seed of the first centres.
-        result_: of the run.
-        privacy_: the guarantee.
     """
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        epsilon: float = 1.0,
-        delta: float = DELTA,
-        rounds: int | None = None,
-        feature_bound: float = 1.0,
-        schema: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        """Keep the parameters."""
-        self.n_clusters = n_clusters
-        self.epsilon = epsilon
-        self.delta = delta
-        self.rounds = rounds
-        self.feature_bound = feature_bound
-        self.schema = schema
-        self.random_state = random_state
+    n_clusters: int = 8
+    rounds: int | None = field(default=None, kw_only=True)
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Take the steps.
@@ -73,7 +51,7 @@ class Clusters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, 
         """
         tell_of_search()
         integer("n_clusters", self.n_clusters)
-        rows, center, factor = self._scaled(X)
+        rows, center, factor, beyond = self._scaled(X)
         n, d = rows.shape
         if n < max(2, self.n_clusters):
             allowed = f"at least {max(2, self.n_clusters)}, for n_clusters = {self.n_clusters}"
@@ -82,10 +60,12 @@ class Clusters(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, 
         # Where centres start is public: drawn from the seed alone, whatever the rows are.
         start = int(np.random.default_rng(seed).integers(2**31))
         made: dict[str, Any] = {"n": n, "d": d, "clusters": self.n_clusters}
-        made |= {"privacy": Privacy(self.epsilon, self.delta), "rounds": self.rounds}
+        privacy = Privacy(self.epsilon, self.delta)
+        made |= {"privacy": privacy, "rounds": self.rounds}
         kind: Any = CentralLloyd if self.trust is Trust.CENTRAL else ShuffleLloyd
         self.protocol_ = kind(start=start, **made)
         self.result_ = run(self.protocol_, rows, seed=seed)
+        self._tell(n, self.protocol_.coordinates, privacy, beyond)
         self.privacy_ = of_one_fit(self.result_.privacy)
         found, self.n_iter_ = self.result_.value, self.result_.rounds
         self.cluster_centers_ = center + found.centres * factor

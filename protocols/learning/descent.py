@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from protocols.learning import own_units
-from protocols.learning.linear_model import LinearEstimator, Outside, of_one_fit, seed_of
+from protocols.learning.linear_model import LinearEstimator, Sample, of_one_fit, seed_of
+from protocols.learning.notes import tell_of_clipped, tell_of_noise
 from protocols.learning.training import Trained, Trainer
 from protocols.optimisation import practice
-from protocols.problems.loss import Loss
 from shuffle_sim import Privacy, run
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.persons import Persons
@@ -83,12 +83,7 @@ class DescentModel(LinearEstimator):
 
     def _descend(
         self,
-        X: Floats,
-        labels: Floats,
-        loss: Callable[[float], Loss],
-        outside: Outside,
-        outputs: int,
-        groups: Any,
+        data: Sample,
         *,
         make: Callable[[Trainer, int, RowMap], Any],
         chosen: str = "practice",
@@ -98,12 +93,13 @@ class DescentModel(LinearEstimator):
         """What was run, coefficients (outputs, columns) and intercepts (outputs,).
 
         Args:
-            X, labels, loss, outside, outputs, groups: as of `_train`.
+            data: as of `_train`.
             make: from a trainer, the number of users and how they map their rows.
             chosen: how the trainer chooses parameters.
             host: options of the run.
             others: attributes of the trainer.
         """
+        X, labels, outputs, groups = data.X, data.labels, data.outputs, data.groups
         (n, columns), constant = X.shape, CONSTANT[chosen]
         unit = Unit.RECORD if groups is None else Unit.PERSON
         if self.choose_bounds is None:
@@ -113,7 +109,7 @@ class DescentModel(LinearEstimator):
         norm = math.hypot(1.0, constant) if self.fit_intercept else 1.0
         persons = None if groups is None else Persons.grouped(users, groups, "groups")
         trainer = Trainer(
-            loss(norm),
+            data.loss(norm),
             outputs * (columns + int(self.fit_intercept)),
             Privacy(self.epsilon, self.delta),
             radius=self._radius(chosen),
@@ -129,8 +125,8 @@ class DescentModel(LinearEstimator):
         made = make(trainer, asked, by)
         # Batches of neighbouring rows would be no sample.
         order = np.random.default_rng(seed).permutation(asked)
-        data = users[order] if persons is None else persons.chosen(order)
-        result = run(made, data, seed=seed, **(host or {}))
+        rows = users[order] if persons is None else persons.chosen(order)
+        result = run(made, rows, seed=seed, **(host or {}))
         self.result_, self.privacy_ = result, of_one_fit(result.privacy)
         self.n_iter_ = result.rounds
         found, self.bounds_ = Trained.of(result.value), None
@@ -138,8 +134,8 @@ class DescentModel(LinearEstimator):
             by = by.bounded(found.low, found.high)
             self.bounds_ = np.array([by.lower[:columns], by.upper[:columns]])
             outside_ball = own_units.beyond(users, by)
-        self._count(n, {"feature_bound": outside_ball, **outside})
-        self._heed(asked, trainer.d, trainer.privacy)
+        self.clipped_ = tell_of_clipped(n, {"feature_bound": outside_ball, **data.outside})
+        tell_of_noise(asked, trainer.d, trainer.privacy)
         theta = found.theta.reshape(outputs, -1)
         if self.bounds_ is not None:
             return made, *own_units.in_own_units(theta, by, columns, constant)

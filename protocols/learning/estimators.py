@@ -6,20 +6,19 @@ All bounds are public parameters, never taken from the data. Every user divides 
 `intercept_` are in those of the data.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from protocols.learning.classifiers import LogisticModel, WeightedClassifier
 from protocols.learning.descent import DescentModel
-from protocols.learning.linear_model import CLIPPED, ClippingWarning, Outside
-from protocols.learning.regressors import WeightedRegressor
+from protocols.learning.linear_model import Sample, WeightedRows
+from protocols.learning.notes import CLIPPED, ClippingWarning
+from protocols.learning.regressors import LinearRegressor
 from protocols.learning.training import Trained, Trainer
 from protocols.optimisation import practice
 from protocols.optimisation.setting import NOISE_RATIO
 from protocols.problems.linear_loss import LinearLoss
-from protocols.problems.loss import Loss
 from protocols.selection.models import FRACTION
 from protocols.shuffle.optimiser import optimiser, optimisers
 from shuffle_sim.arrays import Floats
@@ -94,26 +93,13 @@ class ShuffleLinearModel(DescentModel):
     select: Mapping[str, Sequence[float]] | None = None
     select_fraction: float = FRACTION
 
-    def _train(
-        self,
-        X: Floats,
-        labels: Floats,
-        loss: Callable[[float], Loss],
-        outside: Outside = MappingProxyType({}),
-        outputs: int = 1,
-        groups: Any = None,
-    ) -> tuple[Floats, Floats]:
+    def _train(self, data: Sample) -> tuple[Floats, Floats]:
         practice.chosen_by(self.choose)
         self._flag("phases")
         self.protocol_, coefficients, intercepts = self._descend(
-            X,
-            labels,
-            loss,
-            outside,
-            outputs,
-            groups,
+            data,
             make=self._protocol,
-            chosen=self._chosen(Unit.RECORD if groups is None else Unit.PERSON),
+            chosen=self._chosen(Unit.RECORD if data.groups is None else Unit.PERSON),
             host={"runtime": self.runtime, "fidelity": self.fidelity, "workers": self.workers},
             ridge=self.ridge,
             noise_ratio=self.noise_ratio,
@@ -180,7 +166,7 @@ class ShuffleLinearSVC(ShuffleClassifier):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ShuffleRegressor(ShuffleLinearModel, WeightedRegressor):
+class ShuffleRegressor(ShuffleLinearModel, WeightedRows, LinearRegressor):
     """Linear regression.
 
     Args:

@@ -1,12 +1,10 @@
 """What all estimators of linear models share, whoever is trusted: bounds, scores, seeds."""
 
-import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import partial
-from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,28 +13,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import validation
 
 from protocols.learning.named import named_loss, parameters_of
-from protocols.learning.notes import NoiseWarning, drowned, tell_of_search
-from protocols.learning.tabular import encoded, in_order, keep_names, names_of, schema_of
+from protocols.learning.notes import Outside, tell_of_search
+from protocols.learning.tabular import beyond_limits, encoded, fitted_rows, in_order, names_of
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.loss import Loss
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.schema import Schema
-from shuffle_sim.errors import WITHHELD, ParameterError, integer, positive
-from shuffle_sim.privacy.guarantee import Guarantee, Privacy
-
-CLIPPED = 0.1
-"""Share of rows outside the public bounds from which `ClippingWarning` tells."""
-
-
-Outside = Mapping[str, NDArray[np.bool_]]
-"""Which rows were clipped, (rows,), by the parameter to widen."""
-
-
-class ClippingWarning(UserWarning):
-    """Many rows lie outside the public bounds and were clipped to them.
-
-    Only the simulator sees this; it is no part of a release.
-    """
+from shuffle_sim.errors import WITHHELD, ParameterError, flag, integer, positive
+from shuffle_sim.privacy.guarantee import Guarantee
 
 
 class _Plain(BaseEstimator):
@@ -47,6 +31,27 @@ def of_one_fit(guarantee: Guarantee) -> Guarantee:
     """The guarantee of one fit, which says that a choice among several has none by it."""
     note = "of this fit alone: other fits on these rows, as of a grid search, are not counted"
     return replace(guarantee, assumptions=(*guarantee.assumptions, note))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What an estimator trains on.
+
+    Attributes:
+        X: the rows, (users, columns).
+        labels: (users,); or (users, 2) with weights, for a weighted loss.
+        loss: for a given l2 bound of the users' features, the constant included.
+        outside: which rows were clipped, by the parameter to widen.
+        outputs: parameter vectors of the model.
+        groups: whose the rows are, (users,); None: each is a user of its own.
+    """
+
+    X: Floats
+    labels: Floats
+    loss: Callable[[float], Loss]
+    outside: Outside = field(default_factory=dict)
+    outputs: int = 1
+    groups: Any = None
 
 
 class LinearEstimator(BaseEstimator, ABC):
@@ -65,6 +70,24 @@ class LinearEstimator(BaseEstimator, ABC):
     privacy_: Guarantee
     schema_: Schema | None
 
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Train.
+
+        Args:
+            X: (users, columns).
+            y: their classes or targets.
+            groups: whose the rows are, (rows,); the guarantee then is of persons with all their
+                rows. None: each row is a user of its own.
+
+        Raises:
+            ParameterError: naming the parameter, its value and what is allowed, before any release.
+        """
+        return self._fit(X, y, groups)
+
+    @abstractmethod
+    def _fit(self, X: Any, y: Any, groups: Any, sample_weight: Any = None) -> Self:
+        """Set what was trained; weights are of estimators that are `WeightedRows`."""
+
     def __sklearn_tags__(self) -> Any:
         """Sparse rows are taken; each user's own is dense when it is sent."""
         tags = super().__sklearn_tags__()
@@ -72,57 +95,27 @@ class LinearEstimator(BaseEstimator, ABC):
         tags.input_tags.allow_nan = self.schema is not None
         return tags
 
-    def _model(
-        self,
-        X: Floats,
-        labels: Floats,
-        loss: Callable[[float], Loss],
-        outside: Outside = MappingProxyType({}),
-        outputs: int = 1,
-        groups: Any = None,
-    ) -> tuple[Floats, Floats]:
+    def _model(self, data: Sample) -> tuple[Floats, Floats]:
         """As `_train`, for encoded rows where there is a schema; and what people are told."""
         tell_of_search()
         known = self.schema_
         if known is None or known.free:
-            return self._train(X, labels, loss, outside, outputs, groups)
+            return self._train(data)
         if self.feature_bound not in (None, 1):
             raise ParameterError("feature_bound", self.feature_bound, "1: the schema has bounds")
         if self.choose_bounds is not None:
             allowed = "None: the schema has the bounds of every column"
             raise ParameterError("choose_bounds", self.choose_bounds, allowed)
-        low, high = known.limits
-        cells, scale = (low > X) | (high < X), known.scale
-        names = [name for name, each in zip(known.names, cells.T, strict=True) if each.any()]
-        beyond = dict(outside)
-        if names:
-            beyond[f"bounds of {', '.join(names)} in schema"] = np.asarray(cells.any(axis=1))
+        beyond, scale = {**data.outside, **beyond_limits(data.X, known)}, known.scale
         coefficients, intercepts = self._train(
-            known.scaled(X), labels, loss, beyond, outputs, groups
+            replace(data, X=known.scaled(data.X), outside=beyond)
         )
         coefficients = coefficients / scale.half / scale.norm
         return coefficients, intercepts - coefficients @ scale.center
 
     @abstractmethod
-    def _train(
-        self,
-        X: Floats,
-        labels: Floats,
-        loss: Callable[[float], Loss],
-        outside: Outside = MappingProxyType({}),
-        outputs: int = 1,
-        groups: Any = None,
-    ) -> tuple[Floats, Floats]:
-        """Coefficients (outputs, columns) and intercepts (outputs,).
-
-        Args:
-            X: the rows, (users, columns).
-            labels: (users,); or (users, 2) with weights, for a weighted loss.
-            loss: for a given l2 bound of the users' features, the constant included.
-            outside: which rows were clipped, by the parameter to widen.
-            outputs: parameter vectors of the model.
-            groups: whose the rows are, (users,); None: each is a user of its own.
-        """
+    def _train(self, data: Sample) -> tuple[Floats, Floats]:
+        """Coefficients (outputs, columns) and intercepts (outputs,)."""
 
     def _named(self, loss: str | LinearLoss, **how: Any) -> Callable[[float], Loss]:
         """A registered loss with those of its parameters that the estimator has, by features.
@@ -160,25 +153,7 @@ class LinearEstimator(BaseEstimator, ABC):
 
     def _flag(self, name: str) -> bool:
         """A parameter that is True or False; anything else is refused."""
-        if not isinstance(found := getattr(self, name), bool | np.bool_):
-            raise ParameterError(name, found, "True or False")
-        return bool(found)
-
-    def _count(self, rows: int, outside: Outside) -> None:
-        """Keep how many rows were clipped, and warn of many, with the parameter to widen."""
-        every = np.logical_or.reduce([np.zeros(rows, bool), *outside.values()])
-        self.clipped_ = int(np.count_nonzero(every))
-        if self.clipped_ > CLIPPED * rows:
-            counts = {name: int(np.count_nonzero(each)) for name, each in outside.items()}
-            by = ", ".join(f"{count:,} by {name}" for name, count in counts.items() if count)
-            message = f"{self.clipped_:,} of {rows:,} rows were clipped to public bounds, {by}"
-            message += "; state wider ones"
-            warnings.warn(message, ClippingWarning, stacklevel=5)
-
-    def _heed(self, n: int, d: int, privacy: Privacy) -> None:
-        """Warn where noise is as long as what is to be learnt."""
-        if (told := drowned(n, d, privacy)) is not None:
-            warnings.warn(told, NoiseWarning, stacklevel=5)
+        return flag(name, getattr(self, name))
 
     def _scores(self, X: Any) -> Floats:
         """<row, coefficients> + intercept; rows are not clipped: the model is public."""
@@ -189,6 +164,27 @@ class LinearEstimator(BaseEstimator, ABC):
         X = in_order(self, X)
         rows = validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=False)
         return np.asarray(rows @ self.coef_.T + self.intercept_)
+
+
+class WeightedRows(LinearEstimator):
+    """An estimator whose rows count by weights."""
+
+    weight_bound: float
+
+    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
+        """Train.
+
+        Args:
+            X: (users, columns), dense or sparse.
+            y: their classes or targets.
+            groups: whose the rows are, (rows,); the guarantee then is of persons with all their
+                rows. None: each row is a user of its own.
+            sample_weight: how much each row counts, (rows,); private, and at most `weight_bound`.
+
+        Raises:
+            ParameterError: naming the parameter, its value and what is allowed, before any release.
+        """
+        return self._fit(X, y, groups, sample_weight)
 
 
 _BLANKS = "Input contains NaN", "boolean value of NA is ambiguous"
@@ -253,10 +249,7 @@ def dense_data(estimator: LinearEstimator, X: Any, y: Any, **checks: Any) -> tup
     """
     estimator.schema_ = None
     if estimator.schema is not None:
-        free = estimator.choose_bounds is not None
-        estimator.schema_ = known = schema_of(estimator.schema, free=free)
-        rows = encoded(X, known)
-        keep_names(estimator, X, known)
+        rows = fitted_rows(estimator, X)
         _, y = validate_data(_Plain(), rows, y, dtype=np.float64, **checks)
         return rows, y
     X, y = validate_data(estimator, X, y, dtype=np.float64, accept_sparse="csr", **checks)
@@ -281,6 +274,7 @@ def refuse_groups(groups: Any) -> None:
     if groups is not None:
         allowed = (
             "None: neighbours differ in one row, not in all rows of a person; for persons take "
-            "ShuffleLogisticRegression().fit(X, y, groups), or protocols.PhasedERM at a curator"
+            "fit(X, y, groups) of ShuffleLogisticRegression, or of PrivateLogisticRegression with "
+            "mechanism 'gradient', or protocols.PhasedERM at a curator"
         )
         raise ParameterError("groups", WITHHELD, allowed)

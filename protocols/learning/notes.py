@@ -1,22 +1,37 @@
-"""What people are told of a fit: that noise drowns it, or that a search was not paid for."""
+"""What people are told of a fit: clipped rows, noise that drowns it, a search nobody paid for."""
 
 import math
 import sys
 import warnings
+from collections.abc import Mapping
 from weakref import WeakSet
+
+import numpy as np
+from numpy.typing import NDArray
 
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.bounds import gaussian
 from shuffle_sim.privacy.guarantee import Privacy
 
+CLIPPED = 0.1
+"""Share of rows outside the public bounds from which `ClippingWarning` tells."""
 DROWNED = 0.5
 """Length of all noise, over that of the longest gradient, from which `NoiseWarning` tells."""
 _LARGEST = 64.0  # epsilon
 _SEARCHES: WeakSet[object] = WeakSet()
+Outside = Mapping[str, NDArray[np.bool_]]
+"""Which rows were clipped, (rows,), by the parameter to widen."""
+
+
+class ClippingWarning(UserWarning):
+    """Many rows lie outside the public bounds and were clipped to them.
+
+    Only the simulator sees this; it is no part of a release.
+    """
 
 
 class NoiseWarning(UserWarning):
-    """The noise that privacy needs is about as long as the longest mean gradient.
+    """The noise that privacy needs is about as long as the longest mean of what users send.
 
     It follows from public numbers alone: users, parameters, epsilon and delta.
     """
@@ -37,7 +52,25 @@ def noise_over_signal(n: int, d: int, privacy: Privacy) -> float:
     return 2 * d / (n * privacy.epsilon)
 
 
-def drowned(n: int, d: int, privacy: Privacy) -> str | None:
+def tell_of_clipped(rows: int, outside: Outside) -> int:
+    """How many rows were clipped; a warning of many names the parameter to widen."""
+    every = np.logical_or.reduce([np.zeros(rows, bool), *outside.values()])
+    clipped = int(np.count_nonzero(every))
+    if clipped > CLIPPED * rows:
+        counts = {name: int(np.count_nonzero(each)) for name, each in outside.items()}
+        by = ", ".join(f"{count:,} by {name}" for name, count in counts.items() if count)
+        message = f"{clipped:,} of {rows:,} rows were clipped to public bounds, {by}"
+        warnings.warn(message + "; state wider ones", ClippingWarning, stacklevel=5)
+    return clipped
+
+
+def tell_of_noise(n: int, d: int, privacy: Privacy, what: str = "gradient") -> None:
+    """Warn where noise is as long as what is to be learnt, the mean of n vectors of R^d."""
+    if (told := drowned(n, d, privacy, what)) is not None:
+        warnings.warn(told, NoiseWarning, stacklevel=5)
+
+
+def drowned(n: int, d: int, privacy: Privacy, what: str = "gradient") -> str | None:
     """What to do where noise drowns the signal; None: it does not."""
     ratio = noise_over_signal(n, d, privacy)
     if ratio <= DROWNED:
@@ -55,7 +88,7 @@ def drowned(n: int, d: int, privacy: Privacy) -> str | None:
         return None
     return (
         f"noise drowns the signal: of {n:,} users and {d:,} parameters at epsilon "
-        f"{privacy.epsilon:g} it is {ratio:.2g} times as long as the longest gradient; {enough} "
+        f"{privacy.epsilon:g} it is {ratio:.2g} times as long as the longest {what}; {enough} "
         "would do"
     )
 

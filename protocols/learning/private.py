@@ -8,23 +8,22 @@ ball, and the intercept has the ridge of all other parameters: without one it wo
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from protocols.erm.solver.outside import check_model
 from protocols.learning import pure
 from protocols.learning.classifiers import LogisticModel, WeightedClassifier
 from protocols.learning.descent import CONSTANT, DescentModel
-from protocols.learning.linear_model import Outside, of_one_fit, refuse_groups, seed_of
+from protocols.learning.linear_model import Sample, WeightedRows, of_one_fit, refuse_groups, seed_of
 from protocols.learning.named import GRADIENT, mechanism_of
-from protocols.learning.regressors import WeightedRegressor
+from protocols.learning.notes import tell_of_clipped, tell_of_noise
+from protocols.learning.regressors import LinearRegressor
 from protocols.learning.training import Trainer
 from protocols.problems.domains import RealSpace
 from protocols.problems.linear_loss import LinearLoss
-from protocols.problems.loss import Loss
 from protocols.problems.losses import Logistic
 from protocols.problems.regression import Squared
 from shuffle_sim import Privacy, run
@@ -61,21 +60,13 @@ class PrivateLinearModel(DescentModel):
     ridge: float | None = None
     C: float | None = None
 
-    def _train(
-        self,
-        X: Floats,
-        labels: Floats,
-        loss: Callable[[float], Loss],
-        outside: Outside = MappingProxyType({}),
-        outputs: int = 1,
-        groups: Any = None,
-    ) -> tuple[Floats, Floats]:
+    def _train(self, data: Sample) -> tuple[Floats, Floats]:
+        X, labels, outputs, groups = data.X, data.labels, data.outputs, data.groups
         (n, columns), privacy = X.shape, Privacy(self.epsilon, self.delta)
         d = outputs * (columns + int(self._flag("fit_intercept")))
         name = self._mechanism(privacy, outputs)
         ridge = self._ridge(name, n, d, privacy)
         if name in (GRADIENT, pure.SGD):
-            given = (X, labels, loss, outside, outputs, groups)
             if self.solver is not None:
                 allowed = f"None with mechanism {name!r}; output and objective take it"
                 raise ParameterError("solver", self.solver, allowed)
@@ -88,7 +79,7 @@ class PrivateLinearModel(DescentModel):
                 own = {"share": self.choose_bounds, "by": by, "rounds": self.rounds}
                 return trainer.central(name, users, **own)
 
-            self.algorithm_, *model = self._descend(*given, make=make, ridge=ridge)
+            self.algorithm_, *model = self._descend(data, make=make, ridge=ridge)
             return model[0], model[1]
         self._of_gradient(labels, groups, name)
         kind = mechanism_of(name)[1]
@@ -104,7 +95,7 @@ class PrivateLinearModel(DescentModel):
         rows, beyond = self._bounded(X, labels, constant, scale)
         norm = math.hypot(scale, constant) if self.fit_intercept else scale
         trainer = Trainer(
-            loss(norm),
+            data.loss(norm),
             d,
             privacy,
             ridge=ridge,
@@ -118,8 +109,8 @@ class PrivateLinearModel(DescentModel):
         result = run(self.algorithm_, rows, seed=seed_of(self.random_state))
         self.result_, self.privacy_ = result, of_one_fit(result.privacy)
         self.n_iter_, self.bounds_ = result.rounds, None
-        self._count(n, {"feature_bound": beyond, **outside})
-        self._heed(n, d, privacy)
+        self.clipped_ = tell_of_clipped(n, {"feature_bound": beyond, **data.outside})
+        tell_of_noise(n, d, privacy)
         theta = result.value.reshape(outputs, -1)
         intercepts = theta[:, columns:].sum(axis=1) * constant
         return theta[:, :columns] * (scale / self.feature_bound), intercepts
@@ -197,7 +188,7 @@ class PrivateLinearSVC(PrivateClassifier):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateRidge(PrivateLinearModel, WeightedRegressor):
+class PrivateRidge(PrivateLinearModel, WeightedRows, LinearRegressor):
     """Linear regression of a trusted curator, with a ridge where one is given.
 
     Args:

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from protocols.learning.linear_model import LinearEstimator, dense_data
+from protocols.learning.linear_model import LinearEstimator, Sample, WeightedRows, dense_data
 from protocols.learning.weights import of_rows, weighted
 from protocols.problems.linear_loss import LinearLoss
 from shuffle_sim.arrays import Floats
@@ -25,23 +25,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         tags.regressor_tags.poor_score = True
         return tags
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
-        """Train.
-
-        Args:
-            X: (users, columns).
-            y: their targets.
-            groups: whose the rows are, (rows,); the guarantee then is of persons with all their
-                rows. None: each row is a user of its own.
-
-        Raises:
-            ParameterError: naming the parameter, its value and what is allowed, before any release.
-        """
-        return self._fit(X, y, groups)
-
-    def _fit(
-        self, X: Any, y: Any, groups: Any, sample_weight: Any = None, weight_bound: float = 1.0
-    ) -> Self:
+    def _fit(self, X: Any, y: Any, groups: Any, sample_weight: Any = None) -> Self:
         X, y = dense_data(self, X, y, y_numeric=True)
         bounded = self.target_bounds is not None
         loss = self._named(self.loss, labels=1.0 if bounded else None, classification=False)
@@ -52,37 +36,17 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
             center = (low + high) / 2 if self.fit_intercept else 0.0
             half = max(high - center, center - low)
             labels, outside = (np.clip(y, low, high) - center) / half, (y < low) | (y > high)
-        if sample_weight is not None:
-            own = of_rows(sample_weight, len(y), weight_bound)
-            labels, loss = np.column_stack([labels, own]), weighted(loss, weight_bound)
+        if sample_weight is not None and isinstance(self, WeightedRows):
+            own = of_rows(sample_weight, len(y), self.weight_bound)
+            labels, loss = np.column_stack([labels, own]), weighted(loss, self.weight_bound)
         told = {"target_bounds": outside}
-        coef, intercept = self._model(X, labels, loss, told, groups=groups)
+        coef, intercept = self._model(Sample(X, labels, loss, told, groups=groups))
         self.coef_, self.intercept_ = coef[0] * half, float(intercept[0] * half + center)
         return self
 
     def predict(self, X: Any) -> Floats:
         """The predictions, (rows,); they may leave the target's bounds."""
         return self._scores(X)
-
-
-class WeightedRegressor(LinearRegressor):
-    """A regressor whose rows count by weights."""
-
-    weight_bound: float
-
-    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
-        """Train.
-
-        Args:
-            X: (users, columns), dense or sparse.
-            y: their targets.
-            groups: whose the rows are, as for the classifiers.
-            sample_weight: as for the classifiers.
-
-        Raises:
-            ParameterError: naming the parameter, its value and what is allowed, before any release.
-        """
-        return self._fit(X, y, groups, sample_weight, self.weight_bound)
 
 
 def interval(bounds: Any) -> tuple[float, float]:

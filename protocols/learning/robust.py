@@ -5,9 +5,8 @@ the clip is chosen by moments that are given, or by a private histogram (`HeavyT
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy as np
 from protocols.learning.classifiers import LinearClassifier
 from protocols.learning.linear_model import (
     LinearEstimator,
-    Outside,
+    Sample,
     of_one_fit,
     refuse_groups,
     seed_of,
@@ -23,7 +22,6 @@ from protocols.learning.linear_model import (
 from protocols.learning.regressors import LinearRegressor
 from protocols.learning.training import Trainer
 from protocols.problems.linear_loss import LinearLoss
-from protocols.problems.loss import Loss
 from protocols.problems.moments import Moments
 from shuffle_sim import Privacy, run
 from shuffle_sim.arrays import Floats
@@ -75,25 +73,18 @@ class HeavyTailedModel(LinearEstimator):
     workers: int = 1
     random_state: Any = None
 
-    def _train(
-        self,
-        X: Floats,
-        labels: Floats,
-        loss: Callable[[float], Loss],
-        outside: Outside = MappingProxyType({}),
-        outputs: int = 1,
-        groups: Any = None,
-    ) -> tuple[Floats, Floats]:
+    def _train(self, data: Sample) -> tuple[Floats, Floats]:
         """Coefficients (1, columns) and the intercept (1,)."""
-        refuse_groups(groups)
+        refuse_groups(data.groups)
         self._flag("fit_intercept")
+        X = data.X
         (n, columns), constant = X.shape, int(self.fit_intercept)
         bound = math.inf
         if self.feature_bound is not None:
             bound = positive("feature_bound", self.feature_bound)
             X = X * (bound / np.maximum(np.hypot.reduce(X, axis=1, keepdims=True), bound))
-        rows = np.column_stack([X, np.ones((n, constant)), labels])
-        made = loss(math.hypot(bound, constant))
+        rows = np.column_stack([X, np.ones((n, constant)), data.labels])
+        made = data.loss(math.hypot(bound, constant))
         assert isinstance(made, LinearLoss)
         known = made.lipschitz(positive("radius", self.radius))
         given: dict[str, Any] = {"noise": self.noise}

@@ -20,12 +20,11 @@ from shuffle_sim.data.columns import Column
 from shuffle_sim.data.schema import Schema, read_schema
 from shuffle_sim.errors import WITHHELD, ParameterError
 
-_OPEN = (
-    "given: public limits, not computed from the data; or take choose_bounds, which pays for them"
-)
+_OPEN = "given: public limits, not computed from the data"
+_PAID = "; or take choose_bounds, which pays for them"
 
 
-def schema_of(given: Any, *, free: bool = False) -> Schema:
+def schema_of(given: Any, *, free: bool | None = None) -> Schema:
     """A schema, as it is, from a TOML file, or by column.
 
     Args:
@@ -33,21 +32,25 @@ def schema_of(given: Any, *, free: bool = False) -> Schema:
             categories, or what a schema file has for the column, such as {"type": "boolean"}. The
             name "missing" holds the rule for blanks.
         free: whether a number may be without bounds, since they are chosen privately; its pair is
-            then None.
+            then None. None: nobody here can choose them.
 
     Raises:
         ParameterError: naming the column and what is wrong or missing.
     """
+    allowed = _OPEN if free is None else _OPEN + _PAID
     if isinstance(given, Schema):
         found = given
     elif isinstance(given, str | Path):
-        known = read_schema(Path(given), free=free)
+        known = read_schema(Path(given), free=bool(free))
         features = [name for name in known.columns if name not in (known.target, known.person)]
         columns = tuple(known.columns[name] for name in features)
         found = Schema(columns=columns, missing=known.missing, layout=known.layout)
     elif isinstance(given, Mapping):
         parts = {name: each for name, each in given.items() if name != "missing"}
-        columns = tuple(_column_of(name, each, free) for name, each in parts.items())
+        for name, each in parts.items():
+            if each is None and not free:
+                raise ParameterError(f"bounds of {name}", None, allowed)
+        columns = tuple(_column_of(name, each, bool(free)) for name, each in parts.items())
         found = Schema(columns=columns, missing=given.get("missing"))
     else:
         allowed = "None, a Schema, a path, or bounds and categories by the name of a column"
@@ -59,7 +62,7 @@ def schema_of(given: Any, *, free: bool = False) -> Schema:
         raise ParameterError("missing of the schema", "drop", allowed)
     if found.free and not free:
         name = found.names[found.free[0]]
-        raise ParameterError(f"bounds of {name}", None, _OPEN)
+        raise ParameterError(f"bounds of {name}", None, allowed)
     return found
 
 
@@ -69,8 +72,6 @@ def _column_of(name: str, given: Any, free: bool) -> Column:
     if isinstance(given, Mapping):
         return column_from(name, dict(given), free=free)
     if given is None:
-        if not free:
-            raise ParameterError(f"bounds of {name}", None, _OPEN)
         return column_from(name, {"type": "number"}, free=free)
     if not isinstance(given, Sequence) or isinstance(given, str):
         allowed = "(low, high), categories, or a mapping as of a schema file"
@@ -186,10 +187,7 @@ class PublicScaler(TransformerMixin, BaseEstimator):
     def _rows(self, X: Any, *, reset: bool) -> Floats:
         if self.schema is not None:
             made = schema_of(self.schema)
-            rows = encoded(X, made)
-            if reset:
-                keep_names(self, X, made)
-            return made.scaled(rows)
+            return made.scaled(fitted_rows(self, X, blank=True) if reset else encoded(X, made))
         rows = validation.validate_data(self, X, dtype=np.float64, reset=reset)
         ends = np.asarray(self.bounds, np.float64)
         if ends.shape not in ((2,), (rows.shape[1], 2)):
@@ -202,12 +200,38 @@ class PublicScaler(TransformerMixin, BaseEstimator):
         return np.asarray((2 * inside - 1) / np.sqrt(rows.shape[1]))
 
 
-def keep_names(estimator: Any, X: Any, schema: Schema) -> None:
-    """What scikit-learn knows of a fitted estimator: the columns used, in the schema's order."""
+def fitted_rows(estimator: Any, X: Any, *, blank: bool = False) -> Floats:
+    """Rows of `fit`, `encoded`; the estimator keeps its schema and, as scikit-learn, the columns.
+
+    Raises:
+        ParameterError: as of `schema_of` and `encoded`; or, if not `blank`, a column where every
+            cell is.
+    """
+    free = estimator.choose_bounds is not None if hasattr(estimator, "choose_bounds") else None
+    estimator.schema_ = schema = schema_of(estimator.schema, free=free)
     names = [column.name for column in schema.columns]
+    cells, rows = cells_of(X, names), encoded(X, schema)
+    for column in schema.columns if not blank else ():
+        for end in (1, None):  # all cells are looked at where the first is blank
+            found = column.values(cells[column.name][:end], schema.layout.marks)
+            if not np.isnan(found[:, 0]).all():
+                break
+        else:
+            allowed = "given in one row at least; or leave the column out of the schema"
+            raise ParameterError(f"column {column.name}", "all blank", allowed)
     estimator.n_features_in_ = len(names)
     if names_of(X) is not None:
         estimator.feature_names_in_ = np.array(names, object)
+    return rows
+
+
+def beyond_limits(rows: Floats, schema: Schema) -> dict[str, NDArray[np.bool_]]:
+    """Which encoded rows lie outside the schema's bounds, (rows,), by what to widen."""
+    low, high = schema.limits
+    cells = (low > rows) | (high < rows)
+    names = [name for name, each in zip(schema.names, cells.T, strict=True) if each.any()]
+    what = f"bounds of {', '.join(names)} in schema"
+    return {what: np.asarray(cells.any(axis=1))} if names else {}
 
 
 def in_order(estimator: Any, X: Any) -> Any:

@@ -1,7 +1,6 @@
 """From names to an optimiser: protocols and baselines that train a linear model."""
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,6 @@ from protocols.learning.model import Model
 from protocols.learning.named import GRADIENT, mechanism_of
 from protocols.optimisation.base import Optimiser
 from protocols.optimisation.phases import Phased
-from protocols.optimisation.setting import NOISE_RATIO
 from protocols.selection.bounds import ChosenBounds, WithBounds
 from protocols.selection.curator import CuratedSelection
 from protocols.selection.models import FRACTION, Selected, Selection, grid
@@ -28,7 +26,7 @@ from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.privacy.trust import Trust
-from shuffle_sim.protocol.encodings import SANE_BITS, choose
+from shuffle_sim.protocol.encodings import SANE_BITS, choose, usual_ratio
 
 _OF_TRAINER = ("radius", "ridge", "norm_bound")
 SELECTABLE = (*_OF_TRAINER, "rounds", "eta", "smoothing")
@@ -203,7 +201,7 @@ class Trainer(Model):
             self._proven("moment", self.moments)
         ratio = self.noise_ratio
         if ratio is None:  # honest users' noise alone must protect
-            ratio = NOISE_RATIO / math.sqrt(self.honest_fraction)
+            ratio = usual_ratio(self.encoding, self.honest_fraction)
 
         def made(ratio: float) -> Optimiser[Any]:
             adapted: dict[str, Any] = {"trust": trust, "noise_ratio": ratio, **common}

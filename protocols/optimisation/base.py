@@ -23,7 +23,6 @@ class DivergedError(ShuffleSimError, RuntimeError):
     """The optimiser's state is not finite; what was released until then stays in the ledger."""
 
     def __init__(self, round_index: int) -> None:
-        """Name the round."""
         super().__init__(
             f"round {round_index}: the state is not finite any more; take smaller steps"
         )
@@ -155,10 +154,6 @@ class Optimiser(Calibrated, Algorithm[StateT, Any], Generic[StateT]):
         return cls.calibrated_for(setting, choices).bound
 
     @property
-    def users(self) -> int:
-        return self.n
-
-    @property
     def delta(self) -> float:
         return self.privacy.delta
 
@@ -194,7 +189,6 @@ class Optimiser(Calibrated, Algorithm[StateT, Any], Generic[StateT]):
         self.problem.loss.check(records, self.problem.d)
 
     def init(self) -> StateT:
-        """At the problem's start."""
         return self.init_at(self.problem.origin)
 
     @abstractmethod

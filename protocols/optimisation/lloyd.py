@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffle_sim.arrays import Floats
+from shuffle_sim.arrays import Floats, lengths
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy.bounds import gaussian
 from shuffle_sim.privacy.guarantee import Privacy
@@ -53,7 +53,6 @@ class ClusterSpread(Query):
         return 2.0
 
     def __call__(self, rows: Floats) -> Floats:
-        """Shape (users, width)."""
         rows = _within(np.asarray(rows, np.float64), 1.0)
         d, found = rows.shape[1], np.zeros((len(rows), self.width))
         found[:, :d], found[:, d : 2 * d] = rows, rows**2
@@ -86,7 +85,6 @@ class Nearest(Query):
         return max(2.0, math.sqrt(2 * (1 + self.mark**2)))
 
     def __call__(self, rows: Floats) -> Floats:
-        """Shape (users, width)."""
         rows = np.asarray(rows, np.float64)
         (users, d), count = rows.shape, len(self.centres)
         closeness = rows @ self.centres.T - (self.centres**2).sum(axis=1) / 2
@@ -100,8 +98,7 @@ class Nearest(Query):
 
 def _within(rows: Floats, length: float) -> Floats:
     """Rows of at most a length; longer ones are scaled to it."""
-    norms = np.hypot.reduce(rows, axis=1)  # does not overflow
-    return np.asarray(rows * (length / np.maximum(norms, length))[:, None])
+    return np.asarray(rows * (length / np.maximum(lengths(rows), length))[:, None])
 
 
 @dataclass(frozen=True)
@@ -150,14 +147,11 @@ class Lloyd(Algorithm[LloydState, Any]):
         rounds: int | None = None,
         start: int = 0,
     ) -> None:
-        """For n users; without `rounds` as many as noise allows.
-
-        Raises:
-            ParameterError: naming the parameter, its value and what is allowed.
-        """
+        """For n users; without `rounds` as many as noise allows."""
         self.n, self.d, self.privacy = integer("n", n, 2), integer("d", d), privacy
         if integer("n_clusters", clusters) > n:
             raise ParameterError("n_clusters", clusters, f"at most {n}, the number of users")
+        self._delta = privacy.delta
         self.clusters, self.start = clusters, integer("start", start, 0)
         if rounds is None:
             rounds = self._affordable()
@@ -192,14 +186,6 @@ class Lloyd(Algorithm[LloydState, Any]):
         return 1 + int(min(max(most, _FEWEST), _MOST))
 
     @property
-    def users(self) -> int:
-        return self.n
-
-    @property
-    def delta(self) -> float:
-        return self.privacy.delta
-
-    @property
     def rounds_per_user(self) -> int:
         """In how many rounds a user answers: in all."""
         return self.rounds
@@ -222,7 +208,6 @@ class Lloyd(Algorithm[LloydState, Any]):
         return Nearest(state.centres, state.reach, self.mark, self.coordinates)
 
     def update(self, state: LloydState, estimate: Any) -> LloydState:
-        """The state after a round's average, shape (coordinates,)."""
         found = np.asarray(estimate, np.float64)
         if state.round == 0:
             return self._begun(found * math.sqrt(2))

@@ -187,7 +187,8 @@ class ChosenBounds(Then, Protocol[Any]):
         if least > n / 2:
             allowed = (
                 f"a larger share, or left out with bounds of {len(by.free)} columns stated: a bin "
-                f"is told from noise from some {least:,.0f} users on, and there are {n:,}"
+                f"is told from noise from some {least:,.0f} users on, so some {2 * least:,.0f} are "
+                f"needed, and there are {n:,}"
             )
             raise ParameterError("choose_bounds", share, allowed)
         columns = len(by.lower)

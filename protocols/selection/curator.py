@@ -76,7 +76,6 @@ class CuratedSelection(Choice, CentralAlgorithm[Any]):
         choice: Exponential,
         delta: float,
     ) -> None:
-        """Candidates for the same rows; `calibrated` fits them into one budget."""
         super().__init__(candidates, loss)
         self.choice, self._delta = choice, delta
         self.rounds = self.rounds_per_user = 1 + len(self.candidates)
@@ -122,10 +121,6 @@ class CuratedSelection(Choice, CentralAlgorithm[Any]):
     @property
     def users(self) -> int:
         return int(self.candidates[0].users)
-
-    @property
-    def delta(self) -> float:
-        return self._delta
 
     @property
     def choices(self) -> dict[str, str]:

@@ -154,13 +154,11 @@ class Piloted(Then, Protocol[Any]):
             pilot: n_0.
             scale: unit of the bins, public.
             given: what the optimiser's `calibrated` takes.
-
-        Raises:
-            ParameterError: naming the parameter, its value and what is allowed.
         """
         demand(problem, privacy)
         demand_diameter(problem)
-        self.kind, self.problem, self.privacy = kind, problem, privacy
+        self.kind, self.problem = kind, problem
+        self.privacy, self._delta = privacy, privacy.delta
         problem.loss.reach_norms(np.zeros((1, 1)), 1.0)  # refuses a loss without A(z)
         self.n = integer("n", n, 2)
         self.pilot = integer("pilot", pilot or max(1, int(SHARE * n)), 1, n - 1)
@@ -169,14 +167,6 @@ class Piloted(Then, Protocol[Any]):
         self.mean = NoisyMean.calibrated(spec, 1.0)
         self._examples = (*super().examples(), *self._gradients())
         self.choices = {"pilot": f"{self.pilot} users: the clip by a private histogram of A"}
-
-    @property
-    def users(self) -> int:
-        return self.n
-
-    @property
-    def delta(self) -> float:
-        return self.privacy.delta
 
     @property
     def vocabulary(self) -> tuple[type, ...]:

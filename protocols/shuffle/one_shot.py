@@ -86,10 +86,8 @@ class CertifiedMinimiser(Query):
             allowed = f"(persons, {self.moved or 'records'}, {columns}): equally many records"
             raise ParameterError("data.shape", rows.shape, allowed)
         records = valid_records(self.loss, self.risk.d, rows.reshape(-1, columns))
-        return np.array([self._one(each) for each in records.reshape(rows.shape)])
-
-    def _one(self, records: Floats) -> Floats:
-        return minimise(self.risk.objective(records), self.radius, self.solver).point
+        risks = map(self.risk.objective, records.reshape(rows.shape))
+        return np.array([minimise(each, self.radius, self.solver).point for each in risks])
 
 
 class OneShotAverage(Protocol[Any]):
@@ -116,11 +114,7 @@ class OneShotAverage(Protocol[Any]):
         solver: str = "newton",
         protects: Unit | str = Unit.PERSON,
     ) -> None:
-        """Over a sum of n vectors in the ball of radius rho; `calibrated` makes it.
-
-        Raises:
-            ParameterError: naming the parameter, its value and what is allowed.
-        """
+        """Over a sum of n vectors in the ball of radius rho; `calibrated` makes it."""
         self.n, self.problem, self.total = integer("n", n), problem, total
         self.risk = Risk.of(problem)
         if integer("records", records) == 1 and not problem.loss.strong_convexity():
@@ -205,10 +199,6 @@ class OneShotAverage(Protocol[Any]):
         return cls(
             n=n, records=records, problem=problem, total=total, solver=solver, protects=protects
         )
-
-    @property
-    def users(self) -> int:
-        return self.n
 
     @property
     def delta(self) -> float:

@@ -51,11 +51,7 @@ class FirstOrder(Optimiser[StateT], Protocol[StateT]):
     claim: Guarantee | None = None
 
     def __post_init__(self) -> None:
-        """Check the parameters.
-
-        Raises:
-            ParameterError: naming the parameter, its value and the allowed range.
-        """
+        """Check the parameters."""
         demand(self.problem, self.privacy)
         self.n, self.rounds = integer("n", self.n), integer("rounds", self.rounds)
         if self.mean.batch > self.n:
@@ -93,8 +89,19 @@ class FirstOrder(Optimiser[StateT], Protocol[StateT]):
     def point(self, state: StateT) -> Floats:
         """Where the next gradient is asked for."""
 
+    @property
+    def everybody(self) -> bool:
+        """Whether all users answer in every round."""
+        return self.mean.batch == self.n
+
+    @property
+    def rounds_per_user(self) -> int:
+        return self.rounds if self.everybody else 1
+
     def cohort(self, state: StateT) -> Cohort:
-        """The next batch of users not asked before."""
+        """Everybody, or the next batch of users not asked before."""
+        if self.everybody:
+            return Cohort.of(0, self.n)
         return Cohort.of(state.round * self.mean.batch, (state.round + 1) * self.mean.batch)
 
     @abstractmethod

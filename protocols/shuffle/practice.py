@@ -16,7 +16,6 @@ from protocols.problems.problem import Gradient, Problem
 from protocols.shuffle.noisy_mean import NoisyMean
 from protocols.shuffle.optimiser import FirstOrder
 from shuffle_sim.arrays import Floats
-from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, positive
 from shuffle_sim.privacy.guarantee import Privacy
@@ -47,18 +46,6 @@ class PracticalDescent(FirstOrder[MomentumState]):
         super().__post_init__()
         if not self.everybody:
             batching(self.n, self.mean.batch, self.rounds)
-
-    @property
-    def everybody(self) -> bool:
-        """Whether all users answer in every round."""
-        return self.mean.batch == self.n
-
-    @property
-    def rounds_per_user(self) -> int:
-        return self.rounds if self.everybody else 1
-
-    def cohort(self, state: MomentumState) -> Cohort:
-        return Cohort.of(0, self.n) if self.everybody else super().cohort(state)
 
     def init_at(self, theta: Floats) -> MomentumState:
         return self.momentum.init_at(theta)

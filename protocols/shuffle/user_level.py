@@ -28,7 +28,6 @@ from protocols.problems.problem import demand_bounded
 from protocols.shuffle.noisy_mean import NoisyMean
 from protocols.shuffle.optimiser import FirstOrder
 from shuffle_sim.arrays import Floats
-from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.protocol.base import RoundSpec
@@ -99,7 +98,7 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.records_read = self.problem.records
-        if self.mean.batch < self.n:
+        if not self.everybody:
             batching(self.n, self.mean.batch, self.rounds)
         d, bound = self.problem.d, self.centring.limit
         if (self.mean.d, self.mean.norm_bound) != (d, bound):
@@ -115,10 +114,6 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
     def steps(self) -> int:
         """T."""
         return (self.rounds - self.centring.coarse) // (self.centring.recentring + 1)
-
-    @property
-    def rounds_per_user(self) -> int:
-        return self.rounds if self.mean.batch == self.n else 1
 
     @property
     def assumes(self) -> str:
@@ -160,11 +155,6 @@ class UserLevel(FirstOrder[CarriedState[InnerT]], Generic[InnerT]):
 
     def result(self, state: CarriedState[InnerT]) -> Floats:
         return self.output(state.inner)
-
-    def cohort(self, state: CarriedState[InnerT]) -> Cohort:
-        if self.mean.batch == self.n:
-            return Cohort.of(0, self.n)
-        return super().cohort(state)
 
     def plan(self, state: CarriedState[InnerT]) -> RoundSpec | None:
         if state.round >= self.rounds:

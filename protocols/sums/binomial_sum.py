@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from protocols.sums.binomial import BinomialRandomizer
 from protocols.sums.one_round import SumSetting
 from protocols.sums.planned import PlannedSum
+from shuffle_sim.privacy.binomial_planner import choose_binomial
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.planner import BinomialPlan, SumSpec, choose_binomial
 
 
 class BinomialSum(PlannedSum):
@@ -20,6 +20,7 @@ class BinomialSum(PlannedSum):
     """
 
     family, encoding, paper_cost = "binomial", "unary", "section 3.1"
+    choose = staticmethod(choose_binomial)
     theorem: ClassVar[str]
     randomizer: BinomialRandomizer
 
@@ -27,12 +28,6 @@ class BinomialSum(PlannedSum):
     @abstractmethod
     def paper(cls, *args: Any, **kwargs: Any) -> "BinomialSum":
         """The sum with the constants of the paper's theorem."""
-
-    @staticmethod
-    def choose(
-        spec: SumSpec, noise_ratio: float | None = None, max_bits: float | None = None
-    ) -> BinomialPlan:
-        return choose_binomial(spec, noise_ratio, max_bits)
 
     @classmethod
     def settings(cls, n: int, d: int, privacy: Privacy) -> Iterable[SumSetting]:
@@ -45,7 +40,6 @@ class BinomialSum(PlannedSum):
 
     @property
     def bits(self) -> int:
-        """g + b."""
         return self.g + self.b
 
     @property

@@ -44,7 +44,6 @@ class BucketRandomizer(SumRandomizer):
     rotation: int
 
     def __post_init__(self) -> None:
-        """Check every range."""
         check_domain(-self.norm_bound, 2 * self.norm_bound, self.norm_bound)
         integer("rotation", self.rotation, 0, 2**63 - 1)
         integer("d", self.coordinates, 1, 2**30)
@@ -72,7 +71,6 @@ class BucketRandomizer(SumRandomizer):
 
     @property
     def label_bits(self) -> int:
-        """The bucket of a word."""
         return (self.buckets - 1).bit_length()
 
     def admit(self, values: Values) -> tuple[Values, int]:
@@ -91,18 +89,21 @@ class BucketRandomizer(SumRandomizer):
 
     def _biases(self, rows: Floats) -> Floats:
         """v of each coordinate, shape (users, sent)."""
+        return self._of_turned(rotated(rows, self.rotation))
+
+    def _of_turned(self, turned: Floats) -> Floats:
         most = self.span * self.norm_bound
-        return np.clip(rotated(rows, self.rotation), -most, most) * (self.a / most)
+        return np.clip(turned, -most, most) * (self.a / most)
 
     def reports(self, xs: Values, rng: np.random.Generator) -> Messages:
         rows, step = dense(xs), max(1, _ROTATED // self.sent)
         words = np.empty((len(rows), self.buckets), np.int64)
         starts = np.arange(0, self.sent, self.bucket)
         for first in range(0, len(rows), step):
-            piece = self._biases(rows[first : first + step].reshape(-1, self.coordinates))
+            piece = rotated(rows[first : first + step].reshape(-1, self.coordinates), self.rotation)
             shape = len(piece), self.buckets
             places = starts + rng.integers(self.bucket, size=shape)
-            v = np.take_along_axis(piece, places, axis=1)
+            v = self._of_turned(np.take_along_axis(piece, places, axis=1))
             units = (np.abs(v) * 2.0**53).astype(np.int64)
             coins = (rng.bit_generator.random_raw(v.size) >> 11).astype(np.int64).reshape(shape)
             words[first : first + step] = 2 * places + ((coins < 2**52 + units) == (v >= 0))
@@ -140,6 +141,12 @@ class BucketRandomizer(SumRandomizer):
         first = unrotated(np.eye(1, self.sent)[0], self.rotation, self.coordinates)
         end = first * (self.norm_bound / float(np.linalg.norm(first)))
         return -end, end
+
+    def count_pmf(self, x: Floats, label: int) -> Floats:
+        """Exact law of whether one report on `x` has the word `label`."""
+        v = float(self._biases(np.atleast_2d(x))[0, label // 2])
+        said = (0.5 + (v if label % 2 else -v)) / self.bucket
+        return np.array([1 - said, said])
 
     def event(self, users: int, query: Query) -> BucketSumEvent:
         return self._event(users)

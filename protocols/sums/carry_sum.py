@@ -6,8 +6,8 @@ from protocols.sums.carry import CarryRandomizer
 from protocols.sums.planned import PlannedScalarSum, PlannedSum, PlannedVectorSum
 from protocols.sums.rotation import clipping_probability
 from shuffle_sim.privacy.bounds.clipping import clipping_loss
-from shuffle_sim.privacy.carry_planner import CarryPlan, check_proven, choose_carries
-from shuffle_sim.privacy.planner import SumSpec, clip_of, turned
+from shuffle_sim.privacy.carry_planner import check_proven, choose_carries
+from shuffle_sim.privacy.planner import clip_of, turned
 from shuffle_sim.protocol.query import Datum
 
 
@@ -15,6 +15,7 @@ class _CarrySum(PlannedSum):
     """A sum by a `CarryRandomizer`."""
 
     family, encoding = "carries", "carry"
+    choose = staticmethod(choose_carries)
     randomizer: CarryRandomizer
 
     def __init__(
@@ -22,12 +23,6 @@ class _CarrySum(PlannedSum):
     ) -> None:
         super().__init__(n, randomizer, delta, honest_fraction)
         check_proven(randomizer.event(self.honest, Datum()), delta)
-
-    @staticmethod
-    def choose(
-        spec: SumSpec, noise_ratio: float | None = None, max_bits: float | None = None
-    ) -> CarryPlan:
-        return choose_carries(spec, noise_ratio, max_bits)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -37,7 +32,6 @@ class _CarrySum(PlannedSum):
 
     @property
     def bits(self) -> int:
-        """2 levels and the largest rest."""
         return self.randomizer.bits
 
     @property
@@ -65,9 +59,6 @@ class CarryScalarSum(PlannedScalarSum, _CarrySum):
     """The sum of n scalars in [0, upper] in 2 levels + top one-bit messages; data of shape (n,).
 
     Formal guarantee: the view is dominated by Gaussians at `delta` (docs/theory/carry.md).
-
-    Raises:
-        ParameterError: naming the parameter, its value and the allowed range.
     """
 
     def __init__(
@@ -82,7 +73,6 @@ class CarryScalarSum(PlannedScalarSum, _CarrySum):
         delta: float = 1e-6,
         honest_fraction: float = 1.0,
     ) -> None:
-        """Explicit parameters; `calibrated` chooses good ones."""
         randomizer = CarryRandomizer(1, g, r, b, levels, 0.0, self._bound(upper))
         super().__init__(n, randomizer, delta, honest_fraction)
 
@@ -95,9 +85,6 @@ class CarryVectorSum(PlannedVectorSum, _CarrySum):
     random, into 2^k coordinates. Each is clipped to `span` times the norm bound, by default 3.5
     over the root of 2^k. That takes fewer bits and brings a bias, `clipping_bias`. Formal
     guarantee: the view is dominated by Gaussians at `delta` (docs/theory/carry.md).
-
-    Raises:
-        ParameterError: naming the parameter, its value and the allowed range.
     """
 
     def __init__(
@@ -115,7 +102,6 @@ class CarryVectorSum(PlannedVectorSum, _CarrySum):
         rotation: int | None = None,
         span: float | None = None,
     ) -> None:
-        """Explicit parameters; `calibrated` chooses good ones."""
         d, norm_bound = self._bound(d, norm_bound)
         ball = -norm_bound, 2 * norm_bound, norm_bound
         part = clip_of(d, rotation, span)

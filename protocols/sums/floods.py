@@ -6,10 +6,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from protocols.sums.encoding import SumRandomizer, admitted, check_domain
 from shuffle_sim.arrays import Floats, Values, dense
+from shuffle_sim.privacy.bounds.cells import batches, compound
 from shuffle_sim.privacy.bounds.floods import Digits, FloodNoise
 from shuffle_sim.privacy.laplace_planner import messages, symbols
 from shuffle_sim.privacy.laplace_sum import LaplaceSumEvent
@@ -18,6 +20,8 @@ from shuffle_sim.sampling.carries import carry_out
 from shuffle_sim.wire.messages import Alphabet, Messages, Tally
 
 Ints = NDArray[np.int64]
+_DEPTH = 46.0  # e^-46 of a law lies beyond its window
+_SELDOM = 1e-18  # of a law is left out
 
 
 @dataclass(frozen=True)
@@ -38,10 +42,17 @@ class BatchKind:
 
     def drawn(self, users: float, rng: np.random.Generator) -> int:
         """All sizes together, of so many times the users who are planned."""
-        batches = int(rng.poisson(self.rate * users))
+        drawn = int(rng.poisson(self.rate * users))
         if self.ratio:
-            return int(rng.logseries(self.ratio, batches).sum())
-        return int(rng.integers(1, self.batch + 1, batches).sum()) if self.batch > 1 else batches
+            return int(rng.logseries(self.ratio, drawn).sum())
+        return int(rng.integers(1, self.batch + 1, drawn).sum()) if self.batch > 1 else drawn
+
+    def law(self, users: float) -> Floats:
+        """Of what is drawn, (sizes,)."""
+        if self.ratio:
+            reach = math.ceil(_DEPTH / -math.log(self.ratio)) + 2
+            return np.asarray(scipy.stats.nbinom.pmf(np.arange(reach), users, 1 - self.ratio))
+        return compound(self.rate * users, batches(self.batch))
 
 
 @dataclass(frozen=True)
@@ -83,7 +94,6 @@ class FloodRandomizer(SumRandomizer):
     width: float
 
     def __post_init__(self) -> None:
-        """Check every range."""
         check_domain(0.0, self.width, None)
         self._event()
 
@@ -246,6 +256,25 @@ class FloodRandomizer(SumRandomizer):
     def worst_pair(self) -> tuple[Floats, Floats]:
         """The ends of the range in every coordinate."""
         return np.zeros(self.coordinates), np.full(self.coordinates, self.width)
+
+    def count_pmf(self, x: Floats, label: int) -> Floats:
+        """Exact law of the messages of a symbol in one report on `x`, but for the cap."""
+        place, symbol = divmod(label, self.worth.size)
+        steps = self.digits.steps
+        scaled = min(max(float(np.atleast_1d(x)[place]) * (steps / self.width), 0.0), steps)
+        whole = math.floor(scaled)
+        lower, upper = self._data(np.array([whole, min(whole + 1, steps)]))[:, symbol]
+        law = np.zeros(max(lower, upper) + 1)
+        law[lower] = whole + 1 - scaled
+        law[upper] += scaled - whole
+        for kind in self.kinds:
+            if times := int(kind.symbols[symbol]):
+                drawn = kind.law(1 / self.planned)
+                spread = np.zeros(times * (len(drawn) - 1) + 1)
+                spread[::times] = drawn
+                law = np.convolve(law, spread)
+                law = np.trim_zeros(np.where(law > _SELDOM, law, 0.0), "b")
+        return law
 
     def event(self, users: int, query: Query) -> LaplaceSumEvent:
         return self._event()

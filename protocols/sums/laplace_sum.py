@@ -10,7 +10,7 @@ from protocols.sums.planned import PlannedScalarSum
 from shuffle_sim.errors import integer, real
 from shuffle_sim.privacy.bounds.floods import Digits, FloodNoise
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.laplace_planner import ERROR, LaplacePlan, choose_floods
+from shuffle_sim.privacy.laplace_planner import ERROR, choose_floods
 from shuffle_sim.privacy.planner import SumSpec, honest_users
 
 ERRORS = (1.05, 1.15, 1.5)
@@ -36,7 +36,6 @@ class _FloodSum(OneRoundSum):
         delta: float,
         honest_fraction: float,
     ) -> None:
-        """Explicit parameters."""
         self.upper = real("upper", upper, *MAGNITUDES, closed=(True, True))
         self.sensitivity = self.upper * d**0.5
         honest = honest_users(honest_fraction, integer("n", n, 2))
@@ -60,13 +59,11 @@ class LaplaceScalarSum(_FloodSum, PlannedScalarSum):
     Users send different numbers of messages, which only the shuffler may see. A malicious user
     moves the sum by as many ranges as `cap` messages are worth: take carries against that. Formal
     guarantee: exact losses on a grid (docs/theory/floods.md), at `delta`.
-
-    Raises:
-        ParameterError: naming the parameter, its value and the allowed range.
     """
 
     encoding, robust = "laplace", False
     shown = "error", ERRORS, "central Laplace"
+    choose = staticmethod(choose_floods)
 
     def __init__(
         self,
@@ -92,12 +89,6 @@ class LaplaceScalarSum(_FloodSum, PlannedScalarSum):
         digits = Digits(base, low, high, top, packed)
         noise = FloodNoise(decay, smooth, flood, pairs, batch, pair_batch)
         super().__init__(n, 1, digits, noise, cap, upper, delta, honest_fraction)
-
-    @staticmethod
-    def choose(
-        spec: SumSpec, noise_ratio: float | None = None, max_bits: float | None = None
-    ) -> LaplacePlan:
-        return choose_floods(spec, noise_ratio, max_bits)
 
     @classmethod
     def calibrated(
@@ -128,7 +119,6 @@ class LaplaceScalarSum(_FloodSum, PlannedScalarSum):
 
     @property
     def bits(self) -> float:
-        """Of a user on average, at uniform digits."""
         return self.randomizer.usual_bits
 
 
@@ -137,9 +127,6 @@ class LaplaceVectorSum(_FloodSum):
 
     Each coordinate is summed as by `LaplaceScalarSum`, and a user may change all of them. For l2
     balls take carries.
-
-    Raises:
-        ParameterError: naming the parameter, its value and the allowed range.
     """
 
     @classmethod

@@ -13,6 +13,7 @@ import numpy as np
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.errors import integer, real
 from shuffle_sim.privacy.bounds.clipping import padded
+from shuffle_sim.sampling.kernels import compiling
 
 
 def rotated(rows: Floats, seed: int) -> Floats:
@@ -34,12 +35,22 @@ def rotated(rows: Floats, seed: int) -> Floats:
 def unrotated(vector: Floats, seed: int, d: int) -> Floats:
     """What `rotated` made `vector`, shape (padded(d),), of: shape (d,)."""
     size = len(vector)
-    return np.asarray((_hadamard(vector[None])[0] * _signs(seed, size))[:d])
+    return np.asarray((_hadamard(vector[None].copy())[0] * _signs(seed, size))[:d])
 
 
 def _hadamard(rows: Floats) -> Floats:
-    """The fast transform along rows; in Sylvester's order, so it is its own inverse."""
+    """The fast transform along rows; in Sylvester's order, so it is its own inverse.
+
+    Both kernels add the same pairs in the same order, so their results are the same bits. The
+    compiled one works in place, on rows that nobody else holds.
+    """
     users, size = rows.shape
+    if compiling():
+        from shuffle_sim.sampling.compiled_means import hadamard
+
+        hadamard(rows)
+        rows /= math.sqrt(size)
+        return rows
     for _ in range(size.bit_length() - 1):
         halves = rows.reshape(users, 2, size // 2)
         sums, differences = halves[:, 0] + halves[:, 1], halves[:, 0] - halves[:, 1]

@@ -136,10 +136,6 @@ class RunningTotals(Protocol[Totals]):
         return self.n * self.rounds
 
     @property
-    def delta(self) -> float:
-        return self._delta
-
-    @property
     def vocabulary(self) -> tuple[type, ...]:
         return (Datum, *dict.fromkeys(type(each.randomizer) for each in self.sums))
 

@@ -5,8 +5,8 @@ from typing import Any
 from protocols.sums.buckets import BucketRandomizer
 from protocols.sums.planned import PlannedVectorSum
 from shuffle_sim.privacy.bounds.clipping import clipping_loss
-from shuffle_sim.privacy.bucket_planner import BucketPlan, choose_buckets
-from shuffle_sim.privacy.planner import SumSpec, clip_of
+from shuffle_sim.privacy.bucket_planner import choose_buckets
+from shuffle_sim.privacy.planner import clip_of
 
 ROTATION = 0
 """Public seed where none is given."""
@@ -20,14 +20,12 @@ class SparseVectorSum(PlannedVectorSum):
     travel, for a noise that does not depend on d. A noise ratio is of the error, with sampling and
     the bias of clipping; without a `span` the best is taken. Formal guarantee: Rényi divergences of
     the view (docs/theory/buckets.md), at `delta`.
-
-    Raises:
-        ParameterError: naming the parameter, its value and the allowed range.
     """
 
     family, encoding, usual_ratio = "buckets", "buckets", 5.0
     shown = "noise_ratio", (1.5, 2.0, 3.0, 5.0, 10.0), "central"
     usual_rotation = ROTATION
+    choose = staticmethod(choose_buckets)
     randomizer: BucketRandomizer
 
     def __init__(
@@ -43,17 +41,10 @@ class SparseVectorSum(PlannedVectorSum):
         rotation: int = ROTATION,
         span: float | None = None,
     ) -> None:
-        """Explicit parameters; `calibrated` chooses good ones."""
         d, norm_bound = self._bound(d, norm_bound)
         clip = clip_of(d, rotation, span)
         randomizer = BucketRandomizer(d, bucket, a, norm_bound, clip, rotation)
         super().__init__(n, randomizer, delta, honest_fraction)
-
-    @staticmethod
-    def choose(
-        spec: SumSpec, noise_ratio: float | None = None, max_bits: float | None = None
-    ) -> BucketPlan:
-        return choose_buckets(spec, noise_ratio, max_bits)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -63,7 +54,6 @@ class SparseVectorSum(PlannedVectorSum):
 
     @property
     def bits(self) -> float:
-        """A part of one per coordinate that is sent, mostly."""
         return self.randomizer.usual_bits / self.randomizer.sent
 
     @property

@@ -1,10 +1,11 @@
 """Manipulated outputs: users that do not run the randomizer but send what they like.
 
 A report that is well formed is accepted, and moves the sum by the alphabet's reach at most;
-everything else is dropped by reason.
+everything else is dropped by reason. Or they run it, and their noise protects nobody.
 """
 
 from dataclasses import replace
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -194,3 +195,31 @@ class Replay(Coalition):
     ) -> tuple[bytes, ...]:
         kept, sent = self._last.setdefault(user, (context.round, packet))
         return (packet if kept == context.round else sent,)
+
+
+class Collude(Coalition):
+    """They follow the protocol, but the analyzer knows and subtracts their messages."""
+
+    colludes = True
+
+
+@runtime_checkable
+class Noiseless(Protocol):
+    """A randomizer that can be run without its noise."""
+
+    def noiseless(self, x: Floats, rng: np.random.Generator) -> Messages:
+        """A report on `x` whose noise is zero."""
+
+
+class NoNoise(Coalition):
+    """They encode their value and leave out the noise."""
+
+    def check(self, spec: RoundSpec, row: Floats) -> None:
+        if not isinstance(spec.randomizer, Noiseless):
+            raise ParameterError(
+                "attack", "no-noise", "used on a randomizer with a method noiseless(x, rng)"
+            )
+
+    def report(self, user: int, x: Floats, call_next: CallNext, rng: np.random.Generator) -> Report:
+        randomizer = call_next.context.randomizer
+        return randomizer.noiseless(x, rng) if isinstance(randomizer, Noiseless) else None

@@ -16,14 +16,14 @@ from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.empirical import Seen, canaries, whole_runs
 from shuffle_sim.auditing.joint import JointLaw
 from shuffle_sim.auditing.plan import CheckStep, Planned
-from shuffle_sim.auditing.watching import RereadRows, Watched, bits_of_chance
+from shuffle_sim.auditing.watching import RereadRows, Watched, bits_of_chance, rows_for
 from shuffle_sim.data.persons import population_for
-from shuffle_sim.data.population import InMemory, Population, Unit
-from shuffle_sim.errors import ParameterError, ShuffleSimError
+from shuffle_sim.data.population import InMemory, Population
+from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.options import Execution
 from shuffle_sim.execution.runtime import Runtime
-from shuffle_sim.execution.setup import deployment_of, suited
+from shuffle_sim.execution.setup import deployment_of
 from shuffle_sim.protocol.base import Protocol, RoundSpec
 from shuffle_sim.protocol.task import walked
 from shuffle_sim.registry import registered
@@ -44,7 +44,6 @@ _ROUNDS = 120
 _QUERIES = 6  # that are looked at
 _COMPANY = 100  # times the rows, all at once
 _FAR = 0.0, 1e3, -1e6  # rows of others, in place of theirs
-_WIDEST = 80  # columns of rows that are tried
 _SURE = 30  # bits of chance: what agrees in so many was not drawn anew
 _DRAWN_FROM = 24  # users whose reports are drawn where no law says how often they agree
 _MANY = 40  # tallies that two runs do not share all of
@@ -77,7 +76,8 @@ class Asked:
         if spec is None:
             raise ParameterError("protocol", protocol, "one that asks users something")
         self.spec: RoundSpec = spec
-        self.data = self._made() if data is None else data
+        small = self.protocol.users * spec.randomizer.alphabet.labels <= _WORK
+        self.data = rows_for(protocol, spec, entropy) if data is None and small else data
 
     @property
     def plain(self) -> bool:
@@ -300,10 +300,8 @@ class Asked:
         made = runtime if isinstance(runtime, Runtime) else registered("runtime", runtime)()
         seen = Watched()
         seen.watch(made)
-        result = run(
-            copy(self.protocol), self.data, runtime=made, seed=seed, execution=execution, **options
-        )
-        return result, seen
+        given = {"runtime": made, "seed": seed, "execution": execution, **options}
+        return run(copy(self.protocol), self.data, **given), seen
 
     def seen(self, known: bool) -> Seen | None:
         """Canaries in whole runs, by the randomizer's worst pair or by rows that are far apart."""
@@ -312,40 +310,3 @@ class Asked:
         if self.data is None or not isinstance(population := self.population(), InMemory):
             return None
         return whole_runs(self.protocol, population.array, seed=self.entropy)
-
-    def _made(self) -> Any:
-        """Rows that the protocol takes, if some are found: numbers, vectors, rows with a label."""
-        n, rng = self.protocol.users, np.random.default_rng([self.entropy % 2**64, 12])
-        if n * self.spec.randomizer.alphabet.labels > _WORK:
-            return None
-        records = max(self.protocol.records_read, getattr(self.protocol, "records", 1))
-        records = max(1, min(records, self.protocol.most_records))
-        persons = self.protocol.unit is Unit.PERSON or records > 1
-        widths = [None, *range(1, _WIDEST)]
-        if self.categories:
-            whole = [rng.integers(0, 2, shape).astype(float) for shape in (n, (n, 1), (n, 2))]
-            if (found := next(filter(self._takes, whole), None)) is not None:
-                return found
-        for width in widths:
-            if width is None:
-                rows = rng.random(n)
-            else:
-                shape = (n, records, width) if persons else (n, width)
-                rows = rng.normal(size=shape)
-                rows /= 1.1 * np.maximum(1, np.linalg.norm(rows, axis=-1, keepdims=True))
-            for labelled in (False, True) if width and width > 1 else (False,):
-                if labelled:
-                    rows[..., -1] = np.where(rng.random(rows.shape[:-1]) < 0.5, -1.0, 1.0)
-                if self._takes(rows):
-                    return rows
-        return None
-
-    def _takes(self, rows: Floats) -> bool:
-        try:
-            population = suited(self.protocol, rows)
-            asked = fortran(population.rows(0, min(3, population.users)))
-            values, _ = self.spec.randomizer.admit(self.spec.query(asked))
-            self.spec.randomizer.reports(values, np.random.default_rng(0))
-        except (ValueError, TypeError, IndexError, ShuffleSimError):
-            return False
-        return True

@@ -8,7 +8,8 @@ bounds epsilon from below by canaries: theorem >= exact >= empirical must hold.
 
 import math
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,15 +23,19 @@ from shuffle_sim.auditing.bench import of_categories
 from shuffle_sim.auditing.checks import Checks
 from shuffle_sim.auditing.empirical import best_threshold
 from shuffle_sim.auditing.plan import FALSE_ALARM, Check, CheckStep, Planned, steps_of
-from shuffle_sim.auditing.planned import MOST, others
 from shuffle_sim.auditing.stated import ORDERED, bound, ordered, stated_epsilon
 from shuffle_sim.auditing.words import WordChecks
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.privacy.theorems import theorem_of
 from shuffle_sim.protocol.base import Protocol, RoundSpec
 from shuffle_sim.protocol.randomizer import Randomizer
+from shuffle_sim.protocol.task import walked
 from shuffle_sim.roles import Shuffler, UserShard
 from shuffle_sim.sampling.randomness import entropy_of
+
+MOST = 4
+"""Other randomizers that are looked at; those of a class that was not seen yet come first."""
+_BACK = 64  # randomizers that a new one is compared with
 
 
 @typing.runtime_checkable
@@ -230,3 +235,33 @@ def empirical_epsilon(
         for r in rows
     )
     return best_threshold(low, high, delta)
+
+
+def others(protocol: Protocol[Any], first: RoundSpec) -> tuple[list[tuple[int, RoundSpec]], int]:
+    """Rounds, counted from 1, whose randomizer no round before has, and how many were left out.
+
+    Rounds are planned with sums from the middle of what can be in place of views.
+    """
+    found = list(_distinct(protocol, first))
+    classes = {type(first.randomizer)}
+    new: list[tuple[int, RoundSpec]] = []
+    known: list[tuple[int, RoundSpec]] = []
+    for each in found:
+        kind = type(each[1].randomizer)
+        (known if kind in classes else new).append(each)
+        classes.add(kind)
+    room = max(0, MOST - len(new))
+    kept = [*new[:MOST], *(known[-1:] + known[:-1])[:room]]  # the last one is farthest
+    return sorted(kept, key=lambda each: each[0]), len(found) - len(kept)
+
+
+def _distinct(protocol: Protocol[Any], first: RoundSpec) -> Iterator[tuple[int, RoundSpec]]:
+    seen, ids = [first.randomizer], {id(first.randomizer)}
+    for index, spec in enumerate(walked(copy(protocol)), 1):
+        one = spec.randomizer
+        if id(one) in ids:
+            continue
+        if not any(type(one) is type(each) and one == each for each in seen[-_BACK:]):
+            seen.append(one)  # kept: ids stay their own
+            ids.add(id(one))
+            yield index, spec

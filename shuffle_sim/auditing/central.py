@@ -1,5 +1,6 @@
 """Audits of a trusted curator: a lower bound of epsilon from draws on two neighbouring tables."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.curated import Runs, value_of
 from shuffle_sim.auditing.empirical import DOUBT, best_threshold, gaussian_estimate
 from shuffle_sim.auditing.plan import FALSE_ALARM, Check, UncheckedError
-from shuffle_sim.auditing.release_law import check_distance, check_release
+from shuffle_sim.auditing.release_law import check_distance, check_release, odds
 from shuffle_sim.data.persons import population_for
 from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.errors import ParameterError, integer, real
@@ -22,6 +23,9 @@ from shuffle_sim.protocol.release import CentralAlgorithm, Release
 from shuffle_sim.sampling.randomness import entropy_of
 
 _LATER = 4  # later releases whose noise is looked at
+_MORE, _SECONDS = 10, 2.0  # times as many draws, while there is time
+_FEWEST, _LONGEST = 300, 30.0  # draws of long runs, and seconds of them
+_KEPT = 6000  # draws that are held to a law
 
 
 @dataclass(frozen=True)
@@ -70,10 +74,10 @@ def audit_central(
 ) -> CentralAudit:
     """Play the membership game on everything that an algorithm releases.
 
-    The attacker sees all releases of a run. It weighs their numbers by how far apart the tables'
-    means are in the first half of the draws. The second half bounds the odds (Clopper and Pearson
-    1934). Where all that is released is one Gaussian draw, it estimates the distance of the pair
-    instead: that reaches any delta.
+    The attacker sees all releases of a run, and knows both tables. It adds up the logarithms of
+    their odds. Where a law is not known, it weighs numbers by how far apart the tables' means are
+    in the first half of the draws. The odds are bounded by thresholds (Clopper and Pearson 1934).
+    Where all noise is Gaussian, the distance of the pair is estimated: that reaches any delta.
 
     Beside the game, the first release is held against what it states: how far the statistics of the
     tables are apart, and the law of the noise, which is that of the event that is charged. Then the
@@ -86,7 +90,8 @@ def audit_central(
         second: rows of which one differs.
         epsilon: claimed; None: what the ledger finds for the events charged.
         delta: of the claim; None: the algorithm's.
-        repeats: draws of each table, at least 1,000.
+        repeats: draws of each table, at least 1,000; up to ten times as many if they
+            take seconds, 300 if runs are long.
         seed: to reproduce the game; the curator's runs have none.
         thorough: more runs of the curator, and more of their releases.
         options: of those runs, as for `run`: runtime, workers, execution.
@@ -102,28 +107,48 @@ def audit_central(
     alike = first.shape == second.shape
     if not alike or (first != second).reshape(len(first), -1).any(axis=1).sum() != 1:
         raise ParameterError("second", second.shape, "the first table with one row replaced")
-    rng, games = np.random.default_rng(entropy_of(seed)), []
-    for rows in (first, second):
-        population = population_for(algorithm.unit, rows, algorithm.most_records)
-        if isinstance(population, InMemory):
-            algorithm.check(population.array)
-        games.append(_Game(algorithm, population, rng))
-    draws = _padded([[game.play() for _ in range(repeats)] for game in games])
-    half, ledger = repeats // 2, games[0].ledger
+    games, played = _played(algorithm, (first, second), repeats, entropy_of(seed))
+    half, ledger = len(played[0]) // 2, games[0].ledger
     claimed = ledger.guarantee(delta).epsilon if epsilon is None else epsilon
-    apart = draws[1][:half].mean(axis=0) - draws[0][:half].mean(axis=0)
-    spread = draws[0][:half].var(axis=0) + draws[1][:half].var(axis=0)
-    weights = np.divide(apart, spread, out=np.sign(apart), where=spread > 0)
-    low, high = (each @ weights for each in draws)
-    events = [type(each.event) for each in ledger.charges]
-    gaussian = len(events) == 1 and theorem_of(events[0]).near_gaussian
-    if not gaussian:  # where it is, what weighs the numbers is drawn apart
-        half = 0
+    gaussian = all(theorem_of(type(each.event)).near_gaussian for each in ledger.charges)
+    if all(score is not None for side in played for _, score in side):
+        low, high = (np.array([score for _, score in side], float) for side in played)
+        high, half = -high, 0  # of the second table: how it speaks for itself
+    else:
+        draws = _padded([[numbers for numbers, _ in side] for side in played])
+        apart = draws[1][:half].mean(axis=0) - draws[0][:half].mean(axis=0)
+        spread = draws[0][:half].var(axis=0) + draws[1][:half].var(axis=0)
+        weights = np.divide(apart, spread, out=np.sign(apart), where=spread > 0)
+        low, high = (each @ weights for each in draws)
+        gaussian &= len(ledger.charges) == 1
+        if not gaussian:  # where it is, what weighs the numbers is drawn apart
+            half = 0
     bound = gaussian_estimate if gaussian else best_threshold
     found, sure = (bound(low[half:], high[half:], delta, each) for each in (DOUBT, FALSE_ALARM / 4))
-    played = Check("the game refutes no claim", sure <= claimed)
-    checks = (*_checks(games), *_of_runs(algorithm, first, second, options, thorough), played)
-    return CentralAudit(claimed, max(0.0, found), delta, repeats, gaussian, checks)
+    game = Check("the game refutes no claim", sure <= claimed)
+    checks = (*_checks(games), *_of_runs(algorithm, first, second, options, thorough), game)
+    return CentralAudit(claimed, max(0.0, found), delta, len(low), gaussian, checks)
+
+
+def _played(
+    algorithm: CentralAlgorithm[Any], rows: tuple[Floats, Floats], repeats: int, entropy: Any
+) -> "tuple[list[_Game], list[list[tuple[Floats, float | None]]]]":
+    """The games of both tables, and what each draw showed of its own."""
+    games: list[_Game] = []
+    tables = [population_for(algorithm.unit, x, algorithm.most_records) for x in rows]
+    for table, other in (tables, tables[::-1]):
+        if isinstance(table, InMemory):
+            algorithm.check(table.array)
+        games.append(_Game(algorithm, table, other))
+    played: list[list[tuple[Floats, float | None]]] = [[], []]
+    began = time.process_time()
+    for index in range(_MORE * repeats):
+        spent = time.process_time() - began
+        if spent > (_SECONDS if index >= repeats else _LONGEST) and index >= _FEWEST:
+            break
+        for side, one in zip(played, games, strict=True):  # over the same randomness
+            side.append(one.play(np.random.default_rng([entropy, index])))
+    return games, played
 
 
 def _checks(games: "list[_Game]") -> list[Check]:
@@ -132,16 +157,18 @@ def _checks(games: "list[_Game]") -> list[Check]:
     looked: dict[str, Callable[[], bool]] = {
         "the statistics are as near as stated": lambda: check_distance(release, *values),
         "the noise has the law that is charged": lambda: all(
-            check_release(release, value, game.drawn, FALSE_ALARM / 4 / len(games))
+            check_release(
+                release, [value] * len(game.drawn), game.drawn, FALSE_ALARM / 4 / len(games)
+            )
             for game, value in zip(games, values, strict=True)
         ),
     }
     if any(game.later for game in games):
         alarm = FALSE_ALARM / 4 / len(games) / _LATER
         looked["the noise of later releases has its law"] = lambda: all(
-            check_release(later, 0.0, noise, alarm)
+            check_release(later, [v for v, _ in seen], [shown for _, shown in seen], alarm)
             for game in games
-            for later, noise in game.later.values()
+            for later, seen in game.later.values()
         )
     return [_held(name, check, release) for name, check in looked.items()]
 
@@ -198,61 +225,69 @@ class _Game:
     Attributes:
         ledger: what the last run charged.
         drawn: what was first released in every run.
-        later: by place, some later releases, as they were planned in the first run, and the noise
-            of those that were planned alike in every run.
+        later: by place, some later releases, as they were planned in the first run; and value and
+            release of those that were planned alike in every run.
     """
 
     def __init__(
-        self, algorithm: CentralAlgorithm[Any], data: Population, rng: np.random.Generator
+        self,
+        algorithm: CentralAlgorithm[Any],
+        data: Population,
+        other: Population,
     ) -> None:
-        self._algorithm, self._data, self._rng = algorithm, data, rng
+        self._algorithm, self._data, self._other = algorithm, data, other
         release = algorithm.plan(algorithm.init())
         if release is None:
             raise ParameterError(
                 "algorithm", type(algorithm).__name__, "one that releases something"
             )
-        self._first = release, self._value(release)  # the same in every run
+        self._first = release, *self._values(release)  # the same in every run
         self.ledger = PrivacyLedger()
         self.drawn: list[Any] = []
-        self.later: dict[int, tuple[Release, list[Floats]]] = {}
+        self.later: dict[int, tuple[Release, list[tuple[Any, Any]]]] = {}
 
     @property
     def first(self) -> tuple[Release, Any]:
         """The first release, and its value before noise."""
-        return self._first
+        return self._first[:2]
 
-    def play(self) -> Floats:
-        """All numbers that one run releases, in order."""
+    def play(self, rng: np.random.Generator) -> tuple[Floats, float | None]:
+        """All numbers that one run releases, in order; and how they speak for the other table."""
         algorithm, index, seen = self._algorithm, 0, []
+        score: float | None = 0.0
         self.ledger, state = PrivacyLedger(), algorithm.init()
         opened: dict[int, int] = {}
         release: Release | None
-        release, value = self._first
+        release, value, other = self._first
         while release is not None:
             if release.event is not None:
                 self.ledger.charge(release.cohort, release.event)
-            drawn = [self._rng]
+            drawn = [rng]
             if release.mechanism.sessions:
                 session = index if release.session is None else release.session
-                begun = opened.setdefault(session, int(self._rng.integers(2**62)))
+                begun = opened.setdefault(session, int(rng.integers(2**62)))
                 drawn.append(np.random.default_rng(begun))
             released = release.mechanism.sample(value, release.sensitivity.value, *drawn)
-            if not index:
+            if not index and len(self.drawn) < _KEPT:
                 self.drawn.append(released)
-            elif index <= _LATER and isinstance(release.mechanism, Noise):
-                noise = np.asarray(released, float) - np.asarray(value, float)
+            elif 0 < index <= _LATER and isinstance(release.mechanism, Noise):
                 planned, seen_before = self.later.setdefault(index, (release, []))
-                if (planned.event, planned.sensitivity) == (release.event, release.sensitivity):
-                    seen_before.append(noise)
+                alike = (planned.event, planned.sensitivity) == (release.event, release.sensitivity)
+                if alike and len(seen_before) < _KEPT:
+                    seen_before.append((value, released))
+            if score is not None:
+                more = odds(release, value, other, released)
+                score = None if more is None else score + more
             state = algorithm.update(state, released)
             seen.append(np.ravel(np.asarray(released, float)))
             index += 1
             if (release := algorithm.plan(state)) is not None:
-                value = self._value(release)
-        return np.concatenate(seen)
+                value, other = self._values(release)
+        return np.concatenate(seen), score
 
-    def _value(self, release: Release) -> Any:
-        return value_of(release, self._data)
+    def _values(self, release: Release) -> tuple[Any, Any]:
+        """Before noise, of both tables."""
+        return value_of(release, self._data), value_of(release, self._other)
 
 
 def _padded(runs: list[list[Floats]]) -> list[Floats]:

@@ -16,21 +16,27 @@ import scipy  # parts by attribute: they load when used
 from shuffle_sim.arrays import Floats
 from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.plan import UncheckedError
-from shuffle_sim.auditing.release_law import check_distance, check_uniform, uniform_noise
-from shuffle_sim.auditing.sequences import check_lags, check_products
+from shuffle_sim.auditing.release_law import (
+    check_digits,
+    check_distance,
+    check_uniform,
+    digits_of,
+    threshold_uniform,
+    uniform_of,
+)
+from shuffle_sim.auditing.sequences import check_lags
 from shuffle_sim.data.persons import population_for
 from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.errors import ShuffleSimError
 from shuffle_sim.execution.engine import run
-from shuffle_sim.privacy.mechanisms import Noise
+from shuffle_sim.privacy.sparse_vector import AboveThreshold
 from shuffle_sim.protocol.release import CentralAlgorithm, Release, WholeStatistic
 
 _SECONDS = 1.0
 """Of processor time for runs, and as much for the neighbours; sixty times as much if thorough."""
-_FEWEST, _MOST = 12, 300  # runs
+_FEWEST, _MOST = 12, 600  # runs
 _NEAR = 1e-11  # standardised draws that are so near are one
 _STATES = 60  # at which neighbours are compared
-_PAIRED = 24  # releases of which every two are compared
 
 
 def value_of(release: Release, data: Population) -> Any:
@@ -147,48 +153,57 @@ class Runs:
             LawError: naming what is off; by chance with probability `alarm`.
             UncheckedError: a mechanism whose noise has no law here.
         """
-        base, drawn = self._population(self._first), list[list[Floats]]()
+        base, rng = self._population(self._first), np.random.default_rng(len(self.runs))
         values: dict[bytes, Any] = {}
+        drawn, digits, unknown = list[list[Floats]](), list[Floats](), set[str]()
         for found in self.runs:
-            mine = []
-            for each in found:
+            mine, sessions = list[Floats](), dict[int, list[tuple[Answered, Any]]]()
+            for place, each in enumerate(found):
                 key = each.release.public()
                 if key not in values:
                     values[key] = value_of(each.release, base)
-                if isinstance(each.release.mechanism, Noise):
-                    off = np.asarray(each.released, float) - np.asarray(values[key], float)
-                    uniform = uniform_noise(each.release, off[None])
-                    if uniform is not None:
-                        mine.append(uniform[0])
+                if isinstance(each.release.mechanism, AboveThreshold):
+                    opened = each.release.session
+                    sessions.setdefault(place if opened is None else opened, []).append(
+                        (each, values[key])
+                    )
+                    continue
+                uniform = uniform_of(each.release, values[key], each.released, rng)
+                if uniform is None:
+                    unknown.add(type(each.release.mechanism).__name__)
+                    continue
+                mine.append(uniform)
+                digits.append(digits_of(each.release, values[key], each.released, rng))
+            for asked in sessions.values():
+                mechanism: Any = asked[0][0].release.mechanism
+                answers = [bool(each.released) for each, _ in asked]
+                mine.append(
+                    threshold_uniform(mechanism, [value for _, value in asked], answers, rng)
+                )
             drawn.append(mine)
-        if not any(drawn):
+        if any(drawn):
+            self._independent(drawn, np.concatenate([*digits, np.empty((0, 3))]), alarm)
+        else:
             self._released_differ()
-            kinds = {type(each.release.mechanism).__name__ for each in self.runs[0]}
-            raise UncheckedError(f"{', '.join(sorted(kinds))}: no law of noise that is added")
+        if unknown:
+            raise UncheckedError(f"{', '.join(sorted(unknown))}: no law of its noise")
+
+    @staticmethod
+    def _independent(drawn: list[list[Floats]], digits: Floats, alarm: float) -> None:
+        """Uniform numbers of all releases: fresh, uniform, and independent of each other."""
         row = np.concatenate([each for mine in drawn for each in mine])
-        check_distinct(row, alarm / 4)
+        check_distinct(row, alarm / 5)
+        check_digits(digits, alarm / 5)
         by_width: dict[int, list[Floats]] = {}
         for one in (one for mine in drawn for one in mine):
             by_width.setdefault(len(one), []).append(one)
         for same in by_width.values():
-            check_uniform(np.array(same), alarm / 4 / len(by_width))
-        check_lags(2 * row[None] - 1, 1 / 3, alarm / 4, "noise of releases")
-        self._pairs(drawn, alarm / 4)
-
-    def _pairs(self, drawn: list[list[Floats]], alarm: float) -> None:
-        """Every two releases of a run, over all runs."""
-        many = min(*map(len, drawn), _PAIRED)
-        shapes = {tuple(map(len, mine[:many])) for mine in drawn}
-        if many < 2 or len(shapes) > 1:
-            return
-        widths = [len(each) for each in drawn[0][:many]]
-        centred = [2 * np.array([mine[place] for mine in drawn]) - 1 for place in range(many)]
-        pairs = [(i, j) for i in range(many) for j in range(i) if widths[i] == widths[j]]
-        if not pairs:
-            return
-        sums = np.array([(centred[i] * centred[j]).sum() for i, j in pairs])
-        seen = np.array([(centred[i] ** 2).sum() / 3 for i, _ in pairs])
-        check_products(sums, seen, alarm, "noise of two releases")
+            check_uniform(np.array(same), alarm / 5 / len(by_width))
+        check_lags(2 * row[None] - 1, 1 / 3, alarm / 5, "noise of releases")
+        # Every two numbers of a run, also of two releases, over all runs.
+        long = min(sum(map(len, mine)) for mine in drawn)
+        if min(map(len, drawn)) > 1:
+            check_uniform(np.array([np.concatenate(mine)[:long] for mine in drawn]), alarm / 5)
 
     def _released_differ(self) -> None:
         """Two runs do not release the same floats."""

@@ -21,13 +21,13 @@ from shuffle_sim.wire.messages import Tally
 
 DOUBT = 1e-4
 """With what probability a bound is wrong, where nothing else is said."""
-_PAIRS = 2_000  # of samples for a Gaussian estimate
-_SAMPLES = 12_000  # for a threshold
+_PAIRS = 8_000  # of samples for a Gaussian estimate
+_SAMPLES = 20_000  # for a threshold
 _WORK = 24_000.0  # rounds of few users in all runs; more users count for more
 _CELLS = 20_000  # values whose noise takes as long as all else in a round
 _FEWEST = 20  # runs
 _SECONDS = 6.0  # of whole runs
-_PARTS = 16  # of a run, each of every 16th round
+_PARTS = 512  # of a run, at most: each of a round, or of every 512th
 
 
 def clopper_pearson(
@@ -52,8 +52,8 @@ def clopper_pearson(
 def best_threshold(
     low: NDArray[Any], high: NDArray[Any], delta: float, doubt: float = DOUBT
 ) -> float:
-    """Clopper-Pearson of the best threshold, which is chosen on the first half of the samples."""
-    half = len(low) // 2
+    """Clopper-Pearson of the best threshold, which is chosen on the first fifth of the samples."""
+    half = len(low) // 5
     if np.median(low[:half]) > np.median(high[:half]):
         low, high = high, low
     thresholds = np.unique(np.quantile(np.concatenate([low, high]), np.linspace(0.002, 0.998, 250)))
@@ -144,18 +144,19 @@ def canaries(
 ) -> Seen:
     """What whole runs show of canaries in every round.
 
-    A canary holds one end of the worst pair in one coordinate, in all rounds in which it is asked:
+    A canary holds one end of the worst pair in one coordinate, in all rounds in which it is asked
+    (or in all coordinates, where noise is not Gaussian):
     the guarantee covers every query, so it covers this one. The attacker knows all other values.
     It adds up what the views say beyond them. One run gives a sample for each coordinate (after
     Steinke, Nasr and Jagielski 2023). Where the noise is nearly Gaussian, runs with both ends over
-    the same randomness give a Gaussian estimate (after Nasr et al. 2023), from up to 16 parts of
+    the same randomness give a Gaussian estimate (after Nasr et al. 2023), from up to 512 parts of
     each run. Else a Clopper-Pearson bound of the best threshold is taken.
 
     Args:
         protocol: any whose randomizers are a sum's.
         data: rows of its users; None: every value is 0 (for sums and protocols whose update takes
             it).
-        runs: by default such that there are some 2,000 pairs of samples, or 12,000 for thresholds;
+        runs: by default such that there are some 8,000 pairs of samples, or 12,000 for thresholds;
             fewer where a run is long.
         seed: to reproduce it.
 
@@ -165,8 +166,10 @@ def canaries(
     spec = protocol.plan(protocol.init())
     if spec is None or not hasattr(spec.randomizer, "worst_pair"):
         raise ParameterError("protocol", type(protocol).__name__, "one whose randomizer has one")
-    columns, event = _coordinates(spec.randomizer), type(spec.event)
-    entropy, paired = entropy_of(seed), theorem_of(event).near_gaussian
+    entropy, paired = entropy_of(seed), theorem_of(type(spec.event)).near_gaussian
+    columns = _coordinates(spec.randomizer)
+    # Where noise is not Gaussian, one that moves in all coordinates at once is seen best.
+    columns = columns if paired else 1
 
     def sample(index: int, work: float = 0.0) -> tuple[list[Floats], float]:
         """What was seen of the first and the second ends, and the work of it."""
@@ -186,7 +189,11 @@ def canaries(
         wanted = -(-(_PAIRS if paired else _SAMPLES) // columns)
         runs = max(_FEWEST, min(wanted, int(_WORK / work)))
     found = [first, *(sample(index)[0] for index in range(1, integer("runs", runs, _FEWEST)))]
-    low, high = (np.concatenate(each) for each in zip(*found, strict=True))
+    parts = max(ends[0].shape[1] for ends in found)
+    low, high = (
+        np.concatenate([np.pad(x, ((0, 0), (0, parts - x.shape[1]))) for x in each])
+        for each in zip(*found, strict=True)
+    )
     return Seen(low, high, protocol.delta, paired)
 
 
@@ -205,12 +212,12 @@ def _observed(
     canaries: NDArray[np.int64] | None = None
     while (spec := protocol.plan(state)) is not None:
         randomizer: Any = spec.randomizer
-        first, second = _first_coordinate(randomizer, spec.query.apart)
+        first, second = _ends(randomizer, spec.query.apart, len(signs))
         users = np.concatenate([np.arange(*span) for span in spec.cohort.ranges])
         single = randomizer.report_messages == 1 and randomizer.alphabet.symbols > 2
         if data is None:
             # The symbols of a canary that sends one message are seen best where others send none.
-            values = np.full((len(users), len(signs)), (first + second)[0] / 2 * single)
+            values = np.full((len(users), len(first)), (first + second)[0] / 2 * single)
         else:
             population = population_of(data)
             rows = np.concatenate([population.rows(*span) for span in spec.cohort.ranges])
@@ -234,20 +241,26 @@ def _observed(
             seen[:, index % _PARTS] += asked * score
         else:
             tally = Tally(randomizer.tally(flat.reshape(values.shape), rng), len(users))
-            seen[:, index % _PARTS] += asked * (randomizer.estimate(tally) - known)
-        state = protocol.update(state, spec.analyze(tally))
+            off, half = randomizer.estimate(tally) - known, (second - first) / 2
+            if len(signs) < len(off):  # the odds of Laplace noise, up to a factor
+                off = (np.abs(off + half) - np.abs(off - half)).sum()
+            seen[:, index % _PARTS] += asked * off
         work, index = work + 1 + flat.size / _CELLS, index + 1
-    return seen, work
+        if asked.any() and getattr(protocol, "one_shot", False):
+            break  # they are not asked again
+        state = protocol.update(state, spec.analyze(tally))
+    return seen[:, : min(index, _PARTS)], work
 
 
-def _first_coordinate(randomizer: Any, apart: float) -> tuple[Floats, Floats]:
-    """The worst pair, turned into coordinate 0: views are looked at by coordinate.
+def _ends(randomizer: Any, apart: float, canaries: int) -> tuple[Floats, Floats]:
+    """The worst pair, turned into coordinate 0, or for one canary into all coordinates alike.
 
     No farther apart than the query lets the values of neighbours be.
     """
     first, second = (np.atleast_1d(x) for x in randomizer.worst_pair())
     half, middle = float(np.linalg.norm(second - first)) / 2, (first + second) / 2
-    step = min(half, apart / 2) * np.eye(1, len(middle))[0]
+    way = np.eye(1, len(middle))[0] if canaries > 1 else np.ones(len(middle))
+    step = min(half, apart / 2) * way / np.linalg.norm(way)
     return middle - step, middle + step
 
 

@@ -3,6 +3,7 @@
 The law is that of the event, which is what is charged; the mechanism's own words are not asked.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,14 +11,28 @@ import numpy as np
 import scipy  # parts by attribute: they load when used
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.auditing.conformance import LawError, check_pmf
+from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.scores import LEVELS, judge, scores
-from shuffle_sim.privacy.events import GammaEvent, GaussianEvent, LaplaceEvent, RangeEvent
-from shuffle_sim.privacy.mechanisms import Exponential, LocalGaussian, Noise
+from shuffle_sim.privacy.bounds.pass_curve import pass_curve
+from shuffle_sim.privacy.discrete import DiscreteLaplace, GridLaplace
+from shuffle_sim.privacy.events import (
+    GammaEvent,
+    GaussianEvent,
+    LaplaceEvent,
+    PureEvent,
+    RangeEvent,
+)
+from shuffle_sim.privacy.grid_noise import BinomialShiftEvent, GridBinomial
+from shuffle_sim.privacy.mechanisms import Exponential, Noise
+from shuffle_sim.privacy.sparse_vector import SHARE, AboveThreshold
+from shuffle_sim.privacy.tested_release import TestedGaussian, TestedReleaseEvent
 from shuffle_sim.protocol.release import Release
 
 _SLACK = 1e-6  # of floating point, relative
 _PAIRS = 40  # coordinates of which every two are compared
+_DIGITS = 26  # binary digits behind the point of noise in units of its spread
+_SURE = 1e3  # times the spread: of larger numbers those digits are lost
+_LEVELS = 2000  # of the noise of a threshold
 
 
 def check_distance(release: Release, first: Any, second: Any) -> bool:
@@ -42,39 +57,191 @@ _DISTANCES: dict[str, Callable[[Floats], Any]] = {
 }
 
 
-def check_release(release: Release, value: Any, drawn: list[Any], alarm: float) -> bool:
-    """Releases of one value have the law that the event states; False: cannot be checked.
+def check_release(release: Release, values: list[Any], drawn: list[Any], alarm: float) -> bool:
+    """Releases of values have the law that the event states; False: cannot be checked.
 
     Raises:
         LawError: they have another; by chance with probability `alarm`.
     """
-    event, size = release.event, release.sensitivity.value
-    if isinstance(event, RangeEvent) and isinstance(release.mechanism, Exponential):
+    rng = np.random.default_rng(len(drawn))
+    pairs = list(zip(values, drawn, strict=True))
+    found = [uniform_of(release, value, each, rng) for value, each in pairs]
+    if any(each is None for each in found):
+        return False
+    check_uniform(np.array(found), alarm / 2)
+    fine = [digits_of(release, value, each, rng) for value, each in pairs]
+    check_digits(np.concatenate(fine), alarm / 2)
+    return True
+
+
+def uniform_of(
+    release: Release, value: Any, released: Any, rng: np.random.Generator
+) -> Floats | None:
+    """A release as uniform, independent numbers, by the law of the event that is charged.
+
+    An outcome of a discrete law is spread over its share of [0, 1]. None: no law is known here. A
+    mechanism that adds no noise to the value may have these numbers as `uniform(value, sensitivity,
+    released, rng)`, or what it adds elsewhere as `added(value, sensitivity, released)`: an event
+    and its noise.
+    """
+    mechanism, event, size = release.mechanism, release.event, release.sensitivity.value
+    if (inverse := getattr(mechanism, "uniform", None)) is not None:
+        found: Floats | None = inverse(value, size, released, rng)
+        return found
+    if isinstance(event, RangeEvent) and isinstance(mechanism, Exponential):
         utilities = event.epsilon / size * np.asarray(value, float)
         law = np.exp(utilities - scipy.special.logsumexp(utilities))
-        check_pmf(np.array(drawn), law, false_alarm=alarm)
-        return True
-    if not isinstance(release.mechanism, Noise):
-        return False
-    uniform = uniform_noise(release, np.array(drawn, float) - np.asarray(value, float))
-    if uniform is not None:
-        check_uniform(uniform, alarm)
-    return uniform is not None
+        place = int(released)
+        return np.array([law[:place].sum() + rng.random() * law[place]])
+    if isinstance(event, TestedReleaseEvent) and isinstance(mechanism, TestedGaussian):
+        return _tested(event, np.asarray(value, float), size, released, rng)
+    if isinstance(mechanism, Noise) and (grid := _grid(release, value, released)) is not None:
+        drawn, chance, _ = grid
+        before = chance(drawn - 1)
+        return np.asarray(before + rng.random(drawn.size) * (chance(drawn) - before))
+    law_of, noise = _added(release, value, released)
+    if isinstance(law_of, GaussianEvent) and isinstance(mechanism, Noise):
+        # What adds more than is charged must have it.
+        noise = noise / max(1.0, mechanism.spread(1) / law_of.noise_multiplier)
+    return _UNIFORM[type(law_of)](law_of, noise) if type(law_of) in _UNIFORM else None
 
 
-def uniform_noise(release: Release, noise: Floats) -> Floats | None:
-    """Noise (draws, ...) by the law of the event that is charged, uniform then, (draws, columns).
+def _added(release: Release, value: Any, released: Any) -> tuple[Any, Floats]:
+    """The noise in a release for sensitivity 1, and the event of its law; (None, ...): none."""
+    mechanism, size = release.mechanism, release.sensitivity.value
+    if (inverse := getattr(mechanism, "added", None)) is not None:
+        event, noise = inverse(value, size, released)
+        return event, np.asarray(noise)
+    if not isinstance(mechanism, Noise):
+        return None, np.empty(0)
+    return release.event, np.ravel(np.asarray(released, float) - np.asarray(value, float)) / size
 
-    None: that law is not known here.
+
+def odds(release: Release, value: Any, other: Any, released: Any) -> float | None:
+    """How a release speaks for another value: the log-likelihood ratio, or nearly; None: unknown.
+
+    A constant may be missing: attackers compare runs.
     """
-    event = release.event
-    if type(event) not in _UNIFORM:
+    mechanism, size = release.mechanism, release.sensitivity.value
+    if isinstance(mechanism, Exponential):
+        gain = np.asarray(other, float) - np.asarray(value, float)
+        return float(mechanism.epsilon / size * gain[int(released)])
+    if (speaks := getattr(mechanism, "odds", None)) is not None:
+        return float(speaks(value, other, size, released))
+    (event, one), (_, two) = (_added(release, each, released) for each in (value, other))
+    if event is None:
         return None
-    each = noise.reshape(len(noise), -1) / release.sensitivity.value
-    if isinstance(release.mechanism, LocalGaussian):
-        each = each / np.sqrt(release.mechanism.users)
-    found = _UNIFORM[type(event)](event, each)
-    return found.reshape(len(noise), -1)
+    if isinstance(event, GammaEvent):
+        return float(event.rate * (np.linalg.norm(one) - np.linalg.norm(two)))
+    if isinstance(event, LaplaceEvent | PureEvent):
+        return float(np.abs(one).sum() - np.abs(two).sum())
+    wide = mechanism.spread(1) if isinstance(mechanism, Noise) else event.noise_multiplier
+    return float((one**2 - two**2).sum() / 2 / max(wide, 1e-300) ** 2)
+
+
+def _tested(
+    event: Any, value: Floats, size: float, released: Any, rng: np.random.Generator
+) -> Floats:
+    """Whether the test passed, and the noise of what is released then."""
+    curve = pass_curve(event.epsilon, event.delta)
+    passes, spread = curve[min(int(value[0]), curve.size - 1)], rng.random()
+    if released is None:
+        return np.concatenate([[passes + spread * (1 - passes)], rng.random(value.size - 1)])
+    noise = (np.asarray(released, float) - value[1:]) / size / event.noise_multiplier
+    return np.concatenate([[spread * passes], scipy.special.ndtr(noise)])
+
+
+def _grid(
+    release: Release, value: Any, released: Any
+) -> tuple[Floats, Callable[[Floats], Floats], float] | None:
+    """Integers that were drawn, the chance of at most x, and of an even one; None: no grid."""
+    mechanism, event, size = release.mechanism, release.event, release.sensitivity.value
+    value, shown = (np.ravel(np.asarray(each, float)) for each in (value, released))
+    even = 0.5
+    if isinstance(mechanism, GridBinomial) and isinstance(event, BinomialShiftEvent):
+        step = size / event.shift
+        floor = np.floor(value / step)
+        up, p = value / step - floor, event.p
+        drawn = shown / step - floor + event.trials / 2  # ones, and one for rounding up
+
+        def ones(x: Floats) -> Floats:
+            inside = scipy.special.bdtr(np.clip(x, 0, event.trials), event.trials, p)
+            return np.asarray(np.where(x < 0, 0.0, inside))
+
+        def chance(x: Floats) -> Floats:
+            return np.asarray((1 - up) * ones(x) + up * ones(x - 1))
+
+    elif isinstance(mechanism, GridLaplace | DiscreteLaplace) and isinstance(event, PureEvent):
+        step, rate, d = 1.0, event.epsilon / size, value.size
+        if isinstance(mechanism, GridLaplace):
+            step = math.ldexp(1.0, math.frexp(size / 1000)[1] - 1)
+            # Rounding moves neighbours by one step more in each coordinate.
+            rate = event.epsilon / (math.floor(math.sqrt(d) * size / step * (1 + 1e-15)) + d)
+        drawn, even = shown / step - np.rint(value / step), math.tanh(rate / 2) / math.tanh(rate)
+
+        def chance(x: Floats) -> Floats:
+            tail = np.exp(-rate * np.where(x < 0, -x - 1, x)) / (math.exp(rate) + 1)
+            return np.asarray(np.where(x < 0, tail, 1 - tail))
+
+    else:
+        return None
+    whole = np.rint(drawn)
+    if (np.abs(drawn - whole) > 1e-6).any():
+        raise LawError("noise of integers is off their grid")
+    return whole, chance, even
+
+
+def digits_of(release: Release, value: Any, released: Any, rng: np.random.Generator) -> Floats:
+    """Digits of noise far behind the point, (numbers, 3), or the last bits of integers: uniform.
+
+    They are not where noise takes few values, as in single precision. Empty: noise is not added.
+    """
+    mechanism, size = release.mechanism, release.sensitivity.value
+    if not isinstance(mechanism, Noise):
+        return np.empty((0, 3))
+    array, shown = np.ravel(np.asarray(value, float)), np.ravel(np.asarray(released, float))
+    if (grid := _grid(release, value, released)) is not None:
+        odd, even = np.mod(grid[0], 2), grid[2]
+        spread = rng.random(odd.size)
+        bits = np.where(odd, even + spread * (1 - even), spread * even)
+        return np.repeat(bits[:, None], 3, axis=1)
+    scale = size * mechanism.spread(array.size) / math.sqrt(array.size)
+    if type(release.event) not in _UNIFORM or not scale:
+        return np.empty((0, 3))
+    sure = np.maximum(np.abs(shown), np.abs(array)) < _SURE * scale
+    noise, power = (shown - array)[sure], math.ldexp(1.0, _DIGITS - math.frexp(scale)[1])
+    digits = np.stack([noise / scale * 2.0**_DIGITS, noise * power, shown[sure] * power], axis=1)
+    return np.asarray(np.mod(digits, 1.0))
+
+
+def check_digits(digits: Floats, alarm: float) -> None:
+    """Columns of uniform numbers, each alone: they may tell of each other.
+
+    Raises:
+        LawError: they are not: noise takes few values.
+    """
+    for column in digits.T if len(digits) else ():
+        try:
+            check_uniform(column[:, None], alarm / len(digits.T))
+        except LawError as error:
+            raise LawError(f"digits of the noise: {error}") from error
+
+
+def threshold_uniform(
+    mechanism: AboveThreshold, values: list[float], answers: list[bool], rng: np.random.Generator
+) -> Floats:
+    """The answers of one session, each by its law after those before: uniform numbers."""
+    share = (np.arange(_LEVELS) + 0.5) / _LEVELS
+    unit = mechanism.sensitivity / mechanism.epsilon
+    levels = mechanism.threshold + scipy.stats.laplace.ppf(share, scale=unit / SHARE)
+    weights, found = np.full(_LEVELS, 1 / _LEVELS), []
+    for value, answer in zip(values, answers, strict=True):
+        above = scipy.stats.laplace.sf(levels - float(value), scale=2 * unit / (1 - SHARE))
+        passes, spread = float(weights @ above), rng.random()
+        found.append(passes * spread if answer else passes + (1 - passes) * spread)
+        weights = weights * (above if answer else 1 - above)
+        weights /= weights.sum()
+    return np.array(found)
 
 
 def check_uniform(numbers: Floats, alarm: float) -> None:
@@ -91,9 +258,9 @@ def check_uniform(numbers: Floats, alarm: float) -> None:
     few = (found - means)[..., :_PAIRS]
     upper = np.triu_indices(few.shape[2], 1)
     if len(upper[0]):
-        # A product is at most LEVELS times as large as a score, which is what `judge` expects.
-        products = np.stack([(each.T @ each)[upper] for each in few]) / LEVELS
-        most = np.broadcast_to(len(numbers) * variances**2 / LEVELS**2, products.shape)
+        # Scores are LEVELS/2 from their mean at most; `judge` expects no more than LEVELS.
+        products = np.stack([(each.T @ each)[upper] for each in few]) / (LEVELS / 4)
+        most = np.broadcast_to(len(numbers) * variances**2 / (LEVELS / 4) ** 2, products.shape)
         judge(products, 0 * products, most, alarm / 3, "noise: score, two coordinates")
 
 
@@ -106,16 +273,17 @@ def _laplace(event: Any, noise: Floats) -> Floats:
 
 
 def _gamma(event: Any, noise: Floats) -> Floats:
-    """Of the norm, and of one coordinate of the direction, which does not depend on it."""
-    d = noise.shape[1]
+    """Of the norm, and of the direction: each coordinate given those before, then an angle."""
+    d = noise.size
     if d == 1:
-        return np.asarray(scipy.stats.laplace.cdf(noise * event.rate))
-    norms = np.linalg.norm(noise, axis=1)
-    turned = noise[:, 0] / np.maximum(norms, 1e-300)
-    # The law of a coordinate of a uniform direction: (1 + u)/2 is Beta((d-1)/2, (d-1)/2).
-    half = (d - 1) / 2
-    one = scipy.special.betainc(half, half, np.clip((1 + turned) / 2, 0.0, 1.0))
-    return np.stack([scipy.special.gammainc(d, event.rate * norms), one], axis=1)
+        return _laplace(event, noise)
+    rest = np.sqrt(np.cumsum(noise[::-1] ** 2)[::-1])  # norms of what is left
+    half = (np.arange(d, 2, -1) - 1) / 2
+    # (1 + u)/2 of a coordinate u of a uniform direction in k coordinates is Beta of (k - 1)/2.
+    share = np.clip((1 + noise[: d - 2] / np.maximum(rest[: d - 2], 1e-300)) / 2, 0.0, 1.0)
+    angle = np.mod(np.arctan2(noise[-1], noise[-2]) / (2 * np.pi), 1.0)
+    norm = scipy.special.gammainc(d, event.rate * rest[0])
+    return np.concatenate([[norm], scipy.special.betainc(half, half, share), [angle]])
 
 
 _UNIFORM: dict[type, Callable[[Any, Floats], Floats]] = {
@@ -123,4 +291,4 @@ _UNIFORM: dict[type, Callable[[Any, Floats], Floats]] = {
     LaplaceEvent: _laplace,
     GammaEvent: _gamma,
 }
-"""By event, what makes its noise for sensitivity 1 uniform, column by column."""
+"""By event, what makes its noise for sensitivity 1 uniform and independent."""

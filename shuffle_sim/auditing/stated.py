@@ -25,7 +25,7 @@ _DELTAS = (1e-2, 1e-4)  # of it: where Fourier transforms keep their digits
 ORDERED = Planned(
     "theorem >= exact >= empirical lower bound",
     "canaries in whole runs",
-    "2,000 pairs of samples, or 12,000 for thresholds",
+    "8,000 pairs of samples, or 20,000 for thresholds; fewer of long runs",
     "half the noise, whatever the reason",
 )
 

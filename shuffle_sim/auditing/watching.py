@@ -1,4 +1,4 @@
-"""A run from outside: what passes between its roles, and rows that are read anew."""
+"""A run from outside: what passes between its roles, rows that are read anew, rows made for it."""
 
 import math
 from collections import defaultdict
@@ -7,14 +7,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shuffle_sim.arrays import Values
+from shuffle_sim.arrays import Floats, Values
 from shuffle_sim.auditing.bench import of_categories
 from shuffle_sim.data.population import Population, Unit
+from shuffle_sim.errors import ShuffleSimError
 from shuffle_sim.execution.runtime import Runtime
+from shuffle_sim.execution.setup import suited
+from shuffle_sim.protocol.base import Protocol, RoundSpec
+from shuffle_sim.sampling.kernels import fortran
 from shuffle_sim.wire.frames import Kind, parse, split_frames
 from shuffle_sim.wire.messages import Tally
 
 _DRAWN = 500  # times that users report, where no law says how often reports agree
+_WIDEST = 80  # columns of rows that are tried
 _LOOKED_AT = {"answer", "view", "shuffle", "conclude", "concluded", "whole", "finish"}
 _OPEN = {Kind.REPORTS, Kind.COUNTS, Kind.TALLY, Kind.VIEW}
 
@@ -99,3 +104,39 @@ class Watched:
                 key = frame.kind, frame.context.round, frame.index
                 self._places[key] += 1
                 self.frames[*key, self._places[key]] = frame.payload
+
+
+def rows_for(protocol: Protocol[Any], spec: RoundSpec, entropy: int) -> Any:
+    """Rows that a protocol takes, if some are found: numbers, vectors, rows with a label."""
+    n, rng = protocol.users, np.random.default_rng([entropy % 2**64, 12])
+    records = max(protocol.records_read, getattr(protocol, "records", 1))
+    records = max(1, min(records, protocol.most_records))
+    persons = protocol.unit is Unit.PERSON or records > 1
+    if of_categories(spec.randomizer):
+        for shape in (n, (n, 1), (n, 2)):
+            rows = rng.integers(0, 2, shape).astype(float)
+            if _takes(protocol, spec, rows):
+                return rows
+    for width in (None, *range(1, _WIDEST)):
+        if width is None:
+            rows = rng.random(n)
+        else:
+            rows = rng.normal(size=(n, records, width) if persons else (n, width))
+            rows /= 1.1 * np.maximum(1, np.linalg.norm(rows, axis=-1, keepdims=True))
+        for labelled in (False, True) if width and width > 1 else (False,):
+            if labelled:
+                rows[..., -1] = np.where(rng.random(rows.shape[:-1]) < 0.5, -1.0, 1.0)
+            if _takes(protocol, spec, rows):
+                return rows
+    return None
+
+
+def _takes(protocol: Protocol[Any], spec: RoundSpec, rows: Floats) -> bool:
+    try:
+        population = suited(protocol, rows)
+        asked = fortran(population.rows(0, min(3, population.users)))
+        values, _ = spec.randomizer.admit(spec.query(asked))
+        spec.randomizer.reports(values, np.random.default_rng(0))
+    except (ValueError, TypeError, IndexError, ShuffleSimError):
+        return False
+    return True

@@ -32,9 +32,11 @@ from shuffle_sim.wire.messages import Messages, Tally
 
 _USERS, _BLOCK = 6, 2
 _ENDS = 32  # words at each end that are looked at one by one, where there are more
+_BETWEEN = 0.37, 0.71  # places of data between the worst pair, from the first to the second
 _WATCHED = 4  # of them in each user's report, at each end and anywhere
 _MANY = 120  # users whose reports are looked at
 _MESSAGES = 5e7  # of them in all rounds
+_OUTCOMES = 60_000  # of a word's tally over those users: their law is convolved term by term
 _PAIRED = 400  # outcomes of two rounds, at most
 _SELDOM = 0.05  # of a law must be apart from its likeliest range
 _HONEST = 60
@@ -61,11 +63,17 @@ class WordChecks(Draws):
         if all(x.size == 1 for x in self._pair):
             kept = dense(self.randomizer.admit(tried.astype(float))[0]) == tried
             held += [np.array([float(x)]) for x in np.unique(tried[kept])]
+        first, second = self._pair
+        for part in _BETWEEN:  # of numbers and vectors; there are no such categories
+            x = first + part * (second - first)
+            if np.array_equal(dense(self.randomizer.admit(self.shaped(x[None]))[0]).ravel(), x):
+                held.append(x)
         self.rows = self.inside = np.array(held)
         self.watched = np.unique(tried)
         self.labels = len(self.watched)
         self.pmfs = [[self.pmf(x, place) for place in range(self.labels)] for x in held]
         many = min(_MANY, int(_MESSAGES / self.looked / self.randomizer.usual_messages))
+        many = min(many, _OUTCOMES // max(len(pmf) for laws in self.pmfs for pmf in laws))
         self.users = self.literal = max(2, min(spec.cohort.size, many))
         self.protocol = BenchRound(self.users, spec, protocol.honest_fraction)
         self.types = np.arange(self.users) % len(held)
@@ -179,7 +187,8 @@ class WordChecks(Draws):
         """A word's tally is part of the view: its exact delta is at most the event's."""
         event = self.spec.event
         honest = min(_HONEST, getattr(event, "honest", _HONEST))
-        charged, theorem = event.with_honest(honest), theorem_of(type(event))
+        charged = event.with_honest(honest)
+        theorem = theorem_of(type(charged))
         for word, (first, second) in enumerate(zip(*self._of_pair, strict=True)):
             size = max(len(first), len(second))
             of_pair = [np.pad(law, (0, size - len(law))) for law in (first, second)]

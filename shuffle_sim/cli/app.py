@@ -1,36 +1,50 @@
-"""The command `shuffle-sim`; its errors are one clear line, with exit code 2 for bad input."""
+"""The command `shuffle-sim`; its errors are one clear line, with exit code 2 for bad input.
 
+What `--json` prints has a schema for each command, made from the types of the summaries.
+"""
+
+import dataclasses
 import json
 import os
 import sys
+import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from functools import wraps
 from importlib.metadata import version
-from typing import Annotated, ParamSpec, TextIO
+from typing import Annotated, Any, ParamSpec, TextIO, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
 import typer
 
-from shuffle_sim.cli.amplify import amplify_command
-from shuffle_sim.cli.attack import attack_command
-from shuffle_sim.cli.audit import audit_command
-from shuffle_sim.cli.budget import budget_command
-from shuffle_sim.cli.compare import compare_command
-from shuffle_sim.cli.counts import histogram_command, quantiles_command
-from shuffle_sim.cli.data import evaluate_command, predict_command, schema_command
+from shuffle_sim.cli import (
+    attack,
+    audit,
+    compare,
+    cost,
+    counts,
+    counts_report,
+    data,
+    experiment,
+    items,
+    plan,
+    train,
+    train_compare,
+    train_report,
+)
 from shuffle_sim.cli.declared import flat
-from shuffle_sim.cli.experiment import COMMANDS as EXPERIMENT
-from shuffle_sim.cli.items import heavy_hitters_command
-from shuffle_sim.cli.plan import cost_command, plan_command
 from shuffle_sim.cli.sum import sum_command
-from shuffle_sim.cli.train import train_command
+from shuffle_sim.cli.sum_report import SumReport
 from shuffle_sim.errors import (
     ParameterError,
     PluginWarning,
     ShuffleSimError,
     WeakPrivacyWarning,
 )
+from shuffle_sim.execution.plain import SIMULATOR_VIEW
 from shuffle_sim.execution.signals import TerminatedError, stoppable
+from shuffle_sim.privacy.amplification import Amplification
 
 # Typer brings a click of its own, or uses the one installed: its exceptions are those of the one it
 # uses.
@@ -70,20 +84,20 @@ def _stopped(command: Callable[Options, None]) -> Callable[Options, None]:
 
 _COMMANDS: dict[str, Callable[..., None]] = {
     "sum": sum_command,
-    "histogram": histogram_command,
-    "heavy-hitters": heavy_hitters_command,
-    "quantiles": quantiles_command,
-    "train": train_command,
-    "predict": predict_command,
-    "evaluate": evaluate_command,
-    "schema": schema_command,
-    "plan": plan_command,
-    "budget": budget_command,
-    "amplify": amplify_command,
-    "audit": audit_command,
-    "attack": attack_command,
-    "compare": compare_command,
-    "cost": cost_command,
+    "histogram": counts.histogram_command,
+    "heavy-hitters": items.heavy_hitters_command,
+    "quantiles": counts.quantiles_command,
+    "train": train.train_command,
+    "predict": data.predict_command,
+    "evaluate": data.evaluate_command,
+    "schema": data.schema_command,
+    "plan": plan.plan_command,
+    "budget": cost.budget_command,
+    "amplify": cost.amplify_command,
+    "audit": audit.audit_command,
+    "attack": attack.attack_command,
+    "compare": compare.compare_command,
+    "cost": cost.cost_command,
 }
 for _name, _command in _COMMANDS.items():
     app.command(_name)(_stopped(flat(_command)))
@@ -92,15 +106,13 @@ _experiment = typer.Typer(
     help="Run studies from a file over all cores, keep every point, and show what came of them.",
     no_args_is_help=True,
 )
-for _name, _part in EXPERIMENT.items():
+for _name, _part in experiment.COMMANDS.items():
     _experiment.command(_name)(_stopped(flat(_part)))
 app.add_typer(_experiment, name="experiment")
 
 
 def _schema(command: str | None) -> None:
     if command is not None:
-        from shuffle_sim.cli.schemas import schema
-
         print(json.dumps(schema(command), indent=2))
         raise typer.Exit
 
@@ -182,3 +194,89 @@ def _fail(error: BaseException, code: int, message: str | None = None) -> int:
     notes = getattr(error, "__notes__", [])
     print("shuffle-sim: error: " + "; ".join([message or str(error), *notes]), file=sys.stderr)
     return code
+
+
+SUMMARIES: dict[str, tuple[type, ...]] = {
+    "sum": (SumReport, counts_report.Groups),
+    "histogram": (counts_report.Counts,),
+    "heavy-hitters": (counts_report.Heavy,),
+    "quantiles": (counts_report.Ranks,),
+    "train": (train_report.TrainingReport, train_compare.TrainComparison),
+    "evaluate": (data.ModelScores,),
+    "plan": (plan.PlanReport, compare.TaskReport),
+    "budget": (cost.BudgetReport,),
+    "amplify": (Amplification,),
+    "audit": (audit.AuditSummary, audit.CuratorSummary),
+    "attack": (attack.AttackFinding,),
+    "compare": (compare.ComparisonReport, compare.TaskReport),
+    "cost": (cost.CostSummary,),
+    "experiment run": (experiment.Points,),
+    "experiment list": (experiment.Studies,),
+    "experiment show": (experiment.Points,),
+    "experiment diff": (experiment.Difference,),
+}
+"""By command, with and without the options that make it another task."""
+_PLAIN: dict[Any, dict[str, Any]] = {
+    bool: {"type": "boolean"},
+    int: {"type": "integer"},
+    float: {"type": ["number", "null"]},  # null for a number that is none
+    str: {"type": "string"},
+    type(None): {"type": "null"},
+}
+
+
+def schema(command: str) -> dict[str, Any]:
+    """The JSON schema of what a command prints.
+
+    Raises:
+        ParameterError: there is no such command, or it prints no JSON.
+    """
+    if command not in SUMMARIES:
+        raise ParameterError("json_schema", command, f"one of {', '.join(SUMMARIES)}")
+    kinds = [_of(kind, top=True) for kind in SUMMARIES[command]]
+    found = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": command, **found}
+
+
+def _of(kind: Any, *, top: bool = False) -> dict[str, Any]:
+    """Of a type, by the rules of `shuffle_sim.execution.plain`."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    name = origin or kind
+    single = name if isinstance(name, type) else object
+    found: dict[str, Any] = dict(_PLAIN.get(kind, {}))
+    if dataclasses.is_dataclass(single):
+        found = _of_fields(single, top=top)
+    elif origin in (Union, types.UnionType):
+        found = {"anyOf": [_of(each) for each in arguments]}
+    elif issubclass(single, Enum):
+        found = {"type": "string", "enum": [each.value for each in single]}
+    elif issubclass(single, Mapping):
+        found = {"type": "object", "additionalProperties": _of(arguments[1]) if arguments else {}}
+    elif single is not str and issubclass(single, np.ndarray | Sequence):
+        items = {each for each in arguments if each is not ... and single is not np.ndarray}
+        found = {"type": "array", "items": _of(items.pop()) if len(items) == 1 else {}}
+    return found
+
+
+def _of_fields(kind: type, *, top: bool) -> dict[str, Any]:
+    from shuffle_sim.auditing.audit import AuditReport
+    from shuffle_sim.auditing.central import CentralAudit
+
+    late: dict[str, Any] = {
+        each.__name__: each for each in (AuditReport, CentralAudit, Mapping)
+    } | {"Axes": Any}
+    hints = get_type_hints(kind, localns=late)
+    shown = [
+        each.name
+        for each in dataclasses.fields(kind)
+        if each.repr and not set(SIMULATOR_VIEW) & set(each.metadata)
+    ]
+    properties = {name: _of(hints[name]) for name in shown}
+    if top:
+        properties["simulator_view"] = {"type": "object"}  # what epsilon does not cover
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": shown,
+        "additionalProperties": False,
+    }

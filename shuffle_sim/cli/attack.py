@@ -1,7 +1,8 @@
 """`shuffle-sim attack`: what corrupted users do to privacy, to a sum and to a trained model."""
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,8 +22,19 @@ from shuffle_sim.attacks.studies import (
     training_study,
 )
 from shuffle_sim.cli.options import Attacks, PrivacyOptions, Seed, SumOptions, left_out
-from shuffle_sim.cli.pictures import TRUE, add_note, dress, legend, new_figure
-from shuffle_sim.cli.show import Drawn, console, encoded_as, grid, notes, number
+from shuffle_sim.cli.show import (
+    TRUE,
+    Drawn,
+    add_note,
+    console,
+    dress,
+    encoded_as,
+    grid,
+    legend,
+    new_figure,
+    notes,
+    number,
+)
 from shuffle_sim.errors import ParameterError, real
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.trust import Trust
@@ -53,9 +65,7 @@ class AttackRequest:
 
     def sum(self, *, scalar: bool | None = None) -> Any:
         """A sum as asked for, with a ratio of its own where nothing is."""
-        free = self.noise.noise_ratio is None and self.noise.max_bits is None
-        noise = replace(self.noise, noise_ratio=_RATIO) if free else self.noise
-        return noise.encoded(self.n, self.d, self.privacy, scalar=scalar)[1]
+        return self.noise.encoded(self.n, self.d, self.privacy, scalar=scalar, ratio=_RATIO)[1]
 
 
 @dataclass(frozen=True)
@@ -87,7 +97,8 @@ def privacy_of(asked: AttackRequest) -> AttackFinding:
     )
     for row in rows:
         by_paper = "-" if row.paper is None else f"{row.paper:.4f}"
-        epsilons = f"{row.proven:.4f}", f"{row.exact:.4f}", f"{row.empirical:.4f}"
+        each = row.proven, row.exact, row.empirical
+        epsilons = ("-" if math.isnan(value) else f"{value:.4f}" for value in each)
         table.add_row(f"{row.fraction:.3f}", f"{row.honest:,}", by_paper, *epsilons)
     note = (
         f"n = {n:,}, d = {d}, {encoded_as(protocol.encoding, protocol.parameters)}, delta "

@@ -1,7 +1,7 @@
 """`shuffle-sim audit`: check what is implemented against what is promised."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -112,7 +112,7 @@ def audit_command(
         return
     from shuffle_sim.auditing.audit import audit
 
-    made = _made(protocol, n, d, budget, noise)
+    made = protocol_of(protocol, n, d, budget, noise)
     options: dict[str, Any] = hosted | {
         "fidelity": fidelity,
         "security": security,
@@ -197,12 +197,10 @@ def _print_curator(summary: CuratorSummary) -> None:
     )
 
 
-def _made(name: str | None, n: int, d: int, privacy: Privacy, noise: SumOptions) -> Any:
+def protocol_of(name: str | None, n: int, d: int, privacy: Privacy, noise: SumOptions) -> Any:
     """The registered sum, or optimiser of a logistic model."""
     if name is None:
-        free = noise.noise_ratio is None and noise.max_bits is None
-        noise = replace(noise, noise_ratio=_NOISE_RATIO) if free else noise
-        return noise.encoded(n, d, privacy)[1]
+        return noise.encoded(n, d, privacy, ratio=_NOISE_RATIO)[1]
     if noise.encoding is not None:
         raise ParameterError("encoding", noise.encoding, "left out with --protocol")
     kind = registered("protocol", name)

@@ -10,11 +10,10 @@ import typer
 
 from protocols.counts import GroupMeans, Histogram, Quantiles
 from shuffle_sim.arrays import dense
-from shuffle_sim.cli.count_data import Source, named, numbers, run_counts, show
 from shuffle_sim.cli.counts_report import Counts, Groups, Ranks, Released, central_laplace
 from shuffle_sim.cli.data import bounds_of
 from shuffle_sim.cli.declared import option, same
-from shuffle_sim.cli.items import count_found
+from shuffle_sim.cli.items import Source, count_found, named, numbers, run_counts, show
 from shuffle_sim.cli.options import (
     OBJECTIVE,
     DataOptions,

@@ -10,9 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats
-from shuffle_sim.cli.pictures import FOOTER, MOST, TRUE, add_note, dress, legend, new_figure
 from shuffle_sim.cli.show import (
+    FOOTER,
+    MOST,
+    TRUE,
+    add_note,
     console,
+    dress,
+    legend,
+    new_figure,
     notes,
     number,
     plural,

@@ -12,9 +12,8 @@ import numpy as np
 import typer
 
 from shuffle_sim.cli.declared import parse_number
-from shuffle_sim.cli.files import check_path, whole
 from shuffle_sim.cli.options import DataOptions, LayoutOptions
-from shuffle_sim.cli.show import Output, console, number, print_table
+from shuffle_sim.cli.show import Output, check_path, console, number, print_table, whole
 from shuffle_sim.data.column_kinds import Category, Date, Number, moment_of
 from shuffle_sim.data.columns import Bounds, Column, Marks
 from shuffle_sim.data.file_columns import column_in, column_of, kinds_of

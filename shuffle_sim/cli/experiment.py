@@ -10,9 +10,17 @@ from typing import Annotated, Any
 import typer
 
 from shuffle_sim.cli.declared import option
-from shuffle_sim.cli.files import check_path, whole
 from shuffle_sim.cli.running import Bar
-from shuffle_sim.cli.show import Output, emit, number, plural, print_fact, print_table
+from shuffle_sim.cli.show import (
+    Output,
+    check_path,
+    emit,
+    number,
+    plural,
+    print_fact,
+    print_table,
+    whole,
+)
 from shuffle_sim.errors import ParameterError, ShuffleSimError
 from shuffle_sim.experiments import Kept, Store, table_of
 from shuffle_sim.experiments.report import report

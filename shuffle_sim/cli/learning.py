@@ -125,7 +125,6 @@ class PeopleCount:
     held_out: int
 
     def __str__(self) -> str:
-        """For people."""
         return f"{self.asked:,} people asked, {self.held_out:,} held out"
 
 
@@ -189,6 +188,11 @@ class Split:
         return found | {
             "mean_absolute_error": float(np.abs(margins - labels).mean()) * self.source.half_range
         }
+
+    def held_out_error(self, theta: Floats) -> float:
+        """The standard error of the held-out loss, over its rows as if they were independent."""
+        losses = self.trainer.loss.values(theta, self.test)
+        return float(losses.std() / math.sqrt(len(losses)))
 
     def constant(self) -> dict[str, float]:
         """Scores of the best constant prediction, fitted without privacy."""

@@ -1,7 +1,6 @@
 """The options of commands in groups that commands take as values (`shuffle_sim.cli.declared`)."""
 
 import inspect
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -14,7 +13,7 @@ from shuffle_sim.data.files import check_name
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.guarantee import DELTA, Privacy
 from shuffle_sim.privacy.planner import SumSpec
-from shuffle_sim.protocol.encodings import NOISE_RATIO, choose, sane
+from shuffle_sim.protocol.encodings import NOISE_RATIO, choose, sane, usual_ratio
 from shuffle_sim.registry import registered
 
 Dimensions = Annotated[
@@ -25,12 +24,6 @@ Repeated = Annotated[
     typer.Option(
         "--rounds", help="Rounds that each user answers in, such as days; epsilon is of all."
     ),
-]
-Rounds = Annotated[
-    int | None, typer.Option(help="Rounds, where there are several; by default chosen.")
-]
-Batch = Annotated[
-    int | None, typer.Option(help="Users in a round of a sequential protocol; by default chosen.")
 ]
 Security = Annotated[
     str,
@@ -159,7 +152,14 @@ class SumOptions:
         return {name: value for name, value, default in every if value != default}
 
     def encoded(
-        self, n: int, d: int, privacy: Privacy, *, scalar: bool | None = None, rounds: int = 1
+        self,
+        n: int,
+        d: int,
+        privacy: Privacy,
+        *,
+        scalar: bool | None = None,
+        rounds: int = 1,
+        ratio: float | None = None,
     ) -> tuple[str, Any]:
         """A sum by the encoding, or by that of the fewest bits, and its registered name.
 
@@ -169,20 +169,20 @@ class SumOptions:
             privacy: of the release.
             scalar: of numbers in [0, 1], not of vectors in the unit ball; None: where d is 1.
             rounds: that each user answers in, whose privacy it is.
+            ratio: of the noise where none is asked for; None: the usual one.
 
         Raises:
             ParameterError: what cannot be had.
         """
         spec = SumSpec(n, d, privacy, rounds, self.honest_fraction, self.rotation)
         numbers = d == 1 if scalar is None else scalar
-        if self.noise_ratio is None and self.max_bits is None:
-            least = NOISE_RATIO * math.sqrt(n / spec.honest)
-            chosen = self.encoding is not None
-            name, plan = (
-                choose(spec, least, None, self.encoding, numbers) if chosen else sane(spec, numbers)
-            )
+        free, wish = self.noise_ratio is None and self.max_bits is None, self.noise_ratio
+        if free and self.encoding is None and ratio is None:
+            name, plan = sane(spec, numbers)
         else:
-            name, plan = choose(spec, self.noise_ratio, self.max_bits, self.encoding, numbers)
+            if free:
+                wish = usual_ratio(self.encoding, spec.honest / n, numbers, ratio or NOISE_RATIO)
+            name, plan = choose(spec, wish, self.max_bits, self.encoding, numbers)
         return name, registered("protocol", name).planned(plan)
 
     def calibrated(self, name: str, n: int, d: int, privacy: Privacy, **useless: Any) -> Any:

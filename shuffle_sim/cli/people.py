@@ -11,7 +11,7 @@ from shuffle_sim.errors import ParameterError, real
 from shuffle_sim.execution.budget import Budget
 from shuffle_sim.execution.forecast import forecast
 from shuffle_sim.privacy.accountant import ShuffleAccountant
-from shuffle_sim.privacy.planner import Plan, SumSpec
+from shuffle_sim.privacy.planner import Plan
 from shuffle_sim.registry import registered
 
 DROPPED, MALICIOUS = 0.1, 0.01
@@ -96,6 +96,7 @@ class PeoplePlan:
         mean = scale / spec.n
         stay, found = int(spec.n * (1 - DROPPED)), forecast(made)
         left = plan.event.with_honest(min(stay, spec.honest))
+        spent = ShuffleAccountant().compose(left, spec.rounds)
         fewer = (1 - DROPPED) ** -0.5  # n (1 - f) users add noise to a mean of as many
         return cls(
             users=spec.n,
@@ -107,7 +108,7 @@ class PeoplePlan:
             user_bytes=found.user_wire_bytes * spec.rounds,
             bytes=sum(hop.wire for hop in found.hops) * spec.rounds,
             epsilon=plan.epsilon,
-            dropouts_epsilon=None if stay < made.minimum else _epsilon(left, spec),
+            dropouts_epsilon=None if stay < made.minimum else spent.get_epsilon(spec.privacy.delta),
             dropouts_error=NORMAL_95 * made.standard_error * mean * fewer,
             moved=MALICIOUS * _reach(made) * scale,
         )
@@ -161,10 +162,6 @@ def bounds_of(texts: list[str]) -> tuple[float, float]:
     if not low < high <= 1e300:
         raise ParameterError("bounds", text, "low:high, low below high, as in --bounds 0:2000")
     return low, high
-
-
-def _epsilon(event: Any, spec: SumSpec) -> float:
-    return ShuffleAccountant().compose(event, spec.rounds).get_epsilon(spec.privacy.delta)
 
 
 def _reach(made: Any) -> float:

@@ -11,32 +11,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from protocols.comparison.methods import Method, planned_methods
-from protocols.learning.training import Trainer
 from protocols.sums.laplace_sum import ERRORS, laplace_ratio
+from shuffle_sim.cli.compare import TaskOptions, present_task
 from shuffle_sim.cli.data import persons_in
 from shuffle_sim.cli.options import (
     BOUNDS,
     BUDGET,
     OBJECTIVE,
-    Batch,
     Dimensions,
     PersonsOptions,
     PrivacyOptions,
     Repeated,
-    Rounds,
-    Security,
-    Size,
     SumOptions,
-    left_out,
 )
 from shuffle_sim.cli.people import Horizon, PeoplePlan, bounds_of
-from shuffle_sim.cli.pictures import add_note, dress, legend, new_figure
 from shuffle_sim.cli.show import (
     Drawn,
-    Output,
+    add_note,
     console,
     details,
+    dress,
     encoded_as,
+    legend,
+    new_figure,
     notes,
     number,
     papers,
@@ -45,19 +42,15 @@ from shuffle_sim.cli.show import (
     print_refusals,
     print_table,
     print_warnings,
-    size,
 )
-from shuffle_sim.cli.tasks import TaskOptions, present_task
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.budget import Budget
-from shuffle_sim.execution.forecast import Forecast, corollary, forecast
-from shuffle_sim.execution.options import SEALING_SECONDS
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.laplace_planner import ERROR
 from shuffle_sim.privacy.planner import Plan, SumSpec
 from shuffle_sim.privacy.trust import Trust
-from shuffle_sim.protocol.encodings import NOISE_RATIO, choose
+from shuffle_sim.protocol.encodings import choose, usual_ratio
 from shuffle_sim.registry import registered
 
 if TYPE_CHECKING:
@@ -75,6 +68,7 @@ class PlanRow:
     bits_per_user_and_coordinate: float
     bits_per_user_and_round: int
     noise_ratio: float
+    best_ratio: float
     error_ratio: float
     malicious_user_moves: float
     std: float
@@ -85,7 +79,7 @@ class PlanRow:
         """Of a plan for the sum of this name."""
         kind = registered("protocol", name)
         moved = kind.planned(plan).randomizer.manipulation(1, plan.spec.n)
-        errors = plan.noise_ratio, plan.error_ratio, moved
+        errors = plan.noise_ratio, plan.best_ratio, plan.error_ratio, moved
         bits = plan.bits, plan.report_bits
         return cls(kind.encoding, plan.parameters, *bits, *errors, plan.std, plan.epsilon)
 
@@ -96,6 +90,7 @@ class PlanReport:
 
     spec: SumSpec
     plan: PlanRow
+    best_central: str
     curve: list[PlanRow]
     methods: list[Method]
     basis: str
@@ -171,6 +166,7 @@ def plan_command(
     summary = PlanReport(
         spec,
         PlanRow.of(name, chosen),
+        spec.best_central[1],
         curve,
         planned_methods(chosen),
         ShuffleAccountant().compose(chosen.event, spec.rounds).basis,
@@ -195,9 +191,8 @@ def _searched(spec: SumSpec, noise: SumOptions, objective: str) -> tuple[str, Pl
     least = math.sqrt(spec.n / spec.honest)
     nearest = objective == "error" and spec.d == 1
     if max_bits is None:
-        noise_ratio = noise_ratio or (
-            ERROR * laplace_ratio(spec) if nearest else NOISE_RATIO * least
-        )
+        usual = usual_ratio(noise.encoding, spec.honest / spec.n, spec.d == 1)
+        noise_ratio = noise_ratio or (ERROR * laplace_ratio(spec) if nearest else usual)
     plan = partial(choose, spec, encoding=noise.encoding, scalar=spec.d == 1, objective=objective)
     name, chosen = plan(noise_ratio=noise_ratio, max_bits=max_bits)
     curve = {}
@@ -236,7 +231,8 @@ def _print(summary: PlanReport) -> None:
         f"{spec.honest_fraction:g}\n[bold]plan[/]: "
         f"{encoded_as(chosen.encoding, chosen.parameters)}: "
         f"{number(chosen.bits_per_user_and_coordinate)} bits per user and coordinate, noise "
-        f"{chosen.noise_ratio:.4f} x central, proven epsilon {chosen.epsilon:.6g}{whose}\n"
+        f"{chosen.noise_ratio:.4f} x central ({chosen.best_ratio:.4f} x the best central noise, "
+        f"{summary.best_central}), proven epsilon {chosen.epsilon:.6g}{whose}\n"
         f"{_moves(spec, chosen)}\n"
     )
     details.print(f"by {summary.basis}; replace-one neighbours\n")
@@ -307,121 +303,3 @@ def _draw(summary: PlanReport) -> "Figure":
     for text in (local, *papers(summary.methods)):
         add_note(figure, f"Beyond the axes: {text}.")
     return figure
-
-
-# What it costs
-
-
-@dataclass(frozen=True)
-class PaperBits:
-    """Where the paper states the bits of a user, which without the constant, and that constant."""
-
-    where: str
-    bits: float
-    constant: float
-
-
-@dataclass(frozen=True)
-class CostSummary:
-    """What a protocol will cost."""
-
-    protocol: str
-    n: int
-    d: int
-    epsilon: float
-    delta: float
-    security: str
-    forecast: Forecast
-    wire_bytes: dict[str, int]
-    paper: PaperBits | None
-    warnings: tuple[str, ...]
-
-
-def cost_command(
-    users: Size,
-    privacy: PrivacyOptions,
-    noise: SumOptions,
-    output: Output,
-    protocol: Annotated[
-        str | None,
-        typer.Option(help="Name of a sum or of an optimiser; default: the sum of the fewest bits."),
-    ] = None,
-    loss: Annotated[
-        str | None, typer.Option(help="Loss of the model, of an optimiser; default logistic.")
-    ] = None,
-    rounds: Rounds = None,
-    batch: Batch = None,
-    security: Security = "none",
-) -> None:
-    """Show what a protocol costs in communication: per user, per round, and hop by hop.
-
-    Example: shuffle-sim cost --n 10000 --d 10 --noise-ratio 1.05 --security onion
-
-    Example: shuffle-sim cost --n 100000 --d 10 --protocol shuffle-sgd --loss hinge
-    """
-    n, d, budget = users.users, users.dimensions, privacy.budget
-    trainer = Trainer.of(loss or "logistic", d, budget, **vars(noise))
-    useless = {"loss": loss, "rounds": rounds, "batch": batch}
-    made: Any = None
-    name = protocol or ""
-    if protocol is None:
-        left_out(useless, "a sum")
-        name, made = noise.encoded(n, d, budget)
-    elif protocol in trainer.optimisers():
-        made = trainer.protocol(protocol, n, rounds=rounds, batch=batch)
-    else:
-        made = noise.calibrated(protocol, n, d, budget, **useless)
-    found = forecast(made, security=security)
-    paper = None
-    if made.paper_cost is not None:
-        bits = corollary(found, d, privacy.epsilon, privacy.delta)
-        paper = PaperBits(made.paper_cost, bits, found.user_payload_bits / bits)
-    wire = {hop.name: hop.wire for hop in found.hops}
-    asked = name, n, d, privacy.epsilon, privacy.delta, security
-    summary = CostSummary(*asked, found, wire, paper, budget.warnings(n))
-    output.present(summary, _print_cost)
-
-
-def _print_cost(summary: CostSummary) -> None:
-    f, kind = summary.forecast, "sequentially" if summary.forecast.sequential else "fully"
-    console.print(
-        f"\n[bold]{summary.protocol}[/], n = {f.users:,}, d = {summary.d:,}, security "
-        f"{summary.security}: {kind} interactive\n{plural(f.rounds, 'round')} of at most "
-        f"{f.batch:,} users; a user answers in at most {f.participation:,}, "
-        f"{f.asked / f.users:.3g} on average\n"
-    )
-    counted = {
-        "messages": f.messages,
-        "payload bits (the paper's count)": f.payload_bits,
-        "label bits, if sent one by one": f.label_bits,
-    }
-    rows = [(what, f"{each:,}", f"{each * f.participation:,}") for what, each in counted.items()]
-    wire = f.user_wire_bytes
-    rows.append(("bytes on the wire", f"{wire / f.participation:,.1f}", f"{wire:,.1f}"))
-    print_table(("a user", "in a round", "over the run"), rows)
-    print_warnings(summary.warnings)
-    console.print()
-    sizes = [(each.payload, each.framing, each.sealing, each.wire) for each in f.hops]
-    hops = [(each.name, *row) for each, row in zip(f.hops, sizes, strict=True)]
-    payload, framing, sealing, wire = (sum(each) for each in zip(*sizes, strict=True))
-    hops.append(("all hops", payload, framing, sealing, wire))
-    heads = "hop, over the run", "payload", "framing", "seals", "on the wire"
-    print_table(heads, ((name, *map(size, sizes)) for name, *sizes in hops))
-    if f.seconds:
-        console.print(
-            f"\nSealing and opening takes about {number(f.seconds)} s on this machine with one "
-            "worker."
-        )
-    if f.slowest > SEALING_SECONDS:
-        console.print(
-            f"A run refuses a round of more than {SEALING_SECONDS:g} s, unless --sealing-seconds "
-            "allows it."
-        )
-    if summary.paper is not None:
-        paper = summary.paper
-        factor = "rounds answered x " if f.participation > 1 else ""
-        details.print(
-            f"\n{paper.where} of the paper: O({number(paper.bits)}) bits a user, by {factor}"
-            "d (sqrt(batch) + ln(1/delta)/epsilon^2).\nThe bits here are "
-            f"{paper.constant:.3g} times that."
-        )

@@ -1,9 +1,16 @@
-"""How results are shown: for people with rich, for machines as JSON, in pictures and files."""
+"""How results are shown: for people with rich, for machines as JSON, in pictures and files.
+
+Pictures have one style: a title that says what was found, units, thousands, notes below. A trust
+model has one colour everywhere (`Trust.colour`). What the simulator alone knows is black. Files are
+refused before anything is run, and never half-written.
+"""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
@@ -11,9 +18,8 @@ from rich.table import Table as Grid
 
 from protocols.comparison.methods import Method
 from shuffle_sim.cli.declared import option
-from shuffle_sim.cli.files import check_picture
-from shuffle_sim.cli.pictures import FOOTER, add_note, save_picture
 from shuffle_sim.data.columns import Bounds
+from shuffle_sim.data.files import check_name
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.plain import plain, simulator_view
@@ -21,7 +27,121 @@ from shuffle_sim.execution.result import ReportCounts
 from shuffle_sim.privacy.guarantee import Guarantee
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+
+
+def check_picture(path: Path | None) -> None:
+    """Refuse a picture that could not be written.
+
+    Raises:
+        ParameterError: not a .png, .svg or .pdf file in an existing folder.
+    """
+    check_path("plot", path, (".png", ".svg", ".pdf"))
+
+
+def check_path(option: str, path: Path | None, kinds: tuple[str, ...]) -> None:
+    """Refuse a file that could not be written.
+
+    Raises:
+        ParameterError: not of one of the kinds, or not in an existing folder.
+    """
+    if path is not None:
+        check_name(option, path)
+    if path is not None and (path.suffix not in kinds or not path.parent.is_dir() or path.is_dir()):
+        raise ParameterError(
+            option, str(path), f"a {' or '.join(kinds)} file in an existing folder"
+        )
+
+
+@contextmanager
+def whole(option: str, path: Path) -> Iterator[Path]:
+    """A file beside `path` to write to; it replaces `path` when all is written, else it is removed.
+
+    Raises:
+        ParameterError: naming the option, if it cannot be written.
+    """
+    part = path.with_name(f".{path.stem}.part{path.suffix}")
+    try:
+        yield part
+        part.replace(path)
+    except OSError as error:
+        raise ParameterError(option, str(path), f"writable ({error.strerror})") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+MOST = 30
+"""Bars of a picture; the rest is a note."""
+TRUE = "k|"
+"""What the simulator alone knows."""
+FOOTER = (
+    "Simulator's view: true values and scores come from the data without noise. Epsilon does not "
+    "cover them."
+)
+_POWERS = 1e7  # from here on numbers are powers of ten
+
+
+def new_figure(width: float, height: float) -> "Figure":
+    """An empty picture, in inches."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def dress(axes: "Axes", title: str, across: str = "", up: str = "") -> None:
+    """What was found as the title, what the axes show with its unit, and a grid."""
+    axes.set_title(title, loc="left", fontsize=11, wrap=True)
+    axes.set_xlabel(across, wrap=True)
+    axes.set_ylabel(up)
+    axes.grid(alpha=0.3)
+    axes.set_axisbelow(True)
+    for axis in (axes.xaxis, axes.yaxis):
+        _separate(axis)
+
+
+def _separate(axis: "Axis") -> None:
+    """Numbers of an axis as in tables: thousands apart, powers of ten where they are large."""
+    from matplotlib.ticker import FuncFormatter, LogFormatter, LogLocator, ScalarFormatter
+
+    def shown(value: float, _: object = None) -> str:
+        whole = f"{value:,.0f}" if abs(value) < _POWERS else f"{value:.0e}".replace("e+0", "e")
+        return whole if abs(value) >= 1000 else f"{value:.6g}"
+
+    if axis.get_scale() == "log":
+        axis.set_major_locator(LogLocator(numticks=6))  # more would run into each other
+    if isinstance(axis.get_major_formatter(), LogFormatter | ScalarFormatter):  # not names
+        axis.set_major_formatter(FuncFormatter(shown))
+
+
+def legend(figure: "Figure", columns: int = 3) -> None:
+    """What the marks are, below the data and not over them."""
+    figure.legend(loc="outside lower center", ncols=columns, fontsize=9)
+
+
+def add_note(figure: "Figure", text: str) -> None:
+    """Say below the picture, and below its other notes, what it does not show by itself."""
+    from matplotlib.font_manager import FontProperties
+
+    legends, known = figure.legends, figure.get_supxlabel()
+    text = fill(text, int(20 * figure.get_figwidth()))
+    if legends:  # a label of the figure would lie under a legend outside the axes
+        title = "\n".join(filter(None, (legends[0].get_title().get_text(), text)))
+        legends[0].set_title(title, FontProperties(size=7))
+    else:
+        figure.supxlabel("\n".join(filter(None, (known, text))), fontsize=7, color="dimgray")
+
+
+def save_picture(figure: "Figure", path: Path) -> None:
+    """Write the picture.
+
+    Raises:
+        ParameterError: it cannot be written.
+    """
+    with whole("plot", path) as part:
+        figure.savefig(part, dpi=120)
+
 
 Summary = TypeVar("Summary")
 

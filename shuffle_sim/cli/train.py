@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,11 +17,11 @@ from protocols.problems.linear_loss import LinearLoss
 from protocols.selection.models import FRACTION
 from shuffle_sim.cli import train_compare, train_report
 from shuffle_sim.cli.data import load
-from shuffle_sim.cli.files import check_path
+from shuffle_sim.cli.declared import option
 from shuffle_sim.cli.learning import OptimiserOptions, ProblemOptions, Split, Watch, selected
 from shuffle_sim.cli.options import DataOptions, HostOptions, PrivacyOptions, SumOptions
 from shuffle_sim.cli.running import Ahead, Bar, Running, announce
-from shuffle_sim.cli.show import Drawn, notes
+from shuffle_sim.cli.show import Drawn, check_path, notes
 from shuffle_sim.data.labelled import labelled
 from shuffle_sim.data.population import Unit
 from shuffle_sim.data.tables import Table
@@ -49,6 +49,21 @@ del _OF_MESSAGES["select"]
 """Options without a use there, by what they are where nobody gives them."""
 
 
+@dataclass(frozen=True)
+class CompareOptions:
+    """Whether other methods are trained, too."""
+
+    compare: bool = option(
+        False, "Compare shuffled with central, local and non-private training.", "--compare"
+    )
+    every: bool = option(False, "With --compare: all optimisers, and all algorithms.", "--all")
+    repeats: int | None = option(
+        None,
+        "With --compare: splits, and runs of a method; default "
+        f"{_REPEATS[False]}, with --all {_REPEATS[True]}.",
+    )
+
+
 def train_command(
     data: DataOptions,
     problem: ProblemOptions,
@@ -58,23 +73,7 @@ def train_command(
     host: HostOptions,
     execution: Execution,
     output: Drawn,
-    compare: Annotated[
-        bool,
-        typer.Option(
-            "--compare", help="Compare shuffled with central, local and non-private training."
-        ),
-    ] = False,
-    every: Annotated[
-        bool,
-        typer.Option("--all", help="With --compare: all optimisers, and all algorithms."),
-    ] = False,
-    repeats: Annotated[
-        int | None,
-        typer.Option(
-            help="With --compare: splits, and runs of a method; default "
-            f"{_REPEATS[False]}, with --all {_REPEATS[True]}."
-        ),
-    ] = None,
+    others: CompareOptions,
     model_out: Annotated[Path | None, typer.Option(help="File for the model (.json).")] = None,
 ) -> None:
     """Train a linear model by shuffle-private convex optimisation; test it on people held out.
@@ -96,7 +95,7 @@ def train_command(
 
     Example: shuffle-sim train --file visits.csv --label ill --person patient --records 20
     """
-    trust = Trust.of(optimiser.trust)
+    trust, compare = Trust.of(optimiser.trust), others.compare
     if trust is not Trust.CENTRAL:
         own = {} if compare else _of_mechanism(optimiser)
         _no_curator(optimiser.pure, optimiser.pilot and not compare, own)
@@ -109,30 +108,30 @@ def train_command(
     )
     how = Running.of(host, execution, source, data.file)
     select = selected(optimiser.select or (), optimiser.select_fraction)
-    if output.plot is not None and data.choose_bounds is not None:
-        allowed = "left out with --choose-bounds: losses are unknown"
-        raise ParameterError("plot", str(output.plot), allowed)
     check_path("model_out", model_out, (".json",))
     asked = {**vars(data), **vars(optimiser), **vars(noise), **vars(host), "model_out": model_out}
-    fraction = problem.test_fraction
     if compare:
         _left_out(asked, _CHOSEN_BY_COMPARE, "with --compare, which chooses for every method")
-        count = _REPEATS[every] if repeats is None else repeats
-        asked_for = (rows, trainer, fraction, count, optimiser.rounds, how)
-        summary = train_compare.compared(*asked_for, every=every)
+        count = _REPEATS[others.every] if others.repeats is None else others.repeats
+        asked_for = (rows, trainer, problem.test_fraction, count, optimiser.rounds, how)
+        summary = train_compare.compared(*asked_for, every=others.every)
         output.present(summary, train_compare.show, train_compare.draw)
         return
-    if repeats is not None:
-        raise ParameterError("repeats", repeats, "given with --compare")
-    if every:
-        raise ParameterError("all", every, "given with --compare")
+    for name, value in (("repeats", others.repeats), ("all", others.every or None)):
+        if value is not None:
+            raise ParameterError(name, value, "given with --compare")
     seed = split_seed(host.checkpoint, host.resume, host.seed)
-    split = Split.of(rows, trainer, fraction, seed)
+    split = Split.of(rows, trainer, problem.test_fraction, seed)
     if trust is not Trust.SHUFFLE or optimiser.mechanism is not None:
         _left_out(asked, _OF_MESSAGES, "with --trust central: one release")
         report = _curated(split, select, optimiser, how, output)
     else:
-        report = _shuffled(split, select, data, optimiser, how, json=output.json)
+        report = _shuffled(split, select, data, optimiser, how, output)
+    _present(report, model_out, output)
+
+
+def _present(report: train_report.TrainingReport, model_out: Path | None, output: Drawn) -> None:
+    """Write the model, and show the report."""
     if model_out is not None:
         train_report.save(report, model_out)
     output.present(report, train_report.show, train_report.draw)
@@ -217,10 +216,12 @@ def _shuffled(
     data: DataOptions,
     optimiser: OptimiserOptions,
     how: Running,
-    *,
-    json: bool,
+    output: Drawn,
 ) -> train_report.TrainingReport:
     """Train by the shuffle model."""
+    if output.plot is not None and data.choose_bounds is not None:
+        allowed = "left out with --choose-bounds: losses are unknown"
+        raise ParameterError("plot", str(output.plot), allowed)
     trainer, fraction = split.trainer, optimiser.select_fraction
     make = partial(
         trainer.paid,
@@ -238,7 +239,7 @@ def _shuffled(
     )
     made = make(rounds=optimiser.rounds)
     ahead = how.ahead(made, split.asked)
-    start = announce(ahead, _fewer(made, ahead, make), yes=how.yes, json=json)
+    start = announce(ahead, _fewer(made, ahead, make), yes=how.yes, json=output.json)
     delta = trainer.privacy.delta
     with Bar("training", made.rounds) as bar:
         watch = Watch(split, made.rounds, delta, lambda moment: bar.step(moment.round, str(moment)))

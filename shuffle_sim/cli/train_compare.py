@@ -8,13 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from protocols.comparison.methods import Method, training_methods
+from protocols.comparison.methods import Method
+from protocols.comparison.training import training_methods
 from protocols.learning.training import Trainer
 from shuffle_sim.arrays import Floats
 from shuffle_sim.cli.learning import PeopleCount, Split
-from shuffle_sim.cli.pictures import MOST, dress, legend, new_figure
 from shuffle_sim.cli.running import Bar, Running, RunSummary, asked_of
-from shuffle_sim.cli.show import console, details, grid, notes, number, plural, print_warnings
+from shuffle_sim.cli.show import (
+    MOST,
+    console,
+    details,
+    dress,
+    grid,
+    legend,
+    new_figure,
+    notes,
+    number,
+    plural,
+    print_warnings,
+)
 from shuffle_sim.data.labelled import Labelled
 from shuffle_sim.data.moments import NORMAL_95
 from shuffle_sim.data.persons import Persons
@@ -52,7 +64,6 @@ class SplitScore:
         return self.std / math.sqrt(len(self.values))
 
     def __str__(self) -> str:
-        """For people."""
         return f"{number(self.mean)}±{self.error:.1g}"
 
 

@@ -11,13 +11,14 @@ from protocols.learning.training import Trained
 from protocols.problems.loss import Loss
 from protocols.selection.models import Selection
 from shuffle_sim.arrays import Floats
-from shuffle_sim.cli.files import whole
 from shuffle_sim.cli.learning import Moment, PeopleCount, Split
-from shuffle_sim.cli.pictures import dress, legend, new_figure
 from shuffle_sim.cli.running import RunSummary, asked_of
 from shuffle_sim.cli.show import (
     console,
     details,
+    dress,
+    legend,
+    new_figure,
     notes,
     number,
     plural,
@@ -27,10 +28,12 @@ from shuffle_sim.cli.show import (
     print_privacy,
     print_reports,
     print_table,
+    whole,
 )
 from shuffle_sim.data.columns import Bounds
 from shuffle_sim.data.labelled import Labelled
 from shuffle_sim.data.model import LinearModel
+from shuffle_sim.data.moments import NORMAL_95
 from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.options import Execution
 from shuffle_sim.execution.plain import SIMULATOR_VIEW, Json, plain
@@ -105,6 +108,7 @@ class TrainingReport:
     clipped: ClippedRows = field(metadata=SIMULATOR_VIEW)
     model: TrainedModel
     scores: dict[str, float] = field(metadata=SIMULATOR_VIEW)
+    held_out_error: float = field(metadata=SIMULATOR_VIEW)
     constant: dict[str, float] = field(metadata=SIMULATOR_VIEW)
     protocol: Chosen
     privacy: Guarantee
@@ -169,6 +173,7 @@ def summed_up(
             target_bounds=table.target_bounds if source.half_range else None,
         ),
         scores=split.scores(found.theta),
+        held_out_error=split.held_out_error(found.theta),
         constant=split.constant(),
         protocol=Chosen(
             type(made).__name__,
@@ -236,6 +241,8 @@ def show(report: TrainingReport) -> None:
         for name, value in report.scores.items()
     )
     print_table(("", "this model", "best constant"), scores)
+    error = number(report.held_out_error)
+    details.print(f"Standard error of the held out loss, over its rows: {error}.")
     notes.print(f"These scores are the simulator's own view; {seen}.\n")
     print_fact("Bound", *_bound(made, report.constant["held_out_loss"]))
     print_privacy(report.privacy, report.warnings)
@@ -290,7 +297,9 @@ def draw(report: TrainingReport) -> "Figure":
     colour = report.trust.colour
     upper.plot(rounds, losses, ":", marker=marker, color=colour, label="training, points asked for")
     held_out, constant = report.scores["held_out_loss"], report.constant["held_out_loss"]
-    upper.axhline(held_out, color=colour, label="held out, result")
+    upper.axhline(held_out, color=colour, label="held out, result, 95 %")
+    around = NORMAL_95 * report.held_out_error
+    upper.axhspan(held_out - around, held_out + around, color=colour, alpha=0.15, lw=0)
     upper.axhline(constant, color="gray", ls="--", label="held out, best constant")
     title = f"{report.table}: held-out loss {number(held_out)}, of a constant {number(constant)}"
     budget = f"ε = {report.privacy.epsilon:.3g}, δ = {report.privacy.delta:g}"

@@ -2,8 +2,7 @@
 
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.columns import Bounds
-from shuffle_sim.data.encoded_files import EncodedFiles
-from shuffle_sim.data.file_population import NpyFiles, ParquetFiles
+from shuffle_sim.data.file_population import EncodedFiles, NpyFiles, ParquetFiles
 from shuffle_sim.data.labelled import Labelled, held_out
 from shuffle_sim.data.person_rows import PersonRows
 from shuffle_sim.data.persons import PersonMeans, Persons

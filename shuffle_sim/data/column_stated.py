@@ -75,13 +75,9 @@ def _of_category(known: dict[str, Any], where: str) -> dict[str, Any]:
     return {"categories": tuple(map(str, listed)), "other": other}
 
 
-def _of_boolean(known: dict[str, Any], where: str) -> dict[str, Any]:
-    return {}
-
-
 _STATED: dict[str, Callable[[dict[str, Any], str], dict[str, Any]]] = {
     "number": _of_number,
     "date": _of_date,
-    "boolean": _of_boolean,
+    "boolean": lambda known, where: {},
     "category": _of_category,
 }

@@ -46,7 +46,7 @@ class ColumnMoments:
 
 def encoded(table: Table) -> Floats:
     """(u, 2 u^2 - 1) of each row over sqrt(2 columns), (rows, 2 columns): in the unit ball."""
-    inside = _units(table)
+    inside = table.scaled() * table.scale.norm
     both = np.concatenate([inside, 2 * inside**2 - 1], axis=1)
     return np.asarray(both / np.sqrt(both.shape[1]))
 
@@ -74,7 +74,3 @@ def released(
     values, errors = half**2 * np.maximum(spread, 0.0), half**2 * wide
     interval = MomentIntervals.of(half**2 * spread, errors, 0.0)
     return center + half * first, half * error, ColumnMoments(values, errors, interval)
-
-
-def _units(table: Table) -> Floats:
-    return table.scaled() * table.scale.norm

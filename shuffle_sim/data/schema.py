@@ -165,7 +165,7 @@ class Schema:
                 column.refuse(
                     int(np.argmax(gaps)),
                     "given, not blank (the first row is 1); or take --missing drop, midpoint or "
-                    "indicator",
+                    "indicator, of an estimator missing in the schema, midpoint or indicator",
                 )
             if self.missing in ("midpoint", "indicator"):
                 found = np.where(gaps[:, None], column.scaling[0], found)

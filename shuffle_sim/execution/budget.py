@@ -214,7 +214,9 @@ class Budget:
             return book
 
     def _after(self, reports: Iterable[Spent]) -> Guarantee:
-        return _worst(self._histories(reports), self.total.delta)
+        """Of the person with the largest epsilon."""
+        found = [_accountant(each).guarantee(self.total.delta) for each in self._histories(reports)]
+        return max(found, key=lambda each: each.epsilon)
 
     def _histories(self, reports: Iterable[Spent]) -> list[Counter[PrivacyEvent]]:
         """Of the people who were asked most, each with all releases; of nobody, one without any."""
@@ -336,17 +338,10 @@ def _left_of(planned: PrivacyEvent, found: PrivacyEvent) -> bool:
 
 
 def _accountant(events: Counter[PrivacyEvent]) -> ShuffleAccountant:
-    """Of one person's releases."""
     accountant = ShuffleAccountant()
     for event, count in events.items():
         accountant.compose(event, count)
     return accountant
-
-
-def _worst(histories: Iterable[Counter[PrivacyEvent]], delta: float) -> Guarantee:
-    """The guarantee of the person with the largest epsilon."""
-    found = [_accountant(events).guarantee(delta) for events in histories]
-    return max(found, key=lambda each: each.epsilon)
 
 
 def _name(parameter: str, name: Any) -> str:

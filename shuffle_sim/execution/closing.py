@@ -1,7 +1,6 @@
 """What is closed where its block ends, with or without an error."""
 
 from abc import ABC, abstractmethod
-from types import TracebackType
 from typing import Self
 
 
@@ -13,14 +12,8 @@ class Closing(ABC):
         """Let go of what is held."""
 
     def __enter__(self) -> Self:
-        """Itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close, whatever happened."""
         self.close()

@@ -8,13 +8,14 @@ that is lost is built again and asked again.
 import hashlib
 import secrets
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from shuffle_sim.arrays import Floats
+from shuffle_sim.arrays import Floats, all_finite
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.persons import Persons, population_for
 from shuffle_sim.data.population import InMemory, Population
@@ -155,7 +156,7 @@ class Curator:
     def _total(self, part: Part, cohort: Cohort) -> Floats:
         """The sum over all blocks in order."""
         found = [each for shard in self._ask("parts", part, cohort) for each in shard]
-        return np.asarray(np.sum([value for _, value in sorted(found, key=_block)], axis=0))
+        return np.asarray(np.sum([value for _, value in sorted(found, key=itemgetter(0))], axis=0))
 
     def _ask(self, method: str, *arguments: Any) -> list[Any]:
         """What a method of every shard gives; lost shards are built again."""
@@ -174,10 +175,6 @@ class Curator:
 
     def _shard(self, blocks: range) -> Any:
         return self._host.host(CuratorShard, self._rows, blocks, self._size, self._contents)
-
-
-def _block(part: tuple[int, Floats]) -> int:
-    return part[0]
 
 
 def run_curator(
@@ -281,6 +278,8 @@ def _suited(algorithm: CentralAlgorithm[Any], data: Population | ArrayLike) -> P
 def _nonfinite(population: Population) -> int:
     """Rows in memory with NaN or infinity: the simulator's view, no part of a release."""
     if not isinstance(population, InMemory) or population.array.dtype.kind != "f":
+        return 0
+    if all_finite(population.array):
         return 0
     rows = population.array.reshape(population.users, -1)
     return int(population.users - np.isfinite(rows).all(axis=1).sum())

@@ -12,10 +12,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from shuffle_sim.data.population import Population
-from shuffle_sim.errors import (
-    ParameterError,
-    positive,
-)
+from shuffle_sim.errors import ParameterError, positive
 from shuffle_sim.execution.budget import Report, check_report, ledger_of
 from shuffle_sim.execution.checkpoint import journal_of
 from shuffle_sim.execution.curator import run_curator
@@ -74,34 +71,25 @@ def run(
         data: the users' rows.
         runtime: "inprocess", "processes" (of this machine), "ray", another registered name, or a
             runtime.
-        workers: user shards (on Ray: actors). "auto": a rehearsal of the first blocks
-            says how long the run will take, and how many workers and which placement are fastest;
-            `execution.on_plan` is told. Not with a checkpoint, which holds the number of shuffler
-            shards.
+        workers: user shards (on Ray: actors). "auto": as many as a rehearsal of the first blocks
+            finds fastest, which `execution.on_plan` is told. Not with a checkpoint.
         fidelity: "literal" (every message is sent and permuted), "counts" or "aggregate" (the same
-            law, faster); by default literal up to 10^8 messages a round, then aggregate. The result
-            says which.
-        seed: makes the run reproducible, and therefore not private; None takes entropy from the
-            operating system.
+            law, faster); by default literal up to 10^8 messages a round, then aggregate.
+        seed: makes the run reproducible, and therefore not private; None: the system's entropy.
         adversary: what corrupted users do.
         shuffler_shards: into how many the shuffler is split (on Ray: actors); by default one, or
             where roles are together, as in processes and on Ray, one for each worker.
         security: "none"; "transport": every frame is signed by its sender and sealed to its
-            recipient; "onion": every message is sealed to the analyzer and every user's bundle of
-            them to the shuffler, which cannot read what it permutes. Keys are drawn from the
-            operating system's entropy; results are those of "none".
-        checkpoint: a folder in which to keep the run, so that it can be resumed after a death at
-            any moment. It holds the run's entropy, which undoes all privacy: it is readable by its
-            owner only.
-        resume: go on with the run in `checkpoint`, with the same result and guarantee as if it had
-            never stopped. All that decides what is sent must be as it was; runtime and workers may
-            be others.
+            recipient; "onion": every message is sealed to the analyzer, and every user's bundle to
+            the shuffler, which cannot read what it permutes. Results are those of "none".
+        checkpoint: a folder that keeps the run, to be resumed after a death at any moment. It holds
+            the run's entropy, which undoes all privacy: only its owner can read it.
+        resume: go on with the run in `checkpoint`, as if it had never stopped. All that decides
+            what is sent must be as it was; runtime and workers may be others.
         round_timeout: seconds after which a role that does not answer is named, ended and put back;
             its bytes are the same. By default 600. In process nothing is waited for.
-        budget: a report of a budget on disk, `Budget(path, ...).report(name)`: the run is charged
-            to it before anything is drawn, and refused where it does not fit. Rounds that depend on
-            what was seen, and releases of a curator, are charged one by one. A run that is resumed
-            is not charged again.
+        budget: a report of a budget on disk, `Budget(path, ...).report(name)`. It is charged before
+            anything is drawn, and the run refused where it does not fit.
         execution: what few people set: placement, kernel, generator, limits, hooks and the like.
 
     Raises:
@@ -117,45 +105,42 @@ def run(
     An error that ends a run under way carries what was spent until then as `error.ledger`; a note
     on it, as on Ctrl-C, says it.
     """
-    if not isinstance(algorithm, Protocol | CentralAlgorithm):
-        allowed = "a protocol or a central algorithm, such as VectorSum.calibrated(...)"
-        raise ParameterError("algorithm", algorithm, allowed)
-    how = Execution() if execution is None else execution
-    if not isinstance(how, Execution):
-        raise ParameterError("execution", execution, "None or an Execution(...)")
+    how = _checked(algorithm, execution)
     host = _host(runtime, round_timeout)
     workers, auto = asked_workers(algorithm, workers, how.placement, shuffler_shards, checkpoint)
     kept = _Kept(seed, checkpoint, resume, budget)
     if isinstance(algorithm, CentralAlgorithm):
         check_central(adversary, fidelity, how.kernel, shuffler_shards, security, how.placement)
         made = run_curator(algorithm, data, host, workers=workers, execution=how, **vars(kept))
-        return told(made, algorithm.users)
-    population = _population(algorithm, data, checkpoint)
-    if adversary is not None and not isinstance(adversary, Adversary):
-        raise ParameterError("adversary", adversary, "None or an Adversary")
-    # Whoever resumes a run may have another number of workers, but not of the shuffler's shards.
-    quick = host.quick_together and (checkpoint is None or workers == 1)
-    host.placement, shards = placed(how.placement, workers, shuffler_shards, security, quick=quick)
-    deployment, literal_size = deployment_of(
-        algorithm,
-        fidelity,
-        seed,
-        adversary,
-        how.block_size,
-        how.kernel,
-        shards,
-        security,
-        how.limits,
-        how.generator,
-    )
-    if auto:
-        workers, deployment = sized(host, deployment, population, how.on_plan)
-    if security == "onion":
-        check_sealing_time(deployment, workers, how.sealing_seconds)
-    check_adversary(adversary, algorithm, population)
-    observed = Observed(deployment, literal_size)
-    made = _by_users(observed, data, population, host, workers, how, kept)
+    else:
+        asked = _Asked(fidelity, adversary, shuffler_shards, security)
+        made = _by_users(algorithm, data, asked, host, workers, how, kept, auto=auto)
     return told(made, algorithm.users)
+
+
+def _checked(algorithm: Any, execution: Execution | None) -> Execution:
+    """How to run it.
+
+    Raises:
+        ParameterError: what cannot be run, or no `Execution`.
+    """
+    if not isinstance(algorithm, Protocol | CentralAlgorithm):
+        allowed = "a protocol or a central algorithm, such as VectorSum.calibrated(...)"
+        raise ParameterError("algorithm", algorithm, allowed)
+    how = Execution() if execution is None else execution
+    if not isinstance(how, Execution):
+        raise ParameterError("execution", execution, "None or an Execution(...)")
+    return how
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked of a protocol's messages; as of `run`."""
+
+    fidelity: str | None
+    adversary: Adversary | None
+    shuffler_shards: int | None
+    security: str
 
 
 @dataclass(frozen=True)
@@ -169,22 +154,40 @@ class _Kept:
 
 
 def _by_users(
-    observed: Observed,
+    protocol: Protocol[Any],
     data: Population | ArrayLike,
-    population: Population,
+    asked: _Asked,
     host: Runtime,
     workers: int,
     how: Execution,
     kept: _Kept,
+    *,
+    auto: bool,
 ) -> Result:
-    """Charge, exchange and observe round after round, until the protocol is done."""
-    deployment = observed.deployment
-    protocol = deployment.protocol
+    """Set up; then charge, exchange and observe round after round, until the protocol is done."""
+    adversary, shards, security = asked.adversary, asked.shuffler_shards, asked.security
+    population = suited(protocol, data)
+    if kept.checkpoint is not None:  # the run may go on after its end: rows are watched
+        population = population.watched()
+    if adversary is not None and not isinstance(adversary, Adversary):
+        raise ParameterError("adversary", adversary, "None or an Adversary")
+    # Whoever resumes a run may have another number of workers, but not of the shuffler's shards.
+    quick = host.quick_together and (kept.checkpoint is None or workers == 1)
+    host.placement, shards = placed(how.placement, workers, shards, security, quick=quick)
+    sizes = how.block_size, how.kernel, shards
+    deployment, literal_size = deployment_of(
+        protocol, asked.fidelity, kept.seed, adversary, *sizes, security, how.limits, how.generator
+    )
+    if auto:
+        workers, deployment = sized(host, deployment, population, how.on_plan)
+    if security == "onion":
+        check_sealing_time(deployment, workers, how.sealing_seconds)
+    check_adversary(adversary, protocol, population)
     ahead = check_report(kept.budget, data, _ahead(protocol), resume=kept.resume)
     identity = _identity(deployment, population, kept.seed)
     journal = journal_of(kept.checkpoint, kept.resume, identity)
     deployment = replace(deployment, task=journal.task, entropy=journal.entropy)
-    observed.deployment = deployment
+    observed = Observed(deployment, literal_size)
     charged = partial(ledger_of, kept.budget, data=data, sequential=protocol.claims_sequential)
     with (
         journal,
@@ -194,13 +197,13 @@ def _by_users(
         plan = host.open(deployment, population, workers)
         how.started()
         while plan is not None:
-            asked = plan
-            observed.plan(asked)
-            ledger.charge(asked.cohort, asked.event)
-            exchange, plan = exchanged(journal, host, deployment, asked, ledger)
-            observed.take(asked, exchange)
+            planned = plan
+            observed.plan(planned)
+            ledger.charge(planned.cohort, planned.event)
+            exchange, plan = exchanged(journal, host, deployment, planned, ledger)
+            observed.take(planned, exchange)
             if how.on_round is not None:
-                query = deployment.opened(asked.broadcast).query
+                query = deployment.opened(planned.broadcast).query
                 how.on_round(observed.rounds - 1, ledger, observed.meter.costs, query)
         value = host.result()
     whole, promised = observed.guarantees(ledger, kept.seed)
@@ -222,6 +225,7 @@ def _by_users(
         ledger=ledger,
         security=deployment.security,
         standard_error=getattr(protocol, "standard_error", None) if observed.full else None,
+        sensitivity=getattr(protocol, "sensitivity", None),
     )
 
 
@@ -229,14 +233,6 @@ def _ahead(protocol: Protocol[Any]) -> Iterator[Charge]:
     """What all rounds will cost, as far as it does not depend on what is seen in them."""
     if not protocol.adaptive:
         yield from (Charge(spec.cohort, spec.event) for spec in walked(copy(protocol)))
-
-
-def _population(
-    protocol: Protocol[Any], data: Population | ArrayLike, checkpoint: str | Path | None
-) -> Population:
-    """The users' rows; watched where a run may go on after its end."""
-    population = suited(protocol, data)
-    return population if checkpoint is None else population.watched()
 
 
 def _host(runtime: str | Runtime, round_timeout: float | None) -> Runtime:

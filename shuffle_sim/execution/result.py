@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from shuffle_sim.execution.costs import Costs
 from shuffle_sim.execution.exchange import Exchange
 from shuffle_sim.execution.plain import SIMULATOR_VIEW, plain, simulator_view
 from shuffle_sim.notebook import html_table
+from shuffle_sim.privacy.bounds.central import best
 from shuffle_sim.privacy.guarantee import Guarantee, weaknesses
 from shuffle_sim.privacy.ledger import PrivacyLedger
 from shuffle_sim.privacy.trust import Trust
@@ -111,6 +112,7 @@ class Result:
         trust: who must be trusted.
         standard_error: predicted standard deviation of each number of the value, where the
             algorithm states one and all who were asked sent honest reports; else None.
+        sensitivity: of a sum, l2 distance of two users' data at most; else None.
     """
 
     value: Any
@@ -130,6 +132,7 @@ class Result:
     placement: str = "apart"
     trust: Trust = Trust.SHUFFLE
     standard_error: Any = None
+    sensitivity: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """All but the ledger, as JSON can hold it; what the simulator alone knows stands apart.
@@ -140,16 +143,29 @@ class Result:
         shown = {each.name: getattr(self, each.name) for each in fields(self)}
         del shown["ledger"]
         found = {name: plain(value) for name, value in shown.items()}
+        found["best_ratio"] = None if self.best_ratio is None else self.best_ratio[0]
         return found | {"unit": str(self.unit), "simulator_view": simulator_view(self)}
+
+    @property
+    def best_ratio(self) -> tuple[float, str] | None:
+        """Of a sum: its standard error over that of the best central noise, and which that is."""
+        promised = self.promised
+        known = self.sensitivity is not None and self.standard_error is not None
+        if not known or not 0 < promised.epsilon < math.inf:
+            return None
+        least, name = best(promised.epsilon, promised.delta, np.size(self.value))
+        return self.standard_error / (least * cast(float, self.sensitivity)), name
 
     def _facts(self) -> dict[str, str]:
         """What a reader looks for first."""
         value = self.value
         shape = f"array {value.shape}" if isinstance(value, np.ndarray) else _short(repr(value))
         costs, reports = self.costs, self.reports
-        error = (
-            {} if self.standard_error is None else {"standard error": f"{self.standard_error:.4g}"}
-        )
+        error = {}
+        if self.standard_error is not None:
+            error["standard error"] = f"{self.standard_error:.4g}"
+        if self.best_ratio is not None:
+            error["noise"] = f"{self.best_ratio[0]:.4g} x central {self.best_ratio[1]}, the best"
         lost = reports.asked - reports.accepted
         dropped = {"reports": f"{reports.accepted:,} of {reports.asked:,}"} if lost else {}
         bits = round(costs.payload_bits_per_user, 2)

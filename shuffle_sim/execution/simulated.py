@@ -203,14 +203,11 @@ class SimRuntime(Runtime):
 
     def _harmed(self, fault: str) -> bool:
         """Whether this fault comes now."""
-        if self._rng.random() >= getattr(self._may, fault) or self._spent >= self._may.most:
+        spent = sum(self.faults[each] for each in ("lose", "kill", "isolate"))
+        if self._rng.random() >= getattr(self._may, fault) or spent >= self._may.most:
             return False
         self.faults[fault] += 1
         return True
-
-    @property
-    def _spent(self) -> int:
-        return self.faults["lose"] + self.faults["kill"] + self.faults["isolate"]
 
     def _step(self) -> bool:
         """One role, any that can, takes its next call; False if none can."""

@@ -66,7 +66,8 @@ def points_of(grid: Grid, seeds: int | Iterable[int] | None) -> list[Point]:
             parameters = dict(zip(axes, values, strict=True))
             for repeat in repeats:
                 point = Point(parameters, repeat, None)
-                seed = None if seeds is None else _seed(point.content)
+                digest = hashlib.sha256(point.content.encode()).digest()
+                seed = None if seeds is None else int.from_bytes(digest[:7], "big")
                 found[point.content] = Point(parameters, repeat, seed)
     if not found:
         raise ParameterError("grid", grid, "one with a point at least")
@@ -119,7 +120,3 @@ def _plain(name: str, value: Any) -> Any:
         allowed = "a finite number, a text, true or false, None, or a list or mapping of such"
         raise ParameterError(f"grid: {name}", value, allowed)
     return value
-
-
-def _seed(content: str) -> int:
-    return int.from_bytes(hashlib.sha256(content.encode()).digest()[:7], "big")

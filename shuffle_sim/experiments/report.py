@@ -20,7 +20,7 @@ _MOST_VALUES = 40  # of a parameter that can be filtered by
 _ANY = "all"
 _COLOUR = "#888"  # of texts in pictures: readable on light and on dark
 _STYLE = """
-:root { color-scheme: light dark; --line: #8885; --mark: #b45309; }
+:root { color-scheme: light dark; --line: #8885; --mark: light-dark(#b45309, #fbbf24); }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
 .picture { width: 100%; } .scroll { overflow-x: auto; }
@@ -257,14 +257,14 @@ def _layers(base: Any) -> tuple[Any, Any]:
         shown = f"{logarithmic} ? format(pow(10, datum.value), '.3~g') : datum.label"
         return alt.Axis(title=None, labelExpr=shown)
 
-    scale = alt.Scale(zero=False)
-    x = alt.X("x:Q", axis=axis("log_x"), scale=scale)
+    x = alt.X("x:Q", axis=axis("log_x"), scale=alt.Scale(zero=False, padding=16))
     colour = alt.Color("group:N", title=None, legend=alt.Legend(orient="top", columns=2))
     told = [
         alt.Tooltip("about:N", title="point"),
         alt.Tooltip("across_value:Q", title="x", format=",.5~g"),
         alt.Tooltip("up_value:Q", title="y", format=",.5~g"),
     ]
+    scale = alt.Scale(zero=False)
     y = alt.Y("y:Q", axis=axis("log_y"), scale=scale)
     points = base.mark_point(filled=True, size=60).encode(x, y, colour, tooltip=told)
     low = alt.Y("low:Q", axis=axis("log_y"), scale=scale)

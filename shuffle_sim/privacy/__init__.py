@@ -7,6 +7,12 @@ its guarantee; `planner` chooses parameters. `mechanisms` and `sparse_vector` ar
 """
 
 from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.privacy.binomial_planner import (
+    BinomialPlan,
+    choose_binomial,
+    fewest_bits,
+    least_noise,
+)
 from shuffle_sim.privacy.composition import Parts
 from shuffle_sim.privacy.events import (
     BinomialSumEvent,
@@ -23,14 +29,7 @@ from shuffle_sim.privacy.events import (
 )
 from shuffle_sim.privacy.guarantee import Guarantee, Privacy
 from shuffle_sim.privacy.ledger import PrivacyLedger
-from shuffle_sim.privacy.planner import (
-    BinomialPlan,
-    Plan,
-    SumSpec,
-    choose_binomial,
-    fewest_bits,
-    least_noise,
-)
+from shuffle_sim.privacy.planner import Plan, SumSpec
 from shuffle_sim.privacy.theorems import Theorem, theorem_of
 from shuffle_sim.privacy.trust import Trust
 

@@ -114,6 +114,7 @@ class ObjectiveTheorem(Theorem[ObjectiveEvent]):
     """Objective perturbation with a Gaussian linear term: a bound of its whole curve."""
 
     event = ObjectiveEvent
+    near_gaussian = True
     source = "objective perturbation (docs: theory, Output perturbation, Objective perturbation)"
     examples = (ObjectiveEvent(4.5, 0.025, 0.01), ObjectiveEvent(12.0, 0.25, 0.005))
 
@@ -187,6 +188,7 @@ class GaussianPair(Theorem[GaussianPairEvent]):
     """A Gaussian pair dominates the release, by the proof that its event names."""
 
     event = GaussianPairEvent
+    near_gaussian = True
     source = "the theorem that each event names"
     examples = (GaussianPairEvent(0.2, "stated"), GaussianPairEvent(1.0, "too"))
 

@@ -77,6 +77,8 @@ class Algorithm(ABC, Generic[State, Asked]):
     """Pure functions over an explicit state that say what is asked of the users' data, and of whom.
 
     Without I/O and without randomness of its own: a runtime or the curator answers what is asked.
+    What makes one refuses a parameter out of range by a `ParameterError`, which names it, its value
+    and what is allowed.
     """
 
     unit: Unit = Unit.RECORD
@@ -88,10 +90,13 @@ class Algorithm(ABC, Generic[State, Asked]):
     paper_cost: ClassVar[str | None] = None
     """Where the paper states the bits of a user by its formula, if it does."""
 
+    n: int
+    _delta: float
+
     @property
-    @abstractmethod
     def users(self) -> int:
-        """Number of users n."""
+        """Number of users: here n."""
+        return self.n
 
     @property
     def most_records(self) -> int:
@@ -99,9 +104,9 @@ class Algorithm(ABC, Generic[State, Asked]):
         return MOST_RECORDS
 
     @property
-    @abstractmethod
     def delta(self) -> float:
-        """The delta at which the run's guarantee is stated."""
+        """The delta at which the run's guarantee is stated: here `_delta`."""
+        return self._delta
 
     @abstractmethod
     def check(self, rows: NDArray[Any]) -> None:

@@ -47,16 +47,26 @@ def robust(name: str) -> bool:
     return bool(getattr(registered("protocol", name), "robust", True))
 
 
+def usual_ratio(
+    encoding: str | None, honest_fraction: float, scalar: bool = False, ratio: float = NOISE_RATIO
+) -> float:
+    """The noise ratio where none is asked for: some encodings need more, as do few honest users."""
+    name = encodings(scalar).get(encoding or "")
+    own = getattr(registered("protocol", name), "usual_ratio", ratio) if name else ratio
+    return max(ratio, float(own)) / math.sqrt(honest_fraction)
+
+
 def sane(spec: SumSpec, scalar: bool = False) -> tuple[str, Plan]:
     """A sum and its plan for the least noise ratio, from NOISE_RATIO on, with at most SANE_BITS.
 
     With few users or a small epsilon noise near the central Gaussian's takes up to millions of
-    bits. Where no ratio up to three times takes few, the fewest bits of those tried are taken.
+    bits. Where no ratio up to three times takes few, the fewest bits of those tried are taken. An
+    encoding that is given is taken at NOISE_RATIO.
 
     Raises:
         ParameterError: what is asked for cannot be had.
     """
-    least, tried, refused = NOISE_RATIO * math.sqrt(spec.n / spec.honest), [], []
+    least, tried, refused = usual_ratio(None, spec.honest / spec.n), [], []
     for factor in _RATIOS:
         try:
             tried.append(choose(spec, factor * least, scalar=scalar))

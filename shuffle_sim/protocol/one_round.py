@@ -77,14 +77,6 @@ class OneRound(Protocol[Any]):
         return event
 
     @property
-    def users(self) -> int:
-        return self.n
-
-    @property
-    def delta(self) -> float:
-        return self._delta
-
-    @property
     def minimum(self) -> int:
         """Reports without which no view is released.
 

@@ -42,7 +42,6 @@ class TaskLimits:
     report_bits: int | None = None
 
     def __post_init__(self) -> None:
-        """Check every limit."""
         for each in fields(self):
             if (value := getattr(self, each.name)) is not None:
                 integer(f"limits.{each.name}", value, 1, LARGEST_REPORT)
@@ -246,7 +245,7 @@ class Participation:
     def most(self, cohort: Cohort) -> int:
         """Of the users of a cohort, in how many rounds one was asked at most."""
         return max(
-            max(self._counts[self._first(start) : self._after(stop)])
+            max(self._counts[self._first(start) : bisect_left(self._starts, stop)])
             for start, stop in cohort.ranges
         )
 
@@ -261,9 +260,6 @@ class Participation:
         """The range that a user is in."""
         at = bisect_left(self._starts, place)
         return at if at < len(self._starts) and self._starts[at] == place else at - 1
-
-    def _after(self, stop: int) -> int:
-        return bisect_left(self._starts, stop)
 
     def _cut(self, place: int) -> int:
         """Begin a range at a user, and say where it is."""

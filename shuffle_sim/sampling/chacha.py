@@ -15,7 +15,6 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from numpy.typing import NDArray
 
-KEY_BYTES = 32
 _PIECE = 1 << 16  # bytes of the key stream that are made at once for single draws
 _NAME = b"BitGenerator"
 _Word = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p)

@@ -1,4 +1,4 @@
-"""Sums over persons' records, compiled; import only where numba is installed."""
+"""Sums over persons' records, and rotations, compiled; import only where numba is installed."""
 
 import numba
 
@@ -19,3 +19,32 @@ def person_sums(records, factors, sums):
             row, factor = records[k, j], factors[j]
             for i in range(persons):
                 out[i] += factor[i] * row[i]
+
+
+@_jit
+def hadamard(rows):
+    """The transform of each row in place, not scaled; rows (users, size), size a power of two.
+
+    The highest bit of an index is first. Two bits are done in a pass, until a block stays in the
+    first-level cache.
+    """
+    users, size = rows.shape
+    for user in range(users):
+        row, stride = rows[user], size // 2
+        while stride >= 4096:
+            half = stride // 2
+            for start in range(0, size, 2 * stride):
+                for i in range(start, start + half):
+                    a, b, c, d = row[i], row[i + half], row[i + stride], row[i + stride + half]
+                    ac, bd, a_c, b_d = a + c, b + d, a - c, b - d
+                    row[i], row[i + half] = ac + bd, ac - bd
+                    row[i + stride], row[i + stride + half] = a_c + b_d, a_c - b_d
+            stride //= 4
+        for block in range(0, size, max(1, 2 * stride)):
+            k = stride
+            while k:
+                for start in range(block, block + 2 * stride, 2 * k):
+                    for i in range(start, start + k):
+                        a, b = row[i], row[i + k]
+                        row[i], row[i + k] = a + b, a - b
+                k //= 2

@@ -183,11 +183,14 @@ class Messages:
                 numbers than words.
         """
         found = words_of(words, alphabet.symbols)
-        numbers = np.asarray([len(found)] if each is None else each, np.int64)
-        largest = int(numbers.max(initial=0))
-        if largest > most or int(numbers.min(initial=0)) < 0:
+        if each is None:  # called for each user of a randomizer that draws one by one: kept short
+            least, largest, numbers = 0, len(found), np.array([len(found)])
+        else:
+            numbers = np.asarray(each, np.int64)
+            least, largest = int(numbers.min(initial=0)), int(numbers.max(initial=0))
+        if largest > most or least < 0:
             raise ParameterError("messages of a user", largest, f"from 0 to {most}")
-        if int(numbers.sum()) != len(found):
+        if each is not None and int(numbers.sum()) != len(found):
             raise ParameterError("messages", len(found), f"as many as each says: {numbers.sum()}")
         return cls(alphabet, most, pack_words(found, alphabet.symbols), numbers)
 
@@ -246,16 +249,13 @@ class Messages:
         labels = counts.shape[1]
         if compiling():
             return cls(Alphabet(labels), per_label, pack_ones(counts.T, per_label))
-        # A table of the per_label + 1 possible labels' bits: one gather instead of a comparison per
-        # bit.
+        # A table of all possible labels' bits: one gather instead of a comparison per bit.
         table = (np.arange(per_label) < np.arange(per_label + 1)[:, None]).astype(np.uint8)
         packed = np.empty((len(counts), (labels * per_label + 7) // 8), np.uint8)
         step = max(1, _UNPACKED // (labels * per_label))
         for start in range(0, len(counts), step):
             bits = table[np.ascontiguousarray(counts[start : start + step])]
-            packed[start : start + step] = np.packbits(
-                bits.reshape(len(bits), labels * per_label), axis=1
-            )
+            packed[start : start + step] = np.packbits(bits.reshape(len(bits), -1), axis=1)
         return cls(Alphabet(labels), per_label, packed)
 
     @classmethod
@@ -272,25 +272,22 @@ class Messages:
         bits = cls.row_bits(alphabet, per_label)
         size = (bits + 7) // 8
         if len(payload) != reports * size:
-            raise FrameError(
-                "wrong-length", f"{len(payload)} bytes for {reports} reports of {size}"
-            )
+            told = f"{len(payload)} bytes for {reports} reports of {size}"
+            raise FrameError("wrong-length", told)
         batch = cls(alphabet, per_label, np.frombuffer(payload, np.uint8).reshape(reports, size))
         spare = 8 * size - bits
         if spare and reports and bool((batch.packed[:, -1] & ((1 << spare) - 1)).any()):
             raise FrameError("nonzero-padding", f"the last {spare} bits of a report must be zero")
-        if alphabet.symbols != 1 << alphabet.symbol_bits and bool(
-            (batch.symbols >= alphabet.symbols).any()
-        ):
+        full = alphabet.symbols == 1 << alphabet.symbol_bits
+        if not full and bool((batch.symbols >= alphabet.symbols).any()):
             raise FrameError("symbol-out-of-range", f"symbols must be below {alphabet.symbols}")
         return batch
 
     @cached_property
     def symbols(self) -> NDArray[np.integer]:
         """The messages, shape (reports, labels or columns, per_label)."""
-        bits = np.unpackbits(
-            self.packed, axis=1, count=self.row_bits(self.alphabet, self.per_label)
-        )
+        count = self.row_bits(self.alphabet, self.per_label)
+        bits = np.unpackbits(self.packed, axis=1, count=count)
         shape = self.reports, self.alphabet.width, self.per_label
         width = self.alphabet.symbol_bits
         if width == 1:
@@ -309,9 +306,8 @@ class Messages:
             return field_sums(self.packed, edges)
         # Ones before each label's first bit: those in the whole bytes before it, and those of its
         # byte that are not its own.
-        before = np.concatenate([[0], np.cumsum(_column_sums(np.bitwise_count(self.packed)))])[
-            edges // 8
-        ]
+        ones = np.cumsum(_column_sums(np.bitwise_count(self.packed)))
+        before = np.concatenate([[0], ones])[edges // 8]
         torn = np.flatnonzero(edges % 8)
         parts = self.packed[:, edges[torn] // 8] >> (8 - edges[torn] % 8).astype(np.uint8)
         before[torn] += _column_sums(np.bitwise_count(parts))
@@ -327,9 +323,8 @@ class Messages:
         whole = [
             np.bitwise_count(row[:words].view(np.uint64)).sum(dtype=np.int64) for row in self.packed
         ]
-        return np.asarray(
-            whole + np.bitwise_count(self.packed[:, words:]).sum(axis=1, dtype=np.int64)
-        )
+        rest = np.bitwise_count(self.packed[:, words:]).sum(axis=1, dtype=np.int64)
+        return np.asarray(whole + rest)
 
     def tobytes(self) -> bytes:
         """All reports, one after the other."""

@@ -46,6 +46,8 @@ def words_of(values: ArrayLike, symbols: int) -> Words:
 def pack_words(words: Words, symbols: int) -> NDArray[np.uint8]:
     """Words (words,) as they are sent, (words, bytes)."""
     octets, carrier = word_bytes(symbols), words.dtype.itemsize
+    if carrier == 1:
+        return np.array(words, np.uint8).reshape(-1, 1)
     rows = words.astype(f">u{carrier}").view(np.uint8).reshape(-1, carrier)
     return np.ascontiguousarray(rows[:, carrier - octets :])
 

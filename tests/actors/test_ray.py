@@ -15,7 +15,7 @@ from actors.runtime import RayRuntime, ray
 from protocols import ScalarSum, VectorSum
 from shuffle_sim import Execution, ParameterError, run
 from shuffle_sim.attacks.catalogue import attacks
-from shuffle_sim.attacks.collusion import Collude
+from shuffle_sim.attacks.outputs import Collude
 from shuffle_sim.data.person_rows import PersonRows
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.data.population import InMemory, Population
@@ -55,7 +55,7 @@ def hosts() -> list[str]:
 
 @pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])
 @pytest.mark.full
-def test_the_same_seed_gives_the_same_bits_in_process_and_on_one_and_four_actors(fidelity):
+def test_one_seed_gives_one_result_in_process_and_on_actors(fidelity):
     here = [run(PROTOCOL, ROWS, workers=workers, fidelity=fidelity, seed=7) for workers in (1, 5)]
     there = [
         run(PROTOCOL, ROWS, runtime="ray", workers=workers, fidelity=fidelity, seed=7)
@@ -292,7 +292,7 @@ def test_a_run_with_a_ray_of_its_own_says_nothing_on_stderr(alone, silent):
 
 
 @pytest.mark.full
-def test_a_script_that_imports_ray_first_listens_only_on_loopback_too(alone):
+def test_a_script_that_imports_ray_first_listens_on_loopback(alone):
     assert alone[0.1][0].splitlines()[1] == "{}"
 
 
@@ -308,7 +308,7 @@ def test_rays_own_handlers_below_python_are_not_set(alone):
 
 @pytest.mark.parametrize("security", ["transport", "onion"])
 @pytest.mark.full
-def test_sealed_traffic_between_actors_gives_the_bits_of_plain_traffic_in_process(security):
+def test_sealed_traffic_between_actors_gives_the_plain_bits(security):
     few, rows = VectorSum(n=40, d=2, g=2, b=3), ROWS[:40, :2]
     plain = run(few, rows, seed=5, fidelity="literal", shuffler_shards=2)
     sealed = run(

@@ -40,6 +40,7 @@ from protocols.problems import (
     Moments,
     OneVsRestHinge,
     Pinball,
+    Polytope,
     Problem,
     RealSpace,
     Simplex,
@@ -101,6 +102,7 @@ DOMAINS: tuple[Any, ...] = (
     L2Ball(2, 1e3), L2Ball(2, 1.0, (3.0, -4.0)), Box(2, -1.0, (0.5, 2.0)), Simplex(2, 1.0),
     Intersection(Box(2, -1.0, 1.0), L2Ball(2, 1.0, (1.0, 1.0))),
     Intersection(L2Ball(2, 1.0), L2Ball(2, 0.5, (0.6, 0.6))), RealSpace(2), *TINY,
+    Polytope(((1.0, 1.0), (-1.0, 0.3), (0.2, -1.0)), (1.0, 1.0, 1.0)),
 )  # fmt: skip
 LOSSES: tuple[Any, ...] = (
     Logistic(0.01), Logistic(math.inf), Hinge(), Squared(labels=1.0), Squared(),

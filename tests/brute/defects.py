@@ -13,7 +13,7 @@ import numpy as np
 from protocols.central.heavy_tails.pilot import PilotHistogram
 from protocols.central.person import centered_mean, grouped_descent, outlier_removal
 from protocols.central.record import objective_perturbation, sums
-from protocols.central.record.exponential import Potential
+from protocols.central.record.density import Potential
 from protocols.counts.groups import Planes
 from protocols.counts.prefixes import Prefixes
 from protocols.counts.single import Response

@@ -35,7 +35,7 @@ PACKAGES, AUDITS = ("protocols.", "shuffle_sim."), "shuffle_sim.auditing."
 def algorithms() -> dict[str, type]:
     """All that plans releases or rounds, by the name of the class."""
     kinds = [registered(kind, name) for kind in ("algorithm", "protocol") for name in names(kind)]
-    for name in protocols.__all__:
+    for name in {*vars(protocols), *protocols.learning.__all__}:
         kind = getattr(protocols, name)
         if isinstance(kind, type) and (issubclass(kind, Algorithm) or hasattr(kind, "calibrated")):
             kinds.append(kind)
@@ -69,7 +69,7 @@ def shipped() -> set[type]:
 def losses() -> set[str]:
     """Registered losses, and those that are exported."""
     kinds = [registered("loss", name) for name in names("loss")]
-    kinds += [getattr(protocols, name) for name in protocols.__all__]
+    kinds += [getattr(protocols, name) for name in {*vars(protocols), *protocols.learning.__all__}]
     kinds = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Loss)]
     return {kind.__name__ for kind in kinds if not inspect.isabstract(kind)}
 

@@ -14,6 +14,7 @@ from protocols.central.person.chained_mean import ChainedMean
 from protocols.central.record.objective_perturbation import Rows
 from protocols.counts.randomizer import Counting, Noisy
 from protocols.counts.single import Response
+from protocols.erm.cells import RowsMean
 from protocols.erm.erm import erm
 from protocols.erm.objective import Objective
 from protocols.sums.buckets import BucketRandomizer
@@ -46,7 +47,7 @@ def distance(norm: str, first: Any, second: Any) -> float:
 
 def _slope(function: Any, w: Any) -> Any:
     """Of what was released as a function: of a mean of losses, or of their sum."""
-    if isinstance(function, Objective):
+    if isinstance(function, Objective | RowsMean):
         return function.gradient(w)
     assert isinstance(function, Rows)
     risk = function.risk
@@ -56,7 +57,7 @@ def _slope(function: Any, w: Any) -> Any:
 
 def _steepest(first: Any, second: Any) -> float:
     """The largest change of the slope that a few hundred points show."""
-    domain = first.domain if isinstance(first, Objective) else first.risk.domain
+    domain = first.domain if isinstance(first, Objective | RowsMean) else first.risk.domain
     rng, ways = np.random.default_rng(0), [*np.eye(domain.d)]
     for rows in (first.rows, second.rows) if hasattr(first, "rows") else ():
         ways += [each[: domain.d] for each in rows if len(each) >= domain.d]

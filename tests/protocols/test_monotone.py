@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import protocols
-from protocols import Grouped, L2Ball, Logistic, Moments, Problem, ShuffleACSA
+from protocols import L2Ball, Logistic, Moments, Problem, ShuffleACSA
+from protocols.erm import Grouped
 from protocols.optimisation.base import Optimiser
 from shuffle_sim import ParameterError, Privacy
 from shuffle_sim.data.population import Unit
@@ -36,7 +37,7 @@ GIVEN = {"Phased": {"optimiser": ShuffleACSA}}
 def optimisers() -> dict[str, type[Any]]:
     """All that are registered or exported."""
     kinds = [registered(kind, name) for kind in ("algorithm", "protocol") for name in names(kind)]
-    kinds += [getattr(protocols, name) for name in protocols.__all__]
+    kinds += [getattr(protocols, name) for name in {*vars(protocols), *protocols.learning.__all__}]
     found = {kind.__name__: kind for kind in kinds if isinstance(kind, type)}
     return {
         name: kind

@@ -9,12 +9,10 @@ import pytest
 
 from protocols import (
     AcceleratedPhasedERM,
-    Baseline,
     DeletionStability,
     L2Ball,
     LinearTimePhasedSGD,
     Logistic,
-    MeanEstimation,
     PhasedERM,
     PhasedSCO,
     Problem,
@@ -22,6 +20,8 @@ from protocols import (
     UserLevelGD,
     UserLevelOneShot,
 )
+from protocols.learning import Baseline
+from protocols.problems import MeanEstimation
 from shuffle_sim import Privacy, run
 from shuffle_sim.data.persons import MOST_RECORDS, Persons
 from shuffle_sim.data.population import Generated
@@ -96,7 +96,7 @@ def asked(monkeypatch):
     "case",
     [pytest.param(each, marks=[pytest.mark.full] * (each in LONG)) for each in CASES],
 )
-def test_one_person_with_200_000_records_costs_what_the_others_do(case, asked):
+def test_one_person_with_200_000_records_costs_as_any_other(case, asked):
     """Its first m records count: the results are those of the run without the others."""
     kind, own = CASES[case]
     algorithm = made(kind, **own)
@@ -155,7 +155,7 @@ def test_where_no_number_is_stated_a_public_one_holds():
     assert cut.width(0) == 2 * MOST_RECORDS == persons.first(MOST_RECORDS).width(0)
 
 
-def test_deletion_stability_weighs_persons_alike_whatever_they_have(monkeypatch):
+def test_deletion_stability_weighs_persons_alike(monkeypatch):
     """No enumeration because somebody has another number of records: that would take its time."""
     problem = Problem(MeanEstimation(), L2Ball(2, 1.0), records=M, ridge=0.5)
     made = DeletionStability.calibrated(n=8, problem=problem, privacy=Privacy(8.0, 0.5), width=5.0)
@@ -166,6 +166,6 @@ def test_deletion_stability_weighs_persons_alike_whatever_they_have(monkeypatch)
         assert np.array_equal(run(made, data, seed=1).value, run(made, even, seed=1).value)
 
 
-def test_a_baseline_of_persons_counts_as_many_records_as_its_optimiser():
+def test_a_baseline_of_persons_counts_its_optimiser_s_records():
     optimiser = made(UserLevelGD, rounds=3)
     assert Baseline(optimiser, "central").most_records == optimiser.most_records == M

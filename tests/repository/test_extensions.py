@@ -15,9 +15,11 @@ import pytest
 from outside import forget
 
 from protocols import VectorSum
-from protocols.comparison.methods import sum_methods, training_methods
+from protocols.comparison.methods import sum_methods
+from protocols.comparison.training import training_methods
 from protocols.learning.estimators import ShuffleLogisticRegression
 from protocols.learning.training import Trainer
+from protocols.optimisation import CuratedPhases, Phased
 from shuffle_sim import Privacy, run
 from shuffle_sim.attacks.catalogue import attack
 from shuffle_sim.auditing.conformance import check_theorem
@@ -81,7 +83,7 @@ def trainer():
     return Trainer.of("logistic", 2, PRIVACY)
 
 
-def test_an_event_with_its_theorem_is_taken_by_accountant_and_ledger(project):
+def test_an_event_with_its_theorem_is_taken_everywhere(project):
     module = sys.modules[type(theorem("StaircaseEvent")).__module__]
     assert module.__name__ == project["event"]
     check_theorem(theorem("StaircaseEvent"))
@@ -135,6 +137,21 @@ def test_a_central_algorithm_is_run_and_compared():
     assert result.privacy.epsilon == pytest.approx(1.0)
     methods = {method.name: method for method in training_methods(trainer(), N, 3)}
     assert methods["pure-descent"].trust is Trust.CENTRAL
+
+
+def test_phases_serve_an_own_optimiser_under_both_trusts():
+    ridged = Trainer.of("logistic", 2, PRIVACY, ridge=0.5).problem
+    common = {"n": N, "problem": ridged, "phases": 2}
+    for chain, kind, privacy, rounds in (
+        (Phased, registered("protocol", "last-iterate"), PRIVACY, None),
+        (CuratedPhases, registered("algorithm", "pure-descent"), Privacy(1.0), 20),
+    ):
+        made = chain.calibrated(optimiser=kind, privacy=privacy, **common)
+        assert {type(phase) for phase in made.phases} == {kind}
+        result = run(made, rows(), seed=1)
+        assert result.rounds == (rounds or made.rounds)
+        # Phases have users of their own: each spends the budget once, and together no more.
+        assert 0.9 * privacy.epsilon < result.privacy.epsilon <= privacy.epsilon
 
 
 def test_both_optimisers_are_rows_of_train_compare(capsys):

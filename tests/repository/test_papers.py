@@ -79,7 +79,9 @@ def rows_for(algorithm: Any) -> Any:
     records = problem.records if persons else 1
     columns = problem.loss.columns(problem.d)
     rows = rng.uniform(-0.5, 0.5, (n * records, columns))
-    if columns > problem.d:
+    if (classes := getattr(problem.loss, "classes", 0)) > 1:
+        rows[:, -1] = np.arange(len(rows)) % classes
+    elif columns > problem.d:
         rows[:, problem.d] = np.where(rows[:, 0] > 0, 1.0, -1.0)
     if columns > problem.d + 1:
         rows[:, problem.d + 1] = np.arange(len(rows)) % problem.loss.groups

@@ -7,7 +7,8 @@ import pytest
 from outside import forget, installed
 
 from protocols import CentralSum, ScalarSum, Trainer
-from protocols.comparison.methods import sum_methods, training_methods
+from protocols.comparison.methods import sum_methods
+from protocols.comparison.training import training_methods
 from protocols.sums.scalar_sum import ScalarSum as Shipped
 from shuffle_sim import ParameterError, PluginWarning, Privacy, ShuffleSimError, register
 from shuffle_sim.cli.app import app, main
@@ -73,7 +74,7 @@ def told(call):
     return found, sorted(" ".join(str(each.message).split()[:2]) for each in caught)
 
 
-def test_what_cannot_be_loaded_is_skipped_once_and_still_refused_by_name(broken):
+def test_what_cannot_be_loaded_is_skipped_and_refused_by_name(broken):
     every, first = told(lambda: loaded("protocol"))
     assert first == ["protocol gone"]
     assert set(names("protocol")) - set(every) == {"gone"}
@@ -151,7 +152,7 @@ def test_register_does_what_an_entry_point_does(notebook, capsys):
     assert "quiet-sum" not in names("protocol")
 
 
-def test_a_name_may_be_given_again_but_not_that_of_an_entry_point(notebook):
+def test_a_name_may_be_given_again_but_not_an_entry_point_s(notebook):
     for thing in (Quiet, ScalarSum):
         register("protocol", "quiet-sum", thing)
         assert registered("protocol", "quiet-sum") is thing

@@ -51,7 +51,7 @@ class ClippedMinimiser(Statistic):
         positive("tau", self.tau)
         real("ridge", self.ridge, 0.0, math.inf, closed=(True, False))
         if math.isinf(self.domain.slack(1.0)):
-            allowed = "one whose projection is proven: L2Ball, Box, Simplex or an Intersection"
+            allowed = "of proven projections: L2Ball, Box, Simplex, Polytope or Intersection"
             raise ParameterError("domain", type(self.domain).__name__, allowed)
         beta, whole = self.surrogate.smoothing, self.strong + self.ridge
         objective = ProximalObjective(

@@ -21,6 +21,7 @@ from protocols.central.heavy_tails.plan import (
     Phasing,
     blocks_for,
     bound,
+    likely_bound,
     plan,
 )
 from protocols.central.heavy_tails.pop_localize import PopLocalize
@@ -30,6 +31,7 @@ from protocols.central.heavy_tails.unbounded import (
     aggregate,
     bounded_moments,
 )
+from protocols.erm.proximal import ProximalObjective
 from protocols.optimisation.choices import Choices
 from protocols.optimisation.phases import PhasedState, Step, Steps, moved
 from protocols.optimisation.setting import Setting
@@ -146,6 +148,9 @@ class HeavyTailedERM(Steps, PureUnbounded[PhasedState]):
         failure = choices["failure"]
         blocks = choices["blocks"] or (1 if failure is None else blocks_for(failure))
         phases, least = plan(phasing, blocks, wanted)
+        if 0 < problem.domain.slack(1.0) < math.inf:  # more may be hidden than is planned for
+            phases = tuple(_provable(phase, problem) for phase in phases)
+            least = (likely_bound if blocks > 1 else bound)(phases, phasing)
         shown = ", ".join(f"{p.blocks * p.users} users at clip {p.clip:.4g}" for p in phases)
         likely = "of the excess, likely" if blocks > 1 else "of the expected excess"
         why = {
@@ -256,6 +261,15 @@ def _piloted(common: dict[str, Any], choices: Choices) -> Any:
         pilot = max(1, int(common["n"] * share))
     why = {"pilot": f"{pilot} users: clips and phases by a private histogram of A"}
     return PilotedERM(pilot=pilot, choices=why, **choices.of("scale"), **common)
+
+
+def _provable(phase: HeavyTailedPhase, problem: Problem) -> HeavyTailedPhase:
+    """With a tau that rounding errors let prove; a larger one costs noise."""
+    strong, smooth = phase.strong + problem.ridge, phase.smoothing or math.inf
+    made = ProximalObjective(
+        problem.domain, problem.origin, strong, phase.clip, smooth, phase.users
+    )
+    return replace(phase, tau=max(phase.tau, 2.5 * made.hidden))
 
 
 def _phasing(problem: Problem, n: int, privacy: Privacy, noise: str, moments: Moments) -> Phasing:

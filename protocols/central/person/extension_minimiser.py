@@ -9,7 +9,7 @@ from protocols.erm.erm import erm
 from protocols.erm.extension import ExtendedERM, valid_records
 from protocols.erm.objective import Objective
 from protocols.erm.people import People
-from protocols.erm.solver import demand_radius, minimise
+from protocols.erm.solver import certify, demand_radius, minimise
 from protocols.problems.domains import L2Ball
 from protocols.problems.loss import Loss
 from shuffle_sim.arrays import Floats
@@ -65,7 +65,8 @@ class ExtensionMinimiser(Statistic):
         def plain(objective: Objective) -> Floats:
             """Without the extension: near the minimiser, and it where equal persons are inside."""
             flat = erm(self.loss, people.records, self.ridge, ball, self.centre)
-            return minimise(flat, self.alpha / 4).point
+            near = minimise(flat, self.alpha / 4).point
+            return near if certify(wanted, near).radius <= self.alpha else wanted.solved(near)
 
         return minimise(wanted, self.alpha, plain).point
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.sums.encoding import MAGNITUDES
-from shuffle_sim.arrays import Floats
+from shuffle_sim.arrays import Floats, all_finite, lengths
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, integer, real
 from shuffle_sim.privacy.guarantee import Privacy
@@ -56,10 +56,10 @@ class BallSum(Statistic):
         if rows.ndim != 2 or self.d not in (None, rows.shape[1]):
             allowed = f"(users, {self.d or 'd'}): one vector for each user"
             raise ParameterError("data.shape", rows.shape, allowed)
-        finite = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
-        norms = np.hypot.reduce(finite, axis=1, keepdims=True)  # does not overflow
-        scaled: Floats = finite * np.minimum(1.0, self.radius / np.maximum(norms, self.radius))
-        return np.asarray(scaled.sum(axis=0))
+        if not all_finite(rows):
+            rows = np.where(np.isfinite(rows).all(axis=1, keepdims=True), rows, 0.0)
+        factors = self.radius / np.maximum(lengths(rows), self.radius)
+        return np.asarray(np.einsum("i,ij->j", factors, rows))
 
 
 class CentralSum(CentralAlgorithm[Floats | None]):
@@ -125,14 +125,6 @@ class CentralSum(CentralAlgorithm[Floats | None]):
         common["norm_bound"] = 0.5 if d == 1 else 1.0  # around the public middle of [0, 1]
         for name in MECHANISMS:
             yield name, partial(cls.calibrated, mechanism=name, **common)
-
-    @property
-    def users(self) -> int:
-        return self.n
-
-    @property
-    def delta(self) -> float:
-        return self._delta
 
     @property
     def error(self) -> float:

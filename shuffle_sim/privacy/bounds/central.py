@@ -1,4 +1,4 @@
-"""The least noise a trusted curator can add to a sum: Laplace, staircase or Gaussian."""
+"""The least noise a trusted curator can add to a sum: l2 Laplace, staircase or Gaussian."""
 
 import math
 from functools import lru_cache
@@ -33,7 +33,8 @@ def best(epsilon: float, delta: float, d: int = 1, rounds: int = 1) -> tuple[flo
     """The least standard deviation a coordinate of the central noises, and which has it.
 
     For l2 sensitivity 1 in d coordinates, and as many rounds. Discrete Laplace noise on a fine
-    grid is Laplace noise. Laplace noise composes by adding epsilons, at the l1 sensitivity.
+    grid is Laplace noise. With several coordinates the l2 Laplace noise has less: a density of the
+    l2 norm alone, with root mean square sqrt(d (d + 1))/epsilon. Epsilons of rounds are added.
 
     Args:
         epsilon: of all rounds.
@@ -41,7 +42,7 @@ def best(epsilon: float, delta: float, d: int = 1, rounds: int = 1) -> tuple[flo
         d: coordinates.
         rounds: over the same users.
     """
-    noises = {"Laplace": rounds * math.sqrt(2 * d) / epsilon}
+    noises = {"Laplace" if d == 1 else "l2 Laplace": rounds * math.sqrt(d + 1) / epsilon}
     if d == rounds == 1:
         noises["staircase"] = staircase(epsilon)
     if delta > 0:

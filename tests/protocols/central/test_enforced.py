@@ -19,24 +19,21 @@ from protocols import (
     L2Ball,
     LinearTimePhasedSGD,
     Logistic,
-    MeanEstimation,
     ObjectivePerturbation,
-    OneShotAverage,
-    OneVsRestHinge,
     OutputPerturbation,
     PanPrivateACSA,
     PhasedERM,
     PhasedSCO,
     Problem,
-    Softmax,
     Squared,
     TiltedERM,
-    Weighted,
 )
 from protocols.central.person.grouped_descent import PlainDescent
 from protocols.central.person.linear_time_plan import LinearTimePhase
 from protocols.erm.tilted import TiltedRisk
+from protocols.problems import MeanEstimation, OneVsRestHinge, Softmax, Weighted
 from protocols.problems.surrogates import Clipped
+from protocols.shuffle import OneShotAverage
 from shuffle_sim import ParameterError, Privacy
 from shuffle_sim.arrays import dense
 from shuffle_sim.data.cohort import Cohort
@@ -134,7 +131,7 @@ def plain(loss, clip=1.0, smoothing=None, ridge=0.0, users=10, records=10):
     ],
     ids=str,
 )
-def test_a_person_moves_a_plain_pass_by_no_more_than_its_clip_allows(asked, least):
+def test_a_person_moves_a_pass_by_no_more_than_its_clip(asked, least):
     assert least < moved(asked) <= 1 + 1e-9
 
 
@@ -163,7 +160,7 @@ def test_where_clipping_is_not_convex_a_norm_bound_is_refused():
 
 
 @pytest.mark.parametrize("loss", [MeanEstimation(math.inf), Squared(), Logistic()])
-def test_an_element_moves_the_pan_private_state_by_two_clips_over_the_batch(loss):
+def test_an_element_moves_the_pan_private_state_by_two_clips(loss):
     problem = Problem(loss, L2Ball(D, 2.0), norm_bound=0.1)
     common = {"problem": problem, "n": 40, "privacy": PRIVACY, "batch": 20}
 
@@ -203,7 +200,7 @@ def test_a_norm_bound_cuts_the_slopes_of_phased_output(kind):
 
 
 @pytest.mark.parametrize("kind", [PhasedERM, PhasedSCO, DeletionStability])
-def test_a_norm_bound_does_not_stand_in_for_slopes_that_minimisers_rest_on(kind):
+def test_a_norm_bound_does_not_stand_in_for_slopes(kind):
     problem = Problem(MeanEstimation(math.inf), L2Ball(D, 2.0), norm_bound=0.5, records=4)
     with pytest.raises(ParameterError, match="loss"):
         kind.calibrated(n=30, problem=replace(problem, ridge=0.5), privacy=Privacy(9.0, 0.1))
@@ -212,7 +209,7 @@ def test_a_norm_bound_does_not_stand_in_for_slopes_that_minimisers_rest_on(kind)
 @pytest.mark.parametrize(
     "kind", [OutputPerturbation, ObjectivePerturbation, Gibbs, ExponentialMechanism]
 )
-def test_minimisers_of_records_take_no_norm_bound_and_no_declared_constant(kind):
+def test_minimisers_of_records_take_no_declared_constant(kind):
     problem = Problem(Logistic(), L2Ball(3, 5.0), ridge=0.2)
     asked = {"n": 500, "privacy": Privacy(1.0, 0.0 if kind is ExponentialMechanism else 1e-6)}
     with pytest.raises(ParameterError, match="norm_bound"):
@@ -239,14 +236,14 @@ PINPOINT = replace(CLOSE, domain=L2Ball(2, 1e-3, 1e8))
         (DeletionStability, replace(CLOSE, loss=OneVsRestHinge(3), domain=L2Ball(6, 1.0))),
     ],
 )
-def test_minimisers_that_no_certificate_reaches_are_refused_before_any_charge(kind, problem):
+def test_minimisers_without_certificate_are_refused_uncharged(kind, problem):
     common = {"n": 6, "privacy": Privacy(50.0, 0.1)}
     kind.calibrated(problem=CLOSE, **common)
     with pytest.raises(ParameterError, match=r"radius|loss"):
         kind.calibrated(problem=problem, **common)
 
 
-def test_minimisers_of_tilted_risks_far_from_the_origin_are_certified():
+def test_minimisers_of_tilted_risks_far_off_are_certified():
     """None is short where 0 is outside the domain."""
     problem = Problem(Logistic(), L2Ball(2, 1e-3, 1e8), ridge=2.0)
     with pytest.raises(ParameterError, match="radius"):
@@ -265,7 +262,7 @@ def test_minimisers_of_tilted_risks_far_from_the_origin_are_certified():
 
 
 @pytest.mark.parametrize("solver", ["sdca", "extragradient"])
-def test_a_solver_that_does_not_take_a_loss_is_refused_before_users_are_asked(solver):
+def test_a_solver_that_does_not_take_a_loss_is_refused(solver):
     problem = Problem(Logistic(), L2Ball(2, 1.0), ridge=2.0)
     with pytest.raises(ParameterError, match="solver"):
         OneShotAverage.calibrated(
@@ -273,7 +270,7 @@ def test_a_solver_that_does_not_take_a_loss_is_refused_before_users_are_asked(so
         )
 
 
-def test_a_subclass_is_not_believed_to_have_the_slope_of_its_base():
+def test_a_subclass_has_not_by_itself_the_slope_of_its_base():
     """The coupled curve is of the logistic loss alone."""
 
     class Other(Logistic):

@@ -16,22 +16,20 @@ from protocols import (
     ExponentialMechanism,
     Gibbs,
     L2Ball,
-    Linear,
     Logistic,
-    MeanEstimation,
     OutputPerturbation,
     Problem,
     RealSpace,
-    Softmax,
     Squared,
     erm,
     minimise,
 )
-from protocols.central.record.exponential import draw
+from protocols.central.record.density import draw
 from protocols.erm.one_vs_rest import OneVsRestRisk
 from protocols.erm.risk import Risk
 from protocols.erm.solver import certify
 from protocols.erm.tilted import TiltedRisk
+from protocols.problems import Linear, MeanEstimation, Softmax
 from protocols.problems.multiclass import OneVsRestHinge
 from shuffle_sim import ParameterError, Privacy
 from shuffle_sim.privacy.bounds import gamma, gaussian, objective, paper
@@ -183,7 +181,7 @@ def acceptance(function, k, rng, tries=4000):
     return float(np.exp(-k * function.bregman(near, points)).mean())
 
 
-def test_the_acceptance_of_gibbs_draws_is_above_its_bound_and_rises_with_the_ridge():
+def test_the_acceptance_of_gibbs_draws_is_above_its_bound():
     """Orders of magnitude: the preprocessing decides."""
     rows, rng = breast_cancer(), np.random.default_rng(0)
     mu, found = gaussian.mu_of(1.0, 1e-5), []
@@ -239,7 +237,7 @@ def test_tilted_gibbs_is_refused_and_would_not_be_private():
 
 
 @pytest.mark.parametrize("kind", ["softmax", "one against the rest"])
-def test_no_swap_of_several_classes_moves_a_joint_minimiser_by_more(kind):
+def test_no_swap_of_several_classes_moves_a_minimiser_by_more(kind):
     """Brute force over swaps of features and classes; two features, three classes."""
     softmax = kind == "softmax"
     problem = Problem(Softmax(3) if softmax else OneVsRestHinge(3), RealSpace(6), 0.2)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from protocols import HeavyHitters, columns_of, hash_of, prefix_of, text_of
+from protocols import HeavyHitters
+from protocols.counts import columns_of, hash_of, prefix_of, text_of
 from protocols.counts.heavy_hitters import usual_levels
 from protocols.counts.prefixes import Children
 from shuffle_sim import ParameterError, Privacy, run

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import scipy
 
-from protocols import Histogram, plausible, with_known_total
+from protocols import Histogram
+from protocols.counts import plausible, with_known_total
 from protocols.counts.pollution import Categories
 from protocols.counts.randomizer import central_range
 from protocols.counts.single import FixedBlanket, Response, Unary

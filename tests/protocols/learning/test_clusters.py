@@ -41,7 +41,7 @@ def test_piles_are_found_in_the_data_s_units(kind):
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_ledger_has_a_charge_a_round_and_at_most_the_epsilon(kind, delta):
+def test_the_ledger_has_a_charge_a_round_within_epsilon(kind, delta):
     model = kind(3, epsilon=2.0, delta=delta, rounds=4, feature_bound=10.0, random_state=1)
     if kind is ShuffleKMeans and delta == 0:
         with pytest.raises(ParameterError, match="delta"):
@@ -53,7 +53,7 @@ def test_the_ledger_has_a_charge_a_round_and_at_most_the_epsilon(kind, delta):
     assert model.privacy_.delta == delta
 
 
-def test_no_answer_is_longer_and_no_two_are_farther_apart_than_stated():
+def test_answers_are_no_longer_and_no_farther_than_stated():
     """Rows at the ends of the ball, far beyond it and huge; the extremes are met (control)."""
     rng = np.random.default_rng(0)
     centres = rng.uniform(-0.5, 0.5, (3, 2))
@@ -90,7 +90,8 @@ def test_without_noise_a_round_is_a_step_of_lloyd(kind):
     assert after.shares.sum() == pytest.approx(1)
 
 
-def test_first_centres_follow_from_the_seed_and_what_was_released_alone(monkeypatch):
+@pytest.mark.filterwarnings("ignore::protocols.learning.notes.ClippingWarning")
+def test_first_centres_follow_from_seed_and_releases_alone(monkeypatch):
     asked = []
 
     def seen(made, x, **how):
@@ -105,7 +106,7 @@ def test_first_centres_follow_from_the_seed_and_what_was_released_alone(monkeypa
     assert np.array_equal(first.centres, other.centres)
 
 
-def test_tables_are_clustered_by_name_and_centres_are_in_their_units():
+def test_tables_are_clustered_by_name_in_their_units():
     x = rows()
     table = pd.DataFrame({"b": x[:, 1], "a": x[:, 0], "unused": "x"})
     schema = {"a": (-8, 8), "b": (-8, 8)}

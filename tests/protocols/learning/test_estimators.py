@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import LinearSVC
 
-from protocols import Phased, ShuffleSGD
+from protocols import ShuffleSGD
 from protocols.learning.estimators import (
     ClippingWarning,
     ShuffleLinearSVC,
@@ -26,6 +26,7 @@ from protocols.learning.estimators import (
     ShuffleRegressor,
 )
 from protocols.learning.notes import SelectionWarning
+from protocols.optimisation import Phased
 from protocols.problems.losses import Hinge, Logistic
 from protocols.problems.multiclass import OneVsRestHinge, Softmax
 from protocols.shuffle.noisy_mean import NoisyMean
@@ -191,9 +192,7 @@ def test_the_regressor_answers_in_the_units_of_the_data():
     ],
 )
 @pytest.mark.full
-def test_accuracy_at_epsilon_1_with_fifteen_thousand_users_is_near_scikit_learn_s(
-    estimator, counterpart, classes, short
-):
+def test_accuracy_at_epsilon_1_is_near_scikit_learn_s(estimator, counterpart, classes, short):
     """Held-out accuracy is short of the counterpart's by no more than stated, for three seeds."""
     x, y = people(20_000, classes, seed=5)
     train, test = slice(15_000), slice(15_000, None)
@@ -316,7 +315,7 @@ def test_power_a_bound_for_one_class_would_be_seen():
     )
 
 
-def test_one_vector_for_all_classes_costs_no_more_noise_than_composing_over_them():
+def test_one_vector_for_all_classes_costs_no_more_noise():
     """K releases at 1/sqrt(K) of the budget carry, per coordinate, the noise of a stacked one."""
     model = ShuffleLinearSVC(random_state=1, rounds=10, choose="bound").fit(*people(classes=4))
     one = NoisyMean.calibrated(SumSpec(400, 5, Privacy(1.0, 1e-6), rounds=40), math.sqrt(2))
@@ -436,7 +435,7 @@ def test_workers_and_fidelity_are_handed_on():
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_rows_beyond_the_bound_train_as_if_clipped_before_and_are_counted(estimator):
+def test_rows_beyond_the_bound_train_as_clipped_and_are_counted(estimator):
     x, y = data_for(estimator)
     x = 3 * x
     x[0] = 1e300
@@ -454,7 +453,7 @@ def test_rows_beyond_the_bound_train_as_if_clipped_before_and_are_counted(estima
     assert not np.allclose(long.coef_, wide.coef_)
 
 
-def test_targets_beyond_the_bounds_train_as_if_clipped_before_and_are_counted():
+def test_targets_beyond_the_bounds_train_as_if_clipped_before():
     x, y = measured()
     y[:3] = [5.0, -7.0, 1e300]
     model = ShuffleRegressor(random_state=1).fit(x, y)

@@ -20,8 +20,7 @@ from protocols import (
     ShuffleLogisticRegression,
     ShuffleRegressor,
 )
-from protocols.learning.linear_model import ClippingWarning
-from protocols.learning.notes import NoiseWarning, drowned, noise_over_signal
+from protocols.learning.notes import ClippingWarning, NoiseWarning, drowned, noise_over_signal
 from shuffle_sim import ParameterError, Privacy
 from shuffle_sim.data.schema import Schema
 
@@ -47,7 +46,7 @@ def cells(n=N):
 
 
 @pytest.mark.parametrize("kind", [ShuffleLogisticRegression, PrivateLogisticRegression])
-def test_all_kinds_of_tables_give_the_same_model_in_any_order_of_columns(kind):
+def test_all_kinds_of_tables_give_the_same_model(kind):
     table, y = cells()
     found = {}
     for name, make in KINDS.items():
@@ -141,7 +140,7 @@ def test_what_does_not_fit_is_refused_by_the_name_of_its_column(kind, schema, ch
     assert "\n" not in str(caught.value)
 
 
-def test_public_scaling_is_fitted_on_nothing_and_stands_in_pipelines():
+def test_public_scaling_is_fitted_on_nothing():
     table, y = cells()
     frame = pd.DataFrame(table)
     scaler = PublicScaler(schema=SCHEMA)
@@ -172,7 +171,7 @@ def test_scikit_learn_s_own_checks_pass_for_the_scaler():
     assert len(found) > 30
 
 
-def test_a_warning_counts_clipped_rows_by_the_parameter_to_widen():
+def test_a_warning_counts_clipped_rows_by_parameter():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, size=(2000, 2))
     y = 2 * X[:, 0]

@@ -19,10 +19,10 @@ from protocols import (
     ShuffleLinearSVC,
     ShuffleLogisticRegression,
     ShuffleRegressor,
-    Softmax,
     Squared,
     Trainer,
 )
+from protocols.problems import Softmax
 from shuffle_sim import ParameterError, Privacy, register
 from shuffle_sim.cli.app import app
 
@@ -62,7 +62,7 @@ def rows(n=400):
     return x, (x[:, 0] > 0).astype(int), np.clip(x[:, 0], -1, 1)
 
 
-def test_a_registered_loss_of_numbers_gives_the_model_of_the_same_loss_of_ours(notebook):
+def test_a_registered_loss_of_numbers_gives_our_loss_s_model(notebook):
     register("loss", "mine", Squared)
     x, _, z = rows()
     for kind, given in (
@@ -77,7 +77,7 @@ def test_a_registered_loss_of_numbers_gives_the_model_of_the_same_loss_of_ours(n
         assert mine.privacy_ == ours.privacy_
 
 
-def test_a_registered_loss_of_classes_gives_the_model_of_the_same_loss_of_ours(notebook):
+def test_a_registered_loss_of_classes_gives_our_loss_s_model(notebook):
     register("loss", "mine", Steep)
     x, y, _ = rows()
     for kind, ours, given in (
@@ -124,7 +124,7 @@ def test_a_registered_mechanism_works_in_the_private_estimators(notebook):
         PrivateRidge(mechanism="magic").fit(x, z)
 
 
-def test_an_entry_point_does_the_same_in_estimators_and_commands(tmp_path, monkeypatch, capsys):
+def test_an_entry_point_serves_estimators_and_commands(tmp_path, monkeypatch, capsys):
     module = installed(
         tmp_path,
         monkeypatch,

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from protocols import Phased, ShuffleACSA, ShuffleGD, ShuffleSGD
+from protocols import ShuffleACSA, ShuffleGD, ShuffleSGD
 from protocols.learning.baselines import Baseline
+from protocols.optimisation import Phased
 from protocols.optimisation.acceleration import Schedule
 from protocols.optimisation.base import DivergedError
 from protocols.problems.domains import L2Ball
@@ -95,7 +96,7 @@ def test_the_bound_is_one_that_a_wrong_step_breaks():
     )
 
 
-def test_phases_of_acsa_find_the_optimum_of_an_independent_solver():
+def test_phases_of_acsa_find_an_independent_optimum():
     """Smooth AC-SA phases on all data in every batch, without noise; the objective to 1e-4."""
     problem = Problem(Logistic(), L2Ball(D, 10.0), ridge=0.1)
     rng = np.random.default_rng(0)
@@ -137,7 +138,7 @@ class Cracked(LinearLoss):
 
 
 @pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])
-def test_a_loss_that_turns_nan_stops_the_run_and_keeps_what_was_spent(fidelity):
+def test_a_loss_that_turns_nan_stops_the_run(fidelity):
     rows = np.tile(np.array([1.0, 0.0, 0.0, 0.5]), (300, 1))
     problem = Problem(Cracked(), L2Ball(D, 1.0))
     protocol = ShuffleGD.calibrated(
@@ -151,7 +152,7 @@ def test_a_loss_that_turns_nan_stops_the_run_and_keeps_what_was_spent(fidelity):
     )  # round 0 was fine, round 1 was released and counts
 
 
-def test_a_state_that_overflows_stops_the_run_and_keeps_what_was_spent():
+def test_a_state_that_overflows_stops_the_run():
     rows = np.tile(np.array([1.0, 0.0, 0.0, 1.0]), (300, 1))
     problem = Problem(
         Logistic(), L2Ball(D, 1.0), norm_bound=100.0
@@ -162,7 +163,7 @@ def test_a_state_that_overflows_stops_the_run_and_keeps_what_was_spent():
     assert len(caught.value.ledger.charges) == caught.value.round + 1
 
 
-def test_the_papers_interactive_constants_run_where_arithmetic_is_exact():
+def test_the_papers_constants_run_where_arithmetic_is_exact():
     problem = Problem(Logistic(), L2Ball(D, 2.0))
     rows = np.tile(np.array([1.0, 0.0, 0.0, 1.0]), (2000, 1))
     protocol = ShuffleGD.paper(n=2000, problem=problem, privacy=PRIVACY, rounds=3)

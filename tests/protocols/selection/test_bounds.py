@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from protocols import CarryVectorSum, ChosenBounds
+from protocols import CarryVectorSum
+from protocols.selection import ChosenBounds
 from protocols.selection.bounds import BINS, Bounded, MagnitudeBins, chosen, edges
 from protocols.selection.budget import each_of, rest, spends
 from shuffle_sim import ParameterError, Privacy, run
@@ -40,7 +41,7 @@ def longest(query) -> float:
     return float(np.linalg.norm(dense(query(rows)), axis=1).max())
 
 
-def test_no_answer_to_the_histogram_is_longer_than_the_norm_bound():
+def test_no_answer_to_the_histogram_exceeds_the_norm_bound():
     class TooLong(MagnitudeBins):
         def __call__(self, rows):
             return 1.1 * dense(super().__call__(rows))
@@ -63,7 +64,7 @@ def test_what_is_no_number_makes_the_answer_not_finite():
     assert np.isfinite(answers).all(axis=1).tolist() == [False, True]
 
 
-def test_the_histogram_has_the_noise_that_is_stated_and_less_is_noticed():
+def test_the_histogram_has_its_noise_and_less_is_noticed():
     n, runs = 1000, 12
     made = bounded_sum(n, 1, Privacy(4.0, 1e-6), share=0.5)
     spec = made.plan(made.init())
@@ -94,7 +95,7 @@ def test_shares_compose_as_gaussians_do():
     assert rest(PRIVACY, Privacy(0.2, 1e-6)).epsilon > 0.97  # a fifth of epsilon costs little
 
 
-def test_bounds_hold_the_people_and_the_sum_within_them_is_right():
+def test_bounds_hold_the_people_and_the_sum_is_right():
     n = 8000
     rng = np.random.default_rng(2)
     rows = np.column_stack([rng.uniform(18, 90, n), rng.normal(0, 3, n)])
@@ -139,7 +140,7 @@ def test_a_share_outside_its_range_is_refused(share):
         bounded_sum(3000, 2, share=share)
 
 
-def test_too_few_users_and_nothing_to_choose_are_refused_before_anything_is_spent():
+def test_too_few_users_are_refused_before_anything_is_spent():
     with pytest.raises(ParameterError, match="bin is told from noise from some"):
         bounded_sum(60, 3)
     by = row_map(2).bounded(np.zeros(2), np.ones(2))
@@ -147,7 +148,7 @@ def test_too_few_users_and_nothing_to_choose_are_refused_before_anything_is_spen
         ChosenBounds.calibrated(a_sum(3000, 2), n=3000, by=by, privacy=PRIVACY)
 
 
-def test_rows_that_do_not_suit_are_refused_before_anything_is_spent():
+def test_rows_that_do_not_suit_are_refused_unspent():
     made = bounded_sum(3000, 2)
     for rows in (np.zeros((3000, 3)), np.full((3000, 2), math.inf), np.zeros((2999, 2))):
         with pytest.raises(ParameterError, match="data"):

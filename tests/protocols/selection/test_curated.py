@@ -9,10 +9,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from protocols import CuratedSelection
 from protocols.learning.training import Trainer
 from protocols.problems.losses import Logistic
 from protocols.problems.regression import Squared
+from protocols.selection import CuratedSelection
 from protocols.selection.curator import MeanScores
 from protocols.selection.models import Scores
 from shuffle_sim import ParameterError, Privacy, run
@@ -32,7 +32,7 @@ def selected(mechanism="output", delta=0.0, ridges=(0.3, 100.0), epsilon=1.0, lo
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Squared(labels=1.0)])
-def test_no_neighbours_change_the_scores_by_more_than_the_sensitivity(loss):
+def test_no_neighbours_change_scores_beyond_the_sensitivity(loss):
     """All pairs of a row on a grid, ten times three models; a bound a tenth smaller is caught."""
     rng, n, worst = np.random.default_rng(0), 20, 0.0
     each = np.array(list(product([-0.7, 0.0, 0.7], [-0.7, 0.7], [-1.0, 1.0])))

@@ -10,14 +10,14 @@ from protocols import (
     L2Ball,
     Logistic,
     Problem,
-    Selected,
     ShuffleGD,
     ShuffleLogisticRegression,
     ShuffleRegressor,
-    Softmax,
     Squared,
 )
+from protocols.problems import Softmax
 from protocols.problems.weighted import Weighted
+from protocols.selection import Selected
 from protocols.selection.budget import spends
 from protocols.selection.models import MOST, Scores, grid
 from protocols.shuffle.practice import practical
@@ -68,7 +68,7 @@ def test_no_score_is_longer_than_the_norm_bound(loss, d, labels):
     assert np.allclose(heavy, found * np.minimum(weights / 2, 1))
 
 
-def test_those_who_score_train_nothing_and_the_ledger_keeps_epsilon():
+def test_those_who_score_train_nothing():
     made = selected(fraction=0.2)
     found = run(made, rows(), seed=1)
     *training, scoring = [charge.cohort.ranges for charge in found.ledger.charges]

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from protocols import Linear, Logistic, OneShotAverage, Problem, RealSpace
+from protocols import Logistic, Problem, RealSpace
 from protocols.erm.solver import minimise
+from protocols.problems import Linear
+from protocols.shuffle import OneShotAverage
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.data.persons import Persons
 from shuffle_sim.privacy.bounds import gaussian
@@ -70,7 +72,7 @@ def test_the_stated_distance_is_that_of_one_record(share, kept):
     assert stated == pytest.approx(protocol.query.apart)
 
 
-def test_one_row_a_user_is_refused_with_a_pointer_to_the_optimisers():
+def test_one_row_a_user_is_refused_with_a_pointer():
     with pytest.raises(ParameterError, match="ShuffleGD"):
         made(records=1)
     with pytest.raises(ParameterError, match="ShuffleGD"):

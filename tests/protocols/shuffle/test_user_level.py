@@ -13,15 +13,12 @@ import pytest
 
 from protocols import (
     AcceleratedPhasedERM,
-    Baseline,
     CarryVectorSum,
     DeletionStability,
     Hinge,
     L2Ball,
     LinearTimePhasedSGD,
     Logistic,
-    MeanEstimation,
-    Phased,
     PhasedERM,
     PhasedSCO,
     Problem,
@@ -33,7 +30,10 @@ from protocols import (
     VectorSum,
 )
 from protocols.central.person.friendly import FriendlyMean
+from protocols.learning import Baseline
+from protocols.optimisation import Phased
 from protocols.optimisation.centring import Centring, Spread
+from protocols.problems import MeanEstimation
 from protocols.problems.per_person import MeanGradient
 from protocols.problems.problem import Gradient
 from protocols.shuffle.noisy_mean import NoisyMean
@@ -171,7 +171,7 @@ def exact_delta(protocol, data, other, epsilon, rare=1e-14):
 
 
 @pytest.mark.full
-def test_exact_views_of_two_rounds_cost_no_more_than_is_accounted():
+def test_exact_views_of_two_rounds_cost_what_is_accounted():
     """Persons answer twice; the second center and radius follow from the first view."""
     problem = Problem(MeanEstimation(), L2Ball(1, 1.0), records=2)
     mean = mean_of(3, 1, 2.0, 2, 8)
@@ -193,7 +193,7 @@ def test_exact_views_of_two_rounds_cost_no_more_than_is_accounted():
     assert control > 1  # less noise than the event states is seen
 
 
-def test_without_a_center_it_is_gradient_descent_on_persons_means():
+def test_without_a_center_it_is_descent_on_persons_means():
     """m equal records and tau >= L: every round is ShuffleGD's, in law."""
     rows = points(m=1)[:, 0]
     persons = np.repeat(rows[:, None], 20, axis=1)
@@ -271,7 +271,7 @@ def test_a_run_spends_what_was_asked_for_on_persons(kind):
 
 
 @pytest.mark.full
-def test_the_compiled_kernel_is_the_default_where_many_records_are_read():
+def test_the_compiled_kernel_is_the_default_for_many_records():
     """Nominal ones, which are public. Its bits do not depend on how persons are placed."""
     labels = Problem(Logistic(), L2Ball(D, 1.0), records=10_000)
     mean, fixed = mean_of(300, D, labels.lipschitz, 20, 20), Centring.fixed(labels.lipschitz)
@@ -300,7 +300,7 @@ def test_the_compiled_kernel_is_the_default_where_many_records_are_read():
     assert run(few, equal, seed=3, fidelity="aggregate").kernel == "numpy"
 
 
-def test_clipping_at_l_has_the_noise_of_item_level_privacy_with_groups():
+def test_clipping_at_l_has_the_noise_of_groups_of_items():
     """Groups of m at mu/m are at mu exactly: a record's sensitivity is m times smaller, its noise
     multiplier m times larger. A center makes another mechanism of it.
     """
@@ -320,7 +320,7 @@ def test_clipping_at_l_has_the_noise_of_item_level_privacy_with_groups():
     assert delta_gdp(1.0, m * (mu / m)) == pytest.approx(1e-6, rel=1e-6)
 
 
-def test_the_central_twin_draws_noise_for_each_rounds_own_radius():
+def test_the_central_twin_draws_noise_for_each_radius():
     protocol = small()
     twin = Baseline(protocol, "central")
     state, seen = twin.init(), []
@@ -331,7 +331,7 @@ def test_the_central_twin_draws_noise_for_each_rounds_own_radius():
     assert min(seen) < max(seen) == PROBLEM.lipschitz
 
 
-def test_dropouts_attacks_and_checkpoints_are_those_of_every_protocol(tmp_path):
+def test_dropouts_attacks_and_checkpoints_are_as_everywhere(tmp_path):
     protocol = small(rounds=4)
     persons = Persons.in_memory(points())
     plain = run(protocol, persons, seed=3, fidelity="counts", checkpoint=tmp_path / "run")
@@ -359,7 +359,7 @@ def test_literal_messages_and_onions_carry_the_same_protocol():
     assert (values[0] == values[1]).all()
 
 
-def test_the_planner_takes_the_center_only_where_its_bound_is_smaller():
+def test_the_planner_takes_a_center_where_its_bound_is_smaller():
     few = UserLevelGD.calibrated(n=2000, problem=PROBLEM, privacy=PRIVACY, rounds=20)
     assert not few.centring.carried
     assert few.choices["center"].startswith("fixed: bound")
@@ -383,7 +383,7 @@ def test_the_planner_takes_the_center_only_where_its_bound_is_smaller():
 
 
 @pytest.mark.full
-def test_a_carried_center_is_nearer_where_persons_have_many_records():
+def test_a_carried_center_is_nearer_with_many_records():
     """n = 1000: the mean of 8 runs of a quadratic, planned for m = 400: some 20 times nearer."""
     problem = Problem(MeanEstimation(), L2Ball(5, 1.0), records=400)
     persons = points(1000, 40, 5)
@@ -440,7 +440,7 @@ def test_clip_bias_and_radii_are_those_of_the_theory():
     assert spread.contraction(0.01, 4) == pytest.approx(0.05 * (2 + math.sqrt(2 * math.log(1000))))
 
 
-def test_what_is_not_of_persons_is_refused_before_anything_is_drawn():
+def test_what_is_not_of_persons_is_refused_before_a_draw():
     protocol = small()
     for data in (points()[:, 0], points()[:, 0].tolist()):
         with pytest.raises(ParameterError, match=r"^data"):
@@ -466,7 +466,7 @@ def test_what_is_not_of_persons_is_refused_before_anything_is_drawn():
     assert made.mean.within(PROBLEM.lipschitz / 8).event == made.mean.event
 
 
-def test_thresholds_are_numbers_that_are_stated_not_words_or_data():
+def test_thresholds_are_numbers_that_are_stated():
     """Nothing here estimates a spread or a radius from data at no charge."""
     for name in ("declared_spread", "declared_smoothness", "norm_bound"):
         for value in ("estimated", points()[:, 0], -1.0, math.nan):
@@ -521,7 +521,7 @@ def test_unbounded_domains_and_gradients_are_refused_by_name(kind):
         kind.calibrated(n=2000, problem=unbounded, privacy=PRIVACY)
 
 
-def test_thresholds_are_public_numbers_and_nothing_that_data_would_decide():
+def test_thresholds_are_public_and_not_decided_by_data():
     """No word, function or array of values stands for a radius, a spread or a count."""
     given = {"n": 2000, "problem": PROBLEM, "privacy": PRIVACY, "rounds": 10}
     strong = Problem(MeanEstimation(), L2Ball(2, 1.0), ridge=0.5, records=5)

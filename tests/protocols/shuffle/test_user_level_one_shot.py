@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from protocols import Baseline, L2Ball, Logistic, Problem, UserLevelOneShot
+from protocols import L2Ball, Logistic, Problem, UserLevelOneShot
+from protocols.learning import Baseline
 from protocols.problems.local_minimiser import LocalMinimiser
 from protocols.sums.encoding import SumRandomizer
 from shuffle_sim import ParameterError, Privacy, run

@@ -6,6 +6,7 @@ from dataclasses import fields as dataclass_fields
 
 import numpy as np
 import pytest
+from mutants.running import make
 from sum_errors import check_errors
 
 from protocols.sums.carry import CarryRandomizer
@@ -113,7 +114,7 @@ def test_nobody_sends_nothing(randomizer, kernel):
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_runs_are_the_same_on_any_number_of_workers_with_either_kernel(kernel):
+def test_runs_are_the_same_with_any_workers_and_either_kernel(kernel):
     xs = np.random.default_rng(18).uniform(-0.5, 0.5, (3000, 3))
     protocol = CarryVectorSum(n=3000, d=3, g=4.0, levels=1)
     for fidelity in ("aggregate", "counts", "literal"):
@@ -301,14 +302,15 @@ def test_planted_defects_are_caught(defect):
 )
 @pytest.mark.full
 def test_the_audit_passes_and_catches_too_little_noise(protocol):
-    report = audit(protocol, repeats=1500, seed=2)
+    report = audit(protocol, repeats=1000, seed=2)
     assert report.passed, report.checks
     assert report.theorem >= report.exact >= report.empirical >= 0
     assert report.exact > 0.75 * report.theorem
     if protocol.levels == 0:
         fields = (getattr(protocol.randomizer, each.name) for each in dataclass_fields(_OneUniform))
         protocol.randomizer = _OneUniform(*fields)
-        assert not audit(protocol, repeats=1500, seed=2).passed
+        with pytest.raises(LawError):
+            make("counts_law", protocol, {}, {})
 
 
 @pytest.mark.parametrize("security", ["none", "transport", "onion"])
@@ -340,7 +342,7 @@ def test_literal_runs_count_and_seal_every_message(security, shards):
 
 
 @pytest.mark.parametrize("name", sorted(set(names("attack")) - {"no-noise"}))
-def test_a_malicious_user_moves_a_coordinate_by_the_stated_width_at_most(name):
+def test_a_malicious_user_moves_a_coordinate_by_the_width(name):
     """Nearly half of the users attack: no report is worth more than the ends of the width."""
     protocol = CarryVectorSum(n=100, d=2, g=3.0, r=4, b=12, delta=1e-2)
     protocol.randomizer = replace(protocol.randomizer, levels=2)
@@ -375,7 +377,7 @@ def test_all_ones_and_all_zeros_are_the_ends_of_the_width():
         assert randomizer.manipulation(7, 10) == pytest.approx(7 * far)
 
 
-def test_dropouts_and_corrupted_users_are_charged_and_the_sum_stays_unbiased():
+def test_dropouts_are_charged_and_the_sum_stays_unbiased():
     protocol = CarryVectorSum.calibrated(
         n=4000, d=3, privacy=POINT, noise_ratio=1.4, honest_fraction=0.7
     )

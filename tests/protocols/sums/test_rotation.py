@@ -28,6 +28,7 @@ from shuffle_sim.privacy.bounds.clipping import clipping_loss, padded
 from shuffle_sim.privacy.carry_planner import choose_carries
 from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.protocol.base import Datum
+from shuffle_sim.sampling.kernels import using
 from shuffle_sim.wire.codec import decode, encode
 from shuffle_sim.wire.messages import Tally
 
@@ -53,6 +54,18 @@ def test_the_transform_is_that_of_scipy_and_orthogonal(d):
     assert np.linalg.norm(found, axis=1) == pytest.approx(np.ones(6), abs=1e-14)
     assert unrotated(found[0], 7, d) == pytest.approx(xs[0], abs=1e-14)
     assert (rotated(xs[2:3], 7) == found[2:3]).all()  # to the last bit, whatever the batch
+
+
+@pytest.mark.parametrize("d", [1, 2, 100, 2048, 4097, 9000, 20_000])
+def test_both_kernels_turn_to_the_same_bits(d):
+    pytest.importorskip("numba")
+    xs = on_sphere(3, d, seed=2)
+    kept = xs.copy()
+    with using("compiled"):
+        compiled = rotated(xs, 7), unrotated(rotated(xs, 7)[1], 7, d)
+    assert np.array_equal(compiled[0], rotated(xs, 7))
+    assert np.array_equal(compiled[1], unrotated(rotated(xs, 7)[1], 7, d))
+    assert np.array_equal(xs, kept)
 
 
 def test_signs_are_those_of_the_seed_for_ever():

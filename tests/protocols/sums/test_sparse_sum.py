@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from protocols import NoisyMean, SparseVectorSum
+from protocols import SparseVectorSum
+from protocols.shuffle import NoisyMean
 from protocols.sums.buckets import BucketRandomizer
 from protocols.sums.rotation import rotated
 from shuffle_sim import ParameterError, Privacy, run
@@ -100,7 +101,7 @@ def test_optimisers_take_rotated_sums():
 
 
 @pytest.mark.parametrize("name", ["sign-flip", "scaling", "dropout", "garbage", "twice"])
-def test_a_malicious_user_moves_the_sum_by_what_is_stated_at_most(name):
+def test_a_malicious_user_moves_the_sum_as_stated_at_most(name):
     protocol = SparseVectorSum(n=400, d=60, bucket=8, a=0.2, delta=1e-1)
     xs = np.zeros((400, 60))
     share = "rate" if name == "dropout" else "fraction"

@@ -28,9 +28,8 @@ from shuffle_sim import Execution, Privacy, run
 from shuffle_sim.arrays import dense
 from shuffle_sim.attacks import inputs
 from shuffle_sim.attacks.catalogue import attack, attacks
-from shuffle_sim.attacks.collusion import Collude
 from shuffle_sim.attacks.dropouts import ChosenDropout
-from shuffle_sim.attacks.outputs import Impostor, Twice
+from shuffle_sim.attacks.outputs import Collude, Impostor, Twice
 from shuffle_sim.attacks.studies import Reach, manipulation_study, privacy_study, training_study
 from shuffle_sim.auditing.audit import empirical_epsilon
 from shuffle_sim.auditing.conformance import LawError, check_pmf
@@ -89,7 +88,7 @@ DROPPED = {
 
 @pytest.mark.parametrize("fidelity", FIDELITIES)
 @pytest.mark.parametrize("name", SHIPPED)
-def test_every_attack_is_accounted_for_and_its_noise_is_not_counted_on(name, fidelity):
+def test_every_attack_is_accounted_for_and_its_noise_is_not(name, fidelity):
     result = run(
         PROTOCOL,
         ROWS,
@@ -114,7 +113,7 @@ def everything() -> Adversary:
 
 
 @pytest.mark.parametrize("fidelity", FIDELITIES)
-def test_all_attacks_at_once_give_the_same_bits_on_any_number_of_workers(fidelity):
+def test_all_attacks_give_the_same_bits_on_any_workers(fidelity):
     results = [
         run(
             PROTOCOL,
@@ -135,7 +134,7 @@ def test_all_attacks_at_once_give_the_same_bits_on_any_number_of_workers(fidelit
     assert len(results[0].reports.dropped) >= 5
 
 
-def test_the_users_of_a_coalition_are_the_same_in_every_round_and_dropouts_are_not():
+def test_a_coalition_stays_in_every_round_and_dropouts_do_not():
     class Notes(Coalition):
         def __init__(self, fraction):
             super().__init__(fraction)
@@ -292,7 +291,7 @@ def missing(adversary, seeds, rows=ROWS, block_size=20):
     return found
 
 
-def test_a_blackout_silences_whole_blocks_and_a_cut_off_the_end_of_a_block():
+def test_a_blackout_silences_blocks_and_a_cut_off_their_ends():
     blocks = [
         Counter(user // 20 for user in gone) for gone in missing(named("blackout", 0.4), range(60))
     ]
@@ -343,7 +342,7 @@ def test_the_estimate_is_unbiased_under_dropouts(name):
     assert abs((everyone / sigmas).sum()) > limit
 
 
-def test_too_many_dropouts_abort_before_release_with_the_numbers():
+def test_too_many_dropouts_abort_before_release():
     careful = VectorSum(n=N, d=D, g=4, b=40, honest_fraction=0.9)
     with pytest.raises(
         RoundAbortedError, match=r"1\d\d reports accepted, agreed are at least 180; not released"
@@ -375,7 +374,7 @@ class FirstFive(Collude):
 
 @pytest.mark.full
 @pytest.mark.parametrize("fidelity", FIDELITIES)
-def test_the_view_without_the_colluders_messages_has_the_law_of_the_honest_alone(fidelity):
+def test_the_view_without_colluders_has_the_law_of_the_honest(fidelity):
     protocol, colluders = ScalarSum(n=12, g=4, b=6), FirstFive()
     for seed in range(300):
         run(protocol, np.full(12, 0.5), seed=seed, adversary=colluders, fidelity=fidelity)

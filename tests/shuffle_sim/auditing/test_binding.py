@@ -6,15 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols import (
-    CarryVectorSum,
-    OneShotAverage,
-    ScalarSum,
-    ShuffleSGD,
-    SplitAndMixSum,
-    VectorSum,
-)
+from protocols import CarryVectorSum, ScalarSum, ShuffleSGD, SplitAndMixSum, VectorSum
 from protocols.problems import L2Ball, Logistic, Problem, RealSpace
+from protocols.shuffle import OneShotAverage
 from protocols.shuffle.one_shot import CertifiedMinimiser
 from protocols.sums.binomial import BinomialRandomizer
 from protocols.sums.carry import CarryRandomizer
@@ -66,9 +60,7 @@ def event(**changed: Any) -> Any:
         lambda spec: replace(spec, cohort=Cohort.of(0, N // 2)),
     ],
 )
-def test_an_event_that_is_not_the_randomizers_is_refused_before_anything_is_charged(
-    change, monkeypatch
-):
+def test_an_event_not_the_randomizers_is_refused_uncharged(change, monkeypatch):
     charged: list[Any] = []
     monkeypatch.setattr(PrivacyLedger, "charge", lambda *given: charged.append(given))
     with pytest.raises(ParameterError, match=r"event = .*that of the randomizer"):
@@ -78,12 +70,12 @@ def test_an_event_that_is_not_the_randomizers_is_refused_before_anything_is_char
         check_protocol(Claiming(change), ROWS)
 
 
-def test_an_event_with_fewer_honest_users_is_the_randomizers_and_costs_more():
+def test_an_event_with_fewer_honest_users_costs_more():
     found = run(Claiming(event(honest=N // 2)), ROWS, seed=1).promised.epsilon
     assert found > run(Claiming(event()), ROWS, seed=1).promised.epsilon
 
 
-def test_more_honest_users_than_the_fraction_assumed_are_refused():
+def test_more_honest_users_than_assumed_are_refused():
     protocol = Claiming(event(honest=N))
     protocol.honest_fraction = 0.5
     with pytest.raises(ParameterError, match="honest=100"):
@@ -146,7 +138,7 @@ def epsilon(query: Query) -> float:
     return ShuffleAccountant().compose(derived).get_epsilon(1e-5)
 
 
-def test_the_noise_for_one_record_states_the_whole_ball_for_any_other_query():
+def test_noise_for_one_record_serves_the_whole_ball_alone():
     asked = AVERAGE.query
     assert epsilon(asked) <= 1.0
     assert epsilon(Datum()) > 10

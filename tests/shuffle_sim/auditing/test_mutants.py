@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from mutants import CURATED, MUTANTS, Mutant
 from mutants import registry as known
-from mutants.registry import curated
+from mutants.curators import Thrice, curated
+from mutants.long_sums import buckets, floods
 from mutants.running import ASKED, caught, caught_curator, make
 
 from shuffle_sim.auditing import audit_central
@@ -45,7 +46,7 @@ def test_every_mutant_is_caught_by_its_check(mutant, monkeypatch):
     assert caught(mutant, monkeypatch)
 
 
-_MADE = known.vector, known.carry, known.split, known.single
+_MADE = known.vector, known.carry, known.split, known.single, buckets, floods
 _MORE = ("shares", known.split), ("together", known.split), ("search", known.vector)
 _PLANTED = {(each.check, each.make) for each in MUTANTS if each.make in _MADE}
 CONTROLS = sorted({*_PLANTED, *_MORE}, key=lambda each: (each[0], each[1].__name__))
@@ -65,7 +66,7 @@ def test_every_mutant_of_a_curator_is_caught_by_its_check(name, monkeypatch):
 
 @pytest.mark.full
 def test_a_curator_without_a_defect_passes():
-    found = audit_central(*curated(known.Thrice), repeats=1000, seed=1)
+    found = audit_central(*curated(Thrice), repeats=1000, seed=1)
     assert found.passed, found.checks
     assert found.complete
 
@@ -87,7 +88,7 @@ def needed() -> set[str]:
     return {*randomizers, *pools, *KERNELS, *GENERATORS, *registered_kinds("runtime", Runtime)}
 
 
-def test_every_randomizer_kernel_generator_pool_and_runtime_has_mutants():
+def test_every_registered_sampler_pool_and_runtime_has_mutants():
     assert {"BoxPool", "WordPool", "Response", "CarryRandomizer"} <= needed()
     assert needed() <= set(_covered()), needed() - set(_covered())
 

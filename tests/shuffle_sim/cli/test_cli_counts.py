@@ -10,7 +10,7 @@ import pytest
 
 from shuffle_sim.cli.app import main
 from shuffle_sim.cli.counts_report import Counts
-from shuffle_sim.cli.pictures import MOST
+from shuffle_sim.cli.show import MOST
 
 REGIONS = ("north", "south", "east")
 CATEGORIES = ("--categories", "region=north,south,east")

@@ -1,8 +1,4 @@
 import json
-import os
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 
@@ -10,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from commands import Done, command, installed
 
 from shuffle_sim.data.tables import bundled
 
-SCRIPT = Path(sys.executable).parent / "shuffle-sim"
 SHAPES = {
     "breast-cancer": (569, 30),
     "digits": (1797, 64),
@@ -23,15 +19,8 @@ SHAPES = {
 BOUNDS = {"age": (0.0, 120.0), "income": (-500.0, 500.0), "share": (0.0, 1.0)}
 
 
-def sum_of(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [SCRIPT, "sum", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+def sum_of(folder: Path, *arguments: str) -> Done:
+    return command("sum", *arguments, folder=folder)
 
 
 def summary(folder: Path, *arguments: str) -> dict:
@@ -76,7 +65,7 @@ def write_npz(path: Path) -> None:
     "table",
     [*(name for name in SHAPES if name != "wine"), pytest.param("wine", marks=pytest.mark.wheel)],
 )
-def test_every_bundled_table_is_summed_within_its_predicted_error(tmp_path, table):
+def test_every_table_is_summed_within_its_predicted_error(tmp_path, table):
     people, d = SHAPES[table]
     found = summary(tmp_path, "--table", table)
     assert (found["table"], found["people"], len(found["columns"])) == (table, people, d)
@@ -162,7 +151,7 @@ def test_privacy_bits_workers_and_fidelity_are_those_asked_for(tmp_path):
 
 
 @pytest.mark.full
-def test_csv_parquet_and_npz_of_the_same_columns_give_the_same_release(tmp_path):
+def test_csv_parquet_and_npz_give_the_same_release(tmp_path):
     bounds = [
         word
         for name, (low, high) in BOUNDS.items()
@@ -183,7 +172,7 @@ def test_csv_parquet_and_npz_of_the_same_columns_give_the_same_release(tmp_path)
     assert np.abs(off_by(found["csv"])).max() < 6
 
 
-def test_columns_are_chosen_in_order_and_one_bound_may_serve_the_rest(tmp_path):
+def test_columns_are_ordered_and_one_bound_may_serve_the_rest(tmp_path):
     write_parquet(tmp_path / "people.parquet")
     chosen = ["--columns", "share, income", "--bounds", "income=-400:400", "--bounds", "-1:3"]
     found = summary(tmp_path, "--file", "people.parquet", *chosen)
@@ -222,7 +211,7 @@ def test_plot_writes_a_png_beside_what_is_printed(tmp_path, form):
 
 
 def test_help_shows_an_example_and_the_options(tmp_path):
-    done = sum_of(tmp_path, "--help")
+    done = installed("sum", "--help", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Example: shuffle-sim sum --table breast-cancer --epsilon 1" in done.stdout
     assert all(
@@ -232,18 +221,14 @@ def test_help_shows_an_example_and_the_options(tmp_path):
 
 
 def test_the_bare_command_shows_its_help_and_no_traceback(tmp_path):
-    done = subprocess.run(
-        [SCRIPT], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = installed(folder=tmp_path)
     assert "sum" in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     assert done.returncode in (0, 2)
 
 
 def test_version_is_that_of_the_package(tmp_path):
-    done = subprocess.run(
-        [SCRIPT, "--version"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = installed("--version", folder=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (
         0,
         f"shuffle-sim {version('shuffle-sim')}\n",
@@ -289,9 +274,12 @@ BAD = {
 }
 
 
+PROCESSES = "no table", "truncated npz", "unknown option"
+
+
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory):
-    """Every bad command, each from an empty folder of its own, on all cores."""
+def folder(tmp_path_factory):
+    """Of the files that bad commands name; each runs in an empty folder beside them."""
     root = tmp_path_factory.mktemp("bad")
     for suffix, write in {"csv": write_csv, "parquet": write_parquet, "npz": write_npz}.items():
         write(root / f"people.{suffix}")
@@ -299,22 +287,17 @@ def outcomes(tmp_path_factory):
         (root / f"cut.{suffix}").write_bytes(whole[: len(whole) // 2])
     (root / "gap.csv").write_text("a,b\n1,2\n,3\n")
     (root / "strings.csv").write_text("a,b\n1,x\n2,y\n")
-
-    def outcome(case: str) -> tuple[subprocess.CompletedProcess, list[Path]]:
-        here = root / case.replace(" ", "-")
-        here.mkdir()
-        plot = [] if "--plot" in BAD[case] else ["--plot", "out.png"]
-        return sum_of(here, *plot, *BAD[case]), list(here.rglob("*"))
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return dict(zip(BAD, pool.map(outcome, BAD), strict=True))
+    return root
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_gives_one_line_and_exit_code_2_and_writes_nothing(outcomes, case):
-    done, written = outcomes[case]
+def test_bad_input_gives_one_line_and_code_2_and_writes_nothing(folder, case):
+    here = folder / case.replace(" ", "-")
+    here.mkdir()
+    plot = [] if "--plot" in BAD[case] else ["--plot", "out.png"]
+    ask = installed if case in PROCESSES else command
+    done = ask("sum", *plot, *BAD[case], folder=here)
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("shuffle-sim: error: ")
-    assert written == []
+    assert [*here.rglob("*")] == []

@@ -10,9 +10,8 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
-from shuffle_sim.cli.app import app, main
-from shuffle_sim.cli.pictures import dress, new_figure
-from shuffle_sim.cli.schemas import SUMMARIES, schema
+from shuffle_sim.cli.app import SUMMARIES, app, main, schema
+from shuffle_sim.cli.show import dress, new_figure
 
 ONE = "sum --file people.csv --columns age --bounds age=0:100 --epsilon 1 --delta 1e-3 --seed 1"
 CHEAP = {
@@ -110,7 +109,7 @@ def test_every_command_with_json_has_a_schema():
     assert json.loads(done.output) == schema("plan")
 
 
-def test_what_is_announced_is_what_cost_counts_and_what_is_measured(said):
+def test_what_is_announced_is_counted_and_measured(said):
     found = json.loads(said(f"{ONE} --json"))
     asked = json.loads(said("cost --n 300 --d 1 --epsilon 1 --delta 1e-3 --json"))
     run = json.loads(said("sum --table wine --epsilon 1 --delta 1e-5 --seed 1 --json"))
@@ -137,7 +136,7 @@ def test_a_picture_is_there_before_anything_is_printed(said, monkeypatch):
     def gone(*_):
         raise BrokenPipeError
 
-    monkeypatch.setattr("shuffle_sim.cli.amplify.print_warnings", gone)
+    monkeypatch.setattr("shuffle_sim.cli.cost.print_warnings", gone)
     done = CliRunner().invoke(app, shlex.split("amplify --epsilon0 2 --n 10000 --plot a.png"))
     assert isinstance(done.exception, BrokenPipeError)
     assert Path("a.png").stat().st_size > 1000

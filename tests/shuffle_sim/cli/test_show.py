@@ -3,8 +3,7 @@
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from shuffle_sim.cli.pictures import FOOTER, add_note, new_figure
-from shuffle_sim.cli.show import console, grid
+from shuffle_sim.cli.show import FOOTER, add_note, console, grid, new_figure
 
 
 def boxes(figure):

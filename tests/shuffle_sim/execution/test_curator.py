@@ -13,6 +13,7 @@ from protocols import ScalarSum, VectorSum
 from protocols.central.record.sums import BallSum, CentralSum
 from protocols.learning.baselines import Baseline, ClippedMean
 from shuffle_sim import ParameterError, Privacy
+from shuffle_sim.arrays import lengths
 from shuffle_sim.auditing.conformance import LawError, check_variance
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.persons import Persons
@@ -83,7 +84,7 @@ class First(BallSum):
 # What a run gives
 
 
-def test_a_central_run_gives_the_same_result_record_as_a_protocol():
+def test_a_central_run_gives_the_same_record_as_a_protocol():
     result = run(ALGORITHM, ROWS, seed=3)
     assert (result.trust, result.unit, result.rounds) == (Trust.CENTRAL, "record", 1)
     assert result.privacy.epsilon == pytest.approx(1.0, abs=1e-9)
@@ -96,7 +97,7 @@ def test_a_central_run_gives_the_same_result_record_as_a_protocol():
     assert run(VectorSum(n=N, d=D, g=4, b=20), ROWS).trust is Trust.SHUFFLE
 
 
-def test_the_release_has_the_mechanisms_variance_and_a_tenth_less_would_be_seen():
+def test_the_release_has_its_variance_and_less_would_be_seen():
     made = CentralSum.calibrated(n=N, d=D, privacy=PRIVACY, mechanism="gaussian")
     errors = [run(made, ROWS, seed=s).value - clipped(ROWS).sum(axis=0) for s in range(700)]
     check_variance(errors, made.standard_error**2)
@@ -118,7 +119,19 @@ def test_the_calibrated_sum_takes_the_smaller_noise():
         assert made.error <= gaussian.error
 
 
-def test_rows_that_are_not_finite_or_huge_count_as_members_of_the_ball():
+def test_lengths_neither_overflow_nor_vanish():
+    """As numpy's slow hypot, over all exponents; squares alone would be 0 or infinite (control)."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(700, 5)) * 10.0 ** np.arange(-320, 380).clip(-320, 307)[:, None]
+    rows[5] = 0
+    assert lengths(rows) == pytest.approx(np.hypot.reduce(rows, axis=1), rel=1e-14, abs=1e-322)
+    with np.errstate(over="ignore"):
+        squares = (rows**2).sum(axis=1)
+    assert (squares == 0).sum() > 50
+    assert np.isinf(squares).sum() > 50
+
+
+def test_rows_not_finite_or_huge_count_as_members_of_the_ball():
     rows = np.zeros((4, 2))
     rows[0], rows[1], rows[2] = (np.nan, 1.0), (1e200, 1e200), (np.inf, 0.0)
     found = BallSum(1.0).part(rows)
@@ -225,7 +238,7 @@ class Losing(InProcessRuntime):
         return super().call(host, method, *arguments, many=many, returns=returns)
 
 
-def test_a_lost_shard_is_built_again_and_the_release_is_the_same():
+def test_a_lost_shard_is_built_again_with_the_same_release():
     alone = run(Rounds(Gaussian(3.0)), ROWS, seed=5)
     losing = Losing({2, 3, 7})
     result = run(Rounds(Gaussian(3.0)), ROWS, seed=5, runtime=losing, workers=2)
@@ -264,7 +277,7 @@ class Counted(Gaussian):
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("dies", [1, 2, 3])
-def test_a_run_killed_at_a_draw_is_resumed_with_the_same_release(dies, after, tmp_path):
+def test_a_run_killed_at_a_draw_resumes_with_the_same_release(dies, after, tmp_path):
     alone = run(Rounds(Gaussian(3.0)), ROWS, seed=5)
     Counted.drawn = 0
     algorithm = Rounds(Counted(3.0, dies, after))
@@ -349,7 +362,7 @@ class Noted(AboveThreshold):
 NOTED: list[tuple[float, float]] = []
 
 
-def test_every_query_of_a_session_sees_the_same_threshold_and_noise_of_its_own():
+def test_every_query_of_a_session_sees_the_same_threshold():
     NOTED.clear()
     run(Rounds(Noted(0.5, 0.0, 2.0), 4, sessions=True), ROWS)
     assert (len({level for level, _ in NOTED}), len({noise for _, noise in NOTED})) == (1, 4)
@@ -599,7 +612,7 @@ def test_rows_that_are_no_vectors_are_refused_before_the_charge(data):
     assert not hasattr(caught.value, "__notes__")  # nothing is spent
 
 
-def test_rows_out_of_memory_that_a_statistic_cannot_read_are_refused_before_the_charge():
+def test_rows_that_a_statistic_cannot_read_are_refused():
     @dataclass(frozen=True)
     class Fourth(BallSum):
         def part(self, rows):
@@ -630,7 +643,7 @@ def test_a_central_algorithm_comes_by_an_entry_point_alone(tmp_path, monkeypatch
     assert not isinstance(made, Protocol)
 
 
-def test_a_release_that_nobody_is_protected_by_is_not_called_private():
+def test_a_release_that_protects_nobody_is_not_called_private():
     assert not run(CentralSum(n=N, d=D, mechanism=WithoutNoise()), ROWS).private
 
 

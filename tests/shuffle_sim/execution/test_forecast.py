@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from protocols import ScalarSum, VectorSum
-from protocols.comparison.methods import sum_methods, training_methods
+from protocols.comparison.methods import sum_methods
+from protocols.comparison.training import training_methods
 from protocols.learning.training import Trainer
 from protocols.shuffle.sgd import ShuffleSGD
 from protocols.sums.binomial import BinomialRandomizer
@@ -81,7 +82,7 @@ def test_plain_wire_bytes_are_at_most_a_tenth_above_the_payload():
     assert payload <= costs.view_bytes <= 1.1 * payload
 
 
-def test_the_corollary_is_the_bracket_times_the_rounds_a_user_answers():
+def test_the_corollary_is_the_bracket_times_the_rounds():
     found = forecast(ScalarSum(n=100, g=4, b=6))
     assert corollary(found, 1, 2.0, 1e-6) == pytest.approx(10 + math.log(1e6) / 4)
     gd = forecast(Trainer.of("logistic", 3, POINT).protocol("shuffle-gd", 100, rounds=7))
@@ -257,7 +258,7 @@ def others(monkeypatch, tmp_path):
 
 
 @pytest.mark.usefixtures("others")
-def test_a_sum_of_others_is_compared_and_costed_by_its_entry_point(capsys):
+def test_a_sum_of_others_comes_by_its_entry_point(capsys):
     found = json.loads(command("compare", "--n", "1000", "--json", capsys=capsys))
     (shown,) = (method for method in found["methods"] if method["name"] == "plain")
     assert (shown["setting"], shown["trust"], shown["bits"]) == ("calibrated", "shuffle", 64)
@@ -271,7 +272,7 @@ def test_a_sum_of_others_is_compared_and_costed_by_its_entry_point(capsys):
 
 
 @pytest.mark.usefixtures("others")
-def test_an_optimiser_of_others_is_a_row_of_its_own_whatever_its_bound(capsys):
+def test_an_optimiser_of_others_is_a_row_of_its_own(capsys):
     trainer = Trainer.of("logistic", 3, POINT)
     methods = {method.name: method for method in training_methods(trainer, 400, 5)}
     shuffled = {name for name, method in methods.items() if method.trust is Trust.SHUFFLE}
@@ -294,7 +295,7 @@ def test_an_optimiser_of_others_is_a_row_of_its_own_whatever_its_bound(capsys):
 
 
 @pytest.mark.usefixtures("others")
-def test_an_optimiser_that_cannot_be_had_is_refused_and_the_others_stay(monkeypatch):
+def test_an_optimiser_that_cannot_be_had_is_refused_alone(monkeypatch):
     monkeypatch.setattr(Careful, "possible", False)
     trainer = Trainer.of("logistic", 3, POINT)
     methods = {method.name: method for method in training_methods(trainer, 400, 5)}
@@ -324,7 +325,7 @@ def test_compare_names_what_is_wrong(words, name):
 
 
 @pytest.mark.parametrize("name", ["tight", "single message"])
-def test_attackers_of_the_library_move_the_sum_as_far_as_the_table_says(name):
+def test_attackers_move_the_sum_as_far_as_the_table_says(name):
     """Twenty of 2,000 users send only ones, or the largest symbol; false-alarm rate 1e-6."""
     protocol = (
         ScalarSum.calibrated(n=2000, privacy=POINT, noise_ratio=1.1)

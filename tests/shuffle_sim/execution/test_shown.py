@@ -7,6 +7,7 @@ import pytest
 
 from protocols import CarryVectorSum
 from shuffle_sim import Privacy, run
+from shuffle_sim.privacy.bounds.central import best
 from shuffle_sim.protocol.adversary import Dropout
 
 
@@ -35,10 +36,21 @@ def test_a_result_as_json_leaves_the_simulator_s_view_apart(made):
     assert found["simulator_view"]["reports"]["clipped"] == 60
 
 
-def test_a_standard_error_is_stated_where_all_reports_are_honest(made):
+def test_a_standard_error_is_stated_where_all_are_honest(made):
     assert run(made, np.zeros((60, 3)), seed=1).standard_error == made.standard_error
     dropped = run(made, np.zeros((60, 3)), seed=1, adversary=Dropout(0.5))
     assert dropped.standard_error is None
+    assert dropped.best_ratio is None
+
+
+def test_a_sum_says_its_noise_over_the_best_central_noise(made):
+    result = run(made, np.zeros((60, 3)), seed=1)
+    promised = result.promised
+    least, name = best(promised.epsilon, promised.delta, 3)
+    assert result.best_ratio is not None
+    assert result.best_ratio[0] == pytest.approx(made.standard_error / 2 / least)
+    assert result.to_dict()["best_ratio"] == result.best_ratio[0]
+    assert f"x central {name}" in repr(result)
 
 
 def test_plans_and_comparisons_are_tables():
@@ -50,6 +62,8 @@ def test_plans_and_comparisons_are_tables():
     _, plan = choose(SumSpec(1000, 3, privacy), 1.1, None, None, False)
     page = plan._repr_html_()
     assert f"{plan.noise_ratio:.4f} x the central Gaussian" in page
+    assert plan.best_ratio == pytest.approx(plan.std / best(1.0, 1e-6, 3)[0])
+    assert f"{plan.best_ratio:.4f} x the best central noise (l2 Laplace)" in page
     assert "1,000 users" in page
     found = sum_methods(1000, 3, privacy, 10)
     page = found._repr_html_()

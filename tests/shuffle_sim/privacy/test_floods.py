@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from protocols import CentralSum
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds import central
@@ -139,7 +140,7 @@ def view(digits, noise, number, reach):
     return law
 
 
-def test_whole_views_by_enumeration_attain_the_bound_and_less_noise_breaks_it():
+def test_whole_views_attain_the_bound_and_less_noise_breaks_it():
     """All pairs of numbers; at L = H = 0 the bound is attained. A tenth less noise is caught."""
     digits, noise = Digits(2, 0, 0, 2), FloodNoise(0.5, 0.0, 1.0, 4.0, 1, 1)
 
@@ -172,7 +173,7 @@ def test_a_view_with_carries_is_below_the_bound():
         assert 0 < exact <= bound.delta(epsilon) + 1e-6
 
 
-def test_rounds_are_dominated_by_an_envelope_that_the_largest_move_alone_is_not():
+def test_rounds_are_dominated_by_an_envelope_alone():
     """(0, 0, 0, -, 2), two rounds: the sheet attains 0.309750, and the largest move says less."""
     digits, noise = Digits(2, 0, 0, 2), FloodNoise(0.5, 0.0, 1.0, 4.0, 1, 1)
     step = 1e-3
@@ -190,10 +191,14 @@ def test_the_staircase_of_the_sheet(epsilon, expected):
 
 def test_the_best_central_noise():
     assert central.best(1.0, 1e-8)[1] == "staircase"
-    assert central.best(1.0, 1e-8, d=10)[0] == pytest.approx(math.sqrt(20))
-    assert central.best(1.0, 1e-8, d=10)[1] == "Laplace"
+    least, name = central.best(1.0, 1e-8, d=10)
+    assert least == pytest.approx(math.sqrt(11))
+    assert name == "l2 Laplace"
+    made = CentralSum.calibrated(n=50, d=10, privacy=Privacy(1.0, 0.0), norm_bound=0.5)
+    assert made.standard_error == pytest.approx(math.sqrt(11))
     assert central.best(1.0, 1e-8, d=1000)[1] == "Gaussian"
-    assert central.best(1.0, 0.0, d=1000)[1] == "Laplace"
+    assert central.best(1.0, 0.0, d=1000)[1] == "l2 Laplace"
+    assert central.best(2.0, 1e-8, rounds=3)[0] == pytest.approx(1.5 * math.sqrt(2))
 
 
 def test_a_plan_near_the_central_laplace_noise():

@@ -8,6 +8,7 @@ import pytest
 
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.privacy.binomial_planner import fewest_bits
 from shuffle_sim.privacy.bounds import binomial, carry
 from shuffle_sim.privacy.bounds.domination import NUS, dominating_sigma
 from shuffle_sim.privacy.bounds.gaussian import delta_gdp
@@ -15,7 +16,7 @@ from shuffle_sim.privacy.carry_planner import choose_carries
 from shuffle_sim.privacy.events import BinomialSumEvent, CarrySumEvent, GaussianEvent
 from shuffle_sim.privacy.grid_noise import GridBinomial
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.planner import SumSpec, fewest_bits
+from shuffle_sim.privacy.planner import SumSpec
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_plans_over_long_horizons(n, d, rounds, delta, carried, better, bits):
         assert ShuffleAccountant().compose(few.event, rounds).get_epsilon(delta) <= 1.0
 
 
-def test_the_smallest_delta_over_the_most_coordinates_and_rounds():
+def test_the_smallest_delta_over_the_most_coordinates():
     """d T = 1e14 at delta 1e-15: what is given up in each is 1e-31."""
     spec = SumSpec(10**8, 10**8, Privacy(1.0, 1e-15), 10**6)
     plan = choose_carries(spec, 1.05)

@@ -1,8 +1,9 @@
 import pytest
 
 from shuffle_sim.errors import ParameterError
+from shuffle_sim.privacy.binomial_planner import fewest_bits, least_noise
 from shuffle_sim.privacy.guarantee import Privacy
-from shuffle_sim.privacy.planner import SumSpec, fewest_bits, least_noise
+from shuffle_sim.privacy.planner import SumSpec
 
 
 def task(n=10_000, d=10, epsilon=1.0, delta=1e-6, **more):
@@ -26,7 +27,7 @@ def test_the_bits_promised(what, ratio, bits):
     assert plan.epsilon <= what.privacy.epsilon
 
 
-def test_a_thousand_rounds_over_the_same_users_within_3_percent_of_central_composition():
+def test_a_thousand_rounds_are_within_3_percent_of_central():
     plan = fewest_bits(task(rounds=1000), 1.03)
     assert plan.noise_ratio <= 1.03
     assert plan.epsilon <= 1.0
@@ -69,7 +70,7 @@ def test_least_noise_is_what_brute_force_finds(what, budget):
     assert plan.noise_ratio == best
 
 
-def test_an_honest_fraction_below_one_costs_noise_and_is_refused_where_it_cannot_pay():
+def test_an_honest_fraction_costs_noise_or_is_refused():
     assert fewest_bits(task(honest_fraction=0.8), 1.3).bits > fewest_bits(task(), 1.3).bits
     with pytest.raises(ParameterError, match="honest"):
         fewest_bits(task(honest_fraction=0.8), 1.1)

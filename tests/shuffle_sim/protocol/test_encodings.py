@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols import CarryVectorSum, Phased, ShuffleACSA, ShuffleGD, ShuffleSGD, VectorSum
+from protocols import CarryVectorSum, ShuffleACSA, ShuffleGD, ShuffleSGD, VectorSum
 from protocols.learning.baselines import Baseline
 from protocols.learning.training import Trainer
+from protocols.optimisation import Phased
 from protocols.problems.domains import L2Ball
 from protocols.problems.losses import Logistic
 from protocols.problems.problem import Problem

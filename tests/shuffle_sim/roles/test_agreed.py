@@ -14,12 +14,12 @@ from protocols import (
     Hinge,
     L2Ball,
     Logistic,
-    OneShotAverage,
     Problem,
     RealSpace,
     ShuffleSGD,
     VectorSum,
 )
+from protocols.shuffle import OneShotAverage
 from protocols.sums.carry import CarryRandomizer
 from shuffle_sim import Privacy, run
 from shuffle_sim.data.cohort import Cohort
@@ -70,7 +70,7 @@ def planned() -> RoundSpec:
         replace(planned(), randomizer=replace(PROTOCOL.randomizer, g=2**43)),
     ],
 )
-def test_a_broadcast_outside_the_run_is_refused_by_users_and_shuffler(spec):
+def test_a_broadcast_outside_the_run_is_refused(spec):
     users = UserShard(DEPLOYMENT, InMemory(np.zeros((50, 2))), range(5))
     for role in (users.answer, lambda sent: Shuffler(DEPLOYMENT).shuffle(sent, [])):
         with pytest.raises(FrameError, match="not-agreed"):
@@ -97,7 +97,7 @@ def changed(**values):
         {"labels": 2**62},
     ],
 )
-def test_a_domain_that_floats_do_not_hold_is_refused_by_users_and_shuffler(values):
+def test_a_domain_that_floats_do_not_hold_is_refused(values):
     sent = broadcast(changed(**values))
     users = UserShard(DEPLOYMENT, InMemory(np.zeros((50, 2))), range(5))
     tracemalloc.start()
@@ -153,7 +153,7 @@ def asking(protocol, **changed) -> RoundSpec:
         (HINGE, {"theta": np.full(2, np.nan)}),
     ],
 )
-def test_another_query_than_was_agreed_is_refused_by_users_and_shuffler(protocol, changed):
+def test_another_query_than_was_agreed_is_refused(protocol, changed):
     deployment = agreed_to(protocol)
     users = UserShard(deployment, InMemory(np.zeros((50, 4, 3))), range(5))
     sent = broadcast(asking(protocol, **changed))
@@ -169,7 +169,7 @@ def test_another_theta_is_no_other_query():
     agreed_to(HINGE).opened(broadcast(asking(HINGE, theta=np.array([0.3, -0.0]))))
 
 
-def test_the_query_of_another_strength_is_refused_beside_a_scale_that_moves():
+def test_a_query_of_another_strength_is_refused():
     """Half the width, and the same distance of neighbours: twice the steps."""
     spec = first(AVERAGE)
     narrow = replace(

@@ -13,14 +13,12 @@ from protocols import (
     GaussianGD,
     HeavyTailedERM,
     L2Ball,
-    Linear,
     Logistic,
     PopLocalize,
     Problem,
     PureSGD,
-    Softmax,
     Squared,
-)  # fmt: skip
+)
 from protocols.central.heavy_tails.clipped_minimiser import ClippedMinimiser
 from protocols.central.heavy_tails.heavy_tailed_erm import SOLVERS
 from protocols.central.heavy_tails.pilot import PilotHistogram
@@ -36,9 +34,11 @@ from protocols.central.heavy_tails.plan import (
 from protocols.central.heavy_tails.unbounded import aggregate
 from protocols.optimisation.base import Optimiser
 from protocols.optimisation.tails import EDGES, Tails
-from protocols.problems.domains import Intersection
+from protocols.problems import Linear, Softmax  # fmt: skip
+from protocols.problems.domains import Box, Intersection
 from protocols.problems.losses import MeanEstimation
 from protocols.problems.moments import Moments, kappa
+from protocols.problems.polytope import Polytope
 from protocols.problems.surrogates import Surrogate
 from protocols.shuffle.optimiser import optimisers
 from shuffle_sim import Execution, Privacy, run
@@ -85,7 +85,7 @@ def statistic_of(loss, users, clip=1.0, strong=0.5, steps=None, users_beta=None)
 
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
-def test_minimisers_of_neighbours_are_never_further_apart_than_stated(loss, solver):
+def test_minimisers_of_neighbours_are_apart_as_stated(loss, solver):
     rng, n, widest = np.random.default_rng(1), 12, 0.0
     statistic = statistic_of(loss, n, steps=15 if solver == "fixed" else None)
     signs, columns = isinstance(loss, Logistic), loss.columns(D)
@@ -110,7 +110,7 @@ def opposite(n, clip):
     return rows, other
 
 
-def test_the_sensitivity_is_attained_and_a_smaller_one_is_caught():
+def test_the_sensitivity_is_attained_and_less_is_caught():
     n, clip, strong = 100, 1.0, 0.5
     tau = 0.01 * 2 * clip / (strong * n)
     made = [
@@ -138,6 +138,43 @@ RIM = math.sqrt(1 - 0.995**2)
 """Of the lens where both spheres meet: the minimiser of whatever pulls outward lies on it."""
 
 
+CUBE = Polytope(np.vstack([np.eye(D), -np.eye(D)]), np.ones(2 * D))
+
+
+@pytest.mark.parametrize("steps", [None, 400])
+def test_a_polytope_that_is_a_box_has_the_minimisers_of_a_box(steps):
+    rng, users, apart = np.random.default_rng(11), 40, 0.0
+    for _ in range(6):
+        rows = rng.standard_t(2, size=(users, D + 1))
+        tau = 0.01 * 2 / (0.5 * users)
+        surrogate = Surrogate(Linear(math.inf), 1.0, 0.5 * users)
+        found = [
+            minimiser(
+                ClippedMinimiser(surrogate, domain, np.ones(D), 0.5, 0.0, tau, users, steps), rows
+            )
+            for domain in (CUBE, Box(D, -1.0, 1.0))
+        ]
+        assert (np.abs(found[1]) == 1).any()  # on a face
+        apart = max(apart, float(np.linalg.norm(found[0] - found[1])))
+    assert apart <= 2 * tau
+
+
+def test_phases_run_on_a_polytope():
+    """Their tau is one that can be proven; with that of a ball they are refused."""
+    triangle = Polytope([[1.0, 1.0], [-1.0, 0.0], [0.0, -1.0]], [1.0, 0.0, 0.0])
+    problem = Problem(Linear(math.inf), triangle, norm_bound=math.inf)
+    rows = np.random.default_rng(0).standard_t(5, size=(20_000, 3)) - 0.8
+    made = HeavyTailedERM.calibrated(n=20_000, problem=problem, privacy=PURE, moments=MOMENTS)
+    last = made.phases[-1]
+    planned = HeavyTailedPhase.of(last.users, last.strong, last.clip)
+    assert planned.tau < last.tau < 10 * planned.tau
+    with pytest.raises(ParameterError, match="rounding errors"):
+        HeavyTailedERM(problem=problem, n=20_000, privacy=PURE, phases=(planned,))
+    value = run(made, rows, seed=1).value
+    assert (triangle.matrix @ value <= triangle.bounds + 1e-12).all()
+    assert value.sum() > 0.9  # the mean gradient is negative: the far side is best
+
+
 def lens_statistic(clip, steps=None, n=100):
     tau = 0.01 * 2 * clip / (0.5 * n)
     surrogate = Surrogate(Linear(math.inf), clip, 0.5 * n)
@@ -145,7 +182,7 @@ def lens_statistic(clip, steps=None, n=100):
 
 
 @pytest.mark.parametrize("steps", [None, 40])
-def test_a_certified_point_of_a_thin_intersection_is_in_it_and_within_tau(steps):
+def test_a_certified_point_of_a_thin_intersection_is_in_it(steps):
     statistic = lens_statistic(1.0, steps)
     pull = np.array([0.3, 0.6, -0.7])
     rows = np.column_stack([np.tile(pull, (100, 1)), np.zeros(100)])
@@ -166,7 +203,7 @@ class Guessed(L2Ball):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_what_cannot_be_certified_is_refused_before_any_row_is_read(solver):
+def test_what_cannot_be_certified_is_refused_before_reading(solver):
     given = {"n": 100, "privacy": PURE, "moments": MOMENTS, "solver": solver}
     guessed = Problem(Absolute(math.inf), Guessed(D, 1.0), norm_bound=math.inf)
     with pytest.raises(ParameterError, match=r"^domain = .Guessed.: .*proven"):
@@ -181,7 +218,7 @@ def loss_of_privacy(noise_rate, sensitivity, first, second, grid):
     return at[1] - at[0]
 
 
-def test_the_density_ratio_is_at_most_epsilon_and_planted_noise_is_caught():
+def test_the_density_ratio_is_at_most_epsilon():
     n, epsilon = 50, 1.0
     statistic = ClippedMinimiser(
         Surrogate(Linear(math.inf), 1.0, 25.0), L2Ball(1, 3.0), np.zeros(1), 0.5, 0.0, 1e-6, n
@@ -194,7 +231,7 @@ def test_the_density_ratio_is_at_most_epsilon_and_planted_noise_is_caught():
     assert np.abs(loss_of_privacy(epsilon, 0.9 * size, first, second, grid)).max() > epsilon
 
 
-def test_epsilon_does_not_depend_on_moments_that_are_wrong_by_100():
+def test_epsilon_does_not_depend_on_wrong_moments():
     problem, rows = problem_of(Absolute(math.inf)), heavy(np.random.default_rng(2), 40, 4, False)
     for factor in (0.01, 1.0, 100.0):
         moments = Moments(4, 1.45 * factor, factor, 0.9 * factor)
@@ -251,7 +288,7 @@ def test_a_clipped_softmax_gradient_is_no_gradient():
         Surrogate(loss, 1.0)
 
 
-def test_the_lemma_the_surrogates_minimiser_is_within_the_mean_bias_over_lambda():
+def test_the_surrogates_minimiser_is_within_the_mean_bias():
     rng, largest = np.random.default_rng(4), 0.0
     loss, m, strong = Absolute(math.inf), 40, 0.3
     for _ in range(300):
@@ -456,7 +493,7 @@ def test_a_run_that_stopped_goes_on_from_its_checkpoint(tmp_path):
 # The pilot
 
 
-def test_the_pilots_histogram_moves_by_two_and_puts_bad_rows_in_its_ends():
+def test_the_pilots_histogram_moves_by_two():
     histogram = PilotHistogram(Absolute(math.inf), 2.0)
     rows = heavy(np.random.default_rng(8), 50, D + 1, False)
     counts = histogram.part(rows)
@@ -565,7 +602,7 @@ def test_no_algorithm_takes_a_problem_without_a_bound_unasked(loss, privacy):
             kind.calibrated(n=1000, problem=problem_of(loss, ridge=0.1), privacy=privacy)
 
 
-def test_moments_out_of_order_and_losses_that_do_not_declare_are_refused():
+def test_moments_out_of_order_are_refused():
     for bad in ((2.0, 1.0, 2.0), (4.0, 1.0, 0.5, 0.7), (1.5, 1.0)):
         with pytest.raises(ParameterError, match=r"g1|g2|k = 1\.5"):
             Moments(*bad)

@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from protocols import Absolute, ExponentialGrid, L2Ball, Logistic, PopLocalize, Problem, Softmax
+from protocols import Absolute, ExponentialGrid, L2Ball, Logistic, PopLocalize, Problem
 from protocols.central.heavy_tails.exponential_grid import GridScore, net
+from protocols.problems import Softmax
 from protocols.problems.moments import Moments
 from protocols.problems.surrogates import Clipped
 from shuffle_sim import Privacy, run
@@ -27,7 +28,7 @@ def rows_of(rng, n, d=3):
 # Pop-Localize
 
 
-def test_the_printed_noise_is_the_papers_and_spends_half_of_epsilon():
+def test_printed_noise_is_the_papers_and_spends_half_epsilon():
     made = PopLocalize.paper(
         n=4000, problem=problem_of(Absolute(math.inf)), privacy=PURE, moments=MOMENTS
     )
@@ -114,7 +115,7 @@ def test_a_sensitivity_ten_per_cent_too_small_is_caught():
     assert np.ptp(moved) > 0.9 * score.sensitivity.value
 
 
-def test_a_step_and_a_net_from_the_data_give_neighbours_other_supports():
+def test_a_net_from_the_data_gives_neighbours_other_supports():
     # E2: gamma = 1/(lambda + H_Z) and a net of step ~ gamma, H_Z from the longest row.
     def support(rows):
         h = np.abs(rows[:, 0]).max()
@@ -141,7 +142,7 @@ def test_the_grid_learns_in_one_dimension():
     assert excess < 0.5 * trivial
 
 
-def test_any_loss_may_be_clipped_on_a_grid_and_large_nets_are_refused():
+def test_any_loss_is_clipped_on_a_grid_and_large_nets_refused():
     softmax = Problem(Softmax(2), L2Ball(2, 1.0))
     made = ExponentialGrid.calibrated(n=200, problem=softmax, privacy=PURE, step=0.25)
     rows = np.column_stack([np.ones(200), np.zeros(200)])

@@ -5,9 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from protocols import AcceleratedPhasedERM, Hinge, L2Ball, Logistic, MeanEstimation, Problem
+from protocols import AcceleratedPhasedERM, Hinge, L2Ball, Logistic, Problem
 from protocols.central.person.centered_mean import CenteredMean
 from protocols.central.person.outlier_removal import FriendlyGradient, FriendlyScore, Removal
+from protocols.problems import MeanEstimation
 from protocols.problems.per_person import MeanGradient
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.data.population import Unit
@@ -109,7 +110,7 @@ def test_what_it_cannot_have_is_refused():
 
 
 @pytest.mark.full
-def test_kinks_are_smoothed_by_the_envelope_and_its_error_is_in_the_bound():
+def test_kinks_are_smoothed_and_the_error_is_in_the_bound():
     """Mean of 4 runs on fresh labels; the bound is on the expectation."""
     problem = Problem(Hinge(), L2Ball(D, 1.0), records=50)
     made = AcceleratedPhasedERM.calibrated(n=4000, problem=problem, privacy=PRIVACY, phases=1)
@@ -168,7 +169,7 @@ def test_the_guard_and_the_gaussians_spend_what_was_asked_for():
         Removal.calibrated(Privacy(1.0, 1e-6), 2500, 12, 0.5)
 
 
-def test_a_score_below_what_is_assured_passes_no_more_often_than_the_tail():
+def test_a_score_below_the_threshold_passes_as_the_tail():
     """4,000 sessions of 5 queries at the assured score; 5 standard errors: 6e-7. The control is a
     margin of half the size.
     """

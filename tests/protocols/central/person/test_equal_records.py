@@ -5,12 +5,10 @@ import pytest
 
 from protocols import (
     AcceleratedPhasedERM,
-    Baseline,
     DeletionStability,
     L2Ball,
     LinearTimePhasedSGD,
     Logistic,
-    MeanEstimation,
     PhasedERM,
     PhasedSCO,
     Problem,
@@ -18,6 +16,8 @@ from protocols import (
     UserLevelGD,
     UserLevelOneShot,
 )
+from protocols.learning import Baseline
+from protocols.problems import MeanEstimation
 from shuffle_sim import ParameterError, Privacy, run
 
 M = 4
@@ -51,7 +51,7 @@ def test_calibrated_ones_take_ragged_persons(kind):
 
 
 @pytest.mark.parametrize("kind", [PhasedERM, PhasedSCO, LinearTimePhasedSGD])
-def test_printed_constants_take_persons_of_any_number_of_records(kind):
+def test_printed_constants_take_any_number_of_records(kind):
     """Privacy is proven for any; a refusal would say how many records somebody has."""
     if kind is LinearTimePhasedSGD:
         made = kind.paper(n=1_000_000, problem=LOGISTIC, privacy=Privacy(1.0, 1e-9))

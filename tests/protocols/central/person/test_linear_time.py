@@ -9,20 +9,13 @@ import numpy as np
 import pytest
 import scipy
 
-from protocols import (
-    Hinge,
-    L2Ball,
-    Linear,
-    LinearTimePhasedSGD,
-    Logistic,
-    MeanEstimation,
-    Problem,
-)
+from protocols import Hinge, L2Ball, LinearTimePhasedSGD, Logistic, Problem
 from protocols.central.person.chained_mean import ChainedMean, clipped
 from protocols.central.person.friendly import FriendlyMean
 from protocols.central.person.grouped_descent import ClippedPoints, GroupedDescent, PlainDescent
 from protocols.central.person.linear_time import printed_groups
 from protocols.central.person.linear_time_plan import LinearTimePhase
+from protocols.problems import Linear, MeanEstimation
 from protocols.problems.surrogates import Clipped
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.data.cohort import Cohort
@@ -70,7 +63,7 @@ def test_iterates_are_those_of_a_plain_loop(loss, smoothing):
     assert np.allclose(asked.iterates(rows), expected, atol=1e-12)
 
 
-def test_a_replaced_person_changes_one_point_whatever_its_records():
+def test_a_replaced_person_changes_one_point():
     asked, rows = statistic(Logistic()), persons(16)
     before = asked.iterates(rows)
     for bad in (1e9, -1e9, np.nan, np.inf):
@@ -220,7 +213,7 @@ def chain_move(share=1.0, ratio=0.3):
     return worst / (share * ratio * 2 / chain.points)
 
 
-def test_a_replaced_group_moves_each_mean_of_a_chain_by_at_most_two_radii():
+def test_a_replaced_group_moves_each_mean_by_two_radii_at_most():
     assert 0.95 < chain_move() <= 1 + 1e-12
     assert chain_move(share=0.9) > 1  # a tenth less would be seen
     place, slopes = L2Ball(D, 1.0), Clipped(Logistic(), 1.0)
@@ -249,7 +242,7 @@ def test_the_noise_of_a_chain_has_its_law():
     assert chain.event == GaussianEvent(2.0)
 
 
-def test_a_run_by_chains_spends_what_was_asked_for_and_never_fails():
+def test_a_run_by_chains_spends_what_was_asked_for():
     """Half of the persons disagree with the others: a friendly mean would not pass."""
     made = LinearTimePhasedSGD.calibrated(n=800, problem=PROBLEM, privacy=PRIVACY, mean="chain")
     assert "no noise is longer" in made.assumes
@@ -292,7 +285,7 @@ def test_without_removal_a_person_moves_a_pass_by_two_eta_l_m():
     assert plain_move(share=0.9) > 1  # a tenth less would be seen
 
 
-def test_phases_without_removal_are_a_baseline_that_records_do_not_help():
+def test_phases_without_removal_are_a_baseline():
     """Its noise does not fall with m; the planner takes it where persons have few records."""
     private, bounds = Privacy(1.0, 1e-6), {}
     for m in (10, 100_000):

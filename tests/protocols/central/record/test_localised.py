@@ -6,17 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from protocols import (
-    Hinge,
-    L2Ball,
-    Linear,
-    LocalisedExponential,
-    Logistic,
-    Problem,
-    RealSpace,
-    Squared,
-)
+from protocols import Hinge, L2Ball, LocalisedExponential, Logistic, Problem, RealSpace, Squared
 from protocols.erm.solver import minimise
+from protocols.problems import Linear
 from shuffle_sim import ParameterError, Privacy, run
 
 PURE = Privacy(1.0)

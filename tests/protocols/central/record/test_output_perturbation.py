@@ -16,15 +16,12 @@ from protocols import (
     Hinge,
     Huber,
     L2Ball,
-    Linear,
     Logistic,
-    MeanEstimation,
     ObjectivePerturbation,
     OutputPerturbation,
     Pinball,
     Problem,
     RealSpace,
-    Softmax,
     Squared,
     TiltedERM,
 )
@@ -34,6 +31,7 @@ from protocols.erm.risk import Risk
 from protocols.erm.solver import minimise
 from protocols.erm.solver.public import named
 from protocols.erm.tilted import TiltedRisk
+from protocols.problems import Linear, MeanEstimation, Softmax
 from protocols.problems.multiclass import OneVsRestHinge
 from shuffle_sim import ParameterError, Privacy, run
 from shuffle_sim.privacy.bounds import gaussian, objective, paper
@@ -96,7 +94,7 @@ def test_no_swap_moves_a_minimiser_by_more_than_is_stated(risk):
     assert worst >= 0.05 * stated  # not vacuous
 
 
-def test_the_sensitivity_is_attained_and_a_tenth_less_is_refuted():
+def test_the_sensitivity_is_attained_and_a_tenth_less_refuted():
     """A linear loss: w* = -mean x/lambda, two opposite rows; the planted defect is a factor 0.9."""
     risk = Risk.of(Problem(Linear(), RealSpace(3), 0.2))
     rows = np.zeros((10, 4))
@@ -436,7 +434,7 @@ def test_rates_are_those_of_the_theorems():
         (TiltedERM, {"tilt": 0.0}, "tilt"),
         (TiltedERM, {"loss": Hinge()}, "loss"),
         (AdversarialERM, {"norm": "l3"}, "norm"),
-        (AdversarialERM, {"loss": Hinge()}, "loss"),
+        (AdversarialERM, {"loss": Squared(labels=1.0)}, "loss"),
         (ObjectivePerturbation, {"loss": Hinge()}, "loss"),
         (ObjectivePerturbation, {"loss": Huber(labels=1.0)}, "loss"),
         (ObjectivePerturbation, {"n": 1}, "ridge"),
@@ -463,7 +461,7 @@ def test_bad_input_is_refused_by_name(kind, given, parameter):
     assert caught.value.parameter == parameter
 
 
-def test_the_name_of_a_solver_tells_nothing_of_what_it_was_fitted_to():
+def test_the_name_of_a_solver_tells_nothing_of_its_data():
     risk, rows = Risk.of(Problem(Logistic(), RealSpace(2), 0.1)), rows_of(50, 2)
     fitted = LogisticRegression(C=3.0).fit(rows[:, :-1], rows[:, -1])
     assert named(fitted, risk) == named(LogisticRegression(C=3.0), risk)

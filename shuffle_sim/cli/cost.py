@@ -1,0 +1,342 @@
+"""`shuffle-sim cost`, `amplify` and `budget`: bits and epsilon, without running anything."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from protocols.learning.training import Trainer
+from shuffle_sim.cli.data import load
+from shuffle_sim.cli.declared import same
+from shuffle_sim.cli.learning import OptimiserOptions
+from shuffle_sim.cli.options import (
+    DataOptions,
+    PrivacyOptions,
+    Security,
+    Size,
+    SumOptions,
+    left_out,
+)
+from shuffle_sim.cli.running import content_of
+from shuffle_sim.cli.show import (
+    Drawn,
+    Output,
+    console,
+    details,
+    dress,
+    legend,
+    new_figure,
+    number,
+    plural,
+    print_fact,
+    print_table,
+    print_warnings,
+    size,
+)
+from shuffle_sim.data.files import check_name
+from shuffle_sim.errors import ParameterError
+from shuffle_sim.execution.budget import Budget
+from shuffle_sim.execution.forecast import Forecast, corollary, forecast
+from shuffle_sim.execution.options import SEALING_SECONDS
+from shuffle_sim.privacy.amplification import Amplification, amplify
+from shuffle_sim.privacy.guarantee import DELTA, Guarantee, weaknesses
+from shuffle_sim.privacy.trust import Trust
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class PaperBits:
+    """Where the paper states the bits of a user, which without the constant, and that constant."""
+
+    where: str
+    bits: float
+    constant: float
+
+
+@dataclass(frozen=True)
+class CostSummary:
+    """What a protocol will cost."""
+
+    protocol: str
+    n: int
+    d: int
+    epsilon: float
+    delta: float
+    security: str
+    forecast: Forecast
+    wire_bytes: dict[str, int]
+    paper: PaperBits | None
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RoundsOptions:
+    """Of an optimiser."""
+
+    rounds: int | None = same(OptimiserOptions, "rounds")
+    batch: int | None = same(OptimiserOptions, "batch")
+
+
+def cost_command(
+    users: Size,
+    privacy: PrivacyOptions,
+    noise: SumOptions,
+    output: Output,
+    asked: RoundsOptions,
+    protocol: Annotated[
+        str | None,
+        typer.Option(help="Name of a sum or of an optimiser; default: the sum of the fewest bits."),
+    ] = None,
+    loss: Annotated[
+        str | None, typer.Option(help="Loss of the model, of an optimiser; default logistic.")
+    ] = None,
+    security: Security = "none",
+) -> None:
+    """Show what a protocol costs in communication: per user, per round, and hop by hop.
+
+    Example: shuffle-sim cost --n 10000 --d 10 --noise-ratio 1.05 --security onion
+
+    Example: shuffle-sim cost --n 100000 --d 10 --protocol shuffle-sgd --loss hinge
+    """
+    n, d, budget = users.users, users.dimensions, privacy.budget
+    trainer = Trainer.of(loss or "logistic", d, budget, **vars(noise))
+    useless = {"loss": loss, **vars(asked)}
+    made: Any = None
+    name = protocol or ""
+    if protocol is None:
+        left_out(useless, "a sum")
+        name, made = noise.encoded(n, d, budget)
+    elif protocol in trainer.optimisers():
+        made = trainer.protocol(protocol, n, **vars(asked))
+    else:
+        made = noise.calibrated(protocol, n, d, budget, **useless)
+    found = forecast(made, security=security)
+    paper = None
+    if made.paper_cost is not None:
+        bits = corollary(found, d, privacy.epsilon, privacy.delta)
+        paper = PaperBits(made.paper_cost, bits, found.user_payload_bits / bits)
+    wire = {hop.name: hop.wire for hop in found.hops}
+    case = name, n, d, privacy.epsilon, privacy.delta, security
+    summary = CostSummary(*case, found, wire, paper, budget.warnings(n))
+    output.present(summary, _print_cost)
+
+
+def _print_cost(summary: CostSummary) -> None:
+    f, kind = summary.forecast, "sequentially" if summary.forecast.sequential else "fully"
+    console.print(
+        f"\n[bold]{summary.protocol}[/], n = {f.users:,}, d = {summary.d:,}, security "
+        f"{summary.security}: {kind} interactive\n{plural(f.rounds, 'round')} of at most "
+        f"{f.batch:,} users; a user answers in at most {f.participation:,}, "
+        f"{f.asked / f.users:.3g} on average\n"
+    )
+    counted = {
+        "messages": f.messages,
+        "payload bits (the paper's count)": f.payload_bits,
+        "label bits, if sent one by one": f.label_bits,
+    }
+    rows = [
+        (what, f"{round(each, 2):,}", f"{round(each * f.participation, 2):,}")
+        for what, each in counted.items()
+    ]
+    wire = f.user_wire_bytes
+    rows.append(("bytes on the wire", f"{wire / f.participation:,.1f}", f"{wire:,.1f}"))
+    print_table(("a user", "in a round", "over the run"), rows)
+    print_warnings(summary.warnings)
+    console.print()
+    sizes = [(each.payload, each.framing, each.sealing, each.wire) for each in f.hops]
+    hops = [(each.name, *row) for each, row in zip(f.hops, sizes, strict=True)]
+    payload, framing, sealing, wire = (sum(each) for each in zip(*sizes, strict=True))
+    hops.append(("all hops", payload, framing, sealing, wire))
+    heads = "hop, over the run", "payload", "framing", "seals", "on the wire"
+    print_table(heads, ((name, *map(size, sizes)) for name, *sizes in hops))
+    if f.seconds:
+        console.print(
+            f"\nSealing and opening takes about {number(f.seconds)} s on this machine with one "
+            "worker."
+        )
+    if f.slowest > SEALING_SECONDS:
+        console.print(
+            f"A run refuses a round of more than {SEALING_SECONDS:g} s, unless --sealing-seconds "
+            "allows it."
+        )
+    if summary.paper is not None:
+        paper = summary.paper
+        factor = "rounds answered x " if f.participation > 1 else ""
+        details.print(
+            f"\n{paper.where} of the paper: O({number(paper.bits)}) bits a user, by {factor}"
+            "d (sqrt(batch) + ln(1/delta)/epsilon^2).\nThe bits here are "
+            f"{paper.constant:.3g} times that."
+        )
+
+
+def amplify_command(
+    output: Drawn,
+    epsilon0: Annotated[float, typer.Option("--epsilon0", help="Of one report, pure.")],
+    users: Annotated[int, typer.Option("--n", help="Users, each with one message a round.")],
+    delta: Annotated[float, typer.Option(help="Privacy parameter delta of the whole run.")] = DELTA,
+    rounds: Annotated[int, typer.Option(help="Rounds in which the same users report.")] = 1,
+    sampling: Annotated[
+        float, typer.Option(help="Probability with which a user secretly takes part in a round.")
+    ] = 1.0,
+    symbols: Annotated[
+        int | None,
+        typer.Option(help="k of k-ary randomised response. Default: any randomiser."),
+    ] = None,
+    honest_fraction: Annotated[
+        float, typer.Option(help="Fraction of users that are assumed to add their noise.")
+    ] = 1.0,
+) -> None:
+    """Say which epsilon the permuted reports of a local randomiser have.
+
+    Example: shuffle-sim amplify --epsilon0 4 --n 100000
+
+    Example: shuffle-sim amplify --epsilon0 10 --n 1000000 --symbols 1000 --plot amplify.png
+    """
+
+    def found(each: float) -> Amplification:
+        return amplify(
+            each,
+            users,
+            delta,
+            rounds=rounds,
+            sampling=sampling,
+            symbols=symbols,
+            honest_fraction=honest_fraction,
+        )
+
+    def draw(summary: Amplification) -> "Figure":
+        others = (epsilon0 * np.linspace(0.25, 1.25, 9)).clip(max=30.0)
+        figure = new_figure(7, 4.5)
+        axes = figure.subplots()
+        curve = [found(float(each)) for each in others]
+        shuffled = [each.epsilon for each in curve]
+        axes.semilogy(others, others * rounds, color=Trust.LOCAL.colour, label="reports alone")
+        axes.semilogy(others, shuffled, "o-", color=Trust.SHUFFLE.colour, label="permuted, proven")
+        if summary.least:
+            least = [each.least for each in curve]
+            axes.semilogy(others, least, ":", color="gray", label="no theorem can prove less")
+        axes.semilogy([epsilon0], [summary.epsilon], "k*", ms=13)
+        title = f"{users:,} users: ε0 = {epsilon0:g} becomes ε = {number(summary.epsilon)}"
+        dress(axes, title, "ε0 of one report", f"ε at δ = {delta:g}")
+        legend(figure)
+        return figure
+
+    output.present(found(epsilon0), _print_amplified, draw)
+
+
+def _print_amplified(summary: Amplification) -> None:
+    print_fact("Privacy", str(summary), where=console)
+    basis = f"by {summary.basis}; numbers are outward by {summary.error:g} relative"
+    print_fact("", basis, where=details)
+    print_warnings(weaknesses(summary.epsilon, summary.delta, summary.users))
+
+
+@dataclass(frozen=True)
+class ReportRow:
+    """A report: its rounds, the kinds of releases, and epsilon at the total's delta, alone."""
+
+    report: str
+    rounds: int
+    kinds: tuple[str, ...]
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class BudgetReport:
+    """What was spent of a budget, by what, and what is left.
+
+    `more` is how many more reports like the last one fit, if each of its rounds is one release.
+    """
+
+    budget: str
+    population: str
+    users: int
+    epsilon: float
+    delta: float
+    spent: Guarantee
+    left: float
+    reports: list[ReportRow]
+    more: int | None
+
+
+def budget_command(
+    action: Annotated[str, typer.Argument(help="create or show.", metavar="create|show")],
+    path: Annotated[
+        Path,
+        typer.Argument(
+            help="The budget.", metavar="FILE", parser=lambda text: check_name("budget", text)
+        ),
+    ],
+    privacy: PrivacyOptions,
+    data: DataOptions,
+    output: Output,
+    population: Annotated[
+        str | None,
+        typer.Option(help="Name of the people whose budget it is. Default: that of the table."),
+    ] = None,
+    users: Annotated[int | None, typer.Option("--n", help="Number of users.")] = None,
+) -> None:
+    """Make a budget that runs share, or show what was spent of it, by what, and what is left.
+
+    Example: shuffle-sim budget create year --population customers --n 10M --epsilon 1 --delta 1e-8
+
+    Example: shuffle-sim budget show year
+
+    With a table, all runs must be on the same data:
+
+    Example: shuffle-sim budget create wine.budget --table wine --epsilon 2
+    """
+    if action == "create":
+        name, many, content = population, users, b""
+        if (data.table, data.file) != (None, None):
+            table = load(data)
+            many = len(table.rows) if table.person is None else len(set(table.person))
+            name, content = population or table.name, content_of(table, data.file)
+            if users not in (None, many):
+                raise ParameterError("n", users, f"{many}, as the table has it, or left out")
+        if name is None or many is None:
+            raise ParameterError("population, n", (name, users), "both given, or a table")
+        total = privacy.budget
+        budget = Budget.create(path, privacy=total, population=name, users=many, content=content)
+    elif action == "show":
+        budget = Budget(path)
+    else:
+        raise ParameterError("action", action, "create or show")
+    output.present(_reported(budget), _print_budget)
+
+
+def _reported(budget: Budget) -> BudgetReport:
+    spent, total, made = budget.spent, budget.total, budget.reports
+    rows, more = list[ReportRow](), None
+    for each in made:
+        kinds = dict.fromkeys(type(charge.event).__name__ for charge in each.charges)
+        alone = budget.alone(each).epsilon
+        rows.append(ReportRow(each.name, len(each.charges), tuple(kinds), alone))
+    if made and len(events := {each.event for each in made[-1].charges}) == 1:
+        more = budget.more(events.pop(), len(list(made[-1].placed(budget.users))))
+    whose = str(budget.path), budget.population, budget.users, total.epsilon, total.delta
+    return BudgetReport(*whose, spent, max(0.0, total.epsilon - spent.epsilon), rows, more)
+
+
+def _print_budget(summary: BudgetReport) -> None:
+    console.print(
+        f"\n[bold]{summary.budget}[/], of {summary.population}: {plural(summary.users, 'user')}, "
+        f"epsilon {summary.epsilon:g} at delta {summary.delta:g}\n"
+    )
+    if summary.reports:
+        heads = "report", "kinds of releases", "rounds", "epsilon alone"
+        rows = (
+            (each.report, ", ".join(each.kinds), f"{each.rounds:,}", number(each.epsilon))
+            for each in summary.reports
+        )
+        print_table(heads, rows, texts=2)
+    console.print(
+        f"\nSpent: epsilon {summary.spent.epsilon:.6g}; left: {summary.left:.6g}. Reports compose: "
+        "their epsilons do not simply add up."
+    )
+    if summary.more is not None:
+        console.print(f"{plural(summary.more, 'more report')} like the last one would fit.")
