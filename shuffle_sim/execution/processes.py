@@ -212,16 +212,14 @@ class ProcessesRuntime(Runtime):
         self._rows, self._shards, self._shufflers, self._analyzer = None, [], [], None
 
     def _station(self, shard: int) -> _Host:
-        """A station on cores that no other one may use.
+        """A station that does not push its sender from a core.
 
-        Linux wakes who is sent something on the sender's core, and so would leave short steps of
-        two stations on one core, one after the other.
+        Linux wakes who is sent something on the sender's core, at once, and so would begin the
+        second station late. A core of its own for each was no faster, and slower where others run.
         """
         host: _Host = super()._station(shard)
-        cores, many = sorted(os.sched_getaffinity(0)), self._deployment.shuffler_shards
-        if many <= len(cores):
-            with suppress(ProcessLookupError):  # it is gone, as will be seen
-                os.sched_setaffinity(host.process.pid, cores[shard::many])
+        with suppress(ProcessLookupError):  # it is gone, as will be seen
+            os.sched_setscheduler(host.process.pid, os.SCHED_BATCH, os.sched_param(0))
         return host
 
     def _send(self) -> None:
