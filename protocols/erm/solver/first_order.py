@@ -5,14 +5,17 @@ not the solver, says how near it came.
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from protocols.erm.objective import Kinked, Objective
 from protocols.erm.solver.certificate import certify
+from protocols.problems.domains import L2Ball
 from shuffle_sim.arrays import Floats
 
 _MOST = 20_000
+_FEW = 2000  # of methods that do not come near: a polisher goes on
 _LOOK = 10  # steps between certificates
 
 
@@ -28,7 +31,7 @@ def descent(objective: Objective, radius: float, w: Floats, rng: np.random.Gener
 
 
 def subgradient(
-    objective: Objective, radius: float, w: Floats, rng: np.random.Generator, steps: int = 2000
+    objective: Objective, radius: float, w: Floats, rng: np.random.Generator, steps: int = _FEW
 ) -> Floats:
     """Steps 2/(lambda (t + 1)), and the average with weights t of where gradients were taken.
 
@@ -41,6 +44,59 @@ def subgradient(
         step = 2 / (objective.strong_convexity * (t + 1))
         w = objective.domain.project(w - step * objective.gradient(w))
     return objective.domain.project(average)
+
+
+def adaptive_subgradient(
+    objective: Objective, radius: float, w: Floats, rng: np.random.Generator
+) -> Floats:
+    """`adaptive` to lambda radius^2/2 above the least value, which is within the radius."""
+    found = certify(objective, w)
+    if not math.isfinite(found.radius):
+        return w
+    domain = objective.domain
+    ball = L2Ball(objective.d, max(found.radius, radius), found.point)  # it holds the minimiser
+    accuracy = objective.strong_convexity * radius**2 / 2
+
+    def project(each: Floats) -> Floats:
+        return domain.project(ball.project(each))
+
+    # Both projections bring a point no farther from the minimiser, which both sets hold.
+    return adaptive(objective.gradient, project, 2 * ball.size, accuracy, found.point, _FEW)[0]
+
+
+def adaptive(
+    subgradient: Callable[[Floats], Floats],
+    project: Callable[[Floats], Floats],
+    diameter: float,
+    accuracy: float,
+    start: Floats,
+    most: float = math.inf,
+) -> tuple[Floats, int]:
+    """Steps D/sqrt(S), S the sum of squared norms of subgradients: no slope need be known.
+
+    It stops where 3 D sqrt(S) <= accuracy t, after (3 D L/accuracy)^2 steps at most. The value at
+    the mean of all points, (d,), is then at most `accuracy` above the least. Returned with t.
+    Source: Algorithm 3 and Proposition 2.9 of Lowy (2026).
+
+    Args:
+        subgradient: of a convex function on a closed convex set.
+        project: to the set.
+        diameter: D, of the set.
+        accuracy: alpha, above 0.
+        start: in the set.
+        most: steps, after which it stops without a promise.
+    """
+    w, total, squares, t = start, np.zeros_like(start), 0.0, 0
+    while t < most:
+        slope, t = subgradient(w), t + 1
+        square = float(slope @ slope)
+        if not square:
+            return w, t
+        squares, total = squares + square, total + w
+        if 3 * diameter * math.sqrt(squares) <= accuracy * t:
+            break
+        w = project(w - diameter / math.sqrt(squares) * slope)
+    return total / t, t
 
 
 def accelerated(

@@ -19,6 +19,7 @@ from shuffle_sim.errors import ParameterError, ShuffleSimError, positive
 
 Solver = Callable[[Objective, float, Floats, np.random.Generator], Floats]
 SOLVERS: dict[str, Solver] = {
+    "adaptive-subgradient": first_order.adaptive_subgradient,
     "agd": first_order.accelerated,
     "extragradient": saddle.extragradient,
     "gd": first_order.descent,

@@ -20,7 +20,7 @@ from protocols.erm.solver import (
     counted,
     minimise,
 )
-from protocols.erm.solver.first_order import subgradient
+from protocols.erm.solver.first_order import adaptive, subgradient
 from protocols.problems import (
     Absolute,
     Box,
@@ -309,3 +309,42 @@ def test_newton_on_a_sample_of_the_rows_reaches_many_rows():
     assert not found.polished
     assert found.passes < 25
     assert tally.hessians < 1
+
+
+@pytest.mark.parametrize("steep", [2.0, 8.0])
+def test_no_slope_need_be_known(steep):
+    """Algorithm 3 of Lowy (2026) on its joint form of the extension, on three rows.
+
+    f_i = a_i |y - b_i| extends to min(a_i, C)|w - b_i|, so that the least value is known.
+    """
+    slopes, places = np.array([steep, 0.5, 2 * steep]), np.array([-0.7, 0.9, 0.2])
+    clip, strong, middle, accuracy = 1.0, 0.5, -0.3, 0.3
+
+    def joint(u):
+        w, y = u[0], u[1:]
+        parts = slopes * np.abs(y - places) + clip * np.abs(w - y)
+        return parts.mean() + strong / 2 * (w - middle) ** 2
+
+    def subgradient(u):
+        w, y = u[0], u[1:]
+        apart = clip * np.sign(w - y) / 3
+        return np.append(
+            apart.sum() + strong * (w - middle), slopes * np.sign(y - places) / 3 - apart
+        )
+
+    def extended(w):
+        bent = np.minimum(slopes, clip) * np.abs(w[:, None] - places)
+        return bent.mean(axis=1) + strong / 2 * (w - middle) ** 2
+
+    def project(u):
+        return np.clip(u, -1, 1)
+
+    least = extended(np.linspace(-1, 1, 200_001)).min()
+    start = np.zeros(4)
+    found, steps = adaptive(subgradient, project, 4.0, accuracy, start)
+    assert extended(found[:1])[0] <= joint(found) <= least + accuracy
+    bound = np.linalg.norm(np.append(1 + 1.3 * strong, (slopes + clip) / 3))
+    assert steps <= math.ceil((3 * 4.0 * bound / accuracy) ** 2)
+    early, _ = adaptive(subgradient, project, 4.0, accuracy, start, most=20)
+    assert joint(early) > least + accuracy
+    assert adaptive(lambda u: 0 * u, project, 4.0, accuracy, start)[1] == 1
