@@ -13,7 +13,7 @@ from shuffle_sim.arrays import dense
 from shuffle_sim.cli.counts_report import Counts, Groups, Ranks, Released, central_laplace
 from shuffle_sim.cli.data import bounds_of
 from shuffle_sim.cli.declared import option, same
-from shuffle_sim.cli.items import Source, count_found, named, numbers, run_counts, show
+from shuffle_sim.cli.items import BLANK, Source, count_found, named, numbers, run_counts, show
 from shuffle_sim.cli.options import (
     OBJECTIVE,
     DataOptions,
@@ -83,6 +83,10 @@ def histogram_command(
     columns = [column] if across is None else [column, across]
     kinds = [named(cells, declared, name, source.file) for name in columns]
     places = np.stack([places for _, places in kinds], axis=1)
+    blank = (places == BLANK).any(axis=1)
+    if method == "response" and blank.any():
+        allowed = "another where cells are blank: each of its users has to send a category"
+        raise ParameterError("method", method, allowed)
     sizes = tuple(len(each.classes) for each, _ in kinds)
     made = Histogram.calibrated(
         n=len(places),
@@ -108,7 +112,7 @@ def histogram_command(
         confidence=ranges.confidence,
         standard_error=math.sqrt(made.variance()),
         central_laplace=central_laplace(privacy.epsilon),
-        run=Released.of(result, made),
+        run=Released.of(result, made, int(blank.sum())),
     )
     show(summary, output)
 
@@ -226,6 +230,6 @@ def by_group(
         mean_low=ranges.means[:, 0],
         mean_high=ranges.means[:, 1],
         confidence=ranges.confidence,
-        run=Released.of(result, made),
+        run=Released.of(result, made, int((places == BLANK).sum())),
     )
     show(summary, output)

@@ -52,6 +52,7 @@ class Released:
     privacy: Guarantee
     costs: Costs
     reports: ReportCounts
+    blank: int = field(default=0, metadata=SIMULATOR_VIEW)
 
     @property
     def epsilon(self) -> str:
@@ -59,17 +60,21 @@ class Released:
         return f"{self.privacy.epsilon:.3g}"
 
     @classmethod
-    def of(cls, result: Result, protocol: Any) -> "Released":
-        """Of a run that is over."""
+    def of(cls, result: Result, protocol: Any, blank: int = 0) -> "Released":
+        """Of a run that is over; `blank` users have a cell without a value, and no category."""
         told = result.privacy, result.costs, result.reports
-        return cls(protocol.n, float(protocol.messages_per_user), *told)
+        return cls(protocol.n, float(protocol.messages_per_user), *told, blank)
 
     def show(self) -> None:
         """For people."""
         print_privacy(self.privacy)
         made_of = f"{self.messages_per_user:,.1f} messages on average"
         print_costs(self.costs.payload_bits_per_user, made_of, self.costs, self.reports)
-        print_reports(self.reports, f"{self.reports.clipped:,} values outside what is public")
+        clipped = max(self.reports.clipped - self.blank, 0)
+        print_reports(self.reports, f"{clipped:,} values outside what is public")
+        if self.blank:
+            users = plural(self.blank, "user")
+            print_fact("Blank", f"{users} left a cell blank: counted nowhere, not even as other")
 
 
 class CountsReport(ABC):

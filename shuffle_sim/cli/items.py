@@ -32,6 +32,9 @@ from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.options import Execution
 from shuffle_sim.execution.result import Result
 
+BLANK = -2.0
+"""The place of a blank cell: a user of no category."""
+
 
 @dataclass(frozen=True)
 class Source(LayoutOptions):
@@ -61,7 +64,7 @@ class Source(LayoutOptions):
 def named(
     cells: dict[str, Any], declared: Declared, name: str, file: Path | None
 ) -> tuple[Named, Floats]:
-    """A column with public categories, and each user's place in them; -2: a blank cell."""
+    """A column with public categories, and each user's place in them, or `BLANK`."""
     column = column_in(cells, name, file or Path())
     kind = declared.columns.get(name)
     if not isinstance(kind, Named):
@@ -71,7 +74,7 @@ def named(
         )
         raise ParameterError(f"categories of {name}", None, allowed)
     places = kind.places(column)
-    return kind, np.where(np.isnan(places), -2.0, places)
+    return kind, np.where(np.isnan(places), BLANK, places)
 
 
 def numbers(
@@ -85,7 +88,7 @@ def numbers(
     kind = Number(name=name, limits=limits)
     values = kind.values(column_in(cells, name, file or Path()), marks)[:, 0]
     if np.isnan(values).any():
-        kind.refuse(int(np.argmax(np.isnan(values))), "a number (the first row is 1)")
+        kind.refuse(int(np.argmax(np.isnan(values))), "a number, not blank (the first row is 1)")
     return values
 
 

@@ -59,6 +59,26 @@ def test_a_histogram_counts_categories(command, visits, tmp_path):
     assert "Epsilon does not cover them." in " ".join(shown.split())
 
 
+def test_blank_cells_are_told_apart_from_clipped_values(command, tmp_path):
+    path = tmp_path / "gaps.csv"
+    lines = [f"{each},{minute}" for each in ("north", "west", "", "N/A") for minute in range(100)]
+    path.write_text("region,minutes\n" + "\n".join(lines) + "\n")
+    asked = ("--file", path, "--categories", "region=north", "--seed", 3)
+    found = json.loads(command("histogram", *asked, "--column", "region", "--json"))
+    assert found["simulator_view"]["true"] == [100.0, 100.0]  # west is other
+    assert found["simulator_view"]["run"]["blank"] == 200
+    told = " ".join(command("histogram", *asked, "--column", "region").split())
+    assert "0 values outside what is public were clipped" in told
+    assert "200 users left a cell blank: counted nowhere, not even as other" in told
+    grouped = ("--columns", "minutes", "--by", "region", "--bounds", "minutes=0:100")
+    assert "200 users left a cell blank" in command("sum", *asked, *grouped)
+    listed = ("--file", path, "--categories", "region=north,N/A", "--seed", 3)
+    told = command("histogram", *listed, "--column", "region")
+    assert "100 users left a cell blank" in told  # what is listed is a category, not a blank
+    one = ("histogram", *asked, "--column", "region", "--method", "response")
+    assert "where cells are blank" in command(*one, code=2)
+
+
 def test_two_columns_make_a_table_and_methods_are_named(command, visits):
     asked = ("histogram", "--file", visits, "--column", "region", "--with", "zip", *CATEGORIES)
     more = ("--categories", "zip=0,1,2,3,4", "--method", "two-sided", "--objective", "error")
