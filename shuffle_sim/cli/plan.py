@@ -241,13 +241,14 @@ def _print(summary: PlanReport) -> None:
     if summary.horizon is not None:
         told += summary.horizon.lines(spec.privacy.epsilon)
     console.print("\n".join([*told, ""]) if told else "", end="\n" if told else "")
+    reach, std = (1, "std (ranges)") if spec.d == 1 else (2, "std (norm bounds)")
     curve = []
     for row in summary.curve:
         parameters = " ".join(f"{name}={number(each)}" for name, each in row.parameters.items())
         bits, moved = row.bits_per_user_and_coordinate, number(row.malicious_user_moves)
-        cells = number(bits), f"{row.noise_ratio:.4f}", number(row.std), moved
+        cells = number(bits), f"{row.noise_ratio:.4f}", number(reach * row.std), moved
         curve.append((row.encoding, parameters, *cells, f"{row.epsilon:.5f}"))
-    columns = "encoding", "parameters", "bits", "noise / central", "std", "attacker", "epsilon"
+    columns = "encoding", "parameters", "bits", "noise / central", std, "attacker", "epsilon"
     print_table(columns, curve, texts=2, where=notes)
     notes.print()
     others = []
@@ -255,9 +256,9 @@ def _print(summary: PlanReport) -> None:
         numbers = ["-"] * 3
         if not each.refused:
             ratio = number(each.error / spec.central)
-            numbers = [number(each.error), ratio, f"{each.bits:,}"]
+            numbers = [number(reach * each.error), ratio, f"{each.bits:,}"]
         others.append((each.name, each.setting, each.trust.trusted, *numbers))
-    heads = "compared with", "setting", "trusted", "std", "noise / central", "bits"
+    heads = "compared with", "setting", "trusted", std, "noise / central", "bits"
     print_table(heads, others, texts=3, where=notes)
     print_refusals(summary.methods)
     print_fact("Paper", *papers(summary.methods), where=details)

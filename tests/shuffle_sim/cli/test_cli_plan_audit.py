@@ -67,6 +67,15 @@ def test_plan_answers_in_json_what_the_planner_finds(encoding, most):
     assert methods["local"]["error"] == pytest.approx(422.47, abs=0.01)
 
 
+@pytest.mark.parametrize(("d", "std", "unit"), [(1, "4.225", "(ranges)"), (3, "8.449", "(norm")])
+def test_plan_prints_standard_errors_in_units_of_the_data(d, std, unit):
+    asked = ["plan", "--n", "3000", "--d", str(d), "--epsilon", "1", "--delta", "1e-6"]
+    told = " ".join(command(*asked).stdout.split())
+    assert unit in told
+    # The analytic Gaussian mechanism (Balle and Wang 2018) at epsilon 1 and delta 1e-6.
+    assert f"central Gaussian curator {std} 1 64" in told
+
+
 @pytest.mark.full
 def test_plan_for_a_billion_users_a_budget_and_a_picture(tmp_path):
     done = command(
