@@ -1,5 +1,6 @@
 """`shuffle-sim experiment`: studies from a file, the store that keeps them, and their report."""
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -106,7 +107,10 @@ def run_command(
         emit(Points(str(file), asked.name, _plain(rows)))
     else:
         _show(rows)
-        print_fact("Store", f"{file}; shuffle-sim experiment report {file}")
+        page = shlex.join(["shuffle-sim", "experiment", "report", str(file)])
+        out = shlex.quote(str(file.with_suffix(".html")))
+        done = any(each.row is not None for each in rows)
+        print_fact("Store", f"{file}; {page} --out {out}" if done else str(file))
     failed = sum(each.row is None for each in rows)
     if failed:
         raise ShuffleSimError(f"{failed} of {len(rows)} points failed; the others are kept")
@@ -233,22 +237,24 @@ def _show(rows: Sequence[Kept]) -> None:
     shown = [each for each in groups if each.ran]
     measured = list(dict.fromkeys(name for each in shown for name in each.mean))
     wanted = [name for name in measured if name not in RUN_COLUMNS]
-    wanted += [name for name in ("epsilon", "payload_bits_per_user") if name in measured]
+    run = ("epsilon", "measured_epsilon", "payload_bits_per_user")
+    wanted += [name for name in run if name in measured]
     columns = [name for name in wanted if len({each.mean.get(name) for each in shown}) > 1]
     studies = ["study"] if len({each.study for each in groups}) > 1 else []
-    print_table(
-        (*studies, *names, "repeats", *columns),
-        (
+    if shown:
+        print_table(
+            (*studies, *names, "repeats", *(name.replace("_", " ") for name in columns)),
             (
-                *(each.study for _ in studies),
-                *(said(each, name) for name in names),
-                str(each.ran),
-                *(_cell(each, name) for name in columns),
-            )
-            for each in shown[:_SHOWN]
-        ),
-        texts=len(studies) + len(names),
-    )
+                (
+                    *(each.study for _ in studies),
+                    *(said(each, name) for name in names),
+                    str(each.ran),
+                    *(_cell(each, name) for name in columns),
+                )
+                for each in shown[:_SHOWN]
+            ),
+            texts=len(studies) + len(names),
+        )
     if len(shown) > _SHOWN:
         print(f"{len(shown) - _SHOWN} more rows: experiment export writes all")
     reasons: dict[str, list[Group]] = {}

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from shuffle_sim.data.files import check_name
 from shuffle_sim.errors import ParameterError
-from shuffle_sim.experiments.points import Point
+from shuffle_sim.experiments.points import Point, written
 from shuffle_sim.experiments.trial import Outcome, Row
 from shuffle_sim.wire.fingerprint import fingerprint
 
@@ -144,7 +144,7 @@ class Store:
     def all(
         self, study: str | None = None, code: str | None = None, state: str | None = None
     ) -> Iterator[Kept]:
-        """Points in the order of study, code and content.
+        """Points by study, code, parameters (numbers by size) and repetition.
 
         Raises:
             ParameterError: the file is damaged.
@@ -156,11 +156,13 @@ class Store:
         query = f"SELECT {columns} FROM points WHERE {where} ORDER BY study, code, content"
         with _told(self._path):
             found = self._connection.execute(query, list(given.values())).fetchall()
+        kept = []
         for name, own, content, seed, row, reason, told, seconds, ended in found:
             what = json.loads(content)
             point = Point(what["parameters"], what["repeat"], seed)
             measured = None if row is None else json.loads(row)
-            yield Kept(name, own, point, measured, reason, json.loads(told), seconds, ended)
+            kept.append(Kept(name, own, point, measured, reason, json.loads(told), seconds, ended))
+        yield from sorted(kept, key=_place)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -195,3 +197,12 @@ def _told(path: str) -> Iterator[None]:
         reason = "another process holds it" if "locked" in str(error) else str(error)
         allowed = f"a file that can be read and written as a store ({reason})"
         raise ParameterError("store", path, allowed) from error
+
+
+def _place(kept: Kept) -> tuple[Any, ...]:
+    """Where a point stands: numbers by their size, before all else by its text."""
+    values = [
+        (name, (0, value, "") if type(value) in (int, float) else (1, 0, written(value)))
+        for name, value in sorted(kept.point.parameters.items())
+    ]
+    return kept.study, kept.code, values, kept.point.repeat

@@ -8,6 +8,7 @@ from typing import Any
 
 from shuffle_sim.experiments.points import written
 from shuffle_sim.experiments.store import Kept
+from shuffle_sim.experiments.trial import measured_names
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,8 @@ class Group:
     Attributes:
         study: its name.
         parameters: of all of them; lists and mappings as JSON.
-        mean: of each measured number, over the repetitions that ran.
+        mean: of each measured number, over the repetitions that ran; `measured_` comes before the
+            name of a parameter.
         error: its standard error; 0 of a single repetition.
         texts: measured texts on which all repetitions agree.
         ran: repetitions that ran.
@@ -43,8 +45,11 @@ def groups_of(rows: Sequence[Kept]) -> list[Group]:
 
 def _group(members: Sequence[Kept]) -> Group:
     rows = [each.row for each in members if each.row is not None]
-    names = dict.fromkeys(name for row in rows for name in row)
-    columns = {name: [row[name] for row in rows if row.get(name) is not None] for name in names}
+    names = measured_names((name for row in rows for name in row), members[0].point.parameters)
+    columns = {
+        told: [row[name] for row in rows if row.get(name) is not None]
+        for name, told in names.items()
+    }
     numbers = {
         name: [float(each) for each in values]
         for name, values in columns.items()

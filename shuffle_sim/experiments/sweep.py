@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from shuffle_sim.errors import ParameterError, integer
 from shuffle_sim.experiments.points import Grid, Point, points_of, written
 from shuffle_sim.experiments.store import Kept, Store, identity
-from shuffle_sim.experiments.trial import Make, Outcome
+from shuffle_sim.experiments.trial import Make, Outcome, measured_names
 from shuffle_sim.registry import registered
 
 if TYPE_CHECKING:
@@ -152,9 +152,7 @@ def _flat(kept: Kept) -> Mapping[str, Any]:
         name: written(value) if isinstance(value, list | dict) else value
         for name, value in kept.point.parameters.items()
     }
-    measured = {
-        name if name not in parameters else f"measured_{name}": value
-        for name, value in (kept.row or {}).items()
-    }
+    row = kept.row or {}
+    measured = {told: row[name] for name, told in measured_names(row, parameters).items()}
     run = {"repeat": kept.point.repeat, "seed": kept.point.seed}
     return {**parameters, **run, **measured, "reason": kept.reason, "seconds": kept.seconds}

@@ -4,7 +4,7 @@ import inspect
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -18,13 +18,20 @@ from shuffle_sim.execution.result import ReportCounts, Result
 from shuffle_sim.experiments.points import Point
 
 Row = dict[str, Any]
-RUN_COLUMNS = frozenset(
+_OF_RUN = frozenset(
     {each.name for each in fields(Costs)}
     | {each.name for each in fields(ReportCounts) if not set(SIMULATOR_VIEW) & set(each.metadata)}
     | {"epsilon", "delta", "promised_epsilon", "basis", "assumptions", "trust", "unit", "fidelity"}
 )
+_PREFIX = "measured_"
+RUN_COLUMNS = _OF_RUN | {_PREFIX + each for each in _OF_RUN}
 """What a row holds that no datum without noise went into; epsilon does not cover the others."""
 _PLAIN = (type(None), bool, int, float, str)
+
+
+def measured_names(names: Iterable[str], parameters: Container[str]) -> dict[str, str]:
+    """What tables call these measured columns: apart from the parameters of the same names."""
+    return {name: _PREFIX + name if name in parameters else name for name in names}
 
 
 @dataclass(frozen=True)

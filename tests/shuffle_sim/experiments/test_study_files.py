@@ -110,6 +110,31 @@ def test_a_study_from_the_command_line_to_a_page(study, tmp_path):
     assert "a store that is there" in command("show", tmp_path / "none.sqlite", code=2)
 
 
+def test_columns_have_one_name_and_numbers_their_order(study, tmp_path):
+    grid = STUDY.replace("[100, 1000, 2]", "[100, 2000, 2]").replace("seeds = 2", "seeds = 1")
+    path = study(f"{grid}epsilon = [0.5, 2.0]\n")
+    store = path.with_suffix(".sqlite")
+    told = command("run", path)
+    table = command("show", store)
+    header, cells = table.partition("0.5")[::2]
+    assert header.split().count("epsilon") == 2
+    assert header.split().count("measured") == 1
+    assert "…" not in header
+    lines = [line.split()[:2] for line in f"0.5{cells}".splitlines()]
+    shown = [each for each in lines if each[0] in ("0.5", "2.0")]  # others are wrapped cells
+    assert shown == [[e, n] for e in ("0.5", "2.0") for n in ("100", "100", "2000", "2000")]
+    hint = next(line for line in told.splitlines() if line.startswith("Store"))
+    words = " ".join(told[told.index(hint) :].split()).partition("; ")[2].split()
+    assert words[:3] == ["shuffle-sim", "experiment", "report"]
+    command(*words[2:])
+    page = store.with_suffix(".html").read_text()
+    assert page.count(">epsilon</th>") == 1
+    assert '<th class="view">measured_epsilon' not in page  # no datum went into it
+    refused = study(grid.replace("d = 2", "d = 0"))
+    done = command("run", refused, "--store", tmp_path / "failed.sqlite", "--json", code=1)
+    assert "4 of 4 points failed" in done
+
+
 def test_training_is_a_task(study, tmp_path):
     path = study(
         'task = "train"\n[grid]\ntable = "breast-cancer"\nprotocol = ["output", "shuffle-gd"]\n'
