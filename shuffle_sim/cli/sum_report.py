@@ -262,7 +262,7 @@ def draw(summary: SumReport) -> "Figure":
     )
     axes.invert_yaxis()
     part = number(100 * float(np.median(reach / (2 * half))))
-    found = f"within ±{part} % of the range (median)"
+    found = f"within ±{part}\u00a0% of the range (median)"
     if summary.attacked:
         found = "under attack, no interval holds"
     dress(

@@ -38,7 +38,8 @@ _REPEATS = {False: 20, True: 5}
 _HEAVY = "heavy-tailed-erm"
 _CHOICES = ("protocol", "hyper", "phases", "batch", "eta", "smoothing", "select", "choose_bounds")
 _OF_MECHANISMS = {"tilt": "tilt", "adversarial_radius": "radius"}
-"""Options of single mechanisms, and what these call them."""
+_OPTIONS = {own: name for name, own in _OF_MECHANISMS.items()}
+"""Options of single mechanisms, and what these call them; and back."""
 _CHOSEN_BY_COMPARE = dict.fromkeys(
     (*_CHOICES, *_OF_MECHANISMS, "mechanism", "model_out", "checkpoint", "budget")
 ) | {"trust": "shuffle"}
@@ -300,14 +301,21 @@ def _central(
     own = _of_mechanism(asked)
     if own and (select or mechanism == GRADIENT):
         allowed = "left out with --select and with --mechanism gradient"
-        raise ParameterError(*next(iter(own.items())), allowed)
+        name, value = next(iter(own.items()))
+        raise ParameterError(_OPTIONS[name], value, allowed)
     if select:
         return trainer.selected_by_curator(mechanism, n, select)
     if trainer.privacy.delta == 0 and mechanism == pure.SGD:
         own |= pure.descent(n, trainer.d, trainer.privacy.epsilon)
     if trainer.privacy.delta == 0 and mechanism in pure.RIDGE and not trainer.ridge:
         trainer = replace(trainer, ridge=pure.ridge(mechanism, n, trainer.d, trainer.privacy))
-    return trainer.central(mechanism, n, **own)
+    try:
+        return trainer.central(mechanism, n, **own)
+    except ParameterError as error:
+        if error.parameter not in own:
+            raise
+        option_of = _OPTIONS.get(error.parameter, error.parameter)
+        raise ParameterError(option_of, error.value, error.allowed) from error
 
 
 def _of_mechanism(asked: OptimiserOptions) -> dict[str, Any]:
@@ -319,7 +327,9 @@ def _of_mechanism(asked: OptimiserOptions) -> dict[str, Any]:
 def _no_curator(pure: bool, pilot: bool, own: Mapping[str, Any]) -> None:
     """Refuse what only a curator takes."""
     for name, value in own.items():
-        raise ParameterError(name, value, "given with --trust central and its --mechanism")
+        mechanism = "tilted-erm" if name == "tilt" else "adversarial-erm"
+        allowed = f"given with --trust central --mechanism {mechanism}"
+        raise ParameterError(_OPTIONS[name], value, allowed)
     if pure:
         allowed = "given with --trust central: no view of a shuffler is purely private here"
         raise ParameterError("pure", pure, allowed)

@@ -164,8 +164,9 @@ class Schema:
             if gaps.any() and self.missing is None:
                 column.refuse(
                     int(np.argmax(gaps)),
-                    "given, not blank (the first row is 1); or take --missing drop, midpoint or "
-                    "indicator, of an estimator missing in the schema, midpoint or indicator",
+                    "given, not blank (the first row is 1); or take a rule: --missing drop, "
+                    'midpoint or indicator; an estimator takes missing = "midpoint" or '
+                    '"indicator" of its schema',
                 )
             if self.missing in ("midpoint", "indicator"):
                 found = np.where(gaps[:, None], column.scaling[0], found)

@@ -229,7 +229,10 @@ def test_a_mechanism_of_its_own_objective_takes_its_option(
     for others in ((), (*central, "output"), (*central, "gradient")):
         code, _, errors = train(*asked, small, *others)
         assert code
+        assert errors.startswith(f"shuffle-sim: error: {option[2:].replace('-', '_')} = ")
         assert "must be" in errors
+    code, _, errors = train(*asked, "-1", *central, mechanism)
+    assert errors.startswith(f"shuffle-sim: error: {option[2:].replace('-', '_')} = -1.0")
 
 
 @pytest.mark.parametrize(
