@@ -54,10 +54,11 @@ def privacy_study(
     *,
     repeats: int = 4000,
     seed: int | None = None,
+    on_row: Callable[[int, int], None] = lambda row, rows: None,
 ) -> list[PrivacyRow]:
     """Privacy of a one-round sum when only a fraction of its users is honest.
 
-    The analyzer knows the noise of all others.
+    The analyzer knows the noise of all others. `on_row` is told which row begins, of how many.
 
     Raises:
         ParameterError: fractions outside (0, 1], or a protocol of another kind.
@@ -66,21 +67,17 @@ def privacy_study(
     honest = [honest_users(fraction, spec.cohort.size) for fraction in fractions]
     entropy, delta = entropy_of(seed), protocol.delta
     planned = _proven(event, delta)
-    return [
-        PrivacyRow(
-            fraction,
-            users,
-            _by_paper(event, planned, fraction),
-            _proven(event.with_honest(users), delta),
-            _number(law.exact(event.with_honest(users), delta)),
-            math.nan
-            if spec.randomizer.view != "sums"
-            else empirical_epsilon(
-                spec.randomizer, users, delta, repeats=repeats, seed=(entropy + index) % 2**128
-            ),
-        )
-        for index, (fraction, users) in enumerate(zip(fractions, honest, strict=True))
-    ]
+    rows: list[PrivacyRow] = []
+    for index, (fraction, users) in enumerate(zip(fractions, honest, strict=True)):
+        on_row(index + 1, len(honest))
+        mine, empirical = event.with_honest(users), math.nan
+        if spec.randomizer.view == "sums":
+            own = (entropy + index) % 2**128
+            empirical = empirical_epsilon(spec.randomizer, users, delta, repeats=repeats, seed=own)
+        proven, exact = _proven(mine, delta), _number(law.exact(mine, delta))
+        by_paper = _by_paper(event, planned, fraction)
+        rows.append(PrivacyRow(fraction, users, by_paper, proven, exact, empirical))
+    return rows
 
 
 def _sum_of(

@@ -62,6 +62,7 @@ class AttackRequest:
     fractions: Sequence[float]
     repeats: int
     seed: int | None
+    on_row: Callable[[int, int], None]
 
     def sum(self, *, scalar: bool | None = None) -> Any:
         """A sum as asked for, with a ratio of its own where nothing is."""
@@ -83,8 +84,9 @@ class AttackFinding:
 def privacy_of(asked: AttackRequest) -> AttackFinding:
     """Epsilon by honest fraction of the users."""
     n, d, protocol = asked.n, asked.d, asked.sum()
+    fractions = asked.fractions or _HONEST
     rows = privacy_study(
-        protocol, asked.fractions or _HONEST, repeats=asked.repeats, seed=asked.seed
+        protocol, fractions, repeats=asked.repeats, seed=asked.seed, on_row=asked.on_row
     )
     table = grid(
         "honest fraction",
@@ -222,7 +224,7 @@ class AttackMeasure(StrEnum):
 
 
 _STUDIES: dict[AttackMeasure, tuple[int, int, int, Callable[[AttackRequest], AttackFinding]]] = {
-    AttackMeasure.PRIVACY: (1000, 1, 4000, privacy_of),
+    AttackMeasure.PRIVACY: (1000, 1, 1000, privacy_of),
     AttackMeasure.MANIPULATION: (1000, 10, 10, manipulation),
     AttackMeasure.TRAINING: (10_000, 5, 3, training),
 }
@@ -246,7 +248,10 @@ def attack_command(
         typer.Option(help="Fraction of honest users (privacy) or of attackers; repeatable."),
     ] = None,
     repeats: Annotated[
-        int | None, typer.Option(help="Samples of every law (privacy), or runs of every attack.")
+        int | None,
+        typer.Option(
+            help="Samples of every law (privacy; by default 1,000), or runs of every attack."
+        ),
     ] = None,
     seed: Seed = None,
 ) -> None:
@@ -261,6 +266,7 @@ def attack_command(
     for each in fraction or []:
         real("fraction", each, 0.0, 1.0, closed=(study is AttackMeasure.TRAINING, True))
     default_n, default_d, default_repeats, measure = _STUDIES[study]
+    status = console.status("attacking ...")
     asked = AttackRequest(
         default_n if users is None else users,
         default_d if dimensions is None else dimensions,
@@ -270,8 +276,9 @@ def attack_command(
         fraction or [],
         default_repeats if repeats is None else repeats,
         seed,
+        lambda row, rows: status.update(f"attacking, row {row} of {rows} ..."),
     )
-    with console.status("attacking ..."):
+    with status:
         found = measure(asked)
 
     def draw(found: AttackFinding) -> "Figure":
