@@ -3,6 +3,7 @@
     python -m benchmarks tuning          # what stands in protocols/optimisation/practice.py, and
                                          # 80,000 rows of 50 columns by the default estimator
     python -m benchmarks.tuning          # the grid around it
+    python -m benchmarks.tuning lengths  # of centred features, where noise allows a long clip
     python -m benchmarks.tuning pure     # ridges of the pure mechanisms, protocols/learning/pure.py
     python -m benchmarks.tuning clusters # of k-means, protocols/optimisation/lloyd.py
 
@@ -169,8 +170,8 @@ def trained(
     constant: float,
     seed: int,
     **given: Any,
-) -> float:
-    """The score of the tuned optimiser at an epsilon; infinite: without noise."""
+) -> Floats:
+    """Parameters by the tuned optimiser at an epsilon; infinite: without noise."""
     rows = np.insert(case.train, -1, constant, axis=1)
     n, d, bound = len(rows), rows.shape[1] - 1, math.hypot(1, constant)
     more = {} if case.classes else {"labels": 1.0}
@@ -179,7 +180,7 @@ def trained(
     privacy = Privacy(min(epsilon, 10.0), 1e-5)
     common: dict[str, Any] = {"n": n, "problem": problem, "privacy": privacy, "trust": trust}
     made = practical(kind, **common, noise_ratio=1.2, **given)
-    return score(case, run(Baseline(made, trust), rows, seed=seed).value, constant)
+    return np.asarray(run(Baseline(made, trust), rows, seed=seed).value)
 
 
 def mean_score(
@@ -195,8 +196,8 @@ def mean_score(
     for loss in losses:
         for case in cases(classes=loss.classification, seed=seed):
             for epsilon in epsilons:
-                each = trained(case, loss, epsilon, kind, constant, seed, **given)
-                found[epsilon].append(max(each, -1.0))
+                theta = trained(case, loss, epsilon, kind, constant, seed, **given)
+                found[epsilon].append(max(score(case, theta, constant), -1.0))
     return {epsilon: float(np.mean(each)) for epsilon, each in found.items()}
 
 
@@ -244,6 +245,19 @@ def grid() -> None:
                     found = mean_score((loss,), kind)
                     shown = "  ".join(f"{key:g}: {value:.4f}" for key, value in found.items())
                     print(f"{loss.__name__} {name} clip {clip} reach {reach}: {shown}", flush=True)
+
+
+def lengths(epsilon: float = 4.0, large: int = 100_000, constant: float = 0.25) -> None:
+    """Accuracy and log loss of many people, by how long centred features may be."""
+    for longest in (1.0, 1.5, 2.0, 3.0):
+        practice._CENTRED_LENGTH[True], found = (1.0, longest), []
+        for case in cases(classes=True):
+            if len(case.train) >= large:
+                theta = trained(case, Logistic, epsilon, ShuffleGD, constant, 0)
+                rows = np.insert(case.test, -1, constant, axis=1)
+                loss = Logistic(LONGEST).values(theta, rows).mean()
+                found.append((score(case, theta, constant), loss))
+        print(longest, *np.mean(found, axis=0).round(4), flush=True)
 
 
 def pure(
@@ -330,7 +344,5 @@ def clusters() -> None:
 if __name__ == "__main__":
     if sys.argv[1:] == ["pure"]:
         pure(case for case in cases(classes=True) if len(case.train) <= 20_000)
-    elif sys.argv[1:] == ["clusters"]:
-        clusters()
     else:
-        grid()
+        {"lengths": lengths, "clusters": clusters}.get("".join(sys.argv[1:]), grid)()

@@ -48,8 +48,9 @@ _SMOOTHING = {True: 1.0, False: 0.05}
 """Of a loss with kinks: they are rounded over margins of about this length."""
 _CENTRING_SHARE = 1 / 7
 """Of the rounds: they release the mean of the features, and their spread."""
-_CENTRED_LENGTH = {True: 1.0, False: 1.5}
-"""Length to which centred features are scaled, in root mean squares of theirs."""
+_CENTRED_LENGTH = {True: (1.0, 2.0), False: (1.5, 1.5)}
+"""Length to which centred features are scaled, in root mean squares of theirs: at least, and where
+gradients keep their length. A short one bends rare categories, a long one has more noise."""
 _LEAST_SPREAD = 0.1
 """Least spread that is believed, as a share of the bound."""
 
@@ -139,15 +140,22 @@ class FeatureCentring:
     wide: float = 1.0
 
     @classmethod
-    def tuned(cls, problem: Problem, rounds: int) -> "FeatureCentring":
+    def tuned(cls, problem: Problem, rounds: int, share: float = 0.0) -> "FeatureCentring":
         """For a problem whose rows have a public constant; else none.
 
         A ridge speaks of the parameters of the features as they are: they stay so.
+
+        Args:
+            problem: loss, domain and clip.
+            rounds: of the whole training.
+            share: clip over the longest gradient at the start. Noise that allows a long clip allows
+                a wide ball.
         """
         loss, constant = _bare(problem.loss), problem.constant
         if constant is None or problem.ridge > 0 or rounds < 2:
             return cls()
         blocks = loss.classes if isinstance(loss, MultiClass) else 1
+        least, longest = _CENTRED_LENGTH[_of_classes(loss)]
         reach = math.sqrt(max(getattr(loss, "features", 0.0) ** 2 - constant**2, 0.0))
         if not (0 < reach < math.inf) or problem.d == blocks:
             return cls()
@@ -157,7 +165,7 @@ class FeatureCentring:
             constant,
             reach,
             problem.lipschitz,
-            _CENTRED_LENGTH[_of_classes(loss)],
+            max(least, longest * min(1.0, share)),
         )
 
     def asked(self, loss: Loss) -> FeatureMoments:
@@ -291,7 +299,8 @@ class Momentum:
         rounds = integer("rounds", rounds)
         why = f"tuned: noise of one round {_unit(setting):.3g} per coordinate; no bound is proven"
         choices.choose("rounds", rounds, why)
-        looks = FeatureCentring.tuned(problem, rounds)
+        share = problem.lipschitz / problem.loss.start_norm()
+        looks = FeatureCentring.tuned(problem, rounds, share)
         if looks.rounds:
             why = "rounds that release the features' mean and spread; steps are taken around it"
             choices.choose("center", looks.rounds, why)
