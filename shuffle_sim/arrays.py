@@ -38,6 +38,11 @@ class Scaled:
         """Number of vectors."""
         return len(self.factors)
 
+    def __getitem__(self, some: slice) -> "Scaled":
+        """Of some users."""
+        squares = None if self.squared_norms is None else self.squared_norms[some]
+        return Scaled(self.rows[some], self.factors[some], squares)
+
     def dense(self) -> Floats:
         """The vectors, (users, d)."""
         return self.rows * self.factors[:, None]

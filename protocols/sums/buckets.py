@@ -61,6 +61,11 @@ class BucketRandomizer(SumRandomizer):
         """s: messages of a user."""
         return self.sent // self.bucket
 
+    @property
+    def worked(self) -> int:
+        """Every coordinate is rotated."""
+        return self.sent
+
     @cached_property
     def alphabet(self) -> Alphabet:
         return Alphabet(1, 2 * self.sent)
@@ -96,18 +101,18 @@ class BucketRandomizer(SumRandomizer):
         return np.clip(turned, -most, most) * (self.a / most)
 
     def reports(self, xs: Values, rng: np.random.Generator) -> Messages:
-        rows, step = dense(xs), max(1, _ROTATED // self.sent)
-        words = np.empty((len(rows), self.buckets), np.int64)
+        step = max(1, _ROTATED // self.sent)
+        words = np.empty((len(xs), self.buckets), np.int64)
         starts = np.arange(0, self.sent, self.bucket)
-        for first in range(0, len(rows), step):
-            piece = rotated(rows[first : first + step].reshape(-1, self.coordinates), self.rotation)
+        for first in range(0, len(xs), step):
+            piece = rotated(xs[first : first + step], self.rotation)
             shape = len(piece), self.buckets
             places = starts + rng.integers(self.bucket, size=shape)
             v = self._of_turned(np.take_along_axis(piece, places, axis=1))
             units = (np.abs(v) * 2.0**53).astype(np.int64)
             coins = (rng.bit_generator.random_raw(v.size) >> 11).astype(np.int64).reshape(shape)
             words[first : first + step] = 2 * places + ((coins < 2**52 + units) == (v >= 0))
-        return self.singly(words.reshape(-1), np.full(len(rows), self.buckets))
+        return self.singly(words.reshape(-1), np.full(len(xs), self.buckets))
 
     def proper(self, messages: Messages) -> bool:
         """Whether each user sends one message for each bucket, in their order."""

@@ -146,10 +146,11 @@ class CarryRandomizer(SumRandomizer):
 
     def _clipped(self, xs: Values) -> Floats:
         """As they are sent, shape (users, sent): rotated, and clipped to the range."""
-        rows = dense(xs).reshape(len(xs), self.coordinates)
-        if self.rotation is not None:
-            rows = rotated(rows, self.rotation)
-        return np.asarray(np.clip(rows, self.lowest, self.lowest + self.span * self.width))
+        ends = self.lowest, self.lowest + self.span * self.width
+        if self.rotation is None:
+            return np.clip(dense(xs).reshape(len(xs), self.coordinates), *ends)
+        rows = rotated(xs, self.rotation)  # in memory of their own
+        return np.clip(rows, *ends, out=rows)
 
     def _scaled(self, xs: Values) -> Floats:
         """In steps, shape (users, sent)."""

@@ -10,52 +10,60 @@ from functools import lru_cache
 
 import numpy as np
 
-from shuffle_sim.arrays import Floats, dense
+from shuffle_sim.arrays import Floats, Scaled, Values, dense
 from shuffle_sim.errors import integer, real
 from shuffle_sim.privacy.bounds.clipping import padded
 from shuffle_sim.sampling.kernels import compiling
 
 
-def rotated(rows: Floats, seed: int) -> Floats:
-    """Each row, filled up with zeros, with the signs of `seed`, transformed.
+def rotated(values: Values, seed: int) -> Floats:
+    """Each vector, filled up with zeros, with the signs of `seed`, transformed.
+
+    Both kernels add the same pairs in the same order, so their results are the same bits.
 
     Args:
-        rows: shape (users, d).
+        values: a vector for each user, shape (users, d).
         seed: of the signs.
 
     Returns:
         Shape (users, padded(d)); each row of the same norm, independent of the other rows.
     """
-    size = padded(rows.shape[1])
-    filled = np.zeros((len(rows), size))
-    filled[:, : rows.shape[1]] = rows * _signs(seed, size)[: rows.shape[1]]
+    rows = values.rows if isinstance(values, Scaled) else values.reshape(len(values), -1)
+    users, d = rows.shape
+    size = padded(d)
+    if compiling():
+        from shuffle_sim.sampling.compiled_means import turned
+
+        factors = values.factors if isinstance(values, Scaled) else np.ones(users)
+        out = np.empty((users, size))
+        turned(rows.T, factors, _signs(seed, size), out)
+        return out
+    filled = np.zeros((users, size))
+    filled[:, :d] = dense(values).reshape(users, d) * _signs(seed, size)[:d]
     return _hadamard(filled)
 
 
 def unrotated(vector: Floats, seed: int, d: int) -> Floats:
     """What `rotated` made `vector`, shape (padded(d),), of: shape (d,)."""
     size = len(vector)
-    return np.asarray((_hadamard(vector[None].copy())[0] * _signs(seed, size))[:d])
-
-
-def _hadamard(rows: Floats) -> Floats:
-    """The fast transform along rows; in Sylvester's order, so it is its own inverse.
-
-    Both kernels add the same pairs in the same order, so their results are the same bits. The
-    compiled one works in place, on rows that nobody else holds.
-    """
-    users, size = rows.shape
     if compiling():
         from shuffle_sim.sampling.compiled_means import hadamard
 
-        hadamard(rows)
-        rows /= math.sqrt(size)
-        return rows
+        turned = np.array(vector, np.float64)
+        hadamard(turned)
+    else:
+        turned = _hadamard(vector[None])[0]
+    return np.asarray((turned * _signs(seed, size))[:d])
+
+
+def _hadamard(rows: Floats) -> Floats:
+    """The fast transform along rows; in Sylvester's order, so it is its own inverse."""
+    users, size = rows.shape
     for _ in range(size.bit_length() - 1):
         halves = rows.reshape(users, 2, size // 2)
         sums, differences = halves[:, 0] + halves[:, 1], halves[:, 0] - halves[:, 1]
         rows = np.stack((sums, differences), axis=-1).reshape(users, size)
-    return dense(rows / math.sqrt(size))
+    return np.asarray(rows / math.sqrt(size))
 
 
 @lru_cache(maxsize=8)

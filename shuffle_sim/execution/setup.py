@@ -101,6 +101,7 @@ def deployment_of(
         )
         raise ParameterError("fidelity", fidelity, allowed)
     values = randomizer.usual_messages // _MESSAGES_A_VALUE if fidelity == "literal" else labels
+    values = max(values, randomizer.worked)
     if check_generator(generator, seed) != GENERATORS[0]:
         if kernel == "compiled":
             allowed = f"numpy with {generator}: compiled kernels stretch what they are given"

@@ -140,6 +140,11 @@ class Randomizer(ABC):
         return True
 
     @property
+    def worked(self) -> int:
+        """Values that a report is made from, where they are more than its labels and messages."""
+        return 0
+
+    @property
     def usual_messages(self) -> float:
         """Messages of a user on average, public: blocks and fidelity are chosen by it."""
         return self.report_messages

@@ -27,7 +27,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shuffle_sim.sampling.bits import add_half_binomial
-from shuffle_sim.sampling.kernels import Floats, Ints, ahead, compiling, multipliers, scratch
+from shuffle_sim.sampling.kernels import (
+    Floats,
+    Ints,
+    ahead,
+    compiling,
+    fortran,
+    multipliers,
+    scratch,
+)
 
 Split = NDArray[np.uint8] | NDArray[np.uint16]
 MAX_NUMBER, MAX_LEVELS, MAX_WORD = (1 << 15) - 2, 15, 56
@@ -66,7 +74,9 @@ def split_numbers(
         levels: L, up to MAX_LEVELS.
         rng: the users' stream.
     """
-    columns, factors = np.ascontiguousarray(columns), multipliers(columns, factors, scale)
+    if not columns.flags.c_contiguous:
+        columns = fortran(columns.T).T
+    factors = multipliers(columns, factors, scale)
     start, end, mask = offset * _ONE, most * _ONE, (1 << levels) - 1
     largest = math.ceil(most) + r - 1 + b + mask
     split: Split = scratch((2, *columns.shape), np.uint8 if largest < 256 else np.uint16)

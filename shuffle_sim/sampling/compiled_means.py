@@ -1,6 +1,7 @@
 """Sums over persons' records, and rotations, compiled; import only where numba is installed."""
 
 import numba
+import numpy as np
 
 _jit = numba.njit(cache=True, boundscheck=False, nogil=True)
 
@@ -22,29 +23,48 @@ def person_sums(records, factors, sums):
 
 
 @_jit
-def hadamard(rows):
-    """The transform of each row in place, not scaled; rows (users, size), size a power of two.
+def turned(columns, factors, signs, out):
+    """Columns (d, users) times a factor of each user and a sign of each coordinate, transformed.
+
+    out (users, size), size a power of two of at least d, takes the rows. Eight users at a time:
+    their rows lie a power of two apart, and share sets of the cache.
+    """
+    d, users = columns.shape
+    for start in range(0, users, 8):
+        stop = min(users, start + 8)
+        for j in range(d):
+            for i in range(start, stop):
+                out[i, j] = columns[j, i] * factors[i] * signs[j]
+        for i in range(start, stop):
+            out[i, d:] = 0.0
+            hadamard(out[i])
+
+
+@_jit
+def hadamard(row):
+    """The transform in place, over the root of its size, which is a power of two.
 
     The highest bit of an index is first. Two bits are done in a pass, until a block stays in the
     first-level cache.
     """
-    users, size = rows.shape
-    for user in range(users):
-        row, stride = rows[user], size // 2
-        while stride >= 4096:
-            half = stride // 2
-            for start in range(0, size, 2 * stride):
-                for i in range(start, start + half):
-                    a, b, c, d = row[i], row[i + half], row[i + stride], row[i + stride + half]
-                    ac, bd, a_c, b_d = a + c, b + d, a - c, b - d
-                    row[i], row[i + half] = ac + bd, ac - bd
-                    row[i + stride], row[i + stride + half] = a_c + b_d, a_c - b_d
-            stride //= 4
-        for block in range(0, size, max(1, 2 * stride)):
-            k = stride
-            while k:
-                for start in range(block, block + 2 * stride, 2 * k):
-                    for i in range(start, start + k):
-                        a, b = row[i], row[i + k]
-                        row[i], row[i + k] = a + b, a - b
-                k //= 2
+    size, stride = row.size, row.size // 2
+    while stride >= 4096:
+        half = stride // 2
+        for start in range(0, size, 2 * stride):
+            for i in range(start, start + half):
+                a, b, c, d = row[i], row[i + half], row[i + stride], row[i + stride + half]
+                ac, bd, a_c, b_d = a + c, b + d, a - c, b - d
+                row[i], row[i + half] = ac + bd, ac - bd
+                row[i + stride], row[i + stride + half] = a_c + b_d, a_c - b_d
+        stride //= 4
+    root = np.sqrt(size)
+    for block in range(0, size, max(1, 2 * stride)):
+        k = stride
+        while k:
+            for start in range(block, block + 2 * stride, 2 * k):
+                for i in range(start, start + k):
+                    a, b = row[i], row[i + k]
+                    row[i], row[i + k] = a + b, a - b
+            k //= 2
+        for i in range(block, min(size, block + 2 * stride)):
+            row[i] /= root

@@ -17,6 +17,7 @@ from protocols.sums.rotation import (
     unrotated,
 )
 from shuffle_sim import Execution, ParameterError, Privacy, run
+from shuffle_sim.arrays import Scaled
 from shuffle_sim.attacks.catalogue import attack
 from shuffle_sim.auditing.audit import audit
 from shuffle_sim.auditing.conformance import (
@@ -66,6 +67,18 @@ def test_both_kernels_turn_to_the_same_bits(d):
     assert np.array_equal(compiled[0], rotated(xs, 7))
     assert np.array_equal(compiled[1], unrotated(rotated(xs, 7)[1], 7, d))
     assert np.array_equal(xs, kept)
+
+
+def test_multiples_of_rows_turn_as_they_are_in_every_layout():
+    pytest.importorskip("numba")
+    xs, factors = on_sphere(19, 300, seed=3), np.linspace(-2.0, 1.0, 19)
+    expected = rotated(xs * factors[:, None], 7)
+    for rows in (xs, np.asfortranarray(xs), np.repeat(xs, 2, axis=0)[::2]):
+        scaled = Scaled(rows, factors)
+        for kernel in ("numpy", "compiled"):
+            with using(kernel):
+                assert np.array_equal(rotated(scaled, 7), expected)
+                assert np.array_equal(rotated(scaled[3:14], 7), expected[3:14])
 
 
 def test_signs_are_those_of_the_seed_for_ever():
