@@ -100,17 +100,20 @@ class LaplaceScalarSum(_FloodSum, PlannedScalarSum):
         noise_ratio: float | None = None,
         max_bits: float | None = None,
         honest_fraction: float = 1.0,
-        error: float = ERROR,
+        error: float | None = None,
     ) -> Self:
         """The fewest bits for a noise ratio, or the least noise for a number of bits.
 
-        `noise_ratio` is the noise over the central Gaussian's; `error`, without it, that over the
-        central Laplace noise's. `max_bits` counts a user's bits on average.
+        `noise_ratio` is the noise over the central Gaussian's; `error` is that over the central
+        Laplace noise's, 1.15 without the others. `max_bits` counts a user's bits on average.
+
+        Raises:
+            ParameterError: for more than one wish, or one that cannot be had.
         """
         spec = SumSpec(n, 1, privacy, honest_fraction=honest_fraction)
-        if noise_ratio is None and max_bits is None:
-            noise_ratio = error * laplace_ratio(spec)
-        return cls.planned(cls.choose(spec, noise_ratio, max_bits), upper)
+        if noise_ratio is None and max_bits is None and error is None:
+            error = ERROR
+        return cls.planned(choose_floods(spec, noise_ratio, max_bits, error), upper)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -143,7 +146,7 @@ class LaplaceVectorSum(_FloodSum):
         """The fewest bits for an error over that of central Laplace noise at the same epsilon."""
         integer("d", d, 1, MAX_COORDINATES)
         spec = SumSpec(n, d, privacy, honest_fraction=honest_fraction)
-        plan = choose_floods(spec, error * laplace_ratio(spec))
+        plan = choose_floods(spec, error=error)
         own = plan.digits, plan.noise, plan.cap
         return cls(n, d, *own, upper, privacy.delta, honest_fraction)
 

@@ -92,23 +92,34 @@ def messages(digits: Digits, noise: FloodNoise, users: int) -> float:
 
 
 def choose_floods(
-    spec: SumSpec, noise_ratio: float | None = None, max_bits: float | None = None
+    spec: SumSpec,
+    noise_ratio: float | None = None,
+    max_bits: float | None = None,
+    error: float | None = None,
 ) -> LaplacePlan:
     """The fewest bits at an error over the central Gaussian's, or the least error in max_bits.
+
+    `error`, in place of both, is the error over that of central Laplace noise.
 
     Numbers lie in [0, 1]; of several coordinates each may change by 1. The central Gaussian is that
     of the l2 sensitivity, the root of d.
 
     Raises:
-        ParameterError: if both or neither are given, or what is asked for cannot be had.
+        ParameterError: if not exactly one is given, or what is asked for cannot be had.
     """
-    one_wish(noise_ratio, max_bits)
+    if error is None:
+        one_wish(noise_ratio, max_bits)
+    elif noise_ratio is not None or max_bits is not None:
+        raise ParameterError("error", error, "left out where noise_ratio or max_bits is given")
     if spec.turned or spec.d > 64:
         raise ParameterError("d", spec.d, "at most 64 numbers, without rotation and span")
-    laplace = math.sqrt(2) * spec.d * spec.rounds / spec.privacy.epsilon
-    unit = spec.central * math.sqrt(spec.d)
+    if error is not None:
+        return _fewest(spec, positive("error", error), ("error", error))
     if noise_ratio is not None:
-        return _fewest(spec, positive("noise_ratio", noise_ratio) * unit / laplace)
+        laplace = math.sqrt(2) * spec.d * spec.rounds / spec.privacy.epsilon
+        unit = spec.central * math.sqrt(spec.d) / laplace
+        target = positive("noise_ratio", noise_ratio) * unit
+        return _fewest(spec, target, ("noise_ratio", noise_ratio))
     return _least(spec, positive("max_bits", max_bits))
 
 
@@ -118,7 +129,7 @@ def _least(spec: SumSpec, max_bits: float) -> LaplacePlan:
     for _ in range(8):
         middle = high if found is None else math.sqrt(low * high)
         try:
-            plan = _fewest(spec, middle)
+            plan = _fewest(spec, middle, ("max_bits", max_bits))
         except ParameterError:
             plan = None
         if plan is not None and plan.bits <= max_bits:
@@ -132,11 +143,10 @@ def _least(spec: SumSpec, max_bits: float) -> LaplacePlan:
     return found
 
 
-def _fewest(spec: SumSpec, target: float) -> LaplacePlan:
-    """The fewest bits at `target` times the central Laplace noise's error."""
-    refusal = ParameterError(
-        "noise_ratio", f"{target:.4g} x central Laplace", "larger, or take carries or split and mix"
-    )
+def _fewest(spec: SumSpec, target: float, asked: tuple[str, float]) -> LaplacePlan:
+    """The fewest bits at `target` times the central Laplace noise's error; `asked` names it."""
+    allowed = f"larger ({target:.4g} x central Laplace), or take carries or split and mix"
+    refusal = ParameterError(*asked, allowed)
     if target <= 1:
         raise refusal
     guesses = sorted(_guesses(spec, target), key=lambda each: each[0])[:_SOLVED]

@@ -105,6 +105,25 @@ def test_a_calibrated_sum_has_the_error_that_was_asked_for():
     assert abs(result.value - 5000) < 6 * protocol.standard_error
 
 
+@pytest.mark.parametrize("error", [1.0, 0.0, -1.0, math.nan, "a"])
+@pytest.mark.parametrize(
+    ("kind", "sizes"), [(LaplaceScalarSum, {"n": 5000}), (LaplaceVectorSum, {"n": 5000, "d": 2})]
+)
+def test_an_error_that_cannot_be_had_is_refused_by_its_name(kind, sizes, error):
+    with pytest.raises(ParameterError) as refused:
+        kind.calibrated(privacy=Privacy(1.0, 1e-6), error=error, **sizes)
+    assert refused.value.parameter == "error"
+
+
+def test_one_wish_at_a_time():
+    given = {"n": 5000, "privacy": Privacy(1.0, 1e-6)}
+    for name in ("noise_ratio", "max_bits"):
+        with pytest.raises(ParameterError, match=r"error = 1\.3: must be left out"):
+            LaplaceScalarSum.calibrated(error=1.3, **{name: 20.0}, **given)
+    with pytest.raises(ParameterError, match=r"noise_ratio = 0\.1: must be larger"):
+        LaplaceScalarSum.calibrated(noise_ratio=0.1, **given)
+
+
 def test_several_numbers_of_a_user():
     """Coordinates are independent; epsilon is that of all of them together."""
     protocol = LaplaceVectorSum.calibrated(n=5000, d=2, privacy=Privacy(2.0, 1e-6), error=1.3)
