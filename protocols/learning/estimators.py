@@ -17,7 +17,6 @@ from protocols.learning.notes import CLIPPED, ClippingWarning
 from protocols.learning.regressors import LinearRegressor
 from protocols.learning.training import Trained, Trainer
 from protocols.optimisation import practice
-from protocols.optimisation.setting import NOISE_RATIO
 from protocols.problems.linear_loss import LinearLoss
 from protocols.selection.models import FRACTION
 from protocols.shuffle.optimiser import optimiser, optimisers
@@ -26,6 +25,7 @@ from shuffle_sim.data.population import Unit
 from shuffle_sim.data.row_map import RowMap
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.execution.runtime import Runtime
+from shuffle_sim.protocol.encodings import NOISE_RATIO
 
 __all__ = [
     "CLIPPED",
@@ -57,7 +57,8 @@ class ShuffleLinearModel(DescentModel):
             "bound".
         ridge: adds ridge/2 times the squared l2 norm of all parameters, intercepts included, to the
             average loss.
-        noise_ratio: of the noise over the central Gaussian's; nearer to 1 takes more bits.
+        noise_ratio: of the noise over the central Gaussian's; nearer to 1 takes more bits. None:
+            1.05, or what the encoding can have.
         encoding: of numbers as messages, "carry", "unary" or "buckets"; None: that of the fewest
             bits.
         rotation: public seed of a rotation of gradients of many coordinates, which then take fewer
@@ -83,7 +84,7 @@ class ShuffleLinearModel(DescentModel):
     eta: float | None = None
     choose: str = "practice"
     ridge: float = 0.0
-    noise_ratio: float = NOISE_RATIO
+    noise_ratio: float | None = None
     encoding: str | None = None
     rotation: int | None = None
     honest_fraction: float = 1.0
@@ -96,13 +97,14 @@ class ShuffleLinearModel(DescentModel):
     def _train(self, data: Sample) -> tuple[Floats, Floats]:
         practice.chosen_by(self.choose)
         self._flag("phases")
+        free = self.noise_ratio is None and self.encoding is None
         self.protocol_, coefficients, intercepts = self._descend(
             data,
             make=self._protocol,
             chosen=self._chosen(Unit.RECORD if data.groups is None else Unit.PERSON),
             host={"runtime": self.runtime, "fidelity": self.fidelity, "workers": self.workers},
             ridge=self.ridge,
-            noise_ratio=self.noise_ratio,
+            noise_ratio=NOISE_RATIO if free else self.noise_ratio,
             encoding=self.encoding,
             rotation=self.rotation,
             honest_fraction=self.honest_fraction,

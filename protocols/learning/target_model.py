@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from protocols.optimisation.setting import NOISE_RATIO
 from protocols.problems.domains import L2Ball
 from protocols.problems.losses import Logistic
 from protocols.problems.problem import Problem
@@ -10,6 +9,7 @@ from protocols.shuffle.sgd import ShuffleSGD
 from shuffle_sim.arrays import Floats
 from shuffle_sim.attacks.studies import TargetModel
 from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.protocol.encodings import at_least, usual_ratio
 
 
 def logistic(
@@ -18,6 +18,7 @@ def logistic(
     privacy: Privacy,
     noise_ratio: float | None = None,
     encoding: str | None = None,
+    rotation: int | None = None,
     seed: int = 0,
 ) -> TargetModel:
     """Logistic regression by sequential SGD on synthetic people.
@@ -39,10 +40,20 @@ def logistic(
     # The smallest proven bound is at batches of some twenty people, in which a third of attackers
     # may be half of a batch.
     problem, batch = Problem(Logistic(), L2Ball(d, 4.0)), min(n, 100)
-    ratio = NOISE_RATIO if noise_ratio is None else noise_ratio
-    protocol = ShuffleSGD.calibrated(
-        n=n, problem=problem, privacy=privacy, batch=batch, noise_ratio=ratio, encoding=encoding
-    )
+
+    def made(ratio: float) -> ShuffleSGD:
+        return ShuffleSGD.calibrated(
+            n=n,
+            problem=problem,
+            privacy=privacy,
+            batch=batch,
+            noise_ratio=ratio,
+            encoding=encoding,
+            rotation=rotation,
+        )
+
+    usual = usual_ratio(encoding, 1.0)
+    protocol = at_least(made, usual) if noise_ratio is None else made(noise_ratio)
     rows, others = people(n), people(20_000)
 
     def error(theta: Floats) -> float:

@@ -26,7 +26,7 @@ from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import SumSpec
 from shuffle_sim.privacy.trust import Trust
-from shuffle_sim.protocol.encodings import SANE_BITS, choose, usual_ratio
+from shuffle_sim.protocol.encodings import SANE_BITS, at_least, choose, usual_ratio
 
 _OF_TRAINER = ("radius", "ridge", "norm_bound")
 SELECTABLE = (*_OF_TRAINER, "rounds", "eta", "smoothing")
@@ -216,7 +216,7 @@ class Trainer(Model):
         if self.max_bits is not None:
             return self._within(self.max_bits, made, ratio)
         if self.noise_ratio is not None or self.encoding is not None:
-            return made(ratio)
+            return made(ratio) if self.noise_ratio is not None else at_least(made, ratio)
         # With few users noise near the central Gaussian's takes up to millions of bits.
         tried = []
         for factor in _RATIOS:

@@ -10,7 +10,7 @@ from protocols.sums.one_round import OneRoundSum, SumSetting
 from shuffle_sim.errors import integer, real
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.privacy.planner import Plan, SumSpec
-from shuffle_sim.protocol.encodings import NOISE_RATIO, choose, sane, usual_ratio
+from shuffle_sim.protocol.encodings import NOISE_RATIO, at_least, choose, sane, usual_ratio
 from shuffle_sim.registry import registered
 
 RATIOS = (1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0)
@@ -153,6 +153,7 @@ def planned_sum(spec: SumSpec, encoding: str | None, bound: float = 1.0) -> Plan
     if encoding is None:
         name, plan = sane(spec)
     else:
-        name, plan = choose(spec, usual_ratio(encoding, spec.honest / spec.n), None, encoding)
+        usual = usual_ratio(encoding, spec.honest / spec.n)
+        name, plan = at_least(lambda ratio: choose(spec, ratio, None, encoding), usual)
     made: PlannedVectorSum = registered("protocol", name).planned(plan, bound)
     return made

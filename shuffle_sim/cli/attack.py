@@ -180,9 +180,10 @@ def training(asked: AttackRequest) -> AttackFinding:
     """The error of a model by attack and fraction of attackers."""
     given = asked.noise.given
     left_out({key: given.get(key) for key in ("max_bits", "honest_fraction")}, "--study training")
-    target = logistic(
-        asked.n, asked.d, asked.privacy, asked.noise.noise_ratio, asked.noise.encoding
-    )
+    wished = {
+        name: given[name] for name in ("noise_ratio", "encoding", "rotation") if name in given
+    }
+    target = logistic(asked.n, asked.d, asked.privacy, **wished)
     names, fractions = asked.attacks or _NAMES, asked.fractions or _ATTACKERS
     rows = training_study(target, names, fractions, repeats=asked.repeats, seed=asked.seed)
     table = grid("attack", "attackers", "error", "s.e.", "epsilon")

@@ -1,5 +1,6 @@
 """`shuffle-sim audit`: check what is implemented against what is promised."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
@@ -201,10 +202,10 @@ def protocol_of(name: str | None, n: int, d: int, privacy: Privacy, noise: SumOp
     """The registered sum, or optimiser of a logistic model."""
     if name is None:
         return noise.encoded(n, d, privacy, ratio=_NOISE_RATIO)[1]
-    if noise.encoding is not None:
-        raise ParameterError("encoding", noise.encoding, "left out with --protocol")
     kind = registered("protocol", name)
     if hasattr(kind, "size"):  # of sums
+        if noise.encoding is not None:
+            raise ParameterError("encoding", noise.encoding, f"left out: {name} has its own")
         return noise.calibrated(name, n, d, privacy)
     records = 1 if getattr(kind, "unit", None) is Unit.PERSON else None
     trainer = Trainer.of("logistic", d, privacy, records=records, **vars(noise))
@@ -225,12 +226,19 @@ def _print(summary: AuditSummary) -> None:
     )
     print_table(("check", "looks at", "samples", "must catch"), planned, texts=4, where=details)
     print_table(("check", ""), ((each.name, _verdict(each)) for each in report.checks), texts=2)
+    bounds = f"theorem {report.theorem:.5f}"
+    bounds += "" if math.isnan(report.exact) else f" >= exact {report.exact:.5f} (worst found)"
+    if math.isnan(report.empirical):
+        how = "No lower bound was measured."
+    else:
+        bounds += f" >= empirical {report.empirical:.4f}"
+        how = (
+            "The empirical value is a lower bound at confidence 0.9999 from canaries in whole "
+            "runs: a Gaussian estimate where noise is nearly Gaussian, else Clopper-Pearson."
+        )
     console.print(
-        f"\nepsilon at delta {report.delta:g}: theorem {report.theorem:.5f} >= exact "
-        f"{report.exact:.5f} (worst found) >= empirical {report.empirical:.4f}\nThe empirical "
-        "value is a lower bound at confidence 0.9999 from canaries in whole runs: a Gaussian "
-        f"estimate where noise is nearly Gaussian, else Clopper-Pearson. {report.users:,} users "
-        "were looked at one by one. A false alarm of the whole audit has probability 1e-6 at most."
+        f"\nepsilon at delta {report.delta:g}: {bounds}\n{how} {report.users:,} users were looked "
+        "at one by one. A false alarm of the whole audit has probability 1e-6 at most."
     )
     if not report.checked:
         console.print("[bold red]NOT CHECKED: nothing of the noise that users add[/]")

@@ -13,7 +13,7 @@ from shuffle_sim.data.files import check_name
 from shuffle_sim.errors import ParameterError
 from shuffle_sim.privacy.guarantee import DELTA, Privacy
 from shuffle_sim.privacy.planner import SumSpec
-from shuffle_sim.protocol.encodings import NOISE_RATIO, choose, sane, usual_ratio
+from shuffle_sim.protocol.encodings import NOISE_RATIO, at_least, choose, sane, usual_ratio
 from shuffle_sim.registry import registered
 
 Dimensions = Annotated[
@@ -176,13 +176,16 @@ class SumOptions:
         """
         spec = SumSpec(n, d, privacy, rounds, self.honest_fraction, self.rotation)
         numbers = d == 1 if scalar is None else scalar
-        free, wish = self.noise_ratio is None and self.max_bits is None, self.noise_ratio
-        if free and self.encoding is None and ratio is None:
+        if self.noise_ratio is not None or self.max_bits is not None:
+            wish = self.noise_ratio, self.max_bits
+            name, plan = choose(spec, *wish, self.encoding, numbers)
+        elif self.encoding is None and ratio is None:
             name, plan = sane(spec, numbers)
         else:
-            if free:
-                wish = usual_ratio(self.encoding, spec.honest / n, numbers, ratio or NOISE_RATIO)
-            name, plan = choose(spec, wish, self.max_bits, self.encoding, numbers)
+            usual = usual_ratio(self.encoding, spec.honest / n, numbers, ratio or NOISE_RATIO)
+            name, plan = at_least(
+                lambda wish: choose(spec, wish, None, self.encoding, numbers), usual
+            )
         return name, registered("protocol", name).planned(plan)
 
     def calibrated(self, name: str, n: int, d: int, privacy: Privacy, **useless: Any) -> Any:
@@ -207,10 +210,14 @@ class SumOptions:
         if getattr(kind, "scalar", False) and d != 1:
             raise ParameterError("d", d, f"1: {name} sums scalars")
         noise = {"noise_ratio", "max_bits"}
-        if noise <= set(known) and not noise & set(given):
-            given["noise_ratio"] = getattr(kind, "usual_ratio", NOISE_RATIO)
+        sizes = kind.size(n, d, privacy)
         try:
-            return kind.calibrated(**kind.size(n, d, privacy), **given)
+            if noise <= set(known) and not noise & set(given):
+                usual = getattr(kind, "usual_ratio", NOISE_RATIO)
+                return at_least(
+                    lambda ratio: kind.calibrated(**sizes, **given, noise_ratio=ratio), usual
+                )
+            return kind.calibrated(**sizes, **given)
         except TypeError as error:  # of a third party, with parameters of its own
             raise ParameterError("protocol", name, f"made by n, d and privacy ({error})") from error
 

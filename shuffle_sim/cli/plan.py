@@ -50,7 +50,7 @@ from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.laplace_planner import ERROR
 from shuffle_sim.privacy.planner import Plan, SumSpec
 from shuffle_sim.privacy.trust import Trust
-from shuffle_sim.protocol.encodings import choose, usual_ratio
+from shuffle_sim.protocol.encodings import at_least, choose, usual_ratio
 from shuffle_sim.registry import registered
 
 if TYPE_CHECKING:
@@ -190,11 +190,14 @@ def _searched(spec: SumSpec, noise: SumOptions, objective: str) -> tuple[str, Pl
         raise ParameterError("noise_ratio, max_bits", given, "given one of the two, not both")
     least = math.sqrt(spec.n / spec.honest)
     nearest = objective == "error" and spec.d == 1
-    if max_bits is None:
-        usual = usual_ratio(noise.encoding, spec.honest / spec.n, spec.d == 1)
-        noise_ratio = noise_ratio or (ERROR * laplace_ratio(spec) if nearest else usual)
     plan = partial(choose, spec, encoding=noise.encoding, scalar=spec.d == 1, objective=objective)
-    name, chosen = plan(noise_ratio=noise_ratio, max_bits=max_bits)
+    if noise_ratio is not None or max_bits is not None:
+        name, chosen = plan(noise_ratio=noise_ratio, max_bits=max_bits)
+    elif nearest:
+        name, chosen = plan(noise_ratio=ERROR * laplace_ratio(spec))
+    else:
+        usual = usual_ratio(noise.encoding, spec.honest / spec.n, spec.d == 1)
+        name, chosen = at_least(lambda ratio: plan(noise_ratio=ratio), usual)
     curve = {}
     ratios = (
         [error * laplace_ratio(spec) for error in ERRORS]

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, runtime_checkable
+from typing import Any, TypeVar, runtime_checkable
 from typing import Protocol as Interface
 
 from shuffle_sim.errors import ParameterError
@@ -14,6 +14,7 @@ NOISE_RATIO = 1.05
 SANE_BITS = 100
 """Per user, coordinate and round: more is not taken for a little less noise."""
 _RATIOS = (1.0, 1.2, 1.5, 2.0, 3.0)  # times the least
+_Made = TypeVar("_Made")
 
 
 @runtime_checkable
@@ -54,6 +55,24 @@ def usual_ratio(
     name = encodings(scalar).get(encoding or "")
     own = getattr(registered("protocol", name), "usual_ratio", ratio) if name else ratio
     return max(ratio, float(own)) / math.sqrt(honest_fraction)
+
+
+def at_least(make: Callable[[float], _Made], ratio: float) -> _Made:
+    """What is made at the first noise ratio, from `ratio` on, that can be had.
+
+    For encodings that are asked for by name, without a ratio: some have no little noise where users
+    or coordinates are few.
+
+    Raises:
+        ParameterError: of `make`, where no ratio up to three times as large can be had.
+    """
+    for factor in _RATIOS[:-1]:
+        try:
+            return make(factor * ratio)
+        except ParameterError as why:
+            if why.parameter != "noise_ratio":
+                raise
+    return make(_RATIOS[-1] * ratio)
 
 
 def sane(spec: SumSpec, scalar: bool = False) -> tuple[str, Plan]:

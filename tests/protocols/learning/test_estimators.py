@@ -30,6 +30,7 @@ from protocols.optimisation import Phased
 from protocols.problems.losses import Hinge, Logistic
 from protocols.problems.multiclass import OneVsRestHinge, Softmax
 from protocols.shuffle.noisy_mean import NoisyMean
+from protocols.sums.buckets import BucketRandomizer
 from shuffle_sim import ParameterError, Privacy
 from shuffle_sim.arrays import dense
 from shuffle_sim.execution.inprocess import InProcessRuntime
@@ -59,6 +60,23 @@ def measured(n=400, seed=0):
 
 def data_for(estimator, n=400):
     return measured(n) if estimator is ShuffleRegressor else people(n)
+
+
+# Encodings
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_buckets_need_no_noise_ratio(estimator):
+    """They cannot have the 1.05 of other encodings; a ratio that was given is refused by name."""
+    x, y = data_for(estimator, 2000)
+    given = {"epsilon": 4.0, "encoding": "buckets", "rotation": 3, "random_state": 1}
+    model = estimator(**given).fit(x, y)
+    assert 3.9 < model.privacy_.epsilon <= 4.0
+    sums = [spec.randomizer for spec in [model.protocol_.plan(model.protocol_.init())]]
+    assert all(isinstance(each, BucketRandomizer) for each in sums)
+    assert clone(model).noise_ratio is None
+    with pytest.raises(ParameterError, match=r"noise_ratio = 1.05: must be at least"):
+        estimator(noise_ratio=1.05, **given).fit(x, y)
 
 
 # Agreement as the noise vanishes

@@ -24,6 +24,8 @@ from protocols.problems.domains import L2Ball
 from protocols.problems.losses import Logistic
 from protocols.problems.problem import Problem
 from protocols.sums.binomial import BinomialRandomizer
+from protocols.sums.buckets import BucketRandomizer
+from protocols.sums.carry import CarryRandomizer
 from shuffle_sim import Execution, Privacy, run
 from shuffle_sim.arrays import dense
 from shuffle_sim.attacks import inputs
@@ -744,6 +746,17 @@ def test_attackers_spoil_a_model_the_more_the_stronger():
 # The command
 
 
+def test_the_target_model_takes_every_encoding():
+    buckets = logistic(1000, 8, Privacy(4.0, 1e-6), encoding="buckets", rotation=1).protocol
+    randomizer = buckets.plan(buckets.init()).randomizer
+    assert isinstance(randomizer, BucketRandomizer)
+    assert randomizer.rotation == 1
+    carries = logistic(1000, 8, Privacy(4.0, 1e-6), rotation=2).protocol
+    randomizer = carries.plan(carries.init()).randomizer
+    assert isinstance(randomizer, CarryRandomizer)
+    assert randomizer.rotation == 2
+
+
 @pytest.fixture
 def command(monkeypatch, capsys):
     def called(*arguments):
@@ -772,6 +785,24 @@ def command(monkeypatch, capsys):
         (
             "training",
             ["--n", "400", "--repeats", "2", "--fraction", "0.3", "--attack", "ipm:scale=3"],
+            {"attack", "epsilon"},
+        ),
+        (
+            "training",
+            [
+                "--n",
+                "400",
+                "--d",
+                "8",
+                "--encoding",
+                "buckets",
+                "--rotation",
+                "1",
+                "--repeats",
+                "2",
+                "--fraction",
+                "0.3",
+            ],
             {"attack", "epsilon"},
         ),
     ],
