@@ -1,7 +1,6 @@
 """Lower bounds of epsilon from samples."""
 
 import math
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +25,7 @@ _SAMPLES = 20_000  # for a threshold
 _WORK = 24_000.0  # rounds of few users in all runs; more users count for more
 _CELLS = 20_000  # values whose noise takes as long as all else in a round
 _FEWEST = 20  # runs
-_SECONDS = 6.0  # of whole runs
+_NUMBERS, _OVERHEAD = 30_000_000, 7_500  # users' numbers in whole runs; a round counts as so many
 _PARTS = 512  # of a run, at most: each of a round, or of every 512th
 
 
@@ -282,11 +281,9 @@ def whole_runs(protocol: Protocol[Any], rows: Floats, *, seed: int | None = None
     far[..., :1] = 1.0
     for end, sign in zip(ends, (-1.0, 1.0), strict=True):
         end[0] = sign * 1e6 * far[0]
-    began = time.process_time()
-    _estimates(protocol, ends[0], rng)
-    each = max(time.process_time() - began, 1e-5)
-    runs = int(np.clip(_SECONDS / 2 / each, 50, _SAMPLES))
-    low, high = (np.array([_estimates(protocol, end, rng) for _ in range(runs)]) for end in ends)
+    numbers = _estimates(protocol, ends[0], rng)[1]  # not seconds: a seed gives the same runs
+    runs = int(np.clip(_NUMBERS // numbers, 50, _SAMPLES))
+    low, high = (np.array([_estimates(protocol, end, rng)[0] for _ in range(runs)]) for end in ends)
     part = runs // 3
     moved = high[:part].mean(axis=0) - low[:part].mean(axis=0)
     spread = low[:part].var(axis=0) + high[:part].var(axis=0)
@@ -296,16 +293,19 @@ def whole_runs(protocol: Protocol[Any], rows: Floats, *, seed: int | None = None
     )
 
 
-def _estimates(protocol: Protocol[Any], rows: Floats, rng: np.random.Generator) -> Floats:
-    """The sums of symbols of all rounds of a run."""
-    state, seen = protocol.init(), []
+def _estimates(
+    protocol: Protocol[Any], rows: Floats, rng: np.random.Generator
+) -> tuple[Floats, int]:
+    """The sums of symbols of all rounds of a run, and how much work it is."""
+    state, seen, numbers = protocol.init(), list[Floats](), 0
     while (spec := protocol.plan(state)) is not None:
         asked = np.concatenate([rows[low:high] for low, high in spec.cohort.ranges])
         values = admitted(spec.query(np.asfortranarray(asked, np.float64)), spec.randomizer)[0]
         tally = spec.randomizer.tallied(values, rng)
+        numbers += asked.size + _OVERHEAD
         seen.append(np.asarray(tally.sums, np.float64))
         state = protocol.update(state, spec.analyze(tally))
-    return np.concatenate(seen)
+    return np.concatenate(seen), numbers
 
 
 def _symbols_seen(
