@@ -16,6 +16,7 @@ from shuffle_sim.cli.show import (
     Output,
     check_path,
     emit,
+    notes,
     number,
     plural,
     print_fact,
@@ -109,8 +110,10 @@ def run_command(
         _show(rows)
         page = shlex.join(["shuffle-sim", "experiment", "report", str(file)])
         out = shlex.quote(str(file.with_suffix(".html")))
-        done = any(each.row is not None for each in rows)
-        print_fact("Store", f"{file}; {page} --out {out}" if done else str(file))
+        print_fact("Store", str(file))
+        if any(each.row is not None for each in rows):
+            line = f"Next     {page} --out {out}"
+            notes.print(line, soft_wrap=True, markup=False)  # one line, so it can be pasted
     failed = sum(each.row is None for each in rows)
     if failed:
         raise ShuffleSimError(f"{failed} of {len(rows)} points failed; the others are kept")

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -30,8 +31,8 @@ fidelity = "aggregate"
 
 @pytest.fixture
 def study(tmp_path):
-    def write(text=STUDY):
-        path = tmp_path / "study.toml"
+    def write(text=STUDY, name="study"):
+        path = tmp_path / f"{name}.toml"
         path.write_text(text)
         return path
 
@@ -112,7 +113,7 @@ def test_a_study_from_the_command_line_to_a_page(study, tmp_path):
 
 def test_columns_have_one_name_and_numbers_their_order(study, tmp_path):
     grid = STUDY.replace("[100, 1000, 2]", "[100, 2000, 2]").replace("seeds = 2", "seeds = 1")
-    path = study(f"{grid}epsilon = [0.5, 2.0]\n")
+    path = study(f"{grid}epsilon = [0.5, 2.0]\n", name="a long name " * 9)
     store = path.with_suffix(".sqlite")
     told = command("run", path)
     table = command("show", store)
@@ -123,8 +124,8 @@ def test_columns_have_one_name_and_numbers_their_order(study, tmp_path):
     lines = [line.split()[:2] for line in f"0.5{cells}".splitlines()]
     shown = [each for each in lines if each[0] in ("0.5", "2.0")]  # others are wrapped cells
     assert shown == [[e, n] for e in ("0.5", "2.0") for n in ("100", "100", "2000", "2000")]
-    hint = next(line for line in told.splitlines() if line.startswith("Store"))
-    words = " ".join(told[told.index(hint) :].split()).partition("; ")[2].split()
+    assert str(store) in told
+    words = shlex.split(next(line for line in told.splitlines() if line.startswith("Next")))[1:]
     assert words[:3] == ["shuffle-sim", "experiment", "report"]
     command(*words[2:])
     page = store.with_suffix(".html").read_text()
