@@ -66,7 +66,7 @@ def load(data: DataOptions, label: str | None = None, *, target: bool = True) ->
         else:
             everywhere = found
     columns = data.columns
-    chosen = [name.strip() for name in columns.split(",")] if columns else None
+    chosen = listed(columns) if columns else None
     if chosen is not None and len(set(chosen)) < len(chosen):
         raise ParameterError("columns", columns, "different names: each column is released once")
     return read(file, chosen, named, everywhere, label, person, replace(declared, columns=stated))
@@ -86,6 +86,11 @@ def _bundled(name: str, data: DataOptions, label: str | None, declared: Declared
     return bundled(name)
 
 
+def listed(text: str) -> list[str]:
+    """Names between commas; in double quotes where they have commas of their own."""
+    return [name.strip() for name in next(csv.reader([text], skipinitialspace=True))]
+
+
 def declared_of(data: DataOptions) -> Declared:
     """What the options state of a file; they go before the schema.
 
@@ -98,12 +103,11 @@ def declared_of(data: DataOptions) -> Declared:
     found = Declared(free=free) if data.schema is None else read_schema(data.schema, free=free)
     stated: dict[str, Column] = {}
     for text in data.categories or []:
-        name, _, listed = text.rpartition("=")
+        name, _, levels = text.rpartition("=")
         if not name or name in stated:
-            allowed = "NAME=a,b,c, once for a column; names with a comma go into a --schema"
+            allowed = "NAME=a,b,c, once for a column; levels with a comma or = go into a --schema"
             raise ParameterError("categories", text, allowed)
-        each = tuple(level.strip() for level in listed.split(","))
-        stated[name] = Category(name=name, categories=each)
+        stated[name] = Category(name=name, categories=tuple(listed(levels)))
     return replace(
         found,
         columns=dict(found.columns) | stated,

@@ -228,7 +228,7 @@ class Items:
 
     def name(self, item: int) -> str:
         """For people."""
-        return text_of(item) if self.bits is None else str(item)
+        return (text_of(item) or "(blank)") if self.bits is None else str(item)
 
     def counts(self, items: NDArray[np.uint64]) -> Floats:
         """True ones, of these items."""

@@ -79,7 +79,9 @@ class DataOptions(PersonsOptions, LayoutOptions):
     """A table, and what is public of it."""
 
     table: str | None = option(None, "A registered one: breast-cancer, digits, diabetes, wine ...")
-    columns: str | None = option(None, "Columns of the file, separated by commas; by default all.")
+    columns: str | None = option(
+        None, "Columns of the file, separated by commas; in double quotes where they have one."
+    )
     bounds: list[str] | None = option(None, BOUNDS)
     choose_bounds: float | None = option(
         None,

@@ -30,6 +30,7 @@ from shuffle_sim.cli.show import (
     print_reports,
     print_table,
 )
+from shuffle_sim.data.column_kinds import Date
 from shuffle_sim.data.columns import Bounds
 from shuffle_sim.data.moments import NORMAL_95, ColumnMoments, MomentIntervals, released
 from shuffle_sim.data.population import Unit
@@ -70,12 +71,13 @@ class NoiseReport:
 
 @dataclass(frozen=True)
 class SumReport:
-    """A released table of column means, in the table's own units."""
+    """A released table of column means, in the table's own units; `dates`: means that are days."""
 
     table: str
     people: int
     unit: Unit
     columns: tuple[str, ...]
+    dates: Mapping[str, str]
     true: Floats = field(metadata=SIMULATOR_VIEW)
     true_clipped: Floats = field(metadata=SIMULATOR_VIEW)
     true_clipped_variance: Floats | None = field(metadata=SIMULATOR_VIEW)
@@ -135,6 +137,7 @@ def summed_up(
         table=table.name,
         people=people,
         columns=table.columns,
+        dates=_dates(table, means),
         true=view.rows.mean(axis=0),
         true_clipped=inside.mean(axis=0),
         true_clipped_variance=inside.var(axis=0) if variance else None,
@@ -163,6 +166,13 @@ def summed_up(
         run=RunSummary.of(result),
         execution=asked_of(execution),
     )
+
+
+def _dates(table: Table, means: Floats) -> dict[str, str]:
+    """Private means of dates, as dates."""
+    kinds = {each.name for each in table.schema.columns if isinstance(each, Date)}
+    days = np.floor(np.clip(means, -1e6, 1e6)).astype("datetime64[D]")  # noise may go beyond
+    return {name: str(day) for name, day in zip(table.columns, days, strict=True) if name in kinds}
 
 
 def _held(attacked: bool) -> str:
@@ -198,6 +208,8 @@ def show(summary: SumReport) -> None:
                 for name, true, private, low, high in variances
             ),
         )
+    for name, date in summary.dates.items():
+        notes.print(f"{name} is in days since 1970-01-01: its private mean is {date}.")
     (console if summary.attacked else notes).print(_held(summary.attacked))
     notes.print("The true columns are the simulator's own view. Epsilon does not cover them.\n")
     if summary.unit is Unit.PERSON:

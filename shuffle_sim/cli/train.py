@@ -16,7 +16,7 @@ from protocols.learning.training import Trainer
 from protocols.problems.linear_loss import LinearLoss
 from protocols.selection.models import FRACTION
 from shuffle_sim.cli import train_compare, train_report
-from shuffle_sim.cli.data import load
+from shuffle_sim.cli.data import listed, load
 from shuffle_sim.cli.declared import option
 from shuffle_sim.cli.learning import OptimiserOptions, ProblemOptions, Split, Watch, selected
 from shuffle_sim.cli.options import DataOptions, HostOptions, PrivacyOptions, SumOptions
@@ -272,7 +272,7 @@ def _names(classes: str | None, source: Table) -> tuple[str, ...]:
     """The public classes, from the option or the schema; empty where none were stated."""
     if not classes:
         return source.classes or ()
-    names = tuple(each.strip() for each in classes.split(","))
+    names = tuple(listed(classes))
     if len(set(names)) < len(names) or len(names) == 1 or not all(names):
         raise ParameterError("classes", classes, "different names, two at least")
     return names

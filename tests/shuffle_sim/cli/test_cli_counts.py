@@ -75,6 +75,8 @@ def test_blank_cells_are_told_apart_from_clipped_values(command, tmp_path):
     listed = ("--file", path, "--categories", "region=north,N/A", "--seed", 3)
     told = command("histogram", *listed, "--column", "region")
     assert "100 users left a cell blank" in told  # what is listed is a category, not a blank
+    items = ("--file", path, "--column", "region", "--epsilon", 8, "--seed", 3)
+    assert "(blank)" in command("heavy-hitters", *items)
     one = ("histogram", *asked, "--column", "region", "--method", "response")
     assert "where cells are blank" in command(*one, code=2)
 

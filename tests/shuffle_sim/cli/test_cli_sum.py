@@ -182,6 +182,20 @@ def test_columns_are_ordered_and_one_bound_may_serve_the_rest(tmp_path):
     assert abs(off_by(found)[0]) < 6
 
 
+def test_a_name_may_have_a_comma_and_a_mean_may_be_a_date(tmp_path):
+    (tmp_path / "people.csv").write_text('"height, cm",born\n' + "170,2000-03-05\n" * 500)
+    bounds = ["--bounds", "height, cm=100:220", "--bounds", "born=2000-01-01:2000-12-31"]
+    chosen = ["--file", "people.csv", "--columns", 'born, "height, cm"', *bounds]
+    privacy = ["--epsilon", "20", "--delta", "1e-6"]
+    found = summary(tmp_path, *chosen, *privacy)
+    assert found["columns"] == ["born", "height, cm"]
+    day = np.datetime64(found["dates"]["born"])
+    assert abs(day - np.datetime64("2000-03-05")) <= np.timedelta64(10, "D")  # noise: a day
+    assert list(found["dates"]) == ["born"]
+    told = " ".join(sum_of(tmp_path, *chosen, *privacy, "--seed", "7").stdout.split())
+    assert f"born is in days since 1970-01-01: its private mean is {day}." in told
+
+
 def test_an_npz_matrix_is_a_table_with_numbered_columns(tmp_path):
     np.savez(tmp_path / "m.npz", np.stack(list(columns().values()), axis=1))
     found = summary(tmp_path, "--file", "m.npz", "--columns", "2,0", "--bounds", "0:120")
