@@ -4,11 +4,16 @@
 
 Every day is a run of its own on that day's rows, with a checkpoint, charged to FOLDER/budget. Run
 it again after a death at any moment: what is over stands in FOLDER/means.csv. The day under way
-goes on from its checkpoint, and no day is charged twice. As one of all benchmarks it takes a few
-days, and says what a year would take.
+goes on from its checkpoint, and no day is charged twice. With `--kills 20` all its processes are
+killed so often at random, and each time the budget must have charged what is over. As one of all
+benchmarks it takes a few days, and says what a year would take.
 """
 
 import argparse
+import os
+import signal
+import subprocess
+import sys
 import tempfile
 import time
 from functools import partial
@@ -73,6 +78,28 @@ def reported(folder: Path, users: int, days: int, stop: int, workers: int = 1) -
     return seconds
 
 
+def killed(folder: Path, times: int, longest: float, words: list[str]) -> None:
+    """Run it again and again, and kill it up to `longest` seconds after it began.
+
+    Raises:
+        RuntimeError: the budget lost a day.
+    """
+    rng, charged = np.random.default_rng(), 0
+    for each in range(times):
+        asked = [sys.executable, "-m", "benchmarks.year", str(folder), *words]
+        with subprocess.Popen(asked, stdout=subprocess.DEVNULL, start_new_session=True) as child:
+            time.sleep(rng.uniform(2.0, longest))
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGKILL)
+        before, charged, means = charged, 0, folder / "means.csv"
+        if (folder / "budget").exists():
+            charged = len(Budget(folder / "budget", population="made up").reports)
+        over = len(means.read_text().splitlines()) if means.exists() else 0
+        print(f"kill {each + 1}: {over} days are over, {charged} are charged", flush=True)
+        if charged < max(over, before):
+            raise RuntimeError("the budget lost a day")
+
+
 def measure() -> dict[str, object]:
     found = {}
     for workers in (1, 2):
@@ -90,12 +117,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     number = partial(parse_number, kind=int)
-    for name, default in (("days", YEAR), ("users", USERS), ("stop", None), ("workers", 1)):
+    for name, default in (
+        ("days", YEAR),
+        ("users", USERS),
+        ("stop", None),
+        ("workers", 1),
+        ("kills", 0),
+    ):
         parser.add_argument(f"--{name}", type=number, default=default)
     asked = parser.parse_args()
     asked.folder.mkdir(exist_ok=True)
     stop = asked.days if asked.stop is None else asked.stop
     start = time.perf_counter()
+    words = [f"--{name}={getattr(asked, name)}" for name in ("days", "users", "workers")]
+    killed(asked.folder, asked.kills, 40.0, [*words, f"--stop={stop}"])
     reported(asked.folder, asked.users, asked.days, stop, asked.workers)
     print(f"{time.perf_counter() - start:.1f} s")
 
