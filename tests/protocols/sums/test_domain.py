@@ -16,7 +16,7 @@ PRIVACY = Privacy(3.0, 1e-4)
 BALL: Any = VectorSum(n=50, d=2, g=3, b=9).randomizer
 CARRY: Any = CarryVectorSum.calibrated(n=3000, d=2, privacy=PRIVACY, noise_ratio=1.2).randomizer
 SPLIT: Any = SplitAndMixSum.calibrated(n=60, privacy=PRIVACY, rounding=0.3).randomizer
-SINGLE: Any = SingleMessageSum.calibrated(n=1000, privacy=PRIVACY).randomizer
+SINGLE: Any = SingleMessageSum(n=1000, steps=10, gamma=0.1).randomizer
 
 
 @pytest.mark.parametrize(
