@@ -55,6 +55,8 @@ class Perturbation:
         real("radius", self.radius, 0.0, math.inf, closed=(True, False))
         if (self.norm == "polytope") != bool(self.corners):
             raise ParameterError("corners", self.corners, "given for a polytope, and only then")
+        if not np.isfinite(np.concatenate([(0.0,), *self.corners])).all():
+            raise ParameterError("corners", self.corners, "finite")
 
     def size(self, d: int) -> float:
         """The largest l2 norm of a perturbation."""

@@ -32,6 +32,9 @@ _UNIFORM = 1e-9  # slopes over a box below which it is drawn from evenly; less t
 class RowsMean:
     """F = mean_i l(w; z_i) + (ridge/2) ||w||^2 over a domain, at many points at once.
 
+    Values are above that in the domain's middle, row by row: so one row's large loss takes no
+    digits from the others.
+
     Attributes:
         loss: convex on the domain.
         rows: (n, columns).
@@ -55,22 +58,23 @@ class RowsMean:
         return self.ridge
 
     def value(self, w: Floats) -> float:
-        """F at w, (d,)."""
+        """F at w, (d,), but for a constant."""
         return float(self.at(w[None])[0][0])
 
     def at(self, points: Floats) -> tuple[Floats, Floats]:
         """(values (points,), subgradients (points, d))."""
         if isinstance(self.loss, LinearLoss):
             x, y = self.rows[:, :-1], self.rows[:, -1:]
-            margins = x @ points.T
-            values = self.loss.value(margins, y).mean(axis=0)
+            margins, middle = x @ points.T, (x @ self.domain.center)[:, None]
+            values = (self.loss.value(margins, y) - self.loss.value(middle, y)).mean(axis=0)
             slopes = self.loss.derivative(margins, y).T @ x / len(x)
         else:
-            values = np.array([self.loss.values(each, self.rows).mean() for each in points])
+            middle = self.loss.values(self.domain.center, self.rows)
+            values = [(self.loss.values(each, self.rows) - middle).mean() for each in points]
             means = [dense(self.loss.gradients(each, self.rows)).mean(axis=0) for each in points]
             slopes = np.array(means)
         ridge = self.ridge / 2 * np.einsum("ij,ij->i", points, points)
-        return np.asarray(values + ridge), np.asarray(slopes + self.ridge * points)
+        return np.asarray(np.array(values) + ridge), np.asarray(slopes + self.ridge * points)
 
     def gradient(self, w: Floats) -> Floats:
         """A subgradient of F at w, (d,)."""

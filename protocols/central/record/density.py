@@ -24,8 +24,9 @@ from protocols.erm.smooth import ERM
 from protocols.erm.solver import certify
 from protocols.erm.solver.minimise import SOLVERS
 from protocols.problems.domains import Box, Domain, L2Ball, RealSpace
+from protocols.problems.loss import refuse_rows
 from shuffle_sim.arrays import Floats
-from shuffle_sim.errors import ParameterError
+from shuffle_sim.errors import ParameterError, real
 from shuffle_sim.privacy.events import GaussianPairEvent, PrivacyEvent, RangeEvent
 from shuffle_sim.privacy.mechanisms import EXPONENTIAL, Mechanism, Norm
 from shuffle_sim.protocol.release import Sensitivity, WholeStatistic
@@ -33,8 +34,10 @@ from shuffle_sim.protocol.release import Sensitivity, WholeStatistic
 _BATCH = 1 << 22  # numbers of a batch of proposals' margins
 _MOST_PROPOSALS = 256
 _GIBBS = "Gibbs mechanism (Gopi, Lee and Liu 2022, Theorem 4)"
-_ROUNDINGS = 1 - 1e-8
-"""Of k, for sums of 10^6 rows in doubles."""
+_ROUNDINGS = 1 - 1e-6
+"""Of k, for sums of 10^8 rows in doubles."""
+_MOST_LOSS = 100.0
+"""A row's loss in the middle over what it changes by on the domain; digits are left below it."""
 HOPELESS = 300.0
 """c B^2/(2 ridge), minus the logarithm of the acceptance at worst, beyond which it is refused."""
 
@@ -72,9 +75,17 @@ class FlatRisk(Risk):
     certified = False
 
     def __post_init__(self) -> None:
-        """Refuse slopes without a bound, and domains of many boxes."""
+        """Refuse slopes without a bound, a negative ridge, and domains of many boxes."""
+        real("ridge", self.ridge, 0.0, math.inf, closed=(True, False))
         demand_boxes(self.domain)
         _demand_slope(self)
+
+    def check(self, rows: NDArray[Any]) -> None:
+        """Refuse also rows whose loss is so large that its changes have no digits left."""
+        super().check(rows)
+        most = _MOST_LOSS * self.lipschitz * self.domain.diameter
+        near = np.abs(self.loss.values(self.domain.center, rows)) <= most
+        refuse_rows(~near, f"of loss {most:.4g} at most in the domain's middle; bound the labels")
 
 
 class Density(Mechanism[Floats]):

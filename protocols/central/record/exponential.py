@@ -29,7 +29,7 @@ from protocols.optimisation.search import least
 from protocols.optimisation.setting import Setting
 from protocols.problems.domains import L2Ball, RealSpace
 from protocols.problems.problem import Problem
-from shuffle_sim.errors import ParameterError, positive
+from shuffle_sim.errors import ParameterError, positive, real
 from shuffle_sim.privacy.bounds import gaussian
 from shuffle_sim.privacy.guarantee import Privacy
 from shuffle_sim.protocol.release import Release
@@ -142,6 +142,7 @@ class ExponentialMechanism(Gibbs):
 
     @classmethod
     def _risk(cls, problem: Problem, ridge: float, n: int, privacy: Privacy) -> Risk:
+        real("ridge", ridge, 0.0, math.inf, closed=(True, False))
         try:
             return cls._curved(problem, ridge, n, privacy)
         except ParameterError:

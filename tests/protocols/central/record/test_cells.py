@@ -9,6 +9,7 @@ from protocols import (
     Box,
     ExponentialMechanism,
     Hinge,
+    Huber,
     L2Ball,
     Linear,
     Logistic,
@@ -190,3 +191,35 @@ def test_audits_see_uniform_numbers(domain, k):
     if k > 1:
         assert min(stats.kstest(each, "uniform").pvalue for each in told.T) < 1e-6
     assert wrong.odds(risk, risk, 1.0, points[0]) == 0.0
+
+
+@pytest.mark.parametrize("loss", [Absolute(), Huber(threshold=0.5)])
+def test_no_label_takes_the_digits_of_other_rows(loss):
+    """Neighbours' potentials are at most 2 L D/n apart; by plain means they are further apart."""
+    n, domain = 1000, L2Ball(1, 1.0)
+    made = ExponentialMechanism.calibrated(n=n, problem=Problem(loss, domain), privacy=PURE)
+    rows = np.column_stack([np.ones(n), np.random.default_rng(3).uniform(-1, 1, n)])
+    points = np.linspace(-1, 1, 401)[:, None]
+    most = 2 * made.risk.lipschitz * domain.diameter / n
+    first, plain = RowsMean(loss, rows, 0.0, domain).at(points)[0], loss.value
+    apart = []
+    for label in (1.0, 1e12, 1e15, 1e17, 1e19, 1e300):
+        other = rows.copy()
+        other[0, 1] = label
+        moved = first - RowsMean(loss, other, 0.0, domain).at(points)[0]
+        assert np.ptp(moved) <= most * (1 + 1e-6)
+        before, after = (plain(points @ [[1.0]], x[:, 1]).mean(axis=1) for x in (rows, other))
+        apart.append(np.ptp(before - after))
+        if label > 1e3:
+            with pytest.raises(ParameterError, match=r"data\[0\]"):
+                made.check(other)
+    assert max(apart) > 1.5 * most  # power
+    made.check(rows)
+
+
+@pytest.mark.parametrize("ridge", [-0.1, np.nan, np.inf])
+def test_a_ridge_that_bends_the_risk_down_is_refused(ridge):
+    """Below 0 tangents are not below F, so draws would follow the boxes, which follow the rows."""
+    problem = Problem(Hinge(), L2Ball(1, 4.0))
+    with pytest.raises(ParameterError, match="ridge"):
+        ExponentialMechanism(n=1000, problem=problem, privacy=PURE, ridge=ridge)
