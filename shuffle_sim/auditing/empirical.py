@@ -118,12 +118,14 @@ class Seen:
         high: of the second ends.
         delta: at which epsilon is bounded.
         gaussian: whether samples come in pairs, of noise that is nearly Gaussian.
+        single: whether a canary moves in one coordinate.
     """
 
     low: NDArray[Any]
     high: NDArray[Any]
     delta: float
     gaussian: bool
+    single: bool = True
 
     def epsilon(self, doubt: float = DOUBT) -> float:
         """A lower bound of epsilon, wrong with probability `doubt` at most."""
@@ -166,9 +168,9 @@ def canaries(
     if spec is None or not hasattr(spec.randomizer, "worst_pair"):
         raise ParameterError("protocol", type(protocol).__name__, "one whose randomizer has one")
     entropy, paired = entropy_of(seed), theorem_of(type(spec.event)).near_gaussian
-    columns = _coordinates(spec.randomizer)
+    coordinates = _coordinates(spec.randomizer)
     # Where noise is not Gaussian, one that moves in all coordinates at once is seen best.
-    columns = columns if paired else 1
+    columns = coordinates if paired else 1
 
     def sample(index: int, work: float = 0.0) -> tuple[list[Floats], float]:
         """What was seen of the first and the second ends, and the work of it."""
@@ -193,7 +195,7 @@ def canaries(
         np.concatenate([np.pad(x, ((0, 0), (0, parts - x.shape[1]))) for x in each])
         for each in zip(*found, strict=True)
     )
-    return Seen(low, high, protocol.delta, paired)
+    return Seen(low, high, protocol.delta, paired, paired or coordinates == 1)
 
 
 def _coordinates(randomizer: Any) -> int:
