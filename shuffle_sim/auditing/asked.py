@@ -24,7 +24,7 @@ from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.options import Execution
 from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.execution.setup import deployment_of
-from shuffle_sim.protocol.base import Protocol, RoundSpec
+from shuffle_sim.protocol.base import Protocol, Query, RoundSpec
 from shuffle_sim.protocol.task import walked
 from shuffle_sim.registry import registered
 from shuffle_sim.roles import UserShard, count_type
@@ -43,6 +43,7 @@ _SUMMED = 2**18  # outcomes of the sum over them
 _ROUNDS = 120
 _QUERIES = 6  # that are looked at
 _COMPANY = 100  # times the rows, all at once
+_SCALES = 1.0, -1.0, 10.0, 1e3, 1e6  # of rows, whose values must lie in the ball
 _FAR = 0.0, 1e3, -1e6  # rows of others, in place of theirs
 _SURE = 30  # bits of chance: what agrees in so many was not drawn anew
 _DRAWN_FROM = 24  # users whose reports are drawn where no law says how often they agree
@@ -100,9 +101,9 @@ class Asked:
         for name, looks_at, samples, power, why, make in (
             (
                 "what a query asks of a user does not depend on others",
-                "values of rows alone, in other company, and beside extreme rows",
+                "values of rows alone, in other company, beside extreme rows, and of rows far out",
                 f"up to {_QUERIES} queries of all rounds",
-                "a query that centres or clips by other users' rows",
+                "a query that centres by other users' rows, or whose values leave the ball",
                 missing,
                 self.queries,
             ),
@@ -170,6 +171,7 @@ class Asked:
             if len(queries) == _QUERIES:
                 break
         for place, query in enumerate(queries.values()):
+            self._in_domain(f"query {place}", query, rows)
             alone = [dense(query(fortran(rows[user : user + 1])))[0] for user in range(few)]
             companies = [rows, rows[::-1], np.concatenate([rows] * _COMPANY)]
             if rows.dtype != object:
@@ -183,6 +185,19 @@ class Asked:
                 held = few if each < 3 else few // 2
                 if not np.allclose(found[:held], wanted[:held], 1e-9, 1e-12, equal_nan=True):
                     raise LawError(f"query {place}: the value of a row depends on other rows")
+
+    def _in_domain(self, what: str, query: Query, rows: NDArray[Any]) -> None:
+        """What is admitted of a query's values lies in the ball of the event, also far out."""
+        law: Any = self.spec.randomizer
+        if self.categories or not hasattr(law, "worst_pair") or rows.dtype.kind != "f":
+            return
+        first, second = (np.atleast_1d(x) for x in law.worst_pair())
+        middle, radius = (first + second) / 2, float(np.linalg.norm(second - first)) / 2
+        for scale in _SCALES:
+            values = dense(admitted(query(fortran(scale * rows)), law)[0]).reshape(len(rows), -1)
+            far = float(np.linalg.norm(values - middle, axis=1).max())
+            if not far <= radius * (1 + 1e-9):
+                raise LawError(f"{what}: {far / radius:.4g} times the radius is admitted")
 
     def own(self) -> None:
         """The own query's values, at the run's own block size, from rows kept and read anew."""

@@ -16,11 +16,11 @@ from shuffle_sim.auditing.bench import (
     BenchRound,
     Way,
 )
+from shuffle_sim.auditing.company import Company
 from shuffle_sim.auditing.conformance import LawError, check_pmf
-from shuffle_sim.auditing.drawing import Draws
 from shuffle_sim.auditing.joint import JointLaw
 from shuffle_sim.auditing.plan import KINDS
-from shuffle_sim.auditing.scores import judge, ranked, scored, scores, summed
+from shuffle_sim.auditing.scores import judge, ranked, scored, scores
 from shuffle_sim.auditing.sequences import check_lags, check_products
 from shuffle_sim.auditing.shares import check_shares
 from shuffle_sim.auditing.stated import check_event
@@ -28,7 +28,6 @@ from shuffle_sim.auditing.viewing import check_orders
 from shuffle_sim.errors import WeakPrivacyWarning
 from shuffle_sim.execution.engine import run
 from shuffle_sim.execution.options import Execution
-from shuffle_sim.roles import Shuffler, UserShard
 from shuffle_sim.sampling.randomness import GENERATORS, Role, stream
 
 _FRAMES = 64  # sums of a block and label that are compared
@@ -39,15 +38,10 @@ _MORE = 8  # times as many samples of the total noise, at most
 _ROUNDED = 4e7  # values that are rounded for them
 
 
-class Checks(Draws):
+class Checks(Company):
     """All that an audit looks at in one round's randomizer, users' shard and shuffler."""
 
     kinds = KINDS
-
-    @property
-    def shipped_roles(self) -> bool:
-        """Whether the roles are those of runs, and there is a law of what is sent."""
-        return self.known and self.shuffler is Shuffler and self.shard is UserShard
 
     def event(self) -> None:
         """The charged event against the randomizer's own law."""
@@ -139,7 +133,7 @@ class Checks(Draws):
                     continue
                 key = (int(mine[0]), size, label)
                 if key not in laws:
-                    laws[key] = self._sum_law(mine, label)
+                    laws[key] = self.sum_law(mine, label)
                 law = laws[key]
                 index = self.index(seen[:, block, label], size)
                 if index.min() < 0 or index.max() >= len(law):
@@ -168,17 +162,6 @@ class Checks(Draws):
             squares = (rows[one] ** 2).sum(axis=1) * np.array(spread)[other]
             check_products((rows @ rows.T)[one, other], squares, alarm / 4, "two sums of a round")
 
-    def _sum_law(self, types: NDArray[np.int64], label: int) -> Floats:
-        kinds, many = np.unique(types, return_counts=True)
-        law = summed(
-            [(self.pmfs[kind][label], int(count)) for kind, count in zip(kinds, many, strict=True)]
-        )
-        modulus = getattr(self.randomizer, "modulus", len(law))
-        if len(law) <= modulus:
-            return law
-        # Sums that are reduced modulo a number meet those that differ by it.
-        return np.asarray(np.pad(law, (0, -len(law) % modulus)).reshape(-1, modulus).sum(axis=0))
-
     def whole(self) -> None:
         """Sums over all users, as the randomizer draws them at once."""
         rng = np.random.default_rng([self.entropy, 1])
@@ -186,7 +169,7 @@ class Checks(Draws):
         seen = np.array([self.randomizer.tally(rows, rng) for _ in range(self.repeats)])
         looked = [j for j in range(self.labels) if self.users * len(self.pmfs[0][j]) <= LARGEST]
         for label in looked[:8]:
-            law = self._sum_law(self.types, label)
+            law = self.sum_law(self.types, label)
             index = self.index(seen[:, label], self.users)
             check_pmf(index, np.maximum(law, 1e-300), false_alarm=self.alarm / 8)
 

@@ -16,7 +16,7 @@ import scipy  # parts by attribute: they load when used
 from numpy.typing import NDArray
 
 from shuffle_sim.arrays import Floats, Values, dense
-from shuffle_sim.auditing.arrangements import View, check_half
+from shuffle_sim.auditing.arrangements import View, check_bits, check_half
 from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.scores import LEVELS, Ints, judge
 from shuffle_sim.protocol.randomizer import Randomizer
@@ -25,6 +25,7 @@ from shuffle_sim.wire.messages import Alphabet, Messages
 _CELLS = 16  # of places and of tags
 _OFTEN = 20  # how often a message comes to a place, for chi-square
 _FEWEST = 8  # messages of which moments up to that order are those of a bound
+_MANY, _VIEWS = 500, 6  # messages that are more than the symbols, and views of them
 _FEW = 1 << 7  # messages below which only tables of places are looked at
 
 
@@ -206,6 +207,23 @@ def _check_pairs(places: NDArray[np.intp], alarm: float) -> None:
                 raise LawError(f"two orders agree in {agree.max():,} of {size:,} places")
 
 
+def _check_alike(
+    view: View, randomizer: Randomizer, reports: int, rounds: int, alarm: float
+) -> None:
+    """Orders of more messages than there are symbols: each binary digit of them is arranged."""
+    alphabet, each = randomizer.alphabet, randomizer.per_label
+    size, many = reports * each, 1 << (alphabet.symbols.bit_length() - 1)
+    sent = np.arange(size, dtype=np.int64) * many // size
+    symbols = np.broadcast_to(sent.reshape(reports, 1, each), (reports, alphabet.labels, each))
+    messages = Messages.from_symbols(alphabet, np.ascontiguousarray(symbols))
+    views = np.concatenate([np.stack(view(index, messages)) for index in range(rounds)])
+    digits = many.bit_length() - 1
+    for digit in range(digits):
+        ones = int((sent >> digit & 1).sum())
+        rows = (views >> digit & 1).astype(np.uint8)
+        check_bits(rows, [ones] * len(rows), alarm / digits)
+
+
 def check_symbols(
     view: View, randomizer: Randomizer, reports: int, rounds: int, alarm: float
 ) -> None:
@@ -213,6 +231,9 @@ def check_symbols(
     alphabet, each = randomizer.alphabet, randomizer.per_label
     size = reports * each
     if size > alphabet.symbols:
+        if randomizer.view == "sums" and size >= _MANY:
+            alarm /= 2
+            _check_alike(view, randomizer, reports, min(rounds, _VIEWS), alarm)
         reports, size = alphabet.symbols // each, alphabet.symbols // each * each
     if reports < 2:
         return

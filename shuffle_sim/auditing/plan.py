@@ -229,6 +229,28 @@ KINDS: tuple[CheckKind, ...] = (
         brief=True,
     ),
     CheckKind(
+        "what a user sends does not depend on who else is asked",
+        "company",
+        "users alone in a block, in rounds that ask parts of blocks, and beside those who drop out",
+        lambda b: f"{b.accompanied} users in 40 rounds, at all fidelities",
+        "noise left out in small batches, for parts of blocks, or where others are silent",
+    ),
+    CheckKind(
+        "a round is answered and released once",
+        "once",
+        "broadcasts that come again, with other parameters and late; batches that come twice",
+        lambda b: "a round of each kind",
+        "fresh noise on the same datum; a release by fewer than agreed, or a second one",
+    ),
+    CheckKind(
+        "roles together send what they send apart",
+        "stations",
+        "what passes between the roles of stations, and between roles apart",
+        lambda b: "one and two stations, byte by byte",
+        "roles that draw or shuffle otherwise where they share a worker",
+        applies=lambda b: b.shipped_roles,
+    ),
+    CheckKind(
         "the view holds what users sent, with any number of shards",
         "conserved",
         "sums of views with one, two and three shards of the shuffler",
@@ -255,70 +277,6 @@ KINDS: tuple[CheckKind, ...] = (
     ),
 )
 """All checks of what users send and a shuffler shows, in the order in which they are made."""
-
-_OF_WORDS = "a few users in two blocks", lambda b: f"{b.repeats:,} rounds"
-
-
-def _counted(bench: Any) -> bool:
-    return bool(bench.randomizer.view != "messages")
-
-
-WORD_KINDS: tuple[CheckKind, ...] = (
-    CheckKind(
-        "each user's words have their exact law",
-        "users_law",
-        "words of every user, sums over users, neighbours, pairs and projections; each kernel and"
-        " generator",
-        lambda b: f"{b.users:,} users and {b.labels} words in some 300 rounds",
-        "a coin that users share; users, categories or words with less noise",
-    ),
-    CheckKind(
-        "each word of all users has its exact law (literal)",
-        "literal_law",
-        *_OF_WORDS,
-        "a word without noise, or a truth that is sent twice",
-        brief=True,
-    ),
-    CheckKind(
-        "each word of all users has its exact law (counts)",
-        "counts_law",
-        *_OF_WORDS,
-        "the same, at counts fidelity",
-        applies=_counted,
-    ),
-    CheckKind(
-        "each word of all users has its exact law (aggregate)",
-        "aggregate_law",
-        *_OF_WORDS,
-        "other noise where words are counted at once",
-        applies=_counted,
-    ),
-    CheckKind(
-        "two rounds over the same data draw independent noise",
-        "rounds",
-        *_OF_WORDS,
-        "the same coins in every round",
-    ),
-    *(each for each in KINDS if each.method in ("keys", "streams")),
-    CheckKind(
-        "a message is as private as is stated of it",
-        "message",
-        "the probabilities of a message for the worst pair",
-        lambda b: "exact",
-        "a local randomiser that states less than its epsilon0",
-        applies=lambda b: b.known and b.local,
-    ),
-    *(each for each in KINDS if each.method == "order"),
-    CheckKind(
-        "one word reveals no more than the event is charged for",
-        "event",
-        "the exact delta of a word's tally, of the worst pair, at seven epsilons",
-        lambda b: "exact, for up to 60 users",
-        "an event that states more lies, noise or honest users",
-        brief=True,
-    ),
-)
-"""The same of randomizers of categories and of words."""
 
 
 def plan_of(bench: Any, *, brief: bool = False) -> Iterator[tuple[CheckKind, Planned]]:

@@ -21,6 +21,7 @@ _CELLS = 8  # parts of the range of a message, of which pairs are looked at
 _SUBSETS = 256  # looked at, where there are more
 _MULTIPLES = 2, 3, -2, -3
 _COLUMNS = 200  # messages whose linear relations are looked at
+_LABELS = 8  # whose messages are looked at together
 _PLACES = 6  # pairs of places of a message, of which the same is done for all users
 _LARGEST_FACTOR = 1 << 16  # of the modulus that is searched for
 Ints = NDArray[np.int64]
@@ -53,12 +54,17 @@ def check_shares(symbols: Ints, modulus: int, rng: np.random.Generator, alarm: f
             ranked.append(np.concatenate([mine[:, :, one], mine[:, :, other]], axis=1))
         for columns in ranked:
             _check_rank(columns, modulus, alarm / 6 / labels / len(ranked))
-        check_ends(row, modulus, alarm / 6 / labels, "messages at an end of the range")
+        check_ends(row, modulus, alarm / 12 / labels, "messages at an end of the range")
         for place in range(many):
             angles = 2 * np.pi * mine[:, :, place] / modulus
             for each in (np.cos(angles), np.sin(angles)):
                 what = f"message {place} of users"
-                check_lags(each, 0.5, alarm / 12 / labels / many, what)
+                check_lags(each, 0.5, alarm / 24 / labels / many, what)
+    if labels > 1:
+        by_label = [symbols[:, :, label][:, kept[:, label]] for label in range(labels)]
+        every = np.concatenate([row[:, : _COLUMNS // 2] for row in by_label[:_LABELS]], axis=1)
+        _check_rows(every, modulus, alarm / 12)
+        _check_rank(every[:, : 2 * _COLUMNS], modulus, alarm / 12)
 
 
 def _check_subsets(reports: Ints, modulus: int, rng: np.random.Generator, alarm: float) -> None:

@@ -1,5 +1,6 @@
 """Views of every pool of a shuffler, on both sides of each size at which the code path changes."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -9,13 +10,13 @@ from numpy.typing import NDArray
 
 from shuffle_sim.auditing.arrangements import BLOCKS, View, check_ones
 from shuffle_sim.auditing.bench import BenchRound
-from shuffle_sim.auditing.conformance import LawError
+from shuffle_sim.auditing.conformance import LawError, check_variance
 from shuffle_sim.auditing.orders import Tags, WordTags, check_symbols, check_tags
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.protocol.base import Datum, RoundSpec
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.roles import Deployment, Shuffler
-from shuffle_sim.roles.chunks import by_label, parted
+from shuffle_sim.roles.chunks import by_label, front, largest_chunk, parted
 from shuffle_sim.roles.onion import BoxPool, box_bytes, bundles, read_boxes
 from shuffle_sim.roles.pools import BitPool, MessagePool, SymbolPool
 from shuffle_sim.roles.records import ShuffleRecord
@@ -29,12 +30,15 @@ from shuffle_sim.wire.words import read_words
 if TYPE_CHECKING:
     from shuffle_sim.auditing.bench import Bench
 
+_HUGE, _PIECES = (10**9 - 7, 12 * 10**8), 60  # places of a pool, on both sides of numpy's limit
 _EACH = 8  # words of a user
 _LONG = 1 << 17  # messages above which a permutation is compiled
 _RANDOMIZERS: tuple[tuple[Randomizer, int, int], ...] = (
     (Tags(1, 1 << 10, 1), 12, 1000),
     (WordTags(1, 1 << 10, 1), 12, 300),
     (WordTags(1, 1 << 20, 3), 700, 4),
+    (WordTags(1, 1 << 20, 8), _LONG // 8 + 9, 2),
+    (Tags(1, 1 << 8, 4), 600, 4),
     (Tags(2, 1 << 16, 4), 500, 8),
     (Tags(1, 1 << 20, 3), _LONG // 3 + 9, 3),
     (Tags(3, 2, 3), 8, 60),
@@ -160,9 +164,10 @@ def check_orders(bench: "Bench", alarm: float) -> None:
             check(view, randomizer, reports, rounds, alarm / 2 / len(found))
         except LawError as error:
             raise LawError(f"{name}: {error}") from error
+    _check_chunks(bench, alarm / 4)
     for kernel in _kernels(bench):
         with using(kernel):
-            _check_pools(bench, alarm / 2 / len(_kernels(bench)))
+            _check_pools(bench, alarm / 4 / len(_kernels(bench)))
 
 
 def _kernels(bench: "Bench") -> list[str]:
@@ -210,10 +215,46 @@ def _check_pools(bench: "Bench", alarm: float) -> None:
         for pool, randomizer in ((SymbolPool, Tags(1, 1 << 20, 1)), (BoxPool, Tags(1, 1 << 20, 1))):
             views = [_cut(bench, pool, randomizer, size, index) for index in range(rounds)]
             check_tags(np.stack(views), np.arange(size), alarm / 6)
+    _check_large(bench, alarm / 6)
     bits = Tags(1, 2, 1)
     views = [_cut(bench, BitPool, bits, 4000, index) for index in range(16)]
     if any(each.sum() != 2000 for each in views):
         raise LawError("a pool of bits does not hold what was sent")
+
+
+def _check_large(bench: "Bench", alarm: float) -> None:
+    """Pools of bits beyond what is drawn at once: chunks of a view, and pieces of 10^9 places."""
+    bits, deployment = Tags(1, 2, 1), bench.deployment("literal").of_shuffler
+    for place, size in enumerate(_HUGE):
+        sizes = np.array([[size // 4], [size // 4], [size - 2 * (size // 4)]], np.int64)
+        found = np.empty((_PIECES, len(sizes)))
+        for index in range(_PIECES):
+            pool = BitPool(bits)
+            pool.take(front(size, bits) + (size // 2).to_bytes(8, "little"))
+            pool.cut(sizes, deployment.stream(index, Role.ROUTER, place))
+            routed = (pool.routed(each, np.random.default_rng(0)) for each in range(len(sizes)))
+            found[index] = [int.from_bytes(each[-8:], "little") for each in routed]
+        share = sizes[:, 0] / size
+        spread = size / 4 * share * (1 - share)  # hypergeometric, but for a factor of 1 + 1/size
+        check_variance(
+            found[:, 1] - size // 2 * share[1], np.full(_PIECES, spread[1]), false_alarm=alarm / 4
+        )
+
+
+def _check_chunks(bench: "Bench", alarm: float) -> None:
+    """The chunks of a long view of bits do not repeat each other."""
+    bits = Tags(1, 2, 1 << 16)
+    largest = largest_chunk(bits)
+    reports = largest // bits.per_label + 8
+    view = Viewer(bench, bits, reports, 1, KERNELS[0])
+    symbols = np.zeros((reports, 1, bits.per_label), np.uint8)
+    symbols[::2] = 1
+    (row,) = view(0, Messages.from_symbols(bits.alphabet, symbols))
+    first, second = row[: len(row) - largest], row[largest:]
+    agree = np.abs(2.0 * np.count_nonzero(first == second) - len(second))
+    # Agreements of a uniform arrangement spread less than those of coins (Hoeffding 1963).
+    if agree > math.sqrt(2 * len(second) * math.log(4 * len(row) / alarm)):
+        raise LawError(f"chunks of a view agree in all but {len(second) - agree:,.0f} bits")
 
 
 def _cut(

@@ -8,6 +8,7 @@ twice and a word without noise are all off it.
 """
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,10 +18,11 @@ from numpy.typing import NDArray
 from shuffle_sim.arrays import Floats, dense
 from shuffle_sim.auditing.bench import ROUNDS, BenchRound
 from shuffle_sim.auditing.conformance import LawError, check_pmf
-from shuffle_sim.auditing.drawing import Draws
-from shuffle_sim.auditing.plan import WORD_KINDS, UncheckedError
-from shuffle_sim.auditing.scores import summed
+from shuffle_sim.auditing.plan import UncheckedError
+from shuffle_sim.auditing.scores import judge, scored, summed
 from shuffle_sim.auditing.viewing import check_orders
+from shuffle_sim.auditing.word_data import WordData
+from shuffle_sim.auditing.word_plan import WORD_KINDS
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.data.population import InMemory
 from shuffle_sim.errors import FrameError
@@ -39,11 +41,12 @@ _MESSAGES = 5e7  # of them in all rounds
 _OUTCOMES = 60_000  # of a word's tally over those users: their law is convolved term by term
 _PAIRED = 400  # outcomes of two rounds, at most
 _SELDOM = 0.05  # of a law must be apart from its likeliest range
+_AT_ONCE, _FEW, _LOOKED = 1000, 150, 12  # users of a block, rounds, and words
 _HONEST = 60
 _EPSILONS = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 
 
-class WordChecks(Draws):
+class WordChecks(WordData):
     """The checks of one randomizer of categories, or of others whose view is of words."""
 
     kinds = WORD_KINDS
@@ -53,16 +56,22 @@ class WordChecks(Draws):
 
     def _know(self, protocol: Protocol[Any], spec: RoundSpec) -> None:
         """Categories that users may hold, words that are watched, and their laws."""
-        symbols, rng = self._symbols, np.random.default_rng([self.entropy, 3])
+        symbols, rng = self.symbols, np.random.default_rng([self.entropy, 3])
         self._pair = [np.atleast_1d(x) for x in self.randomizer.worst_pair()]
-        every = range(symbols) if symbols <= 2 * _ENDS else self._ends(_ENDS, symbols)
+        every: Sequence[int] = range(symbols)
+        if symbols > 4 * _ENDS:
+            between = rng.integers(0, symbols, 2 * _ENDS).tolist()
+            every = sorted({*self._ends(_ENDS, symbols), *between})
         self._words = np.array(every)
-        self._of_pair = [[self._said(x, word) for word in every] for x in self._pair]
+        self._of_pair = [[self.said(x, word) for word in every] for x in self._pair]
         tried = np.array([*self._ends(_WATCHED, symbols), *rng.integers(0, symbols, _WATCHED)])
         held = [*self._pair]
         if all(x.size == 1 for x in self._pair):
             kept = dense(self.randomizer.admit(tried.astype(float))[0]) == tried
             held += [np.array([float(x)]) for x in np.unique(tried[kept])]
+            absent = np.array([self.randomizer.absent])
+            if self.of_bins and (dense(self.randomizer.admit(absent)[0]) == absent).all():
+                held.append(absent)
         first, second = self._pair
         for part in _BETWEEN:  # of numbers and vectors; there are no such categories
             x = first + part * (second - first)
@@ -78,18 +87,9 @@ class WordChecks(Draws):
         self.protocol = BenchRound(self.users, spec, protocol.honest_fraction)
         self.types = np.arange(self.users) % len(held)
 
-    @property
-    def _symbols(self) -> int:
-        """Words, or labels of bits."""
-        alphabet = self.randomizer.alphabet
-        return int(alphabet.labels if self.randomizer.view == "sums" else alphabet.symbols)
-
     @staticmethod
     def _ends(many: int, symbols: int) -> list[int]:
         return sorted({*range(min(many, symbols)), *range(max(0, symbols - many), symbols)})
-
-    def _said(self, x: Floats, word: int) -> Floats:
-        return np.asarray(self.randomizer.count_pmf(x if x.size > 1 else x[0], word), np.float64)
 
     @property
     def group(self) -> int:
@@ -106,7 +106,7 @@ class WordChecks(Draws):
         return hasattr(self.randomizer, "epsilon0")
 
     def pmf(self, x: Floats, label: int) -> Floats:
-        return self._said(x, int(self.watched[label]))
+        return self.said(x, int(self.watched[label]))
 
     def index(self, sums: NDArray[np.int64], reports: int) -> NDArray[np.int64]:
         return np.asarray(sums, np.int64)
@@ -116,19 +116,14 @@ class WordChecks(Draws):
         found = []
         for frame in frames:
             if self.randomizer.view == "sums":
-                labels, self.labels = self.labels, self._symbols
+                labels, self.labels = self.labels, self.symbols
                 (rows,) = super().sums(fidelity, [frame])
                 self.labels = labels
                 found.append(rows[:, self.watched].astype(np.int64))
                 continue
             read = self._read(frame)
             assert isinstance(read, Messages)
-            assert read.each is not None
-            users, words = np.repeat(np.arange(read.reports), read.each), read.words
-            counts = np.zeros((read.reports, self.labels), np.int64)
-            for place, word in enumerate(self.watched.tolist()):
-                counts[:, place] = np.bincount(users[words == word], minlength=read.reports)
-            found.append(counts)
+            found.append(self.counted(read, self.watched))
         return found
 
     def _read(self, frame: Frame) -> Messages | Tally:
@@ -163,6 +158,15 @@ class WordChecks(Draws):
         seen = self._tallies(fidelity, self.repeats)
         for word, law in enumerate(self._laws):
             self._agrees(seen[:, word], law, self.alarm / len(self._laws), f"word {word}")
+
+    def tallies(self) -> None:
+        """Tallies of many users of a block who are counted at once."""
+        users = max(_USERS, min(_AT_ONCE, self.spec.cohort.size // 2 * 2))
+        seen = self._tallies("aggregate", _FEW, users, users)
+        kept = np.unique(np.linspace(0, len(self._words) - 1, _LOOKED).astype(np.int64))
+        tests = [scored(seen[:, word], law) for word, law in self._laws_of(kept, users)]
+        found = [np.array(each) for each in zip(*tests, strict=True)]
+        judge(found[0], found[1], found[2], self.alarm, f"word, score of {users:,} users")
 
     def rounds(self) -> None:
         """The tallies of a word in two rounds that follow: independent, of the same law."""
@@ -219,24 +223,30 @@ class WordChecks(Draws):
     @property
     def _laws(self) -> list[Floats]:
         """Of the tally of each word over all users."""
-        half = _USERS // 2
-        return [summed([(p, half), (q, half)]) for p, q in zip(*self._of_pair, strict=True)]
+        return [law for _, law in self._laws_of(np.arange(len(self._words)), _USERS)]
 
-    def _tallies(self, fidelity: str, rounds: int) -> NDArray[np.int64]:
+    def _laws_of(self, words: NDArray[np.int64], users: int) -> Iterator[tuple[int, Floats]]:
+        """Of some words over so many users, half of whom hold each end of the pair."""
+        for word in words.tolist():
+            yield word, summed([(laws[word], users // 2) for laws in self._of_pair])
+
+    def _tallies(
+        self, fidelity: str, rounds: int, users: int = _USERS, block: int = _BLOCK
+    ) -> NDArray[np.int64]:
         """(rounds, words), through the frames of the users' shard."""
-        rows = np.array([self._pair[at % 2] for at in range(_USERS)])
+        rows = np.array([self._pair[at % 2] for at in range(users)])
         deployment = replace(
-            self.deployment(fidelity, size=_BLOCK),
-            protocol=BenchRound(_USERS, self.protocol.spec, 1.0),
+            self.deployment(fidelity, size=block),
+            protocol=BenchRound(users, self.protocol.spec, 1.0),
         )
         shard = self.shard(deployment, InMemory(self.shaped(rows)), deployment.blocks())
-        answered = self.answered(shard, self.round(Cohort.of(0, _USERS)), range(rounds))
+        answered = self.answered(shard, self.round(Cohort.of(0, users)), range(rounds))
         seen = np.zeros((rounds, len(self._words)), np.int64)
         for index, frames in enumerate(answered):
             for frame in frames:
                 read = self._read(frame)
                 tally = read if isinstance(read, Tally) else read.tally()
-                sums = tally.sums if tally.words is None else tally.dense(self._symbols)
+                sums = tally.sums if tally.words is None else tally.dense(self.symbols)
                 seen[index] += sums[self._words]
         return seen
 

@@ -33,6 +33,7 @@ CLEAN: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "scalar": (lambda: ScalarSum(n=40, g=5, b=9, p=0.2), {}),
     "single": (lambda: SingleMessageSum.calibrated(n=60, privacy=_FEW), {}),
     "split": (lambda: SplitAndMixSum.calibrated(n=30, privacy=_FEW, rounding=0.3), {}),
+    "split vector": (registry.split_vector, {}),
     "carry": (registry.carry, {}),
     "sgd": (
         lambda: ShuffleSGD.calibrated(

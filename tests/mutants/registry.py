@@ -7,7 +7,18 @@ from functools import partial
 from typing import Any
 
 from actors.runtime import RayRuntime
-from protocols import Histogram, SingleMessageSum, SplitAndMixSum, VectorSum
+from protocols import (
+    Histogram,
+    L2Ball,
+    LaplaceScalarSum,
+    Logistic,
+    Problem,
+    ShuffleGD,
+    SingleMessageSum,
+    SplitAndMixSum,
+    SplitAndMixVectorSum,
+    VectorSum,
+)
 from protocols.sums.binomial import BinomialRandomizer
 from shuffle_sim import Privacy
 from shuffle_sim.execution.inprocess import InProcessRuntime
@@ -16,7 +27,7 @@ from shuffle_sim.protocol.base import Datum
 from shuffle_sim.sampling.randomness import Role
 
 from . import counting as c
-from . import long_sums
+from . import edges, long_sums
 from . import orderings as o
 from . import planted as p
 from . import randomizers as r
@@ -36,6 +47,19 @@ def carry() -> Any:
 
 def split() -> Any:
     return SplitAndMixSum.calibrated(n=60, privacy=FEW, rounding=0.3)
+
+
+def split_vector() -> Any:
+    return SplitAndMixVectorSum.calibrated(n=60, d=2, norm_bound=1.0, privacy=FEW)
+
+
+def few_floods() -> Any:
+    return LaplaceScalarSum.calibrated(n=200, privacy=FEW)
+
+
+def descent() -> Any:
+    problem = Problem(Logistic(), L2Ball(2, 1.0))
+    return ShuffleGD.calibrated(n=40, problem=problem, privacy=FEW, rounds=2, noise_ratio=1.3)
 
 
 def single() -> Any:
@@ -77,6 +101,10 @@ def _of_randomizers() -> Iterator[Mutant]:
         (carry, "CarryRandomizer", _CARRY),
         (split, "SplitMixRandomizer", _SPLIT),
         (single, "SingleMessageRandomizer", _SINGLE),
+        (vector, "BinomialRandomizer", edges.SUMS),
+        (split_vector, "SplitMixRandomizer", edges.VECTORS),
+        (long_sums.buckets, "BucketRandomizer", edges.BUCKETS),
+        (few_floods, "FloodRandomizer", edges.FLOODS),
         *long_sums.PLANTED,
     ):
         for kind, check in kinds.items():
@@ -230,6 +258,7 @@ def _of_words() -> Iterator[Mutant]:
         ("response", c.TwiceTold, "aggregate_law", {}),
         ("response", c.SameLies, "rounds", {}),
         ("response", c.Boasts, "message", {}),
+        *edges.WORDS,
     ):
         made = partial(c.histogram, method, kind, **more)
         yield Mutant(kind.__name__, check, made, (kind.__bases__[0].__name__,))
@@ -354,5 +383,15 @@ _PLANTED = (
         for kind in (p.KeepsOrder, p.AddsOnes, p.OrderUnderOtherLabels, p.OrderOfShards)
     ),
     Mutant("views of others", "conserved", plant=p.adding_ones),
+    *(Mutant(name, check, plant=plant) for name, plant, check in edges.ROLES),
+    Mutant(
+        "bytes stay",
+        "order",
+        single,
+        ("SymbolPool",),
+        p.permuting(edges.bytes_stay),
+    ),
+    Mutant("many words stay", "order", histogram, ("WordPool",), edges.many_words_stay),
+    Mutant("gradients too long", "queries", descent, plant=edges.norms_of_gradients),
 )
 MUTANTS: tuple[Mutant, ...] = (*_of_randomizers(), *_PLANTED)

@@ -13,7 +13,8 @@ from mutants.long_sums import buckets, floods
 from mutants.running import ASKED, caught, caught_curator, make
 
 from shuffle_sim.auditing import audit_central
-from shuffle_sim.auditing.plan import KINDS, WORD_KINDS
+from shuffle_sim.auditing.plan import KINDS
+from shuffle_sim.auditing.word_plan import WORD_KINDS
 from shuffle_sim.execution.runtime import Runtime
 from shuffle_sim.protocol.randomizer import Randomizer
 from shuffle_sim.registry import forget, register, registered_kinds
