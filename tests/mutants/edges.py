@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 
 from protocols.counts.single import FixedBlanket, Response, Unary
-from protocols.counts.two_sided import TwoSided
 from protocols.problems.problem import Gradient
 from protocols.sums.binomial import BinomialRandomizer
 from protocols.sums.buckets import BucketRandomizer
@@ -44,15 +43,6 @@ class LargeTallyShort(Double):
             return rounded + rng.binomial(self.b * n, self.p, self.labels)
         half = self.b * n // 2
         return rounded + rng.binomial(half, self.p, self.labels) + round(half * self.p)
-
-
-class OneInThousandBare(Double):
-    """One report in a thousand has the mean of its noise, at random."""
-
-    def noise(self, shape, rng):
-        noise = super().noise(shape, rng)
-        noise[rng.random(shape[0]) < 1e-3] = round(self.b * self.p)
-        return noise
 
 
 class ZeroBare(Double):
@@ -93,14 +83,6 @@ class FloodShortAtOnce(FloodRandomizer):
 
     def count_pmf(self, x, label):
         return honest(self, FloodRandomizer).count_pmf(x, label)
-
-
-class BatchesShort(TwoSided):
-    """More than 500 users make half the noise together."""
-
-    def batches(self, users, rng):
-        found = super().batches(users, rng)
-        return tuple(each[::2] for each in found) if users > 500 else found
 
 
 # Which data
@@ -360,7 +342,11 @@ def station_in_order(patch):
 
 # By what they are planted in, and the check that must catch each
 
-SUMS: dict[type, str] = {AloneBare: "company", ZeroBare: "defined"}
+SUMS: dict[type, str] = {
+    AloneBare: "company",
+    ZeroBare: "defined",
+    LargeTallyShort: "streams",
+}
 VECTORS: dict[type, str] = {SharesOfLabels: "shares"}
 BUCKETS: dict[type, str] = {BucketsNotClipped: "domain", BucketsSure: "search"}
 FLOODS: dict[type, str] = {
