@@ -37,6 +37,7 @@ class WordData(Company):
         return int(alphabet.labels if self.randomizer.view == "sums" else alphabet.symbols)
 
     def said(self, x: Floats, word: int) -> Floats:
+        """The law of how often a word is sent about a datum."""
         return np.asarray(self.randomizer.count_pmf(x if x.size > 1 else x[0], word), np.float64)
 
     @property
