@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +26,6 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
 
     classes: Sequence[Any] | None
     loss: str | LinearLoss
-    joint: ClassVar[bool] = True
-    """Whether more than two classes have one joint model."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -41,10 +39,6 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         classes = np.unique(y if self.classes is None else np.asarray(self.classes))
         if len(classes) < 2:
             raise ParameterError("classes", len(classes), "at least 2 classes, not 1 class")
-        if len(classes) > 2 and not self.joint:
-            message = f"Only binary classification is supported. y has {len(classes)} classes."
-            allowed = "2 classes: a clipped gradient of several is no gradient of a convex function"
-            raise ParameterError("classes", message, allowed)
         unknown = ~np.isin(y, classes)
         if unknown.any():
             raise ParameterError(

@@ -74,7 +74,7 @@ class HeavyTailedModel(LinearEstimator):
     random_state: Any = None
 
     def _train(self, data: Sample) -> tuple[Floats, Floats]:
-        """Coefficients (1, columns) and the intercept (1,)."""
+        """Coefficients (outputs, columns) and intercepts (outputs,)."""
         refuse_groups(data.groups)
         self._flag("fit_intercept")
         X = data.X
@@ -85,7 +85,6 @@ class HeavyTailedModel(LinearEstimator):
             X = X * (bound / np.maximum(np.hypot.reduce(X, axis=1, keepdims=True), bound))
         rows = np.column_stack([X, np.ones((n, constant)), data.labels])
         made = data.loss(math.hypot(bound, constant))
-        assert isinstance(made, LinearLoss)
         known = made.lipschitz(positive("radius", self.radius))
         given: dict[str, Any] = {"noise": self.noise}
         moments = None if self.moments is None else _moments(self.moments)
@@ -96,7 +95,7 @@ class HeavyTailedModel(LinearEstimator):
                 raise ParameterError("X", f"{n} sample", "more than one sample: some for a pilot")
         trainer = Trainer(
             made,
-            columns + constant,
+            data.outputs * (columns + constant),
             Privacy(self.epsilon),
             radius=self.radius,
             ridge=self.ridge,
@@ -110,8 +109,8 @@ class HeavyTailedModel(LinearEstimator):
         result = run(algorithm, rows[order], seed=seed, runtime=self.runtime, workers=self.workers)
         self.algorithm_, self.result_ = algorithm, result
         self.privacy_, self.n_iter_ = of_one_fit(result.privacy), result.rounds
-        theta = np.asarray(result.value)
-        return theta[None, :columns], theta[columns:].sum(keepdims=True)
+        theta = np.asarray(result.value).reshape(data.outputs, -1)
+        return theta[:, :columns], theta[:, columns:].sum(axis=1)
 
 
 def _moments(given: Any) -> Moments:
@@ -143,19 +142,13 @@ class HeavyTailedRegressor(HeavyTailedModel, LinearRegressor):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class HeavyTailedClassifier(HeavyTailedModel, LinearClassifier):
-    """A linear classifier of two classes on features without bounds, purely private.
+    """A linear classifier on features without bounds, purely private.
 
     Args:
-        loss: "logistic", "hinge" or another registered loss of classes; or such a loss.
-        classes: the public pair of labels; None takes those in y and assumes that they are public.
+        loss: "logistic", "hinge" or another registered loss of classes; or such a loss. More than
+            two classes take "logistic", as softmax: one joint model.
+        classes: the public labels; None takes those in y and assumes that they are public.
     """
 
     loss: str | LinearLoss = "logistic"
     classes: Sequence[Any] | None = None
-
-    joint = False
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags

@@ -106,6 +106,16 @@ class Loss(ABC):
         """
         raise ParameterError("loss", self, "one that states `reach_norms`, as linear models do")
 
+    def row_smoothness(self, rows: Floats) -> Floats:
+        """beta(z): Lipschitz constant of each row's gradient over R^d, from the row alone.
+
+        A loss that states it is scaled for heavy tails (`ScaledSurrogate`).
+
+        Raises:
+            ParameterError: the loss states none.
+        """
+        raise ParameterError("loss", self, "one that states `row_smoothness`, as Softmax does")
+
     @abstractmethod
     def check(self, rows: NDArray[Any], d: int) -> None:
         """Refuse users' rows the constants do not hold for.

@@ -30,7 +30,7 @@ class MultiClass(Loss):
 
     Attributes:
         classes: K, at least 2.
-        features: l2 bound of x.
+        features: l2 bound of x; infinite: none.
     """
 
     classes: int
@@ -39,7 +39,8 @@ class MultiClass(Loss):
 
     def __post_init__(self) -> None:
         integer("classes", self.classes, 2)
-        positive("features", self.features)
+        if self.features != math.inf:
+            positive("features", self.features)
 
     @abstractmethod
     def value(self, scores: Floats, chosen: Marks) -> Floats:
@@ -78,7 +79,15 @@ class MultiClass(Loss):
 
     def check(self, rows: NDArray[Any], d: int) -> None:
         Linear(self.features).check(rows, d // self.classes)
-        bad = ~np.isin(rows[:, -1], np.arange(self.classes))
+        self.check_labels(rows[:, -1])
+
+    def check_labels(self, labels: NDArray[Any]) -> None:
+        """Refuse labels that are no classes.
+
+        Raises:
+            ParameterError: naming the first one's row; the label is withheld.
+        """
+        bad = ~np.isin(labels, np.arange(self.classes))
         if bad.any():
             first = int(np.argmax(bad))
             allowed = f"labelled 0, ..., {self.classes - 1} (last column)"
@@ -125,7 +134,16 @@ class Softmax(MultiClass):
 
     def smoothness(self) -> float | None:
         """||x||^2/2: diag(p) - p p^T has no eigenvalue above 1/2 (Gershgorin: 2 p_k (1 - p_k))."""
-        return self.features**2 / 2
+        return None if math.isinf(self.features) else self.features**2 / 2
+
+    def row_smoothness(self, rows: Floats) -> Floats:
+        """||x||^2/2."""
+        x = rows[:, :-1]
+        return np.asarray(np.einsum("ij,ij->i", x, x) / 2)
+
+    def reach_norms(self, rows: Floats, radius: float) -> Floats:
+        """sqrt(2) ||x||."""
+        return np.asarray(math.sqrt(2) * np.hypot.reduce(rows[:, :-1], axis=1))
 
 
 @dataclass(frozen=True)

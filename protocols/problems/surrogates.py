@@ -118,14 +118,19 @@ class Surrogate(Clipped):
         super().__post_init__()
 
 
+def clips_to_convex(loss: Loss) -> bool:
+    """Whether a clipped gradient of the loss is one of a convex function."""
+    kinds = (LinearLoss.gradients, MeanEstimation.gradients)
+    return type(loss).gradients in kinds and loss.clipping_is_convex
+
+
 def demand_convex(loss: Loss) -> None:
     """Refuse a loss whose clipped gradient need not be a gradient.
 
     Raises:
         ParameterError: saying what would do.
     """
-    kinds = (LinearLoss.gradients, MeanEstimation.gradients)
-    if type(loss).gradients not in kinds or not loss.clipping_is_convex:
+    if not clips_to_convex(loss):
         allowed = (
             "one that declares clipping_is_convex: a LinearLoss or MeanEstimation. For others take "
             "ExponentialGrid (d <= 2), or clip each round's gradients in the shuffle model"

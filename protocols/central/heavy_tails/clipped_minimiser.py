@@ -9,6 +9,7 @@ import numpy as np
 from protocols.erm.objective import UNIT
 from protocols.erm.proximal import ProximalObjective, certified, fixed, fixed_sensitivity
 from protocols.problems.domains import Domain
+from protocols.problems.scaled import ScaledSurrogate
 from protocols.problems.surrogates import Surrogate
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, positive, real
@@ -34,7 +35,7 @@ class ClippedMinimiser(Statistic):
         ParameterError: a number out of range, or a tau that rounding errors exceed.
     """
 
-    surrogate: Surrogate
+    surrogate: Surrogate | ScaledSurrogate
     domain: Domain
     theta: Floats
     strong: float

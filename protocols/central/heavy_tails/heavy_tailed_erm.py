@@ -39,7 +39,16 @@ from protocols.optimisation.tails import SHARE, Tails
 from protocols.optimisation.then import Then
 from protocols.problems.moments import Moments
 from protocols.problems.problem import Problem, demand, demand_diameter
-from protocols.problems.surrogates import Surrogate, demand_convex
+from protocols.problems.scaled import (
+    WIDTH,
+    bias_factor,
+    demand_surrogate,
+    least_smoothing,
+    stated,
+    surrogate_of,
+    widening,
+)
+from protocols.problems.surrogates import clips_to_convex
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, integer, real
@@ -57,9 +66,11 @@ class HeavyTailedERM(Steps, PureUnbounded[PhasedState]):
     """Minimises E f over n users, where gradients have a k-th moment and need have no bound.
 
     Phase t releases the minimiser of the clipped loss with a quadratic around the phase's start,
-    plus noise, and the next phase starts there. Formal guarantee: pure epsilon for any data; the
-    moments may be wrong. Phases, blocks and the pilot have disjoint users. The expected excess is
-    at most `bound` where the moments hold.
+    plus noise, and the next phase starts there. Where clipping does not keep convexity, as for
+    `Softmax`, rows' losses are scaled in place of clipped (`ScaledSurrogate`). Formal guarantee:
+    pure epsilon for any data; the moments may be wrong. Of a loss of one's own it is assumed, and
+    said, that it is convex. Phases, blocks and the pilot have disjoint users. The expected excess
+    is at most `bound` where the moments hold.
 
     Attributes:
         phases: on disjoint users, in order.
@@ -104,7 +115,7 @@ class HeavyTailedERM(Steps, PureUnbounded[PhasedState]):
             ParameterError: naming the parameter, its value and what is allowed.
         """
         demand(problem, privacy)
-        demand_convex(problem.loss)
+        demand_surrogate(problem.loss)
         demand_diameter(problem)
         for name, value, known in (("noise", noise, NOISES), ("solver", solver, SOLVERS)):
             if value not in known:
@@ -113,11 +124,16 @@ class HeavyTailedERM(Steps, PureUnbounded[PhasedState]):
         self.phases, self.moments, self.noise, self.solver = phases, moments, noise, solver
         self.bound, self.choices = bound, choices or {}
         self.rounds = sum(phase.blocks for phase in phases)
+        own = stated(problem.loss)
+        if own and solver == "fixed":
+            allowed = "certified: fixed steps rest on a smoothness that nothing here proves"
+            raise ParameterError("solver", solver, allowed)
         known_moments = "moments are estimated by the pilot" if moments is None else str(moments)
         self.assumptions = (
             f"for accuracy only, never for privacy: {known_moments}",
             "every minimiser is certified" if solver == "certified" else "fixed descent",
             TIMING,
+            *own,
         )
         self._demand_phases()
 
@@ -143,11 +159,12 @@ class HeavyTailedERM(Steps, PureUnbounded[PhasedState]):
         moments = choices["moments"] or bounded_moments(problem)
         phasing, wanted = _phasing(problem, n, privacy, noise, moments), choices["phases"]
         if isinstance(wanted, tuple):
-            own = bound(wanted, phasing)
+            own = _bound(wanted, phasing, problem)
             return cls(phases=wanted, moments=moments, bound=own, **common)
         failure = choices["failure"]
         blocks = choices["blocks"] or (1 if failure is None else blocks_for(failure))
         phases, least = plan(phasing, blocks, wanted)
+        phases = tuple(_smoothed(phase, problem) for phase in phases)
         if 0 < problem.domain.slack(1.0) < math.inf:  # more may be hidden than is planned for
             phases = tuple(_provable(phase, problem) for phase in phases)
             least = (likely_bound if blocks > 1 else bound)(phases, phasing)
@@ -156,7 +173,7 @@ class HeavyTailedERM(Steps, PureUnbounded[PhasedState]):
         why = {
             "moments": f"{moments}: assumed, for accuracy only",
             "phases": f"{len(phases)} ({shown}): least proven bound {least:.4g} {likely}",
-            "smoothing": "beta = lambda m in every phase",
+            "smoothing": _smoothing_words(problem),
         }
         if blocks > 1:
             why["blocks"] = f"{blocks}: with probability 1 - delta', a failure probability"
@@ -198,7 +215,9 @@ class HeavyTailedERM(Steps, PureUnbounded[PhasedState]):
                 math.log(max(math.e, phase.clip / (strong * phase.tau))) / (eta * strong)
             )
         return ClippedMinimiser(
-            Surrogate(self.problem.loss, phase.clip, phase.smoothing),
+            surrogate_of(
+                self.problem.loss, phase.clip, phase.smoothing, self.problem.domain.radius
+            ),
             self.problem.domain,
             theta,
             phase.strong,
@@ -244,7 +263,10 @@ class PilotedERM(Then, HeavyTailedERM):
         released = np.asarray(results[0], np.float64)
         tails = Tails(released, self.pilot, self.privacy.epsilon, self.scale)
         phasing = _phasing(self.problem, n, self.privacy, self.noise, Moments(2, 1.0))
-        return HeavyTailedERM(phases=phases_by_pilot(tails, phasing, d), **self._common | {"n": n})
+        phases = tuple(
+            _smoothed(phase, self.problem) for phase in phases_by_pilot(tails, phasing, d)
+        )
+        return HeavyTailedERM(phases=phases, **self._common | {"n": n})
 
     def framed(self, place: int, asked: Release) -> Release:
         return replace(asked, cohort=moved(asked.cohort, self.pilot)) if place else asked
@@ -272,8 +294,30 @@ def _provable(phase: HeavyTailedPhase, problem: Problem) -> HeavyTailedPhase:
     return replace(phase, tau=max(phase.tau, 2.5 * made.hidden))
 
 
+def _smoothed(phase: HeavyTailedPhase, problem: Problem) -> HeavyTailedPhase:
+    """With the beta that a scaled loss wants at least; a larger one costs steps, not accuracy."""
+    least = least_smoothing(problem.loss, phase.clip)
+    return replace(phase, smoothing=max(phase.smoothing or 0.0, least)) if least else phase
+
+
+def _smoothing_words(problem: Problem) -> str:
+    if clips_to_convex(problem.loss):
+        return "beta = lambda m in every phase"
+    return f"scaled: beta = max(lambda m, {WIDTH / 4:g} C^2) in every phase"
+
+
+def _bound(phases: tuple[HeavyTailedPhase, ...], phasing: Phasing, problem: Problem) -> float:
+    """Of phases that were given; infinite where their beta allows no proof."""
+    factors = [bias_factor(problem.loss, phase.clip, phase.smoothing) for phase in phases]
+    if math.isinf(max(factors)):
+        return math.inf
+    return bound(phases, replace(phasing, widened=max(factors)))
+
+
 def _phasing(problem: Problem, n: int, privacy: Privacy, noise: str, moments: Moments) -> Phasing:
     law = NoiseSize.l2(privacy.epsilon, problem.d)
     if noise == "discrete":
         law = NoiseSize.by_spread(GridLaplace(privacy.epsilon, problem.d).spread(problem.d))
-    return Phasing(n, law, moments, problem.reach, problem.ridge * problem.domain.radius)
+    widened = 1.0 if clips_to_convex(problem.loss) else widening(WIDTH)
+    slope = problem.ridge * problem.domain.radius
+    return Phasing(n, law, moments, problem.reach, slope, widened)

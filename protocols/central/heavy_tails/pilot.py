@@ -77,6 +77,7 @@ def phases_by_pilot(tails: Tails, setting: Phasing, d: int) -> tuple[HeavyTailed
         Moments(2, root, root, min(root, tails.moment(1, lowest))),
         setting.reach,
         setting.slope,
+        setting.widened,
     )
 
     def clips_of(case: Case) -> Clips:

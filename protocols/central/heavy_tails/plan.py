@@ -98,6 +98,7 @@ class Phasing:
         moments: of A; None where a histogram gives them (`tails`).
         reach: R, from the start to the minimiser at most.
         slope: Lipschitz constant of what is public in F: the ridge's.
+        widened: the bias of a clip over that of a clipped gradient, at most (`bias_factor`).
     """
 
     n: int
@@ -105,6 +106,7 @@ class Phasing:
     moments: Moments
     reach: float
     slope: float = 0.0
+    widened: float = 1.0
 
 
 def bound(phases: tuple[HeavyTailedPhase, ...], setting: Phasing) -> float:
@@ -113,7 +115,7 @@ def bound(phases: tuple[HeavyTailedPhase, ...], setting: Phasing) -> float:
         [(p.users, p.strong, p.clip, p.tau, p.smoothing or math.inf) for p in phases]
     )
     users, strong, clips, taus, betas = columns.T
-    biases = np.array([setting.moments.bias(clip) for clip in clips])
+    biases = np.array([setting.widened * setting.moments.bias(clip) for clip in clips])
     return float(_bound(setting, users, strong, clips, taus, betas, biases))
 
 
@@ -159,7 +161,8 @@ def likely_bound(phases: tuple[HeavyTailedPhase, ...], setting: Phasing) -> floa
 def _radius(setting: Phasing, phase: HeavyTailedPhase) -> float:
     """r: of a block around the phase's minimiser, with probability 0.7."""
     moments = setting.moments
-    fitted = moments.root / math.sqrt(0.15 * phase.users) + moments.bias(phase.clip)
+    fitted = moments.root / math.sqrt(0.15 * phase.users)
+    fitted += setting.widened * moments.bias(phase.clip)
     return fitted / phase.strong + phase.sensitivity * setting.noise.quantile + phase.tau
 
 
@@ -268,7 +271,7 @@ def _clips(setting: Phasing, case: Case) -> Clips:
         clips[:-1] = unit * (power * bias[:-1] / squares) ** (1 / (2 * moments.k))
         linear = (moments.mean + setting.slope) * noise.mean * per_clip[-1] * unit
         clips[-1] = unit * (2 * power * bias[-1] / linear) ** (1 / (2 * power + 1))
-    biases = _biases(moments, clips)
+    biases = _biases(setting, clips)
     return Clips(clips, cased(setting, case, clips, biases))
 
 
@@ -287,10 +290,11 @@ def cased(
     return _bound(setting, users, strong, clips, taus, betas, biases, mean, root)
 
 
-def _biases(moments: Moments, clips: Floats) -> Floats:
+def _biases(setting: Phasing, clips: Floats) -> Floats:
+    moments = setting.moments
     if math.isinf(moments.k):
         return np.maximum(0.0, moments.gk - clips)
-    return np.asarray((moments.tail / clips) ** (moments.k - 1))
+    return np.asarray(setting.widened * (moments.tail / clips) ** (moments.k - 1))
 
 
 def _clips_likely(setting: Phasing, case: Case) -> Clips:
@@ -303,7 +307,7 @@ def _clips_likely(setting: Phasing, case: Case) -> Clips:
     else:
         power = moments.k - 1
         clips = moments.tail * (power / (case.strong * slope * moments.tail)) ** (1 / moments.k)
-    radius = (moments.root / np.sqrt(0.15 * case.users) + _biases(moments, clips)) / case.strong
+    radius = (moments.root / np.sqrt(0.15 * case.users) + _biases(setting, clips)) / case.strong
     radius = radius + slope * clips
     total = case.strong[0] * setting.reach**2 / 2
     total = total + (case.strong[1:] * (3 * radius[:-1]) ** 2 / 2).sum(axis=0)

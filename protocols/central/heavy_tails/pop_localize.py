@@ -27,7 +27,7 @@ from protocols.optimisation.setting import Setting
 from protocols.problems.domains import Domain, Intersection, L2Ball
 from protocols.problems.moments import Moments
 from protocols.problems.problem import Problem, demand, demand_diameter
-from protocols.problems.surrogates import Surrogate, demand_convex
+from protocols.problems.scaled import demand_surrogate, least_smoothing, stated, surrogate_of
 from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, integer, positive
@@ -92,7 +92,7 @@ class PopLocalize(Steps, PureUnbounded[PhasedState]):
             ParameterError: naming the parameter, its value and what is allowed.
         """
         demand(problem, privacy)
-        demand_convex(problem.loss)
+        demand_surrogate(problem.loss)
         demand_diameter(problem)
         moments = bounded_moments(problem) if moments is None else moments
         if system not in SYSTEMS:
@@ -120,6 +120,7 @@ class PopLocalize(Steps, PureUnbounded[PhasedState]):
             self.sizes.pop()
         self.phases, self.rounds = self.sizes, len(self.sizes) * self.blocks * self.stages
         self.assumptions = (f"for accuracy only, never for privacy: {moments}", TIMING)
+        self.assumptions += stated(problem.loss)
 
     @classmethod
     def paper_for(cls, setting: Setting, choices: Choices) -> Self:
@@ -191,7 +192,9 @@ class PopLocalize(Steps, PureUnbounded[PhasedState]):
 
     def _statistic(self, phase: int, domain: Domain, theta: Floats, tau: float) -> ClippedMinimiser:
         users, strong = self.sizes[phase], self.first * 32.0**phase
-        surrogate = Surrogate(self.problem.loss, self.clip(phase), strong * users)
+        loss, clip, radius = self.problem.loss, self.clip(phase), self.problem.domain.radius
+        smoothing = max(strong * users, least_smoothing(loss, clip))
+        surrogate = surrogate_of(loss, clip, smoothing, radius)
         return ClippedMinimiser(surrogate, domain, theta, strong, self.problem.ridge, tau, users)
 
     def _certain(self, phase: int) -> bool:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from protocols.optimisation.base import Optimiser
 from protocols.problems.linear_loss import LinearLoss
 from protocols.problems.moments import Moments
+from protocols.problems.multiclass import MultiClass
 from protocols.problems.problem import Problem
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import WITHHELD, ParameterError
@@ -72,6 +73,8 @@ def check_shape(problem: Problem, rows: NDArray[Any], n: int) -> None:
             first = int(np.argmax(wrong))
             allowed = "labelled -1 or +1 (last column)"
             raise ParameterError(f"data[{first}]", WITHHELD, allowed)
+    if isinstance(problem.loss, MultiClass):
+        problem.loss.check_labels(np.where(np.isfinite(rows).all(axis=1), rows[:, -1], 0.0))
 
 
 def aggregate(outputs: tuple[Floats, ...]) -> Floats:

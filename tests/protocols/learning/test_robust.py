@@ -39,6 +39,18 @@ def test_one_row_of_1e300_moves_nothing_and_a_classifier_learns():
     assert model.fit(x, labels).coef_ == pytest.approx(plain, abs=0.05)
 
 
+def test_several_classes_have_one_joint_model():
+    x, _ = rows()
+    labels = np.array(["a", "b", "c"])[np.clip(np.floor(x[:, 0] + 1.5), 0, 2).astype(int)]
+    model = HeavyTailedClassifier(radius=6.0, epsilon=3.0, random_state=3).fit(x, labels)
+    assert (model.coef_.shape, model.intercept_.shape) == ((3, x.shape[1]), (3,))
+    assert (model.privacy_.epsilon, model.privacy_.delta) == (3.0, 0.0)
+    assert np.mean(model.predict(x) == labels) > 0.6 > 1.2 * np.mean(labels == "b")
+    x[5] = 1e300
+    moved = HeavyTailedClassifier(radius=6.0, epsilon=3.0, random_state=3).fit(x, labels)
+    assert moved.coef_ == pytest.approx(model.coef_, abs=0.1)
+
+
 def test_bad_parameters_are_refused_by_name():
     x, y = rows(200)
     for bad, name in (
@@ -53,8 +65,8 @@ def test_bad_parameters_are_refused_by_name():
         with pytest.raises(ParameterError) as refused:
             HeavyTailedRegressor(**bad).fit(x, y)
         assert refused.value.parameter == name
-    with pytest.raises(ParameterError, match="2 classes"):
-        HeavyTailedClassifier().fit(x, np.arange(200) % 3)
+    with pytest.raises(ParameterError, match="row_smoothness"):
+        HeavyTailedClassifier(loss="hinge").fit(x, np.arange(200) % 3)
     assert HeavyTailedRegressor(moments=Moments(4, 9.0, 6.0, 4.0)).fit(x, y).n_iter_ >= 1
 
 
