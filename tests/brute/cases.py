@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy
 
 import protocols
 from protocols.central.heavy_tails.heavy_tailed_erm import NOISES as HEAVY_NOISES
@@ -60,6 +61,26 @@ from .neighbours import People, Records, Stacked
 WIDE, CURATED = Privacy(50.0, 1e-3), Privacy(5.0, 1e-3)
 PLAIN = Problem(Logistic(), L2Ball(2, 1.0))
 RIDGED = replace(PLAIN, ridge=0.1)
+
+
+class Several(Softmax):
+    """One's own convex loss of several classes: what of it is proven for softmax is not used."""
+
+    def value(self, scores: Any, chosen: Any) -> Any:
+        """sum_k ln(1 + e^(-y_k scores_k)), y_k = 1 for the class and -1 for the rest."""
+        return np.logaddexp(0.0, np.where(chosen, -scores, scores)).sum(axis=1)
+
+    def derivative(self, scores: Any, chosen: Any, squared_norms: Any, smoothing: Any) -> Any:
+        """Of each class by itself."""
+        return scipy.special.expit(scores) - chosen
+
+    def row_smoothness(self, rows: Any) -> Any:
+        """||x||^2/4."""
+        return (rows[:, :-1] ** 2).sum(axis=1) / 4
+
+    def reach_norms(self, rows: Any, radius: float) -> Any:
+        """A false one, of which privacy may not hear."""
+        return 1e-6 * super().reach_norms(rows, radius)
 
 
 class Ramp(Logistic):
@@ -221,6 +242,10 @@ def each(**changes: float) -> Callable[[Any], Any]:
 
 FAR = L2Ball(6, 1e5)
 POINTS = Problem(MeanEstimation(math.inf), L2Ball(2, 1.0), norm_bound=1.0)
+JOINT = tuple(
+    {"problem": Problem(loss, L2Ball(6, 1.0), norm_bound=math.inf)}
+    for loss in (Several(3, math.inf), Softmax(3, math.inf))
+)
 VANISHING = {"given": ({"problem": Problem(Squared(), L2Ball(2, 1.0), norm_bound=1e-12)},)}
 SMALLER = {"mean": (lambda mean: mean.within(mean.norm_bound / 100),)}
 CENTRED = {"mean": (lambda mean: mean.within(mean.norm_bound),)}
@@ -318,7 +343,11 @@ OWN: dict[str, dict[str, tuple[Any, ...]]] = {
         "mechanism": (lambda chosen: chosen,),
         "phases": (each(eta=0.1), each(reach=0.1, eta=3)),
     },
-    "HeavyTailedERM": {"phases": (1, 2, each(clip=0.1), each(smoothing=0.5))},
+    "PopLocalize": {"given": JOINT},
+    "HeavyTailedERM": {
+        "given": JOINT,
+        "phases": (1, 2, each(clip=0.1), each(smoothing=0.5)),
+    },
     "ExponentialGrid": {"phases": (each(clip=0.1),)},
     "PhasedERM": PHASED,
     "PhasedSCO": PHASED,

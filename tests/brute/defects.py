@@ -23,6 +23,7 @@ from protocols.erm.tilted import TiltedObjective, TiltedRisk
 from protocols.problems.domains import Intersection
 from protocols.problems.losses import Logistic
 from protocols.problems.problem import Problem
+from protocols.problems.scaled import ScaledSurrogate
 from protocols.problems.surrogates import Clipped
 from protocols.selection.curator import MeanScores
 from protocols.shuffle import one_shot
@@ -297,6 +298,15 @@ DEFECTS = (
     Defect("gradients twice as long", Clipped, "each", _times(2), "GaussianGD"),
     Defect("scores of longer gradients", Clipped, "each", _looser, "ExponentialGrid"),
     Defect("a clip ten times too wide", Clipped, "each", _looser, "PopLocalize"),
+    Defect(
+        "own losses scaled to ten clips",
+        ScaledSurrogate,
+        "each",
+        _looser,
+        "HeavyTailedERM",
+        "given",
+        "Several",
+    ),
     Defect(
         "an l1 sensitivity in l2",
         PilotHistogram,
