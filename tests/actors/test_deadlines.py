@@ -185,6 +185,7 @@ Hanging()._connect()
 """
 
 
+@pytest.mark.full
 def test_a_second_interrupt_wins_while_ray_starts():
     child = subprocess.Popen(
         [sys.executable, "-c", STARTING],

@@ -206,6 +206,7 @@ def test_attacks_by_name_do_on_ray_what_they_do_in_process():
 # Sockets and processes
 
 
+@pytest.mark.full
 def test_rays_processes_listen_only_on_loopback():
     found = listening(descendants(os.getpid()) | {os.getpid()})
     assert exposed(found) == {}
@@ -326,6 +327,7 @@ def test_sealed_traffic_between_actors_gives_the_plain_bits(security):
     assert sealed.reports.asked == sealed.reports.accepted == 40
 
 
+@pytest.mark.full
 def test_private_keys_stay_in_their_actors():
     deployment = Deployment(
         protocol=PROTOCOL,

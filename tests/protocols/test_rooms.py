@@ -38,6 +38,7 @@ def test_names_are_exported_once_and_others_are_not_there():
             package.ShuffleAdam  # noqa: B018
 
 
+@pytest.mark.full
 def test_importing_protocols_loads_no_heavy_library():
     heavy = ("sklearn", "matplotlib", "pyarrow", "numba", "ray", "scipy.special", "scipy.stats")
     code = (

@@ -121,6 +121,7 @@ def test_one_person_with_200_000_records_costs_as_any_other(case, asked):
 
 
 @pytest.mark.parametrize("case", ["phased-erm", "linear time, chain", "gd"])
+@pytest.mark.full
 def test_from_files_no_more_is_kept_than_counts(case, asked, tmp_path):
     """The file's row groups are read; what is kept and asked is as without the person."""
     kind, own = CASES[case]

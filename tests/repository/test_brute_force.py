@@ -63,6 +63,7 @@ def broken(case, result):
     return f"{case.name}: {answer.what} {answer.index} moved {answer.ratio:.4g} x {answer.why}"
 
 
+@pytest.mark.full
 def test_every_option_of_everything_has_values():
     missing = []
     for kind in KINDS:
@@ -91,6 +92,7 @@ def test_a_projection_ends_in_its_set_and_does_not_expand(domain):
 
 
 @pytest.mark.parametrize("kind", SOME)
+@pytest.mark.full
 def test_nothing_moves_more_than_it_states_as_it_is_made(kind):
     (case, *_) = cases.cases(kind, set())
     result = found(case, LONGER.get(kind, QUICK))
@@ -154,6 +156,7 @@ def test_all_that_is_shipped_is_tried():
     assert all(any(issubclass(each, one) for each in MET) for one in used)
 
 
+@pytest.mark.full
 def test_control_a_hidden_class_is_shipped_and_not_met():
     hidden = type("Hidden", (Datum,), {"__module__": "protocols.hidden"})
     assert hidden in options.shipped() - MET

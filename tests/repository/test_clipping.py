@@ -40,6 +40,7 @@ def declared_in_statistics(source):
 
 
 @pytest.mark.parametrize("room", ["central", "shuffle"])
+@pytest.mark.full
 def test_algorithms_ask_no_loss_for_raw_gradients(room):
     files = sorted((ROOT / room).rglob("*.py"))
     assert len(files) > 10

@@ -54,6 +54,7 @@ shuffle-sim 0.0.7
 """
 
 
+@pytest.mark.full
 def test_a_stale_number_is_found_and_rebuilt(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     version = importlib.metadata.version("shuffle-sim")
@@ -175,6 +176,7 @@ def test_a_page_that_loads_from_another_host_would_be_found(planted):
     assert len(outside(f"<html><a href='https://example.org'>a link</a>{planted}</html>")) == 1
 
 
+@pytest.mark.full
 def test_every_formula_is_mathml(site):
     formulas = 0
     for page, text in SOURCES.items():
@@ -235,6 +237,7 @@ def test_the_page_of_the_command_line_is_complete(site):
 # What the code says of the documentation
 
 
+@pytest.mark.full
 def test_the_sections_that_a_basis_names_exist():
     headings = {
         heading

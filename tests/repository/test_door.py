@@ -34,6 +34,7 @@ def reads(source: str) -> list[str]:
     return found
 
 
+@pytest.mark.full
 def test_only_the_door_reads_files():
     assert reads("np.load(p); p.read_bytes(); open(p)") == ["np.load", "p.read_bytes", "open"]
     allowed = {"os.open", "files.read_csv"}  # of folders and new files; and the door itself
@@ -44,6 +45,7 @@ def test_only_the_door_reads_files():
                 assert set(reads(path.read_text())) <= allowed, name
 
 
+@pytest.mark.full
 def test_the_corpus_is_current_and_small(tmp_path):
     readers, kept = fuzz.Readers(tmp_path), fuzz.corpus()
     assert sum(len(data) for each in kept.values() for data in each) < 1 << 20
@@ -76,6 +78,7 @@ def test_every_protocol_and_type_that_is_broadcast_is_mutated():
                 fuzz.WORLDS["aggregate"].opened(each)
 
 
+@pytest.mark.full
 def test_a_costly_refusal_is_seen():
     """Power: a reader that takes 16 MiB, or a tenth of a second, before it refuses."""
 

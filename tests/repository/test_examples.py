@@ -46,6 +46,7 @@ def test_two_cores_give_the_bits_of_one(printed):
     assert last == "same bits: True"
 
 
+@pytest.mark.full
 def test_adversarial_users_are_counted_and_move_the_sum(printed):
     lines = printed("adversarial_users.py").splitlines()
     (standard_error,) = numbers(lines[0])
@@ -73,6 +74,7 @@ def test_communication_is_counted_as_the_formulas_say(printed):
     assert sent["none"][0] < sent["transport"][0] < sent["onion"][0]
 
 
+@pytest.mark.full
 def test_a_protocol_of_ones_own_finds_mean_and_variance(printed):
     mean, variance, rounds, privacy = printed("write_a_protocol.py").splitlines()
     for line in (mean, variance):

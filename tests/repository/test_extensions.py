@@ -100,6 +100,7 @@ def theorem(name):
     return made
 
 
+@pytest.mark.full
 def test_a_sum_is_run_compared_and_costed(capsys):
     made = registered("protocol", "coarse-sum").calibrated(n=N, privacy=PRIVACY)
     result = run(made, np.full(N, 0.25), seed=1)
@@ -129,6 +130,7 @@ def test_an_optimiser_is_run_compared_and_costed(capsys):
     assert command(capsys, *words)["forecast"]["rounds"] > 0
 
 
+@pytest.mark.full
 def test_a_central_algorithm_is_run_and_compared():
     kind = registered("algorithm", "pure-descent")
     made = kind.calibrated(n=N, problem=trainer().problem, privacy=Privacy(1.0))
@@ -139,6 +141,7 @@ def test_a_central_algorithm_is_run_and_compared():
     assert methods["pure-descent"].trust is Trust.CENTRAL
 
 
+@pytest.mark.full
 def test_phases_serve_an_own_optimiser_under_both_trusts():
     ridged = Trainer.of("logistic", 2, PRIVACY, ridge=0.5).problem
     common = {"n": N, "problem": ridged, "phases": 2}
@@ -154,6 +157,7 @@ def test_phases_serve_an_own_optimiser_under_both_trusts():
         assert 0.9 * privacy.epsilon < result.privacy.epsilon <= privacy.epsilon
 
 
+@pytest.mark.full
 def test_both_optimisers_are_rows_of_train_compare(capsys):
     words = ["train", "--table", "wine", "--positive", "class_0", "--compare", "--rounds", "3"]
     found = command(capsys, *words, "--all", "--repeats", "1", "--epsilon", "5", "--seed", "1")
@@ -163,6 +167,7 @@ def test_both_optimisers_are_rows_of_train_compare(capsys):
     assert 4.99 < shown["pure-descent"]["privacy"]["epsilon"] <= 5.0
 
 
+@pytest.mark.full
 def test_an_attack_comes_by_name():
     protocol = VectorSum(n=N, d=3, g=8, b=40)
     adversary = attack("shove:fraction=0.5")
@@ -171,6 +176,7 @@ def test_an_attack_comes_by_name():
     assert moved == pytest.approx(1.0, abs=6 * protocol.standard_error / found.reports.corrupted)
 
 
+@pytest.mark.full
 def test_a_table_is_summed_trained_on_and_saved_with_its_bounds(capsys, tmp_path):
     words = "--table", "harvest", "--epsilon", "8", "--seed", "1"
     columns = command(capsys, "sum", *words)["columns"]
@@ -198,6 +204,7 @@ def test_contributing_states_how_many_lines_an_extension_takes(project):
         assert sum(bool(line.strip()) for line in text.splitlines()) == int(lines), name
 
 
+@pytest.mark.full
 def test_a_sum_that_was_written_with_the_earlier_verb_has_both():
     class Earlier(VectorSum):
         @classmethod

@@ -39,6 +39,7 @@ def make(folder, pythons, *arguments):
         ({}, ""),
     ],
 )
+@pytest.mark.full
 def test_the_first_python_that_is_new_enough_is_taken(pythons, chosen, tmp_path):
     done = make(tmp_path, pythons, "--eval", WHICH, "which")
     assert (done.stdout.strip(), done.stderr) == (chosen, "")
@@ -52,6 +53,7 @@ def test_the_caller_chooses_another(tmp_path):
 @pytest.mark.parametrize(
     ("chosen", "tried"), [([], "python3.11 python3.12"), (["PYTHON=python3"], "python3\n")]
 )
+@pytest.mark.full
 def test_where_no_python_is_new_enough_one_line_says_so(chosen, tried, tmp_path):
     venv = tmp_path / "venv"
     done = make(tmp_path, {"python3": OLD}, f"VENV={venv}", *chosen, f"{venv}/.base")

@@ -83,6 +83,7 @@ def test_what_cannot_be_loaded_is_skipped_and_refused_by_name(broken):
         registered("protocol", "gone")
 
 
+@pytest.mark.full
 def test_comparisons_leave_out_what_wants_more(broken):
     methods, first = told(lambda: sum_methods(1000, 1, PRIVACY, 2))
     assert first == ["algorithm lost", "protocol gone", "protocol wants"]
@@ -104,6 +105,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.full
 def test_a_command_goes_on_and_names_what_it_skips(broken, monkeypatch, capsys, name):
     monkeypatch.setattr("sys.argv", ["shuffle-sim", *COMMANDS[name], "--json"])
     with warnings.catch_warnings():
@@ -141,6 +143,7 @@ class Quiet(Shipped):
     family = "quiet"
 
 
+@pytest.mark.full
 def test_register_does_what_an_entry_point_does(notebook, capsys):
     register("protocol", "quiet-sum", Quiet)
     assert registered("protocol", "quiet-sum") is Quiet

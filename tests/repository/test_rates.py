@@ -32,6 +32,7 @@ def named(rates, name):
     return next(method for method in (*rates.HARD, *rates.REALISTIC) if method.name == name)
 
 
+@pytest.mark.full
 def test_minimisers_are_exact_and_users_follow_the_distribution(rates):
     """Frequencies of 20,000 users within 6 standard errors: false alarm below 1e-6 in all."""
     rng = np.random.default_rng(0)

@@ -114,6 +114,7 @@ class Constant:
         return {"": np.ones((len(epsilons), len(test)))}
 
 
+@pytest.mark.full
 def test_what_is_done_is_not_done_again_and_refusals_are_kept(study, few):
     found = list(study.cells(few, 0, [1.0], [Constant()], set()))
     keys = [(each["seed"], each["epsilon"], each["method"], each["setting"]) for each in found]
@@ -144,6 +145,7 @@ def environment(tmp_path):
     return tmp_path
 
 
+@pytest.mark.full
 def test_a_competitor_answers_for_every_epsilon(few, environment):
     """With the noise that it stores: little at epsilon 1, and more than rows at epsilon 0.1."""
     from real_tables_peers import Peer

@@ -35,6 +35,7 @@ def too_large(text: str) -> list[str]:
     return found
 
 
+@pytest.mark.full
 def test_no_module_and_no_function_is_too_large() -> None:
     found = {str(path): large for path in sources() if (large := too_large(path.read_text()))}
     assert not found

@@ -24,6 +24,7 @@ def test_a_room_exports_its_public_names(room):
         assert any(getattr(package, name) is vars(home).get(name) for home in homes)
 
 
+@pytest.mark.full
 def test_importing_the_rooms_loads_no_heavy_library():
     heavy = ("scipy.special", "scipy.stats", "sklearn", "pyarrow", "numba", "matplotlib", "ray")
     imports = ", ".join(f"shuffle_sim.{room}" for room in LIGHT)

@@ -50,6 +50,7 @@ def distribution(folder, name, entries):
     )
 
 
+@pytest.mark.full
 def test_a_name_of_two_distributions_is_refused(tmp_path):
     distribution(tmp_path, "first", {"twice": "math:pi", "alone": "math:tau"})
     distribution(tmp_path, "second", {"twice": "math:e"})
@@ -63,6 +64,7 @@ def test_a_name_of_two_distributions_is_refused(tmp_path):
     )
 
 
+@pytest.mark.full
 def test_nothing_is_loaded_before_it_is_asked_for():
     code = (
         "import sys; from shuffle_sim.registry import names, registered; names('runtime');"
@@ -72,6 +74,7 @@ def test_nothing_is_loaded_before_it_is_asked_for():
     assert done.stdout == "False False\n"
 
 
+@pytest.mark.full
 def test_a_module_that_is_not_there_is_named(tmp_path):
     distribution(tmp_path, "broken", {"missing": "shuffle_sim_nowhere.losses:Missing"})
     code = (

@@ -80,6 +80,7 @@ def eighth(exact, radius):
 
 
 @pytest.mark.parametrize("printed", ["6", "8"])
+@pytest.mark.full
 def test_what_is_printed_is_caught_and_what_is_mended_passes(printed):
     """On the tight instance, at (4, 1e-6): E7 is sqrt 2 too little noise, E13 a shift too small."""
     n, privacy = 50, Privacy(4.0, 1e-6)
@@ -175,6 +176,7 @@ def test_ours_pass_and_noise_for_ten_times_epsilon_is_caught(name):
         assert not audit_central(wrong, *pair, epsilon=2.0, **game).passed
 
 
+@pytest.mark.full
 def test_a_sum_is_audited_too():
     made = CentralSum.calibrated(n=50, d=2, privacy=Privacy(2.0, 1e-6))
     first, second = (each[:, :2] for each in neighbours(50, 2)["opposite"])
@@ -187,6 +189,7 @@ def test_a_sum_is_audited_too():
 # The command
 
 
+@pytest.mark.full
 def test_the_command_audits_a_curator(capsys):
     asked = ["audit", "--mechanism", "output", "--n", "200", "--d", "2", "--epsilon", "4"]
     asked += ["--repeats", "1000", "--seed", "1"]
@@ -209,6 +212,7 @@ def test_the_command_audits_a_curator(capsys):
         (["--mechanism", "output", "--repeats", "10"], "repeats"),
     ],
 )
+@pytest.mark.full
 def test_bad_input_of_the_command_is_named(given, parameter):
     with pytest.raises(ParameterError) as caught:
         app(["audit", *given], standalone_mode=False)
@@ -277,6 +281,7 @@ NOISE = "the noise has the law that is charged"
         (OneDirection, 0.0),
     ],
 )
+@pytest.mark.full
 def test_noise_of_another_law_is_caught(kind, delta):
     pair = neighbours(100, 3)["opposite"]
     found = audit_central(output(kind, delta), *pair, seed=1)
@@ -285,12 +290,14 @@ def test_noise_of_another_law_is_caught(kind, delta):
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.full
 def test_the_right_noise_passes(delta):
     found = audit_central(output(None, delta), *neighbours(100, 3)["opposite"], seed=1)
     assert found.passed
     assert sum(each.passed is True for each in found.checks) >= 3
 
 
+@pytest.mark.full
 def test_a_sensitivity_that_is_stated_too_small_is_caught():
     made = CentralSum(n=20, d=2, mechanism=Gaussian(5.0), delta=1e-6)
     first = np.zeros((20, 2))
@@ -330,6 +337,7 @@ class Thrice(CentralSum):
 
 
 @pytest.mark.parametrize("third", [None, LessNoise(40.0)])
+@pytest.mark.full
 def test_noise_of_another_law_in_a_later_release_is_caught(third):
     made = Thrice(n=50, d=2, mechanism=Gaussian(40.0), delta=1e-6)
     made.third = third
@@ -340,6 +348,7 @@ def test_noise_of_another_law_in_a_later_release_is_caught(third):
 
 
 @pytest.mark.parametrize("wide", [1.0, 1.15])
+@pytest.mark.full
 def test_laplace_noise_is_held_to_the_law_of_its_event(wide):
     made = CentralSum.calibrated(n=9, d=2, privacy=Privacy(1.0))
     mechanism, l1 = Laplace(0.5), Sensitivity(2.0, "l1", "stated")

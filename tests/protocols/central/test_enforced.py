@@ -131,6 +131,7 @@ def plain(loss, clip=1.0, smoothing=None, ridge=0.0, users=10, records=10):
     ],
     ids=str,
 )
+@pytest.mark.full
 def test_a_person_moves_a_pass_by_no_more_than_its_clip(asked, least):
     assert least < moved(asked) <= 1 + 1e-9
 

@@ -111,6 +111,7 @@ def test_the_printed_bound_of_proposition_2_5():
 @pytest.mark.parametrize("population", [False, True])
 @pytest.mark.parametrize("loss", ["kinked", "smooth"])
 @pytest.mark.parametrize("ridge", [0.0, 0.05])
+@pytest.mark.full
 def test_the_planner_is_never_above_the_closed_bounds(loss, population, ridge):
     """Sections 5 and 6 by hand: convex and strongly convex, with kinks and smooth."""
     from protocols import Hinge

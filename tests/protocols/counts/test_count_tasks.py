@@ -55,6 +55,7 @@ def _least_error(kind, n, domain, privacy):
         ("group-means", "group-means", "least error", 9.05 / 1000, 6.9),
     ],
 )
+@pytest.mark.full
 def test_errors_are_those_of_the_theory(rows, task, name, setting, error, messages):
     found = rows[task, name, setting]
     assert found.error == pytest.approx(error, rel=3e-3)

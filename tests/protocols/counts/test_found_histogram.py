@@ -25,6 +25,7 @@ def rows():
     return items.astype(float)
 
 
+@pytest.mark.full
 def test_all_rounds_are_charged_and_need_what_was_asked_for(made, rows):
     result = run(made, rows, seed=2)
     assert result.rounds == len(made.search.levels) + 1

@@ -41,6 +41,7 @@ def test_own_messages_are_the_bits():
 
 
 @pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])
+@pytest.mark.full
 def test_a_run_is_within_its_errors(fidelity):
     n, groups = 20_000, 5
     made = GroupMeans.calibrated(n=n, groups=groups, **RANGE, privacy=PRIVACY, moments=2, bits=4)

@@ -134,6 +134,7 @@ def test_unary_bits_have_their_chances():
 
 
 @pytest.mark.parametrize("mean", [0.3, 1.0, 4.7])
+@pytest.mark.full
 def test_exact_poisson_numbers(mean):
     rng = np.random.default_rng(8)
     drawn = [poisson(math.ceil(mean * 2**40), rng) for _ in range(2500)]
@@ -196,6 +197,7 @@ def test_ranges_of_poisson_noise(bins, ends, coverage):
     ],
     ids=str,
 )
+@pytest.mark.full
 def test_ranges_hold_as_often_as_they_say(options):
     n, k = 500, 20
     repeats = 300 if options.get("method") != "two-sided" else 60
@@ -228,6 +230,7 @@ def test_ranges_hold_as_often_as_they_say(options):
     ids=str,
 )
 @pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])
+@pytest.mark.full
 def test_runs_promise_what_was_asked(options, fidelity):
     n, k = 3000, 12
     histogram = Histogram.calibrated(n=n, categories=k, privacy=PRIVACY, **options)
@@ -287,6 +290,7 @@ def test_objectives():
     assert large.variance(10) < 5
 
 
+@pytest.mark.full
 def test_the_best_method():
     small = {"n": 10**4, "categories": 100, "privacy": PRIVACY}
     assert kept_back(Histogram.best(**small)) == 0

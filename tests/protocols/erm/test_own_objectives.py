@@ -48,6 +48,7 @@ def tilted(classes=3, domain=None, ridge=0.5, tilt=1.0):
 
 
 @pytest.mark.parametrize(("classes", "reach"), [(2, 1.0), (3, 0.5), (3, 3.0), (4, 2.0), (6, 8.0)])
+@pytest.mark.full
 def test_no_two_rows_have_losses_further_apart_than_stated(classes, reach):
     """By local search over one model and two rows; a twentieth less is refuted."""
     rng, stated, size = np.random.default_rng(0), softmax_spread(classes, reach), 2 * classes
@@ -104,6 +105,7 @@ def robust(budget, domain=SPACES[0], ridge=0.3):
 
 @pytest.mark.parametrize("domain", SPACES, ids=["space", "ball"])
 @pytest.mark.parametrize("budget", BUDGETS, ids=lambda each: each.norm)
+@pytest.mark.full
 def test_any_point_and_width_bound_the_distance_to_the_minimiser(budget, domain):
     """Against another solver, which has no certificate: a search by polls around each point."""
     risk, rng, tight = robust(budget, domain), np.random.default_rng(3), 0.0
@@ -130,6 +132,7 @@ def test_any_point_and_width_bound_the_distance_to_the_minimiser(budget, domain)
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=lambda each: each.norm)
+@pytest.mark.full
 def test_no_swap_moves_an_adversarial_hinge_minimiser_further(budget):
     risk, n, worst = robust(budget, ridge=1.0), 12, 0.0
     stated, _ = risk.sensitivity(n)
@@ -158,6 +161,7 @@ def test_no_swap_moves_an_adversarial_hinge_minimiser_further(budget):
     ],
     ids=["softmax", "softmax-ball", "hinge", "hinge-ball"],
 )
+@pytest.mark.full
 def test_the_measured_excess_of_own_objectives_is_below_the_bound(kind, problem, own):
     """20 seeds, six standard errors: a false alarm in 1e-5; a run exceeds a hundredth of it."""
     n, privacy = 1500, Privacy(1.0, 1e-6)

@@ -312,6 +312,7 @@ def test_newton_on_a_sample_of_the_rows_reaches_many_rows():
 
 
 @pytest.mark.parametrize("steep", [2.0, 8.0])
+@pytest.mark.full
 def test_no_slope_need_be_known(steep):
     """Algorithm 3 of Lowy (2026) on its joint form of the extension, on three rows.
 

@@ -47,6 +47,7 @@ def test_a_column_without_bounds_or_values_is_named(kind):
 
 
 @pytest.mark.parametrize("kind", CLASSIFIERS)
+@pytest.mark.full
 def test_a_class_must_be_stated_but_need_not_be_anybody_s(kind):
     """Whether somebody has it is private: the fit goes on, and hardly predicts it."""
     x, y = np.random.default_rng(0).uniform(-0.6, 0.6, (2000, 2)), np.resize([0, 1], 2000)

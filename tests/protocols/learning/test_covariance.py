@@ -29,6 +29,7 @@ def rows(n=20_000, d=3):
 
 
 @pytest.mark.parametrize("kind", COVARIANCES)
+@pytest.mark.full
 def test_with_little_noise_it_is_the_mean_and_the_covariance(kind):
     x = rows()
     model = kind(epsilon=30.0, feature_bound=10.0, random_state=1).fit(x)
@@ -59,6 +60,7 @@ def test_every_vector_that_is_sent_lies_in_the_ball_of_the_sum(kind, monkeypatch
         assert sent["x"].shape[1] == 10 + 4 * (not centred)
 
 
+@pytest.mark.full
 def test_noise_has_the_stated_size_and_a_curator_has_less():
     """Of 200 fits on zeros: sums of 10 squared normals, within 6 standard errors (1e-8)."""
     found = {}
@@ -75,6 +77,7 @@ def test_noise_has_the_stated_size_and_a_curator_has_less():
 
 
 @pytest.mark.parametrize("kind", COMPONENTS)
+@pytest.mark.full
 def test_components_find_the_long_direction(kind):
     x = rows()
     model = kind(1, epsilon=2.0, feature_bound=10.0, random_state=1)

@@ -66,6 +66,7 @@ def data_for(estimator, n=400):
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.full
 def test_buckets_need_no_noise_ratio(estimator):
     """They cannot have the 1.05 of other encodings; a ratio that was given is refused by name."""
     x, y = data_for(estimator, 2000)
@@ -156,6 +157,7 @@ def test_as_noise_vanishes_smooth_models_are_scikit_learn_s(
 
 
 @pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.full
 def test_as_noise_vanishes_the_linear_svc_is_scikit_learn_s(classes):
     """Excess objective within Lemma 4.2 plus the envelope's error, at the step given."""
     (x, y), ridge, rounds, eta = people(5_000, classes), 0.2, 300, 0.05
@@ -176,6 +178,7 @@ def test_as_noise_vanishes_the_linear_svc_is_scikit_learn_s(classes):
     assert np.mean(model.predict(x) == reference.predict(with_constant(x))) > 0.98
 
 
+@pytest.mark.full
 def test_the_regressor_answers_in_the_units_of_the_data():
     x, y = measured()
     model = ShuffleRegressor(random_state=1).fit(x, y)
@@ -223,6 +226,7 @@ def test_accuracy_at_epsilon_1_is_near_scikit_learn_s(estimator, counterpart, cl
 
 
 @pytest.mark.parametrize("loss", ["squared", "huber", "absolute", "pinball"])
+@pytest.mark.full
 def test_every_loss_of_the_regressor_finds_its_quantile_or_mean(loss):
     """Symmetric noise: half of the targets lie below the prediction, or pinball's share."""
     x, y = measured(20_000)
@@ -250,6 +254,7 @@ def test_every_protocol_trains_and_is_as_interactive_as_it_says(estimator, proto
         pytest.param(ShuffleLinearSVC, "sgd", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.full
 def test_every_protocol_trains_in_phases(estimator, protocol):
     model = trained(estimator, protocol, {"phases": True, "ridge": 0.5, "choose": "bound"})
     assert isinstance(model.protocol_, Phased)
@@ -277,6 +282,7 @@ def trained(estimator, protocol, parameters):
     ("estimator", "classes", "vectors"),
     [(c, k, 1 if k == 2 else k) for c in CLASSIFIERS for k in (2, 4)],
 )
+@pytest.mark.full
 def test_the_guarantee_holds_for_all_classes_together(estimator, protocol, classes, vectors):
     """Recomputed from the ledger: one release a round, of every class's gradient at once."""
     x, y = people(classes=classes)
@@ -393,6 +399,7 @@ def test_rows_that_are_no_row_of_several_classes_are_refused():
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.full
 def test_a_seed_reproduces_and_its_absence_is_private(estimator):
     x, y = data_for(estimator)
     first, again, other = (
@@ -412,6 +419,7 @@ def test_a_seed_reproduces_and_its_absence_is_private(estimator):
     assert not drawn[0].result_.private
 
 
+@pytest.mark.full
 def test_what_was_chosen_is_recorded():
     data = people(80)
     chosen, asked = (
@@ -453,6 +461,7 @@ def test_workers_and_fidelity_are_handed_on():
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.full
 def test_rows_beyond_the_bound_train_as_clipped_and_are_counted(estimator):
     x, y = data_for(estimator)
     x = 3 * x
@@ -500,6 +509,7 @@ def halved(rows):
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.full
 def test_pipelines_searches_pickles_and_clones(estimator):
     x, y = data_for(estimator)
     pipeline = make_pipeline(FunctionTransformer(halved), estimator(random_state=1, rounds=3))
@@ -537,6 +547,7 @@ def test_columns_keep_their_names():
 
 
 @pytest.mark.parametrize("estimator", CLASSIFIERS)
+@pytest.mark.full
 def test_public_classes_may_be_more_than_occur(estimator):
     x, y = people()
     names = np.array(["no", "yes"])[y]
@@ -554,6 +565,7 @@ def test_public_classes_may_be_more_than_occur(estimator):
 
 
 @pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.full
 def test_probabilities_are_those_of_the_scores(classes):
     x, y = people(classes=classes)
     model = ShuffleLogisticRegression(random_state=1).fit(x, y)

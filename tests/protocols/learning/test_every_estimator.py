@@ -129,6 +129,7 @@ def test_an_error_names_the_column_that_does_not_fit(kind):
 
 
 @pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.full
 def test_clones_and_pickles_predict_the_same(kind):
     x, y = table(kind)
     fitted = clone(kind(random_state=1)).fit(x, y)
@@ -150,6 +151,7 @@ def test_pipelines_and_grid_search_take_it(kind):
 
 
 @pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.full
 def test_a_fit_says_it_is_no_guarantee_of_a_choice_among_fits(kind):
     x, y = table(kind)
     search = GridSearchCV(kind(random_state=1), {"epsilon": [1.0, 2.0]}, cv=2).fit(x, y)

@@ -25,6 +25,7 @@ def visits(persons=300, most=6, seed=0):
 
 @pytest.mark.parametrize("kind", [ShuffleLogisticRegression, ShuffleLinearSVC])
 @pytest.mark.parametrize("protocol", ["gd", "acsa"])
+@pytest.mark.full
 def test_the_guarantee_is_of_persons(kind, protocol):
     X, y, groups = visits()
     fitted = kind(random_state=1, rounds=4, protocol=protocol, epsilon=4.0).fit(X, y, groups)
@@ -35,6 +36,7 @@ def test_the_guarantee_is_of_persons(kind, protocol):
     assert kind(random_state=1, rounds=4, epsilon=4.0).fit(X, y).privacy_.unit is Unit.RECORD
 
 
+@pytest.mark.full
 def test_names_of_persons_are_only_names():
     X, y, groups = visits()
     models = [
@@ -45,6 +47,7 @@ def test_names_of_persons_are_only_names():
     assert np.allclose(models[0], models[2], atol=0)
 
 
+@pytest.mark.full
 def test_a_person_with_many_rows_counts_once():
     """Copies of one person's rows change its mean, and so nothing."""
     X, _, groups = visits()

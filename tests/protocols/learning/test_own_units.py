@@ -22,6 +22,7 @@ def people(n=3_000, seed=0):
     return X, score
 
 
+@pytest.mark.full
 def test_the_choice_of_bounds_and_the_training_share_one_budget():
     X, score = people()
     model = ShuffleLogisticRegression(**SHORT).fit(X, score > 1.3)
@@ -39,6 +40,7 @@ def test_the_choice_of_bounds_and_the_training_share_one_budget():
 
 
 @pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.full
 def test_a_model_speaks_of_rows_as_they_are(classes):
     """It beats guessing by far, without any bound stated; coefficients fit the columns' units."""
     (X, score), (others, held_out) = people(8_000), people(2_000, seed=1)
@@ -50,6 +52,7 @@ def test_a_model_speaks_of_rows_as_they_are(classes):
     assert 100 < years / income < 10_000  # 60,000/80 = 750
 
 
+@pytest.mark.full
 def test_a_regressor_takes_rows_as_they_are_beside_weights():
     X, score = people(8_000)
     model = ShuffleRegressor(choose_bounds=0.2, target_bounds=(0, 3), random_state=1)
@@ -57,6 +60,7 @@ def test_a_regressor_takes_rows_as_they_are_beside_weights():
     assert model.score(X, score) > 0.8
 
 
+@pytest.mark.full
 def test_models_are_selected_within_chosen_bounds():
     X, score = people()
     model = ShuffleLogisticRegression(select={"rounds": [2, 6]}, choose_bounds=0.2, random_state=1)
@@ -91,6 +95,7 @@ def test_what_does_not_go_with_chosen_bounds_is_refused(given, named):
         ShuffleLogisticRegression(**given).fit(X, score > 1.3)
 
 
+@pytest.mark.full
 def test_persons_and_few_users_are_refused():
     X, score = people(100)
     with pytest.raises(ParameterError, match="groups"):

@@ -65,6 +65,7 @@ def test_with_little_noise_it_is_the_exact_model(kind, classes):
 
 
 @pytest.mark.parametrize("mechanism", ["gradient", "output", "objective", "gibbs"])
+@pytest.mark.full
 def test_every_mechanism_learns_and_states_its_guarantee(mechanism):
     x, y = people()
     model = PrivateLogisticRegression(
@@ -101,6 +102,7 @@ def score_of(kind, x, y, **given):
     return kind(random_state=7, **given).fit(x[:half], y[:half]).score(x[half:], y[half:])
 
 
+@pytest.mark.full
 def test_the_default_is_the_shuffle_descent_with_less_noise():
     x, y = people(2000, d=8)
     ours = PrivateLogisticRegression(random_state=7).fit(x, y)
@@ -133,6 +135,7 @@ def test_at_delta_0_the_mechanism_follows_from_loss_and_classes():
         assert model.score(x, labels) > (0.5 if labels is not three else 0.4)
 
 
+@pytest.mark.full
 def test_a_curator_trains_on_persons_and_weights_too():
     x, y = people(3000)
     groups = np.arange(3000) // 3
@@ -144,6 +147,7 @@ def test_a_curator_trains_on_persons_and_weights_too():
     assert lone > equal + 1  # the others count nothing
 
 
+@pytest.mark.full
 def test_a_curator_pays_for_bounds_that_nobody_stated():
     x, y = people(4000)
     raw = 300 * x + [1000, 0, -50]

@@ -18,6 +18,7 @@ def rows(n=20_000, seed=0, index=2.5):
 
 
 @pytest.mark.parametrize("given", [{}, {"moments": (4, 12.0, 6.0, 4.0)}, {"feature_bound": 5.0}])
+@pytest.mark.full
 def test_a_regressor_learns_from_rows_without_bounds(given):
     x, y = rows()
     model = HeavyTailedRegressor(radius=3.0, random_state=1, **given).fit(x, y)
@@ -28,6 +29,7 @@ def test_a_regressor_learns_from_rows_without_bounds(given):
     assert piloted == (not given)
 
 
+@pytest.mark.full
 def test_one_row_of_1e300_moves_nothing_and_a_classifier_learns():
     x, y = rows()
     labels = np.where(y > 0.5, "yes", "no")

@@ -48,6 +48,7 @@ def learnt(model):
 
 
 @pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.full
 def test_all_kinds_of_tables_give_the_same(kind):
     table, _ = cells()
     turned = dict(reversed(table.items()))
@@ -66,6 +67,7 @@ def test_all_kinds_of_tables_give_the_same(kind):
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
 @pytest.mark.parametrize("kind", [*COMPONENTS, *CLUSTERS])
+@pytest.mark.full
 def test_numbers_in_frames_are_found_by_name_without_a_schema(kind, make):
     x = np.random.default_rng(0).uniform(-0.6, 0.6, (2000, 2))
     model = made(kind).fit(make({"a": x[:, 0], "b": x[:, 1]}))
@@ -77,6 +79,7 @@ def test_numbers_in_frames_are_found_by_name_without_a_schema(kind, make):
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
 @pytest.mark.parametrize("kind", [*COMPONENTS, *CLUSTERS])
+@pytest.mark.full
 def test_pipelines_take_them_first_and_last(kind, make):
     table, y = cells()
     frame = make(table)
@@ -102,6 +105,7 @@ def test_a_covariance_ends_a_pipeline(kind):
 
 
 @pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.full
 def test_warnings_name_the_bound_to_widen(kind):
     x = np.random.default_rng(0).uniform(-0.6, 0.6, (2000, 2))
     with pytest.warns(ClippingWarning, match=r"2,000 of 2,000 rows .* by feature_bound; state w"):

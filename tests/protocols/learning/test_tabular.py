@@ -46,6 +46,7 @@ def cells(n=N):
 
 
 @pytest.mark.parametrize("kind", [ShuffleLogisticRegression, PrivateLogisticRegression])
+@pytest.mark.full
 def test_all_kinds_of_tables_give_the_same_model(kind):
     table, y = cells()
     found = {}
@@ -66,6 +67,7 @@ def test_all_kinds_of_tables_give_the_same_model(kind):
     assert np.array_equal(model.predict(categories), model.predict(pd.DataFrame(table)))
 
 
+@pytest.mark.full
 def test_a_schema_of_the_command_line_is_taken_as_it_is(tmp_path):
     table, y = cells()
     path = tmp_path / "schema.toml"
@@ -97,6 +99,7 @@ def test_encoded_rows_are_those_of_numbers_stated_by_hand():
         assert one.predict(far)[0] == pytest.approx(one.predict([[98, 5]])[0])  # clipped
 
 
+@pytest.mark.full
 def test_bounds_that_a_schema_leaves_open_are_paid_for():
     table, y = cells()
     schema = {"age": None, "job": ["clerk", "cook"]}
@@ -140,6 +143,7 @@ def test_what_does_not_fit_is_refused_by_the_name_of_its_column(kind, schema, ch
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.full
 def test_public_scaling_is_fitted_on_nothing():
     table, y = cells()
     frame = pd.DataFrame(table)

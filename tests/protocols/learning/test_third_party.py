@@ -62,6 +62,7 @@ def rows(n=400):
     return x, (x[:, 0] > 0).astype(int), np.clip(x[:, 0], -1, 1)
 
 
+@pytest.mark.full
 def test_a_registered_loss_of_numbers_gives_our_loss_s_model(notebook):
     register("loss", "mine", Squared)
     x, _, z = rows()
@@ -77,6 +78,7 @@ def test_a_registered_loss_of_numbers_gives_our_loss_s_model(notebook):
         assert mine.privacy_ == ours.privacy_
 
 
+@pytest.mark.full
 def test_a_registered_loss_of_classes_gives_our_loss_s_model(notebook):
     register("loss", "mine", Steep)
     x, y, _ = rows()
@@ -91,6 +93,7 @@ def test_a_registered_loss_of_classes_gives_our_loss_s_model(notebook):
     assert np.array_equal(mine.coef_, logistic.coef_)
 
 
+@pytest.mark.full
 def test_a_loss_may_be_given_itself_with_its_own_parameters():
     x, y, _ = rows()
     model = ShuffleLinearSVC(loss=Steep(steepness=3.0), rounds=2, random_state=1).fit(x, y)
@@ -98,6 +101,7 @@ def test_a_loss_may_be_given_itself_with_its_own_parameters():
     assert model.protocol_.problem.loss.features > 1.0  # the bound is the estimator's
 
 
+@pytest.mark.full
 def test_several_classes_take_a_registered_joint_loss(notebook):
     x, y, _ = rows()
     y = y + (x[:, 1] > 0)
@@ -124,6 +128,7 @@ def test_a_registered_mechanism_works_in_the_private_estimators(notebook):
         PrivateRidge(mechanism="magic").fit(x, z)
 
 
+@pytest.mark.full
 def test_an_entry_point_serves_estimators_and_commands(tmp_path, monkeypatch, capsys):
     module = installed(
         tmp_path,

@@ -27,6 +27,7 @@ def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("kind", [ShuffleLogisticRegression, ShuffleLinearSVC])
+@pytest.mark.full
 def test_rows_without_weight_do_not_count(kind):
     X, y, weights = data()
     model = kind(**COMMON).fit(X, y, sample_weight=weights)
@@ -68,6 +69,7 @@ def test_weights_of_classes_move_the_border():
 
 
 @pytest.mark.parametrize("several", [False, True])
+@pytest.mark.full
 def test_sparse_rows_give_the_model_of_dense_ones(several):
     X, _, _ = data()
     X = np.where(np.abs(X) > 0.3, X, 0.0)

@@ -127,6 +127,7 @@ def test_a_baseline_of_what_is_no_shuffle_protocol_is_refused():
         Baseline(made, "central")
 
 
+@pytest.mark.full
 def test_rounds_with_the_same_users_are_chosen_up_to_a_number():
     free, few = (ShuffleGD.calibrated(max_rounds_per_user=most, **COMMON) for most in (1000, 7))
     assert (few.rounds, few.mean.batch) == (7, 1000)

@@ -94,6 +94,7 @@ def exact(protocol_of, problem, rows, rounds):
 
 @pytest.mark.parametrize("kind", PROBLEMS)
 @pytest.mark.parametrize("rounds", [1, 7, 60])
+@pytest.mark.full
 def test_without_noise_every_optimiser_meets_its_textbook_bound(kind, rounds):
     problem = PROBLEMS[kind]
     rows = users(problem.loss)
@@ -435,6 +436,7 @@ def test_baselines_share_the_optimiser_and_differ_in_noise():
         run(Baseline(protocol, "none"), rows[:10])
 
 
+@pytest.mark.full
 def test_papers_constants_run_and_carry_its_theorems():
     problem = Problem(Logistic(), L2Ball(D, 2.0))
     rows = users(problem.loss, 2000)
@@ -527,6 +529,7 @@ def test_schedules_both_stay_below_the_default_bound():
             assert np.mean(gaps) <= default.gap
 
 
+@pytest.mark.full
 def test_smoothed_acsa_takes_the_envelope_of_theory():
     problem = Problem(Hinge(), L2Ball(D, 3.0))
     protocol = ShuffleACSA.calibrated(n=5000, problem=problem, privacy=PRIVACY)
@@ -559,6 +562,7 @@ def test_a_ridge_is_public_and_costs_no_noise():
     assert np.allclose(after.theta, 1 - second.eta * 0.5)
 
 
+@pytest.mark.full
 def test_more_phases_start_nearer_and_use_disjoint_users():
     problem = Problem(Logistic(), L2Ball(D, 5.0), ridge=0.2)
     common = {"n": 20_000, "problem": problem, "privacy": PRIVACY}
@@ -576,6 +580,7 @@ def test_more_phases_start_nearer_and_use_disjoint_users():
     )  # chosen before bits are searched, which move rho a little
 
 
+@pytest.mark.full
 def test_dropouts_bias_nothing_and_show_in_epsilon():
     """Half of the users silent: the estimate moves by noise only; false alarm 1e-6 (6 s.e.)."""
     n = 4000
@@ -595,6 +600,7 @@ def test_dropouts_bias_nothing_and_show_in_epsilon():
 
 
 @pytest.mark.parametrize("kind", ["sgd", "ac-sa", "gd"])
+@pytest.mark.full
 def test_a_state_that_is_not_finite_stops_with_its_round(kind):
     protocol = MAKERS[kind][0](n=1000, problem=PROBLEMS["ridge logistic"], privacy=PRIVACY)
     state = protocol.update(protocol.init(), np.full(D, 0.1))
@@ -684,6 +690,7 @@ def test_bad_parameters_are_refused_by_name():
             make()
 
 
+@pytest.mark.full
 def test_data_of_another_shape_is_refused_before_any_charge():
     problem = PROBLEMS["logistic"]
     protocol = ShuffleSGD.calibrated(n=M, problem=problem, privacy=PRIVACY)

@@ -64,6 +64,7 @@ INSTANCES = {
 @pytest.mark.parametrize("rounds", [3, 30, 150])
 @pytest.mark.parametrize("sigma", [0.01, 0.1, 1.0, 10.0])
 @pytest.mark.parametrize("kind", INSTANCES)
+@pytest.mark.full
 def test_every_sound_schedule_stays_below_the_proven_bound(kind, sigma, rounds):
     """The mean gap of 20 runs and 5 standard errors are below the bound (false alarm below 1e-6).
 

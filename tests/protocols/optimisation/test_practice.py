@@ -122,6 +122,7 @@ def test_rounds_are_few_where_noise_rules():
         (10**5, 51, 4.0, ShuffleGD, 240),
     ],
 )
+@pytest.mark.full
 def test_rounds_are_many_where_noise_and_time_allow(n, d, epsilon, kind, rounds):
     loss = Logistic(math.hypot(1, 0.25))
     problem = Problem(loss, L2Ball(d, 1000.0), constant=0.25)
@@ -181,6 +182,7 @@ def narrow(n, seed=0, columns=5):
 
 
 @pytest.mark.parametrize("protocol", ["gd", "sgd"])
+@pytest.mark.full
 def test_features_far_from_the_middle_are_centred(protocol):
     """Without a released center descent would be little better than guessing."""
     (X, y), (others, answers) = narrow(5_000), narrow(5_000, seed=1)
@@ -204,6 +206,7 @@ def test_what_looks_costs_what_a_gradient_costs():
     assert len({charge.event for charge in charges}) == 1
 
 
+@pytest.mark.full
 def test_several_classes_and_persons_are_centred():
     X, y = narrow(1_500)
     labels = y + (X[:, 0] > -0.7 / math.sqrt(5))
@@ -240,6 +243,7 @@ def rare(n, seed):
     return x, (rng.random(n) < chance).astype(int)
 
 
+@pytest.mark.full
 def test_rare_categories_keep_their_chances(monkeypatch):
     """Planted: the short length, which cuts rows of rare categories, costs 0.03 nats or more."""
     (X, y), (others, answers) = rare(60_000, 0), rare(40_000, 1)

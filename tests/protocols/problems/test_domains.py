@@ -54,6 +54,7 @@ def test_projections_are_in_the_set_and_nearest(domain):
 
 
 @pytest.mark.parametrize("sets", BARELY.values(), ids=BARELY)
+@pytest.mark.full
 def test_projections_on_intersections_are_proven(sets):
     """In both sets, and the variational inequality of the nearest point holds up to `slack`."""
     (domain, ball), rng = sets, np.random.default_rng(5)
@@ -126,6 +127,7 @@ def random_polytope(rng, index):
     return Polytope(a, a @ middle + np.linalg.norm(a, axis=1) * room)
 
 
+@pytest.mark.full
 def test_projections_on_polytopes_are_proven():
     """None is refused, and the variational inequality holds up to `slack` at all corners found."""
     rng, projected = np.random.default_rng(7), 0

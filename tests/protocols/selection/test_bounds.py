@@ -64,6 +64,7 @@ def test_what_is_no_number_makes_the_answer_not_finite():
     assert np.isfinite(answers).all(axis=1).tolist() == [False, True]
 
 
+@pytest.mark.full
 def test_the_histogram_has_its_noise_and_less_is_noticed():
     n, runs = 1000, 12
     made = bounded_sum(n, 1, Privacy(4.0, 1e-6), share=0.5)

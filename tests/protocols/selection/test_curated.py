@@ -55,6 +55,7 @@ def test_candidates_and_the_choice_share_one_budget(mechanism, delta):
     assert found.value.scores == {}
 
 
+@pytest.mark.full
 def test_the_better_model_is_drawn_most_often():
     """Of 40 runs; with a choice at next to no epsilon it is a coin."""
     made = selected(epsilon=8.0, loss="squared")  # a ridge of 100 leaves hardly a model

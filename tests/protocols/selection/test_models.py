@@ -68,6 +68,7 @@ def test_no_score_is_longer_than_the_norm_bound(loss, d, labels):
     assert np.allclose(heavy, found * np.minimum(weights / 2, 1))
 
 
+@pytest.mark.full
 def test_those_who_score_train_nothing():
     made = selected(fraction=0.2)
     found = run(made, rows(), seed=1)

@@ -63,6 +63,7 @@ def test_bounds_with_planned_clips_have_the_sheets_slopes(kind, k):
     assert slope == pytest.approx(slopes_of(k)[name], abs=0.05)
 
 
+@pytest.mark.full
 def test_a_clip_that_is_not_planned_has_a_larger_bound():
     problem = problem_of(Absolute(math.inf))
     asked = {"n": 10**5, "problem": problem, "privacy": APPROXIMATE, "moments": MOMENTS}

@@ -28,6 +28,7 @@ def made(**given):
     return OneShotAverage.calibrated(**(case | given))
 
 
+@pytest.mark.full
 def test_the_result_is_the_mean_of_local_minimisers_and_noise():
     protocol, rows = made(), people()
     locals_ = np.array([minimise(protocol.risk.objective(each), 1e-6).point for each in rows])
@@ -41,6 +42,7 @@ def test_the_result_is_the_mean_of_local_minimisers_and_noise():
     assert protocol.bound > 0
 
 
+@pytest.mark.full
 def test_one_record_is_protected_with_noise_of_the_central_size():
     protocol, rows = made(protects="record"), people()
     central = protocol.risk.sensitivity(N * RECORDS)[0] * gaussian.sigma(1.0, 1e-6)

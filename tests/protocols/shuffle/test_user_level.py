@@ -251,6 +251,7 @@ def test_planned_radii_hold_those_of_a_run():
 
 
 @pytest.mark.parametrize("kind", [UserLevelGD, UserLevelACSA])
+@pytest.mark.full
 def test_a_run_spends_what_was_asked_for_on_persons(kind):
     problem = dataclasses.replace(PROBLEM, records=400)
     protocol = kind.calibrated(n=300, problem=problem, privacy=Privacy(4.0, 1e-6), rounds=8)

@@ -56,6 +56,7 @@ def test_what_a_person_sends_depends_on_its_own_records_alone():
     assert dense(query(ragged))[1] == pytest.approx(alone, abs=1e-12)
 
 
+@pytest.mark.full
 def test_a_replaced_person_moves_each_sum_by_at_most_two_radii():
     made = UserLevelOneShot.calibrated(n=300, problem=PROBLEM, privacy=PRIVACY, rounds=3)
     rows, worst, state = persons(4), 0.0, made.init()
@@ -73,6 +74,7 @@ def test_a_replaced_person_moves_each_sum_by_at_most_two_radii():
     assert 0.9 < worst <= 1 + 1e-12  # a bound a tenth smaller would be exceeded
 
 
+@pytest.mark.full
 def test_few_rounds_come_near_the_common_minimiser():
     """The distance of one run at epsilon 8; the noise alone is below 0.02."""
     made = UserLevelOneShot.calibrated(n=300, problem=PROBLEM, privacy=Privacy(8.0, 1e-6))

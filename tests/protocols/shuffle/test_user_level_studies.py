@@ -43,6 +43,7 @@ class Counted(Logistic):
 
 
 @pytest.mark.parametrize("kind", [UserLevelGD, AcceleratedPhasedERM])
+@pytest.mark.full
 def test_gradients_are_as_many_as_are_planned(kind):
     """Beside the checks of single rows before a run, and of the loss itself."""
     problem = Problem(Counted(), L2Ball(2, 1.0), records=3)

@@ -55,6 +55,7 @@ def counted(randomizer, x, draws, rng, kernel):
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("randomizer", SMALL)
+@pytest.mark.full
 def test_counts_and_tallies_have_the_law_of_randomize(randomizer, kernel):
     with using(kernel):
         check_randomizer(randomizer, values(randomizer), repeats=1500, seed=3)
@@ -151,6 +152,7 @@ def test_every_report_has_its_exact_law(randomizer, kernel):
                 check_pmf(seen[:, label], randomizer.count_pmf(x, label))
 
 
+@pytest.mark.full
 def test_the_digits_of_a_user_have_their_joint_law():
     """Digits and rest of one user at L = 2, all outcomes together, by both samplers."""
     randomizer, rng, draws = (
@@ -178,6 +180,7 @@ def test_the_digits_of_a_user_have_their_joint_law():
         check_pmf([randomizer.randomize(row[0], rng).sums() @ weights for _ in range(draws)], pmf)
 
 
+@pytest.mark.full
 def test_coordinates_are_rounded_and_carried_independently():
     """By both samplers; coins used for both are caught. False-alarm rate 1e-6 each."""
     randomizer, x = SMALL[1], np.array([0.3, 0.3])
@@ -236,6 +239,7 @@ def test_the_point_of_the_sheet(vector):
     assert result.costs.label_bits_per_user == 90 * 5
 
 
+@pytest.mark.full
 def test_the_noise_is_that_predicted():
     """At all coordinates, of data anywhere."""
     protocol = CarryVectorSum.calibrated(n=600, d=200, privacy=Privacy(2.0, 1e-5), noise_ratio=1.2)
@@ -315,6 +319,7 @@ def test_the_audit_passes_and_catches_too_little_noise(protocol):
 
 @pytest.mark.parametrize("security", ["none", "transport", "onion"])
 @pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.full
 def test_literal_runs_count_and_seal_every_message(security, shards):
     protocol = CarryVectorSum(n=60, d=2, g=2.5, r=4, b=24, levels=0, delta=1e-2)
     protocol.randomizer = replace(protocol.randomizer, levels=2)  # few users: law, not privacy
@@ -342,6 +347,7 @@ def test_literal_runs_count_and_seal_every_message(security, shards):
 
 
 @pytest.mark.parametrize("name", sorted(set(names("attack")) - {"no-noise"}))
+@pytest.mark.full
 def test_a_malicious_user_moves_a_coordinate_by_the_width(name):
     """Nearly half of the users attack: no report is worth more than the ends of the width."""
     protocol = CarryVectorSum(n=100, d=2, g=3.0, r=4, b=12, delta=1e-2)
@@ -377,6 +383,7 @@ def test_all_ones_and_all_zeros_are_the_ends_of_the_width():
         assert randomizer.manipulation(7, 10) == pytest.approx(7 * far)
 
 
+@pytest.mark.full
 def test_dropouts_are_charged_and_the_sum_stays_unbiased():
     protocol = CarryVectorSum.calibrated(
         n=4000, d=3, privacy=POINT, noise_ratio=1.4, honest_fraction=0.7
@@ -441,6 +448,7 @@ def test_bad_parameters_are_refused(given, name):
         ({"noise_ratio": 1.1, "upper": math.nan}, "upper"),
     ],
 )
+@pytest.mark.full
 def test_bad_calibrations_are_refused(given, name):
     with pytest.raises(ParameterError) as refused:
         CarryScalarSum.calibrated(**({"n": 2000, "privacy": POINT} | given))

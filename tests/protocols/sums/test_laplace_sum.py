@@ -36,6 +36,7 @@ def test_digits_are_worth_the_number_and_noise_is_balanced(digits):
 
 
 @pytest.mark.parametrize("digits", DIGITS[::2])
+@pytest.mark.full
 def test_errors_are_as_stated(digits):
     """Mean square within 2 %, rounding at its worst; no bias."""
     protocol, rng = small(digits), np.random.default_rng(1)
@@ -54,6 +55,7 @@ def test_errors_are_as_stated(digits):
 
 
 @pytest.mark.parametrize("digits", DIGITS[:3])
+@pytest.mark.full
 def test_users_one_by_one_and_together_have_one_law(digits):
     """Of every symbol's count; half of a flood is caught. False-alarm rate 1e-6 each."""
     randomizer, rng = small(digits, 6).randomizer, np.random.default_rng(2)

@@ -58,6 +58,7 @@ def test_the_transform_is_that_of_scipy_and_orthogonal(d):
 
 
 @pytest.mark.parametrize("d", [1, 2, 100, 2048, 4097, 9000, 20_000])
+@pytest.mark.full
 def test_both_kernels_turn_to_the_same_bits(d):
     pytest.importorskip("numba")
     xs = on_sphere(3, d, seed=2)
@@ -69,6 +70,7 @@ def test_both_kernels_turn_to_the_same_bits(d):
     assert np.array_equal(xs, kept)
 
 
+@pytest.mark.full
 def test_multiples_of_rows_turn_as_they_are_in_every_layout():
     pytest.importorskip("numba")
     xs, factors = on_sphere(19, 300, seed=3), np.linspace(-2.0, 1.0, 19)
@@ -157,6 +159,7 @@ SMALL = [
 
 
 @pytest.mark.parametrize("randomizer", SMALL)
+@pytest.mark.full
 def test_all_samplers_have_the_exact_law(randomizer):
     """And a broadcast brings the randomizer to the users whole. False-alarm rate 1e-6 each."""
     xs = on_sphere(3, randomizer.coordinates, seed=3)
@@ -228,6 +231,7 @@ def test_the_worst_pair_is_at_the_ends_of_the_first_coordinate():
         assert all(randomizer.admit(x[None])[1] == 0 for x in randomizer.worst_pair())
 
 
+@pytest.mark.full
 def test_the_sum_is_unbiased_with_the_predicted_noise():
     """Where nothing is clipped."""
     protocol = CarryVectorSum.calibrated(
@@ -283,6 +287,7 @@ TABLE = {
 
 
 @pytest.mark.parametrize("size", TABLE)
+@pytest.mark.full
 def test_the_table_of_the_sheet(size):
     """Bits at 3.5 times the root mean square: within a bit, but for two fewer at 32 and 10^4."""
     sizes = (10**3, 10**4, 10**5, 10**6, 10**8, 10**9)

@@ -40,6 +40,7 @@ def test_a_row_costs_what_was_asked_in_all_totals_together():
 
 
 @pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])
+@pytest.mark.full
 def test_the_noise_is_the_one_stated(fidelity):
     """Each day's step beside its own sum: chi-square of 63; outside 0.35 to 2.1 by 5e-7."""
     made = RunningTotals.calibrated(n=N, rounds=63, privacy=ASKED, noise_ratio=2.0)
@@ -57,6 +58,7 @@ def test_the_noise_is_the_one_stated(fidelity):
     assert made.standard_error(63) == pytest.approx(np.sqrt(np.sum(path)))
 
 
+@pytest.mark.full
 def test_a_year_is_nearer_than_daily_sums():
     """Of 365 days: at most nine sums of nine times the variance, against 365 sums."""
     made = RunningTotals.calibrated(n=1000, rounds=365, privacy=ASKED)

@@ -28,6 +28,7 @@ def law(randomizer, x):
 
 
 @pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.full
 def test_words_have_their_exact_law(fast):
     """In every bucket; false-alarm rate 1e-6 each. Signs a little too fair are caught."""
     rng, draws = np.random.default_rng(1), 20_000
@@ -62,6 +63,7 @@ def test_the_error_is_that_stated():
     assert randomizer.variance(300)[0] == pytest.approx(stated + 300 / 64)
 
 
+@pytest.mark.full
 def test_all_fidelities_and_workers_agree():
     protocol = SparseVectorSum(n=600, d=40, bucket=8, a=0.1, delta=1e-2)
     xs = np.full((600, 40), 0.1)
@@ -78,6 +80,7 @@ def test_all_fidelities_and_workers_agree():
     check_same_law(*map(np.array, sums))
 
 
+@pytest.mark.full
 def test_a_calibrated_sum_costs_and_errs_as_it_says():
     protocol = SparseVectorSum.calibrated(n=4000, d=1000, privacy=POINT, noise_ratio=3.0)
     xs = np.zeros((4000, 1000))

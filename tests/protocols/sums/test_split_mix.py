@@ -47,6 +47,7 @@ def test_the_point_of_the_paper():
     assert result.costs.messages_per_user == 10
 
 
+@pytest.mark.full
 def test_the_error_is_that_of_discrete_laplace_noise():
     """False-alarm rate 1e-6 (normal limit of 6,000 squares); 30 % less or more noise is caught."""
     rng = np.random.default_rng(5)
@@ -68,6 +69,7 @@ def test_the_error_is_that_of_discrete_laplace_noise():
 
 @pytest.mark.parametrize("n", [50, 1000, 100_000])
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 5.0])
+@pytest.mark.full
 def test_calibrated_sums_are_private_and_hold_the_sum(n, epsilon):
     privacy = Privacy(epsilon, 1e-8)
     protocol = SplitAndMixSum.calibrated(n=n, privacy=privacy, upper=3.0)
@@ -116,6 +118,7 @@ def test_the_number_of_messages_is_that_of_the_formula():
         messages_for(40, 2**24, 18)
 
 
+@pytest.mark.full
 def test_split_and_mix_keeps_its_contract():
     """False-alarm rate at most 1e-6 per label, sampler and value."""
     check_randomizer(SMALL, XS)
@@ -205,6 +208,7 @@ def test_the_shares_add_up_to_discrete_laplace_noise():
     assert -math.log(-math.expm1(-rate)) / rate > 461
 
 
+@pytest.mark.full
 def test_the_messages_of_a_report_are_uniform_but_for_their_sum():
     """False-alarm rate 1e-6 each: any m - 1 of the m messages, and pairs of them; a split that is
     not uniform is caught.
@@ -278,6 +282,7 @@ def test_single_message_keeps_its_contract():
     "randomizer",
     [SingleMessageRandomizer(4, 0.3, 2.0), SplitMixRandomizer(1, 6, 4096, 3, 400, 0.05, 0.0, 2.0)],
 )
+@pytest.mark.full
 def test_estimates_have_the_stated_mean_and_variance(randomizer):
     """False-alarm rate 1e-6; 20 % more variance is caught."""
     rng = np.random.default_rng(7)

@@ -64,6 +64,7 @@ def test_the_views_law_is_the_exact_pmf_for_small_n(fidelity):
             check_pmf(ones, wrong)
 
 
+@pytest.mark.full
 def test_randomizers_keep_their_contract():
     check_randomizer(BinomialRandomizer(1, 5, 7, 0.2, 0.0, 2.0), np.array([0.0, 1.3, 2.0, 2.5]))
     check_randomizer(
@@ -71,6 +72,7 @@ def test_randomizers_keep_their_contract():
     )
 
 
+@pytest.mark.full
 def test_the_contract_check_catches_planted_defects():
     class Halved(BinomialRandomizer):
         def counts(self, xs, rng):
@@ -232,6 +234,7 @@ def test_results_carry_the_guarantee_and_its_basis(ball):
     assert by_paper.fidelity == "aggregate"
 
 
+@pytest.mark.full
 def test_dropouts_are_in_epsilon_and_a_floor_aborts(ball):
     protocol = VectorSum.calibrated(n=2000, d=2, privacy=Privacy(1.0, 1e-6), noise_ratio=1.1)
     result = run(protocol, ball(2000, 2), adversary=Dropout(0.3), seed=3)

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from benchmarks.year import TOTAL, planned, rows
 from shuffle_sim import Budget
@@ -16,6 +17,7 @@ ROOT = Path(__file__).parents[3]
 WORDS = ["--users", "3000", "--days", "20"]
 
 
+@pytest.mark.full
 def test_a_year_that_is_killed_ends_within_its_budget(tmp_path):
     """By SIGKILL after some days, twice; then to its end."""
     command = [sys.executable, "-m", "benchmarks.year", str(tmp_path), *WORDS]

@@ -68,6 +68,7 @@ def balanced(result):
 
 
 @pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.full
 def test_an_attack_is_under_twenty_lines(name):
     tree = ast.parse(textwrap.dedent(inspect.getsource(SHIPPED[name])))
     for node in ast.walk(tree):
@@ -90,6 +91,7 @@ DROPPED = {
 
 @pytest.mark.parametrize("fidelity", FIDELITIES)
 @pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.full
 def test_every_attack_is_accounted_for_and_its_noise_is_not(name, fidelity):
     result = run(
         PROTOCOL,
@@ -115,6 +117,7 @@ def everything() -> Adversary:
 
 
 @pytest.mark.parametrize("fidelity", FIDELITIES)
+@pytest.mark.full
 def test_all_attacks_give_the_same_bits_on_any_workers(fidelity):
     results = [
         run(
@@ -136,6 +139,7 @@ def test_all_attacks_give_the_same_bits_on_any_workers(fidelity):
     assert len(results[0].reports.dropped) >= 5
 
 
+@pytest.mark.full
 def test_a_coalition_stays_in_every_round_and_dropouts_do_not():
     class Notes(Coalition):
         def __init__(self, fraction):
@@ -548,6 +552,7 @@ def test_manipulation_at_the_papers_constants():
 
 
 @pytest.mark.parametrize("name", [name for name in SHIPPED if name not in SILENT])
+@pytest.mark.full
 def test_no_attacker_counts_for_more_than_one_report(name):
     """The view holds the honest users' ones and at most g + b ones a coordinate from each attacker:
     no more, however it sends.
@@ -589,6 +594,7 @@ def test_no_attacker_counts_for_more_than_one_report(name):
     ("claim", "reason"),
     [("block", "wrong-kind"), ("user", "wrong-sender"), ("count", "wrong-count")],
 )
+@pytest.mark.full
 def test_nobody_passes_for_others(claim, reason, fidelity):
     class Quiet(Adversary):
         silent = True
@@ -666,6 +672,7 @@ def test_privacy_by_honest_fraction_is_in_order_and_exact():
     assert all(row.proven >= row.exact > row.empirical for row in vector)
 
 
+@pytest.mark.full
 def test_the_empirical_bound_catches_noise_that_is_missing():
     @dataclass(frozen=True)
     class Lazy(BinomialRandomizer):
@@ -746,6 +753,7 @@ def test_attackers_spoil_a_model_the_more_the_stronger():
 # The command
 
 
+@pytest.mark.full
 def test_the_target_model_takes_every_encoding():
     buckets = logistic(1000, 8, Privacy(4.0, 1e-6), encoding="buckets", rotation=1).protocol
     randomizer = buckets.plan(buckets.init()).randomizer
@@ -807,6 +815,7 @@ def command(monkeypatch, capsys):
         ),
     ],
 )
+@pytest.mark.full
 def test_the_command_measures_prints_and_draws(study, options, columns, tmp_path, command):
     picture = tmp_path / "study.png"
     code, out, err = command(
@@ -854,6 +863,7 @@ def test_the_command_measures_prints_and_draws(study, options, columns, tmp_path
         (["attack", "--plot", "/nowhere/x.png"], "plot"),
     ],
 )
+@pytest.mark.full
 def test_the_command_refuses_bad_input_in_one_line(arguments, said, command):
     code, out, err = command(*arguments)
     assert (code, out) == (2, "")

@@ -101,6 +101,7 @@ def test_few_runs_of_many_rounds_show_half_too():
 
 
 @pytest.mark.parametrize(("parts", "scale"), [(1, 1.0), (16, 1.0), (16, 0.7), (256, 1.0)])
+@pytest.mark.full
 def test_a_gaussian_estimate_is_a_bound_as_often_as_it_says(parts, scale):
     """At confidence 0.9, so that failures can be counted. Power: noise that is 30 % short."""
     rng, mu, above = np.random.default_rng(1), 0.8, 0
@@ -165,6 +166,7 @@ class Quarter(LessNoise):
 
 
 @pytest.mark.parametrize(("claim", "failed"), [(0.1, [ORDERED.name]), (None, [])])
+@pytest.mark.full
 def test_an_epsilon_out_of_order_is_caught(claim, failed, monkeypatch):
     """A claim of a tenth of the exact epsilon; other checks do not look at it, and are left out."""
     monkeypatch.setattr("shuffle_sim.auditing.audit.steps_of", lambda *_, **__: [])
@@ -197,6 +199,7 @@ def test_canaries_move_what_a_query_lets_neighbours_move():
     assert 0.6 < seen.epsilon() <= 1.0
 
 
+@pytest.mark.full
 def test_where_no_law_is_known_whole_runs_bound_epsilon():
     class Foreign(ScalarSum):
         def plan(self, state):

@@ -95,6 +95,7 @@ def test_every_registered_sampler_pool_and_runtime_has_mutants():
 
 
 @pytest.mark.parametrize("base", [MessagePool, Runtime, Randomizer])
+@pytest.mark.full
 def test_a_new_one_without_mutants_fails(base):
     """Power of the test above, for each kind."""
     made = dict.fromkeys(getattr(base, "__abstractmethods__", ()))  # nothing is left abstract

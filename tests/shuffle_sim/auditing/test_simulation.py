@@ -56,6 +56,7 @@ def failures(case, seeds, **options):
 
 
 @pytest.mark.parametrize(("case", "seeds"), [(case, 40) for case in CASES])
+@pytest.mark.full
 def test_nothing_comes_of_faults_but_time(case, seeds):
     report = failures(case, range(seeds))
     assert report.passed, report.failures[0]
@@ -74,6 +75,7 @@ def test_nothing_comes_of_faults_but_time(case, seeds):
         ("users that remember", {}),
     ],
 )
+@pytest.mark.full
 def test_nothing_but_time_comes_of_faults_with_roles_together(case, how):
     report = failures(case, range(40), placement="together", **how)
     assert report.passed, report.failures[0]
@@ -107,6 +109,7 @@ class Stale(Station):
     ("station", "case", "how"),
     [(Hasty, "descent", {}), (Stale, "one bit", {"fidelity": "literal"})],
 )
+@pytest.mark.full
 def test_a_station_that_is_put_back_wrongly_is_found(station, case, how, monkeypatch):
     monkeypatch.setattr(runtime, "Station", station)
     assert not failures(case, range(200), placement="together", **how).passed
@@ -120,6 +123,7 @@ def test_five_hundred_seeds_reach_the_window_before_delivery():
     assert (report.runs, report.faults["windows"] > 50) == (512, True)
 
 
+@pytest.mark.full
 def test_the_command_counts_its_seeds_and_repeats_one():
     found = measure(20, first=7, processes=1)
     assert (found["seeds"], found["failures"]) == (20, [])
@@ -246,6 +250,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.full
 def test_a_planted_error_is_found_and_replayed_by_its_seed(error):
     runtime, case, said = ERRORS[error]
     report = failures(case, range(1000), runtime=runtime)

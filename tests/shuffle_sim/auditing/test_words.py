@@ -37,6 +37,7 @@ def check_of(name, randomizer, **how):
 
 
 @pytest.mark.parametrize("randomizer", [Response(5, 1.0), Pollution(4, 0.4)])
+@pytest.mark.full
 def test_what_is_right_passes(randomizer):
     report = audited(randomizer)
     assert [check for check in report.checks if check.passed is not True] == []
@@ -50,6 +51,7 @@ class SameNoise(Categories):
         return super().reports(xs, np.random.default_rng(len(xs)))
 
 
+@pytest.mark.full
 def test_large_tallies_are_compared_between_rounds():
     """No word comes seldom where each of few users draws much noise."""
     for kind, passed in ((Categories, True), (SameNoise, False)):
@@ -158,10 +160,12 @@ class LazyShuffler(Shuffler):
         (Boastful(2, 1.0), "a message is as private as is stated"),
     ],
 )
+@pytest.mark.full
 def test_a_planted_defect_is_found(randomizer, found):
     assert found_by(found, randomizer)
 
 
+@pytest.mark.full
 def test_a_shuffler_that_does_not_permute_is_found():
     assert found_by("the shuffler keeps no order", Response(5, 1.0), shuffler=LazyShuffler)
     assert not found_by("the shuffler keeps no order", Response(5, 1.0))
@@ -179,6 +183,7 @@ def test_a_sampler_of_another_law_breaks_the_contract(kind):
         check_randomizer(kind(3, 0.4), np.array([0.0, 1.0]), repeats=600)
 
 
+@pytest.mark.full
 def test_an_audit_that_checks_no_law_does_not_pass():
     """What costs nothing to say is that its messages are permuted."""
     report = audited(InOrder(7, 40))

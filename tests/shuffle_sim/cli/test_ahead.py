@@ -66,6 +66,7 @@ def test_a_run_above_the_limit_is_refused_with_a_way_out():
 
 
 @pytest.mark.parametrize(("n", "epsilon"), [(20, 1.0), (100, 1.0), (1000, 0.1)])
+@pytest.mark.full
 def test_bits_stay_few_for_few_users_or_a_small_epsilon(n, epsilon):
     plan = sane(SumSpec(n, 10, Privacy(epsilon, 1e-6)))[1]
     assert plan.bits <= SANE_BITS

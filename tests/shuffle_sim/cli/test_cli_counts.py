@@ -90,6 +90,7 @@ def test_two_columns_make_a_table_and_methods_are_named(command, visits):
     assert found["standard_error"] < 1.3 * found["central_laplace"]
 
 
+@pytest.mark.full
 def test_categories_are_found_and_then_counted(command, visits):
     asked = ("histogram", "--file", visits, "--column", "page", "--find", "--fidelity", "aggregate")
     found = json.loads(command(*asked, "--epsilon", 4, "--seed", 5, "--json"))
@@ -117,6 +118,7 @@ def test_many_categories_are_drawn_as_the_largest_and_a_line():
     assert "470 smaller ones are not shown. The others have 110,215 together." in said
 
 
+@pytest.mark.full
 def test_quantiles_are_in_the_units_of_the_column(command, visits, tmp_path):
     asked = ("quantiles", "--file", visits, "--column", "minutes", *BOUNDS, "--seed", 2)
     picture = tmp_path / "cdf.svg"
@@ -131,6 +133,7 @@ def test_quantiles_are_in_the_units_of_the_column(command, visits, tmp_path):
     assert picture.stat().st_size > 1000
 
 
+@pytest.mark.full
 def test_heavy_hitters_are_texts_or_numbers(command, visits):
     asked = ("heavy-hitters", "--file", visits, "--epsilon", 4, "--seed", 2, "--json")
     found = json.loads(command(*asked, "--column", "page", "--fidelity", "aggregate"))
@@ -139,6 +142,7 @@ def test_heavy_hitters_are_texts_or_numbers(command, visits):
     assert set(numbers["items"]) == {"0", "1", "2", "3", "4"}
 
 
+@pytest.mark.full
 def test_a_sum_by_group_has_counts_and_means(command, visits):
     asked = ("sum", "--file", visits, "--columns", "minutes", "--by", "region", *BOUNDS)
     found = json.loads(command(*asked, *CATEGORIES, "--epsilon", 4, "--seed", 2, "--json"))
@@ -173,6 +177,7 @@ def test_a_sum_by_group_has_counts_and_means(command, visits):
         ),
     ],
 )
+@pytest.mark.full
 def test_bad_input_is_one_line_that_names_it(command, visits, words, said):
     told = command(*(visits if each == "F" else each for each in words), code=2)
     assert said in told

@@ -51,6 +51,7 @@ def printed(command):
     return call
 
 
+@pytest.mark.full
 def test_a_sum_chooses_bounds_and_pays_for_them(printed):
     found = printed("sum", "--columns", "age,pay", "--choose-bounds", "0.2", "--epsilon", "2")
     assert found["chosen_bounds"]["age"] == [16, 128]
@@ -64,6 +65,7 @@ def test_a_sum_chooses_bounds_and_pays_for_them(printed):
     assert found["standard_error"][0] < stated["standard_error"][0] / 10
 
 
+@pytest.mark.full
 def test_only_columns_without_bounds_are_chosen(printed):
     given = "--columns", "age,pay", "--bounds", "pay=0:10000", "--choose-bounds", "0.2"
     assert list(printed("sum", *given)["chosen_bounds"]) == ["age"]
@@ -76,6 +78,7 @@ def test_dropouts_leave_an_average_over_the_sum_s_reports(printed):
     assert abs(found["private"][0] - found["simulator_view"]["true_clipped"][0]) < 2
 
 
+@pytest.mark.full
 def test_a_model_in_chosen_bounds_is_saved_in_the_table_s_units(printed, people):
     given = "--columns", "age,pay,job", "--categories", "job=a,b", "--label", "old"
     found = printed("train", *given, "--choose-bounds", "0.2", "--model-out", "m.json")
@@ -123,6 +126,7 @@ def test_a_curator_selects_by_the_exponential_mechanism(command, printed):
     assert (code, "by the exponential mechanism (epsilon covers it)" in output) == (0, True)
 
 
+@pytest.mark.full
 def test_a_schema_leaves_bounds_out_only_where_they_are_chosen(command, printed, tmp_path):
     (tmp_path / "s.toml").write_text(
         '[columns.age]\ntype = "number"\nunit = "years"\n'
@@ -201,6 +205,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.full
 def test_what_does_not_fit_is_refused_by_name_in_one_line(command, case):
     arguments, *named = REFUSED[case]
     code, output, errors = command(*arguments)

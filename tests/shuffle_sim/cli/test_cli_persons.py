@@ -41,6 +41,7 @@ def refused(*words):
 BOUNDS = ("--bounds", "dose=-4:4", "--bounds", "age=0:100")
 
 
+@pytest.mark.full
 def test_a_sum_counts_each_person_once(visits):
     path, _ = visits
     words = ["sum", "--file", path, "--columns", "dose,age", *BOUNDS, "--seed", 1]
@@ -65,6 +66,7 @@ def test_a_plan_counts_the_persons_of_a_file(visits):
     assert "all records of one person" in " ".join(shown.split())
 
 
+@pytest.mark.full
 def test_training_is_on_persons(visits):
     path, _ = visits
     words = ["train", "--file", path, "--label", "ill", "--person", "patient", *BOUNDS]
@@ -118,6 +120,7 @@ def test_a_comparison_shows_records_beside_persons(visits):
     assert "linear-time-phased-sgd, plain (person)" in rows
 
 
+@pytest.mark.full
 def test_bad_persons_are_refused_by_name(visits, tmp_path):
     path, _ = visits
     train = ["train", "--file", path, "--label", "ill", *BOUNDS]

@@ -68,6 +68,7 @@ def test_plan_answers_in_json_what_the_planner_finds(encoding, most):
 
 
 @pytest.mark.parametrize(("d", "std", "unit"), [(1, "4.225", "(ranges)"), (3, "8.449", "(norm")])
+@pytest.mark.full
 def test_plan_prints_standard_errors_in_units_of_the_data(d, std, unit):
     asked = ["plan", "--n", "3000", "--d", str(d), "--epsilon", "1", "--delta", "1e-6"]
     told = " ".join(command(*asked).stdout.split())
@@ -87,6 +88,7 @@ def test_plan_for_a_billion_users_a_budget_and_a_picture(tmp_path):
     assert (tmp_path / "plan.png").read_bytes()[:4] == b"\x89PNG"
 
 
+@pytest.mark.full
 def test_plan_composes_rounds_and_counts_on_the_honest_only():
     done = command(
         "plan", "--n", "2000", "--d", "3", "--rounds", "20", "--honest-fraction", "0.7", "--json"
@@ -97,6 +99,7 @@ def test_plan_composes_rounds_and_counts_on_the_honest_only():
 
 
 @pytest.mark.parametrize("words", [["cost"], ["plan"], ["attack", "--repeats", "2"]])
+@pytest.mark.full
 def test_buckets_need_no_noise_ratio(words):
     done = command(
         *words, "--n", "4000", "--d", "1000", "--encoding", "buckets", "--rotation", "1", "--json"
@@ -108,6 +111,7 @@ def test_buckets_need_no_noise_ratio(words):
         assert all(row["exact"] is None for row in rows)
 
 
+@pytest.mark.full
 def test_plan_for_a_year_of_days():
     done = command(
         "plan", "--n", "10000000", "--d", "8", "--rounds", "365", "--delta", "1e-8", "--json"
@@ -223,6 +227,7 @@ def test_every_protocol_can_be_audited_with_one_coordinate(name):
     bench.sizes()
 
 
+@pytest.mark.full
 def test_amplify_says_what_python_does_and_draws_it(tmp_path):
     picture = tmp_path / "amplify.png"
     asked = ("amplify", "--epsilon0", "2", "--n", "1000", "--delta", "1e-5")

@@ -224,6 +224,7 @@ def test_plot_writes_a_png_beside_what_is_printed(tmp_path, form):
         ] == []
 
 
+@pytest.mark.full
 def test_help_shows_an_example_and_the_options(tmp_path):
     done = installed("sum", "--help", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
@@ -234,6 +235,7 @@ def test_help_shows_an_example_and_the_options(tmp_path):
     )
 
 
+@pytest.mark.full
 def test_the_bare_command_shows_its_help_and_no_traceback(tmp_path):
     done = installed(folder=tmp_path)
     assert "sum" in done.stdout + done.stderr
@@ -241,6 +243,7 @@ def test_the_bare_command_shows_its_help_and_no_traceback(tmp_path):
     assert done.returncode in (0, 2)
 
 
+@pytest.mark.full
 def test_version_is_that_of_the_package(tmp_path):
     done = installed("--version", folder=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (
@@ -305,6 +308,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("case", BAD)
+@pytest.mark.full
 def test_bad_input_gives_one_line_and_code_2_and_writes_nothing(folder, case):
     here = folder / case.replace(" ", "-")
     here.mkdir()

@@ -65,6 +65,7 @@ def printed(train):
 # One model
 
 
+@pytest.mark.full
 def test_json_tells_scores_guarantee_costs_and_choices(printed):
     found = printed(*CANCER, "--rounds", "20", "--epsilon", "2", "--choose", "bound")
     assert found["people"] == {"asked": 455, "held_out": 114}
@@ -161,6 +162,7 @@ def test_the_first_loss_is_that_of_the_start(printed):
     assert view["history"][0]["loss"] == pytest.approx(math.log(2), rel=1e-12)
 
 
+@pytest.mark.full
 def test_the_model_file_scores_as_printed(printed, tmp_path):
     found = printed(*CANCER, "--rounds", "20", "--model-out", "model.json", "--plot", "p.svg")
     model = json.loads((tmp_path / "model.json").read_text())
@@ -195,6 +197,7 @@ def test_the_model_file_scores_as_printed(printed, tmp_path):
         ("adversarial-erm", "0.02"),
     ],
 )
+@pytest.mark.full
 def test_a_curator_trains_by_one_release(printed, train, mechanism, ridge):
     asked = "--table", "breast-cancer", "--trust", "central", "--mechanism", mechanism
     found = printed(*asked, "--ridge", ridge, "--seed", "7")
@@ -216,6 +219,7 @@ def test_a_curator_trains_by_one_release(printed, train, mechanism, ridge):
         ("adversarial-erm", "--adversarial-radius", "0.01", "1"),
     ],
 )
+@pytest.mark.full
 def test_a_mechanism_of_its_own_objective_takes_its_option(
     printed, train, mechanism, option, small, large
 ):
@@ -239,6 +243,7 @@ def test_a_mechanism_of_its_own_objective_takes_its_option(
     "loss",
     [["squared"], ["huber", "--threshold", "0.3"], ["absolute"], ["pinball", "--quantile", "0.8"]],
 )
+@pytest.mark.full
 def test_losses_of_numbers_tell_the_error_in_the_label_s_units(printed, loss):
     found = printed(
         "--table",
@@ -256,6 +261,7 @@ def test_losses_of_numbers_tell_the_error_in_the_label_s_units(printed, loss):
     assert found["model"]["target_bounds"] == [25, 346]
 
 
+@pytest.mark.full
 def test_a_file_is_trained_on_with_text_labels(printed, tmp_path):
     rng = np.random.default_rng(5)
     age = rng.uniform(0, 100, 600)
@@ -289,6 +295,7 @@ def test_a_file_is_trained_on_with_text_labels(printed, tmp_path):
     assert found["model"]["weights"][0] > 0
 
 
+@pytest.mark.full
 def test_a_model_is_the_same_where_frames_are_sealed(printed):
     plain, sealed = (
         printed(*ON, "--seed", "3", "--rounds", "3", "--security", how)
@@ -299,6 +306,7 @@ def test_a_model_is_the_same_where_frames_are_sealed(printed):
     assert sealed["costs"]["wire_bytes"] > plain["costs"]["wire_bytes"]
 
 
+@pytest.mark.full
 def test_people_are_told_of_bound_choices_and_trust(train):
     code, output, errors = train(
         *CANCER, "--rounds", "10", "--choose", "bound", "--plot", "p.svg", "--verbose"
@@ -336,6 +344,7 @@ def test_tuned_parameters_are_the_default_and_promise_nothing(printed):
     assert scores["scores"]["accuracy"] > scores["constant"]["accuracy"] + 0.1
 
 
+@pytest.mark.full
 def test_clipped_gradients_are_counted_and_have_no_bound(printed, train):
     asked = (*CANCER, "--rounds", "5", "--norm-bound", "0.1", "--choose", "bound")
     found = printed(*asked)
@@ -361,6 +370,7 @@ def made(name: str = "shuffle-sgd", n: int = 455, *, trainer: dict | None = None
     )
 
 
+@pytest.mark.full
 def test_what_is_given_is_taken():
     sgd = made(rounds=7, batch=50, eta=0.25)
     assert (sgd.rounds, sgd.mean.batch, sgd.eta) == (7, 50, 0.25)
@@ -379,6 +389,7 @@ def test_noise_is_by_default_enough_for_the_honest_alone():
 
 
 @pytest.mark.parametrize(("name", "bits"), [("shuffle-sgd", 60), ("shuffle-acsa", 30)])
+@pytest.mark.full
 def test_bits_allowed_are_kept_and_more_give_less_noise(name, bits):
     few, many = (
         made(name, trainer={"max_bits": allowed}, batch=60).mean for allowed in (bits, 4 * bits)
@@ -512,6 +523,7 @@ def test_a_pure_curator_follows_the_rule_of_the_estimators(printed, given, name)
     assert 3.9 < found["privacy"]["epsilon"] <= 4
 
 
+@pytest.mark.full
 def test_four_rows_stand_side_by_side_unless_all_are_asked_for(printed, train):
     asked = (*CANCER, "--compare", "--rounds", "5", "--repeats", "3")
     found = printed(*asked)
@@ -610,6 +622,7 @@ def test_the_shuffler_lies_between_a_curator_and_no_trust(printed):
     assert t_statistic(losses["local"], planted) < 3.73
 
 
+@pytest.mark.full
 def test_compare_for_people_names_optimisers_bounds_and_trust(train):
     code, output, errors = train(
         *CANCER,
@@ -764,6 +777,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
+@pytest.mark.full
 def test_bad_input_gives_one_line_and_code_2_and_writes_nothing(train, tmp_path, case):
     (tmp_path / "people.csv").write_text("a,b\n1,2\n2,3\n")
     arguments, words = BAD[case]
@@ -783,6 +797,7 @@ def test_another_thing_than_a_linear_loss_is_refused():
         Trainer("logistic", 3, Privacy(1.0, 1e-5))
 
 
+@pytest.mark.full
 def test_training_that_is_resumed_gives_the_same_model(train, printed, tmp_path):
     how = (
         "--table",

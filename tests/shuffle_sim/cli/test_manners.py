@@ -42,6 +42,7 @@ def said(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["sum", "histogram", "plan", "amplify"])
+@pytest.mark.full
 def test_less_and_more_are_asked_for(said, name):
     quiet, usual, verbose = (
         set(said(CHEAP[name] + how).splitlines()) for how in (" -q", "", " -v")
@@ -82,6 +83,7 @@ def test_less_and_more_together_are_refused(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("name", CHEAP)
+@pytest.mark.full
 def test_json_is_as_its_schema_says(said, name):
     command, found = name.split(" --")[0], json.loads(said(f"{CHEAP[name]} --json"))
     jsonschema.validate(found, schema(command))
@@ -121,6 +123,7 @@ def test_what_is_announced_is_counted_and_measured(said):
     assert found["ahead"]["bytes"] > 0 < sum(asked["wire_bytes"].values())
 
 
+@pytest.mark.full
 def test_who_leaves_early_loses_no_file(tmp_path):
     command = f"{Path(sys.executable).parent / 'shuffle-sim'} amplify --epsilon0 2 --n 10000"
     line = f"{command} --plot a.png | true; echo ${{PIPESTATUS[0]}}"

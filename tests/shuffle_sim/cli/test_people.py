@@ -77,6 +77,7 @@ def test_every_option_that_takes_a_number_takes_it_alike():
     assert len(read) > 40
 
 
+@pytest.mark.full
 def test_a_number_of_users_may_be_short():
     plans = [told("plan", "--n", many) for many in ("1k", "1e3", "1000")]
     assert plans[0] == plans[1] == plans[2]
@@ -88,6 +89,7 @@ def test_a_number_of_users_may_be_short():
 @pytest.mark.parametrize(
     ("d", "encoding"), [(1, "carry"), (1, "unary"), (3, "carry"), (3, "unary")]
 )
+@pytest.mark.full
 def test_a_mean_in_units_is_the_sums(d, encoding):
     spec = SumSpec(1000, d, Privacy(1.0, 1e-6), 4)
     name, plan = choose(spec, 1.5, encoding=encoding, scalar=d == 1)
@@ -108,6 +110,7 @@ def test_a_mean_in_units_is_the_sums(d, encoding):
 
 
 @pytest.mark.parametrize(("encoding", "rotation"), [("carry", None), ("carry", 1), ("unary", None)])
+@pytest.mark.full
 def test_nobody_moves_a_column_further_than_the_plan_says(encoding, rotation):
     """One user chooses all its messages to push the first column: an estimate is linear."""
     spec = SumSpec(1000, 3, Privacy(1.0, 1e-6), rotation=rotation)
@@ -124,6 +127,7 @@ def test_nobody_moves_a_column_further_than_the_plan_says(encoding, rotation):
     assert 0.3 * found.moved < moved <= found.moved * (1 + 1e-9)
 
 
+@pytest.mark.full
 def test_the_error_in_units_is_the_one_that_runs_have():
     """200 runs at 95 %: 190 +- 3.1; within 5 spreads, 6e-7. Half the error would hold 67 %."""
     spec = SumSpec(400, 1, Privacy(1.0, 1e-6))
@@ -136,6 +140,7 @@ def test_the_error_in_units_is_the_one_that_runs_have():
     assert (off <= found.error / 2).sum() < 190 - 16  # the control
 
 
+@pytest.mark.full
 def test_a_plan_tells_it_in_sentences():
     words = [
         "plan",
@@ -160,12 +165,14 @@ def test_a_plan_tells_it_in_sentences():
     assert "One day costs epsilon 0.04551 of 1." in text
 
 
+@pytest.mark.full
 def test_dropouts_beyond_what_is_assumed_release_nothing():
     words = ["plan", "--n", "1000", "--bounds", "0:1", "--honest-fraction", "0.95"]
     assert told(*words)["people"]["dropouts_epsilon"] is None
     assert "nothing is released" in CliRunner().invoke(app, words).stdout
 
 
+@pytest.mark.full
 def test_what_days_cost_is_what_they_compose_to(tmp_path):
     words = [
         "plan",
@@ -213,6 +220,7 @@ def test_bad_units(words, parameter):
 # Budgets
 
 
+@pytest.mark.full
 def test_a_budget_by_command(tmp_path):
     """It is made, spent by a sum and a model, shown; a name is taken once, and what is too much."""
     path = str(tmp_path / "b")

@@ -19,6 +19,7 @@ def boxes(figure):
 
 @pytest.mark.parametrize("legend", ["outside lower center", "outside right upper", None])
 @pytest.mark.parametrize("width", [7.0, 9.0])
+@pytest.mark.full
 def test_the_footer_covers_nothing_and_is_covered_by_nothing(legend, width):
     figure = new_figure(width, 4.0)
     axes = figure.subplots()

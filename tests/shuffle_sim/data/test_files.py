@@ -87,6 +87,7 @@ def test_rows_are_read_as_numpy_reads_them(order, shape, tmp_path):
     assert third.tolist() == ["a", "bc"]
 
 
+@pytest.mark.full
 def test_archives_that_are_bombs_are_refused_at_once(tmp_path):
     """Power: the honest ones beside them are read."""
     honest = archive(tmp_path / "h.npz", [("a.npy", npy(ROWS[:, 0]))], zipfile.ZIP_DEFLATED)

@@ -64,6 +64,7 @@ def test_equal_persons_are_seen_as_they_are_and_not_copied():
 
 @relaxed
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=9), st.data())
+@pytest.mark.full
 def test_rows_of_any_part_hold_the_records_of_its_persons(counts, data):
     arrays = made(counts)
     persons = Persons.in_memory(arrays)
@@ -270,6 +271,7 @@ def test_no_error_says_how_many_records_a_person_has():
 
 @relaxed
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=8), st.randoms(use_true_random=False))
+@pytest.mark.full
 def test_chosen_persons_keep_all_their_records(counts, random):
     arrays = made(counts)
     order = np.array(random.sample(range(len(counts)), random.randint(1, len(counts))))
@@ -318,6 +320,7 @@ HOW = {"seed": 5, "execution": Execution(block_size=8)}
 
 @pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])
 @pytest.mark.parametrize("data", [EQUAL, made([2, 1] * 11 + [8])], ids=["equal", "ragged"])
+@pytest.mark.full
 def test_a_run_over_persons_is_the_run_over_their_means(fidelity, data):
     means = -np.stack([each.mean(axis=0) for each in data])
     assert np.array_equal(means * 1024, np.rint(means * 1024))  # exact, whatever the order
@@ -340,6 +343,7 @@ def test_how_many_records_persons_have_changes_nothing_sent():
     assert len({result.privacy.epsilon for result in found}) == 1
 
 
+@pytest.mark.full
 def test_persons_run_on_with_adversaries_and_from_files(tmp_path):
     paths = parquet(tmp_path, [range(9), range(9, N)], list(range(N)))
     values = []

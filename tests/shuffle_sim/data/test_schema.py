@@ -100,6 +100,7 @@ COLUMNS = (
 @pytest.mark.parametrize("missing", ["midpoint", "indicator", "drop"])
 @settings(max_examples=60, deadline=None)
 @given(rows=st.lists(CELLS, min_size=1, max_size=6))
+@pytest.mark.full
 def test_a_row_is_encoded_by_itself_and_lies_in_the_ball(missing, rows):
     schema = Schema(columns=COLUMNS, missing=missing)
 

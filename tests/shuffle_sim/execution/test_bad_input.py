@@ -161,6 +161,7 @@ def test_n_must_be_a_positive_integer_however_it_is_set(kind, make, value):
 @pytest.mark.parametrize("make", [explicit, calibrated, paper])
 @pytest.mark.parametrize(("kind", "name"), [(VectorSum, "norm_bound"), (ScalarSum, "upper")])
 @pytest.mark.parametrize("value", NOT_POSITIVE_NUMBERS)
+@pytest.mark.full
 def test_norm_bound_and_upper_must_be_finite_positive_numbers(make, kind, name, value):
     refusal(name, partial(make, **{name: value}), kind)
 
@@ -318,6 +319,7 @@ def test_values_that_are_not_n_finite_numbers_are_refused(rows):
 
 
 @both
+@pytest.mark.full
 def test_whole_numbers_and_truth_values_are_data(kind):
     for dtype in (bool, np.int8, np.uint64, np.float16):
         assert (
@@ -408,6 +410,7 @@ ABSURD = {
 
 
 @pytest.mark.parametrize("attempt", ABSURD.values(), ids=ABSURD)
+@pytest.mark.full
 def test_absurd_parameters_are_refused_in_words_or_work(attempt):
     with within(3.0), suppress(ParameterError):
         attempt()

@@ -111,6 +111,7 @@ def test_different_kinds_compose(budget):
     assert 0.3 < budget.spent.epsilon < 0.3 + epsilon_of(two[1])
 
 
+@pytest.mark.full
 def test_of_several_histories_everybody_is_charged_the_most(tmp_path):
     protocol = sequential()
     budget = Budget.create(
@@ -476,6 +477,7 @@ print(day, died, len(charged), most)
 """
 
 
+@pytest.mark.full
 def test_killed_twenty_times_the_file_never_counts_too_little(tmp_path):
     """By SIGKILL at a random line of what charges and draws; each run is then resumed."""
     done = subprocess.run(

@@ -50,6 +50,7 @@ def test_roles_lost_at_every_step_change_nothing(name, shards, seed, tmp_path):
 
 
 @pytest.mark.parametrize("fidelity", ["counts", "aggregate"])
+@pytest.mark.full
 def test_roles_lost_in_a_run_with_dropouts_change_nothing(fidelity, tmp_path):
     died, found = survived(
         Frail, tmp_path, "interactive", 1, 5, fidelity=fidelity, adversary=Dropout(0.2)
@@ -57,6 +58,7 @@ def test_roles_lost_in_a_run_with_dropouts_change_nothing(fidelity, tmp_path):
     assert (died, found) == (8, [])
 
 
+@pytest.mark.full
 def test_users_remember_what_they_sent_on_another_actor(tmp_path):
     diary = Diary(
         tmp_path, [("UserShard 1", 3, "answer", "after"), ("UserShard 0", 6, "answer", "before")]
@@ -126,6 +128,7 @@ def test_attackers_go_on_on_another_actor_and_when_resumed(name, tmp_path):
     assert outcome(resumed) == outcome(alone)
 
 
+@pytest.mark.full
 def test_every_round_survives_a_death_at_a_random_step(tmp_path):
     rng, rounds = np.random.default_rng(7), 60
     steps = every_death(2, 16, rng)
@@ -189,6 +192,7 @@ def late_settle(self, outcome, charge=Checkpoint.charge, settle=Checkpoint.settl
 
 
 @pytest.mark.parametrize("runtime", [Redrawing, Forgetting, Counting])
+@pytest.mark.full
 def test_a_runtime_that_breaks_a_promise_would_be_caught(runtime, tmp_path):
     caught = 0
     for seed in range(3):
@@ -200,6 +204,7 @@ def test_a_runtime_that_breaks_a_promise_would_be_caught(runtime, tmp_path):
     assert caught == 3
 
 
+@pytest.mark.full
 def test_a_ledger_that_forgets_would_be_caught(tmp_path, monkeypatch):
     monkeypatch.setattr(PrivacyLedger, "charge", forgetful_charge)
     result_of = PROTOCOLS["interactive"](ROUNDS)
@@ -212,6 +217,7 @@ def test_a_ledger_that_forgets_would_be_caught(tmp_path, monkeypatch):
     )
 
 
+@pytest.mark.full
 def test_a_charge_that_is_written_too_late_would_be_caught(tmp_path, monkeypatch):
     monkeypatch.setattr(Checkpoint, "charge", late_charge)
     monkeypatch.setattr(Checkpoint, "settle", late_settle)

@@ -79,6 +79,7 @@ class Asking(InProcessRuntime):
 @every_protocol
 @pytest.mark.parametrize("seed", [None, 5])
 @pytest.mark.parametrize("before", [True, False], ids=["before the draw", "after delivery"])
+@pytest.mark.full
 def test_a_run_stopped_in_any_round_goes_on_as_if_left_alone(make, seed, before, tmp_path):
     alone = run(make(), rows(), seed=seed, checkpoint=tmp_path / "alone")
     for last in range(1, ROUNDS + 1):
@@ -104,6 +105,7 @@ def test_a_run_stopped_in_any_round_goes_on_as_if_left_alone(make, seed, before,
         assert outcome(run(make(), rows(), seed=seed)) == outcome(alone)
 
 
+@pytest.mark.full
 def test_a_round_costs_the_same_on_disk_after_any_number(tmp_path):
     run(interactive(200), rows(), checkpoint=tmp_path)
     _, *rounds = records(tmp_path / FILE)
@@ -128,6 +130,7 @@ def test_a_finished_run_gives_its_result_again_and_asks_nobody(tmp_path):
 
 
 @pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])
+@pytest.mark.full
 def test_a_run_is_resumed_with_its_dropouts_and_other_workers(fidelity, tmp_path):
     with pytest.raises(StopError):
         run(
@@ -178,6 +181,7 @@ def test_an_adversary_is_shown_the_replayed_views_too(tmp_path):
     assert resumed.reports.missing > 0
 
 
+@pytest.mark.full
 def test_users_that_remember_what_they_sent_do_when_resumed(tmp_path):
     alone = run(interactive(), rows(), seed=5, adversary=Remembers())
     with pytest.raises(StopError):
@@ -397,6 +401,7 @@ def test_a_run_killed_at_random_moments_tells_the_same(name, tmp_path):
 
 
 @by_name
+@pytest.mark.full
 def test_a_run_killed_inside_its_writes_tells_the_same(name, tmp_path):
     rng = np.random.default_rng(2)
     alone = outcome(run(PROTOCOLS[name](LONG), rows(), seed=5))
@@ -463,6 +468,7 @@ def test_of_another_seed_the_seed_is_named_not_the_split(stopped):
 
 
 @pytest.mark.parametrize("field", [*OTHER, "no seed", "a later round's parameter"])
+@pytest.mark.full
 def test_a_checkpoint_of_another_run_is_refused_by_its_field(field, stopped):
     before = (stopped / FILE).read_bytes()
     changed = {
@@ -516,6 +522,7 @@ def test_what_would_draw_other_bits_is_refused(what, stopped, monkeypatch):
         run(protocol, rows(), seed=seed, checkpoint=stopped, resume=True, **how)
 
 
+@pytest.mark.full
 def test_a_flipped_bit_anywhere_is_refused(stopped):
     data = (stopped / FILE).read_bytes()
     rng, refused = np.random.default_rng(3), 0
@@ -538,6 +545,7 @@ def test_a_flipped_bit_anywhere_is_refused(stopped):
 @pytest.mark.parametrize(
     "change", ["bytes", "a record twice", "a record taken out", "two exchanged", "another run's"]
 )
+@pytest.mark.full
 def test_records_that_were_moved_are_refused(change, stopped, tmp_path):
     first, *rest = found = records(stopped / FILE)
     assert len(found) == 6  # the beginning, charge and outcome twice, a charge
@@ -555,6 +563,7 @@ def test_records_that_were_moved_are_refused(change, stopped, tmp_path):
         run(interactive(), rows(), seed=5, fidelity="literal", checkpoint=stopped, resume=True)
 
 
+@pytest.mark.full
 def test_a_record_cut_anywhere_at_the_end_is_run_again(stopped):
     data, first = (stopped / FILE).read_bytes(), len(records(stopped / FILE)[0])
     alone = outcome(run(interactive(), rows(), seed=5))
@@ -604,6 +613,7 @@ def test_a_checkpoint_rolled_back_sends_the_same_bytes(stopped, tmp_path):
         ("file/below", False, "Not a directory"),
     ],
 )
+@pytest.mark.full
 def test_a_folder_that_does_not_fit_is_refused_and_left_alone(
     folder, resume, message, stopped, tmp_path
 ):

@@ -128,6 +128,7 @@ def loaded(folder, source, monkeypatch):
 
 
 @pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.full
 def test_a_run_is_not_resumed_with_other_code(change, tmp_path, monkeypatch):
     made, before, after, name = CHANGES[change]
     assert ACME.count(before) == 1
@@ -212,6 +213,7 @@ def printed(folder, source, *flags):
     return ran.stdout
 
 
+@pytest.mark.full
 def test_code_is_the_same_in_every_process(tmp_path):
     plain = printed(tmp_path / "plain", ACME)
     assert "acme.bent " in plain
@@ -224,6 +226,7 @@ def test_code_is_the_same_in_every_process(tmp_path):
     assert printed(tmp_path / "other", other, "-O") != plain
 
 
+@pytest.mark.full
 def test_a_source_changed_after_its_import_is_not_what_runs(tmp_path):
     """With `-O`, code is compiled again from its source; that may be another by now."""
     code = f"import acme; open(acme.__file__, 'w').write({ACME.replace('FACTOR *', '2 *')!r})"

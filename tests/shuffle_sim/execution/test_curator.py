@@ -97,6 +97,7 @@ def test_a_central_run_gives_the_same_record_as_a_protocol():
     assert run(VectorSum(n=N, d=D, g=4, b=20), ROWS).trust is Trust.SHUFFLE
 
 
+@pytest.mark.full
 def test_the_release_has_its_variance_and_less_would_be_seen():
     made = CentralSum.calibrated(n=N, d=D, privacy=PRIVACY, mechanism="gaussian")
     errors = [run(made, ROWS, seed=s).value - clipped(ROWS).sum(axis=0) for s in range(700)]

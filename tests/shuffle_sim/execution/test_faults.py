@@ -264,6 +264,7 @@ TABLE = (TESTS.parent / "docs" / "faults.md").read_text().partition("## Table")[
 NAMED = re.compile(r"`(test_\w+)\.(test_\w+)`")
 
 
+@pytest.mark.full
 def test_every_test_in_the_table_of_faults_exists():
     faults = [line for line in TABLE.splitlines() if line.startswith("|")][2:]
     assert len(faults) >= 30

@@ -34,6 +34,7 @@ def command(*words: str, capsys) -> str:
 @pytest.mark.parametrize(
     "protocol", [VectorSum(n=90, d=3, g=2, b=3), SplitAndMixSum.calibrated(n=40, privacy=POINT)]
 )
+@pytest.mark.full
 def test_a_literal_run_counts_what_was_forecast(protocol, security):
     found = forecast(protocol, security=security)
     shape = (protocol.users, protocol.d) if hasattr(protocol, "d") else (protocol.users,)
@@ -56,6 +57,7 @@ def test_a_literal_run_counts_what_was_forecast(protocol, security):
 @pytest.mark.parametrize(
     ("name", "sequential"), [("shuffle-sgd", True), ("shuffle-acsa", True), ("shuffle-gd", False)]
 )
+@pytest.mark.full
 def test_optimisers_are_walked_through_round_by_round(name, sequential):
     trainer = Trainer.of("logistic", 3, POINT)
     protocol = trainer.protocol(name, 600, rounds=5)
@@ -90,6 +92,7 @@ def test_the_corollary_is_the_bracket_times_the_rounds():
 
 
 @pytest.mark.parametrize("name", ["scalar-sum", "split-and-mix", "shuffle-gd"])
+@pytest.mark.full
 def test_cost_speaks_to_people_and_machines(name, capsys):
     words = [
         "cost",
@@ -140,6 +143,7 @@ def scalar():
     return sum_methods(2000, 1, POINT, 20)
 
 
+@pytest.mark.full
 def test_every_sum_is_compared_with_its_error(scalar):
     first = {method.name: method for method in reversed(scalar)}
     assert first.pop("buckets").refused  # of many coordinates
@@ -204,6 +208,7 @@ def test_errors_are_those_of_runs(d):
         )
 
 
+@pytest.mark.full
 def test_vectors_and_refusals_are_told(capsys):
     found = json.loads(command("compare", "--n", "1000", "--d", "3", "--json", capsys=capsys))
     assert found["attackers"] == 10
@@ -258,6 +263,7 @@ def others(monkeypatch, tmp_path):
 
 
 @pytest.mark.usefixtures("others")
+@pytest.mark.full
 def test_a_sum_of_others_comes_by_its_entry_point(capsys):
     found = json.loads(command("compare", "--n", "1000", "--json", capsys=capsys))
     (shown,) = (method for method in found["methods"] if method["name"] == "plain")
@@ -272,6 +278,7 @@ def test_a_sum_of_others_comes_by_its_entry_point(capsys):
 
 
 @pytest.mark.usefixtures("others")
+@pytest.mark.full
 def test_an_optimiser_of_others_is_a_row_of_its_own(capsys):
     trainer = Trainer.of("logistic", 3, POINT)
     methods = {method.name: method for method in training_methods(trainer, 400, 5)}
@@ -295,6 +302,7 @@ def test_an_optimiser_of_others_is_a_row_of_its_own(capsys):
 
 
 @pytest.mark.usefixtures("others")
+@pytest.mark.full
 def test_an_optimiser_that_cannot_be_had_is_refused_alone(monkeypatch):
     monkeypatch.setattr(Careful, "possible", False)
     trainer = Trainer.of("logistic", 3, POINT)
@@ -306,6 +314,7 @@ def test_an_optimiser_that_cannot_be_had_is_refused_alone(monkeypatch):
         training_methods(trainer, 400)
 
 
+@pytest.mark.full
 def test_the_picture_is_written_whole(tmp_path, capsys):
     command(
         "compare", "--n", "500", "--d", "2", "--plot", str(tmp_path / "axis.png"), capsys=capsys
@@ -325,6 +334,7 @@ def test_compare_names_what_is_wrong(words, name):
 
 
 @pytest.mark.parametrize("name", ["tight", "single message"])
+@pytest.mark.full
 def test_attackers_move_the_sum_as_far_as_the_table_says(name):
     """Twenty of 2,000 users send only ones, or the largest symbol; false-alarm rate 1e-6."""
     protocol = (
@@ -351,6 +361,7 @@ def test_attackers_move_the_sum_as_far_as_the_table_says(name):
     assert moved > 0.7 * protocol.randomizer.manipulation(20, 2000)
 
 
+@pytest.mark.full
 def test_cost_says_when_a_run_would_refuse_to_seal(capsys):
     small = command("cost", "--n", "100", "--security", "onion", capsys=capsys)
     large = command("cost", "--n", "100000", "--d", "10", "--security", "onion", capsys=capsys)

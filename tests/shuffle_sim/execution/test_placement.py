@@ -28,6 +28,7 @@ SUMS = {
 @pytest.mark.parametrize("adversary", [None, Dropout(0.3)])
 @pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])
 @pytest.mark.parametrize("name", SUMS)
+@pytest.mark.full
 def test_both_placements_give_the_same_bits(name, fidelity, adversary):
     protocol, data = SUMS[name]
     how = {"seed": 3, "fidelity": fidelity, "block_size": 32, "adversary": adversary}
@@ -81,6 +82,7 @@ class Deadly(InProcessRuntime):
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize(("workers", "adversary"), [(1, None), (2, None), (2, Remembers())])
+@pytest.mark.full
 def test_a_station_lost_at_any_call_changes_nothing(workers, after, adversary):
     how = {"seed": 5, "fidelity": "literal", "block_size": 7, "adversary": adversary}
     how |= {"workers": workers, "placement": "together"}

@@ -61,6 +61,7 @@ def test_it_gives_the_bits_of_one_process():
 @PLACES
 @pytest.mark.parametrize("large", [1, 1 << 16])
 @pytest.mark.parametrize("symbols", [False, True], ids=["bits", "symbols"])
+@pytest.mark.full
 def test_placements_have_the_bits_of_one_process(place, large, symbols, monkeypatch):
     """Messages of many symbols really cross between shards."""
     protocol = SingleMessageSum(n=USERS, steps=3, gamma=0.5) if symbols else PROTOCOL
@@ -73,6 +74,7 @@ def test_placements_have_the_bits_of_one_process(place, large, symbols, monkeypa
 
 
 @pytest.mark.parametrize("security", ["transport", "onion"])
+@pytest.mark.full
 def test_sealed_traffic_between_processes_gives_the_plain_bits(security):
     few, data = VectorSum(n=40, d=2, g=2, b=3), ROWS[:40, :2]
     how = {"seed": 5, "fidelity": "literal", "shuffler_shards": 2}
@@ -172,6 +174,7 @@ class Struck(Forked):
 
 @PLACES
 @pytest.mark.parametrize("after", [False, True])
+@pytest.mark.full
 def test_a_process_killed_at_any_call_changes_nothing(place, after):
     protocol, how = PROTOCOLS["interactive"](2), HOW | place
     alone = outcome(run(protocol, rows(), **how))
@@ -195,6 +198,7 @@ LONG = (pytest.param(role, marks=pytest.mark.full) for role in ("UserShard", "An
 
 
 @pytest.mark.parametrize("role", ["Station", "Shuffler", *LONG])
+@pytest.mark.full
 def test_a_stopped_process_is_named_and_put_back(role, capfd):
     place = TOGETHER if role == "Station" else APART
     host = Struck(0, signal.SIGSTOP, role=role)

@@ -53,6 +53,7 @@ def test_a_sum_says_its_noise_over_the_best_central_noise(made):
     assert f"x central {name}" in repr(result)
 
 
+@pytest.mark.full
 def test_plans_and_comparisons_are_tables():
     from protocols.comparison import sum_methods
     from shuffle_sim.privacy.planner import SumSpec

@@ -71,6 +71,7 @@ def test_a_rehearsal_takes_time_and_draws_its_own_noise(fidelity, monkeypatch):
     assert [each.entropy == made.entropy for each in seen] == [False]
 
 
+@pytest.mark.full
 def test_auto_gives_the_bits_of_what_it_planned():
     told = []
     how = {"runtime": Wide(4), "seed": 1, "fidelity": "literal", "on_plan": told.append}

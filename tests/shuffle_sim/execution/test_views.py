@@ -88,6 +88,7 @@ def drawn(sample, law, repeats=4000) -> tuple[list[int], np.ndarray]:
     [(Response(3, 1.2), Response(3, 1.5)), (Pollution(3, 0.4), Pollution(3, 0.44))],
 )
 @pytest.mark.parametrize("sampler", ["randomize", "reports", "tallied"])
+@pytest.mark.full
 def test_each_sampler_has_the_law_of_the_view(randomizer, other, sampler):
     """Whole views of three users; each check fails by chance with probability 1e-6."""
     data, rng = np.array([0.0, 1.0, 1.0]), np.random.default_rng(5)
@@ -112,6 +113,7 @@ def test_the_view_of_independent_cells_costs_what_is_known():
 
 
 @pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.full
 def test_the_order_of_messages_is_uniform(shards):
     """Of four words through so many shards; false alarm 1e-6."""
     randomizer, rng = InOrder(7, 40), np.random.default_rng(1)
@@ -163,6 +165,7 @@ def test_literal_and_counts_see_the_same_messages(name):
 @pytest.mark.parametrize("name", VIEWS)
 @pytest.mark.parametrize("security", ["none", "transport", "onion"])
 @pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.full
 def test_every_security_and_number_of_shards_gives_the_same(name, security, shards):
     """Counted and computed bytes agree in each, or the run would fail."""
     reference = summary(run(VIEWS[name], ITEMS, fidelity="literal", **HOW))
@@ -180,6 +183,7 @@ class Forked(ProcessesRuntime):
 @pytest.mark.parametrize("name", VIEWS)
 @pytest.mark.parametrize("fidelity", ["literal", "counts", "aggregate"])
 @pytest.mark.parametrize("placement", ["apart", "together"])
+@pytest.mark.full
 def test_processes_give_the_bits_of_one(name, fidelity, placement):
     if name == "in order" and fidelity != "literal":
         return
@@ -192,6 +196,7 @@ def test_processes_give_the_bits_of_one(name, fidelity, placement):
 
 @pytest.mark.parametrize("name", ["pollution", "in order"])
 @pytest.mark.parametrize("placement", ["apart", "together"])
+@pytest.mark.full
 def test_nothing_comes_of_faults_but_time(name, placement):
     """And what the analyzer took is what users sent: `violations` counts words."""
     protocol = Asked(6, VIEWS[name].randomizer)

@@ -41,6 +41,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=["sum", "shuffle estimator", "central estimator"])
+@pytest.mark.full
 def test_runs_and_estimators_warn_once(case):
     assert told(case(1.0, 1e-6)) == []
     (weak_delta,) = told(case(1.0, 0.01))

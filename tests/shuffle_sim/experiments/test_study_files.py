@@ -90,6 +90,7 @@ def test_an_error_of_a_file_names_line_and_key(study, old, new, line, said):
         assert f"line {line}: " in str(error.value)
 
 
+@pytest.mark.full
 def test_a_study_from_the_command_line_to_a_page(study, tmp_path):
     path, store = study(), tmp_path / "kept.sqlite"
     told = json.loads(command("run", path, "--store", store, "--workers", 2, "--json"))
@@ -111,6 +112,7 @@ def test_a_study_from_the_command_line_to_a_page(study, tmp_path):
     assert "a store that is there" in command("show", tmp_path / "none.sqlite", code=2)
 
 
+@pytest.mark.full
 def test_columns_have_one_name_and_numbers_their_order(study, tmp_path):
     grid = STUDY.replace("[100, 1000, 2]", "[100, 2000, 2]").replace("seeds = 2", "seeds = 1")
     path = study(f"{grid}epsilon = [0.5, 2.0]\n", name="a long name " * 9)
@@ -136,6 +138,7 @@ def test_columns_have_one_name_and_numbers_their_order(study, tmp_path):
     assert "4 of 4 points failed" in done
 
 
+@pytest.mark.full
 def test_training_is_a_task(study, tmp_path):
     path = study(
         'task = "train"\n[grid]\ntable = "breast-cancer"\nprotocol = ["output", "shuffle-gd"]\n'
@@ -154,6 +157,7 @@ def test_a_report_of_nothing_is_refused(tmp_path):
         report([])
 
 
+@pytest.mark.full
 def test_texts_of_a_study_cannot_leave_their_place(tmp_path):
     store = Store.open(None)
     evil = "</script><b id=evil>"
@@ -165,6 +169,7 @@ def test_texts_of_a_study_cannot_leave_their_place(tmp_path):
     assert "<b id=evil>" not in page
 
 
+@pytest.mark.full
 def test_filters_and_axes_of_the_page_work_in_a_browser(tmp_path):
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if chromium is None or driver is None:

@@ -56,6 +56,7 @@ def test_the_same_rows_on_any_runtime_and_number_of_workers():
         assert sweep(summed, grid, seeds=2, workers=workers).drop(TIMES) == first
 
 
+@pytest.mark.full
 def test_ray_gives_the_same_rows_and_outlives_a_worker():
     here = sweep(drawn, {"k": range(3)}, seeds=2, runtime="inprocess").drop(TIMES)
     assert sweep(drawn, {"k": range(3)}, seeds=2, runtime="ray", workers=2).drop(TIMES) == here
@@ -129,6 +130,7 @@ assert table.num_rows == 2 * int(sys.argv[2])
 @pytest.mark.parametrize(
     ("kills", "half"), [(3, 60), pytest.param(10, 100, marks=pytest.mark.slow)]
 )
+@pytest.mark.full
 def test_a_study_killed_at_random_ends_like_one_that_was_not(tmp_path, kills, half):
     script = tmp_path / "study.py"
     script.write_text(textwrap.dedent(SCRIPT))

@@ -72,6 +72,7 @@ def test_composition_grows_and_never_undercuts_the_limit():
         last = found
 
 
+@pytest.mark.full
 def test_mixed_rounds_cost_more_than_each_alone():
     both = epsilon((VECTOR, 1), (GaussianEvent(5.0), 1))
     assert both > max(epsilon((VECTOR, 1)), epsilon((GaussianEvent(5.0), 1)))
@@ -86,6 +87,7 @@ def test_mixed_rounds_cost_more_than_each_alone():
     count=st.integers(1, 4),
     target=st.floats(0.05, 5.0),
 )
+@pytest.mark.full
 def test_get_delta_and_get_epsilon_agree(honest, bits, steps, d, count, target):
     accountant = ShuffleAccountant().compose(BinomialSumEvent(honest, bits, 0.5, steps, d), count)
     delta = accountant.get_delta(target)

@@ -60,6 +60,7 @@ def worst(randomizer, users, epsilon):
         (10**9, 1, 1e-12, 2.04808886e-4, 1.81045791e-4),
     ],
 )
+@pytest.mark.full
 def test_epsilons_of_the_sheet(users, epsilon0, delta, upper, lower):
     digits = 5e-9 if users < 10**9 else 1e-7  # as many as it prints
     proven = clones.epsilon(users, epsilon0, delta)
@@ -188,6 +189,7 @@ def test_losses_on_a_grid_are_above_brute_force_and_near():
         (10**6, 6, 1e-9, 100, 1.590, 1.59066),
     ],
 )
+@pytest.mark.full
 def test_rounds_of_the_sheet(users, epsilon0, delta, rounds, low, high):
     found = amplify(epsilon0, users, delta, rounds=rounds)
     assert low <= found.epsilon <= high * (1 + 2e-3 if delta < 1e-6 else 1 + 2e-4)

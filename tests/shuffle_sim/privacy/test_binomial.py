@@ -117,6 +117,7 @@ def test_tails_stay_three_times_inside_the_error_granted(m, p, z):
     ("m", "p", "shift", "delta"),
     [(2583, 0.3, 277, 1e-100), (1115, 0.5, 13, 1e-298), (2000, 0.6, 20, 1e-150)],
 )
+@pytest.mark.full
 def test_nothing_is_understated_where_delta_underflows(m, p, shift, delta):
     found = binomial.epsilon(m, p, shift, delta)
     with mpmath.workdps(40):

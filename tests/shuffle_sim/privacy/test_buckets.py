@@ -70,6 +70,7 @@ def exact_hockey_stick(others, size, a, v, w, epsilon):
 
 
 @pytest.mark.parametrize("a", [0.05, 0.15])
+@pytest.mark.full
 def test_no_exact_view_of_a_bucket_is_above_the_bound(a):
     """Of 24 users and two coordinates, all others in a corner; the test shows what 3 a would be."""
     honest = 24
@@ -130,6 +131,7 @@ def test_plans_of_the_sheet(n, d, size, flat, a, ratio):
     assert plan.epsilon <= 1.0
 
 
+@pytest.mark.full
 def test_the_bits_that_a_million_coordinates_take():
     """At 2.5 and at 1.65 times the central Gaussian's mean square error, bias and all."""
     spec = SumSpec(10**4, 10**6, POINT, rotation=0)

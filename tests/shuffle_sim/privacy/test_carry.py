@@ -317,6 +317,7 @@ def gain(n: int, more: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("nu", [1e-5, 1e-10, 1e-14])
+@pytest.mark.full
 def test_a_pair_of_signs_more_is_dominated(nu):
     """Up to the first place that is joined, for chains of pairs, and the bound is 12 % close."""
     z, closest = -ndtri(nu / 2), 0.0
@@ -395,6 +396,7 @@ def test_delta_is_the_least_over_nu_and_smaller_epsilons():
 # Theorem and ledger
 
 
+@pytest.mark.full
 def test_the_theorem_keeps_its_contract():
     check_theorem(Carry())
 
@@ -491,6 +493,7 @@ def test_the_table_of_bits(n):
         (10_000, 10, 1.0, 1, 1.2, 0.8, 8),
     ],
 )
+@pytest.mark.full
 def test_the_other_points_of_the_sheet(n, d, epsilon, rounds, ratio, honest, expected):
     spec = SumSpec(n, d, Privacy(epsilon, 1e-6), rounds, honest)
     plan = choose_carries(spec, ratio)
@@ -509,6 +512,7 @@ def test_the_other_points_of_the_sheet(n, d, epsilon, rounds, ratio, honest, exp
         (2**40, 1.0, 1e-6, 1.05),
     ],
 )
+@pytest.mark.full
 def test_plans_at_the_ends_of_the_ranges(n, epsilon, delta, ratio):
     plan = choose_carries(SumSpec(n, 2, Privacy(epsilon, delta)), ratio)
     assert 1 < plan.noise_ratio <= ratio
@@ -516,6 +520,7 @@ def test_plans_at_the_ends_of_the_ranges(n, epsilon, delta, ratio):
 
 
 @pytest.mark.parametrize("max_bits", [1, 2, 3, 6, 9, 12, 40, 10**6])
+@pytest.mark.full
 def test_the_least_noise_falls_with_bits(max_bits):
     spec = SumSpec(10_000, 10, POINT)
     plan = choose_carries(spec, max_bits=max_bits)
@@ -541,6 +546,7 @@ def test_the_least_noise_falls_with_bits(max_bits):
         (1, {"max_bits": 30}, "n"),
     ],
 )
+@pytest.mark.full
 def test_plans_that_cannot_be_had_are_refused(n, given, name):
     with pytest.raises(ParameterError) as refused:
         choose_carries(SumSpec(n, 3, POINT), **given)
@@ -564,6 +570,7 @@ def test_a_refused_ratio_says_what_can_be_had():
         (CarrySumEvent(2, 1.0), "n", "more honest users"),
     ],
 )
+@pytest.mark.full
 def test_what_is_not_proven_is_refused(event, name, fits):
     with pytest.raises(ParameterError, match=fits) as refused:
         check_proven(event, 1e-6)

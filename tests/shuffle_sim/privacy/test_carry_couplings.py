@@ -8,6 +8,7 @@ import math
 from itertools import product
 
 import numpy as np
+import pytest
 from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
@@ -81,6 +82,7 @@ def level_0(rng: np.random.Generator, laws, users: int, most: float = 3.0):
             return (*(given_sum(parts, total) for parts in worlds), math.ceil(high - low))
 
 
+@pytest.mark.full
 def test_level_0_moves_at_most_ceil_transfers():
     """For adversarial others, r = 2, 3 and 4, and a fair bit; every possible total may come."""
     rng = np.random.default_rng(1)
@@ -90,6 +92,7 @@ def test_level_0_moves_at_most_ceil_transfers():
         assert can_be_coupled(p, q, most)
 
 
+@pytest.mark.full
 def test_one_transfer_fewer_is_not_enough():
     """Control: a move by 2 steps takes both transfers, and one by part of a step takes one."""
     rng = np.random.default_rng(2)
@@ -100,6 +103,7 @@ def test_one_transfer_fewer_is_not_enough():
     assert fewer.count(False) > 20
 
 
+@pytest.mark.full
 def test_numbers_that_are_not_log_concave_have_no_such_coupling():
     """Control: Efron's theorem needs its hypothesis."""
 
@@ -117,6 +121,7 @@ def test_numbers_that_are_not_log_concave_have_no_such_coupling():
     assert found.count(False) > 5
 
 
+@pytest.mark.full
 def test_from_level_to_level_no_transfer_is_added():
     """Vectors 1 to 3 transfers apart, every digit sum that both can have; fewer are not enough."""
     rng = np.random.default_rng(4)

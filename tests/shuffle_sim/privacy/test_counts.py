@@ -307,6 +307,7 @@ def test_batches_save_messages():
         (10**6, None, 1, 10.0625),
     ],
 )
+@pytest.mark.full
 def test_largest_local_epsilons(honest, symbols, epsilon, epsilon0):
     found = count_planner.local(Privacy(epsilon, 1e-6), honest, symbols)
     assert found == pytest.approx(epsilon0, abs=1e-3)

@@ -66,6 +66,7 @@ def test_a_floor_is_not_lost_to_rounding():
     assert exact == 2 * 1024 + 4
 
 
+@pytest.mark.full
 def test_releases_lie_on_the_grid_and_spread_as_stated():
     rng, d = np.random.default_rng(2), 4
     mechanism, value = GridLaplace(2.0, d), np.array([0.1, -3.0, 1e-9, 7.7])

@@ -24,6 +24,7 @@ from shuffle_sim.protocol.base import Datum
     ("m", "p", "shift", "delta"),
     [(2000, 0.5, 10, 1e-6), (50_000, 0.01, 8, 1e-6), (20_000, 0.5, 40, 1e-8)],
 )
+@pytest.mark.full
 def test_the_exported_pld_brackets_the_exact_epsilon_from_above(m, p, shift, delta):
     exact = binomial.epsilon(m, p, shift, delta)
     found = to_pld(BinomialSumEvent(m, 1, p, shift)).get_epsilon_for_delta(delta)
@@ -69,6 +70,7 @@ def test_composed_scalar_plds_stay_below_our_composition():
     assert ours <= theirs * 1.02
 
 
+@pytest.mark.full
 def test_the_exported_gaussian_dominates_the_run():
     protocol = VectorSum(n=4000, d=5, g=30, b=20)
     result = run(protocol, np.zeros((4000, 5)))

@@ -140,6 +140,7 @@ def view(digits, noise, number, reach):
     return law
 
 
+@pytest.mark.full
 def test_whole_views_attain_the_bound_and_less_noise_breaks_it():
     """All pairs of numbers; at L = H = 0 the bound is attained. A tenth less noise is caught."""
     digits, noise = Digits(2, 0, 0, 2), FloodNoise(0.5, 0.0, 1.0, 4.0, 1, 1)
@@ -161,6 +162,7 @@ def test_whole_views_attain_the_bound_and_less_noise_breaks_it():
         assert worst(replace(noise, decay=noise.decay / 0.9), epsilon) > bound.delta(epsilon)
 
 
+@pytest.mark.full
 def test_a_view_with_carries_is_below_the_bound():
     digits, noise = Digits(2, 0, 1, 1), FloodNoise(0.6, 0.0, 1.5, 1.5, 1, 1)
     laws = [view(digits, noise, number, 14) for number in range(3)]
@@ -201,6 +203,7 @@ def test_the_best_central_noise():
     assert central.best(2.0, 1e-8, rounds=3)[0] == pytest.approx(1.5 * math.sqrt(2))
 
 
+@pytest.mark.full
 def test_a_plan_near_the_central_laplace_noise():
     """n = 1e4, epsilon 1, delta 1e-8 at 1.15 times Laplace: within a bit of the sheet's 21.8."""
     spec = SumSpec(10**4, 1, Privacy(1.0, 1e-8))
@@ -216,6 +219,7 @@ def test_a_plan_near_the_central_laplace_noise():
     assert ShuffleAccountant().compose(fewer).get_delta(1.0) > 1e-8
 
 
+@pytest.mark.full
 def test_honest_fractions_and_dropouts():
     spec = SumSpec(10**4, 1, Privacy(1.0, 1e-8), honest_fraction=0.8)
     plan = choose_floods(spec, 1.3 * math.sqrt(2) / spec.central)

@@ -119,6 +119,7 @@ def test_delta_is_never_below_thirty_digits_and_barely_above(epsilon, rate, d):
     assert 0 < excess < 1.2e-9
 
 
+@pytest.mark.full
 def test_one_hundred_thousand_coordinates():
     rate = gamma.rate_for(1.0, 1e-6, 100_000)
     assert gamma.delta(1.0, rate, 100_000) <= 1e-6
@@ -193,6 +194,7 @@ def law(z: np.ndarray, rate: float) -> None:
 
 
 @pytest.mark.parametrize("d", [2, 3, 12])
+@pytest.mark.full
 def test_draws_have_the_law_and_its_check_sees_what_is_off(d):
     rng, rate = np.random.default_rng(d), 1.7
     z = np.array([gamma.draw(rng, rate, d) for _ in range(20_000)])
@@ -217,6 +219,7 @@ def test_draws_in_one_coordinate_are_laplace():
 
 
 @pytest.mark.parametrize(("epsilon", "rate", "d"), [(0.1, 1.5, 10), (0.1, 2.0, 20), (0.2, 1.2, 2)])
+@pytest.mark.full
 def test_the_draws_lose_the_delta_of_the_theorem(epsilon, rate, d):
     # delta is the mean of a gain in [0, 1]: within 4.9 standard errors but once in 10^6.
     rng, shift = np.random.default_rng(7), np.eye(d)[d // 2]

@@ -69,6 +69,7 @@ def test_a_tenth_too_little_noise_breaks_the_claim():
 
 
 @pytest.mark.parametrize("d", [1, 10, 100])
+@pytest.mark.full
 def test_the_least_noise_is_that_of_the_central_gaussian(d):
     privacy = Privacy(1.0, 1e-6)
     made = GridBinomial.calibrated(privacy, d)

@@ -53,6 +53,7 @@ def test_the_law_of_the_shares_is_exact(shape, rate):
     ("shape", "rate", "shift", "epsilon"),
     [(1.0, 0.1, 10, 0.8), (0.7, 0.1, 10, 1.2), (0.3, 0.2, 5, 2.0)],
 )
+@pytest.mark.full
 def test_delta_is_the_sum_over_the_integers_and_never_below_it(shape, rate, shift, epsilon):
     with mpmath.workdps(30):
         reach = int(35 / rate)
@@ -164,6 +165,7 @@ def test_the_vector_bound_is_above_exact_epsilons():
     )  # shifts rounded at their worst and the conversion cost the rest
 
 
+@pytest.mark.full
 def test_many_rounds_and_other_kinds_compose():
     event = SplitMixEvent(10_000, 10_000, 1e-3, 100, 12, 2**22, 3)
     once, often = (ShuffleAccountant().compose(event, count) for count in (1, 30))

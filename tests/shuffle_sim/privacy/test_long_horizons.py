@@ -30,6 +30,7 @@ from shuffle_sim.privacy.planner import SumSpec
         (10**7, 8, 365, 1e-15, (7, 1.004899), (7, 1.004899), None),
     ],
 )
+@pytest.mark.full
 def test_plans_over_long_horizons(n, d, rounds, delta, carried, better, bits):
     """At 1.05 and 1.02 times the central Gaussian; computed before the accountant was written."""
     spec = SumSpec(n, d, Privacy(1.0, delta), rounds)
@@ -84,6 +85,7 @@ def test_odd_users_are_the_quantile(m, level, nu):
     assert below <= nu < at
 
 
+@pytest.mark.full
 def test_binomial_noise_at_a_small_nu():
     """Between lower tails of nu and 1e-16 are places that 1 - nu in doubles leaves out.
 
@@ -111,6 +113,7 @@ def test_binomial_noise_at_a_small_nu():
 
 @pytest.mark.parametrize("p", [0.5, 0.1, 0.9, 0.02])
 @pytest.mark.parametrize("nu", [1e-6, 1e-12, 1e-18, 1e-25])
+@pytest.mark.full
 def test_domination_holds_for_every_nu(p, nu):
     """One coordinate, all shifts, against exact arithmetic."""
     m, g = round(150 / p / (1 - p)), 4
@@ -129,6 +132,7 @@ def test_domination_holds_for_every_nu(p, nu):
         GridBinomial.calibrated(Privacy(1.0, 1e-20), 3).event,
     ],
 )
+@pytest.mark.full
 def test_delta_goes_far_below_what_was_given_up_before(event):
     """delta and epsilon are inverse to each other, alone and beside a release of another kind."""
     for delta in (1e-15, 1e-25, 1e-35):

@@ -67,6 +67,7 @@ def check_law(mechanism, z):
 
 
 @pytest.mark.parametrize("mechanism", NOISES, ids=lambda m: type(m).__name__)
+@pytest.mark.full
 def test_noise_has_its_law_and_a_tenth_less_is_seen(mechanism):
     z = residuals(mechanism, 2.5)
     check_law(mechanism, z)
@@ -76,6 +77,7 @@ def test_noise_has_its_law_and_a_tenth_less_is_seen(mechanism):
 
 
 @pytest.mark.parametrize("mechanism", [*NOISES, WithoutNoise()], ids=lambda m: type(m).__name__)
+@pytest.mark.full
 def test_the_error_is_the_root_mean_square_of_the_releases(mechanism):
     squares = ((2.5 * residuals(mechanism, 2.5)) ** 2).sum(axis=1)
     # within 4.9 standard errors but once in 10^6; a tenth more would be caught
@@ -172,6 +174,7 @@ def pmf(utilities, epsilon, sensitivity):
 UTILITIES = np.array([0.0, 4.0, -3.0, 4.0, 7.5, 1.0])
 
 
+@pytest.mark.full
 def test_the_exponential_has_its_law_and_a_tenth_less_is_seen():
     rng, mechanism = np.random.default_rng(5), Exponential(1.2)
 

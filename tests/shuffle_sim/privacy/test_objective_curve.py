@@ -99,6 +99,7 @@ def test_the_bound_of_the_loss_is_attained(a, ridge):
 
 
 @pytest.mark.parametrize(("a", "curvature"), [(0.2, 0.025), (0.3, 0.25), (1.0, 1.0), (0.1, 3.0)])
+@pytest.mark.full
 def test_the_sum_over_cells_is_an_upper_one_and_close(a, curvature):
     for epsilon in (0.1, 0.5, 1.0, 2.0):
 

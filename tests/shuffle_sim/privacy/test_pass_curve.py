@@ -52,6 +52,7 @@ def test_the_curve_meets_the_oracles(epsilon, delta, expected):
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), RANGE)
+@pytest.mark.full
 def test_all_four_inequalities_hold_exactly_as_sampled(epsilon, delta):
     curve = pass_curve(epsilon, delta)
     assert (curve[0], curve[-1]) == (1, 0)

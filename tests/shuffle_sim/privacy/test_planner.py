@@ -43,6 +43,7 @@ def test_a_thousand_rounds_are_within_3_percent_of_central():
     ],
 )
 @pytest.mark.parametrize("ratio", [1.1, 1.3])
+@pytest.mark.full
 def test_fewest_bits_is_what_brute_force_finds(what, ratio):
     plan = fewest_bits(what, ratio)
     better = [

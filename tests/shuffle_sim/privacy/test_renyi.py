@@ -108,6 +108,7 @@ def test_a_cell_is_bounded_for_every_multilinear_function():
     ("m", "p", "g", "d", "order"),
     [(100, 0.5, 1, 3, 60), (100, 0.5, 3, 2, 25), (150, 0.2, 2, 3, 20)],
 )
+@pytest.mark.full
 def test_the_dual_bounds_the_supremum_between_grid_points(m, p, g, d, order, cells, monkeypatch):
     monkeypatch.setattr(renyi, "_CELLS", cells)
     low, high, theta = g, m, renyi._FINER**order
@@ -176,6 +177,7 @@ def test_every_order_and_window_gives_a_bound():
             )
 
 
+@pytest.mark.full
 def test_a_fifth_more_coins_than_there_are_is_caught():
     # Power control of the comparisons above: the bound for noise overstated by a tenth falls below
     # the exact delta.
@@ -238,6 +240,7 @@ def test_it_is_for_few_coins_in_two_dimensions_or_more():
     assert not applies(3, 0.5, 4, 2)
 
 
+@pytest.mark.full
 def test_the_accountant_takes_whichever_says_less():
     few = ShuffleAccountant().compose(BinomialSumEvent(10, 10, 0.5, 1, 2))
     assert few.get_delta(1.0) == delta_few_coins(1.0, 100, 0.5, 1, 2) < 1e-6
@@ -246,6 +249,7 @@ def test_the_accountant_takes_whichever_says_less():
     assert many.get_delta(0.5) < delta_few_coins(0.5, 512, 0.5, 8, 10)
 
 
+@pytest.mark.full
 def test_composition_over_rounds_never_falls_below_enumeration():
     # Three rounds of one coordinate, exactly; and two rounds of two coordinates with rounding, at
     # opposite ends of an axis and of the diagonal. A sigma one tenth too large is caught.

@@ -55,6 +55,7 @@ def law_of_stops(mechanism, queries):
     return stopped @ mass
 
 
+@pytest.mark.full
 def test_a_session_has_its_law_and_a_new_threshold_is_seen():
     mechanism = AboveThreshold(1.0, 3.0, 2.0)
     queries = [5.0, 3.0, 8.0, 3.0, 1.0, 4.0]
@@ -161,6 +162,7 @@ def share_of_composition(epsilon, mu, excess=1.0):
 
 
 @pytest.mark.parametrize("mu", [0.15, 0.5, 1.0, 2.0, 4.0])
+@pytest.mark.full
 def test_a_session_beside_gaussians_is_below_their_composition(mu):
     """By quadrature. Composition (docs: theory, Tests beside releases) is for any strategy, these
     are some. The largest share found is 0.91.

@@ -89,6 +89,7 @@ OPTIMISERS: dict[str, tuple[Any, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("encoding", ["carry", "unary", None])
 @pytest.mark.parametrize("name", OPTIMISERS)
+@pytest.mark.full
 def test_every_optimiser_takes_every_encoding(name, encoding):
     kind, given = OPTIMISERS[name]
     made = kind.calibrated(

@@ -22,6 +22,7 @@ def sgd() -> ShuffleSGD:
     return ShuffleSGD.calibrated(n=N, problem=problem, privacy=Privacy(5.0, 1e-3), batch=10)
 
 
+@pytest.mark.full
 def test_the_task_of_a_protocol_is_what_its_rounds_ask():
     task = task_of(sgd())
     assert (task.rounds, task.participation, task.cohort) == (4, 1, 10)
@@ -110,6 +111,7 @@ class Floods(Coalition):
         return (packet + bytes(1 << 24),)
 
 
+@pytest.mark.full
 def test_long_packets_are_dropped_before_they_are_kept():
     """Many users x 16 MiB; power: one packet alone is seen."""
     protocol, rows = VectorSum(n=100, d=2, g=3, b=9), np.zeros((100, 2))

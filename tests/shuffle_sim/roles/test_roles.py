@@ -645,6 +645,7 @@ def test_every_user_of_a_run_with_dropouts_is_accounted_for(fidelity, rate):
 
 
 @pytest.mark.parametrize("fidelity", FIDELITIES)
+@pytest.mark.full
 def test_everybody_silent_releases_nothing(fidelity):
     with pytest.raises(RoundAbortedError, match="0 reports accepted"):
         run(PROTOCOL, ROWS, fidelity=fidelity, seed=1, adversary=Dropout(1.0))
@@ -668,6 +669,7 @@ GARBAGE = {
 
 @pytest.mark.parametrize("fidelity", FIDELITIES)
 @pytest.mark.parametrize(("payload", "dropped"), GARBAGE.values(), ids=GARBAGE)
+@pytest.mark.full
 def test_garbage_is_dropped_by_reason_and_accounted_for(payload, dropped, fidelity):
     accounts = check_accounts(
         run(PROTOCOL, ROWS, fidelity=fidelity, seed=4, adversary=Sends(6, payload))
@@ -705,6 +707,7 @@ def test_the_estimate_is_unbiased_for_the_users_that_report(fidelity):
 
 @pytest.mark.parametrize("fidelity", FIDELITIES)
 @pytest.mark.parametrize("adversary", [None, Dropout(0.2)])
+@pytest.mark.full
 def test_same_seed_same_bits_on_1_2_3_and_7_workers(fidelity, adversary):
     results = [
         run(
@@ -774,6 +777,7 @@ def test_two_classes_of_one_name_are_refused_uncharged():
 @pytest.mark.parametrize(
     "how", [{}, {"security": "onion"}, {"adversary": Silent(3)}, {"shuffler_shards": 2}]
 )
+@pytest.mark.full
 def test_a_broadcast_is_decoded_once_a_round(monkeypatch, how):
     decoded = Counter()
 
@@ -808,6 +812,7 @@ class FewerRows(Population):
 
 
 @pytest.mark.parametrize("fidelity", FIDELITIES)
+@pytest.mark.full
 def test_data_with_fewer_rows_than_it_said_is_not_passed_over(fidelity):
     with pytest.raises(
         AccountingError, match=f"{N} users are in the cohort, {N - 3} were asked"
@@ -839,6 +844,7 @@ def test_no_claim_of_a_paper_where_honest_reports_were_lost():
     assert "theory" in lost.privacy.basis
 
 
+@pytest.mark.full
 def test_runs_in_threads_do_not_share_their_scratch_memory():
     protocol, rows = (
         VectorSum(n=4000, d=20, g=30, b=9),
@@ -855,6 +861,7 @@ def test_runs_in_threads_do_not_share_their_scratch_memory():
     assert list(together) == alone
 
 
+@pytest.mark.full
 def test_a_role_s_process_loads_no_heavy_library():
     # Every actor has a process of its own: what they load counts as many times.
     heavy = (

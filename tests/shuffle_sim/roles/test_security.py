@@ -485,6 +485,7 @@ def test_a_sealed_run_is_resumed_with_what_its_analyzer_dropped(tmp_path):
         "replay",
     ],
 )
+@pytest.mark.full
 def test_every_attack_is_accounted_for_under_seal(attack, security):
     # The engine stops a run in which what was sent is not accounted for.
     plain, sealed = (

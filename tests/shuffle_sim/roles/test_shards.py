@@ -104,6 +104,7 @@ def tiny(monkeypatch):
 @pytest.mark.parametrize("adversary", [None, Dropout(0.3)])
 @pytest.mark.parametrize("shards", [1, 2, 4])
 @pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.full
 def test_waves_and_shards_change_no_bit_of_the_result(tiny, shards, workers, adversary):
     how = {
         "seed": 3,
@@ -343,6 +344,7 @@ def test_labels_are_permuted_independently_by_any_shards(randomizer, monkeypatch
     ("ones", "sizes"),
     [(7, (5, 9)), (13, (5, 9)), (0, (3, 4)), (14, (5, 9)), (4, (0, 6, 2)), (1, (1, 1))],
 )
+@pytest.mark.full
 def test_ones_are_shared_out_hypergeometrically(ones, sizes):
     rng = np.random.default_rng(ones)
     drawn = np.array([share_out(ones, np.array(sizes), rng) for _ in range(DRAWS)])
@@ -415,6 +417,7 @@ def in_order(row, rng):
     return np.concatenate([permuted([row[:eighth]], rng), permuted([row[eighth:]], rng)])
 
 
+@pytest.mark.full
 def test_moving_by_bucket_has_the_law_of_the_plain_permutation():
     plain = places(lambda row, rng: permute(row[:, None, None], rng)[0], 5)
     check_same_law(plain, places(lambda row, rng: permuted(np.split(row, [1000, 50_000]), rng), 6))
@@ -422,6 +425,7 @@ def test_moving_by_bucket_has_the_law_of_the_plain_permutation():
         check_same_law(plain, places(in_order, 6))
 
 
+@pytest.mark.full
 def test_every_bucket_is_permuted_uniformly():
     from shuffle_sim.sampling.compiled import permute_buckets
 

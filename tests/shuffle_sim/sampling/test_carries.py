@@ -215,6 +215,7 @@ def tie_law(units: int, held: int) -> tuple[int, Fraction]:
 
 
 @pytest.mark.parametrize("r", [2, 3, 4, 5])
+@pytest.mark.full
 def test_ties_are_broken_exactly_by_as_many_words_as_it_takes(r):
     """Coupled with exact reals; nearly half of all sums are tied, again and again."""
     units = np.random.default_rng(3).integers(0, UNIT, 20_000)
@@ -282,6 +283,7 @@ def test_sums_of_many_do_not_overflow(kernel, users):
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("r", [2, 3, 4, 5])
+@pytest.mark.full
 def test_numbers_and_their_sums_have_their_exact_law(kernel, r):
     """Of single numbers, and of sums over users; false-alarm rate 1e-6 each.
 

@@ -22,6 +22,7 @@ def bernoulli_sum_pmf(fractions: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("with_factors", [True, False])
+@pytest.mark.full
 def test_a_rounded_sum_has_its_exact_law(kernel, with_factors):
     rng = np.random.default_rng(1)
     columns = np.ascontiguousarray(rng.uniform(-1, 1, (2, 37)))
@@ -36,6 +37,7 @@ def test_a_rounded_sum_has_its_exact_law(kernel, with_factors):
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.full
 def test_rounded_values_have_their_exact_law_one_by_one(kernel):
     rng = np.random.default_rng(4)
     columns = np.ascontiguousarray(rng.uniform(-1, 1, (2, 300)))

@@ -143,6 +143,7 @@ def test_power_the_uniformity_test_rejects_planted_defects(bad, ones, size):
 
 
 @pytest.mark.parametrize(("ones", "size"), [(3, 6), (35, 70)])
+@pytest.mark.full
 def test_arrange_has_the_law_of_permute(ones, size):
     reference, _ = cells(permuted, ones, size, 1)
     check_same_law(reference, cells(arrange, ones, size, 0)[0], false_alarm=FALSE_ALARM)

@@ -73,6 +73,7 @@ def same(a: Any, b: Any) -> bool:
 
 @relaxed
 @given(trees)
+@pytest.mark.full
 def test_decoding_gives_back_the_tree_and_its_types(value):
     data = encode(value)
     again = decode(data, WORDS)

@@ -349,6 +349,7 @@ def test_10_000_mutated_batches_lose_only_what_is_broken(fidelity):
     assert len(reasons) >= 10
 
 
+@pytest.mark.full
 def test_10_000_mutated_views_are_taken_or_refused_by_name():
     rng, world, taken = random.Random(1), WORLDS["literal"], Counter()
     view, _ = Shuffler(world.deployment).shuffle(world.broadcast, world.frames)

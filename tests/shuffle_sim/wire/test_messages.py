@@ -30,6 +30,7 @@ def ones_batches(draw):
 
 @relaxed
 @given(symbol_batches())
+@pytest.mark.full
 def test_packing_and_unpacking_is_the_identity(batch):
     alphabet, symbols = batch
     reports, _, per_label = symbols.shape
@@ -94,6 +95,7 @@ def test_sums_of_bits_count_like_brute_force(reports):
 
 @relaxed
 @given(symbol_batches(), st.integers(-3, 3).filter(bool))
+@pytest.mark.full
 def test_a_payload_of_the_wrong_length_is_refused(batch, change):
     alphabet, symbols = batch
     sent = Messages.from_symbols(alphabet, symbols).tobytes()
@@ -106,6 +108,7 @@ def test_a_payload_of_the_wrong_length_is_refused(batch, change):
 
 @relaxed
 @given(symbol_batches(), st.integers(-2, 2).filter(bool))
+@pytest.mark.full
 def test_a_payload_for_another_number_of_reports_is_refused(batch, more):
     alphabet, symbols = batch
     sent = Messages.from_symbols(alphabet, symbols).tobytes()

@@ -61,6 +61,7 @@ def test_parsing_gives_back_the_frame(frame):
 
 @relaxed
 @given(st.lists(frames, max_size=5))
+@pytest.mark.full
 def test_split_gives_back_every_frame_in_order(batch):
     assert [parse(data) for data in split_frames(b"".join(f.tobytes() for f in batch))] == batch
 
@@ -253,6 +254,7 @@ def mutate(data: bytes, rng: random.Random) -> bytes:
     return prefixed(bytes(body[4:])) if rng.random() < 0.5 else bytes(body)
 
 
+@pytest.mark.full
 def test_20_000_mutants_parse_to_themselves_or_are_refused():
     rng, outcomes = random.Random(20), Counter()
     for _ in range(20_000):

@@ -85,6 +85,7 @@ def statistic_of(loss, users, clip=1.0, strong=0.5, steps=None, users_beta=None)
 
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
+@pytest.mark.full
 def test_minimisers_of_neighbours_are_apart_as_stated(loss, solver):
     rng, n, widest = np.random.default_rng(1), 12, 0.0
     statistic = statistic_of(loss, n, steps=15 if solver == "fixed" else None)
@@ -142,6 +143,7 @@ CUBE = Polytope(np.vstack([np.eye(D), -np.eye(D)]), np.ones(2 * D))
 
 
 @pytest.mark.parametrize("steps", [None, 400])
+@pytest.mark.full
 def test_a_polytope_that_is_a_box_has_the_minimisers_of_a_box(steps):
     rng, users, apart = np.random.default_rng(11), 40, 0.0
     for _ in range(6):
@@ -288,6 +290,7 @@ def test_a_clipped_softmax_gradient_is_no_gradient():
         Surrogate(loss, 1.0)
 
 
+@pytest.mark.full
 def test_the_surrogates_minimiser_is_within_the_mean_bias():
     rng, largest = np.random.default_rng(4), 0.0
     loss, m, strong = Absolute(math.inf), 40, 0.3

@@ -42,6 +42,7 @@ def test_a_replaced_person_moves_a_mean_by_at_most_two_radii():
     assert largest_move(share=0.9) > 1  # a tenth less would be seen
 
 
+@pytest.mark.full
 def test_runs_spend_what_was_asked_for_and_meet_their_bounds():
     """Mean of 4 runs; the bound is on the expectation."""
     made = AcceleratedPhasedERM.calibrated(n=2000, problem=PROBLEM, privacy=PRIVACY)
@@ -57,6 +58,7 @@ def test_runs_spend_what_was_asked_for_and_meet_their_bounds():
     assert run(made, ragged, seed=1).privacy.epsilon <= 2.0
 
 
+@pytest.mark.full
 def test_many_records_make_the_center_worth_it():
     many = dataclasses.replace(PROBLEM, records=2000)
     bounds = {
@@ -83,6 +85,7 @@ def test_rounds_follow_the_plan():
     assert [phase.cohort.ranges for phase in made.phases] == [((0, 2000),), ((2000, 4000),)]
 
 
+@pytest.mark.full
 def test_what_it_cannot_have_is_refused():
     kinks = Problem(Hinge(), L2Ball(D, 1.0), records=50)
     for given, named in (
@@ -139,6 +142,7 @@ def removal(n=60):
     return Removal.calibrated(Privacy(80.0, 0.2), n, 2, 0.5)
 
 
+@pytest.mark.full
 def test_removal_asks_the_guard_before_each_gradient():
     made = AcceleratedPhasedERM.calibrated(
         n=600,
@@ -169,6 +173,7 @@ def test_the_guard_and_the_gaussians_spend_what_was_asked_for():
         Removal.calibrated(Privacy(1.0, 1e-6), 2500, 12, 0.5)
 
 
+@pytest.mark.full
 def test_a_score_below_the_threshold_passes_as_the_tail():
     """4,000 sessions of 5 queries at the assured score; 5 standard errors: 6e-7. The control is a
     margin of half the size.
@@ -216,6 +221,7 @@ def test_scores_and_gradients_of_neighbours_move_as_stated():
 
 
 @pytest.mark.parametrize(("n", "m", "share"), [(10**5, 10**4, 0.004), (10**5, 10**5, 0.005)])
+@pytest.mark.full
 def test_the_bound_follows_the_theorem(n, m, share):
     """In units of L R; (n m)^(9/8) gradients up to a factor. One phase stops far above."""
     problem = Problem(Logistic(), L2Ball(10, 1.0), records=m)

@@ -40,6 +40,7 @@ def records(counts, seed=0):
         *(UserLevelGD, UserLevelACSA, UserLevelOneShot),
     ],
 )
+@pytest.mark.full
 def test_calibrated_ones_take_ragged_persons(kind):
     problem = STRONG if kind is UserLevelOneShot else LOGISTIC
     made = kind.calibrated(n=300, problem=problem, privacy=Privacy(8.0, 1e-3))
@@ -73,6 +74,7 @@ def test_deletion_stability_takes_ragged_persons():
 @pytest.mark.parametrize(
     ("value", "column", "named"), [(0.0, 2, "labelled -1 or"), (3.0, 0, "l2 norm at most 1")]
 )
+@pytest.mark.full
 def test_records_for_which_constants_do_not_hold_are_refused(kind, value, column, named):
     """As rows of users with one record are; the last person's count as much as the first's."""
     made = kind.calibrated(n=300, problem=LOGISTIC, privacy=Privacy(8.0, 1e-3))

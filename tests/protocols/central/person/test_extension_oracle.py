@@ -5,6 +5,7 @@ points, and statements are exact but for rounding.
 """
 
 import numpy as np
+import pytest
 
 GRID = np.linspace(-1.0, 1.0, 201)
 STEP = GRID[1] - GRID[0]
@@ -63,6 +64,7 @@ def cases(count):
         yield at in (0, len(GRID) - 1), certified(people, ridge, c, gamma, at), bool(exact)
 
 
+@pytest.mark.full
 def test_certified_minimisers_are_those_of_the_extension():
     """More cases than the theory counts: 1,137 inside, 802 with a normal part. None may fail; of
     those without a certificate about half do, so that the test can.

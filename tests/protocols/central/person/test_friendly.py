@@ -55,6 +55,7 @@ def worst(defect=1.0, cases=300, d=2):
     return scores, values
 
 
+@pytest.mark.full
 def test_one_point_moves_score_and_value_as_stated_at_most():
     scores, values = worst()
     assert scores == 1
@@ -111,6 +112,7 @@ def test_a_tested_release_costs_test_and_gaussian_together():
     assert spent == pytest.approx(1.0, abs=1e-6)
 
 
+@pytest.mark.full
 def test_the_release_has_the_law_of_curve_and_noise():
     """20,000 draws at three scores; false alarms: 5 standard errors, 6e-7 a comparison."""
     mechanism = TestedGaussian(1.0, 0.05, 2.0)

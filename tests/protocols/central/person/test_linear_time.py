@@ -137,6 +137,7 @@ class Counted(Logistic):
         return super().derivative(margins, labels)
 
 
+@pytest.mark.full
 def test_it_takes_fewer_gradients_than_there_are_records():
     problem = dataclasses.replace(PROBLEM, loss=Counted())
     made = LinearTimePhasedSGD.calibrated(n=1500, problem=problem, privacy=Privacy(4.0, 1e-6))
@@ -285,6 +286,7 @@ def test_without_removal_a_person_moves_a_pass_by_two_eta_l_m():
     assert plain_move(share=0.9) > 1  # a tenth less would be seen
 
 
+@pytest.mark.full
 def test_phases_without_removal_are_a_baseline():
     """Its noise does not fall with m; the planner takes it where persons have few records."""
     private, bounds = Privacy(1.0, 1e-6), {}

@@ -58,6 +58,7 @@ def on_a_grid(loss, records, center, gamma, grid):
     ("center", "gamma", "size"),
     [(0.0, 0.2, 1.0), (0.3, 0.05, 0.3), (-0.8, 0.6, 0.3), (0.3, 0.6, 1.0)],
 )
+@pytest.mark.full
 def test_the_minimiser_is_that_of_the_definition_on_a_grid(center, gamma, size):
     grid = np.linspace(-size, size, 2001)
     for seed in range(2):
@@ -228,6 +229,7 @@ def test_several_releases_in_a_phase_carry_the_center():
     assert run(quick, ragged, seed=1).unit is Unit.PERSON
 
 
+@pytest.mark.full
 def test_scores_and_outputs_of_neighbours_by_enumeration():
     """Means of 8 persons, K = 1, and arbitrary set functions of 6: scores differ by 1 at most and
     outputs by 2 Lambda, which set functions attain.
@@ -364,6 +366,7 @@ def test_printed_constants_are_refused_outside_the_theorem():
 
 
 @pytest.mark.parametrize("kind", [PhasedERM, PhasedSCO])
+@pytest.mark.full
 def test_kinks_are_taken_by_an_envelope_that_the_bound_contains(kind):
     """The mean excess of 20 runs, on their own objective; the bound is on the expectation."""
     problem = Problem(Hinge(), L2Ball(2, 1.0), records=4)

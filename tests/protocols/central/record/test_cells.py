@@ -39,6 +39,7 @@ def p_value(found, log_density, low, high):
 
 
 @pytest.mark.parametrize("k", [3.0, 200.0])
+@pytest.mark.full
 def test_one_parameter_with_kinks_on_a_box(k):
     """False alarm 1e-6; twice the sharpness is caught."""
     targets = np.array([-0.4, 0.1, 0.1, 0.1, 0.7])
@@ -54,6 +55,7 @@ def test_one_parameter_with_kinks_on_a_box(k):
 
 
 @pytest.mark.parametrize("k", [2.0, 100.0])
+@pytest.mark.full
 def test_a_linear_loss_on_a_ball_whose_border_decides(k):
     """Along the slope the density is e^(-k t) times the length of the chord."""
     way = np.array([0.6, 0.8])
@@ -103,6 +105,7 @@ def test_losses_of_one_draw_stay_within_epsilon():
 
 
 @pytest.mark.parametrize(("loss", "d"), [(Hinge(), 1), (Hinge(), 2), (Logistic(), 3)])
+@pytest.mark.full
 def test_no_ridge_is_needed_and_the_bound_d_over_k_holds(loss, d):
     """Mean excess of 20 runs; the bound is on the expectation."""
     problem = Problem(loss, L2Ball(d, 1.0))
@@ -151,6 +154,7 @@ def acceptance(risk, k, boxes, count=2000):
 
 @pytest.mark.parametrize("d", MOST_SHARP)
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.full
 def test_many_proposals_are_accepted_up_to_the_limit(d, seed):
     """Few rows and many, kinks and none, small balls and large; without a split hardly any are."""
     rng, radius = np.random.default_rng(seed), (1.0, 20.0)[seed // 2 % 2]
@@ -176,6 +180,7 @@ def test_a_density_beyond_the_limit_is_refused():
 @pytest.mark.parametrize(
     "domain", [L2Ball(1, 3.0), L2Ball(2, 3.0), Box(2, -1.0, 3.0)], ids=["interval", "ball", "box"]
 )
+@pytest.mark.full
 def test_audits_see_uniform_numbers(domain, k):
     """Also where the domain's border decides. False alarm 1e-6; twice the sharpness is caught."""
     rng, d = np.random.default_rng(2), domain.d

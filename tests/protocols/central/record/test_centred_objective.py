@@ -32,6 +32,7 @@ def accuracy(theta, rows):
 
 
 @pytest.mark.parametrize("privacy", [PURE, Privacy(1.0, 1e-6)])
+@pytest.mark.full
 def test_two_releases_cost_what_was_asked_for(privacy):
     made = CentredObjective.calibrated(n=2000, problem=problem(), privacy=privacy)
     result = run(made, people(), seed=1)

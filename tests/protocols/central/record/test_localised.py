@@ -27,6 +27,7 @@ def made(n=60, d=1, ridge=0.3, **given):
     return LocalisedExponential.calibrated(**(case | given))
 
 
+@pytest.mark.full
 def test_both_laws_are_the_stated_ones():
     """Gamma noise of the share, then a density by quadrature in the ball.
 

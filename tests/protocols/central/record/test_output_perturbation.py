@@ -74,6 +74,7 @@ def risks():
 @pytest.mark.parametrize(
     "risk", list(risks()), ids=lambda r: f"{type(r).__name__}-{r.loss}-{r.shape[0]}"
 )
+@pytest.mark.full
 def test_no_swap_moves_a_minimiser_by_more_than_is_stated(risk):
     """Brute force over swaps in small tables; hard rows are of full length and opposite."""
     rng, worst, n = np.random.default_rng(1), 0.0, 3
@@ -188,6 +189,7 @@ def test_noise_is_for_the_promised_shift():
 
 
 @pytest.mark.parametrize("privacy", [PURE, APPROXIMATE])
+@pytest.mark.full
 def test_integer_noise_is_on_a_grid_and_for_the_promised_shift(privacy):
     """At five standard errors of the mean square; a tenth too little noise is caught there."""
     rows = rows_of(500, 2)
@@ -206,6 +208,7 @@ def test_integer_noise_is_on_a_grid_and_for_the_promised_shift(privacy):
     assert np.isfinite(made.bound)
 
 
+@pytest.mark.full
 def test_a_gibbs_draw_has_its_exact_law():
     """In d = 1 against quadrature; a sharpness that is 4 times too large is caught."""
     rows, ridge, n = rows_of(60, 1, 3), 0.3, 60
@@ -268,6 +271,7 @@ def test_objective_perturbation_keeps_its_curve(ridge_sum):
     assert worst(0.6 * multiplier) > delta  # the bound is not tight; this much is caught
 
 
+@pytest.mark.full
 def test_the_coupled_curve_of_logistic_loss_is_kept():
     """Exact densities in d = 2, both directions; a quarter of the noise breaks it."""
     side, delta, ridge_sum = np.linspace(-1, 1, 401), 1e-2, 1.0
@@ -473,6 +477,7 @@ def test_no_ridge_over_all_of_space_is_refused():
         Problem(Logistic(), RealSpace(3))
 
 
+@pytest.mark.full
 def test_a_paper_release_runs_at_the_papers_constants():
     problem = Problem(Logistic(), L2Ball(3, 2.0))
     made = OutputPerturbation.paper(n=500, problem=problem, privacy=APPROXIMATE)
