@@ -48,8 +48,8 @@ class WordData(Company):
 
     @property
     def of_balls(self) -> bool:
-        """Whether users hold numbers or vectors."""
-        return not hasattr(self.randomizer, "bins")
+        """Whether users hold numbers or vectors, as those of sums do."""
+        return hasattr(self.randomizer, "norm_bound") and not hasattr(self.randomizer, "bins")
 
     def domain(self) -> None:
         """Whatever a row is, what is admitted is a category or none; or lies in the ball."""
