@@ -157,7 +157,7 @@ def labelled(rng: np.random.Generator, count: int, *, features: int, classes: in
 
 
 def model(n: int = 100_000, features: int = 1000, classes: int = 100) -> dict[str, Any]:
-    """Held-out loss and bits of a user; every user answers once, an eighth of them in a round."""
+    """Held-out loss and bits of a user; every user answers once, half of them in a round."""
     problem = Problem(Softmax(classes), L2Ball(features * classes, 10.0))
     rows = partial(labelled, features=features, classes=classes)
     unseen, found = rows(np.random.default_rng(1), 5_000), {}
@@ -167,7 +167,7 @@ def model(n: int = 100_000, features: int = 1000, classes: int = 100) -> dict[st
         "buckets": {"encoding": "buckets", "rotation": 0, "noise_ratio": RATIO},
     }
     for name, how in ways.items():
-        made = practical(ShuffleSGD, n=n, problem=problem, privacy=POINT, batch=n // 8, **how)
+        made = practical(ShuffleSGD, n=n, problem=problem, privacy=POINT, batch=n // 2, **how)
         execution = Execution(block_size=max(1, (1 << 23) // problem.d))
         start = perf_counter()
         result = run(made, Generated(n, rows), fidelity="aggregate", execution=execution, seed=1)
