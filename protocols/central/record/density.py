@@ -36,8 +36,8 @@ _MOST_PROPOSALS = 256
 _GIBBS = "Gibbs mechanism (Gopi, Lee and Liu 2022, Theorem 4)"
 _ROUNDINGS = 1 - 1e-6
 """Of k, for sums of 10^8 rows in doubles."""
-_MOST_LOSS = 100.0
-"""A row's loss in the middle over what it changes by on the domain; digits are left below it."""
+_MOST_LOSS, _FEW = 1e4, 100.0
+"""A row's loss in the middle over what it changes by on the domain: below, digits are left."""
 HOPELESS = 300.0
 """c B^2/(2 ridge), minus the logarithm of the acceptance at worst, beyond which it is refused."""
 
@@ -79,13 +79,6 @@ class FlatRisk(Risk):
         real("ridge", self.ridge, 0.0, math.inf, closed=(True, False))
         demand_boxes(self.domain)
         _demand_slope(self)
-
-    def check(self, rows: NDArray[Any]) -> None:
-        """Refuse also rows whose loss is so large that its changes have no digits left."""
-        super().check(rows)
-        most = _MOST_LOSS * self.lipschitz * self.domain.diameter
-        near = np.abs(self.loss.values(self.domain.center, rows)) <= most
-        refuse_rows(~near, f"of loss {most:.4g} at most in the domain's middle; bound the labels")
 
 
 class Density(Mechanism[Floats]):
@@ -240,6 +233,18 @@ def demand_fast(risk: Risk) -> Risk:
         allowed = f"at least {least:.3g}: below, a draw may take for ever"
         raise ParameterError("ridge", risk.ridge, allowed)
     return risk
+
+
+def demand_digits(risk: Risk, rows: NDArray[Any]) -> None:
+    """Refuse rows whose loss is so large that its changes have no digits left.
+
+    Raises:
+        ParameterError: naming the first.
+    """
+    wide = min(risk.domain.diameter, 2 * risk.reach)
+    most = max(_MOST_LOSS * risk.lipschitz * wide, _FEW)
+    near = np.abs(risk.loss.values(risk.domain.center, rows)) <= most
+    refuse_rows(~near, f"of loss {most:.4g} at most in the domain's middle; bound the labels")
 
 
 def _demand_slope(risk: Risk) -> None:

@@ -4,9 +4,10 @@ Docs: theory, Output perturbation, "Gibbs mechanism".
 """
 
 import math
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protocols.central.record.density import (
     HOPELESS,
@@ -15,6 +16,7 @@ from protocols.central.record.density import (
     FlatRisk,
     GibbsDraw,
     Potential,
+    demand_digits,
     demand_fast,
 )
 from protocols.central.record.minimum import OneRelease, demand_case, shown
@@ -107,6 +109,10 @@ class Gibbs(OneRelease):
             raise ParameterError("delta", privacy.delta, allowed)
         mu = gaussian.mu_of(privacy.epsilon, privacy.delta)
         return GibbsDraw(mu * (1 - 1e-12))
+
+    def check(self, rows: NDArray[Any]) -> None:
+        super().check(rows)
+        demand_digits(self.risk, rows)
 
     @staticmethod
     def _bound(problem: Problem, risk: Risk, n: int, mechanism: Density) -> float:

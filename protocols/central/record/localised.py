@@ -11,8 +11,14 @@ from typing import Any, Self
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
-from protocols.central.record.density import ExponentialDraw, Potential, demand_fast
+from protocols.central.record.density import (
+    ExponentialDraw,
+    Potential,
+    demand_digits,
+    demand_fast,
+)
 from protocols.central.record.minimum import (
     CERTIFIED,
     Minimum,
@@ -139,6 +145,10 @@ class LocalisedExponential(OfRisk[Place]):
             "miss": f"{shown(miss)}: least proven bound",
         }
         return made
+
+    def check(self, rows: NDArray[Any]) -> None:
+        super().check(rows)
+        demand_digits(self.risk, rows)
 
     def init_at(self, theta: Floats) -> Place:
         return Place()

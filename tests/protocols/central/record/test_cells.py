@@ -8,10 +8,12 @@ from protocols import (
     Absolute,
     Box,
     ExponentialMechanism,
+    Gibbs,
     Hinge,
     Huber,
     L2Ball,
     Linear,
+    LocalisedExponential,
     Logistic,
     MeanEstimation,
     Problem,
@@ -228,3 +230,15 @@ def test_a_ridge_that_bends_the_risk_down_is_refused(ridge):
     problem = Problem(Hinge(), L2Ball(1, 4.0))
     with pytest.raises(ParameterError, match="ridge"):
         ExponentialMechanism(n=1000, problem=problem, privacy=PURE, ridge=ridge)
+
+
+@pytest.mark.parametrize("kind", [Gibbs, ExponentialMechanism, LocalisedExponential])
+def test_a_loss_without_digits_is_refused_with_a_ridge_too(kind):
+    problem = Problem(Huber(), L2Ball(1, 1.0), ridge=1.0)
+    privacy = Privacy(1.0, 1e-6) if kind is Gibbs else PURE
+    made = kind.calibrated(n=1000, problem=problem, privacy=privacy)
+    rows = np.column_stack([np.ones(1000), np.full(1000, 0.3)])
+    made.check(rows)
+    rows[7, 1] = 1e16
+    with pytest.raises(ParameterError, match=r"data\[7\]"):
+        made.check(rows)
