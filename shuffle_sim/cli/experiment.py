@@ -110,10 +110,12 @@ def run_command(
         _show(rows)
         page = shlex.join(["shuffle-sim", "experiment", "report", str(file)])
         out = shlex.quote(str(file.with_suffix(".html")))
-        print_fact("Store", str(file))
+        lines = [f"Store    {file}"]
         if any(each.row is not None for each in rows):
-            line = f"Next     {page} --out {out}"
-            notes.print(line, soft_wrap=True, markup=False)  # one line, so it can be pasted
+            lines.append(f"Next     {page} --out {out}")
+        notes.print(
+            "\n".join(lines), soft_wrap=True, markup=False
+        )  # what can be pasted stays whole
     failed = sum(each.row is None for each in rows)
     if failed:
         raise ShuffleSimError(f"{failed} of {len(rows)} points failed; the others are kept")

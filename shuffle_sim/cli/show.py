@@ -279,10 +279,10 @@ def size(count: float) -> str:
 
 
 def print_fact(name: str, *lines: str, where: Console = notes) -> None:
-    """Lines that start at one column, the first behind the name in bold; no path is broken."""
+    """Lines that start at one column, the first behind the name in bold."""
     for index, line in enumerate(lines):
         head = f"[bold]{name}[/]" + " " * (9 - len(name)) if index == 0 else " " * 9
-        where.print(head + line, overflow="ignore", crop=False)
+        where.print(head + line)
 
 
 def print_privacy(guarantee: Guarantee, warnings: Iterable[str] = ()) -> None:
