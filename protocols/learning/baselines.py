@@ -22,6 +22,7 @@ from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.base import Protocol, Query, RoundSpec
 from shuffle_sim.protocol.release import CentralAlgorithm, Release, Sensitivity, Statistic, Total
 from shuffle_sim.roles.users import admitted
+from shuffle_sim.sampling.kernels import fortran
 
 BASELINES = tuple(trust for trust in Trust if trust is not Trust.SHUFFLE)
 
@@ -63,7 +64,7 @@ class ClippedMean(Statistic):
 
     def part(self, rows: Floats) -> Floats:
         """The sum of the clipped values of some rows."""
-        values, _, _ = admitted(self.query(rows), self.randomizer)
+        values, _, _ = admitted(self.query(fortran(rows)), self.randomizer)
         if isinstance(values, Scaled):
             return np.asarray(values.factors @ values.rows)
         return np.asarray(values.sum(axis=0))
