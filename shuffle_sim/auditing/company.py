@@ -61,9 +61,11 @@ class Company(Draws):
             for fidelity in fidelities:
                 alarm = self.alarm / len(asked) / len(fidelities)
                 frames = self._frames(replace(deployment, fidelity=fidelity), cohort)
-                check = self._summed if fidelity == "aggregate" else self._each
                 try:
-                    check(fidelity, frames, kept, deployment.block_size, alarm)
+                    if fidelity == "aggregate":
+                        self._summed(frames, kept, deployment.block_size, alarm)
+                    else:
+                        self._each(fidelity, frames, kept, alarm)
                 except LawError as error:
                     raise LawError(f"{what}, {fidelity}: {error}") from error
 
@@ -92,12 +94,7 @@ class Company(Draws):
         return self.answered(shard, self.round(cohort), range(_ROUNDS))
 
     def _each(
-        self,
-        fidelity: str,
-        frames: list[list[Frame]],
-        kept: NDArray[np.int64],
-        size: int,
-        alarm: float,
+        self, fidelity: str, frames: list[list[Frame]], kept: NDArray[np.int64], alarm: float
     ) -> None:
         seen = [np.concatenate(self.sums(fidelity, each)) for each in frames]
         if any(len(each) != len(kept) for each in seen):
@@ -106,15 +103,10 @@ class Company(Draws):
         law.check_each(self.index(np.stack(seen).astype(np.int64), 1), alarm)
 
     def _summed(
-        self,
-        fidelity: str,
-        frames: list[list[Frame]],
-        kept: NDArray[np.int64],
-        size: int,
-        alarm: float,
+        self, frames: list[list[Frame]], kept: NDArray[np.int64], size: int, alarm: float
     ) -> None:
         """Sums of the users of each block."""
-        sums = np.array([[self.sums(fidelity, [one])[0][0] for one in each] for each in frames])
+        sums = np.array([[self.sums("aggregate", [one])[0][0] for one in each] for each in frames])
         blocks = [kept[kept // size == block] for block in np.unique(kept // size)]
         if sums.shape[1] != len(blocks):
             raise LawError(f"{sums.shape[1]} sums of {len(blocks)} blocks")
