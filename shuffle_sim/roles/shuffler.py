@@ -70,18 +70,42 @@ class Shuffler(Keyed):
         Raises:
             RoundAbortedError: if the round was released before.
         """
+        taken = self.take(broadcast, batches)
+        *frames, routed = self.route(broadcast)
+        return *frames, taken + routed
+
+    @with_kernel
+    def take(self, broadcast: bytes, batches: Iterable[bytes]) -> ShuffleRecord:
+        """Take reports of users: they stay here until they are routed.
+
+        Raises:
+            RoundAbortedError: if the round was released before.
+        """
+        now = self._at(broadcast)
+        before = now.arrived.size
+        record = now.inbox.take(batches, now.arrived)
+        if now.arrived is now.pool:  # of one shard: nothing is routed
+            return replace(record, shares=Counter({0: now.pool.size - before}))
+        return record
+
+    @with_kernel
+    def route(self, broadcast: bytes) -> tuple[Any, ...]:
+        """Send every message that was taken to a uniformly random shard; returns as `collect`.
+
+        Raises:
+            RoundAbortedError: if the round was released before.
+        """
         now, shards = self._at(broadcast), self._deployment.shuffler_shards
-        arrived = now.pool if shards == 1 else now.empty()
-        before = arrived.size
-        record = now.inbox.take(batches, arrived)
-        if shards == 1:
-            return b"", replace(record, shares=Counter({0: arrived.size - before}))
+        arrived = now.arrived
+        if arrived is now.pool:
+            return b"", ShuffleRecord()
         place = self._shard << 16 | now.parts
         rng = self._deployment.stream(now.context.round, Role.ROUTER, self._shard << 32 | now.parts)
         sizes = arrived.shares(shards, rng)
         arrived.cut(sizes, rng)
         chunks = [arrived.routed(target, rng) for target in range(shards)]
         now.pool.take(chunks[self._shard])
+        now.arrived = now.empty()
         frames = [
             self._closed(
                 Frame(Kind.ROUTED, now.context, place, 0, chunk).tobytes(),
@@ -96,8 +120,8 @@ class Shuffler(Keyed):
             size for target, size in enumerate(arrived.chunk_sizes) if target != self._shard
         )
         shares = Counter(dict(enumerate(sizes.sum(axis=1).tolist())))
-        return *frames, replace(
-            record, shares=shares, routed=routed, bytes_routed=sum(map(len, frames))
+        return *frames, ShuffleRecord(
+            shares=shares, routed=routed, bytes_routed=sum(map(len, frames))
         )
 
     @with_kernel
@@ -224,6 +248,7 @@ class _Round:
         self.broadcast, self.context, self.minimum = broadcast, opened.context, opened.minimum
         self.inbox = Inbox(deployment, opened, shard, read)
         self.pool = self.empty()
+        self.arrived = self.pool if deployment.shuffler_shards == 1 else self.empty()
         self.routed: set[int] = set()
         self.parts = 0
         self.accepted = 0

@@ -22,6 +22,8 @@ from shuffle_sim.sampling.kernels import using
 from shuffle_sim.wire.frames import split_frames
 from shuffle_sim.wire.messages import Tally
 
+# of what users send: what is routed together comes in pieces that stay in the processor's cache
+_PIECE_BYTES = 1 << 20
 Watch = Callable[[str, tuple[Any, ...], Any], None]
 """Is told a method of a role, its arguments, and what it gave."""
 
@@ -89,13 +91,17 @@ class Station:
         shards = self._deployment.shuffler_shards
         frames: list[list[bytes]] = [[] for _ in range(shards)]
         users, shuffled = ShardRecord(), ShuffleRecord()
+        step = self._deployment.blocks_within(broadcast, _PIECE_BYTES)
         for blocks in self._deployment.block_batches(broadcast):
             own = blocks[(self._shard - blocks.start) % shards :: shards]
-            sent, noted = self.answer(broadcast, own)
-            *chunks, record = self._shuffler.collect(broadcast, [sent])
+            for first in range(0, len(own), step):
+                sent, noted = self.answer(broadcast, own[first : first + step])
+                record = self._shuffler.take(broadcast, [sent])
+                users, shuffled = users + noted, shuffled + record
+            *chunks, record = self._shuffler.route(broadcast)
             for each, chunk in zip(frames, chunks, strict=True):
                 each.append(chunk)
-            users, shuffled = users + noted, shuffled + record
+            shuffled += record
         return *map(b"".join, frames), (users, shuffled)
 
     def deliver(
