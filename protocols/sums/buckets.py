@@ -121,6 +121,10 @@ class BucketRandomizer(SumRandomizer):
         buckets = messages.words.reshape(-1, self.buckets) // np.uint64(2 * self.bucket)
         return bool((buckets == np.arange(self.buckets, dtype=np.uint64)).all())
 
+    def extreme(self, *, highest: bool) -> Messages:
+        """The same sign of the first coordinate of each bucket."""
+        return self.singly(np.arange(0, 2 * self.sent, 2 * self.bucket) + int(highest))
+
     def estimate(self, tally: Tally) -> Floats:
         """The analyzer: (c D B/(2 a)) (plus - minus) of each coordinate, rotated back."""
         minus, plus = tally.dense(2 * self.sent).reshape(-1, 2).T
@@ -135,6 +139,11 @@ class BucketRandomizer(SumRandomizer):
             clipped = self._biases(dense(xs)) * (self.span * self.norm_bound / self.a)
             each -= float((clipped**2).mean())
         return np.full(self.coordinates, reports * each)
+
+    def reach(self) -> tuple[float, float]:
+        """One message moves its rotated coordinate by c D B/(2 a), either way."""
+        most = self.span * self.norm_bound * self.bucket / (2 * self.a)
+        return most, most
 
     def manipulation(self, attackers: int, reports: int) -> float:
         """One message in each bucket, all agreeing: k sqrt(B)/(2 a) norm bounds in l2."""

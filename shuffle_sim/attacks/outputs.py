@@ -18,14 +18,10 @@ from shuffle_sim.wire.messages import Alphabet, Messages
 
 
 def _same(context: AttackContext, largest: Floats | bool) -> Messages:
-    """The largest symbol under the labels where `largest` holds, zero under the others.
-
-    Of words as many as a user may send.
-    """
+    """The largest symbol under the labels where `largest` holds, zero under the others."""
     alphabet, per_label = context.randomizer.alphabet, context.randomizer.per_label
-    if context.randomizer.view != "sums":
-        word = alphabet.symbols - 1 if np.any(largest) else 0
-        return context.randomizer.singly(np.full(per_label, word, np.uint64))
+    if isinstance(largest, bool) or context.randomizer.view != "sums":
+        return context.randomizer.extreme(highest=bool(np.any(largest)))
     by_label = np.asarray(largest, np.uint64).ravel()  # or by coordinate, of several labels each
     by_column = np.repeat(by_label, alphabet.labels // by_label.size)[alphabet.label_of]
     symbols = np.broadcast_to(by_column[:, None], (alphabet.width, per_label))

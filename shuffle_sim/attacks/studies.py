@@ -63,7 +63,7 @@ def privacy_study(
     Raises:
         ParameterError: fractions outside (0, 1], or a protocol of another kind.
     """
-    spec, event, law = _sum_of(protocol, every=True)
+    spec, event, law = _sum_of(protocol)
     honest = [honest_users(fraction, spec.cohort.size) for fraction in fractions]
     entropy, delta = entropy_of(seed), protocol.delta
     planned = _proven(event, delta)
@@ -80,24 +80,16 @@ def privacy_study(
     return rows
 
 
-def _sum_of(
-    protocol: Protocol[Any], *, every: bool = False
-) -> tuple[RoundSpec, PrivacyEvent, Theorem[Any]]:
-    """The one round of a sum, its event with everybody's noise, and the theorem of that.
-
-    every: sums of words, too, of which no exact law is known.
-    """
+def _sum_of(protocol: Protocol[Any]) -> tuple[RoundSpec, PrivacyEvent, Theorem[Any]]:
+    """The one round of a sum, its event with everybody's noise, and the theorem of that."""
     spec = protocol.plan(protocol.init())
-    if every and spec is not None and spec.randomizer.view == "counts" and spec.event is not None:
+    if spec is not None and (
+        isinstance(spec.randomizer, Reaching) or spec.randomizer.view == "counts"
+    ):
         event = spec.randomizer.event(spec.cohort.size, spec.query)
         if event is not None:
             return spec, event, theorem_of(type(event))
-    if spec is not None and isinstance(spec.randomizer, Reaching):
-        event = spec.randomizer.event(spec.cohort.size, spec.query)
-        law = theorem_of(type(spec.event))
-        if law.exact(event, protocol.delta) is not None:
-            return spec, event, law
-    allowed = "a sum in unary or with carries, whose reports are bounded"
+    allowed = "a sum whose reports are bounded, or whose messages are counted"
     raise ParameterError("protocol", type(protocol).__name__, allowed)
 
 
@@ -123,7 +115,10 @@ class Reaching(Interface):
     """The randomizer of a sum, whose reports reach so far."""
 
     def reach(self) -> tuple[float, float]:
-        """How far only ones move a coordinate up from datum 0, and only zeros down."""
+        """How far a report moves a coordinate that is sent up from datum 0, and how far down."""
+
+    def manipulation(self, attackers: int, reports: int) -> float:
+        """How far reports move the sum in l2."""
 
     def event(self, users: int, query: Query) -> PrivacyEvent:
         """The release of the view, with the noise of so many honest users."""
@@ -134,8 +129,8 @@ class Reach:
     """How far one report moves a vector sum from datum 0, in norm bounds.
 
     Attributes:
-        up: in one coordinate.
-        down: in one coordinate.
+        up: in one coordinate that is sent.
+        down: in one coordinate that is sent.
         l2: in all coordinates at once.
     """
 
@@ -145,9 +140,17 @@ class Reach:
 
     @classmethod
     def of(cls, protocol: Any) -> "Reach":
-        """Of a sum of vectors in a ball."""
-        up, down = (each / protocol.norm_bound for each in protocol.randomizer.reach())
-        return cls(up, down, math.sqrt(protocol.d) * max(up, down))
+        """Of a sum of vectors in a ball.
+
+        Raises:
+            ParameterError: for any other.
+        """
+        randomizer, bound = protocol.randomizer, getattr(protocol, "norm_bound", None)
+        if bound is None or not isinstance(randomizer, Reaching):
+            allowed = "a sum of vectors in a ball: in unary, with carries or in buckets"
+            raise ParameterError("protocol", type(protocol).__name__, allowed)
+        up, down = randomizer.reach()
+        return cls(up / bound, down / bound, randomizer.manipulation(1, protocol.n) / bound)
 
 
 @dataclass(frozen=True)
@@ -175,7 +178,7 @@ def manipulation_study(
     """Displacement of a vector sum by each attack that has a closed form, at one datum of all.
 
     Args:
-        protocol: a `VectorSum` or a `CarryVectorSum`.
+        protocol: a `VectorSum`, a `CarryVectorSum` or a `SparseVectorSum`.
         fraction: of the users that attack.
         repeats: runs of each attack.
         seed: to reproduce it.
@@ -183,22 +186,21 @@ def manipulation_study(
     Raises:
         ParameterError: naming the parameter, its value and the allowed range.
     """
-    spec, _, _ = _sum_of(protocol)
     integer("repeats", repeats)
     real("fraction", fraction, 0.0, 1.0)
-    far, d = Reach.of(protocol), protocol.d
-    root = math.sqrt(d)
+    far, randomizer = Reach.of(protocol), protocol.randomizer
     cases = [
         ("sign-flip", "edge", 2.0),
         ("scaling:factor=-10", "edge", 2.0),
         ("ipm:scale=10", "edge", 2.0),
-        ("wrong-labels", "edge", _moved_labels(protocol)),
-        ("zeros", "zero", root * far.down),
-        ("ones", "zero", root * far.up),
+        ("zeros", "zero", _length(protocol, randomizer.extreme(highest=False).tally())),
+        ("ones", "zero", _length(protocol, randomizer.extreme(highest=True).tally())),
         ("twice", "zero", 0.0),
     ]
-    if isinstance(spec.randomizer, Noiseless):
-        cases.insert(4, ("no-noise", "zero", root * (far.down - 1)))
+    if randomizer.view == "sums":  # words under other labels are mostly refused
+        cases.insert(3, ("wrong-labels", "edge", _moved_labels(protocol)))
+    if isinstance(randomizer, Noiseless):
+        cases.insert(4, ("no-noise", "zero", math.sqrt(protocol.d) * (far.down - 1)))
     entropy = entropy_of(seed)
     return [
         BiasRow(
@@ -221,8 +223,15 @@ def _moved_labels(protocol: Any) -> float:
     laws = [randomizer.count_pmf(x, label) for label in range(randomizer.alphabet.labels)]
     ones = np.array([float(law @ np.arange(len(law))) for law in laws])
     moved = np.roll(ones, step_to_next(randomizer.alphabet))
-    before, after = (randomizer.estimate(Tally(each, 1)) for each in (ones, moved))
-    return float(np.linalg.norm(after - before)) / float(protocol.norm_bound)
+    return _length(protocol, Tally(moved, 1), Tally(ones, 1))
+
+
+def _length(protocol: Any, tally: Tally, before: Tally | None = None) -> float:
+    """Of the estimate of a tally, less that of another, in norm bounds."""
+    moved = protocol.randomizer.estimate(tally)
+    if before is not None:
+        moved = moved - protocol.randomizer.estimate(before)
+    return float(np.linalg.norm(moved)) / float(protocol.norm_bound)
 
 
 def _displacement(

@@ -83,6 +83,17 @@ class Randomizer(ABC):
         """
         return Messages.singly(self.alphabet, self.per_label, words, each)
 
+    def extreme(self, *, highest: bool) -> Messages:
+        """The report that moves an estimate up most, or down: all messages are one symbol.
+
+        It is what attackers send; where `proper` refuses it, the farthest that is proper.
+        """
+        alphabet, symbol = self.alphabet, self.alphabet.symbols - 1 if highest else 0
+        if self.view != "sums":
+            return self.singly(np.full(self.per_label, symbol, np.uint64))
+        each = np.full((1, alphabet.width, self.per_label), symbol, np.uint64)
+        return Messages.from_symbols(alphabet, each)
+
     def counts(self, xs: Values, rng: np.random.Generator) -> NDArray[np.integer]:
         """Sums of symbols per user and label, shape (users, labels), of the law of `randomize`.
 

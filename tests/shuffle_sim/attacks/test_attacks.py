@@ -12,13 +12,14 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import entry_points
+from itertools import product
 
 import numpy as np
 import pytest
 from scipy import stats
 from scipy.special import ndtri
 
-from protocols import CarryVectorSum, ScalarSum, VectorSum
+from protocols import CarryVectorSum, ScalarSum, SparseVectorSum, VectorSum
 from protocols.learning.target_model import logistic
 from protocols.problems.domains import L2Ball
 from protocols.problems.losses import Logistic
@@ -527,15 +528,39 @@ def agree(rows):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("b", "p"), [(30, 0.5), (40, 0.2)])
-def test_manipulation_moves_a_sum_by_its_closed_form(b, p):
-    protocol = VectorSum(n=400, d=3, g=8, b=b, p=p, norm_bound=2.0)
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        VectorSum(n=400, d=3, g=8, b=30, p=0.5, norm_bound=2.0),
+        VectorSum(n=400, d=3, g=8, b=40, p=0.2, norm_bound=2.0),
+        CarryVectorSum.calibrated(
+            n=400, d=3, privacy=Privacy(3.0, 1e-5), noise_ratio=1.3, rotation=1
+        ),
+        SparseVectorSum(n=4000, d=8, bucket=2, a=0.45, norm_bound=2.0, span=0.5),
+    ],
+    ids=lambda protocol: f"{protocol.encoding}, {protocol.n}",
+)
+def test_manipulation_moves_a_sum_by_its_closed_form(protocol):
     rows = manipulation_study(protocol, fraction=0.4, repeats=6, seed=1)
     assert all(agree(rows)), rows
     wrong = [
         replace(row, expected=row.expected * 1.3) for row in rows if row.expected
     ]  # power: 30 % off is caught
     assert not any(agree(wrong))
+
+
+def test_no_report_of_buckets_reaches_farther_than_all_ones():
+    """Of all proper reports: a coordinate and a sign in each bucket."""
+    protocol = SparseVectorSum(n=N, d=4, bucket=2, a=0.3, norm_bound=2.0, span=0.7)
+    randomizer, reach = protocol.randomizer, Reach.of(protocol)
+    every = [randomizer.singly(np.array(words)) for words in product(range(4), range(4, 8))]
+    assert all(map(randomizer.proper, every))
+    farthest = max(np.linalg.norm(randomizer.estimate(each.tally())) for each in every)
+    ones = randomizer.extreme(highest=True)
+    assert randomizer.proper(ones)
+    assert np.linalg.norm(randomizer.estimate(ones.tally())) == pytest.approx(farthest)
+    assert 2.0 * reach.l2 == pytest.approx(farthest)
+    assert 2.0 * reach.up * math.sqrt(2) == pytest.approx(farthest)  # of two buckets
 
 
 def test_manipulation_at_the_papers_constants():
@@ -546,7 +571,8 @@ def test_manipulation_at_the_papers_constants():
         row.attack: row for row in manipulation_study(protocol, fraction=0.5, repeats=4, seed=3)
     }
     reach = Reach.of(protocol)
-    assert (rows["ones"].expected, rows["zeros"].expected) == (reach.up, reach.down)
+    far = rows["ones"].expected, rows["zeros"].expected
+    assert far == pytest.approx((reach.up, reach.down), rel=1e-12)
     assert reach.up > 100
     assert all(agree([rows["ones"], rows["zeros"], rows["no-noise"]]))
 
