@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from shuffle_sim.auditing.conformance import LawError
 from shuffle_sim.auditing.empirical import Seen, canaries, whole_runs
 from shuffle_sim.auditing.joint import JointLaw
 from shuffle_sim.auditing.plan import CheckStep, Planned
-from shuffle_sim.auditing.watching import RereadRows, Watched, bits_of_chance, rows_for
+from shuffle_sim.auditing.watching import RereadRows, Watched, bits_of_chance, chance_of, rows_for
 from shuffle_sim.data.persons import population_for
 from shuffle_sim.data.population import InMemory, Population
 from shuffle_sim.errors import ParameterError
@@ -273,14 +273,18 @@ class Asked:
         entropies = [each for _, seen in runs for each in seen.entropies]
         if entropies and (len(set(entropies)) < len(entropies) or min(entropies) < 1 << 64):
             raise LawError("two runs have one entropy, or one of few bits")
-        for place, (_, first) in enumerate(runs):
-            same, every = 0, 0
+        kinds = {kind for _, seen in runs for kind, *_ in seen.frames}
+        for (place, (_, first)), kind in product(enumerate(runs), kinds):
+            same, bits = 0, list[float]()
             for _, second in runs[place + 1 :]:
-                shared = first.frames.keys() & second.frames.keys()
-                same += sum(first.frames[key] == second.frames[key] for key in shared)
-                every += len(shared)
-            if same and self._bits / len(first.frames) * same > _SURE:
-                raise LawError(f"{same:,} of {every:,} frames of runs are those of another")
+                for key in first.frames.keys() & second.frames.keys():
+                    if key[0] is kind:
+                        users, sent = first.frames[key]
+                        same += sent == second.frames[key][1]
+                        # Of a sum no more is known than of one user in it.
+                        bits.append(self._bits * (1 if kind is Kind.TALLY else users))
+            if same and chance_of(same, bits) < 2.0**-_SURE:
+                raise LawError(f"{same:,} of {len(bits):,} frames of runs are those of another")
         tallies = [np.concatenate(seen.tallies) for _, seen in runs if seen.tallies]
         if len(tallies) > 1 and tallies[0].size * (len(tallies) - 1) >= _MANY:
             same = sum(np.array_equal(one, two) for one, two in combinations(tallies, 2))
@@ -289,11 +293,11 @@ class Asked:
 
     @cached_property
     def _bits(self) -> float:
-        """Bits of chance in the frames of a run, at least."""
-        spec, population, users = self.spec, self.population(), self.protocol.users
+        """Bits of chance in what a user sends, at least."""
+        spec, population = self.spec, self.population()
         rows = fortran(population.rows(0, min(population.users, _DRAWN_FROM)))
         values, *_ = admitted(spec.query(rows), spec.randomizer)
-        return bits_of_chance(spec.randomizer, values, users, self.entropy)
+        return bits_of_chance(spec.randomizer, values, self.entropy)
 
     def hosted(self) -> None:
         """The bits of the path that is asked for are those of a run in process."""

@@ -1,11 +1,13 @@
 """A run from outside: what passes between its roles, rows that are read anew, rows made for it."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from shuffle_sim.arrays import Floats, Values
 from shuffle_sim.auditing.bench import of_categories
@@ -24,13 +26,12 @@ _LOOKED_AT = {"answer", "view", "shuffle", "conclude", "concluded", "whole", "fi
 _OPEN = {Kind.REPORTS, Kind.COUNTS, Kind.TALLY, Kind.VIEW}
 
 
-def bits_of_chance(randomizer: Any, values: Values, users: int, entropy: int) -> float:
-    """Bits of chance in what users send, at least.
+def bits_of_chance(randomizer: Any, values: Values, entropy: int) -> float:
+    """Bits of chance in what a user sends, at least: no report has a larger probability.
 
     Args:
         randomizer: where it says its law, by that; else by how often reports come again.
         values: of some users, admitted.
-        users: of the run.
         entropy: of those draws.
     """
     if hasattr(randomizer, "count_pmf"):
@@ -39,11 +40,24 @@ def bits_of_chance(randomizer: Any, values: Values, users: int, entropy: int) ->
             x, group = (x if x.size > 1 else x[0]), randomizer.alphabet.labels
         labels = range(0, randomizer.alphabet.labels, group)
         laws = (np.asarray(randomizer.count_pmf(x, label)) for label in labels)
-        return users * sum(-math.log2(float(law @ law)) for law in laws)
+        return sum(-math.log2(float(law.max())) for law in laws)
     rng = np.random.default_rng([entropy, 14])
     drawn = {randomizer.reports(values, rng).tobytes() for _ in range(_DRAWN)}
-    # Of so many pairs none agree: the chance of one is below, but for e^-20.
-    return math.log2(_DRAWN**2 / 40) if len(drawn) == _DRAWN else 0.0
+    # Of so many pairs none agree: the chance of one is below, but for e^-20. The largest
+    # probability is below the root of that.
+    found = math.log2(_DRAWN**2 / 40) / 2 if len(drawn) == _DRAWN else 0.0
+    return found / len(values)
+
+
+def chance_of(same: int, bits: Iterable[float]) -> float:
+    """The largest chance that so many frames agree with others, of some drawn independently.
+
+    bits: of each frame: it agrees with chance 2^-bits at most.
+    """
+    law = np.ones(1)
+    for each, many in Counter(bits).items():
+        law = np.convolve(law, stats.binom.pmf(np.arange(many + 1), many, 2.0**-each))
+    return float(law[same:].sum())
 
 
 class RereadRows(Population):
@@ -69,7 +83,7 @@ class Watched:
     """What passes between the roles of a run."""
 
     def __init__(self) -> None:
-        self.frames: dict[tuple[Any, ...], bytes] = {}
+        self.frames: dict[tuple[Any, ...], tuple[int, bytes]] = {}  # users in it, payload
         self.tallies: list[NDArray[np.int64]] = []
         self.entropies: list[int] = []
         self._places: dict[tuple[Any, ...], int] = defaultdict(int)
@@ -103,7 +117,7 @@ class Watched:
             if frame.kind in _OPEN:
                 key = frame.kind, frame.context.round, frame.index
                 self._places[key] += 1
-                self.frames[*key, self._places[key]] = frame.payload
+                self.frames[*key, self._places[key]] = frame.reports, frame.payload
 
 
 def rows_for(protocol: Protocol[Any], spec: RoundSpec, entropy: int) -> Any:

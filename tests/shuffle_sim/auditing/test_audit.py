@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from mutants.randomizers import Lawless, ThenLess
 from scipy import stats
 
 from protocols import (
+    Histogram,
     L2Ball,
     Logistic,
     Problem,
@@ -30,6 +32,7 @@ from shuffle_sim.auditing.checks import Checks
 from shuffle_sim.auditing.empirical import canaries, gaussian_estimate, whole_runs
 from shuffle_sim.auditing.plan import plan_of
 from shuffle_sim.auditing.stated import ORDERED
+from shuffle_sim.auditing.watching import bits_of_chance, chance_of
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.bounds.gaussian import epsilon_gdp
 from shuffle_sim.protocol.base import Datum
@@ -260,3 +263,24 @@ def test_four_hundred_clean_audits_raise_no_alarm():
         make, options = CLEAN[names[seed % len(names)]]
         report = audit(make(), repeats=1000, seed=seed, **options)
         assert report.passed, (seed, [each for each in report.checks if each.passed is False])
+
+
+def test_frames_of_little_chance_that_agree_are_no_alarm():
+    """Reports of categories are mostly the truth: of 48 frames of four users 28 agreed once."""
+    randomizer = Histogram.calibrated(
+        n=60, categories=4, privacy=Privacy(3.0, 1e-4), method="response"
+    ).randomizer
+    bits = bits_of_chance(randomizer, np.zeros(1), 0)
+    assert bits == pytest.approx(math.log2(1 + 3 * math.exp(-randomizer.epsilon0)))
+    assert chance_of(28, [4 * bits] * 48) > 0.1  # by the mean of all laws it was 2^-34
+    assert chance_of(48, [4 * bits] * 48) < 2.0**-30  # power: all agree
+
+
+def test_the_chance_that_frames_agree_is_that_of_all_outcomes():
+    bits = [0.5, 0.5, 1.0, 3.0]
+    for same in range(5):
+        every = 0.0
+        for hits in product((False, True), repeat=4):
+            laws = (2**-each if hit else 1 - 2**-each for hit, each in zip(hits, bits, strict=True))
+            every += math.prod(laws) * (sum(hits) >= same)
+        assert chance_of(same, bits) == pytest.approx(every)
