@@ -221,7 +221,10 @@ def run_curator(
         execution.started()
         curator = Curator(host, population, workers, size, ledger, journal, generator)
         while (release := algorithm.plan(state)) is not None:
-            state = algorithm.update(state, curator.answer(release, index))
+            answer = curator.answer(release, index)
+            for each in algorithm.left_out(state, answer):
+                ledger.charge(each.cohort, each.event)
+            state = algorithm.update(state, answer)
             asked += release.cohort.size
             exact &= release.mechanism.exact
             if execution.on_round is not None:

@@ -206,6 +206,8 @@ def _by_users(
                 query = deployment.opened(planned.broadcast).query
                 how.on_round(observed.rounds - 1, ledger, observed.meter.costs, query)
         value = host.result()
+        for each in _left_out(deployment, observed.rounds):
+            ledger.charge(each.cohort, each.event)
     whole, promised = observed.guarantees(ledger, kept.seed)
     unit = protocol.protects or population.unit
     return Result(
@@ -233,6 +235,17 @@ def _ahead(protocol: Protocol[Any]) -> Iterator[Charge]:
     """What all rounds will cost, as far as it does not depend on what is seen in them."""
     if not protocol.adaptive:
         yield from (Charge(spec.cohort, spec.event) for spec in walked(copy(protocol)))
+
+
+def _left_out(deployment: Deployment, rounds: int) -> list[Charge]:
+    """Rounds that were agreed to, and that answers made the protocol leave out.
+
+    They are charged, too: what a run costs must not follow from its answers.
+    """
+    protocol, agreed = deployment.protocol, deployment.agreed
+    if protocol.adaptive or agreed is None or rounds >= agreed.rounds:
+        return []
+    return list(_ahead(protocol))[rounds:]
 
 
 def _host(runtime: str | Runtime, round_timeout: float | None) -> Runtime:

@@ -5,7 +5,7 @@ round, and the curator (`execution.curator`) answers it.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic
 
@@ -13,6 +13,7 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import ParameterError, positive
 from shuffle_sim.privacy.events import PrivacyEvent
+from shuffle_sim.privacy.ledger import Charge
 from shuffle_sim.privacy.mechanisms import Mechanism
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.base import Algorithm, State
@@ -151,3 +152,10 @@ class CentralAlgorithm(Algorithm[State, Release], ABC, Generic[State]):
 
     trust: Trust = Trust.CENTRAL
     assumptions: tuple[str, ...] = ()
+
+    def left_out(self, state: State, estimate: Any) -> Iterable[Charge]:
+        """Releases that it will not ask for, as this answer says: here none.
+
+        They are charged as if they were asked: what a run costs must not follow from its answers.
+        """
+        return ()

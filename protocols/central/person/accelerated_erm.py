@@ -35,6 +35,7 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.data.population import Unit
 from shuffle_sim.errors import ParameterError, integer, positive
 from shuffle_sim.privacy.guarantee import Privacy
+from shuffle_sim.privacy.ledger import Charge
 from shuffle_sim.privacy.trust import Trust
 from shuffle_sim.protocol.release import CentralAlgorithm, Release
 
@@ -199,6 +200,13 @@ class AcceleratedPhasedERM(PhaseChain, CentralAlgorithm[PhasedState]):
         moved = float(np.linalg.norm(self._point(at, after) - point))
         center, radius = phase.centring.following(mean, state.radius, moved)
         return replace(after, center=center, radius=radius)
+
+    def left_out(self, state: PhasedState, estimate: Any) -> list[Charge]:
+        """Where the guard does not let pass, the gradients of this round and the phase's others."""
+        phase, inner = self.phases[state.phase], state.inner
+        if phase.removal is None or inner.passed or estimate:
+            return []
+        return [Charge(phase.cohort, phase.mechanism.event)] * (phase.rounds - inner.round)
 
     def ended(self, at: int, inner: AcceleratedStep) -> Floats:
         return inner.inner.aggregate

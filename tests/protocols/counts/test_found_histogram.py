@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from protocols.counts import FoundHistogram, columns_of
+from protocols.counts import FoundHistogram, HeavyHitters, columns_of
 from protocols.counts.found import Among
 from protocols.counts.pollution import Categories
-from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim import Budget, ParameterError, Privacy, run
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 
 SMALL = Privacy(2.0, 1e-4)
@@ -54,6 +54,33 @@ def test_nothing_found_needs_no_more_rounds(made):
     result = run(made, rows, seed=1)
     assert result.rounds < len(made.search.levels) + 1
     assert result.value.counts.tolist() == [N]
+
+
+@pytest.mark.parametrize("kind", [FoundHistogram, HeavyHitters])
+def test_what_a_search_costs_does_not_follow_from_what_it_finds(kind):
+    made = kind.calibrated(n=N, privacy=SMALL, bits=32, kept=8)
+    scattered = np.random.default_rng(4).integers(0, 2**32, N).astype(float)
+    stopped, whole = (run(made, rows, seed=1) for rows in (scattered, np.full(N, 7.0)))
+    assert stopped.rounds < whole.rounds
+    assert stopped.privacy == whole.privacy
+    assert stopped.promised == whole.promised
+    assert len(stopped.ledger.charges) == whole.rounds
+    asked, every = ShuffleAccountant(), ShuffleAccountant()  # the control: what was drawn
+    for at, each in enumerate(whole.ledger.charges):
+        every.compose(each.event)
+        if at < stopped.rounds:
+            asked.compose(each.event)
+    claimed = asked.get_epsilon(SMALL.delta)
+    assert claimed < 0.95 * whole.privacy.epsilon
+    assert every.get_delta(claimed) > 1.2 * SMALL.delta  # an exact curve: the claim was false
+
+
+def test_a_budget_pays_for_rounds_that_nothing_found_left_out(made, tmp_path):
+    budget = Budget.create(tmp_path / "b", privacy=SMALL, population="towns", users=N)
+    rows = np.random.default_rng(4).integers(0, 2**BITS, N).astype(float)
+    run(made, rows, budget=budget.report("monday"), seed=1)
+    (report,) = budget.reports
+    assert len(report.charges) == len(made.search.levels) + 1
 
 
 def test_places_in_a_list():

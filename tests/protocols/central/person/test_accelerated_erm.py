@@ -10,7 +10,7 @@ from protocols.central.person.centered_mean import CenteredMean
 from protocols.central.person.outlier_removal import FriendlyGradient, FriendlyScore, Removal
 from protocols.problems import MeanEstimation
 from protocols.problems.per_person import MeanGradient
-from shuffle_sim import ParameterError, Privacy, run
+from shuffle_sim import Budget, ParameterError, Privacy, run
 from shuffle_sim.data.population import Unit
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.guarded_threshold import GuardedThreshold
@@ -161,6 +161,33 @@ def test_removal_asks_the_guard_before_each_gradient():
     stopped = run(made, apart, seed=1)
     assert stopped.rounds == 1  # the guard said no, and nothing more was asked
     assert (stopped.value == PROBLEM.origin).all()
+
+
+def guarded(radius):
+    """60 persons in one phase of few rounds, with friends within a radius."""
+    privacy = Privacy(80.0, 0.2)
+    made = AcceleratedPhasedERM.calibrated(
+        n=60, problem=PROBLEM, privacy=privacy, phases=1, center="fixed"
+    )
+    (phase,) = made.phases
+    cut = Removal.calibrated(privacy, 60, phase.rounds, radius)
+    phase = dataclasses.replace(phase, removal=cut, mechanism=cut.mechanism)
+    return AcceleratedPhasedERM(problem=PROBLEM, n=60, privacy=privacy, phases=(phase,))
+
+
+def test_what_a_phase_costs_does_not_follow_from_where_its_guard_stops(tmp_path):
+    made, data = guarded(0.5), persons(60)
+    (phase,) = made.phases
+    whole = run(made, data, seed=1)
+    stopped = run(made, np.concatenate([data[:30], -data[30:]]), seed=1)
+    assert (stopped.rounds, whole.rounds) == (1, 2 * phase.rounds)
+    assert stopped.privacy == whole.privacy
+    assert sorted(map(repr, stopped.ledger.charges)) == sorted(map(repr, whole.ledger.charges))
+    guard = ShuffleAccountant().compose(phase.removal.guard.event)  # the control: what was drawn
+    assert guard.get_epsilon(made.delta) < 0.5 * whole.privacy.epsilon
+    budget = Budget.create(tmp_path / "b", privacy=Privacy(80.0, 0.2), population="p", users=60)
+    run(made, np.concatenate([data[:30], -data[30:]]), seed=1, budget=budget.report("monday"))
+    assert len(budget.reports[0].charges) == phase.rounds + 1
 
 
 def test_the_guard_and_the_gaussians_spend_what_was_asked_for():
