@@ -37,6 +37,9 @@ class AcceleratedPhase:
         centring: of all its rounds; its coarse rounds come first.
         mechanism: of each round.
         removal: of outlying gradients, in place of clipping; None: they are clipped.
+
+    Raises:
+        ParameterError: a guard whose tail is of fewer queries than there are rounds.
     """
 
     cohort: Cohort
@@ -45,6 +48,12 @@ class AcceleratedPhase:
     centring: Centring
     mechanism: Gaussian
     removal: Removal | None = None
+
+    def __post_init__(self) -> None:
+        """Each round asks the guard once."""
+        if self.removal is not None and self.removal.guard.queries < self.rounds:
+            allowed = f"at least {self.rounds}, the phase's rounds"
+            raise ParameterError("removal.guard.queries", self.removal.guard.queries, allowed)
 
     @property
     def rounds(self) -> int:

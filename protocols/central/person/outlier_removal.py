@@ -87,11 +87,21 @@ class Removal:
         guard: above-threshold on Q.
         mean: of persons' gradients.
         mechanism: of each round.
+
+    Raises:
+        ParameterError: the guard does not assure the score that the mean's sensitivity needs.
     """
 
     guard: GuardedThreshold
     mean: FriendlyMean
     mechanism: Gaussian
+
+    def __post_init__(self) -> None:
+        """C - 3 K of both neighbours is needed, and the guard assures it of one."""
+        least = self.mean.points - 3 * self.mean.largest + SCORE_SENSITIVITY
+        if not self.guard.assured >= least:
+            allowed = f"of a guard that assures Q = {least:g}; it assures {self.guard.assured:.6g}"
+            raise ParameterError("removal.mean", self.mean, allowed)
 
     @classmethod
     def calibrated(cls, privacy: Privacy, persons: int, rounds: int, radius: float) -> "Removal":

@@ -7,6 +7,7 @@ import pytest
 
 from protocols import AcceleratedPhasedERM, Hinge, L2Ball, Logistic, Problem
 from protocols.central.person.centered_mean import CenteredMean
+from protocols.central.person.friendly import FriendlyMean
 from protocols.central.person.outlier_removal import FriendlyGradient, FriendlyScore, Removal
 from protocols.problems import MeanEstimation
 from protocols.problems.per_person import MeanGradient
@@ -14,6 +15,7 @@ from shuffle_sim import Budget, ParameterError, Privacy, run
 from shuffle_sim.data.population import Unit
 from shuffle_sim.privacy.accountant import ShuffleAccountant
 from shuffle_sim.privacy.guarded_threshold import GuardedThreshold
+from shuffle_sim.privacy.mechanisms import Gaussian
 
 D = 3
 PRIVACY = Privacy(2.0, 1e-6)
@@ -188,6 +190,21 @@ def test_what_a_phase_costs_does_not_follow_from_where_its_guard_stops(tmp_path)
     budget = Budget.create(tmp_path / "b", privacy=Privacy(80.0, 0.2), population="p", users=60)
     run(made, np.concatenate([data[:30], -data[30:]]), seed=1, budget=budget.report("monday"))
     assert len(budget.reports[0].charges) == phase.rounds + 1
+
+
+def test_a_guard_that_assures_too_little_is_refused():
+    mean = FriendlyMean(10, 0.01, 0)
+    apart = np.repeat([[0.0], [1.0]], 5, axis=0)
+    moved = np.abs(mean(np.concatenate([[[1.0]], apart[1:]]))[1] - mean(apart)[1])
+    assert moved > 300 * mean.sensitivity  # the control: one person moves it, where Q is low
+    weak = GuardedThreshold(0.2, -100.0, 3.0, 4, 1e-7)
+    with pytest.raises(ParameterError, match="assures Q"):
+        Removal(weak, mean, Gaussian(10.0))
+    made = guarded(0.5)
+    (phase,) = made.phases
+    once = dataclasses.replace(phase.removal.guard, queries=1)
+    with pytest.raises(ParameterError, match="queries"):
+        dataclasses.replace(phase, removal=dataclasses.replace(phase.removal, guard=once))
 
 
 def test_the_guard_and_the_gaussians_spend_what_was_asked_for():
