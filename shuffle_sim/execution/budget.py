@@ -26,13 +26,16 @@ from shuffle_sim.wire.fingerprint import fingerprint
 _LONGEST_NAME = 200  # characters
 _SLACK = 1 + 1e-9  # of an epsilon, for what doubles lose in composition
 _MOST_MORE = 2**20  # reports that anybody asks about
+PLANNED = "which reports are asked does not follow from what earlier ones released"
+"""What a budget with a delta assumes (docs: theory, Composition); without one epsilons add up."""
 
 
 class Budget:
     """A total (epsilon, delta) of some people, in a file that any number of runs share.
 
     Every charge locks the file, reads what others charged, and is refused if the composition of all
-    would be above the total.
+    would be above the total. Where the total has a delta, that holds of reports which do not follow
+    from what earlier ones released (docs: theory, Composition, Totals chosen by answers).
 
     Attributes:
         path: of the file.
@@ -215,7 +218,10 @@ class Budget:
 
     def _after(self, reports: Iterable[Spent]) -> Guarantee:
         """Of the person with the largest epsilon."""
-        found = [_accountant(each).guarantee(self.total.delta) for each in self._histories(reports)]
+        delta = self.total.delta
+        assumed = (PLANNED,) if delta else ()
+        histories = self._histories(reports)
+        found = [_accountant(each).guarantee(delta, assumed) for each in histories]
         return max(found, key=lambda each: each.epsilon)
 
     def _histories(self, reports: Iterable[Spent]) -> list[Counter[PrivacyEvent]]:

@@ -18,11 +18,12 @@ from shuffle_sim import Budget, ParameterError, Privacy, run
 from shuffle_sim.data.cohort import Cohort
 from shuffle_sim.errors import CheckpointError
 from shuffle_sim.execution import budget_file
-from shuffle_sim.execution.budget import BudgetLedger
+from shuffle_sim.execution.budget import PLANNED, BudgetLedger
 from shuffle_sim.execution.budget_book import MOST_ROUNDS, Book
 from shuffle_sim.execution.inprocess import InProcessRuntime
 from shuffle_sim.execution.journal import record
 from shuffle_sim.privacy.accountant import ShuffleAccountant
+from shuffle_sim.privacy.composition import Parts
 from shuffle_sim.privacy.events import GaussianEvent, GaussianPairEvent, PureEvent
 from shuffle_sim.privacy.ledger import Charge, maximal
 from shuffle_sim.protocol.adversary import Dropout
@@ -493,3 +494,26 @@ def test_killed_twenty_times_the_file_never_counts_too_little(tmp_path):
     assert died == 20
     assert days > 3  # some lived
     assert charged in (days, days + 1)
+
+
+# What it assumes
+
+
+def test_reports_chosen_by_answers_may_exceed_delta_and_the_budget_says_so(tmp_path):
+    """Exact: randomised response of 0.01, then a pure report or a Gaussian one by its answer."""
+    total, first = Privacy(1.0, 1e-3), PureEvent(0.01, "stated")
+    made = Budget.create(tmp_path / "b", privacy=total, population="towns", users=N)
+    whole = (Charge(Cohort.of(0, N), first),)
+    made.admit(made.report("monday"), b"task", DATA, whole)
+    pure, mu = 0.9927, 0.3882
+    assert made.more(PureEvent(pure, "stated")) == made.more(GaussianEvent(1 / mu)) == 1
+    tuesdays = [Parts(((pure, 0.0, 1),)), Parts((), mu)]
+    up = 1 / (1 + np.exp(-0.01))
+    after = {way: [each.delta(1.0 - way * 0.01) for each in tuesdays] for way in (1, -1)}
+    fixed = [up * a + (1 - up) * b for a, b in zip(after[1], after[-1], strict=True)]
+    assert max(fixed) <= 1e-3  # the control: planned beforehand, either is within the budget
+    chosen = up * max(after[1]) + (1 - up) * max(after[-1])
+    assert 1.4e-3 < chosen <= 2e-3  # no more than as many times as there are totals
+    assert made.spent.assumptions == (PLANNED,)
+    sure = Budget.create(tmp_path / "c", privacy=Privacy(1.0, 0.0), population="p", users=N)
+    assert sure.spent.assumptions == ()
