@@ -14,6 +14,7 @@ from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, integer, positive
 
 MAX_POINTS = 20_000  # all pairs are looked at
+_UNIT = 2.0**-53  # roundoff of doubles
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,13 @@ class FriendlyMean:
         C, K = self.points, self.largest
         factor = 3 + 3 * K / (C - 3 * K - 3) if C >= 6 * K + 6 else 6.0
         return self.radius * min(6.0, factor) / (C - 3 * K)
+
+    def rounded(self, largest: float) -> float:
+        """s6 of points no longer than `largest`, with what rounding adds to two means in doubles.
+
+        A mean of C points is off by (C + 3) u times the largest at most (Higham 2002, section 3.1).
+        """
+        return self.sensitivity + 2 * (self.points + 8) * _UNIT * largest
 
     def friends(self, points: Floats) -> NDArray[np.int64]:
         """How many points are within the radius of each, itself included; NaN has none.

@@ -89,7 +89,7 @@ class GroupedDescent(GroupedPass):
     @property
     def sensitivity(self) -> Sensitivity:
         proof = "one group's iterate differs; friendly mean (docs: theory, User level)"
-        return Sensitivity(self.mean.sensitivity, "l2", proof)
+        return Sensitivity(self.mean.rounded(self.domain.radius), "l2", proof)
 
     def __call__(self, total: Total, users: int) -> Floats:
         """The score, then the mean, shape (1 + d,)."""

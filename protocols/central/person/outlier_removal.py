@@ -62,8 +62,8 @@ class FriendlyGradient(Statistic):
     Attributes:
         query: of each person.
         mean: of the persons; its K is of the score that above-threshold assures.
-        limit: L, to which a person's gradient is clipped. Means of points far beyond would round
-            off by more than the sensitivity.
+        limit: L, to which a person's gradient is clipped. What means of such points round off is
+            in the sensitivity.
     """
 
     query: MeanGradient
@@ -73,7 +73,7 @@ class FriendlyGradient(Statistic):
     @property
     def sensitivity(self) -> Sensitivity:
         proof = "friendly mean (docs: theory, Friendly mean), assured by above-threshold"
-        return Sensitivity(self.mean.sensitivity, "l2", proof)
+        return Sensitivity(self.mean.rounded(self.limit), "l2", proof)
 
     def __call__(self, total: Total, users: int) -> Floats:
         return self.mean(gathered(total, _Asked(self.query, self.limit)))[1]

@@ -46,6 +46,24 @@ def statistic(loss, points=8, group=2, eta=0.3, smoothing=None):
     return GroupedDescent(slopes, L2Ball(D, 1.0), start, eta, 0.1, group, mean)
 
 
+def test_what_doubles_round_is_in_the_sensitivity_of_a_tiny_radius():
+    rows, moved = np.tile(persons(1), (200, 1, 1)), []
+    other = rows.copy()
+    other[0, :, :D] *= -1
+    for seed in range(10):
+        start = np.random.default_rng(seed).uniform(0.1, 0.5, D)
+        asked = dataclasses.replace(
+            statistic(Logistic(), group=1), mean=FriendlyMean(200, 1e-15, 20), start=start
+        )
+        before, after = (asked(lambda part, each=each: part(each), 200) for each in (rows, other))
+        assert {before[0], after[0]} == {0.0, 1.0}  # both pass the test
+        moved.append(np.linalg.norm(before[1:] - after[1:]))
+    assert max(moved) > 5 * asked.mean.sensitivity  # the control: what was stated
+    assert max(moved) <= asked.sensitivity.value
+    usual = FriendlyMean(200, 0.01, 20)
+    assert usual.rounded(1.0) == pytest.approx(usual.sensitivity, rel=1e-9)
+
+
 @pytest.mark.parametrize("loss", [Logistic(), Hinge(), MeanEstimation()])
 @pytest.mark.parametrize("smoothing", [None, 3.0])
 def test_iterates_are_those_of_a_plain_loop(loss, smoothing):
