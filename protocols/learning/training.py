@@ -184,19 +184,14 @@ class Trainer(Model):
         if self.choose == "practice" and not optimiser(name, self.unit).tuned:
             proven = dataclasses.replace(self, choose="bound")  # nothing is tuned for it
             return proven.protocol(name, n, hyper=hyper, phases=phases, trust=trust, **given)
-        if hyper not in _HYPER:
-            raise ParameterError("hyper", hyper, f"one of {', '.join(_HYPER)}")
-        common: dict[str, Any] = {"n": n, "problem": self.problem, "privacy": self.privacy, **given}
-        if hyper == "paper":
-            own = (phases, self.noise_ratio, self.max_bits, self.encoding, self.honest_fraction)
-            if own != (None, None, None, None, 1.0):
-                allowed = "used without phases, noise_ratio, max_bits, encoding, honest_fraction"
-                raise ParameterError("hyper", hyper, allowed)
+        if self._printed(hyper):
             self._proven("hyper", hyper)
-            return kind.paper(**common)
+        common: dict[str, Any] = {"n": n, "problem": self.problem, "privacy": self.privacy, **given}
         if phases is not None:
             self._proven("phases", phases)
             kind, common = Phased, common | {"optimiser": kind, "phases": phases or None}
+        if hyper == "paper":
+            return kind.paper(**common)
         if self.moments is not None:
             self._proven("moment", self.moments)
         ratio = self.noise_ratio
@@ -228,6 +223,20 @@ class Trainer(Model):
             if max(bits) <= SANE_BITS:
                 return tried[-1]
         return min(tried, key=lambda each: max(mean.sum.bits for mean, _ in _means(each)))
+
+    def _printed(self, hyper: str) -> bool:
+        """Whether the paper's formulas are asked for.
+
+        Raises:
+            ParameterError: neither they nor calibrated ones are, or with what they do not take.
+        """
+        if hyper not in _HYPER:
+            raise ParameterError("hyper", hyper, f"one of {', '.join(_HYPER)}")
+        own = (self.noise_ratio, self.max_bits, self.encoding, self.honest_fraction)
+        if hyper == "paper" and own != (None, None, None, 1.0):
+            allowed = "used without noise_ratio, max_bits, encoding, honest_fraction"
+            raise ParameterError("hyper", hyper, allowed)
+        return hyper == "paper"
 
     def _proven(self, name: str, value: object) -> None:
         """Refuse what rests on proven bounds where parameters are tuned.

@@ -110,6 +110,24 @@ def gap_of(rounds: int, beta: float, sigma: float, distance: float) -> float:
     )
 
 
+def accelerated_gap(setting: Setting, log: float) -> float:
+    """D L/sqrt(n) + (d log)^(2/5) beta^(1/5) D^(6/5) L^(4/5)/(epsilon n)^(4/5).
+
+    With kinks D L/sqrt(n) + (d log)^(1/3) D L/(epsilon n)^(2/3). The constants are taken as 1.
+
+    Source: Cheu et al. (2022), Theorems 4.3 and 4.7 with log = ln^2(d/delta), and C.3 with
+    ln(1/delta).
+    """
+    problem, D, n = setting.problem, setting.width, setting.n
+    L, smooth = problem.objective_lipschitz, problem.smooth
+    asked, cost = setting.privacy.epsilon * n, problem.d * log
+    noise: float = cost ** (1 / 3) * D * L / asked ** (2 / 3)
+    if smooth:
+        beta = problem.planned_smoothness()
+        noise = cost**0.4 * beta**0.2 * D**1.2 * L**0.8 / asked**0.8
+    return D * L / math.sqrt(n) + noise
+
+
 def envelope_error(problem: Problem, smoothing: float | None) -> float:
     """L^2/(2 beta), by how much the Moreau envelope of the loss is below it at most; 0 without one.
 

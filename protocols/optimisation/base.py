@@ -153,6 +153,15 @@ class Optimiser(Calibrated, Algorithm[StateT, Any], Generic[StateT]):
         """The proven bound for the noise expected in a setting, before any bits are searched."""
         return cls.calibrated_for(setting, choices).bound
 
+    @classmethod
+    def printed_gap(cls, setting: Setting) -> float:
+        """The paper's rate of the expected gap, its unstated constant taken as 1.
+
+        Raises:
+            ParameterError: no paper has it in phases.
+        """
+        raise ParameterError("optimiser", cls.__name__, "one that a paper runs in phases")
+
     @property
     def delta(self) -> float:
         return self.privacy.delta

@@ -10,7 +10,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -243,17 +243,47 @@ class Phases(PhaseChain):
         return cls(n=setting.n, phases=made, choices=facts)
 
     @classmethod
+    def paper_for(cls, setting: Setting, choices: Choices) -> Self:
+        """k phases of n/k users each, with the printed parameters of `optimiser`.
+
+        k = 1 + ceil(log_r log_2 n). The proof has gap_{i+1} <= gap_i^(1/r) in units of the last
+        one, with r = 2 for kinks and 5/3 without, from at most n. D_1 = min(D, 2 L/lambda) and
+        D_{i+1} = sqrt(2 gap_i/lambda): by the phase's bound, or else by the theorem's rate.
+
+        Source: Cheu et al. (2022), Theorem 4.8, the end of Theorem 4.9, and Theorem C.3, 3 and 4.
+        """
+        optimiser, root = cls._demand(setting, choices), 5 / 3 if setting.problem.smooth else 2.0
+        printed = 1 + math.ceil(math.log(math.log2(max(setting.n, 4)), root))
+        k = integer("phases", choices.choose("phases", printed, "1 + ceil(log_r log_2 n)"))
+        if setting.n < k:
+            raise ParameterError("n", setting.n, f"at least {k}: a user for each phase")
+        width = dataclasses.replace(setting, initial_distance=setting.width)
+        optimiser.printed_gap(width)  # refuses what no paper has
+
+        def make(each: Setting) -> tuple[Optimiser[Any], float]:
+            made = optimiser.paper_for(each, Choices())
+            proven = math.isfinite(made.bound)
+            return made, made.bound if proven else optimiser.printed_gap(each)
+
+        made = _chained(width, [setting.n // k] * k, make, itemgetter(1))
+        return cls(n=setting.n, phases=[each for each, _ in made], choices=choices.reasons)
+
+    @classmethod
     def expected_bound(cls, setting: Setting, choices: Choices) -> float:
         return cls._best(setting, choices)[0]
 
     @classmethod
-    def _best(cls, setting: Setting, choices: Choices) -> tuple[float, list[int]]:
-        """(bound, users of every phase)."""
-        n, strong = setting.n, setting.problem.strong_convexity
-        if strong <= 0:
+    def _demand(cls, setting: Setting, choices: Choices) -> type[Optimiser[Any]]:
+        """The optimiser of the phases; refused without strong convexity."""
+        if (strong := setting.problem.strong_convexity) <= 0:
             allowed = "above 0 for phases: take a ridge (--ridge), or the optimiser without phases"
             raise ParameterError("strong_convexity", strong, allowed)
-        optimiser = cls._fits("optimiser", choices["optimiser"])
+        return cls._fits("optimiser", choices["optimiser"])
+
+    @classmethod
+    def _best(cls, setting: Setting, choices: Choices) -> tuple[float, list[int]]:
+        """(bound, users of every phase)."""
+        n, optimiser = setting.n, cls._demand(setting, choices)
         asked, growth = choices["phases"], choices["growth"]
         counts = range(1, MAX_PHASES + 1) if asked is None else [integer("phases", asked, 1, n)]
         growths = GROWTHS if growth is None else [positive("growth", growth)]

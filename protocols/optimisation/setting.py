@@ -86,6 +86,12 @@ class Setting:
         demand_diameter(self.problem)
         return self.problem.reach
 
+    @property
+    def width(self) -> float:
+        """What papers write D for: the distance as stated, else the domain's diameter."""
+        stated = self.initial_distance
+        return self.problem.domain.diameter if stated is None else stated
+
     def sum_of(self, batch: int, rounds: int = 1) -> SumSpec:
         """The sums of gradients that a batch answers, each user in so many rounds."""
         shared = self.honest_fraction, self.rotation

@@ -11,6 +11,7 @@ from typing import Self
 from protocols.optimisation.acceleration import (
     AcceleratedState,
     Schedule,
+    accelerated_gap,
     best_batch,
     envelope_error,
     schedule_for,
@@ -78,10 +79,15 @@ class ShuffleACSA(FirstOrder[AcceleratedState]):
         return cls.made(setting, mean, choices, schedule=schedule, smoothing=smoothing)
 
     @classmethod
+    def printed_gap(cls, setting: Setting) -> float:
+        """Theorem 4.3, or 4.7 for a loss with kinks."""
+        return accelerated_gap(setting, math.log(setting.problem.d / setting.privacy.delta) ** 2)
+
+    @classmethod
     def paper_for(cls, setting: Setting, choices: Choices) -> Self:
         """Theorem 4.3, or 4.7 for a loss with kinks, with the constants of Theorem 3.2."""
         problem, epsilon, delta = setting.problem, setting.privacy.epsilon, setting.privacy.delta
-        n, d, diameter, length = setting.n, problem.d, problem.domain.diameter, problem.lipschitz
+        n, d, diameter, length = setting.n, problem.d, setting.width, problem.lipschitz
         log = math.log(d / delta)
         printed = (epsilon * n) ** (2 / 3) * length / (d ** (1 / 3) * diameter * log ** (2 / 3))
         smoothing = smoothing_for(problem, choices, printed, "Theorem 4.7")

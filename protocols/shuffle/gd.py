@@ -111,6 +111,13 @@ class ShuffleGD(Averaged):
         return cls.made(setting, mean, choices, **own)
 
     @classmethod
+    def printed_gap(cls, setting: Setting) -> float:
+        """Theorem 4.9: D L/sqrt(n) + D L sqrt(d) ln^1.5(d/delta)/(epsilon n)."""
+        d, n, privacy = setting.problem.d, setting.n, setting.privacy
+        noise: float = math.sqrt(d) * math.log(d / privacy.delta) ** 1.5 / (privacy.epsilon * n)
+        return setting.width * setting.problem.objective_lipschitz * (1 / math.sqrt(n) + noise)
+
+    @classmethod
     def paper_for(cls, setting: Setting, choices: Choices) -> Self:
         """Theorem 4.9 with its advanced composition, and the constants of Theorem 3.2.
 
@@ -118,7 +125,7 @@ class ShuffleGD(Averaged):
             ParameterError: also where its budget of a round does not compose to its claim.
         """
         problem, epsilon, delta = setting.problem, setting.privacy.epsilon, setting.privacy.delta
-        n, d, diameter, length = setting.n, problem.d, problem.domain.diameter, problem.lipschitz
+        n, d, diameter, length = setting.n, problem.d, setting.width, problem.lipschitz
         choices.choose("batch", n, "everybody, in every round")
         log = math.log(n * d / delta)
         printed = max(1, min(n, math.floor((epsilon * n / log) ** 2 / d)))

@@ -16,6 +16,7 @@ from protocols.central.clipped_gradient import ClippedGradient
 from protocols.optimisation.acceleration import (
     AcceleratedState,
     Schedule,
+    accelerated_gap,
     best_batch,
     envelope_error,
     schedule_for,
@@ -167,6 +168,11 @@ class PanPrivateACSA(Optimiser[AcceleratedState], CentralAlgorithm[AcceleratedSt
     def calibrated_for(cls, setting: Setting, choices: Choices) -> Self:
         unit = 1 / gaussian.mu_of(setting.privacy.epsilon, setting.privacy.delta)
         return cls._chosen(setting, choices, unit, "analytic Gaussian")
+
+    @classmethod
+    def printed_gap(cls, setting: Setting) -> float:
+        """Theorem C.3, parts 1 and 2."""
+        return accelerated_gap(setting, math.log(1 / setting.privacy.delta))
 
     @classmethod
     def paper_for(cls, setting: Setting, choices: Choices) -> Self:

@@ -580,6 +580,72 @@ def test_more_phases_start_nearer_and_use_disjoint_users():
     )  # chosen before bits are searched, which move rho a little
 
 
+def recursion(n: int, root: float) -> int:
+    """Phases until n^(1/r^(k-1)) is at most 2: the proof of Theorem 4.8, step by step."""
+    phases, log = 1, math.log2(n)
+    while log > 1 + 1e-12:
+        phases, log = phases + 1, log / root
+    return phases
+
+
+PRINTED_PHASES = ((Phased, ShuffleACSA), (CuratedPhases, PanPrivateACSA))
+
+
+@pytest.mark.parametrize(("kind", "optimiser"), PRINTED_PHASES, ids=["shuffled", "pan-private"])
+@pytest.mark.parametrize(("loss", "root"), [(Logistic(), 5 / 3), (Hinge(), 2.0)])
+@pytest.mark.parametrize("n", [3000, 300_000])
+def test_printed_phases_are_equal_groups_that_start_nearer(kind, optimiser, loss, root, n):
+    problem, privacy = Problem(loss, L2Ball(D, 1.0), ridge=0.1), Privacy(0.9, 1e-6)
+    made = kind.paper(n=n, problem=problem, privacy=privacy, optimiser=optimiser)
+    count = recursion(n, root)
+    assert [phase.n for phase in made.phases] == [n // count] * count
+    assert len({phase.privacy for phase in made.phases}) == 1
+    L, D1, each = problem.objective_lipschitz, 2.0, n // count
+    log = math.log(1e6) if kind is CuratedPhases else math.log(D * 1e6) ** 2
+    for phase in made.phases:
+        assert phase.schedule.distance == pytest.approx(D1)
+        noise = (D * log) ** (1 / 3) * D1 * L / (0.9 * each) ** (2 / 3)
+        if problem.smooth:
+            smooth = (problem.smoothness() * D1**6 * L**4) ** 0.2
+            noise = (D * log) ** 0.4 * smooth / (0.9 * each) ** 0.8
+        gap = D1 * L / math.sqrt(each) + noise
+        gap = phase.bound if math.isfinite(phase.bound) else gap
+        D1 = min(D1, math.sqrt(2 * gap / 0.1))
+    assert D1 < 2.0 or n == 3000
+    assert math.isfinite(made.bound) is (optimiser is PanPrivateACSA)
+    given = kind.paper(n=n, problem=problem, privacy=privacy, optimiser=optimiser, phases=2)
+    assert len(given.phases) == 2
+
+
+def test_printed_phases_run_and_meet_the_proven_bound():
+    """Of pan-private ones, in the mean of 20 runs, and 3 standard errors above it."""
+    problem, n = Problem(MeanEstimation(), L2Ball(D, 1.0), ridge=0.5), 4000
+    rows = users(problem.loss, n)
+    star = rows.mean(axis=0) / 1.5
+    common = {"n": n, "problem": problem, "privacy": Privacy(0.9, 1e-6)}
+    made = CuratedPhases.paper(optimiser=PanPrivateACSA, **common)
+    found = [run(made, rows, seed=seed) for seed in range(20)]
+    losses = [problem.risk(each.value, rows) - problem.risk(star, rows) for each in found]
+    error = np.std(losses, ddof=1) / math.sqrt(20)
+    assert np.mean(losses) + 3 * error < made.bound
+    assert {each.privacy.epsilon <= 0.9 for each in found} == {True}
+    shuffled = Phased.paper(optimiser=ShuffleACSA, **common, phases=2)
+    spent = run(shuffled, rows, seed=1, fidelity="aggregate").privacy
+    assert spent.epsilon <= 0.9
+    assert shuffled.rounds_per_user == 1
+
+
+def test_no_paper_runs_other_phases():
+    common = {"n": 3000, "privacy": PRIVACY, "optimiser": ShuffleSGD}
+    ridged = Problem(Logistic(), L2Ball(D, 1.0), ridge=0.1)
+    with pytest.raises(ParameterError, match="a paper runs in phases"):
+        Phased.paper(problem=ridged, **common)
+    with pytest.raises(ParameterError, match="strong_convexity"):
+        Phased.paper(problem=dataclasses.replace(ridged, ridge=0.0), **common)
+    with pytest.raises(ParameterError, match="a user for each phase"):
+        Phased.paper(problem=ridged, **common | {"n": 3, "optimiser": ShuffleACSA, "phases": 4})
+
+
 @pytest.mark.full
 def test_dropouts_bias_nothing_and_show_in_epsilon():
     """Half of the users silent: the estimate moves by noise only; false alarm 1e-6 (6 s.e.)."""

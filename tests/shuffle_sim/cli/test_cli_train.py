@@ -378,6 +378,8 @@ def test_what_is_given_is_taken():
     phased = made("shuffle-acsa", phases=2, trainer={"ridge": 0.1})
     assert len(phased.phases) == 2
     assert made("shuffle-acsa", phases=0, trainer={"ridge": 0.1}).bound <= phased.bound
+    printed = made("shuffle-acsa", 3000, hyper="paper", phases=0, trainer={"ridge": 0.1})
+    assert [phase.n for phase in printed.phases] == [500] * 6
     assert made(hyper="paper").claim.basis.startswith("Theorem 4.1")
     assert made(rounds=7, trainer={"norm_bound": 0.1}).mean.norm_bound == 0.1
 
