@@ -122,7 +122,7 @@ class HeavyTailedERM(Steps, PureUnbounded[PhasedState]):
                 raise ParameterError(name, value, f"one of {', '.join(known)}")
         self.problem, self.n, self.privacy = problem, integer("n", n), privacy
         self.phases, self.moments, self.noise, self.solver = phases, moments, noise, solver
-        self.bound, self.choices = bound, choices or {}
+        self.bound, self.choices = bound, dict(choices or {})
         self.rounds = sum(phase.blocks for phase in phases)
         own = stated(problem.loss)
         if own and solver == "fixed":
@@ -136,6 +136,11 @@ class HeavyTailedERM(Steps, PureUnbounded[PhasedState]):
             *own,
         )
         self._demand_phases()
+        if solver == "fixed" and phases:
+            steps = [self._steps(phase) for phase in phases]
+            asked = [phase.blocks * phase.users for phase in phases]
+            passed = float(np.dot(steps, asked))
+            self.choices["steps"] = f"{steps}, public; {passed:.3g} gradients of a row in all"
 
     def _demand_phases(self) -> None:
         if not self.phases:
@@ -164,7 +169,7 @@ class HeavyTailedERM(Steps, PureUnbounded[PhasedState]):
         failure = choices["failure"]
         blocks = choices["blocks"] or (1 if failure is None else blocks_for(failure))
         phases, least = plan(phasing, blocks, wanted)
-        phases = tuple(_smoothed(phase, problem) for phase in phases)
+        phases = tuple(_smoothed(phase, problem, common["solver"]) for phase in phases)
         if 0 < problem.domain.slack(1.0) < math.inf:  # more may be hidden than is planned for
             phases = tuple(_provable(phase, problem) for phase in phases)
             least = (likely_bound if blocks > 1 else bound)(phases, phasing)
@@ -173,7 +178,7 @@ class HeavyTailedERM(Steps, PureUnbounded[PhasedState]):
         why = {
             "moments": f"{moments}: assumed, for accuracy only",
             "phases": f"{len(phases)} ({shown}): least proven bound {least:.4g} {likely}",
-            "smoothing": _smoothing_words(problem),
+            "smoothing": _smoothing_words(problem, common["solver"]),
         }
         if blocks > 1:
             why["blocks"] = f"{blocks}: with probability 1 - delta', a failure probability"
@@ -206,14 +211,6 @@ class HeavyTailedERM(Steps, PureUnbounded[PhasedState]):
         return inner.theta if len(inner.released) < self.asks(at) else aggregate(inner.released)
 
     def _statistic(self, phase: HeavyTailedPhase, theta: Floats) -> ClippedMinimiser:
-        strong, steps = phase.strong + self.problem.ridge, None
-        if self.solver == "fixed":
-            if phase.smoothing is None:
-                raise ParameterError("smoothing", None, "given: the step of descent rests on it")
-            eta = 2 / (phase.smoothing + 2 * strong)
-            steps = math.ceil(
-                math.log(max(math.e, phase.clip / (strong * phase.tau))) / (eta * strong)
-            )
         return ClippedMinimiser(
             surrogate_of(
                 self.problem.loss, phase.clip, phase.smoothing, self.problem.domain.radius
@@ -224,8 +221,16 @@ class HeavyTailedERM(Steps, PureUnbounded[PhasedState]):
             self.problem.ridge,
             phase.tau,
             phase.users,
-            steps,
+            self._steps(phase) if self.solver == "fixed" else None,
         )
+
+    def _steps(self, phase: HeavyTailedPhase) -> int:
+        """Public, of plain descent."""
+        strong = phase.strong + self.problem.ridge
+        if phase.smoothing is None:
+            raise ParameterError("smoothing", None, "given: the step of descent rests on it")
+        eta = 2 / (phase.smoothing + 2 * strong)
+        return math.ceil(math.log(max(math.e, phase.clip / (strong * phase.tau))) / (eta * strong))
 
     def _mechanism(self) -> NoiseMechanism:
         epsilon, d = self.privacy.epsilon, self.problem.d
@@ -264,7 +269,8 @@ class PilotedERM(Then, HeavyTailedERM):
         tails = Tails(released, self.pilot, self.privacy.epsilon, self.scale)
         phasing = _phasing(self.problem, n, self.privacy, self.noise, Moments(2, 1.0))
         phases = tuple(
-            _smoothed(phase, self.problem) for phase in phases_by_pilot(tails, phasing, d)
+            _smoothed(phase, self.problem, self.solver)
+            for phase in phases_by_pilot(tails, phasing, d)
         )
         return HeavyTailedERM(phases=phases, **self._common | {"n": n})
 
@@ -294,15 +300,21 @@ def _provable(phase: HeavyTailedPhase, problem: Problem) -> HeavyTailedPhase:
     return replace(phase, tau=max(phase.tau, 2.5 * made.hidden))
 
 
-def _smoothed(phase: HeavyTailedPhase, problem: Problem) -> HeavyTailedPhase:
-    """With the beta that a scaled loss wants at least; a larger one costs steps, not accuracy."""
+def _smoothed(phase: HeavyTailedPhase, problem: Problem, solver: str) -> HeavyTailedPhase:
+    """With the beta that a scaled loss wants; a larger one costs steps, not accuracy.
+
+    Fixed steps are as many as beta/lambda, so they take the least one that the bound allows.
+    """
     least = least_smoothing(problem.loss, phase.clip)
-    return replace(phase, smoothing=max(phase.smoothing or 0.0, least)) if least else phase
+    larger = 0.0 if solver == "fixed" else phase.smoothing or 0.0
+    return replace(phase, smoothing=max(larger, least)) if least else phase
 
 
-def _smoothing_words(problem: Problem) -> str:
+def _smoothing_words(problem: Problem, solver: str) -> str:
     if clips_to_convex(problem.loss):
         return "beta = lambda m in every phase"
+    if solver == "fixed":
+        return f"scaled: beta = {WIDTH / 4:g} C^2 in every phase, for few steps"
     return f"scaled: beta = max(lambda m, {WIDTH / 4:g} C^2) in every phase"
 
 

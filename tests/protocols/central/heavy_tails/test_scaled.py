@@ -271,6 +271,37 @@ def test_measured_excess_is_below_the_bound(loss, d):
     assert made.bound < 1e3 * np.mean(excess)
 
 
+def test_fixed_steps_are_few_and_end_where_certified_ones_do():
+    """They grow like beta/lambda: the bound is the same for the least beta, and it is taken."""
+    problem, n = problem_of(Softmax(3, math.inf), 6), 4000
+    asked = {"n": n, "problem": problem, "privacy": PURE, "moments": MOMENTS}
+    made, other = (HeavyTailedERM.calibrated(solver=s, **asked) for s in ("fixed", "certified"))
+    assert made.bound == other.bound
+    steps = [made._steps(phase) for phase in made.phases]
+    assert made.choices["steps"].startswith(str(steps))
+    assert sum(steps) < 1500
+    assert sum(made._steps(phase) for phase in other.phases) > 10 * sum(steps)  # power
+    rows = population(np.random.default_rng(7), problem.loss, n)
+
+    def missed(phase, steps):
+        statistic = replace(made._statistic(phase, problem.origin), steps=steps)
+        exact = replace(statistic, steps=None)
+        ends = [
+            each(lambda ask: ask(rows[: phase.users]), phase.users) for each in (statistic, exact)
+        ]
+        return float(np.linalg.norm(ends[0] - ends[1])) / phase.tau
+
+    for phase, many in zip(made.phases, steps, strict=True):
+        smoothing = made._statistic(phase, problem.origin).surrogate.smoothing
+        assert smoothing == pytest.approx(WIDTH / 4 * phase.clip**2)
+        assert bias_factor(problem.loss, phase.clip, smoothing) <= widening(WIDTH)
+        assert missed(phase, many) < 4
+    assert missed(made.phases[0], steps[0] // 10) > 4  # power
+    result = run(made, rows, seed=1)
+    assert result.privacy.epsilon <= 1.0
+    assert problem.risk(result.value, rows) < problem.risk(problem.origin, rows)
+
+
 def test_what_rests_on_an_author_is_said_and_what_cannot_be_is_refused():
     own = HeavyTailedERM.calibrated(
         n=500, problem=problem_of(Joint(), 4), privacy=PURE, moments=MOMENTS
