@@ -10,6 +10,8 @@ from protocols.problems.losses import Hinge
 from shuffle_sim.arrays import Floats
 from shuffle_sim.errors import ParameterError, positive
 
+_NEAR = 1e-4  # of differences, in units of 1/b: a ramp is as long as its rise of slope
+
 
 @dataclass(frozen=True)
 class Smoothed(LinearLoss):
@@ -60,10 +62,17 @@ class Smoothed(LinearLoss):
     def derivative(self, margins: Floats, labels: Floats) -> Floats:
         return self.loss.prox(margins, labels, np.ones_like(margins), self.curve)
 
-    def second(self, margins: Floats, labels: Floats) -> Floats | None:
-        """b between the ends of a kink, else 0; None where the kink is of another form."""
+    def second(self, margins: Floats, labels: Floats) -> Floats:
+        """b between the ends of a kink, else 0; by differences where there are several kinks.
+
+        It steers Newton's method, and no certificate rests on it.
+        """
         if (kink := self.loss.kink(labels)) is None:
-            return None
+            near = _NEAR / self.curve
+            rises = self.derivative(margins + near, labels) - self.derivative(
+                margins - near, labels
+            )
+            return np.asarray(np.clip(rises / (2 * near), 0.0, self.curve))
         sign, _, low, high = kink
         c = sign * self.derivative(margins, labels)
         return np.where((c > low) & (c < high), self.curve, 0.0)
