@@ -81,7 +81,8 @@ class PhasedOutput(Steps, CentralAlgorithm[PhasedState], ABC):
         """
         demand(problem, privacy)
         if not isinstance(problem.domain, L2Ball):
-            raise ParameterError("domain", type(problem.domain).__name__, "an L2Ball")
+            allowed = "an L2Ball; for others take AcceleratedPhasedERM or LinearTimePhasedSGD"
+            raise ParameterError("domain", type(problem.domain).__name__, allowed)
         self._ball = problem.domain
         demand_slope(problem)
         self.smoothing, self._loss = smoothing, problem.loss

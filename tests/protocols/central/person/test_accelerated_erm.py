@@ -1,6 +1,7 @@
 """Accelerated phases for persons: sensitivity, spending, bounds, refusals."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -262,6 +263,28 @@ def test_scores_and_gradients_of_neighbours_move_as_stated():
                     farthest = max(farthest, float(np.linalg.norm(a - b)))
     assert 1 < worst <= 3
     assert 0 < farthest <= mean.sensitivity
+
+
+@pytest.mark.parametrize(
+    ("delta", "users", "records"), [(1e-6, -0.72, -0.15), (1e-12, -0.79, -0.36)]
+)
+@pytest.mark.full
+def test_the_slopes_of_the_bound_are_those_of_the_page(delta, users, records):
+    """Over three decades; docs/theory/user-level.md, "Accelerated phases"."""
+
+    def slope(*ends):
+        bounds = [
+            AcceleratedPhasedERM.calibrated(
+                n=n,
+                problem=Problem(Logistic(), L2Ball(10, 1.0), records=m),
+                privacy=Privacy(1.0, delta),
+            ).bound
+            for n, m in ends
+        ]
+        return math.log10(bounds[1] / bounds[0]) / 3
+
+    assert slope((10**4, 10**4), (10**7, 10**4)) == pytest.approx(users, abs=0.006)
+    assert slope((10**6, 10**2), (10**6, 10**5)) == pytest.approx(records, abs=0.006)
 
 
 @pytest.mark.parametrize(("n", "m", "share"), [(10**5, 10**4, 0.004), (10**5, 10**5, 0.005)])

@@ -399,7 +399,7 @@ def test_what_they_cannot_have_is_refused():
         with pytest.raises(ParameterError, match="envelope"):  # a smooth loss needs none
             kind.calibrated(n=300, problem=problem, privacy=PRIVACY, smoothing=1.0)
         boxed = dataclasses.replace(problem, domain=Box(2, -1.0, 1.0))
-        with pytest.raises(ParameterError, match="L2Ball"):
+        with pytest.raises(ParameterError, match="L2Ball; for others take Acc"):
             kind.calibrated(n=300, problem=boxed, privacy=PRIVACY)
         made = kind.calibrated(n=300, problem=problem, privacy=PRIVACY)
         with pytest.raises(ParameterError, match=r"data.*of persons"):
